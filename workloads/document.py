@@ -1,0 +1,93 @@
+"""How every document of the contract is read and written: strict, frozen, and with errors that name file and key.
+
+TOML goes through JSON on its way into pydantic: strict mode then still takes a list for a tuple, and never `"80"`
+for a number.
+"""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from workloads.errors import InvalidDocument
+
+
+class Document(BaseModel):
+    """A frozen value with no unknown keys. Unknown is None, never 0."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @classmethod
+    def from_toml(cls, file: Path) -> Self:
+        """Read `file`; `InvalidDocument` lists every problem in it."""
+        try:
+            return cls.from_json_text(file, json.dumps(tomllib.loads(file.read_text("utf-8")), default=str))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+            raise InvalidDocument(file, [f"cannot be read: {error}"]) from error
+
+    @classmethod
+    def from_json(cls, file: Path) -> Self:
+        try:
+            return cls.from_json_text(file, file.read_text("utf-8"))
+        except (UnicodeDecodeError, OSError) as error:
+            raise InvalidDocument(file, [f"cannot be read: {error}"]) from error
+
+    @classmethod
+    def from_json_text(cls, file: Path, text: str) -> Self:
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            problems = [_sentence(cls, detail) for detail in error.errors(include_url=False)]
+            raise InvalidDocument(file, problems) from error
+
+    def write_json(self, file: Path) -> None:
+        """Write atomically, keys in the order of the fields, so that a diff of two documents reads well."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        scratch = file.with_name(f".{file.name}.part")
+        scratch.write_text(self.model_dump_json(indent=2) + "\n", "utf-8")
+        scratch.replace(file)
+
+
+def _sentence(document: type[BaseModel], detail: ErrorDetails) -> str:
+    key = ".".join(str(part) for part in detail["loc"]) or "(document)"
+    match detail["type"]:
+        case "extra_forbidden":
+            return f"{key}: unknown key. Allowed here: {', '.join(_siblings(document, detail['loc']))}."
+        case "missing":
+            return f"{key}: is required but missing."
+        case "json_invalid":
+            return f"is not valid JSON: {detail['msg']}."
+        case "value_error":
+            # A rule across keys (a model validator): its text already names the values.
+            return f"{key}: {str(detail['ctx']['error'])}"
+        case _:
+            return f"{key}: got {json.dumps(detail['input'], default=str)}. {detail['msg']}."
+
+
+def _siblings(document: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """The keys allowed beside the unknown one, found by walking the types along its path."""
+    schema: dict[str, Any] = document.model_json_schema()
+    node = schema
+    for part in location[:-1]:
+        node = _step(schema, node, part)
+    return sorted(_resolve(schema, node).get("properties", {}))
+
+
+def _step(schema: dict[str, Any], node: dict[str, Any], part: int | str) -> dict[str, Any]:
+    node = _resolve(schema, node)
+    for variant in node.get("oneOf", ()):
+        # pydantic names the chosen variant of a discriminated union as one step of the path.
+        if node.get("discriminator", {}).get("mapping", {}).get(part) == variant.get("$ref"):
+            return dict(variant)
+    if isinstance(part, int):
+        return dict(node.get("items", {}))
+    found = node.get("properties", {}).get(part, node.get("additionalProperties", {}))
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    reference = node.get("$ref")
+    return dict(schema["$defs"][reference.rsplit("/", 1)[1]]) if reference else node

@@ -1,0 +1,64 @@
+"""`recommendation.json`: what the recommender measured and decided. CDK copies its numbers and does no arithmetic."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from workloads.document import Document
+from workloads.workload import Objective, Percentile
+
+
+class LatencyPercentiles(Document):
+    """Model latency in milliseconds at the load of `max_invocations_per_minute`; None where it was not reported."""
+
+    p50: float | None = None
+    p90: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+
+
+class Autoscaling(Document):
+    min_capacity: int = Field(ge=1)
+    max_capacity: int = Field(ge=1)
+    target_invocations_per_instance: float = Field(gt=0, description="Per minute, as SageMaker's metric counts.")
+
+
+class Candidate(Document):
+    """One tested configuration. All rates are per instance; all costs are of the sized fleet at the peak."""
+
+    instance_type: str
+    environment: dict[str, str] = {}
+    max_invocations_per_minute: float | None = Field(default=None, description="Highest rate within the objective.")
+    model_latency_ms: float | None = Field(default=None, description="At that rate, at the objective's percentile.")
+    model_latency_percentiles_ms: LatencyPercentiles = LatencyPercentiles()
+    cpu_utilization_percent: float | None = None
+    memory_utilization_percent: float | None = None
+    instance_count: int | None = None
+    autoscaling: Autoscaling | None = None
+    cost_per_hour_usd: float | None = None
+    cost_per_million_invocations_usd: float | None = None
+    cost_reason: str | None = Field(default=None, description="Why a cost is unknown, or where its price is from.")
+    meets_objective: bool
+    reason: str
+
+
+class Provenance(Document):
+    measured_on: Literal["sagemaker", "local"]
+    machine: str = Field(description="Instance types of the service, or what the local machine is.")
+    job_name: str
+    job_arn: str
+    traffic: str
+    percentile: Percentile
+    measured_at: str = Field(description="Completion of the job, ISO 8601 in UTC.")
+    region: str
+    run: str = Field(description="The run folder, relative to the repository.")
+
+
+class Recommendation(Document):
+    workload: str
+    target: str
+    archive_sha256: str
+    objective: Objective
+    recommended: Candidate | None = Field(description="The cheapest candidate that meets the objective, if any.")
+    candidates: tuple[Candidate, ...]
+    provenance: Provenance
