@@ -52,40 +52,45 @@ class Document(BaseModel):
 
 
 def _sentence(document: type[BaseModel], detail: ErrorDetails) -> str:
-    key = ".".join(str(part) for part in detail["loc"]) or "(document)"
+    keys, allowed = _walk(document.model_json_schema(), detail["loc"])
+    key = ".".join(keys) or "(document)"
     match detail["type"]:
         case "extra_forbidden":
-            return f"{key}: unknown key. Allowed here: {', '.join(_siblings(document, detail['loc']))}."
+            return f"{key}: unknown key. Allowed here: {', '.join(allowed)}."
         case "missing":
             return f"{key}: is required but missing."
         case "json_invalid":
             return f"is not valid JSON: {detail['msg']}."
         case "value_error":
             # A rule across keys (a model validator): its text already names the values.
-            return f"{key}: {str(detail['ctx']['error'])}"
+            return f"{key}: {detail['ctx']['error']}"
         case _:
             return f"{key}: got {json.dumps(detail['input'], default=str)}. {detail['msg']}."
 
 
-def _siblings(document: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """The keys allowed beside the unknown one, found by walking the types along its path."""
-    schema: dict[str, Any] = document.model_json_schema()
-    node = schema
-    for part in location[:-1]:
-        node = _step(schema, node, part)
-    return sorted(_resolve(schema, node).get("properties", {}))
+def _walk(schema: dict[str, Any], location: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
+    """The key path as the author wrote it, and the keys allowed beside its last step.
+
+    pydantic puts the tag of a discriminated union into the location as one more step; no such key is in the file.
+    """
+    keys: list[str] = []
+    node, siblings = schema, schema
+    for part in location:
+        siblings = _resolve(schema, node)
+        variant = siblings.get("discriminator", {}).get("mapping", {}).get(part)
+        if variant:
+            node = {"$ref": variant}
+        else:
+            keys.append(str(part))
+            node = _child(siblings, part)
+    return keys, sorted(siblings.get("properties", {}))
 
 
-def _step(schema: dict[str, Any], node: dict[str, Any], part: int | str) -> dict[str, Any]:
-    node = _resolve(schema, node)
-    for variant in node.get("oneOf", ()):
-        # pydantic names the chosen variant of a discriminated union as one step of the path.
-        if node.get("discriminator", {}).get("mapping", {}).get(part) == variant.get("$ref"):
-            return dict(variant)
+def _child(node: dict[str, Any], part: int | str) -> dict[str, Any]:
     if isinstance(part, int):
         return dict(node.get("items", {}))
-    found = node.get("properties", {}).get(part, node.get("additionalProperties", {}))
-    return dict(found) if isinstance(found, dict) else {}
+    table = node.get("additionalProperties") or next(iter(node.get("patternProperties", {}).values()), {})
+    return dict(node.get("properties", {}).get(part, table or {}))
 
 
 def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,72 @@
+"""`python -m inference_recommender.generator PLAN.json --out DIR`: send the traffic of a plan, print what happens.
+
+stdout holds one JSON document per line: started, window…, finished. SIGINT and SIGTERM end the run in good order.
+"""
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from inference_recommender.generator.payloads import read_payloads
+from inference_recommender.generator.plan import LoadPlan
+from inference_recommender.generator.run import Run
+from inference_recommender.generator.summary import SelfWatch, Summary, summarise, why_invalid
+from workloads import ProjectError
+
+TARGET_FAILED = 3
+INVALID = 4
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m inference_recommender.generator", description=__doc__)
+    parser.add_argument("plan", type=Path, metavar="PLAN.json", help="a LoadPlan: url, payloads, traffic, conditions")
+    parser.add_argument("--out", type=Path, required=True, help="folder for records.npz and summary.json")
+    options = parser.parse_args(arguments)
+    try:
+        plan = LoadPlan.from_json(options.plan)
+        bodies = read_payloads(plan.payloads)
+    except ProjectError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    options.out.mkdir(parents=True, exist_ok=True)
+    return uvloop.run(_run(plan, bodies, options.out))
+
+
+async def _run(plan: LoadPlan, bodies: list[bytes], out: Path) -> int:
+    run = Run(plan, bodies, lambda window: _print(window.as_event()))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, run.stop)
+    _print({"event": "started", "started_at": time.time(), "payloads": len(bodies)})
+    cpu_before = time.process_time()
+    reason = await run.drive()
+    watch = SelfWatch.of(time.process_time() - cpu_before, run.duration_s, run.lags_s)
+    records = run.records
+    summary = summarise(
+        records.rows(), plan.stopping_conditions, run.duration_s, watch, reason, records.first_error
+    )
+    return _finish(summary, run, out)
+
+
+def _finish(summary: Summary, run: Run, out: Path) -> int:
+    target_failed = summary.reason.startswith("target failed")
+    invalid = None if target_failed or summary.reason == "stopped" else why_invalid(summary)
+    run.records.write(out / "records.npz")
+    document = {**summary.as_json(), "reason": invalid or summary.reason}
+    (out / "summary.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    _print({"event": "finished", "reason": document["reason"]})
+    return TARGET_FAILED if target_failed else INVALID if invalid else 0
+
+
+def _print(event: dict[str, Any]) -> None:
+    print(json.dumps(event), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

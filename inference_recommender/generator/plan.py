@@ -1,0 +1,74 @@
+"""What the generator is asked to do: a JSON document in the shapes of the Inference Recommender API."""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_pascal
+
+from workloads.document import Document
+from workloads.workload import Percentile
+
+
+class ApiShape(BaseModel):
+    """A structure of the API: its member names are in PascalCase there."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, alias_generator=to_pascal, validate_by_name=True
+    )
+
+
+class Phase(ApiShape):
+    initial_number_of_users: Annotated[int, Field(ge=1)]
+    spawn_rate: Annotated[int, Field(ge=0, description="New users per minute.")] = 0
+    duration_in_seconds: Annotated[int, Field(ge=1)]
+
+
+class Stairs(ApiShape):
+    duration_in_seconds: Annotated[int, Field(ge=1, description="Of the whole staircase.")]
+    number_of_steps: Annotated[int, Field(ge=1)]
+    users_per_step: Annotated[int, Field(ge=1)]
+
+
+class TrafficPattern(ApiShape):
+    traffic_type: Literal["PHASES", "STAIRS"]
+    phases: tuple[Phase, ...] = ()
+    stairs: Stairs | None = None
+
+    @model_validator(mode="after")
+    def _has_its_variant(self) -> Self:
+        if (self.traffic_type == "STAIRS") != (self.stairs is not None) or (
+            self.traffic_type == "PHASES"
+        ) != bool(self.phases):
+            raise ValueError(f"TrafficType {self.traffic_type} needs {self.traffic_type.title()} and nothing else.")
+        return self
+
+
+class ModelLatencyThreshold(ApiShape):
+    percentile: Percentile
+    value_in_milliseconds: Annotated[int, Field(ge=1)]
+
+    @property
+    def rank(self) -> float:
+        """99.0 for P99."""
+        return float(self.percentile[1:])
+
+
+class StoppingConditions(ApiShape):
+    max_invocations: int | None = Field(default=None, description="Per minute.")
+    model_latency_thresholds: tuple[ModelLatencyThreshold, ...] = Field(default=(), max_length=1)
+    flat_invocations: Literal["Stop", "Continue"] = "Stop"
+
+    @property
+    def latency(self) -> ModelLatencyThreshold | None:
+        return self.model_latency_thresholds[0] if self.model_latency_thresholds else None
+
+
+class LoadPlan(Document):
+    url: Annotated[str, Field(pattern=r"^http://[^/]+/.*$")]
+    payloads: Path = Field(description="Folder or tar.gz of request bodies, one file each.")
+    content_type: str
+    traffic_pattern: TrafficPattern
+    stopping_conditions: StoppingConditions = StoppingConditions()
+    job_duration_s: Annotated[float, Field(gt=0)]
+    window_s: Annotated[float, Field(gt=0)] = 1.0
