@@ -34,6 +34,7 @@ class AwsUnreachable(AwsUnavailable):
 
 class AwsRefused(AwsUnavailable):
     def __init__(self, operation: str, code: str, message: str) -> None:
+        self.code = code
         super().__init__(f"AWS refused {operation}: {code}: {message}")
 
 

@@ -5,7 +5,7 @@ totals are divided by InitialInstanceCount; NaN and absent values are None.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from workloads import LatencyPercentiles
@@ -49,7 +49,7 @@ class Measurement(Document):
 
 
 def measurements(
-    describe: Mapping[str, Any], steps: list[Mapping[str, Any]], series: Mapping[str, Series]
+    describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], series: Mapping[str, Series]
 ) -> tuple[Measurement, ...]:
     """Every test of the job: those recommended, then those only the steps know. `series` is by endpoint name."""
     found = {m.endpoint_name: m for m in map(_measurement, describe.get("InferenceRecommendations", []))}
@@ -59,11 +59,7 @@ def measurements(
     return tuple(_with_series(measured, series.get(name)) for name, measured in found.items())
 
 
-def endpoint_names(describe: Mapping[str, Any], steps: list[Mapping[str, Any]]) -> list[str]:
-    return [measured.endpoint_name for measured in measurements(describe, steps, {})]
-
-
-def _benchmarks(steps: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _benchmarks(steps: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for step in steps:
         benchmark = step.get("InferenceBenchmark", {})
         if "EndpointConfiguration" in benchmark:

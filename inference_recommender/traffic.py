@@ -48,7 +48,9 @@ def warnings(name: str, traffic: PhasedTraffic | StairTraffic) -> tuple[str, ...
     """One sentence for each documented limit that `traffic` exceeds. AWS's own samples exceed them too."""
     found = list(_phase_warnings(name, traffic)) if isinstance(traffic, PhasedTraffic) else []
     if traffic.duration_s > DOCUMENTED_JOB_S:
-        found.append(f"traffic.{name} lasts {traffic.duration_s} s; the service documents at most {DOCUMENTED_JOB_S} s.")
+        found.append(
+            f"traffic.{name} lasts {traffic.duration_s} s; the service documents at most {DOCUMENTED_JOB_S} s."
+        )
     return tuple(found)
 
 

@@ -89,8 +89,9 @@ def _walk(schema: dict[str, Any], location: tuple[int | str, ...]) -> tuple[list
 def _child(node: dict[str, Any], part: int | str) -> dict[str, Any]:
     if isinstance(part, int):
         return dict(node.get("items", {}))
-    table = node.get("additionalProperties") or next(iter(node.get("patternProperties", {}).values()), {})
-    return dict(node.get("properties", {}).get(part, table or {}))
+    by_pattern = next(iter(node.get("patternProperties", {}).values()), None)
+    anything = by_pattern or node.get("additionalProperties") or {}
+    return dict(node.get("properties", {}).get(part, anything))
 
 
 def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:

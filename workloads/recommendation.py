@@ -9,7 +9,7 @@ from workloads.workload import Objective, Percentile
 
 
 class LatencyPercentiles(Document):
-    """Model latency in milliseconds at the load of `max_invocations_per_minute`; None where it was not reported."""
+    """Model latency in milliseconds over the whole test; None where it was not reported."""
 
     p50: float | None = None
     p90: float | None = None
@@ -29,7 +29,7 @@ class Candidate(Document):
     instance_type: str
     environment: dict[str, str] = {}
     max_invocations_per_minute: float | None = Field(default=None, description="Highest rate within the objective.")
-    model_latency_ms: float | None = Field(default=None, description="At that rate, at the objective's percentile.")
+    model_latency_ms: float | None = Field(default=None, description="At that rate, as the job reports it.")
     model_latency_percentiles_ms: LatencyPercentiles = LatencyPercentiles()
     cpu_utilization_percent: float | None = None
     memory_utilization_percent: float | None = None

@@ -48,9 +48,7 @@ async def _run(plan: LoadPlan, bodies: list[bytes], out: Path) -> int:
     reason = await run.drive()
     watch = SelfWatch.of(time.process_time() - cpu_before, run.duration_s, run.lags_s)
     records = run.records
-    summary = summarise(
-        records.rows(), plan.stopping_conditions, run.duration_s, watch, reason, records.first_error
-    )
+    summary = summarise(records.rows(), plan.stopping_conditions, run.duration_s, watch, reason, records.first_error)
     return _finish(summary, run, out)
 
 

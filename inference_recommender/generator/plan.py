@@ -37,9 +37,9 @@ class TrafficPattern(ApiShape):
 
     @model_validator(mode="after")
     def _has_its_variant(self) -> Self:
-        if (self.traffic_type == "STAIRS") != (self.stairs is not None) or (
-            self.traffic_type == "PHASES"
-        ) != bool(self.phases):
+        if (self.traffic_type == "STAIRS") != (self.stairs is not None) or (self.traffic_type == "PHASES") != bool(
+            self.phases
+        ):
             raise ValueError(f"TrafficType {self.traffic_type} needs {self.traffic_type.title()} and nothing else.")
         return self
 

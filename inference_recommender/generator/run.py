@@ -164,7 +164,7 @@ class Run:
     async def _connect(self, user: User) -> None:
         target = urlsplit(self._plan.url)
         try:
-            await asyncio.get_running_loop().create_connection(lambda: user, target.hostname, target.port or 80)
+            await asyncio.get_running_loop().create_connection(lambda: user, target.hostname or "", target.port or 80)
         except OSError as error:
             self._replace(user, f"{target.netloc} refuses connections ({error.strerror or error})")
 

@@ -15,6 +15,9 @@ MAX_CPU_SHARE = 0.9
 MAX_LAG_MS = 50.0
 """Of the generator's own ticks, at their 90th percentile."""
 
+INVALID_REASONS = ("generator lagged", "too many errors", "too few samples")
+"""How the reason of a run begins from which no verdict may be drawn."""
+
 DEFAULT_PERCENTILE = "P95"
 """Reported when a job sets no latency threshold."""
 

@@ -84,7 +84,8 @@ class User(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         finished = self._clock()
-        assert self._sent is not None and self._transport is not None
+        assert self._sent is not None
+        assert self._transport is not None
         self._records.add(self._intended, self._sent, finished, self._parser.get_status_code(), self.number)
         self._intended, self._sent = finished, None
         if self.leaving or not self._parser.should_keep_alive():

@@ -1,0 +1,137 @@
+"""Size a workload's endpoint: measure it with an Inference Recommender job, decide, report.
+
+  python -m inference_recommender run --job advanced              measure spellcheck, about half an hour
+  python -m inference_recommender run --job advanced --traffic quick   about a minute, to try the walk
+  python -m inference_recommender run --job advanced --dry-run    print the request, send nothing
+  python -m inference_recommender report runs/NAME                draw a run's report again, without AWS
+
+stdout is the result, stderr is for people. Exit codes: 0 the objective is met; 1 no candidate meets it; 2 usage or a
+workload file; 3 AWS is not there or refuses; 4 the run is invalid; 130 interrupted, what was measured is kept.
+"""
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from inference_recommender.aws import Aws, StackOutputs
+from inference_recommender.job import Subject, plan_job
+from inference_recommender.report import page
+from inference_recommender.run import Prepared, payload_key, run
+from inference_recommender.run_folder import RunFolder
+from inference_recommender.terminal import JobProgress, show
+from workloads import ROOT, ProjectError, Recommendation, load_artifact, load_workload
+
+NO_CANDIDATE = 1
+INTERRUPTED = 130
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    people = Console(stderr=True)
+    try:
+        return int(options.command(options, people))
+    except ProjectError as error:
+        people.print(str(error), style="red", highlight=False, soft_wrap=True, markup=False)
+        return error.exit_code
+    except KeyboardInterrupt:
+        people.print("Interrupted.", style="red")
+        return INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m inference_recommender",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_run(commands.add_parser("run", help="run a job and size the endpoint from what it measures"))
+    report = commands.add_parser("report", help="draw a run's report.html again, without AWS")
+    report.add_argument("run", type=Path, metavar="RUN", help="a run folder, as `run` names it")
+    report.set_defaults(command=_report)
+    return parser
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("workload", nargs="?", default="spellcheck", metavar="WORKLOAD", help="default: spellcheck")
+    parser.add_argument("--job", required=True, choices=["advanced"], help="advanced: a load test of your own traffic")
+    parser.add_argument("--traffic", default="production", metavar="NAME", help="a [traffic.NAME] of workload.toml")
+    parser.add_argument("--dry-run", action="store_true", help="print the request as JSON, send nothing")
+    parser.add_argument("--json", action="store_true", help="print the recommendation as one JSON document")
+    parser.add_argument("--job-name", metavar="NAME", help="default: workload, traffic and time")
+    parser.add_argument("--model-name", metavar="NAME", help="SageMaker model; default: the one the stack deployed")
+    parser.add_argument("--role-arn", metavar="ARN", help="role the job assumes; default: the stack's")
+    parser.add_argument("--payload-bucket", metavar="BUCKET", help="default: SageMaker's bucket of account and region")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="where run folders go")
+    parser.set_defaults(command=_run)
+
+
+def _run(options: argparse.Namespace, people: Console) -> int:
+    aws = Aws()
+    prepared = _prepare(options, aws)
+    for warning in prepared.plan.warnings:
+        people.print(f"Warning: {warning}", style="yellow", highlight=False, soft_wrap=True)
+    if options.dry_run:
+        print(json.dumps(prepared.plan.request, indent=2))
+        return 0
+    kept = RunFolder(options.runs / prepared.plan.job_name)
+    with JobProgress(people) as progress:
+        recommendation = run(prepared, aws, kept, progress)
+    _render(recommendation, options.json)
+    people.print(f"Report: {kept.report}", highlight=False, soft_wrap=True)
+    if recommendation.recommended is None:
+        return NO_CANDIDATE
+    people.print(f"Written for review: {prepared.folder.recommendation_file}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _prepare(options: argparse.Namespace, aws: Aws) -> Prepared:
+    folder = load_workload(options.workload)
+    traffic = folder.traffic(options.traffic)
+    artifact = load_artifact(ROOT, options.workload, folder.workload.hosting.target)
+    deployed = _deployed(options, aws, folder.workload.stack_name)
+    bucket = options.payload_bucket or aws.payload_bucket()
+    subject = Subject(
+        model_name=deployed.model_name,
+        role_arn=deployed.role_arn,
+        payload_url=f"s3://{bucket}/{payload_key(options.workload)}",
+    )
+    name = options.job_name or _job_name(options.workload, options.traffic)
+    plan = plan_job(folder.workload, options.traffic, traffic, subject, name)
+    return Prepared(folder=folder, artifact=artifact, plan=plan, traffic_name=options.traffic, bucket=bucket)
+
+
+def _deployed(options: argparse.Namespace, aws: Aws, stack: str) -> StackOutputs:
+    if options.model_name and options.role_arn:
+        return StackOutputs(model_name=options.model_name, role_arn=options.role_arn)
+    outputs = aws.stack_outputs(stack)
+    return StackOutputs(
+        model_name=options.model_name or outputs.model_name, role_arn=options.role_arn or outputs.role_arn
+    )
+
+
+def _job_name(workload: str, traffic: str) -> str:
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    return f"{workload}-{traffic}-{stamp}".replace("_", "-")
+
+
+def _render(recommendation: Recommendation, as_json: bool) -> None:
+    if as_json:
+        print(recommendation.model_dump_json(indent=2))
+    else:
+        show(recommendation, Console())
+
+
+def _report(options: argparse.Namespace, people: Console) -> int:
+    kept = RunFolder(options.run)
+    kept.keep_report(page(kept.workload(), kept.recommendation(), kept.measurements(), kept.request()))
+    print(kept.report)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

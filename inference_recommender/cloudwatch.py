@@ -1,0 +1,120 @@
+"""The course of a test, read from CloudWatch.
+
+Inference Recommender publishes its client's view (ClientInvocations, ClientLatency in ms, NumberOfUsers) by job and
+endpoint; SageMaker publishes the endpoint's (ModelLatency in µs). Queries are built purely; `fetch_series` sends them.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from inference_recommender.measurement import Series
+
+JOB_NAMESPACE = "/aws/sagemaker/InferenceRecommendationsJobs"
+ENDPOINT_NAMESPACE = "AWS/SageMaker"
+LATENCIES = ("p50", "p90", "p95", "p99")
+QUANTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9")
+DAY_S = 86_400
+SHORT_JOB_S = 900
+"""A job this short is asked for in steps of five seconds; the service itself publishes by the minute."""
+
+
+class MetricData(Protocol):
+    """The part of boto3's CloudWatch client that is used here."""
+
+    def get_metric_data(self, **request: Any) -> Mapping[str, Any]: ...
+
+
+def course_queries(job_name: str, endpoint_name: str, period_s: int) -> list[dict[str, Any]]:
+    """MetricDataQueries for the course of one test."""
+    dimensions = {"JobName": job_name, "EndpointName": endpoint_name}
+    wanted = {
+        "users": ("NumberOfUsers", "Maximum"),
+        "invocations": ("ClientInvocations", "Sum"),
+        "errors": ("ClientInvocationErrors", "Sum"),
+        **{name: ("ClientLatency", name) for name in LATENCIES},
+    }
+    return [_query(key, JOB_NAMESPACE, metric, dimensions, stat, period_s) for key, (metric, stat) in wanted.items()]
+
+
+def quantile_queries(endpoint_name: str, variant_name: str) -> list[dict[str, Any]]:
+    """MetricDataQueries for model latency over a whole day: a test that crosses midnight UTC falls in two points."""
+    dimensions = {"EndpointName": endpoint_name, "VariantName": variant_name}
+    return [
+        _query(f"q{number}", ENDPOINT_NAMESPACE, "ModelLatency", dimensions, stat, DAY_S)
+        for number, stat in enumerate(("SampleCount", *QUANTILES))
+    ]
+
+
+def fetch_series(
+    client: MetricData, job_name: str, endpoint_name: str, variant_name: str, start: datetime, end: datetime
+) -> Series:
+    """The course of one test between `start` and `end`; empty where CloudWatch has nothing."""
+    window = {"StartTime": start - timedelta(seconds=60), "EndTime": end + timedelta(seconds=60)}
+    quantiles = quantiles_ms(_results(client, quantile_queries(endpoint_name, variant_name), window))
+    periods = (5, 60) if (end - start).total_seconds() <= SHORT_JOB_S else (60,)
+    for period in periods:
+        found = _results(client, course_queries(job_name, endpoint_name, period), window)
+        course = series(found, period)
+        if course.seconds:
+            break
+    return course.model_copy(update={"model_latency_quantiles_ms": quantiles})
+
+
+def series(found: Mapping[str, Mapping[datetime, float]], period_s: int) -> Series:
+    """Columns aligned on the timestamps at which there were invocations."""
+    times = sorted(found.get("invocations", {}))
+
+    def column(key: str) -> tuple[float | None, ...]:
+        values = found.get(key, {})
+        return tuple(values.get(time) for time in times)
+
+    return Series(
+        period_s=period_s,
+        seconds=tuple((time - times[0]).total_seconds() for time in times),
+        users=column("users"),
+        invocations=column("invocations"),
+        errors=column("errors"),
+        latency_ms={name: column(name) for name in LATENCIES},
+    )
+
+
+def quantiles_ms(found: Mapping[str, Mapping[datetime, float]]) -> dict[str, float]:
+    """The quantiles of the day with most samples, from µs."""
+    counts = found.get("q0", {})
+    if not counts:
+        return {}
+    day = max(counts, key=lambda time: counts[time])
+    values = {stat: found.get(f"q{number}", {}).get(day) for number, stat in enumerate(QUANTILES, start=1)}
+    return {stat: value / 1000 for stat, value in values.items() if value is not None}
+
+
+def _query(
+    key: str, namespace: str, metric: str, dimensions: Mapping[str, str], stat: str, period_s: int
+) -> dict[str, Any]:
+    return {
+        "Id": key,
+        "MetricStat": {
+            "Metric": {
+                "Namespace": namespace,
+                "MetricName": metric,
+                "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
+            },
+            "Period": period_s,
+            "Stat": stat,
+        },
+    }
+
+
+def _results(
+    client: MetricData, queries: Iterable[dict[str, Any]], window: Mapping[str, datetime]
+) -> dict[str, dict[datetime, float]]:
+    found: dict[str, dict[datetime, float]] = {}
+    request: dict[str, Any] = {"MetricDataQueries": list(queries), **window}
+    while True:
+        response = client.get_metric_data(**request)
+        for result in response["MetricDataResults"]:
+            found.setdefault(result["Id"], {}).update(zip(result["Timestamps"], result["Values"], strict=True))
+        if not (token := response.get("NextToken")):
+            return found
+        request["NextToken"] = token

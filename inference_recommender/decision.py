@@ -1,0 +1,57 @@
+"""From measurements to a recommendation, or to the reason why there can be none. Pure."""
+
+from collections.abc import Sequence
+
+from inference_recommender.capacity import MAX_ERROR_SHARE, samples_needed
+from inference_recommender.generator.summary import INVALID_REASONS
+from inference_recommender.measurement import Measurement, Series
+from inference_recommender.prices import price
+from inference_recommender.sizing import candidate, cheapest
+from workloads import Objective, Provenance, Recommendation, Workload
+
+
+def decide(
+    workload: Workload, archive_sha256: str, measured: Sequence[Measurement], provenance: Provenance
+) -> Recommendation:
+    """Judge and size every measurement; recommend the cheapest that meets the objective."""
+    candidates = tuple(
+        candidate(
+            one,
+            workload.objective,
+            workload.sizing,
+            price(one.instance_type, provenance.region, one.price_per_hour_usd),
+        )
+        for one in measured
+    )
+    return Recommendation(
+        workload=workload.name,
+        target=workload.hosting.target,
+        archive_sha256=archive_sha256,
+        objective=workload.objective,
+        recommended=cheapest(candidates),
+        candidates=candidates,
+        provenance=provenance,
+    )
+
+
+def why_invalid(measured: Sequence[Measurement], objective: Objective) -> str | None:
+    """Why nothing may be concluded from a finished job: in a sentence, or None."""
+    if not measured:
+        return "The job has no results."
+    for one in measured:
+        if one.failure_reason and one.failure_reason.startswith(INVALID_REASONS):
+            return f"{one.instance_type}: {one.failure_reason}."
+        if one.series and (reason := _series_is_invalid(one.series, objective)):
+            return f"{one.instance_type}: {reason}"
+    return None
+
+
+def _series_is_invalid(series: Series, objective: Objective) -> str | None:
+    total = sum(count or 0 for count in series.invocations)
+    errors = sum(count or 0 for count in series.errors)
+    if total and errors > total * MAX_ERROR_SHARE:
+        return f"{errors:,.0f} of {total:,.0f} requests failed, more than {MAX_ERROR_SHARE:.0%}."
+    needed = samples_needed(objective.percentile_rank)
+    if series.seconds and total < needed:
+        return f"{total:,.0f} requests are too few: {objective.percentile} needs at least {needed:,}."
+    return None

@@ -1,0 +1,114 @@
+"""The use case: plan a job, run it, keep all it returns, decide, report.
+
+Knows `Aws` as its one port. Effects come last: `prepare` has built the whole request before anything is sent.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from inference_recommender.aws import PAYLOAD_PREFIX, Aws
+from inference_recommender.decision import decide, why_invalid
+from inference_recommender.errors import Interrupted, InvalidRun, JobFailed
+from inference_recommender.job import JobPlan
+from inference_recommender.measurement import Measurement, measurements
+from inference_recommender.payloads import payload_archive
+from inference_recommender.progress import Progress
+from inference_recommender.report import page
+from inference_recommender.run_folder import RunFolder
+from inference_recommender.wait import Sleep, stop_and_wait, wait_for_job
+from workloads import ModelArtifact, Provenance, Recommendation, WorkloadFolder
+
+
+def payload_key(workload: str) -> str:
+    """Where a workload's payload archive lies in the payload bucket."""
+    return f"{PAYLOAD_PREFIX}/{workload}/payloads.tar.gz"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """All that a run needs, before anything is sent."""
+
+    folder: WorkloadFolder
+    artifact: ModelArtifact
+    plan: JobPlan
+    traffic_name: str
+    bucket: str
+
+
+def run(prepared: Prepared, aws: Aws, kept: RunFolder, progress: Progress, sleep: Sleep = time.sleep) -> Recommendation:
+    """Run the job to its end and decide. What was measured is in `kept` however it ends.
+
+    Raises `JobNameTaken`, `JobFailed`, `InvalidRun`, `Interrupted` or another `AwsUnavailable`.
+    """
+    _offer_payloads(prepared, aws, kept)
+    name = prepared.plan.job_name
+    try:
+        arn = aws.create_job(prepared.plan.request)
+        described = wait_for_job(aws, name, prepared.plan.traffic.duration_s, progress, sleep)
+    except KeyboardInterrupt:
+        _keep(aws, stop_and_wait(aws, name), kept)
+        raise Interrupted(f"job {name} was stopped. What was measured is kept in {kept.path}.") from None
+    measured = _keep(aws, described, kept)
+    _refuse_invalid(described, measured, prepared, kept)
+    provenance = _provenance(prepared, aws, arn, described, kept)
+    recommendation = decide(prepared.folder.workload, prepared.artifact.archive_sha256, measured, provenance)
+    return conclude(prepared, recommendation, measured, kept)
+
+
+def conclude(
+    prepared: Prepared, recommendation: Recommendation, measured: tuple[Measurement, ...], kept: RunFolder
+) -> Recommendation:
+    """Keep the decision and its report; a recommendation also goes into the workload's folder, for review."""
+    kept.keep_recommendation(recommendation)
+    kept.keep_report(page(prepared.folder.workload, recommendation, measured, prepared.plan.request))
+    if recommendation.recommended is not None:
+        recommendation.write_json(prepared.folder.recommendation_file)
+    return recommendation
+
+
+def _offer_payloads(prepared: Prepared, aws: Aws, kept: RunFolder) -> None:
+    archive = payload_archive(prepared.folder.payloads())
+    kept.keep_workload(prepared.folder.workload)
+    kept.keep("request.json", prepared.plan.request)
+    kept.keep_bytes("payloads.tar.gz", archive)
+    aws.upload(prepared.bucket, payload_key(prepared.folder.workload.name), archive)
+
+
+def _keep(aws: Aws, described: Mapping[str, Any], kept: RunFolder) -> tuple[Measurement, ...]:
+    steps = aws.job_steps(described["JobName"])
+    kept.keep("describe.json", described)
+    kept.keep("steps.json", steps)
+    measured = measurements(described, steps, aws.series(described, steps))
+    kept.keep_measurements(measured)
+    return measured
+
+
+def _refuse_invalid(
+    described: Mapping[str, Any], measured: tuple[Measurement, ...], prepared: Prepared, kept: RunFolder
+) -> None:
+    name, status = described["JobName"], described["Status"]
+    if status == "STOPPED":
+        raise InvalidRun(f"Job {name} was stopped before its traffic ended.", kept.path)
+    reason = why_invalid(measured, prepared.folder.workload.objective)
+    if reason and (status == "COMPLETED" or measured):
+        raise InvalidRun(reason, kept.path)
+    if status != "COMPLETED":
+        raise JobFailed(name, described.get("FailureReason", "The service gave no reason."), kept.path)
+
+
+def _provenance(prepared: Prepared, aws: Aws, arn: str, described: Mapping[str, Any], kept: RunFolder) -> Provenance:
+    machine = aws.measured_on(arn)
+    workload = prepared.folder.workload
+    return Provenance(
+        measured_on="local" if machine else "sagemaker",
+        machine=machine or ", ".join(workload.hosting.instance_types),
+        job_name=described["JobName"],
+        job_arn=arn,
+        traffic=prepared.traffic_name,
+        percentile=workload.objective.percentile,
+        measured_at=described["CompletionTime"].isoformat(timespec="seconds"),
+        region=aws.region,
+        run=f"{kept.path.parent.name}/{kept.path.name}",
+    )
