@@ -1,0 +1,103 @@
+"""Runs one command so that nothing of it outlives us: `python -I -S guard.py PID_FD GRACE_S COMMAND…`.
+
+The guard is a tiny process between the account and what it starts (Triton, the load generator). It ends the command
+and every descendant, orphans included, when its standard input closes, which the kernel does whichever way the
+account dies, when it gets SIGTERM, or when the command itself ends. PR_SET_PDEATHSIG alone would not do: it fires
+when the *thread* that forked ends, which in a threaded server is at the end of a request, and it does not reach
+Triton's Python stubs.
+
+It writes the command's process id to PID_FD and ends with the command's exit status (128 + N for signal N). Linux
+only; standard library only. It knows nothing of what it runs.
+"""
+
+import contextlib
+import ctypes
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(arguments: list[str]) -> int:
+    pid_fd, grace_s, command = int(arguments[0]), float(arguments[1]), arguments[2:]
+    libc = ctypes.CDLL(None)
+    libc.prctl(
+        PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0
+    )  # Orphans of the command become ours, so that we can end them.
+    wake = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
+    )
+    os.write(pid_fd, str(child.pid).encode())
+    os.close(pid_fd)
+    _wait(child, wake)
+    status = _end(child, grace_s)
+    _end_orphans()
+    return 128 - status if status < 0 else status
+
+
+_stop_requested = False
+
+
+def _wake_on(*signals: signal.Signals) -> int:
+    """A descriptor that turns readable when one of `signals` arrives."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    for number in signals:
+        signal.signal(number, _note)
+    return read
+
+
+def _note(number: int, frame: object) -> None:
+    global _stop_requested
+    _stop_requested |= number != signal.SIGCHLD
+
+
+def _wait(child: "subprocess.Popen[bytes]", wake: int) -> None:
+    """Return when the command ended, our standard input closed, or we were asked to stop."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(0, selectors.EVENT_READ)
+        selector.register(wake, selectors.EVENT_READ)
+        while child.poll() is None and not _stop_requested:
+            for key, _ in selector.select():
+                if not os.read(key.fd, 4096) and key.fd == 0:
+                    return
+
+
+def _end(child: "subprocess.Popen[bytes]", grace_s: float) -> int:
+    with contextlib.suppress(ProcessLookupError):
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGTERM)
+    try:
+        child.wait(grace_s)
+    except subprocess.TimeoutExpired:
+        pass
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    return child.wait()
+
+
+def _end_orphans() -> None:
+    while orphans := Path("/proc/self/task", str(os.getpid()), "children").read_text().split():
+        for pid in orphans:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                pass
+        time.sleep(0.005)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
