@@ -1,0 +1,69 @@
+"""The two graphs of a T5 on ONNX Runtime: an `Engine` of the decoding loop.
+
+The caches are plain numpy arrays: on CPU ONNX Runtime reads them where they lie and hands its own outputs over without
+a copy, and `run` with arrays measured faster than I/O binding (about 10 us less a step).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from .decoding import Tokens
+
+Floats = NDArray[np.float32]
+
+
+@dataclass
+class Caches:
+    """One batch. Axis 0 is the row; axis 1 holds every decoder layer's key heads, then its value heads."""
+
+    cross_bias: Floats  # [rows, 1, 1, source length]: 0 for a token, very negative for padding
+    cross: Floats  # [rows, layers * 2 * heads, source length, d_kv]
+    past: Floats  # [rows, layers * 2 * heads, past length, d_kv]
+
+
+class OnnxEngine:
+    """One session per graph. They take turns, so that `threads` are never fought over."""
+
+    def __init__(self, encoder: Path, decoder: Path, threads: int) -> None:
+        self._encoder = _session(encoder, threads)
+        self._decoder = _session(decoder, threads)
+        past = next(node for node in self._decoder.get_inputs() if node.name == "past")
+        self._heads, self._d_kv = past.shape[1], past.shape[3]
+
+    def encode(self, token_ids: Tokens, mask: Tokens) -> Caches:
+        cross, cross_bias = self._encoder.run(["cross", "cross_bias"], {"input_ids": token_ids, "attention_mask": mask})
+        return Caches(cross_bias, cross, np.empty((len(token_ids), self._heads, 0, self._d_kv), np.float32))
+
+    def step(self, state: Caches, tokens: Tokens) -> Tokens:
+        next_tokens: Tokens = self.advance(state, tokens, "next_tokens")
+        return next_tokens
+
+    def advance(self, state: Caches, tokens: Tokens, output: str) -> Any:
+        """One step that answers with `output` of the decoder: `next_tokens`, or `logits` for the parity gate."""
+        answer, state.past = self._decoder.run(
+            [output, "present"],
+            {"tokens": tokens, "cross_bias": state.cross_bias, "cross": state.cross, "past": state.past},
+        )
+        return answer
+
+    def keep(self, state: Caches, rows: NDArray[np.intp]) -> None:
+        state.cross_bias, state.cross, state.past = (
+            state.cross_bias[rows],
+            state.cross[rows],
+            state.past[rows],
+        )
+
+
+def _session(file: Path, threads: int) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Waiting threads that spin would take the cores from the other session and from Triton.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,91 @@
+"""Texts in, texts out: checks rows, tokenises, decodes the batch, and gives every request its own answer or refusal.
+
+It does not know Triton: a request is the list of its rows as bytes, an answer the rows as bytes or a `Refusal`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from .decoding import Tokens, greedy
+from .engine import OnnxEngine
+from .settings import Settings
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a request cannot be answered."""
+
+    message: str
+
+
+class TextGenerator:
+    """The model as served."""
+
+    def __init__(self, tokenizer: Tokenizer, engine: OnnxEngine, settings: Settings) -> None:
+        # What tokenizer.json says of cutting and padding is not for serving: a long row is refused, never cut.
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        self.tokenizer = tokenizer
+        self.engine = engine
+        self.settings = settings
+
+    @classmethod
+    def load(cls, folder: Path, settings: Settings) -> "TextGenerator":
+        """From a model's version folder."""
+        engine = OnnxEngine(folder / "encoder.onnx", folder / "decoder.onnx", settings.threads)
+        return cls(Tokenizer.from_file(str(folder / "tokenizer.json")), engine, settings)
+
+    def answer(self, requests: Sequence[Sequence[bytes]]) -> list[list[bytes] | Refusal]:
+        """One answer per request, all good rows decoded together.
+
+        Triton has one error per request, not per row: a request with a bad row is refused as a whole and the message
+        names its bad rows; the other requests of the batch are answered.
+        """
+        checked = [self._check_request(rows) for rows in requests]
+        good = [rows for rows in checked if not isinstance(rows, Refusal)]
+        texts = iter(self.decode(self.generate([row for rows in good for row in rows])))
+        return [rows if isinstance(rows, Refusal) else [next(texts).encode() for _ in rows] for rows in checked]
+
+    def tokenise(self, row: bytes) -> list[int] | Refusal:
+        """The token ids of one row; the refusal completes a sentence that begins with the row's name."""
+        try:
+            text = row.decode("utf-8")
+        except UnicodeDecodeError as error:
+            return Refusal(f"is not UTF-8: byte {error.start} is 0x{row[error.start]:02x}")
+        if not text.strip():
+            return Refusal("is empty or blank")
+        token_ids: list[int] = self.tokenizer.encode(text).ids
+        if len(token_ids) > self.settings.max_input_tokens:
+            return Refusal(f"has {len(token_ids)} tokens, at most {self.settings.max_input_tokens} are allowed")
+        return token_ids
+
+    def generate(self, rows: Sequence[Sequence[int]]) -> list[Tokens]:
+        """The output tokens of each row of token ids."""
+        return greedy(self.engine, *pad(rows, self.settings.pad_token_id), self.settings) if rows else []
+
+    def decode(self, outputs: Sequence[Tokens]) -> list[str]:
+        return [self.tokenizer.decode(tokens.tolist(), skip_special_tokens=True) for tokens in outputs]
+
+    def _check_request(self, rows: Sequence[bytes]) -> list[list[int]] | Refusal:
+        tokenised = [self.tokenise(row) for row in rows]
+        reasons = [
+            f"TEXT row {index} {row.message}." for index, row in enumerate(tokenised) if isinstance(row, Refusal)
+        ]
+        if reasons and len(rows) > 1:
+            reasons.append("No row of this request was answered.")
+        if reasons:
+            return Refusal(" ".join(reasons))
+        return [row for row in tokenised if not isinstance(row, Refusal)]
+
+
+def pad(rows: Sequence[Sequence[int]], pad_token_id: int) -> tuple[Tokens, Tokens]:
+    """Token ids padded on the right to the longest row, and their mask: [rows, length] each."""
+    lengths = np.array([len(row) for row in rows])
+    mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
+    token_ids = np.full(mask.shape, pad_token_id, np.int64)
+    token_ids[mask.astype(bool)] = np.concatenate([np.asarray(row, np.int64) for row in rows])
+    return token_ids, mask

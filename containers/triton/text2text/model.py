@@ -1,0 +1,33 @@
+"""Triton's entry: turns inference requests into rows, and rows or refusals into inference responses."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+from .generator import Refusal, TextGenerator
+from .settings import Settings
+
+
+class TritonPythonModel:
+    """One model instance; Triton calls `initialize` once and `execute` with every dynamic batch."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        folder = Path(args["model_repository"], args["model_version"])
+        self._generator = TextGenerator.load(folder, Settings.from_model_config(args["model_config"]))
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        return [_response(answer) for answer in self._generator.answer([_rows(request) for request in requests])]
+
+
+def _rows(request: Any) -> list[bytes]:
+    rows: list[bytes] = pb_utils.get_input_tensor_by_name(request, "TEXT").as_numpy().ravel().tolist()
+    return rows
+
+
+def _response(answer: list[bytes] | Refusal) -> Any:
+    if isinstance(answer, Refusal):
+        return pb_utils.InferenceResponse(error=pb_utils.TritonError(answer.message))
+    corrected = np.array(answer, np.object_).reshape(-1, 1)
+    return pb_utils.InferenceResponse([pb_utils.Tensor("CORRECTED", corrected)])

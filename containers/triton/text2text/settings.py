@@ -1,0 +1,48 @@
+"""What the decoding loop must know of a checkpoint and its workload, as `parameters` of config.pbtxt carry it.
+
+Both sides of the wire are here: the build writes `to_parameters`, the container reads `from_model_config`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Token ids are the checkpoint's; lengths count tokens, end-of-sequence included."""
+
+    max_input_tokens: int
+    max_output_tokens: int
+    decoder_start_token_id: int
+    eos_token_ids: tuple[int, ...]
+    pad_token_id: int
+    threads: int
+
+    def to_parameters(self) -> dict[str, str]:
+        """As config.pbtxt wants them: text, several end-of-sequence ids joined by commas."""
+        return {
+            "decoder_start_token_id": str(self.decoder_start_token_id),
+            "eos_token_ids": ",".join(map(str, self.eos_token_ids)),
+            "max_input_tokens": str(self.max_input_tokens),
+            "max_output_tokens": str(self.max_output_tokens),
+            "pad_token_id": str(self.pad_token_id),
+            "threads": str(self.threads),
+        }
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, str]) -> "Settings":
+        return cls(
+            max_input_tokens=int(parameters["max_input_tokens"]),
+            max_output_tokens=int(parameters["max_output_tokens"]),
+            decoder_start_token_id=int(parameters["decoder_start_token_id"]),
+            eos_token_ids=tuple(int(token) for token in parameters["eos_token_ids"].split(",")),
+            pad_token_id=int(parameters["pad_token_id"]),
+            threads=int(parameters["threads"]),
+        )
+
+    @classmethod
+    def from_model_config(cls, model_config: str) -> "Settings":
+        """From the JSON of config.pbtxt that Triton hands to `initialize`."""
+        parameters = json.loads(model_config)["parameters"]
+        return cls.from_parameters({key: value["string_value"] for key, value in parameters.items()})

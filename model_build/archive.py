@@ -1,0 +1,42 @@
+"""A folder as a reproducible .tar.gz: the same files give the same bytes, on any day, machine and account.
+
+Fixed: the order, the times, the owner, the modes, and gzip's own header. Written under a scratch name and renamed, so
+that an archive is whole or not there.
+"""
+
+import gzip
+import tarfile
+from pathlib import Path
+
+
+def pack(folder: Path, archive: Path) -> None:
+    """Everything below `folder`, named relative to it."""
+    scratch = archive.with_name(f".{archive.name}.part")
+    try:
+        with (
+            scratch.open("wb") as raw,
+            gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as stream,
+            tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).parts):
+                _add(tar, path, path.relative_to(folder).as_posix())
+        scratch.replace(archive)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Into an empty `folder`; members that would leave it are refused by tarfile."""
+    with tarfile.open(archive, "r:gz") as tar:
+        tar.extractall(folder, filter="data")
+
+
+def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
+    member = tarfile.TarInfo(name)
+    if path.is_dir():
+        member.type, member.mode = tarfile.DIRTYPE, 0o755
+        tar.addfile(member)
+        return
+    member.mode, member.size = 0o644, path.stat().st_size
+    with path.open("rb") as stream:
+        tar.addfile(member, stream)

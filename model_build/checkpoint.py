@@ -1,0 +1,187 @@
+"""From what workload.toml names to a local folder with a whole T5 checkpoint in it, and its sha256.
+
+In: a folder, an s3:// URI or a hub id. Out: a frozen `Checkpoint`. Nothing here loads weights: only the safetensors
+headers are read, to see that no file is cut short. boto3 and the hub's client are imported only when they are needed.
+"""
+
+import hashlib
+import json
+import shutil
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from model_build.errors import BrokenCheckpoint, MissingCheckpoint, UnreachableCheckpoint
+from workloads import WorkloadFolder
+
+# What a build reads; anything else in the folder (a training log, an optimiser) is neither fetched nor hashed.
+PATTERNS = (
+    "config.json",
+    "generation_config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+)
+ARCHITECTURE = "T5ForConditionalGeneration"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """A checkpoint on this machine and the token ids that decoding needs."""
+
+    folder: Path
+    sha256: str
+    decoder_start_token_id: int
+    eos_token_ids: tuple[int, ...]
+    pad_token_id: int
+
+
+def resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
+    """The workload's checkpoint; a remote one is fetched into `cache`.
+
+    Raises `MissingCheckpoint`, `BrokenCheckpoint` or `UnreachableCheckpoint`.
+    """
+    name = workload.workload.model.checkpoint
+    if name.startswith(("./", "../", "/")):
+        folder = (workload.path / name).resolve()
+        if not folder.is_dir():
+            raise MissingCheckpoint(workload.file, name, folder)
+        return read(folder)
+    fetch = fetch_from_s3 if name.startswith("s3://") else fetch_from_hub
+    return read(fetch(name, cache))
+
+
+def read(folder: Path) -> Checkpoint:
+    """Check the files of a local checkpoint."""
+    config = _json(folder / "config.json")
+    if ARCHITECTURE not in (architectures := config.get("architectures") or []):
+        raise BrokenCheckpoint(
+            folder / "config.json", f"architectures: got {json.dumps(architectures)}, allowed is {ARCHITECTURE}."
+        )
+    if not (folder / "tokenizer.json").exists():
+        raise BrokenCheckpoint(
+            folder / "tokenizer.json",
+            "does not exist. Save the model's fast tokenizer there: AutoTokenizer's `save_pretrained` writes it.",
+        )
+    check_weights(folder)
+    generation_file = folder / "generation_config.json"
+    tokens = {**config, **(_json(generation_file) if generation_file.exists() else {})}
+    eos = _token(folder, tokens, "eos_token_id")
+    return Checkpoint(
+        folder=folder,
+        sha256=_sha256(folder),
+        decoder_start_token_id=_token(folder, tokens, "decoder_start_token_id")[0],
+        eos_token_ids=eos,
+        pad_token_id=_token(folder, tokens, "pad_token_id")[0],
+    )
+
+
+def check_weights(folder: Path) -> None:
+    """All safetensors files are there and as long as their headers promise."""
+    files = sorted(folder.glob("*.safetensors"))
+    for index in folder.glob("*.safetensors.index.json"):
+        files = sorted({*files, *(folder / name for name in _json(index)["weight_map"].values())})
+    if not files:
+        raise BrokenCheckpoint(
+            folder / "model.safetensors",
+            "does not exist. Save the model with `save_pretrained(…)`, which writes safetensors.",
+        )
+    for file in files:
+        _check_length(file)
+
+
+def _check_length(file: Path) -> None:
+    if not file.exists():
+        raise BrokenCheckpoint(file, "does not exist, but the index names it. Copy the whole checkpoint again.")
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        head = stream.read(8)
+        header_size = struct.unpack("<Q", head)[0] if len(head) == 8 else size
+        if size < 8 + header_size:
+            raise BrokenCheckpoint(file, f"is cut short within its header, at {size} bytes. Copy it again.")
+        try:
+            header = json.loads(stream.read(header_size))
+        except ValueError:
+            raise BrokenCheckpoint(file, "is not a safetensors file: its header is not JSON.") from None
+    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    if size != (promised := 8 + header_size + max(ends, default=0)):
+        raise BrokenCheckpoint(file, f"has {size} bytes, but its header promises {promised}. Copy it again.")
+
+
+def fetch_from_hub(name: str, cache: Path) -> Path:
+    """A snapshot of a hub repository, in the hub client's own cache."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(PATTERNS)))
+    except Exception as error:  # The client raises its own, httpx's and the system's errors.
+        raise UnreachableCheckpoint(
+            name, _first_line(error), "Check the id, the network, and for a private model HF_TOKEN."
+        ) from error
+
+
+def fetch_from_s3(uri: str, cache: Path, client: Any = None) -> Path:
+    """The files right below an s3:// folder, fetched anew each time, so that they are never out of date."""
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    parts = urlsplit(uri)
+    prefix = parts.path.strip("/") + "/"
+    folder = cache / hashlib.sha256(uri.encode()).hexdigest()[:16]
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        s3 = client or boto3.client("s3")
+        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=parts.netloc, Prefix=prefix)
+        keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
+        for key in keys:
+            file = Path(key.removeprefix(prefix))
+            if len(file.parts) == 1 and any(file.match(pattern) for pattern in PATTERNS):
+                s3.download_file(parts.netloc, key, str(folder / file))
+    except (BotoCoreError, ClientError) as error:
+        raise UnreachableCheckpoint(
+            uri, _first_line(error), "Check the URI and your AWS credentials, or start `python -m local_aws`."
+        ) from error
+    if not any(folder.iterdir()):
+        raise UnreachableCheckpoint(uri, "there is no file of a checkpoint under it", "Check the URI.")
+    return folder
+
+
+def _token(folder: Path, tokens: dict[str, Any], key: str) -> tuple[int, ...]:
+    found = tokens.get(key)
+    ids = tuple(found) if isinstance(found, list) else (found,)
+    if not ids or not all(isinstance(token, int) for token in ids):
+        raise BrokenCheckpoint(
+            folder / "config.json", f"{key}: got {json.dumps(found)}, but decoding needs a token id (an integer)."
+        )
+    return ids
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        raise BrokenCheckpoint(file, "does not exist. Copy the whole checkpoint again.") from None
+    except ValueError as error:
+        raise BrokenCheckpoint(file, f"is not valid JSON: {error}.") from None
+    if not isinstance(document, dict):
+        raise BrokenCheckpoint(file, "is not a JSON object.")
+    return document
+
+
+def _sha256(folder: Path) -> str:
+    """Over the names and bytes of the files a build reads."""
+    digest = hashlib.sha256()
+    for file in sorted({file for pattern in PATTERNS for file in folder.glob(pattern)}):
+        digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
+        with file.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,0 +1,83 @@
+"""Every error of a build that a person is meant to read, with its exit code."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from workloads import ProjectError
+
+
+class MissingCheckpoint(ProjectError):
+    def __init__(self, file: Path, checkpoint: str, folder: Path) -> None:
+        super().__init__(
+            f"{file}: model.checkpoint: got '{checkpoint}', but there is no folder {folder}. "
+            "Allowed: a folder (begins with ./, ../ or /), an s3:// URI of a folder, or a model id of the "
+            "Hugging Face hub."
+        )
+
+
+class BrokenCheckpoint(ProjectError):
+    """A file of the checkpoint that is missing, truncated or not of the kind a build can take."""
+
+    def __init__(self, file: Path, problem: str) -> None:
+        super().__init__(f"{file}: {problem}")
+
+
+class UnreachableCheckpoint(ProjectError):
+    exit_code = 3
+
+    def __init__(self, checkpoint: str, reason: str, advice: str) -> None:
+        super().__init__(f"The checkpoint '{checkpoint}' cannot be fetched: {reason}. {advice}")
+
+
+class MissingToolchain(ProjectError):
+    exit_code = 3
+
+    def __init__(self, module: str) -> None:
+        super().__init__(
+            f"The Python package '{module}' is not installed, and model_build needs it. "
+            "Install the build's tools with `pip install -e '.[build]'`."
+        )
+
+
+class BuildRunning(ProjectError):
+    exit_code = 3
+
+    def __init__(self, workload: str, target: str, lock: Path) -> None:
+        super().__init__(
+            f"Another build or verification of {workload} for {target} is running (it holds {lock}). "
+            "Wait for it to end, then try again."
+        )
+
+
+class StaleArtifact(ProjectError):
+    def __init__(self, file: Path, workload: str, target: str) -> None:
+        super().__init__(
+            f"{file} was built from another checkpoint than the one workload.toml names now. "
+            f"Build it again with `python -m model_build build {workload} --target {target}`."
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mistake:
+    """One example that counts against a model: what it was asked, what was right, what it said."""
+
+    text: str
+    expected: str
+    got: str
+
+
+class GateFailed(ProjectError):
+    """A model that is not good enough to ship: the reasons and the worst examples."""
+
+    exit_code = 1
+    SHOWN = 5
+
+    def __init__(self, title: str, reasons: Sequence[str], mistakes: Sequence[Mistake], advice: str) -> None:
+        self.mistakes = tuple(mistakes)
+        shown = [
+            f"  {mistake.text!r}: expected {mistake.expected!r}, got {mistake.got!r}"
+            for mistake in mistakes[: self.SHOWN]
+        ]
+        heading = [f"The {len(shown)} worst of {len(mistakes)} examples:"] if shown else []
+        super().__init__("\n".join([title, *(f"- {reason}" for reason in reasons), *heading, *shown, advice]))

@@ -1,0 +1,236 @@
+"""A T5 checkpoint to two portable ONNX graphs, the same for every runtime.
+
+    encoder.onnx  input_ids, attention_mask [batch, source]
+                  → cross [batch, layers * 2 * heads, source, d_kv]: keys and values of every decoder layer
+                    cross_bias [batch, 1, 1, source]: what padding adds to the attention scores
+    decoder.onnx  tokens [batch, 1], cross_bias, cross, past [batch, layers * 2 * heads, past, d_kv]
+                  → next_tokens [batch, 1], logits [batch, vocabulary], present (past and one position more)
+
+The heads of all layers, keys then values, share axis 1: a step has one cache in and one out, taking rows out is one
+index, and the graph needs a single split instead of a squeeze per layer (107 us a step against 126 us with a layer
+axis; one tensor per layer and kind was no faster than that and has six times the feeds). The modules below are T5's
+arithmetic over the checkpoint's own weights, with q, k and v in one product; position biases come from transformers'
+own formula, as a table up to the workload's longest input and output. The parity gate compares all of it with
+`generate`.
+
+torch lives here and in verify.py only.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+from torch import Tensor, nn
+from transformers import T5ForConditionalGeneration
+
+OPSET = 18
+AXES = {
+    "input_ids": ("batch", "source"),
+    "attention_mask": ("batch", "source"),
+    "tokens": ("batch", 1),
+    "cross_bias": ("batch", 1, 1, "source"),
+    "cross": ("batch", None, "source", None),
+    "past": ("batch", None, "past", None),
+    "present": ("batch", None, "present", None),
+    "next_tokens": ("batch", 1),
+    "logits": ("batch", None),
+}
+
+
+def load(folder: Path) -> Any:
+    """The original model, in fp32, ready to infer."""
+    model: Any = T5ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    return model.eval()
+
+
+def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens: int) -> None:
+    """Write `encoder.onnx` and `decoder.onnx` into `folder`."""
+    config = model.config
+    channels = 2 * config.num_decoder_layers * config.num_heads
+    # Any sizes above 1 do: torch would take 0 and 1 for constants. Lengths stay within the position tables.
+    batch, source, past = 3, min(5, max_input_tokens), min(2, max_output_tokens)
+    _write(
+        Encoder(model, max_input_tokens),
+        # Two tensors: torch takes one tensor in two places for one input.
+        {name: torch.ones(batch, source, dtype=torch.long) for name in ("input_ids", "attention_mask")},
+        ("cross", "cross_bias"),
+        folder / "encoder.onnx",
+    )
+    _write(
+        Decoder(model, max_output_tokens),
+        {
+            "tokens": torch.ones(batch, 1, dtype=torch.long),
+            "cross_bias": torch.zeros(batch, 1, 1, source),
+            "cross": torch.zeros(batch, channels, source, config.d_kv),
+            "past": torch.zeros(batch, channels, past, config.d_kv),
+        },
+        ("next_tokens", "logits", "present"),
+        folder / "decoder.onnx",
+    )
+
+
+class Norm(nn.Module):
+    """T5's layer norm: a root mean square and a scale."""
+
+    def __init__(self, original: Any) -> None:
+        super().__init__()
+        self.weight = original.weight
+        self.epsilon = original.variance_epsilon
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        # Written as ONNX Runtime and TensorRT know it, so that they fuse it into one kernel.
+        scaled: Tensor = self.weight * (hidden / torch.sqrt(hidden.pow(2).mean(-1, keepdim=True) + self.epsilon))
+        return scaled
+
+
+class FeedForward(nn.Module):
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        dense = layer.DenseReluDense
+        self.norm, self.activation = Norm(layer.layer_norm), dense.act
+        self.gated = hasattr(dense, "wi_0")
+        self.into = _weights(dense.wi_0 if self.gated else dense.wi)
+        self.gate = _weights(dense.wi_1) if self.gated else None
+        self.out = _weights(dense.wo)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        normed = self.norm(hidden)
+        inner = self.activation(normed @ self.into)
+        if self.gate is not None:
+            inner = inner * (normed @ self.gate)
+        out: Tensor = hidden + inner @ self.out
+        return out
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, block: Any) -> None:
+        super().__init__()
+        attention = block.layer[0].SelfAttention
+        self.heads, self.d_kv = attention.n_heads, attention.key_value_proj_dim
+        self.norm = Norm(block.layer[0].layer_norm)
+        self.qkv, self.out = _weights(attention.q, attention.k, attention.v), _weights(attention.o)
+        self.feed_forward = FeedForward(block.layer[1])
+
+    def forward(self, hidden: Tensor, bias: Tensor) -> Tensor:
+        batch, length, _ = hidden.shape
+        qkv = (self.norm(hidden) @ self.qkv).reshape(batch, length, 3 * self.heads, self.d_kv).transpose(1, 2)
+        q, k, v = torch.split(qkv, self.heads, 1)
+        mixed = torch.softmax(q @ k.transpose(2, 3) + bias, -1) @ v
+        joined = mixed.transpose(1, 2).reshape(batch, length, self.heads * self.d_kv)
+        out: Tensor = self.feed_forward(hidden + joined @ self.out)
+        return out
+
+
+class Encoder(nn.Module):
+    def __init__(self, model: Any, max_input_tokens: int) -> None:
+        super().__init__()
+        blocks = model.encoder.block
+        self.embedding = model.encoder.embed_tokens
+        bias = blocks[0].layer[0].SelfAttention.compute_bias(max_input_tokens, max_input_tokens)
+        self.bias = nn.Buffer(bias.detach())  # [1, heads, query, key]
+        self.layers = nn.ModuleList(EncoderLayer(block) for block in blocks)
+        self.norm = Norm(model.encoder.final_layer_norm)
+        attentions = [block.layer[1].EncDecAttention for block in model.decoder.block]
+        self.cross_weights = _weights(*(weights for a in attentions for weights in (a.k, a.v)))
+        self.channels, self.d_kv = 2 * len(attentions) * model.config.num_heads, model.config.d_kv
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+        batch, length = input_ids.shape
+        hidden = self.embedding(input_ids)
+        padding = (1.0 - attention_mask.to(hidden.dtype))[:, None, None, :] * torch.finfo(hidden.dtype).min
+        bias = self.bias[:, :, :length, :length] + padding
+        for layer in self.layers:
+            hidden = layer(hidden, bias)
+        cross = (self.norm(hidden) @ self.cross_weights).reshape(batch, length, self.channels, self.d_kv)
+        return cross.transpose(1, 2), padding
+
+
+class DecoderLayer(nn.Module):
+    """One position; hidden is [batch, d_model]."""
+
+    def __init__(self, block: Any) -> None:
+        super().__init__()
+        own, cross = block.layer[0].SelfAttention, block.layer[1].EncDecAttention
+        self.heads, self.d_kv = own.n_heads, own.key_value_proj_dim
+        self.norm, self.cross_norm = Norm(block.layer[0].layer_norm), Norm(block.layer[1].layer_norm)
+        self.qkv, self.out = _weights(own.q, own.k, own.v), _weights(own.o)
+        self.cross_q, self.cross_out = _weights(cross.q), _weights(cross.o)
+        self.feed_forward = FeedForward(block.layer[2])
+
+    def forward(
+        self, hidden: Tensor, past: tuple[Tensor, Tensor], bias: Tensor, cross: tuple[Tensor, Tensor], padding: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        qkv = (self.norm(hidden) @ self.qkv).reshape(-1, 3 * self.heads, 1, self.d_kv)
+        q, k, v = torch.split(qkv, self.heads, 1)
+        keys, values = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
+        hidden = hidden + self._attend(q, keys, values, bias) @ self.out
+        q = (self.cross_norm(hidden) @ self.cross_q).reshape(-1, self.heads, 1, self.d_kv)
+        hidden = hidden + self._attend(q, *cross, padding) @ self.cross_out
+        return self.feed_forward(hidden), keys, values
+
+    def _attend(self, q: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
+        mixed = torch.softmax(q @ keys.transpose(2, 3) + bias, -1) @ values
+        return mixed.reshape(-1, self.heads * self.d_kv)
+
+
+class Decoder(nn.Module):
+    def __init__(self, model: Any, max_output_tokens: int) -> None:
+        super().__init__()
+        blocks = model.decoder.block
+        self.embedding = model.decoder.embed_tokens
+        self.max_output_tokens, self.heads = max_output_tokens, model.config.num_heads
+        bias = blocks[0].layer[0].SelfAttention.compute_bias(max_output_tokens, max_output_tokens)
+        # The last query's row holds the bias of every distance, the farthest first: a step's is its tail.
+        self.bias = nn.Buffer(bias[:, :, -1:, :].detach().contiguous())
+        self.layers = nn.ModuleList(DecoderLayer(block) for block in blocks)
+        self.norm = Norm(model.decoder.final_layer_norm)
+        scale = model.config.d_model**-0.5 if model.config.scale_decoder_outputs else 1.0
+        self.head = nn.Parameter(_weights(model.lm_head) * scale, requires_grad=False)
+
+    def forward(self, tokens: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        hidden = self.embedding(tokens[:, 0])
+        bias = self.bias[:, :, :, self.max_output_tokens - 1 - past.shape[2] :]
+        pasts, crosses = torch.split(past, self.heads, 1), torch.split(cross, self.heads, 1)
+        present: list[Tensor] = []
+        for index, layer in enumerate(self.layers):
+            pair = slice(2 * index, 2 * index + 2)
+            hidden, keys, values = layer(hidden, pasts[pair], bias, crosses[pair], cross_bias)
+            present += [keys, values]
+        logits = self.norm(hidden) @ self.head
+        return torch.argmax(logits, -1, keepdim=True), logits, torch.cat(present, 1)
+
+
+def _weights(*linears: nn.Linear) -> nn.Parameter:
+    """The weights of several projections of one input, side by side: [in, out]."""
+    joined = torch.cat([linear.weight for linear in linears]).detach().T.contiguous()
+    return nn.Parameter(joined, requires_grad=False)
+
+
+def _write(module: nn.Module, inputs: dict[str, Tensor], outputs: tuple[str, ...], file: Path) -> None:
+    dynamic = tuple(
+        {i: torch.export.Dim.DYNAMIC for i, axis in enumerate(AXES[name]) if isinstance(axis, str)} for name in inputs
+    )
+    program = torch.onnx.export(
+        module.eval(),
+        tuple(inputs.values()),
+        dynamo=True,
+        opset_version=OPSET,
+        dynamic_shapes=dynamic,
+        input_names=list(inputs),
+        output_names=list(outputs),
+        verbose=False,
+    )
+    if program is None:
+        raise RuntimeError("torch.onnx.export returned no program")
+    graph = program.model_proto
+    _name_axes(graph)
+    onnx.save(graph, file)
+
+
+def _name_axes(model: onnx.ModelProto) -> None:
+    """Call the dynamic axes by their names: torch numbers them."""
+    for value in (*model.graph.input, *model.graph.output):
+        for dimension, axis in zip(value.type.tensor_type.shape.dim, AXES[value.name], strict=True):
+            if isinstance(axis, str):
+                dimension.dim_param = axis

@@ -1,0 +1,9 @@
+"""The port through which a build says what it is doing. The library never prints."""
+
+from collections.abc import Callable
+
+Progress = Callable[[str], None]
+
+
+def silent(step: str) -> None:
+    """The default: nobody is watching."""

@@ -1,0 +1,152 @@
+"""Runs the original by Hugging Face `generate` and the compiled model by its own serving code, example by example.
+
+In: a checkpoint, a `TextGenerator` over compiled graphs, the evaluation pairs. Out: one `Comparison` per pair. The
+decoding loop is the container's, not a copy. Logits are compared by feeding the original's output tokens to the
+compiled decoder.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import AutoTokenizer, GenerationConfig
+
+from containers.triton.text2text.decoding import Tokens
+from containers.triton.text2text.engine import OnnxEngine
+from containers.triton.text2text.generator import Refusal, TextGenerator, pad
+from containers.triton.text2text.settings import Settings
+from model_build.parity import Comparison
+from model_build.progress import Progress, silent
+from workloads import Example
+from workloads.errors import InvalidDocument
+
+# Of the original's run only: wide batches are what makes `generate` bearable.
+ORIGINAL_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The reference: a model and its tokenizer as transformers loads them."""
+
+    model: Any
+    tokenizer: Any
+
+    @classmethod
+    def load(cls, folder: Path, model: Any) -> "Original":
+        return cls(model, AutoTokenizer.from_pretrained(folder, local_files_only=True))
+
+    def generate(self, texts: list[str], settings: Settings) -> tuple[Tokens, NDArray[np.float32]]:
+        """Greedy: output tokens [rows, steps] and the logits they were chosen by [rows, steps, vocabulary]."""
+        inputs = self.tokenizer(texts, padding=True, return_tensors="pt")
+        with torch.inference_mode():
+            output = self.model.generate(
+                input_ids=inputs["input_ids"],
+                attention_mask=inputs["attention_mask"],
+                generation_config=_greedy(settings),
+            )
+        logits: NDArray[np.float32] = torch.stack(output.logits, 1).numpy()
+        tokens: Tokens = output.sequences[:, 1:].numpy()
+        return tokens, logits
+
+    def decode(self, tokens: Tokens) -> str:
+        return str(self.tokenizer.decode(tokens.tolist(), skip_special_tokens=True))
+
+
+def compare(
+    original: Original,
+    compiled: TextGenerator,
+    examples: Sequence[Example],
+    *,
+    batch_size: int,
+    file: Path,
+    progress: Progress = silent,
+) -> list[Comparison]:
+    """Every example through both; the compiled model in batches of `batch_size`.
+
+    `file` is where the examples are from: `InvalidDocument` names it when one cannot be asked at all.
+    """
+    rows = _tokenise(compiled, examples, file)
+    comparisons: list[Comparison] = []
+    for start in range(0, len(examples), ORIGINAL_BATCH):
+        progress(f"Verifying, {start} of {len(examples)} examples")
+        window = slice(start, start + ORIGINAL_BATCH)
+        answers = [
+            tokens
+            for first in range(0, len(rows[window]), batch_size)
+            for tokens in compiled.generate(rows[window][first : first + batch_size])
+        ]
+        comparisons += _compare_batch(original, compiled, examples[window], rows[window], answers)
+    return comparisons
+
+
+def _compare_batch(
+    original: Original,
+    compiled: TextGenerator,
+    examples: Sequence[Example],
+    rows: list[list[int]],
+    answers: list[Tokens],
+) -> list[Comparison]:
+    settings = compiled.settings
+    tokens, expected = original.generate([example.text for example in examples], settings)
+    difference = np.abs(forced_logits(compiled.engine, rows, tokens, settings) - expected)
+    references = [row[: _length(row, settings.eos_token_ids)] for row in tokens]
+    return [
+        Comparison(
+            text=example.text,
+            label=example.label,
+            original=original.decode(reference),
+            compiled=text,
+            identical=np.array_equal(reference, answer),
+            max_logit_difference=float(logits[: len(reference)].max()),
+            mean_logit_difference=float(logits[: len(reference)].mean()),
+            logits=int(logits[: len(reference)].size),
+        )
+        for example, reference, answer, text, logits in zip(
+            examples, references, answers, compiled.decode(answers), difference, strict=True
+        )
+    ]
+
+
+def forced_logits(engine: OnnxEngine, rows: list[list[int]], tokens: Tokens, settings: Settings) -> NDArray[np.float32]:
+    """The compiled decoder's logits [rows, steps, vocabulary] when its output so far is `tokens`, step by step."""
+    state = engine.encode(*pad(rows, settings.pad_token_id))
+    start = np.full((len(tokens), 1), settings.decoder_start_token_id)
+    fed = np.concatenate([start, tokens[:, :-1]], 1)
+    return np.stack([engine.advance(state, fed[:, [step]], "logits") for step in range(fed.shape[1])], 1)
+
+
+def _tokenise(compiled: TextGenerator, examples: Sequence[Example], file: Path) -> list[list[int]]:
+    rows = [compiled.tokenise(example.text.encode()) for example in examples]
+    problems = [
+        f"text {example.text[:60]!r} {row.message}."
+        for example, row in zip(examples, rows, strict=True)
+        if isinstance(row, Refusal)
+    ]
+    if problems:
+        raise InvalidDocument(file, problems)
+    return [row for row in rows if not isinstance(row, Refusal)]
+
+
+def _length(tokens: Tokens, eos_token_ids: tuple[int, ...]) -> int:
+    """Up to the first end-of-sequence, included: `generate` pads behind it."""
+    ends = np.flatnonzero(np.isin(tokens, eos_token_ids))
+    return int(ends[0]) + 1 if len(ends) else len(tokens)
+
+
+def _greedy(settings: Settings) -> Any:
+    """Nothing but greedy search, whatever the checkpoint's generation_config.json would add."""
+    kind: Any = GenerationConfig
+    return kind(
+        do_sample=False,
+        num_beams=1,
+        max_new_tokens=settings.max_output_tokens,
+        decoder_start_token_id=settings.decoder_start_token_id,
+        eos_token_id=list(settings.eos_token_ids),
+        pad_token_id=settings.pad_token_id,
+        output_logits=True,
+        return_dict_in_generate=True,
+    )

@@ -1,0 +1,132 @@
+"""A tiny T5 with random weights, its tokenizer and a whole workload folder around it: real files, made in a second.
+
+Its answers are nonsense, but the same nonsense every time, and some of them end early.
+"""
+
+import json
+from pathlib import Path
+from random import Random
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import T5Config, T5ForConditionalGeneration
+
+from workloads import WorkloadFolder, load_workload
+
+WORKLOAD_TOML = """\
+name = "tiny"
+description = "Random weights"
+
+[model]
+task = "text2text-generation"
+checkpoint = "./checkpoint"
+max_input_tokens = 24
+max_output_tokens = 12
+
+[quality]
+min_exact_match = 0.0
+min_left_alone = 0.0
+
+[targets.cpu]
+runtime = "onnxruntime"
+parity = { max_logit_difference = 1e-3, max_exact_match_drop = 0.0 }
+
+[targets.cpu-int8]
+runtime = "onnxruntime"
+precision = "int8"
+parity = { max_exact_match_drop = 1.0 }
+
+[serving]
+max_batch_size = 8
+preferred_batch_sizes = [4]
+max_queue_delay_ms = 0.5
+
+[objective]
+percentile = "P99"
+model_latency_ms = 50.0
+peak_invocations_per_minute = 100
+
+[traffic.quick]
+type = "phases"
+phases = [{ initial_users = 1, duration_s = 30 }]
+
+[hosting]
+kind = "sagemaker-endpoint"
+target = "cpu"
+instance_types = ["ml.c5.xlarge"]
+"""
+# Random weights never say </s>; a second end-of-sequence token, which they like, lets rows end at different steps.
+LIKELY_TOKEN = 25
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def make_checkpoint(folder: Path, *, gated: bool = False, seed: int = 0) -> None:
+    """Write a checkpoint as `save_pretrained` does."""
+    tokenizer = make_tokenizer()
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "pad_token": "<pad>",
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    torch.manual_seed(seed)
+    model = T5ForConditionalGeneration(
+        T5Config(
+            vocab_size=tokenizer.get_vocab_size(),
+            d_model=32,
+            d_kv=8,
+            d_ff=64,
+            num_layers=2,
+            num_decoder_layers=2,
+            num_heads=4,
+            relative_attention_num_buckets=8,
+            relative_attention_max_distance=10,
+            feed_forward_proj="gated-gelu" if gated else "relu",
+            decoder_start_token_id=0,
+            pad_token_id=0,
+            eos_token_id=[1, LIKELY_TOKEN],
+        )
+    )
+    with torch.no_grad():
+        # As initialised, a tied model echoes its last token and hardly attends. These weights make it look at the
+        # source, its own past and their positions, so that a wrong cache, mask or bias changes its answers.
+        for name, weights in model.named_parameters():
+            if "relative_attention_bias" in name:
+                weights.normal_(0, 2)
+            elif name.endswith((".q.weight", ".o.weight", ".wo.weight")):
+                weights.mul_(5)
+    model.save_pretrained(folder)
+
+
+def make_tokenizer() -> Tokenizer:
+    """One piece per letter, and the end-of-sequence token behind every text."""
+    vocabulary = {token: i for i, token in enumerate(["<pad>", "</s>", "<unk>", "▁", *LETTERS])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    tokenizer.add_special_tokens(["<pad>", "</s>", "<unk>"])
+    # A cut that serving must not obey.
+    tokenizer.enable_truncation(8)
+    return tokenizer
+
+
+def make_texts(count: int, seed: int = 0) -> list[str]:
+    rng = Random(seed)
+    return ["".join(rng.choices(LETTERS, k=rng.randint(1, 20))) for _ in range(count)]
+
+
+def make_workload(folder: Path, toml: str = WORKLOAD_TOML, *, gated: bool = False) -> WorkloadFolder:
+    """`folder`/tiny with all its files, loaded."""
+    workload = folder / "tiny"
+    make_checkpoint(workload / "checkpoint", gated=gated)
+    (workload / "workload.toml").write_text(toml)
+    texts = make_texts(40)
+    pairs = [(text, text if i % 4 == 0 else text[::-1]) for i, text in enumerate(texts)]
+    lines = [json.dumps({"text": text, "label": label}) for text, label in pairs]
+    (workload / "evaluation.jsonl").write_text("\n".join(lines) + "\n")
+    (workload / "payloads.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts) + "\n")
+    return load_workload("tiny", folder)
