@@ -1,0 +1,40 @@
+"""cdk-nag's finding on a wildcard, answered beside the resource with a reason.
+
+A finding is known by its text, in which cdk-nag writes a reference of the template as <Reference>; its answer
+is too.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from aws_cdk import Acknowledgment, Stack, Validations
+from aws_cdk import aws_iam as iam
+
+
+def acknowledge_actions(role: iam.Role, actions: Iterable[str], reason: str) -> None:
+    for action in actions:
+        _acknowledge(role, f"Action::{action}", reason)
+
+
+def acknowledge_resources(role: iam.Role, arns: Iterable[str], reason: str) -> None:
+    for arn in arns:
+        _acknowledge(role, f"Resource::{_flat(Stack.of(role).resolve(arn))}", reason)
+
+
+def _acknowledge(role: iam.Role, finding: str, reason: str) -> None:
+    Validations.of(role).acknowledge(Acknowledgment(id=f"AwsSolutions-IAM5[{finding}]", reason=reason))
+
+
+def _flat(value: Any) -> str:
+    match value:
+        case {"Fn::Join": [separator, parts]}:
+            return str(separator).join(_flat(part) for part in parts)
+        case {"Ref": name}:
+            return f"<{name}>"
+        case {"Fn::GetAtt": [name, attribute]}:
+            return f"<{name}.{attribute}>"
+        case {"Fn::Sub": text}:
+            return re.sub(r"\$\{([^}]+)\}", r"<\1>", text)
+        case _:
+            return str(value)

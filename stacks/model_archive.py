@@ -1,0 +1,47 @@
+"""A built `model.tar.gz` among the assets that `cdk deploy` uploads, under its own sha256.
+
+Not `s3_assets.Asset`: that cuts the key to `.gz` (aws/aws-cdk#30257), and SageMaker asks for `.tar.gz`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from aws_cdk import AssetStaging, FileAssetPackaging, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from stacks.acknowledgement import acknowledge_actions, acknowledge_resources
+
+# Not this archive alone: an endpoint that is rolled back reads the one before, under the policy of now.
+ARCHIVES = "*.tar.gz"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelArchiveProps:
+    file: Path
+    sha256: str
+
+
+class ModelArchive(Construct):
+    """`url` is its s3:// URL."""
+
+    def __init__(self, scope: Construct, id: str, props: ModelArchiveProps) -> None:
+        super().__init__(scope, id)
+        stack = Stack.of(self)
+        staged = AssetStaging(self, "Staged", source_path=str(props.file))
+        location = stack.synthesizer.add_file_asset(
+            file_name=staged.relative_staged_path(stack),
+            packaging=FileAssetPackaging.FILE,
+            # The key is this and the last extension of the file: <sha256>.tar.gz.
+            source_hash=f"{props.sha256}.tar",
+        )
+        self.url = location.s3_object_url
+        self._bucket = s3.Bucket.from_bucket_name(self, "Bucket", location.bucket_name)
+
+    def grant_read(self, role: iam.Role) -> None:
+        self._bucket.grant_read(role, ARCHIVES)
+        reads = ["s3:GetObject*", "s3:GetBucket*", "s3:List*"]
+        acknowledge_actions(role, reads, "CDK's wording of read access.")
+        archives = [self._bucket.arn_for_objects(ARCHIVES)]
+        acknowledge_resources(role, archives, "An endpoint rolled back has to read the archive before this one.")

@@ -1,0 +1,75 @@
+"""A workload on a SageMaker real-time endpoint: what serves it, scales it, watches it and may measure it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from aws_cdk import Annotations, CfnOutput, Environment, Stack
+from constructs import Construct
+
+from stacks.deployment import Deployment, plan_deployment
+from stacks.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
+from stacks.endpoint_dashboard import EndpointDashboard, EndpointDashboardProps
+from stacks.endpoint_scaling import EndpointScaling, EndpointScalingProps
+from stacks.model_archive import ModelArchive, ModelArchiveProps
+from stacks.recommender_access import RecommenderAccess, RecommenderAccessProps
+from stacks.triton_image import TritonImage, TritonImageProps
+from stacks.workload_endpoint import WorkloadEndpoint, WorkloadEndpointProps
+from workloads import ModelArtifact, Recommendation, WorkloadFolder
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SageMakerEndpointStackProps:
+    folder: WorkloadFolder
+    artifact: ModelArtifact
+    archive_file: Path
+    recommendation: Recommendation | None
+    environment: Environment | None = None
+
+
+class SageMakerEndpointStack(Stack):
+    """Outputs: EndpointName, ModelName, RecommenderRoleArn."""
+
+    def __init__(self, scope: Construct, id: str, props: SageMakerEndpointStackProps) -> None:
+        workload, artifact = props.folder.workload, props.artifact
+        super().__init__(scope, id, env=props.environment, description=workload.description)
+        deployment = plan_deployment(props.folder, artifact, props.recommendation)
+        for caution in deployment.cautions:
+            Annotations.of(self).add_warning_v2(caution.id, caution.text)
+        archive = ModelArchive(
+            self, "Archive", ModelArchiveProps(file=props.archive_file, sha256=artifact.archive_sha256)
+        )
+        image = self._image(props.folder, deployment.instance_type)
+        endpoint = self._endpoint(artifact.default_model, archive, image, deployment)
+        if deployment.autoscaling is not None:
+            scaling = EndpointScalingProps(endpoint=endpoint, autoscaling=deployment.autoscaling)
+            EndpointScaling(self, "Scaling", scaling)
+        EndpointAlarms(self, "Alarms", EndpointAlarmsProps(endpoint=endpoint, objective=workload.objective))
+        watched = EndpointDashboardProps(endpoint=endpoint, objective=workload.objective)
+        EndpointDashboard(self, "Watch", watched)
+        access = RecommenderAccessProps(workload=workload.name, endpoint=endpoint, archive=archive, image=image)
+        recommender = RecommenderAccess(self, "Recommender", access)
+        # `inference_recommender` and the README find these by name.
+        CfnOutput(self, "EndpointName", value=endpoint.endpoint_name)
+        CfnOutput(self, "ModelName", value=endpoint.model_name)
+        CfnOutput(self, "RecommenderRoleArn", value=recommender.role.role_arn)
+
+    def _image(self, folder: WorkloadFolder, instance_type: str) -> TritonImage:
+        hosting = folder.workload.hosting
+        props = TritonImageProps(hosting=hosting, instance_type=instance_type, workload_file=folder.file)
+        return TritonImage(self, "Image", props)
+
+    def _endpoint(
+        self, default_model: str, archive: ModelArchive, image: TritonImage, deployment: Deployment
+    ) -> WorkloadEndpoint:
+        return WorkloadEndpoint(
+            self,
+            "Serving",
+            WorkloadEndpointProps(
+                archive=archive,
+                image=image,
+                default_model=default_model,
+                instance_type=deployment.instance_type,
+                instance_count=deployment.instance_count,
+                environment=deployment.environment,
+            ),
+        )
