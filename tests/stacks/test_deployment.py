@@ -1,0 +1,65 @@
+"""What is deployed with and without a recommendation, and the whole text of every warning and refusal."""
+
+import pytest
+
+from stacks.errors import IncompleteRecommendation, NoRecommendedCandidate
+from tests.stacks.miniature import OTHER_SHA256, Repository, candidate
+from workloads import file_sha256
+
+MEASURE = "`python -m inference_recommender run spellcheck --job advanced`"
+
+
+def test_without_a_recommendation_one_instance_is_deployed_and_both_reasons_to_hesitate_are_given(
+    repository: Repository,
+) -> None:
+    assert repository.synthesise().warnings() == [
+        f"{repository.workload_file}: hosting.image_uri is not set, and SageMaker's stock Triton image has neither "
+        "onnxruntime nor tokenizers, which this model needs. For an AWS account build containers/triton/Dockerfile, "
+        "push it to Amazon ECR and set hosting.image_uri. local_aws needs no image. [ack: image:stock]",
+        f"{repository.recommendation_file} does not exist: one ml.c5.xlarge is deployed, without autoscaling. "
+        f"Measure with {MEASURE}, review the file and deploy again. [ack: recommendation:missing]",
+    ]
+
+
+def test_an_image_of_ones_own_and_a_recommendation_of_this_artifact_leave_nothing_to_warn_about(
+    repository: Repository,
+) -> None:
+    repository.host(image_uri="123456789012.dkr.ecr.eu-west-1.amazonaws.com/triton-onnxruntime:25.09")
+    repository.recommend(candidate())
+    assert repository.synthesise().warnings() == []
+
+
+def test_a_local_measurement_of_another_artifact_is_deployed_with_two_warnings(repository: Repository) -> None:
+    repository.host(image_uri="123456789012.dkr.ecr.eu-west-1.amazonaws.com/triton-onnxruntime:25.09")
+    repository.recommend(
+        candidate(),
+        archive_sha256=OTHER_SHA256,
+        provenance={"measured_on": "local", "machine": "2 cores of an AMD EPYC"},
+    )
+    assert repository.synthesise().warnings() == [
+        f"{repository.recommendation_file}: was measured on another artifact (archive_sha256 ffffffffffff…, this one "
+        f"is {file_sha256(repository.archive)[:12]}…). Measure this one with {MEASURE}. [ack: recommendation:artifact]",
+        f"{repository.recommendation_file}: was measured locally, on 2 cores of an AMD EPYC. Production wants one "
+        f"measured on SageMaker: run {MEASURE} against an AWS account. [ack: recommendation:local]",
+    ]
+
+
+def test_a_recommendation_without_a_candidate_is_refused(repository: Repository) -> None:
+    repository.recommend(None)
+    with pytest.raises(NoRecommendedCandidate) as refusal:
+        repository.synthesise()
+    assert str(refusal.value) == (
+        f"{repository.recommendation_file}: recommended is null: no candidate met the objective, so there is nothing "
+        "to deploy. Change hosting.instance_types, the target or the objective and run the recommender again, or "
+        "delete the file to deploy one instance without autoscaling."
+    )
+
+
+def test_a_recommendation_without_a_fleet_is_refused(repository: Repository) -> None:
+    repository.recommend(candidate(instance_count=None, autoscaling=None))
+    with pytest.raises(IncompleteRecommendation) as refusal:
+        repository.synthesise()
+    assert str(refusal.value) == (
+        f"{repository.recommendation_file}: recommended.instance_count and recommended.autoscaling: null, but the "
+        f"fleet is sized by nothing else. Run {MEASURE} again."
+    )

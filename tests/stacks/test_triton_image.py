@@ -1,0 +1,137 @@
+"""The image and the host AMI: the stock one by region, one's own, and every pair that is refused."""
+
+import re
+
+import pytest
+from aws_cdk import Environment
+
+from stacks.errors import NotAnEcrImage, TritonNotInRegion, UnknownHostAmi, UnpublishedTriton
+from stacks.instance_type import has_accelerator, has_local_storage
+from stacks.triton_image import HOST_AMIS, registry_accounts
+from tests.stacks.miniature import Repository, candidate
+
+IRELAND = Environment(account="123456789012", region="eu-west-1")
+
+
+def test_the_stock_image_comes_from_the_registry_of_the_region(repository: Repository) -> None:
+    model = repository.synthesise(IRELAND).only("AWS::SageMaker::Model")
+    registry = "763104351884.dkr.ecr.eu-west-1."
+    parts = model["PrimaryContainer"]["Image"]["Fn::Join"][1]
+    assert parts == [registry, {"Ref": "AWS::URLSuffix"}, "/sagemaker-tritonserver:25.09-py3-cpu"]
+
+
+def test_a_stack_for_every_region_looks_the_registry_up_when_it_is_deployed(repository: Repository) -> None:
+    repository.host(triton_version="25.09")
+    (mapping,) = repository.synthesise().json["Mappings"].values()
+    assert mapping["us-east-1"] == {"account": "763104351884"}
+    assert mapping["af-south-1"] == {"account": "626614931356"}
+
+
+def test_the_registries_know_every_version_of_the_ami_table() -> None:
+    assert set(HOST_AMIS) <= set(registry_accounts())
+
+
+def test_an_image_of_ones_own_replaces_the_stock_one_and_only_its_repository_may_be_pulled(
+    repository: Repository,
+) -> None:
+    uri = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/triton:25.09"
+    repository.host(image_uri=uri)
+    synthesis = repository.synthesise(IRELAND)
+    assert synthesis.only("AWS::SageMaker::Model")["PrimaryContainer"]["Image"] == uri
+    repositories = set(re.findall(r":ecr:[^\"]+", str(synthesis.json).replace("'", '"')))
+    assert repositories == {":ecr:eu-west-1:123456789012:repository/team/triton"}
+
+
+@pytest.mark.parametrize(
+    ("version", "instance_type", "ami"),
+    [
+        ("25.04", "ml.g4dn.xlarge", "al2-ami-sagemaker-inference-gpu-3-1"),
+        ("24.09", "ml.g5.xlarge", "al2-ami-sagemaker-inference-gpu-3-1"),
+        ("25.09", "ml.g5.xlarge", "al2023-ami-sagemaker-inference-gpu-4-1"),
+        ("26.05", "ml.g4dn.xlarge", "al2023-ami-sagemaker-inference-gpu-4-1"),
+        ("25.09", "ml.c6i.xlarge", None),
+    ],
+)
+def test_the_host_ami_carries_a_driver_for_the_images_cuda(
+    repository: Repository, version: str, instance_type: str, ami: str | None
+) -> None:
+    repository.host(triton_version=version, instance_types=[instance_type])
+    synthesis = repository.synthesise()
+    (variant,) = synthesis.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
+    assert variant.get("InferenceAmiVersion") == ami
+    assert ("py3-cpu" in str(synthesis.only("AWS::SageMaker::Model"))) == (ami is None)
+
+
+def test_the_ami_follows_the_recommended_instance_type(repository: Repository) -> None:
+    repository.recommend(candidate(instance_type="ml.g5.xlarge"))
+    (variant,) = repository.synthesise().only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
+    assert variant["InstanceType"] == "ml.g5.xlarge"
+    assert variant["InferenceAmiVersion"] == "al2023-ami-sagemaker-inference-gpu-4-1"
+
+
+@pytest.mark.parametrize(
+    ("version", "instance_type"), [("25.06", "ml.g5.xlarge"), ("25.09", "ml.inf1.xlarge"), ("25.09", "ml.p3.2xlarge")]
+)
+def test_a_pair_of_image_and_host_that_is_not_known_to_start_is_refused(
+    repository: Repository, version: str, instance_type: str
+) -> None:
+    repository.host(triton_version=version, instance_types=[instance_type])
+    with pytest.raises(UnknownHostAmi) as refusal:
+        repository.synthesise()
+    assert str(refusal.value) == (
+        f"{repository.workload_file}: hosting: no host AMI is known to start Triton {version} on {instance_type}. "
+        "Known: Triton 24.01, 24.03, 24.05, 24.09, 25.04, 25.09, 26.05 on g4dn, g5. "
+        "Choose such a pair, or a CPU instance type."
+    )
+
+
+def test_a_version_that_sagemaker_does_not_publish_is_refused(repository: Repository) -> None:
+    repository.host(triton_version="25.06")
+    with pytest.raises(UnpublishedTriton) as refusal:
+        repository.synthesise()
+    assert str(refusal.value) == (
+        f"{repository.workload_file}: hosting.triton_version: got '25.06', which SageMaker does not publish. "
+        f"Published: {', '.join(sorted(registry_accounts()))}. "
+        "Choose one of them, or set hosting.image_uri to your own image."
+    )
+
+
+def test_a_region_without_the_image_is_refused(repository: Repository) -> None:
+    with pytest.raises(TritonNotInRegion) as refusal:
+        repository.synthesise(Environment(account="123456789012", region="us-gov-west-1"))
+    assert str(refusal.value) == (
+        f"{repository.workload_file}: hosting.triton_version: SageMaker does not publish Triton 25.09 in "
+        f"us-gov-west-1, only in {', '.join(sorted(registry_accounts()['25.09']))}. Deploy to one of these regions, "
+        "choose another version, or set hosting.image_uri to your own image."
+    )
+
+
+@pytest.mark.parametrize("uri", ["nvcr.io/nvidia/tritonserver:25.09-py3", "triton", "1.dkr.ecr.x.amazonaws.com/a:b"])
+def test_an_image_outside_amazon_ecr_is_refused(repository: Repository, uri: str) -> None:
+    repository.host(image_uri=uri)
+    with pytest.raises(NotAnEcrImage) as refusal:
+        repository.synthesise()
+    assert str(refusal.value) == (
+        f"{repository.workload_file}: hosting.image_uri: got '{uri}', but SageMaker pulls from private Amazon ECR "
+        "only: <account>.dkr.ecr.<region>.amazonaws.com/<repository>:<tag> (or @sha256:<digest>). "
+        "Push the image there first."
+    )
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "accelerator", "local_storage"),
+    [
+        ("ml.c5.xlarge", False, False),
+        ("ml.c5d.xlarge", False, True),
+        ("ml.m6g.large", False, False),
+        ("ml.m6gd.large", False, True),
+        ("ml.g4dn.xlarge", True, True),
+        ("ml.g5.xlarge", True, True),
+        ("ml.p3.2xlarge", True, False),
+        ("ml.inf1.xlarge", True, False),
+        ("ml.trn1.2xlarge", True, True),
+    ],
+)
+def test_an_instance_types_name_tells_its_hardware(instance_type: str, accelerator: bool, local_storage: bool) -> None:
+    assert has_accelerator(instance_type) == accelerator
+    assert has_local_storage(instance_type) == local_storage
