@@ -4,6 +4,7 @@
   python -m inference_recommender run --job advanced --traffic quick   about a minute, to try the walk
   python -m inference_recommender run --job advanced --dry-run    print the request, send nothing
   python -m inference_recommender report runs/NAME                draw a run's report again, without AWS
+  python -m inference_recommender invoke spellcheck "runing sheos"   ask the deployed endpoint
 
 stdout is the result, stderr is for people. Exit codes: 0 the objective is met; 1 no candidate meets it; 2 usage or a
 workload file; 3 AWS is not there or refuses; 4 the run is invalid; 130 interrupted, what was measured is kept.
@@ -17,8 +18,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from inference_recommender.aws import Aws, StackOutputs
+from inference_recommender.aws import Aws
 from inference_recommender.job import Subject, plan_job
+from inference_recommender.payloads import answers, request_body
 from inference_recommender.report import page
 from inference_recommender.run import Prepared, payload_key, run
 from inference_recommender.run_folder import RunFolder
@@ -53,6 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="draw a run's report.html again, without AWS")
     report.add_argument("run", type=Path, metavar="RUN", help="a run folder, as `run` names it")
     report.set_defaults(command=_report)
+    invoke = commands.add_parser("invoke", help="send texts to a workload's deployed endpoint, print its answers")
+    invoke.add_argument("workload", metavar="WORKLOAD")
+    invoke.add_argument("texts", nargs="+", metavar="TEXT")
+    invoke.set_defaults(command=_invoke)
     return parser
 
 
@@ -93,25 +99,21 @@ def _prepare(options: argparse.Namespace, aws: Aws) -> Prepared:
     folder = load_workload(options.workload)
     traffic = folder.traffic(options.traffic)
     artifact = load_artifact(ROOT, options.workload, folder.workload.hosting.target)
-    deployed = _deployed(options, aws, folder.workload.stack_name)
     bucket = options.payload_bucket or aws.payload_bucket()
-    subject = Subject(
-        model_name=deployed.model_name,
-        role_arn=deployed.role_arn,
-        payload_url=f"s3://{bucket}/{payload_key(options.workload)}",
-    )
+    url = f"s3://{bucket}/{payload_key(options.workload)}"
+    subject = _subject(options, aws, folder.workload.stack_name, url)
     name = options.job_name or _job_name(options.workload, options.traffic)
     plan = plan_job(folder.workload, options.traffic, traffic, subject, name)
     return Prepared(folder=folder, artifact=artifact, plan=plan, traffic_name=options.traffic, bucket=bucket)
 
 
-def _deployed(options: argparse.Namespace, aws: Aws, stack: str) -> StackOutputs:
-    if options.model_name and options.role_arn:
-        return StackOutputs(model_name=options.model_name, role_arn=options.role_arn)
-    outputs = aws.stack_outputs(stack)
-    return StackOutputs(
-        model_name=options.model_name or outputs.model_name, role_arn=options.role_arn or outputs.role_arn
-    )
+def _subject(options: argparse.Namespace, aws: Aws, stack: str, payload_url: str) -> Subject:
+    """The model and role named on the command line; where one is missing, the stack's."""
+    model, role = options.model_name, options.role_arn
+    if not (model and role):
+        outputs = aws.stack_outputs(stack)
+        model, role = model or outputs.model_name, role or outputs.role_arn
+    return Subject(model_name=model, role_arn=role, payload_url=payload_url)
 
 
 def _job_name(workload: str, traffic: str) -> str:
@@ -124,6 +126,14 @@ def _render(recommendation: Recommendation, as_json: bool) -> None:
         print(recommendation.model_dump_json(indent=2))
     else:
         show(recommendation, Console())
+
+
+def _invoke(options: argparse.Namespace, people: Console) -> int:
+    aws = Aws()
+    endpoint = aws.stack_outputs(load_workload(options.workload).workload.stack_name).endpoint_name
+    for text in options.texts:
+        print(f"{text} -> {', '.join(answers(aws.invoke(endpoint, request_body(text))))}")
+    return 0
 
 
 def _report(options: argparse.Namespace, people: Console) -> int:

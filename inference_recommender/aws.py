@@ -3,7 +3,7 @@
 The only module that knows boto3. An account on this machine is reached through the same calls (AWS_ENDPOINT_URL).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -32,8 +32,8 @@ from inference_recommender.errors import (
 )
 from inference_recommender.measurement import Series
 
-RETRIES = Config(retries={"mode": "adaptive", "max_attempts": 10})
-"""Throttling is waited out: a job's polls must not end it."""
+RETRIES = Config(retries={"mode": "standard", "max_attempts": 5})
+"""A throttled or dropped call is tried again; a job must not end for want of one poll."""
 
 MEASURED_ON_TAG = "local-aws:measured-on"
 """The tag by which an account that is not AWS says on what a job was measured."""
@@ -41,11 +41,10 @@ MEASURED_ON_TAG = "local-aws:measured-on"
 LATEST = timedelta(seconds=30)
 """How far back the live view of a test looks."""
 
-PAYLOAD_PREFIX = "inference-recommender"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StackOutputs:
+    endpoint_name: str
     model_name: str
     role_arn: str
 
@@ -80,7 +79,11 @@ class Aws:
             raise NotDeployed(stack, f"There is no stack called {stack} in {self.region}.") from error
         outputs = {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
         try:
-            return StackOutputs(model_name=outputs["ModelName"], role_arn=outputs["RecommenderRoleArn"])
+            return StackOutputs(
+                endpoint_name=outputs["EndpointName"],
+                model_name=outputs["ModelName"],
+                role_arn=outputs["RecommenderRoleArn"],
+            )
         except KeyError as error:
             raise NotDeployed(stack, f"{stack} has no output {error.args[0]}.") from error
 
@@ -94,6 +97,14 @@ class Aws:
                 self._create_bucket(bucket)
                 s3.put_object(Bucket=bucket, Key=key, Body=body)
         return f"s3://{bucket}/{key}"
+
+    def invoke(self, endpoint: str, body: bytes) -> bytes:
+        """What the endpoint answers to one JSON request."""
+        with _speaking_plainly("InvokeEndpoint"):
+            response = self._client("sagemaker-runtime").invoke_endpoint(
+                EndpointName=endpoint, ContentType="application/json", Body=body
+            )
+            return bytes(response["Body"].read())
 
     def create_job(self, request: Mapping[str, Any]) -> str:
         """The job's ARN. Raises `JobNameTaken`."""
@@ -124,18 +135,18 @@ class Aws:
             tags = self._sagemaker.list_tags(ResourceArn=job_arn)["Tags"]
         return next((tag["Value"] for tag in tags if tag["Key"] == MEASURED_ON_TAG), None)
 
-    def series(self, describe: Mapping[str, Any], steps: list[dict[str, Any]]) -> dict[str, Series]:
+    def series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Series]:
         """The whole course of every test of a job, by endpoint name."""
         end = describe.get("CompletionTime") or datetime.now(UTC)
         return self._series_between(describe, steps, describe["CreationTime"], end)
 
-    def latest_series(self, describe: Mapping[str, Any], steps: list[dict[str, Any]]) -> list[Series]:
+    def latest_series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> list[Series]:
         """The last moments of every test under way."""
         now = datetime.now(UTC)
         return list(self._series_between(describe, steps, now - LATEST, now).values())
 
     def _series_between(
-        self, describe: Mapping[str, Any], steps: list[dict[str, Any]], start: datetime, end: datetime
+        self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], start: datetime, end: datetime
     ) -> dict[str, Series]:
         variants = _variants(describe, steps)
         with _speaking_plainly("GetMetricData"):
@@ -164,7 +175,7 @@ class Aws:
         s3.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration=dict.fromkeys(blocked, True))
 
 
-def _variants(describe: Mapping[str, Any], steps: list[dict[str, Any]]) -> dict[str, str]:
+def _variants(describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     results = [*describe.get("InferenceRecommendations", []), *(s.get("InferenceBenchmark", {}) for s in steps)]
     endpoints = [result["EndpointConfiguration"] for result in results if "EndpointConfiguration" in result]
     return {endpoint["EndpointName"]: endpoint["VariantName"] for endpoint in endpoints}

@@ -65,7 +65,8 @@ def _interval(
     latencies = latencies_ms[first:last][succeeded[first:last]]
     if len(latencies) < samples_needed(limit.percentile):
         return None
-    if 1 - len(latencies) / (last - first) > MAX_ERROR_SHARE:
+    requests = int(last - first)
+    if requests - len(latencies) > requests * MAX_ERROR_SHARE:
         return None
     latency = float(np.percentile(latencies, limit.percentile))
     return Capacity(

@@ -1,4 +1,4 @@
-"""Request bodies for a workload's payloads, and the archive of them that a job takes. Pure and reproducible."""
+"""Request bodies for a workload's texts, the archive of them that a job takes, and answers read back. Pure."""
 
 import gzip
 import io
@@ -11,6 +11,11 @@ def request_body(text: str) -> bytes:
     """One KServe v2 JSON request: `text` as a batch of one."""
     tensor = {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [text]}
     return json.dumps({"inputs": [tensor]}, ensure_ascii=False).encode()
+
+
+def answers(response_body: bytes) -> list[str]:
+    """The texts of a KServe v2 JSON response's first output."""
+    return [str(text) for text in json.loads(response_body)["outputs"][0]["data"]]
 
 
 def payload_archive(texts: Sequence[str]) -> bytes:

@@ -74,8 +74,8 @@ def _sizing(workload: Workload, chosen: Candidate) -> str:
     sizing, objective = workload.sizing, workload.objective
     return (
         f"<p class=soft>{objective.peak_invocations_per_minute:,} at the peak, plus {sizing.headroom:.0%} headroom, "
-        f"over {chosen.max_invocations_per_minute:,.0f} per instance makes {chosen.instance_count}. Autoscaling adds an "
-        f"instance when the average exceeds {sizing.safety_factor:.0%} of that.</p>"
+        f"over {chosen.max_invocations_per_minute:,.0f} per instance makes {chosen.instance_count}. Autoscaling adds "
+        f"an instance when the average exceeds {sizing.safety_factor:.0%} of that.</p>"
     )
 
 

@@ -1,6 +1,6 @@
-"""The use case: plan a job, run it, keep all it returns, decide, report.
+"""The use case: run a planned job, keep all it returns, decide, report.
 
-Knows `Aws` as its one port. Effects come last: `prepare` has built the whole request before anything is sent.
+Knows `Service` as its one port. The request was built before anything is sent.
 """
 
 import time
@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inference_recommender.aws import PAYLOAD_PREFIX, Aws
 from inference_recommender.decision import decide, why_invalid
 from inference_recommender.errors import Interrupted, InvalidRun, JobFailed
 from inference_recommender.job import JobPlan
@@ -17,8 +16,12 @@ from inference_recommender.payloads import payload_archive
 from inference_recommender.progress import Progress
 from inference_recommender.report import page
 from inference_recommender.run_folder import RunFolder
+from inference_recommender.service import Service
 from inference_recommender.wait import Sleep, stop_and_wait, wait_for_job
 from workloads import ModelArtifact, Provenance, Recommendation, WorkloadFolder
+
+PAYLOAD_PREFIX = "inference-recommender"
+"""The stack's recommender role may read below it."""
 
 
 def payload_key(workload: str) -> str:
@@ -37,22 +40,24 @@ class Prepared:
     bucket: str
 
 
-def run(prepared: Prepared, aws: Aws, kept: RunFolder, progress: Progress, sleep: Sleep = time.sleep) -> Recommendation:
+def run(
+    prepared: Prepared, service: Service, kept: RunFolder, progress: Progress, sleep: Sleep = time.sleep
+) -> Recommendation:
     """Run the job to its end and decide. What was measured is in `kept` however it ends.
 
     Raises `JobNameTaken`, `JobFailed`, `InvalidRun`, `Interrupted` or another `AwsUnavailable`.
     """
-    _offer_payloads(prepared, aws, kept)
+    _offer_payloads(prepared, service, kept)
     name = prepared.plan.job_name
     try:
-        arn = aws.create_job(prepared.plan.request)
-        described = wait_for_job(aws, name, prepared.plan.traffic.duration_s, progress, sleep)
+        arn = service.create_job(prepared.plan.request)
+        described = wait_for_job(service, name, prepared.plan.traffic.duration_s, progress, sleep)
     except KeyboardInterrupt:
-        _keep(aws, stop_and_wait(aws, name), kept)
+        _keep(service, stop_and_wait(service, name), kept)
         raise Interrupted(f"job {name} was stopped. What was measured is kept in {kept.path}.") from None
-    measured = _keep(aws, described, kept)
+    measured = _keep(service, described, kept)
     _refuse_invalid(described, measured, prepared, kept)
-    provenance = _provenance(prepared, aws, arn, described, kept)
+    provenance = _provenance(prepared, service, arn, described, kept)
     recommendation = decide(prepared.folder.workload, prepared.artifact.archive_sha256, measured, provenance)
     return conclude(prepared, recommendation, measured, kept)
 
@@ -68,19 +73,19 @@ def conclude(
     return recommendation
 
 
-def _offer_payloads(prepared: Prepared, aws: Aws, kept: RunFolder) -> None:
+def _offer_payloads(prepared: Prepared, service: Service, kept: RunFolder) -> None:
     archive = payload_archive(prepared.folder.payloads())
     kept.keep_workload(prepared.folder.workload)
     kept.keep("request.json", prepared.plan.request)
     kept.keep_bytes("payloads.tar.gz", archive)
-    aws.upload(prepared.bucket, payload_key(prepared.folder.workload.name), archive)
+    service.upload(prepared.bucket, payload_key(prepared.folder.workload.name), archive)
 
 
-def _keep(aws: Aws, described: Mapping[str, Any], kept: RunFolder) -> tuple[Measurement, ...]:
-    steps = aws.job_steps(described["JobName"])
+def _keep(service: Service, described: Mapping[str, Any], kept: RunFolder) -> tuple[Measurement, ...]:
+    steps = service.job_steps(described["JobName"])
     kept.keep("describe.json", described)
     kept.keep("steps.json", steps)
-    measured = measurements(described, steps, aws.series(described, steps))
+    measured = measurements(described, steps, service.series(described, steps))
     kept.keep_measurements(measured)
     return measured
 
@@ -98,8 +103,10 @@ def _refuse_invalid(
         raise JobFailed(name, described.get("FailureReason", "The service gave no reason."), kept.path)
 
 
-def _provenance(prepared: Prepared, aws: Aws, arn: str, described: Mapping[str, Any], kept: RunFolder) -> Provenance:
-    machine = aws.measured_on(arn)
+def _provenance(
+    prepared: Prepared, service: Service, arn: str, described: Mapping[str, Any], kept: RunFolder
+) -> Provenance:
+    machine = service.measured_on(arn)
     workload = prepared.folder.workload
     return Provenance(
         measured_on="local" if machine else "sagemaker",
@@ -109,6 +116,6 @@ def _provenance(prepared: Prepared, aws: Aws, arn: str, described: Mapping[str, 
         traffic=prepared.traffic_name,
         percentile=workload.objective.percentile,
         measured_at=described["CompletionTime"].isoformat(timespec="seconds"),
-        region=aws.region,
+        region=service.region,
         run=f"{kept.path.parent.name}/{kept.path.name}",
     )

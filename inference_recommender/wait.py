@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from inference_recommender.aws import Aws
 from inference_recommender.measurement import Series
 from inference_recommender.progress import Progress, Pulse
+from inference_recommender.service import Service
 
 TERMINAL = frozenset({"COMPLETED", "FAILED", "STOPPED", "DELETED"})
 STOPPING_LIMIT_S = 120.0
@@ -20,36 +20,37 @@ def poll_interval_s(expected_s: float) -> float:
 
 
 def wait_for_job(
-    aws: Aws, name: str, expected_s: float, progress: Progress, sleep: Sleep = time.sleep
+    service: Service, name: str, expected_s: float, progress: Progress, sleep: Sleep = time.sleep
 ) -> dict[str, Any]:
     """The job's description once it has ended, however it ended."""
     while True:
-        described = aws.describe_job(name)
-        progress.pulse(_pulse(aws, described, expected_s))
+        described = service.describe_job(name)
+        progress.pulse(_pulse(service, described, expected_s))
         if described["Status"] in TERMINAL:
             return described
         sleep(poll_interval_s(expected_s))
 
 
-def stop_and_wait(aws: Aws, name: str, sleep: Sleep = time.sleep) -> dict[str, Any]:
+def stop_and_wait(service: Service, name: str, sleep: Sleep = time.sleep) -> dict[str, Any]:
     """Ask the job to stop and wait until it has, for `STOPPING_LIMIT_S` at most; its description."""
-    described = aws.describe_job(name)
+    described = service.describe_job(name)
     if described["Status"] not in TERMINAL:
-        aws.stop_job(name)
+        service.stop_job(name)
     waited = 0.0
     while described["Status"] not in TERMINAL and waited < STOPPING_LIMIT_S:
         sleep(1.0)
         waited += 1.0
-        described = aws.describe_job(name)
+        described = service.describe_job(name)
     return described
 
 
-def _pulse(aws: Aws, described: Mapping[str, Any], expected_s: float) -> Pulse:
+def _pulse(service: Service, described: Mapping[str, Any], expected_s: float) -> Pulse:
     elapsed = ((described.get("CompletionTime") or datetime.now(UTC)) - described["CreationTime"]).total_seconds()
     pulse = Pulse(job_name=described["JobName"], status=described["Status"], elapsed_s=elapsed, expected_s=expected_s)
     if described["Status"] != "IN_PROGRESS":
         return pulse
-    running = [series for series in aws.latest_series(described, aws.job_steps(described["JobName"])) if series.seconds]
+    steps = service.job_steps(described["JobName"])
+    running = [series for series in service.latest_series(described, steps) if series.seconds]
     return _with_latest(pulse, running[-1]) if running else pulse
 
 

@@ -41,9 +41,10 @@ def schedule(pattern: TrafficPattern, longest_s: float) -> Schedule:
         changes, boundaries = _stairs(pattern.stairs)
     else:
         changes, boundaries = _phases(pattern.phases)
+    end = min(boundaries[-1], longest_s)
     return Schedule(
-        changes=tuple(change for change in changes if change.at_s < longest_s),
-        boundaries_s=(*(b for b in boundaries if b < longest_s), min(boundaries[-1], longest_s)),
+        changes=tuple(change for change in changes if change.at_s < end),
+        boundaries_s=(*(start for start in boundaries[:-1] if start < end), end),
     )
 
 

@@ -1,0 +1,58 @@
+# Everything starts here. Targets make what they need and are quick the second time.
+#
+#   make run        set-up, then the whole walk for spellcheck on this machine
+#   make test       set-up, then lint, types and tests
+#   make test-all   the same with the slow tests
+#   make lint       format, lint and types alone
+
+SHELL := /bin/bash
+PYTHON ?= python3.11
+VENV := .venv
+TRITON := .venv-triton
+PIP := -m pip install --quiet --disable-pip-version-check
+
+export PATH := $(CURDIR)/$(VENV)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
+export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := 1
+
+# The machine's own Node.js where it is recent enough, else one from a wheel.
+NODE_EXTRA := $(shell node -e 'process.exit(process.versions.node.split(".")[0] >= 22 ? 0 : 1)' 2>/dev/null && npm --version >/dev/null 2>&1 || echo ,node)
+
+.PHONY: run test test-all lint setup clean
+.DELETE_ON_ERROR:
+
+run: setup
+	@bash scripts/walk.sh
+
+test: lint
+	python -m pytest -m "not slow"
+
+test-all: lint
+	python -m pytest
+
+lint: setup
+	ruff format --check .
+	ruff check .
+	mypy
+
+setup: $(VENV)/.installed $(TRITON)/.installed node_modules/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@echo "Installing the Python environment into $(VENV) (a few minutes the first time)"
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python $(PIP) --constraint constraints.txt --editable ".[cdk,build,local,dev$(NODE_EXTRA)]"
+	@touch $@
+
+# What a Triton container has, and nothing else: the server binary, its Python backend, the model's own packages.
+$(TRITON)/.installed: containers/triton/local-requirements.txt containers/triton/requirements.txt containers/triton/constraints.txt
+	@echo "Installing the Triton server into $(TRITON)"
+	@test -x $(TRITON)/bin/python || $(PYTHON) -m venv $(TRITON)
+	@$(TRITON)/bin/python $(PIP) --constraint containers/triton/constraints.txt --requirement $<
+	@touch $@
+
+node_modules/.installed: package.json package-lock.json $(VENV)/.installed
+	@echo "Installing the CDK command line into node_modules"
+	@npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+clean:
+	rm -rf build runs cdk.out .local_aws .mypy_cache .pytest_cache .ruff_cache .hypothesis

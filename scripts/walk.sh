@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# The whole walk on one machine: build, deploy, measure, deploy what was measured, ask. `make run` calls this.
+# Every command is echoed as a reader would type it. The AWS account is this machine's own and ends with the walk.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf '\n\033[1m%s\033[0m\n' "$1"; }
+run() { printf '\033[2m$ %s\033[0m\n' "$*"; "$@"; }
+
+account=""
+stop_account() {
+  [ -n "$account" ] || return 0
+  kill -INT "$account" 2>/dev/null || true
+  wait "$account" 2>/dev/null || true
+  account=""
+}
+trap stop_account EXIT
+
+say "1. Build: checkpoint to a verified Triton archive"
+run python -m model_build build spellcheck --target cpu
+
+say "2. An AWS account on this machine"
+exports=$(mktemp)
+printf '\033[2m$ python -m local_aws --port 0 > exports & source exports\033[0m\n'
+python -m local_aws --port 0 > "$exports" &
+account=$!
+until grep -q AWS_ENDPOINT_URL "$exports"; do
+  kill -0 "$account" 2>/dev/null || { wait "$account"; exit $?; }
+  sleep 0.2
+done
+sleep 0.2
+cat "$exports"
+# shellcheck disable=SC1090
+source "$exports"
+rm -f "$exports"
+
+say "3. Deploy: one instance, until there is a recommendation"
+run cdk bootstrap --ci
+run cdk deploy SpellcheckStack --require-approval never --ci
+
+say "4. Measure: an advanced Inference Recommender job of about a minute"
+run python -m inference_recommender run spellcheck --job advanced --traffic quick
+
+say "5. Deploy again, with the recommendation's numbers"
+run cdk deploy SpellcheckStack --require-approval never --ci
+
+say "6. Ask the endpoint"
+run python -m inference_recommender invoke spellcheck "wireles headphnes" "runing shoes for mne" "stainles stel botle"
+
+say "Done. Reports lie in runs/, the recommendation in workloads/spellcheck/recommendation.json."

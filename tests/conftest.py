@@ -1,0 +1,42 @@
+"""What every room's tests share: a copy of a workload's folder that a test may damage."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from workloads import ROOT, WorkloadFolder, load_workload
+
+EditToml = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def spellcheck() -> WorkloadFolder:
+    return load_workload("spellcheck")
+
+
+@pytest.fixture
+def workloads_copy(tmp_path: Path) -> Path:
+    """A folder of workloads with a copy of spellcheck, without its checkpoint."""
+    copy = tmp_path / "workloads"
+    shutil.copytree(
+        ROOT / "workloads" / "spellcheck",
+        copy / "spellcheck",
+        ignore=shutil.ignore_patterns("checkpoint", "__pycache__", "recommendation.json"),
+    )
+    return copy
+
+
+@pytest.fixture
+def edit_toml(workloads_copy: Path) -> EditToml:
+    """Replace one piece of the copied workload.toml by another; returns the folder of workloads."""
+
+    def edit(old: str, new: str) -> Path:
+        file = workloads_copy / "spellcheck" / "workload.toml"
+        text = file.read_text("utf-8")
+        assert text.count(old) >= 1, f"{old!r} is not in workload.toml"
+        file.write_text(text.replace(old, new, 1), "utf-8")
+        return workloads_copy
+
+    return edit

@@ -1,0 +1,119 @@
+"""Responses in the shapes of the Inference Recommender API, and a service that answers with them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from inference_recommender.measurement import Series
+
+CREATED = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+COMPLETED = CREATED + timedelta(minutes=2)
+ARN = "arn:aws:sagemaker:us-east-1:123456789012:inference-recommendations-job/job-1"
+
+
+def endpoint(name: str = "sm-epc-1", instance_type: str = "ml.c5.xlarge", count: int = 1) -> dict[str, Any]:
+    return {
+        "EndpointName": name,
+        "VariantName": "sm-epc-variant-1",
+        "InstanceType": instance_type,
+        "InitialInstanceCount": count,
+    }
+
+
+def recommendation(**changes: Any) -> dict[str, Any]:
+    return {
+        "RecommendationId": "job-1/1",
+        "Metrics": {
+            "CostPerHour": 0.5,
+            "CostPerInference": 1e-6,
+            "MaxInvocations": 12_000,
+            "ModelLatency": 21,
+            "CpuUtilization": 95.0,
+            "MemoryUtilization": float("nan"),
+        },
+        "EndpointConfiguration": endpoint(),
+        "ModelConfiguration": {"EnvironmentParameters": [{"Key": "THREADS", "ValueType": "String", "Value": "2"}]},
+        **changes,
+    }
+
+
+def description(status: str = "COMPLETED", **changes: Any) -> dict[str, Any]:
+    done = {"CompletionTime": COMPLETED} if status in {"COMPLETED", "FAILED", "STOPPED"} else {}
+    return {
+        "JobName": "job-1",
+        "JobType": "Advanced",
+        "JobArn": ARN,
+        "Status": status,
+        "CreationTime": CREATED,
+        "InferenceRecommendations": [recommendation()],
+        **done,
+        **changes,
+    }
+
+
+def step(status: str, **benchmark: Any) -> dict[str, Any]:
+    return {
+        "StepType": "BENCHMARK",
+        "JobName": "job-1",
+        "Status": status,
+        "InferenceBenchmark": {"EndpointConfiguration": endpoint(), "ModelConfiguration": {}, **benchmark},
+    }
+
+
+SERIES = Series(
+    period_s=5,
+    seconds=(0.0, 5.0, 10.0, 15.0),
+    users=(1.0, 2.0, 3.0, 4.0),
+    invocations=(300.0, 600.0, 900.0, 1000.0),
+    errors=(0.0, 0.0, 0.0, 0.0),
+    latency_ms={
+        "p50": (3.0, 4.0, 5.0, 8.0),
+        "p90": (4.0, 5.0, 7.0, 12.0),
+        "p95": (5.0, 6.0, 8.0, 15.0),
+        "p99": (6.0, None, 12.0, 21.0),
+    },
+    model_latency_quantiles_ms={"p1": 2.0, "p50": 5.0, "p90": 9.0, "p95": 12.0, "p99": 20.0, "p99.9": 30.0},
+)
+
+
+class FakeService:
+    """Answers each DescribeInferenceRecommendationsJob with the next of `descriptions`, the last one for ever."""
+
+    region = "us-east-1"
+
+    def __init__(self, descriptions: Sequence[dict[str, Any]], steps: Sequence[dict[str, Any]] = ()) -> None:
+        self._descriptions = list(descriptions)
+        self._steps = list(steps)
+        self.machine: str | None = None
+        self.course: Series | None = SERIES
+        self.uploaded: dict[str, bytes] = {}
+        self.created: list[Mapping[str, Any]] = []
+        self.stopped: list[str] = []
+
+    def upload(self, bucket: str, key: str, body: bytes) -> str:
+        url = f"s3://{bucket}/{key}"
+        self.uploaded[url] = body
+        return url
+
+    def create_job(self, request: Mapping[str, Any]) -> str:
+        self.created.append(request)
+        return ARN
+
+    def describe_job(self, name: str) -> dict[str, Any]:
+        return self._descriptions.pop(0) if len(self._descriptions) > 1 else self._descriptions[0]
+
+    def job_steps(self, name: str) -> list[dict[str, Any]]:
+        return self._steps
+
+    def stop_job(self, name: str) -> None:
+        self.stopped.append(name)
+        self._descriptions = [description("STOPPING"), description("STOPPED")]
+
+    def measured_on(self, job_arn: str) -> str | None:
+        return self.machine
+
+    def series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Series]:
+        return {"sm-epc-1": self.course} if self.course else {}
+
+    def latest_series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> list[Series]:
+        return [self.course] if self.course else []

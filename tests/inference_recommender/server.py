@@ -1,0 +1,67 @@
+"""A loopback HTTP server whose answers a test chooses, to point the load generator at."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Answer = Callable[[bytes], tuple[int, bytes]]
+
+
+@dataclass
+class Server:
+    httpd: ThreadingHTTPServer
+    seen: list[bytes] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.httpd.server_port}/invocations"
+
+    def die(self) -> None:
+        """Stop listening and cut every connection, as a killed process does."""
+        self.httpd.shutdown()
+        self.httpd.server_close()
+
+
+@contextmanager
+def serving(answer: Answer = lambda body: (200, b"{}"), delay_s: float = 0.002) -> Iterator[Server]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            server.seen.append(body)
+            time.sleep(delay_s)
+            status, content = answer(body)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+            if not alive.is_set():
+                self.close_connection = True
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Quiet."""
+
+    alive = threading.Event()
+    alive.set()
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    httpd.daemon_threads = True
+    server = Server(httpd)
+    thread = threading.Thread(target=lambda: httpd.serve_forever(0.05), daemon=True)
+    thread.start()
+    original = server.die
+
+    def die() -> None:
+        alive.clear()
+        original()
+
+    server.die = die  # type: ignore[method-assign]
+    try:
+        yield server
+    finally:
+        if alive.is_set():
+            die()
+        thread.join()

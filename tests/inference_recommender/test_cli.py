@@ -1,0 +1,87 @@
+"""The command line as a person meets it: help, refusals in one sentence, exit codes. No AWS, no network."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workloads import ROOT
+
+
+def _cli(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run it with no AWS configuration but `environment`."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    nowhere = {
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "inference_recommender", *arguments],
+        env={**inherited, **nowhere, **environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_help_teaches_the_commands_and_the_exit_codes() -> None:
+    shown = _cli("--help")
+    assert shown.returncode == 0
+    for taught in ("run --job advanced", "--dry-run", "report runs/NAME", "invoke spellcheck", "Exit codes"):
+        assert taught in shown.stdout
+
+
+@pytest.mark.parametrize("arguments", [(), ("run",), ("run", "--job", "defualt"), ("walk",)])
+def test_usage_errors_exit_with_2(arguments: tuple[str, ...]) -> None:
+    assert _cli(*arguments).returncode == 2
+
+
+def test_an_unknown_workload_and_profile_are_refused() -> None:
+    unknown = _cli("run", "speling", "--job", "advanced")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert unknown.stderr == "There is no workload 'speling'. Known workloads: spellcheck.\n"
+    traffic = _cli("run", "--job", "advanced", "--traffic", "peak")
+    assert traffic.returncode == 2
+    assert traffic.stderr.endswith("there is no traffic profile 'peak'. Known profiles: production, quick.\n")
+
+
+def test_no_region_says_how_to_set_one() -> None:
+    refused = _cli("invoke", "spellcheck", "a")
+    assert refused.returncode == 3
+    assert refused.stderr == "No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`.\n"
+
+
+def test_no_credentials_says_how_to_start_an_account() -> None:
+    refused = _cli("invoke", "spellcheck", "a", AWS_DEFAULT_REGION="us-east-1")
+    assert refused.returncode == 3
+    assert refused.stderr == (
+        "No AWS credentials were found. Configure them with `aws configure`, or start an account on this machine "
+        "with `python -m local_aws` and export what it prints.\n"
+    )
+
+
+def test_an_account_that_is_not_running_says_how_to_start_it() -> None:
+    account = {
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_ENDPOINT_URL": "http://localhost:9",
+        "AWS_MAX_ATTEMPTS": "1",
+    }
+    refused = _cli("invoke", "spellcheck", "a", **account)
+    assert refused.returncode == 3
+    assert refused.stderr == (
+        'AWS cannot be reached: Could not connect to the endpoint URL: "http://localhost:9/". If AWS_ENDPOINT_URL '
+        "points at an account on this machine, start it with `python -m local_aws`.\n"
+    )
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    refused = _cli("report", str(tmp_path))
+    assert refused.returncode == 2
+    assert refused.stderr == f"{tmp_path} is no run folder: it has no workload.json.\n"

@@ -1,0 +1,53 @@
+"""The report: one self-contained page, the same for the same input, with every figure a person asked for."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from inference_recommender.job import Subject, plan_job
+from inference_recommender.progress import Silent
+from inference_recommender.report import page
+from inference_recommender.run import Prepared, run
+from inference_recommender.run_folder import RunFolder
+from tests.inference_recommender.api import FakeService, description
+from tests.inference_recommender.test_run import ARTIFACT
+from workloads import load_workload
+
+
+@pytest.fixture
+def kept(workloads_copy: Path, tmp_path: Path) -> RunFolder:
+    folder = load_workload("spellcheck", workloads_copy)
+    subject = Subject(model_name="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/k")
+    plan = plan_job(folder.workload, "quick", folder.traffic("quick"), subject, "job-1")
+    prepared = Prepared(folder=folder, artifact=ARTIFACT, plan=plan, traffic_name="quick", bucket="bucket")
+    kept = RunFolder(tmp_path / "runs" / "job-1")
+    run(prepared, FakeService([description()]), kept, Silent(), lambda seconds: None)
+    return kept
+
+
+def test_the_page_needs_nothing_from_outside(kept: RunFolder) -> None:
+    text = kept.report.read_text("utf-8")
+    assert not re.search(r'(src|href)="(?!#)', text)
+    assert "<script" not in text
+    assert text.count("<svg") == 3
+
+
+def test_the_page_says_what_was_decided_and_why(kept: RunFolder) -> None:
+    text = kept.report.read_text("utf-8")
+    assert "3 × ml.c5.xlarge" in text
+    assert "Asked: P99 model latency ≤ 50 ms at 30,000 invocations per minute." in text
+    assert "Keeps P99 model latency ≤ 50 ms: 21 ms at 12,000 invocations/min." in text
+    assert "1 to 6" in text
+
+
+def test_the_page_is_drawn_again_from_the_run_folder_to_the_same_bytes(kept: RunFolder) -> None:
+    again = page(kept.workload(), kept.recommendation(), kept.measurements(), kept.request())
+    assert again == kept.report.read_text("utf-8")
+
+
+def test_a_test_without_a_course_is_said_to_have_none(kept: RunFolder) -> None:
+    bare = tuple(one.model_copy(update={"series": None}) for one in kept.measurements())
+    assert "CloudWatch has no course of this test." in page(
+        kept.workload(), kept.recommendation(), bare, kept.request()
+    )

@@ -1,0 +1,70 @@
+"""artifact.json and the archive beside it: found, read, and refused when they do not belong together."""
+
+from pathlib import Path
+
+import pytest
+
+from workloads import ModelArtifact, ParityReport, ProjectError, TaskMetrics, artifact_file, file_sha256, load_artifact
+
+METRICS = TaskMetrics(exact_match=0.9, left_alone=0.99)
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    """A repository root with one finished build."""
+    file = artifact_file(tmp_path, "spellcheck", "cpu")
+    file.parent.mkdir(parents=True)
+    archive = file.with_name("model.tar.gz")
+    archive.write_bytes(b"an archive")
+    parity = ParityReport(
+        examples=2,
+        identical_sequences=2,
+        max_logit_difference=1e-5,
+        mean_logit_difference=1e-6,
+        original=METRICS,
+        compiled=METRICS,
+    )
+    ModelArtifact(
+        workload="spellcheck",
+        target="cpu",
+        runtime="onnxruntime",
+        precision="fp32",
+        archive=archive.name,
+        archive_sha256=file_sha256(archive),
+        archive_bytes=archive.stat().st_size,
+        default_model="spellcheck",
+        checkpoint_sha256="0" * 64,
+        toolchain={"onnxruntime": "1.31.1"},
+        parity=parity,
+    ).write_json(file)
+    return tmp_path
+
+
+def test_a_finished_build_is_read_back(built: Path) -> None:
+    assert load_artifact(built, "spellcheck", "cpu").archive_bytes == len(b"an archive")
+
+
+def test_a_tampered_archive_is_refused(built: Path) -> None:
+    archive = artifact_file(built, "spellcheck", "cpu").with_name("model.tar.gz")
+    expected = file_sha256(archive)
+    archive.write_bytes(b"another archive")
+    with pytest.raises(ProjectError) as caught:
+        load_artifact(built, "spellcheck", "cpu")
+    assert str(caught.value) == (
+        f"{archive}: its sha256 is {file_sha256(archive)}, but artifact.json says {expected}. "
+        "Build it again with `python -m model_build build spellcheck --target cpu`."
+    )
+
+
+def test_a_missing_build_names_the_command(tmp_path: Path) -> None:
+    with pytest.raises(ProjectError) as caught:
+        load_artifact(tmp_path, "spellcheck", "cpu")
+    assert str(caught.value) == (
+        f"{tmp_path}/build/spellcheck/cpu/artifact.json does not exist: build it with "
+        "`python -m model_build build spellcheck --target cpu`."
+    )
+
+
+def test_writing_leaves_no_scratch_file(built: Path) -> None:
+    folder = artifact_file(built, "spellcheck", "cpu").parent
+    assert sorted(file.name for file in folder.iterdir()) == ["artifact.json", "model.tar.gz"]

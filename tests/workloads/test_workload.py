@@ -1,0 +1,150 @@
+"""workload.toml through the real loader: every file in the repository reads, and every fault is one clear sentence."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import EditToml
+from workloads import ROOT, PhasedTraffic, ProjectError, Workload, load_workload, workload_names
+
+KNOWN_TOML = {"workloads/spellcheck/workload.toml", "pyproject.toml"}
+
+
+def test_every_toml_in_the_repository_is_known_and_every_workload_loads() -> None:
+    skipped = {".venv", ".venv-triton", "node_modules", "build", "cdk.out", "runs"}
+    found = {
+        file.relative_to(ROOT).as_posix()
+        for file in ROOT.rglob("*.toml")
+        if not skipped & set(file.relative_to(ROOT).parts)
+    }
+    assert found == KNOWN_TOML
+    assert workload_names(ROOT / "workloads") == ["spellcheck"]
+    assert load_workload("spellcheck").workload.stack_name == "SpellcheckStack"
+
+
+def test_the_production_profile_is_within_the_documented_limits() -> None:
+    traffic = load_workload("spellcheck").traffic("production")
+    assert isinstance(traffic, PhasedTraffic)
+    assert all(120 <= phase.duration_s <= 3600 for phase in traffic.phases)
+    assert traffic.duration_s <= 18_000
+
+
+def _refusal(folder: Path) -> str:
+    with pytest.raises(ProjectError) as caught:
+        load_workload("spellcheck", folder)
+    assert caught.value.exit_code == 2
+    return str(caught.value).replace(str(folder), "workloads")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            "[sizing]\n",
+            "[sizing]\nheadrom = 0.1\n",
+            "sizing.headrom: unknown key. Allowed here: headroom, min_instances, safety_factor.",
+        ),
+        (
+            "{ initial_users = 1,",
+            "{ inital_users = 1, initial_users = 1,",
+            "traffic.production.phases.0.inital_users: unknown key. "
+            "Allowed here: duration_s, initial_users, spawn_rate_per_minute.",
+        ),
+        (
+            "max_batch_size = 16",
+            'max_batch_size = "16"',
+            'serving.max_batch_size: got "16". Input should be a valid integer.',
+        ),
+        (
+            "model_latency_ms = 50.0",
+            "model_latency_ms = -1.0",
+            "objective.model_latency_ms: got -1.0. Input should be greater than 0.",
+        ),
+        (
+            'percentile = "P99"',
+            'percentile = "99 %"',
+            "objective.percentile: got \"99 %\". String should match pattern '^P\\d{1,2}(\\.\\d{1,2})?$'.",
+        ),
+        (
+            "max_input_tokens = 64\n",
+            "",
+            "model.max_input_tokens: is required but missing.",
+        ),
+        (
+            'runtime = "onnxruntime"',
+            'runtime = "onnx"',
+            "targets.cpu.runtime: got \"onnx\". Input should be 'onnxruntime'.",
+        ),
+        (
+            'target = "cpu"',
+            'target = "gpu"',
+            "(document): hosting.target 'gpu' is not a target; known targets: cpu, cpu-int8.",
+        ),
+        (
+            "trough_invocations_per_minute = 3_000",
+            "trough_invocations_per_minute = 31_000",
+            "objective: trough_invocations_per_minute 31000 exceeds peak_invocations_per_minute 30000.",
+        ),
+        (
+            "preferred_batch_sizes = [4, 8]",
+            "preferred_batch_sizes = [4, 32]",
+            "serving: preferred_batch_sizes [32] exceed max_batch_size 16.",
+        ),
+        (
+            'name = "spellcheck"',
+            'name = "speling"',
+            "name: got 'speling', but the folder is called 'spellcheck'.",
+        ),
+    ],
+)
+def test_a_fault_names_file_key_value_and_what_is_allowed(
+    edit_toml: EditToml, old: str, new: str, problem: str
+) -> None:
+    assert _refusal(edit_toml(old, new)) == f"workloads/spellcheck/workload.toml: {problem}"
+
+
+def test_all_faults_are_told_at_once(edit_toml: EditToml) -> None:
+    edit_toml("safety_factor = 0.5", "safety_factor = 5.0")
+    told = _refusal(edit_toml("max_batch_size = 16", "max_batch_size = 0")).splitlines()
+    assert told == [
+        "workloads/spellcheck/workload.toml: serving.max_batch_size: got 0. "
+        "Input should be greater than or equal to 1.",
+        "workloads/spellcheck/workload.toml: sizing.safety_factor: got 5.0. Input should be less than or equal to 1.",
+    ]
+
+
+def test_toml_that_does_not_parse_says_where(edit_toml: EditToml) -> None:
+    assert _refusal(edit_toml("[model]", "[model")) == (
+        "workloads/spellcheck/workload.toml: cannot be read: "
+        "Expected ']' at the end of a table declaration (at line 5, column 7)"
+    )
+
+
+def test_an_unknown_workload_lists_the_known(workloads_copy: Path) -> None:
+    with pytest.raises(ProjectError, match=r"^There is no workload 'nope'\. Known workloads: spellcheck\.$"):
+        load_workload("nope", workloads_copy)
+
+
+def test_an_unknown_target_and_profile_list_the_known() -> None:
+    folder = load_workload("spellcheck")
+    with pytest.raises(ProjectError) as target:
+        folder.target("gpu")
+    assert str(target.value) == f"{folder.file}: there is no target 'gpu'. Known targets: cpu, cpu-int8."
+    with pytest.raises(ProjectError) as traffic:
+        folder.traffic("peak")
+    assert str(traffic.value) == (
+        f"{folder.file}: there is no traffic profile 'peak'. Known profiles: production, quick."
+    )
+
+
+def test_a_bad_line_of_payloads_is_named_by_its_number(workloads_copy: Path) -> None:
+    file = workloads_copy / "spellcheck" / "payloads.jsonl"
+    file.write_text('{"text": "a"}\n\n{"txt": "b"}\n', "utf-8")
+    with pytest.raises(ProjectError) as caught:
+        load_workload("spellcheck", workloads_copy).payloads()
+    assert str(caught.value).splitlines()[0] == f"{file}:3: text: is required but missing."
+
+
+def test_a_workload_survives_its_own_json() -> None:
+    workload = load_workload("spellcheck").workload
+    assert Workload.model_validate_json(workload.model_dump_json()) == workload
