@@ -35,6 +35,7 @@ class ModelArchive(Construct):
             packaging=FileAssetPackaging.FILE,
             # The key is this and the last extension of the file: <sha256>.tar.gz.
             source_hash=f"{props.sha256}.tar",
+            display_name=f"{stack.stack_name} {props.file.name}",
         )
         self.url = location.s3_object_url
         self._bucket = s3.Bucket.from_bucket_name(self, "Bucket", location.bucket_name)

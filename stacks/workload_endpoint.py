@@ -150,12 +150,14 @@ class WorkloadEndpoint(Construct):
             # It encrypts nothing that outlives the instances.
             removal_policy=RemovalPolicy.DESTROY,
         )
-        key.grant(
-            self.role,
-            "kms:CreateGrant",
-            "kms:Decrypt",
-            "kms:DescribeKey",
-            "kms:GenerateDataKeyWithoutPlaintext",
+        key.grant(self.role, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext")
+        self.role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["kms:CreateGrant"],
+                resources=[key.key_arn],
+                # For the instances' volumes, and for nobody else.
+                conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
+            )
         )
         return key.key_arn
 
