@@ -30,7 +30,7 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
 }
 BLUE, ORANGE, RED, GREY = "#2f6fdb", "#e07b39", "#c8372d", "#8a919c"
-SIZE_IN = (7.2, 3.4)
+SIZE_IN, WIDE_IN = (6.4, 3.6), (13.0, 3.4)
 
 
 def latency_against_load(series: Series, measured: Measurement, objective: Objective) -> str:
@@ -45,22 +45,26 @@ def latency_against_load(series: Series, measured: Measurement, objective: Objec
         axes.axvline(measured.max_invocations_per_minute, color=GREY, linewidth=1)
         axes.annotate(
             f" {measured.max_invocations_per_minute:,.0f}/min",
-            (measured.max_invocations_per_minute, 1),
+            (measured.max_invocations_per_minute, 0.5),
             xycoords=("data", "axes fraction"),
-            va="top",
+            ha="right",
+            rotation=90,
             color=GREY,
         )
     axes.set(xlabel="invocations per minute", ylabel="client latency, ms", xlim=(0, None), ylim=(0, None))
-    axes.legend(loc="upper left")
+    axes.margins(y=0.15)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.legend(loc="center left")
     return _svg(figure)
 
 
 def throughput_over_time(series: Series, traffic_pattern: Mapping[str, Any]) -> str:
     """Invocations per minute and users over the test, with the beginning of each phase marked."""
-    figure, axes = _figure()
+    figure, axes = _figure(WIDE_IN)
     (rate,) = axes.plot(series.seconds, _numbers(series.invocations_per_minute()), color=BLUE, linewidth=1.8)
     users_axes = axes.twinx()
     users_axes.grid(False)
+    users_axes.spines[["top", "right"]].set_visible(False)
     (users,) = users_axes.step(series.seconds, _numbers(series.users), where="post", color=ORANGE, linewidth=1.2)
     users_axes.set(ylabel="users", ylim=(0, None))
     boundaries = schedule(TrafficPattern.model_validate(traffic_pattern, strict=False), float("inf")).boundaries_s
@@ -68,6 +72,7 @@ def throughput_over_time(series: Series, traffic_pattern: Mapping[str, Any]) -> 
         axes.axvline(start, color=GREY, linewidth=1, linestyle=":")
         axes.annotate(f" phase {number}", (start, 1), xycoords=("data", "axes fraction"), va="bottom", color=GREY)
     axes.set(xlabel="seconds since the first request", ylabel="invocations per minute", ylim=(0, None))
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.legend([rate, users], ["invocations per minute", "users"], loc="lower right")
     return _svg(figure)
 
@@ -79,9 +84,10 @@ def latency_distribution(quantiles_ms: Mapping[str, float], objective: Objective
     axes.plot(list(quantiles_ms.values()), shares, color=BLUE, marker="o", markersize=4, linewidth=1.8)
     axes.axvline(objective.model_latency_ms, color=RED, linewidth=1.2, linestyle="--")
     axes.annotate(
-        f" objective {objective.model_latency_ms:g} ms",
-        (objective.model_latency_ms, 0.02),
+        f"objective {objective.model_latency_ms:g} ms ",
+        (objective.model_latency_ms, 0.03),
         xycoords=("data", "axes fraction"),
+        ha="right",
         color=RED,
     )
     axes.set(xlabel="model latency, ms", ylabel="invocations answered within, %", xscale="log", ylim=(0, 102))
@@ -102,9 +108,9 @@ def _objective_line(axes: Axes, objective: Objective) -> None:
     )
 
 
-def _figure() -> tuple[Figure, Axes]:
+def _figure(size_in: tuple[float, float] = SIZE_IN) -> tuple[Figure, Axes]:
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=SIZE_IN, layout="constrained")
+        figure = Figure(figsize=size_in, layout="constrained")
         return figure, figure.subplots()
 
 

@@ -11,16 +11,16 @@ from workloads import Candidate, Recommendation, Workload
 CSS = """
 :root{--ink:#1c2330;--soft:#5b6472;--line:#e4e7ec;--card:#fff;--page:#f6f7f9;--good:#1d7f4e;--bad:#c8372d}
 *{box-sizing:border-box}body{margin:0;background:var(--page);color:var(--ink);font:15px/1.55 system-ui,sans-serif}
-main{max-width:1080px;margin:0 auto;padding:32px 24px 64px}h1{font-size:26px;margin:0 0 4px}
+main{max-width:1180px;margin:0 auto;padding:32px 24px 64px}h1{font-size:26px;margin:0 0 4px}
 h2{font-size:17px;margin:0 0 12px}p{margin:0 0 10px}
 .soft{color:var(--soft)}.good{color:var(--good)}.bad{color:var(--bad)}
 .card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:20px 22px;margin:18px 0}
 .note{border-left:4px solid #e0a339}.figures{display:flex;flex-wrap:wrap;gap:14px 40px;margin:6px 0 12px}
 .figures b{display:block;font-size:22px;font-weight:650}.figures span{color:var(--soft);font-size:13px}
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(440px,1fr));gap:18px}
-.plots .card{margin:0}.wide{overflow-x:auto}
+.plots .card{margin:0}.plots .card:first-child{grid-column:1/-1}.wide{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th,td{text-align:right;padding:7px 10px;border-bottom:1px solid var(--line);white-space:nowrap}
+th,td{text-align:right;padding:7px 8px;border-bottom:1px solid var(--line);white-space:nowrap}
 th:first-child,td:first-child,td.text,th.text{text-align:left}td.text{white-space:normal}
 th{color:var(--soft);font-weight:600;font-size:13px}code{font-size:13px}
 """
@@ -56,14 +56,14 @@ def _decision(workload: Workload, recommendation: Recommendation) -> str:
     chosen = recommendation.recommended
     if chosen is None or chosen.autoscaling is None:
         return _card("No candidate meets the objective", f"<p class=bad>Asked: {asked}.</p>{_reasons(recommendation)}")
-    figures = {
-        f"{chosen.instance_count} × {chosen.instance_type}": "initial instance count",
-        f"{chosen.autoscaling.target_invocations_per_instance:,.0f}": "autoscaling target, invocations/min/instance",
-        f"{chosen.autoscaling.min_capacity} to {chosen.autoscaling.max_capacity}": "instances, min to max",
-        _usd(chosen.cost_per_hour_usd): "cost per hour",
-        _usd(chosen.cost_per_million_invocations_usd): "cost per million invocations",
-    }
-    shown = "".join(f"<div><b>{escape(value)}</b><span>{label}</span></div>" for value, label in figures.items())
+    figures = (
+        (f"{chosen.instance_count} × {chosen.instance_type}", "initial instance count"),
+        (f"{chosen.autoscaling.target_invocations_per_instance:,.0f}", "autoscaling target, invocations/min/instance"),
+        (f"{chosen.autoscaling.min_capacity} to {chosen.autoscaling.max_capacity}", "instances, min to max"),
+        (_usd(chosen.cost_per_hour_usd), "cost per hour"),
+        (_usd(chosen.cost_per_million_invocations_usd), "cost per million invocations"),
+    )
+    shown = "".join(f"<div><b>{escape(value)}</b><span>{label}</span></div>" for value, label in figures)
     return _card(
         "Decision",
         f"<p>Asked: {asked}.</p><div class=figures>{shown}</div>{_sizing(workload, chosen)}{_reasons(recommendation)}",
@@ -137,8 +137,8 @@ def _evidence(workload: Workload, measured: Measurement, request: Mapping[str, A
         return _card(measured.instance_type, "<p class=soft>CloudWatch has no course of this test.</p>")
     objective = workload.objective
     shown = {
-        "Latency against load": plots.latency_against_load(series, measured, objective),
         "Throughput over time": plots.throughput_over_time(series, request["InputConfig"]["TrafficPattern"]),
+        "Latency against load": plots.latency_against_load(series, measured, objective),
     }
     if series.model_latency_quantiles_ms:
         shown["Latency distribution"] = plots.latency_distribution(series.model_latency_quantiles_ms, objective)
