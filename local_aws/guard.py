@@ -27,9 +27,7 @@ PR_SET_CHILD_SUBREAPER = 36
 def main(arguments: list[str]) -> int:
     pid_fd, grace_s, command = int(arguments[0]), float(arguments[1]), arguments[2:]
     libc = ctypes.CDLL(None)
-    libc.prctl(
-        PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0
-    )  # Orphans of the command become ours, so that we can end them.
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # Orphans of the command become ours, so that we can end them.
     wake = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
     child = subprocess.Popen(
         command,
@@ -79,10 +77,8 @@ def _end(child: "subprocess.Popen[bytes]", grace_s: float) -> int:
     with contextlib.suppress(ProcessLookupError):
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGTERM)
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(grace_s)
-    except subprocess.TimeoutExpired:
-        pass
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     return child.wait()

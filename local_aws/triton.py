@@ -28,18 +28,23 @@ from local_aws.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
 
 START_TIMEOUT_S = 120.0
 # Words of Triton's log when another process took a port between our choosing and its binding.
-_PORT_GRABBED = re.compile(
-    r"failed to start .*(address|port)|Address already in use|Unavailable - Socket", re.I
-)
+_PORT_GRABBED = re.compile(r"failed to start .*(address|port)|Address already in use|Unavailable - Socket", re.I)
 
 
 class TritonServer:
     """A running Triton. A context manager: leaving it stops the server."""
 
     def __init__(
-        self, process: GuardedProcess, sagemaker_port: int, http_port: int, log_file: Path, scratch: Path
+        self,
+        process: GuardedProcess,
+        repository: Path,
+        sagemaker_port: int,
+        http_port: int,
+        log_file: Path,
+        scratch: Path,
     ) -> None:
         self._process = process
+        self.repository = repository
         self._scratch = scratch
         self.log_file = log_file
         self.sagemaker_url = f"http://127.0.0.1:{sagemaker_port}"
@@ -87,7 +92,7 @@ class TritonServer:
         sagemaker_port, http_port = _free_ports(2)
         scratch = Path(tempfile.mkdtemp(prefix="local_aws_triton_"))
         log_file.parent.mkdir(parents=True, exist_ok=True)
-        command = [
+        command: list[str | Path] = [
             tools.server,
             *(
                 "--model-repository",
@@ -110,14 +115,12 @@ class TritonServer:
             f"--backend-config=python,shm-region-prefix-name={scratch.name}",
             *container_flags(environment),
         ]
-        variables = tools.environment(scratch) | environment
+        variables = tools.environment(scratch) | dict(environment)
         variables["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"] = default_model
         log_file.unlink(missing_ok=True)
-        with log_file.open(
-            "ab"
-        ) as log:  # Appending, because the guard and Triton write through one description.
+        with log_file.open("ab") as log:  # Appending, because the guard and Triton write through one description.
             process = GuardedProcess.start(command, environment=variables, stdout=log, stderr=log)
-        return cls(process, sagemaker_port, http_port, log_file, scratch)
+        return cls(process, repository, sagemaker_port, http_port, log_file, scratch)
 
     @property
     def pid(self) -> int:
@@ -139,6 +142,10 @@ class TritonServer:
         with contextlib.suppress(OSError):
             return "\n".join(self.log_file.read_text("utf-8", "replace").splitlines()[-lines:])
         return ""
+
+    def request_stop(self) -> None:
+        """Ask it to end and return at once; `stop` still has to follow."""
+        self._process.request_stop()
 
     def stop(self) -> None:
         """SIGTERM, after a grace period SIGKILL to the whole group. Stopping twice is fine."""

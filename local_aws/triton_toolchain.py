@@ -32,16 +32,12 @@ class TritonToolchain:
     def locate(cls, virtual_environment: Path, system: str, machine: str) -> Self:
         """Raises `ToolchainMissing` when this machine cannot run the server or does not have it."""
         if (system, machine) != ("Linux", "x86_64"):
-            raise ToolchainMissing(
-                f"Triton's wheel exists for Linux x86-64 only, and this is {system} {machine}"
-            )
+            raise ToolchainMissing(f"Triton's wheel exists for Linux x86-64 only, and this is {system} {machine}")
         # Absolute but not resolved: the interpreter of a virtual environment is a link out of it.
         python = virtual_environment.absolute() / "bin" / "python"
         if not python.exists():
             raise ToolchainMissing(f"{virtual_environment} is not a virtual environment")
-        facts = subprocess.run(
-            [python, "-c", _DESCRIBE], capture_output=True, text=True, check=True
-        ).stdout.split("\n")
+        facts = subprocess.run([python, "-c", _DESCRIBE], capture_output=True, text=True, check=True).stdout.split("\n")
         tools = cls(
             virtual_environment=virtual_environment.absolute(),
             packages=Path(facts[0]),

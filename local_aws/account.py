@@ -1,0 +1,81 @@
+"""An account: moto's backends with ours in their places, and everything that runs for them.
+
+`install` must come before the server's first request, because moto makes its backends on first use. It knows no
+network and no signals.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moto.cloudformation.models import cloudformation_backends
+from moto.cloudwatch.models import cloudwatch_backends
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.sagemaker.models import sagemaker_backends
+
+from local_aws import resource_types  # noqa: F401  registers our CloudFormation types
+from local_aws.cloudformation import LocalCloudFormationBackend
+from local_aws.cloudwatch import LocalCloudWatchBackend
+from local_aws.endpoint import LocalEndpoint
+from local_aws.endpoint_metrics import EndpointMetrics
+from local_aws.model_host import ModelHost
+from local_aws.recommendation_jobs import RecommendationJobs
+from local_aws.sagemaker import LocalSageMakerBackend
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    state: Path
+    region: str
+    toolchain: Path
+    account_id: str = DEFAULT_ACCOUNT_ID
+
+
+class Account:
+    """One account in one region of use; other regions exist, as moto has them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.host = ModelHost(account_id=settings.account_id, state=settings.state, toolchain=settings.toolchain)
+        self._jobs: list[RecommendationJobs] = []
+        self._metrics: EndpointMetrics | None = None
+
+    def install(self) -> None:
+        _replace(cloudwatch_backends, LocalCloudWatchBackend)
+        _replace(cloudformation_backends, LocalCloudFormationBackend)
+        _replace(sagemaker_backends, self._sagemaker)
+        self._metrics = EndpointMetrics(self._cloudwatch(self.settings.region))
+        self._metrics.start()
+
+    @property
+    def metrics(self) -> EndpointMetrics:
+        assert self._metrics is not None, "install() comes first"
+        return self._metrics
+
+    def find_endpoint(self, name: str) -> LocalEndpoint | None:
+        endpoint = sagemaker_backends[self.settings.account_id][self.settings.region].endpoints.get(name)
+        return endpoint if isinstance(endpoint, LocalEndpoint) else None
+
+    def close(self) -> None:
+        """Stop jobs and endpoints; when this returns no process of ours runs."""
+        for jobs in self._jobs:
+            jobs.close()
+        self.host.close()
+        self.metrics.close()
+
+    def _sagemaker(self, region_name: str, account_id: str) -> LocalSageMakerBackend:
+        jobs = RecommendationJobs(self.host, region_name, lambda: self._cloudwatch(region_name))
+        self._jobs.append(jobs)
+        return LocalSageMakerBackend(region_name, account_id, self.host, jobs)
+
+    def _cloudwatch(self, region: str) -> LocalCloudWatchBackend:
+        backend = cloudwatch_backends[self.settings.account_id][region]
+        assert isinstance(backend, LocalCloudWatchBackend), "install() comes first"
+        return backend
+
+
+def _replace(backends: Any, make: Callable[..., Any]) -> None:
+    """moto makes a region's backend by calling this attribute: the one seam it has."""
+    backends.clear()
+    backends.backend = make

@@ -1,0 +1,169 @@
+"""moto's CloudWatch with what reading a load test needs: percentiles, and periods of one second.
+
+Whatever is put is kept as distributions (`distributions.py`); moto's own store gets one light datum per metric, so
+that ListMetrics works. Metrics that moto derives itself (of S3, …) are still answered by moto.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+from moto.cloudwatch import urls
+from moto.cloudwatch.exceptions import InvalidParameterCombination, ValidationError
+from moto.cloudwatch.metric_data_expression_parser import parse_expression
+from moto.cloudwatch.models import CloudWatchBackend, MetricDatumBase
+from moto.cloudwatch.responses import CloudWatchResponse
+from moto.core.responses import ActionResult
+
+from local_aws.distributions import STATISTICS, Distribution, buckets, is_statistic, statistic
+
+Key = tuple[str, str, frozenset[tuple[str, str]]]
+
+
+def metric_key(namespace: str, name: str, dimensions: Sequence[Mapping[str, str]]) -> Key:
+    return namespace, name, frozenset((item["Name"], item["Value"]) for item in dimensions)
+
+
+class LocalCloudWatchBackend(CloudWatchBackend):
+    def __init__(self, region_name: str, account_id: str) -> None:
+        super().__init__(region_name, account_id)
+        self._distributions: defaultdict[Key, list[Distribution]] = defaultdict(list)
+        self._lock = threading.Lock()
+
+    @property
+    def _url_module(self) -> Any:
+        return SimpleNamespace(
+            url_bases=urls.url_bases, url_paths=dict.fromkeys(urls.url_paths, LocalCloudWatchResponse.dispatch)
+        )
+
+    def put_metric_data(self, namespace: str, metric_data: list[dict[str, Any]]) -> None:
+        for number, metric in enumerate(metric_data, start=1):
+            self._validate_parameters_put_metric_data(metric, number)
+        for metric in metric_data:
+            dimensions = metric.get("Dimensions", [])
+            self.put(metric_key(namespace, metric["MetricName"], dimensions), distribution(metric))
+
+    def put(self, key: Key, datum: Distribution) -> None:
+        namespace, name, dimensions = key
+        with self._lock:
+            if key not in self._distributions:
+                named = [{"Name": name, "Value": value} for name, value in sorted(dimensions)]
+                moment = datetime.fromtimestamp(datum.at, UTC).replace(tzinfo=None)
+                self.metric_data.append(MetricDatumBase(namespace, name, named, moment, datum.unit))
+            self._distributions[key].append(datum)
+
+    def get_metric_data(
+        self,
+        queries: list[dict[str, Any]],
+        start_time: datetime,
+        end_time: datetime,
+        scan_by: str = "TimestampDescending",
+    ) -> list[dict[str, Any]]:
+        if start_time >= end_time:
+            raise ValidationError("The parameter EndTime must be greater than StartTime.")
+        window = (_epoch(start_time), _epoch(end_time))
+        answered = {
+            query["Id"]: self._answer(query, window, scan_by)
+            for query in queries
+            if "MetricStat" in query and self._knows(query["MetricStat"]["Metric"])
+        }
+        others = [query for query in queries if "MetricStat" in query and query["Id"] not in answered]
+        if others:
+            found = super().get_metric_data(others, start_time, end_time, scan_by)
+            answered |= {result["id"]: result for result in found}
+        for query in queries:
+            if "Expression" in query:
+                values, times = parse_expression(query["Expression"], list(answered.values()))
+                answered[query["Id"]] = _result(query["Id"], query.get("Label") or query["Id"], times, values)
+        return [answered[query["Id"]] for query in queries if query.get("ReturnData", True)]
+
+    def statistics(
+        self, key: Key, start: datetime, end: datetime, period_s: int, names: Sequence[str], unit: str | None
+    ) -> list[dict[str, Any]]:
+        """Datapoints in the shape of GetMetricStatistics."""
+        found = buckets(self._of(key), _epoch(start), _epoch(end), period_s, unit)
+        return [_datapoint(second, data, names) for second, data in found.items()]
+
+    def knows(self, key: Key) -> bool:
+        with self._lock:
+            return key in self._distributions
+
+    def _knows(self, metric: Mapping[str, Any]) -> bool:
+        return self.knows(metric_key(metric["Namespace"], metric["MetricName"], metric.get("Dimensions", [])))
+
+    def _of(self, key: Key) -> list[Distribution]:
+        with self._lock:
+            return list(self._distributions[key])
+
+    def _answer(self, query: Mapping[str, Any], window: tuple[float, float], scan_by: str) -> dict[str, Any]:
+        wanted = query["MetricStat"]
+        metric, name = wanted["Metric"], wanted["Stat"]
+        if not is_statistic(name):
+            raise ValidationError(f"Statistic {name} is none that this local account computes.")
+        key = metric_key(metric["Namespace"], metric["MetricName"], metric.get("Dimensions", []))
+        found = buckets(self._of(key), *window, int(wanted["Period"]), wanted.get("Unit"))
+        values = [statistic(name, data) for data in found.values()]
+        times = [_moment(second) for second in found]
+        if scan_by == "TimestampDescending":
+            values.reverse()
+            times.reverse()
+        return _result(query["Id"], query.get("Label") or f"{metric['MetricName']} {name}", times, values)
+
+
+class LocalCloudWatchResponse(CloudWatchResponse):
+    def get_metric_statistics(self) -> ActionResult:
+        """As moto's, with ExtendedStatistics."""
+        names = [*(self._get_param("Statistics") or []), *(self._get_param("ExtendedStatistics") or [])]
+        if not names:
+            raise InvalidParameterCombination("Must specify either Statistics or ExtendedStatistics")
+        name = self._get_param("MetricName")
+        key = metric_key(self._get_param("Namespace"), name, self._get_param("Dimensions", []))
+        backend = self.cloudwatch_backend
+        if not isinstance(backend, LocalCloudWatchBackend) or not backend.knows(key):
+            return super().get_metric_statistics()
+        start, end = self._get_param("StartTime"), self._get_param("EndTime")
+        points = backend.statistics(key, start, end, int(self._get_param("Period")), names, self._get_param("Unit"))
+        return ActionResult({"Label": name, "Datapoints": points})
+
+
+def distribution(metric: Mapping[str, Any]) -> Distribution:
+    """A MetricDatum of the API. StatisticValues become the few values that keep sum, count, minimum and maximum."""
+    at = _epoch(metric["Timestamp"]) if metric.get("Timestamp") else datetime.now(UTC).timestamp()
+    unit = metric.get("Unit")
+    if values := metric.get("Values"):
+        counts = metric.get("Counts") or [1.0] * len(values)
+        return Distribution(at, tuple(map(float, values)), tuple(map(float, counts)), unit)
+    if stats := metric.get("StatisticValues"):
+        return _from_statistics(at, {name: float(value) for name, value in stats.items()}, unit)
+    return Distribution(at, (float(metric.get("Value", 0)),), (1.0,), unit)
+
+
+def _from_statistics(at: float, stats: Mapping[str, float], unit: str | None) -> Distribution:
+    low, high, count, total = (stats[name] for name in ("Minimum", "Maximum", "SampleCount", "Sum"))
+    if count <= 2:
+        return Distribution(at, (total / count if count else 0.0,), (count,), unit)
+    middle = (total - low - high) / (count - 2)
+    return Distribution(at, (low, middle, high), (1.0, count - 2, 1.0), unit)
+
+
+def _datapoint(second: int, data: Sequence[Distribution], names: Sequence[str]) -> dict[str, Any]:
+    simple = {name: statistic(name, data) for name in names if name in STATISTICS}
+    extended = {name: statistic(name, data) for name in names if name not in STATISTICS}
+    unit = {"Unit": data[0].unit or "None"}
+    return {"Timestamp": _moment(second), **unit, **simple, **({"ExtendedStatistics": extended} if extended else {})}
+
+
+def _result(key: str, label: str, times: Sequence[datetime], values: Sequence[Any]) -> dict[str, Any]:
+    return {"id": key, "label": label, "values": list(values), "timestamps": list(times), "status_code": "Complete"}
+
+
+def _epoch(moment: datetime) -> float:
+    """moto hands moments on without their time zone; they are UTC."""
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _moment(second: int) -> datetime:
+    return datetime.fromtimestamp(second, UTC)

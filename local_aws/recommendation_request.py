@@ -1,0 +1,146 @@
+"""A CreateInferenceRecommendationsJob request → the tests it asks for. Pure.
+
+The shapes were checked before (`service_model`); here are the service's rules across members, in its words where
+they are known. One test is one endpoint configuration with one combination of environment parameters.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from moto.sagemaker.exceptions import ValidationError
+
+from local_aws import machine
+
+DEFAULT_DURATION_S = {"Advanced": 7200, "Default": 2700}
+MAX_TESTS = 10
+
+# A Default job has no traffic of its own in the API: this is what it runs here.
+DEFAULT_TRAFFIC = {
+    "TrafficType": "STAIRS",
+    "Stairs": {"DurationInSeconds": 45, "NumberOfSteps": 3, "UsersPerStep": 1},
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadTest:
+    """One test of a job."""
+
+    instance_type: str
+    inference_specification: str | None
+    environment: Mapping[str, str]
+
+    def model_configuration(self) -> dict[str, Any]:
+        """As a result shows it."""
+        shown: dict[str, Any] = {}
+        if self.inference_specification:
+            shown["InferenceSpecificationName"] = self.inference_specification
+        if self.environment:
+            shown["EnvironmentParameters"] = [
+                {"Key": key, "ValueType": "String", "Value": value} for key, value in self.environment.items()
+            ]
+        return shown
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobPlan:
+    model_name: str
+    payload_url: str
+    content_type: str
+    traffic_pattern: Mapping[str, Any]
+    stopping_conditions: Mapping[str, Any]
+    duration_s: int
+    tests: tuple[LoadTest, ...]
+
+
+def plan(request: Mapping[str, Any]) -> JobPlan:
+    """Raises moto's `ValidationError` in one sentence."""
+    configuration = request["InputConfig"]
+    _refuse_what_is_not_served(configuration)
+    container = configuration.get("ContainerConfig") or {}
+    payload_url = (container.get("PayloadConfig") or {}).get("SamplePayloadUrl")
+    if not payload_url:
+        raise ValidationError("ContainerConfig.PayloadConfig.SamplePayloadUrl is required to send traffic.")
+    duration = configuration.get("JobDurationInSeconds") or DEFAULT_DURATION_S[request["JobType"]]
+    return JobPlan(
+        model_name=configuration["ModelName"],
+        payload_url=payload_url,
+        content_type=next(
+            iter((container.get("PayloadConfig") or {}).get("SupportedContentTypes") or ()), "application/json"
+        ),
+        traffic_pattern=_traffic(request, configuration, duration),
+        stopping_conditions=_stopping(request.get("StoppingConditions") or {}),
+        duration_s=duration,
+        tests=_tests(request, configuration, container),
+    )
+
+
+def _refuse_what_is_not_served(configuration: Mapping[str, Any]) -> None:
+    named = [key for key in ("ModelName", "ModelPackageVersionArn") if configuration.get(key)]
+    if not named:
+        raise ValidationError("Exactly one of ModelName and ModelPackageVersionArn is required, but none was given.")
+    if len(named) == 2:
+        raise ValidationError("Exactly one of ModelName and ModelPackageVersionArn is required, but both were given.")
+    if named == ["ModelPackageVersionArn"]:
+        raise ValidationError("This local account measures models by ModelName only, not model packages.")
+    if configuration.get("Endpoints"):
+        raise ValidationError("This local account measures models only, not existing endpoints: leave out Endpoints.")
+
+
+def _traffic(request: Mapping[str, Any], configuration: Mapping[str, Any], duration_s: int) -> Mapping[str, Any]:
+    pattern: Mapping[str, Any] | None = configuration.get("TrafficPattern")
+    if request["JobType"] == "Default":
+        return DEFAULT_TRAFFIC
+    if not pattern:
+        raise ValidationError("TrafficPattern is required for an Advanced job.")
+    kind = pattern.get("TrafficType", "PHASES")
+    wanted, other = ("Stairs", "Phases") if kind == "STAIRS" else ("Phases", "Stairs")
+    if not pattern.get(wanted) or pattern.get(other):
+        raise ValidationError(f"TrafficPattern of type {kind} needs {wanted} and nothing else.")
+    total = _traffic_duration(pattern)
+    if total > duration_s:
+        raise ValidationError(
+            f"The traffic takes {total} seconds, more than JobDurationInSeconds {duration_s}: shorten it or raise that."
+        )
+    return {**pattern, "TrafficType": kind}
+
+
+def _traffic_duration(pattern: Mapping[str, Any]) -> int:
+    if stairs := pattern.get("Stairs"):
+        return int(stairs.get("DurationInSeconds", 0))
+    return sum(int(phase.get("DurationInSeconds", 0)) for phase in pattern["Phases"])
+
+
+def _stopping(conditions: Mapping[str, Any]) -> Mapping[str, Any]:
+    limit = conditions.get("MaxInvocations")
+    if limit is not None and not 1 <= limit <= 30_000:
+        raise ValidationError(f"StoppingConditions.MaxInvocations is {limit}; it must be between 1 and 30000.")
+    return {key: value for key, value in conditions.items() if value is not None}
+
+
+def _tests(
+    request: Mapping[str, Any], configuration: Mapping[str, Any], container: Mapping[str, Any]
+) -> tuple[LoadTest, ...]:
+    endpoints = configuration.get("EndpointConfigurations") or []
+    if not endpoints and request["JobType"] == "Default":
+        endpoints = [{"InstanceType": name} for name in container.get("SupportedInstanceTypes") or []]
+    if not endpoints:
+        raise ValidationError("EndpointConfigurations is required: name at least one InstanceType to test.")
+    limit = (configuration.get("ResourceLimit") or {}).get("MaxNumberOfTests", MAX_TESTS)
+    return tuple(test for endpoint in endpoints for test in _of_endpoint(endpoint))[:limit]
+
+
+def _of_endpoint(endpoint: Mapping[str, Any]) -> Iterator[LoadTest]:
+    instance_type = endpoint.get("InstanceType")
+    if instance_type is None:
+        raise ValidationError("This local account tests instance types only, not ServerlessConfig.")
+    if instance_type not in machine.instance_types():
+        raise ValidationError(f"'{instance_type}' is no instance type that a SageMaker endpoint can have.")
+    ranges = (endpoint.get("EnvironmentParameterRanges") or {}).get("CategoricalParameterRanges") or []
+    for values in itertools.product(*(item["Value"] for item in ranges)):
+        yield LoadTest(
+            instance_type=instance_type,
+            inference_specification=endpoint.get("InferenceSpecificationName"),
+            environment={item["Name"]: value for item, value in zip(ranges, values, strict=True)},
+        )

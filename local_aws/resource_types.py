@@ -1,0 +1,249 @@
+"""CloudFormation resource types that moto lacks, or that must wait for something real here.
+
+A class that extends moto's `CloudFormationModel` registers itself by its type; where moto has one for the same type
+the later definition, ours, wins. What CloudFormation calls Ref is `physical_resource_id`. A type listed in
+`REPLACED` gets a new resource on every change, as CloudFormation documents for it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from moto.applicationautoscaling.models import applicationautoscaling_backends
+from moto.cloudformation.exceptions import UnformattedGetAttTemplateException, ValidationError
+from moto.cloudwatch.models import CloudWatchBackend, cloudwatch_backends
+from moto.core.common_models import CloudFormationModel
+from moto.sagemaker.models import sagemaker_backends
+
+from local_aws.endpoint import LocalEndpoint
+from local_aws.metric_alarm import alarm_arguments
+from local_aws.sagemaker import LocalSageMakerBackend, installed_in
+
+REPLACED = frozenset({"AWS::SageMaker::Model", "AWS::SageMaker::EndpointConfig"})
+
+
+class _Resource(CloudFormationModel):  # its type "" is never in a template
+    """What all of ours share: GetAtt from a table, and one generated name."""
+
+    type_name = ""
+    attribute_names: tuple[str, ...] = ()
+
+    def __init__(self, identifier: str, attributes: Mapping[str, str]) -> None:
+        self.identifier = identifier
+        self.attributes = attributes
+
+    @property
+    def physical_resource_id(self) -> str:
+        return self.identifier
+
+    def get_cfn_attribute(self, attribute_name: str) -> str:
+        if attribute_name not in self.attributes:
+            raise UnformattedGetAttTemplateException()
+        return self.attributes[attribute_name]
+
+    @classmethod
+    def has_cfn_attr(cls, attr: str) -> bool:
+        return attr in cls.attribute_names
+
+    @staticmethod
+    def cloudformation_name_type() -> str:
+        return ""
+
+    def is_created(self) -> bool:
+        return True
+
+
+class EndpointResource(_Resource, CloudFormationModel):
+    """AWS::SageMaker::Endpoint: creating and updating wait until Triton answers."""
+
+    attribute_names = ("EndpointName",)
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::SageMaker::Endpoint"
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
+    ) -> "EndpointResource":
+        properties = cloudformation_json["Properties"]
+        backend = installed_in(sagemaker_backends, account_id, region_name)
+        name = _at_most_63(properties.get("EndpointName", resource_name))
+        endpoint = backend.create_endpoint(name, properties["EndpointConfigName"], properties.get("Tags", []))
+        try:
+            _wait_in_service(endpoint)
+        except ValidationError:
+            _delete_endpoint(backend, name)
+            raise
+        return cls(endpoint.arn, {"EndpointName": name})
+
+    @classmethod
+    def update_from_cloudformation_json(
+        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> "EndpointResource":
+        properties = cloudformation_json["Properties"]
+        backend = installed_in(sagemaker_backends, account_id, region_name)
+        name = original_resource.attributes["EndpointName"]
+        retain = properties.get("RetainAllVariantProperties") in (True, "true")
+        endpoint = backend.update_endpoint(name, properties["EndpointConfigName"], retain=retain)
+        _wait_in_service(endpoint)
+        return cls(endpoint.arn, {"EndpointName": name})
+
+    @classmethod
+    def delete_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> None:
+        _delete_endpoint(installed_in(sagemaker_backends, account_id, region_name), resource_name.split("/")[-1])
+
+
+class ScalableTargetResource(_Resource, CloudFormationModel):
+    """AWS::ApplicationAutoScaling::ScalableTarget: its Ref is resource, dimension and namespace joined by |."""
+
+    attribute_names = ("Id",)
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::ApplicationAutoScaling::ScalableTarget"
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
+    ) -> "ScalableTargetResource":
+        properties = cloudformation_json["Properties"]
+        low, high = int(properties["MinCapacity"]), int(properties["MaxCapacity"])
+        namespace, resource = properties["ServiceNamespace"], properties["ResourceId"]
+        applicationautoscaling_backends[account_id][region_name].register_scalable_target(
+            namespace,
+            resource,
+            properties["ScalableDimension"],
+            low,
+            high,
+            properties.get("RoleARN", ""),
+            properties.get("SuspendedState"),
+        )
+        if namespace == "sagemaker":
+            _, endpoint, _, variant = resource.split("/")
+            installed_in(sagemaker_backends, account_id, region_name).endpoint(endpoint).clamp(variant, low, high)
+        identifier = f"{resource}|{properties['ScalableDimension']}|{namespace}"
+        return cls(identifier, {"Id": identifier})
+
+    @classmethod
+    def update_from_cloudformation_json(
+        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> "ScalableTargetResource":
+        new = cls.create_from_cloudformation_json(new_resource_name, cloudformation_json, account_id, region_name)
+        if new.identifier != original_resource.identifier:
+            cls.delete_from_cloudformation_json(original_resource.identifier, {}, account_id, region_name)
+        return new
+
+    @classmethod
+    def delete_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> None:
+        resource, dimension, namespace = resource_name.split("|")
+        applicationautoscaling_backends[account_id][region_name].deregister_scalable_target(
+            namespace, resource, dimension
+        )
+
+
+class ScalingPolicyResource(_Resource, CloudFormationModel):
+    """AWS::ApplicationAutoScaling::ScalingPolicy."""
+
+    attribute_names = ("Arn", "PolicyName")
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::ApplicationAutoScaling::ScalingPolicy"
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
+    ) -> "ScalingPolicyResource":
+        properties = cloudformation_json["Properties"]
+        name, kind = properties["PolicyName"], properties["PolicyType"]
+        policy = applicationautoscaling_backends[account_id][region_name].put_scaling_policy(
+            name,
+            *_target_of(properties),
+            properties[f"{kind}PolicyConfiguration"],
+            kind,
+        )
+        return cls(policy.policy_arn, {"Arn": policy.policy_arn, "PolicyName": name})
+
+    @classmethod
+    def update_from_cloudformation_json(
+        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> "ScalingPolicyResource":
+        # moto keys a policy by target and name: putting the same again replaces it, anything else is a new one.
+        cls.delete_from_cloudformation_json(original_resource.identifier, {}, account_id, region_name)
+        return cls.create_from_cloudformation_json(new_resource_name, cloudformation_json, account_id, region_name)
+
+    @classmethod
+    def delete_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> None:
+        backend = applicationautoscaling_backends[account_id][region_name]
+        for key, policy in list(backend.policies.items()):
+            if policy.policy_arn == resource_name:
+                del backend.policies[key]
+
+
+class AlarmResource(_Resource, CloudFormationModel):
+    """AWS::CloudWatch::Alarm: its Ref is the alarm's name."""
+
+    attribute_names = ("Arn",)
+
+    @staticmethod
+    def cloudformation_name_type() -> str:
+        return "AlarmName"
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::CloudWatch::Alarm"
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
+    ) -> "AlarmResource":
+        backend: CloudWatchBackend = cloudwatch_backends[account_id][region_name]
+        alarm = backend.put_metric_alarm(name=resource_name, **alarm_arguments(cloudformation_json["Properties"]))
+        return cls(resource_name, {"Arn": alarm.alarm_arn})
+
+    @classmethod
+    def update_from_cloudformation_json(
+        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> "AlarmResource":
+        wanted = cloudformation_json["Properties"].get("AlarmName", original_resource.identifier)
+        if wanted != original_resource.identifier:
+            cls.delete_from_cloudformation_json(original_resource.identifier, {}, account_id, region_name)
+        return cls.create_from_cloudformation_json(wanted, cloudformation_json, account_id, region_name)
+
+    @classmethod
+    def delete_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> None:
+        cloudwatch_backends[account_id][region_name].delete_alarms([resource_name])
+
+
+def _wait_in_service(endpoint: LocalEndpoint) -> None:
+    endpoint.settled.wait()
+    if endpoint.endpoint_status != "InService" or endpoint.update_failed:
+        raise ValidationError(message=f"Endpoint {endpoint.endpoint_name} did not come up: {endpoint.failure_reason}")
+
+
+def _delete_endpoint(backend: LocalSageMakerBackend, name: str) -> None:
+    if name in backend.endpoints:
+        endpoint = backend.endpoint(name)
+        backend.delete_endpoint(name)
+        endpoint.settled.wait()
+
+
+def _at_most_63(name: str) -> str:
+    """CloudFormation shortens a generated name in the middle, so that its random end stays."""
+    return name if len(name) <= 63 else f"{name[:50]}-{name[-12:]}"
+
+
+def _target_of(properties: Mapping[str, Any]) -> tuple[str, str, str]:
+    """(namespace, resource, dimension), from ScalingTargetId or from the three properties."""
+    if identifier := properties.get("ScalingTargetId"):
+        resource, dimension, namespace = identifier.split("|")
+        return namespace, resource, dimension
+    return properties["ServiceNamespace"], properties["ResourceId"], properties["ScalableDimension"]

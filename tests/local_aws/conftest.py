@@ -1,0 +1,212 @@
+"""One real local account for the whole folder, clients that hold every answer to botocore's service model, and models
+small enough to start in a second.
+"""
+
+import io
+import os
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.model import OperationModel
+from botocore.validate import ParamValidator
+
+from local_aws.local_account import LocalAccount
+from local_aws.service_model import problems
+from local_aws.triton_toolchain import DEFAULT_TOOLCHAIN
+
+ROLE = "arn:aws:iam::123456789012:role/serving"
+IMAGE = "007439368137.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:25.09-py3-cpu"
+BUCKET = "models"
+
+ECHO_CONFIG = """
+backend: "python"
+max_batch_size: 8
+input [{name: "TEXT" data_type: TYPE_STRING dims: [1]}]
+output [{name: "OUT" data_type: TYPE_STRING dims: [1]}]
+instance_group [{count: 1 kind: KIND_CPU}]
+"""
+
+ECHO_MODEL = """
+import os, time
+import numpy as np
+import triton_python_backend_utils as pb
+
+class TritonPythonModel:
+    def initialize(self, arguments):
+        if os.environ.get("BROKEN"):
+            raise ValueError("this model is broken on purpose")
+
+    def execute(self, requests):
+        answers = []
+        for request in requests:
+            time.sleep(float(os.environ.get("DELAY_S", "0")))
+            texts = pb.get_input_tensor_by_name(request, "TEXT").as_numpy()
+            said = os.environ.get("SAYS", "got ").encode()
+            out = np.array([[said + text for text in row] for row in texts], dtype=object)
+            answers.append(pb.InferenceResponse([pb.Tensor("OUT", out)]))
+        return answers
+"""
+
+
+def tar_gz(files: Mapping[str, bytes | str]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as stream:
+        for name, content in files.items():
+            data = content.encode() if isinstance(content, str) else content
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            stream.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def echo_request(*texts: str) -> str:
+    data = ", ".join(f'"{text}"' for text in texts)
+    return f'{{"inputs": [{{"name": "TEXT", "datatype": "BYTES", "shape": [{len(texts)}, 1], "data": [{data}]}}]}}'
+
+
+def echo_archive() -> bytes:
+    return tar_gz({"echo/config.pbtxt": ECHO_CONFIG, "echo/1/model.py": ECHO_MODEL})
+
+
+def payload_archive() -> bytes:
+    return tar_gz({f"{number}.json": echo_request(f"text {number}") for number in range(5)})
+
+
+@pytest.fixture(scope="session")
+def toolchain() -> Path:
+    return Path(os.environ.get("LOCAL_AWS_TRITON_VENV", DEFAULT_TOOLCHAIN))
+
+
+@pytest.fixture(scope="session")
+def echo_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    repository = tmp_path_factory.mktemp("repository")
+    (repository / "echo" / "1").mkdir(parents=True)
+    (repository / "echo" / "config.pbtxt").write_text(ECHO_CONFIG)
+    (repository / "echo" / "1" / "model.py").write_text(ECHO_MODEL)
+    return repository
+
+
+@pytest.fixture(scope="session")
+def account(tmp_path_factory: pytest.TempPathFactory, toolchain: Path) -> Iterator[LocalAccount]:
+    with LocalAccount.start(state=tmp_path_factory.mktemp("account"), toolchain=toolchain) as running:
+        s3 = boto3.client("s3", **running.client_arguments())
+        s3.create_bucket(Bucket=BUCKET)
+        s3.put_object(Bucket=BUCKET, Key="echo.tar.gz", Body=echo_archive())
+        s3.put_object(Bucket=BUCKET, Key="payloads.tar.gz", Body=payload_archive())
+        yield running
+
+
+def conforming(client: Any) -> Any:
+    """A client whose every answer is checked against the service model: types, required, enums, patterns, lengths."""
+
+    def check(parsed: dict[str, Any], model: OperationModel, **_: Any) -> None:
+        if model.output_shape is None or "Error" in parsed:
+            return
+        answer = {name: value for name, value in parsed.items() if name != "ResponseMetadata"}
+        if model.has_streaming_output:
+            answer.pop(model.get_streaming_output().name, None)
+            answer.pop("Body", None)
+        report = ParamValidator().validate(answer, _without_body(model))
+        assert not report.has_errors(), f"{model.name}: {report.generate_report()}"
+        assert list(problems(model.output_shape, answer)) == [], model.name
+
+    client.meta.events.register("after-call.*.*", check)
+    return client
+
+
+def _without_body(model: OperationModel) -> Any:
+    shape = model.output_shape
+    if model.has_streaming_output:
+        shape.metadata["required"] = [name for name in shape.metadata.get("required", []) if name != "Body"]
+    return shape
+
+
+@pytest.fixture(scope="session")
+def client(account: LocalAccount) -> Callable[[str], Any]:
+    made: dict[str, Any] = {}
+    # No retries: a test wants the first answer. Patterns and enums reach the account unchecked, as from any client.
+    config = Config(retries={"total_max_attempts": 1}, read_timeout=120)
+
+    def make(service: str) -> Any:
+        if service not in made:
+            arguments: Any = account.client_arguments()
+            made[service] = conforming(boto3.client(service, config=config, **arguments))  # type: ignore[call-overload]
+        return made[service]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def sagemaker(client: Callable[[str], Any]) -> Any:
+    return client("sagemaker")
+
+
+@pytest.fixture(scope="session")
+def runtime(client: Callable[[str], Any]) -> Any:
+    return client("sagemaker-runtime")
+
+
+def wait_until(holds: Callable[[], Any], timeout_s: float = 30.0, every_s: float = 0.1) -> Any:
+    """The first truthy value of `holds`."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if found := holds():
+            return found
+        time.sleep(every_s)
+    raise AssertionError(f"not within {timeout_s} s: {holds}")
+
+
+class Endpoints:
+    """Makes echo models, configurations and endpoints, and deletes the endpoints afterwards."""
+
+    def __init__(self, sagemaker: Any) -> None:
+        self.sagemaker = sagemaker
+        self.names: list[str] = []
+
+    def model(self, name: str, **environment: str) -> str:
+        container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz", "Environment": environment}
+        self.sagemaker.create_model(ModelName=name, ExecutionRoleArn=ROLE, PrimaryContainer=container)
+        return name
+
+    def config(self, name: str, *, instance_type: str = "ml.c5.xlarge", count: int = 1, **environment: str) -> str:
+        variant = {
+            "VariantName": "AllTraffic",
+            "ModelName": self.model(f"{name}-model", **environment),
+            "InstanceType": instance_type,
+            "InitialInstanceCount": count,
+            "InitialVariantWeight": 1.0,
+        }
+        self.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+        return name
+
+    def create(self, name: str, *, config: str) -> str:
+        self.names.append(name)
+        self.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=config)
+        return name
+
+    def settled(self, name: str) -> dict[str, Any]:
+        """The endpoint once it neither starts nor updates."""
+        described = lambda: self.sagemaker.describe_endpoint(EndpointName=name)  # noqa: E731
+        wait_until(lambda: described()["EndpointStatus"] not in ("Creating", "Updating"))
+        found: dict[str, Any] = described()
+        return found
+
+    def delete_all(self) -> None:
+        for name in self.names:
+            try:
+                self.sagemaker.delete_endpoint(EndpointName=name)
+            except self.sagemaker.exceptions.ClientError:
+                continue
+
+
+@pytest.fixture
+def endpoints(sagemaker: Any) -> Iterator[Endpoints]:
+    made = Endpoints(sagemaker)
+    yield made
+    made.delete_all()
