@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 
@@ -18,9 +19,11 @@ EPILOG = "Exit codes: 0 done; 1 a gate failed; 2 usage or workload error; 3 tool
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
+    # torch's OpenMP threads spin while they wait: with another process on the cores, `generate` took 30 times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     stderr = Console(stderr=True)
     try:
-        planned = plan(load_workload(options.workload), options.target, ROOT)
+        planned = plan(load_workload(options.workload, ROOT / "workloads"), options.target, ROOT)
         with stderr.status("") as status:
             result = _run(options.command, planned, status.update)
     except ProjectError as error:

@@ -4,6 +4,7 @@ In: one `Comparison` per example. Out: a `ParityReport`, or `GateFailed` with th
 does not know how either model was run.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,7 +32,7 @@ def report(comparisons: Sequence[Comparison]) -> ParityReport:
     return ParityReport(
         examples=len(comparisons),
         identical_sequences=sum(c.identical for c in comparisons),
-        max_logit_difference=max(c.max_logit_difference for c in comparisons),
+        max_logit_difference=_largest([c.max_logit_difference for c in comparisons]),
         mean_logit_difference=sum(c.mean_logit_difference * c.logits for c in comparisons) / compared,
         original=_metrics([(c.text, c.label, c.original) for c in comparisons]),
         compiled=_metrics([(c.text, c.label, c.compiled) for c in comparisons]),
@@ -85,13 +86,19 @@ def _differences(parity: ParityReport, limits: Parity) -> list[str]:
             "(parity.max_exact_match_drop)."
         )
     allowed = limits.max_logit_difference
-    # Written so that NaN fails.
-    if allowed is not None and not parity.max_logit_difference <= allowed:
+    if math.isnan(parity.max_logit_difference):
+        reasons.append("some logits are not numbers (NaN).")
+    if allowed is not None and parity.max_logit_difference > allowed:
         reasons.append(
             f"the largest logit difference is {parity.max_logit_difference:.3g}, at most {allowed:g} is allowed "
             "(parity.max_logit_difference)."
         )
     return reasons
+
+
+def _largest(differences: Sequence[float]) -> float:
+    """Of which NaN is the largest: `max` would let it slip through."""
+    return math.nan if any(map(math.isnan, differences)) else max(differences)
 
 
 def _metrics(answers: Sequence[tuple[str, str, str]]) -> TaskMetrics:

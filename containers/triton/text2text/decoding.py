@@ -14,10 +14,6 @@ from .settings import Settings
 Tokens = NDArray[np.int64]
 S = TypeVar("S")
 
-# Taking rows out copies the caches, which costs about as much as decoding those rows for one more step. Measured on
-# batches of 16 queries: leaving as soon as this share has ended was the fastest, all shares from 0 to 0.5 within 10 %.
-ENDED_SHARE = 0.25
-
 
 class Engine(Protocol[S]):
     """Runs the graphs. `S` holds a batch's caches; `step` and `keep` change it in place."""
@@ -33,29 +29,29 @@ class Engine(Protocol[S]):
 
 
 def greedy(engine: Engine[S], token_ids: Tokens, mask: Tokens, settings: Settings) -> list[Tokens]:
-    """The tokens of each row up to its first end-of-sequence (included), or to `max_output_tokens`."""
+    """The tokens of each row up to its first end-of-sequence (included), or to `max_output_tokens`.
+
+    A row leaves at once when it ends. That copies the caches of the others, and still takes 13 % off a batch of 16
+    queries; waiting until a quarter had ended measured the same, waiting longer was slower.
+    """
     rows = len(token_ids)
     written = np.empty((rows, settings.max_output_tokens), np.int64)
     lengths = np.full(rows, settings.max_output_tokens)
     live = np.arange(rows)  # the row of `written` behind each row of the engine
-    open_ = np.ones(rows, bool)  # of the live rows, those that have not ended
     state = engine.encode(token_ids, mask)
     tokens = np.full((rows, 1), settings.decoder_start_token_id, np.int64)
     for position in range(settings.max_output_tokens):
         tokens = engine.step(state, tokens)
         written[live, position] = tokens[:, 0]
-        ending = open_ & _is_end(tokens[:, 0], settings.eos_token_ids)
-        if not ending.any():
+        ended = _is_end(tokens[:, 0], settings.eos_token_ids)
+        if not ended.any():
             continue
-        lengths[live[ending]] = position + 1
-        open_ &= ~ending
-        ended = len(live) - np.count_nonzero(open_)
-        if ended == len(live):
+        lengths[live[ended]] = position + 1
+        if ended.all():
             break
-        if ended >= ENDED_SHARE * len(live):
-            kept = np.flatnonzero(open_)
-            engine.keep(state, kept)
-            live, tokens, open_ = live[kept], tokens[kept], open_[kept]
+        kept = np.flatnonzero(~ended)
+        engine.keep(state, kept)
+        live, tokens = live[kept], tokens[kept]
     return [row[:length] for row, length in zip(written, lengths, strict=True)]
 
 

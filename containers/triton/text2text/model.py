@@ -28,6 +28,8 @@ def _rows(request: Any) -> list[bytes]:
 
 def _response(answer: list[bytes] | Refusal) -> Any:
     if isinstance(answer, Refusal):
-        return pb_utils.InferenceResponse(error=pb_utils.TritonError(answer.message))
+        # The caller's mistake: HTTP 400, so that it does not count as a failure of the model.
+        error = pb_utils.TritonError(answer.message, pb_utils.TritonError.INVALID_ARG)
+        return pb_utils.InferenceResponse(error=error)
     corrected = np.array(answer, np.object_).reshape(-1, 1)
     return pb_utils.InferenceResponse([pb_utils.Tensor("CORRECTED", corrected)])

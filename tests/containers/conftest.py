@@ -1,0 +1,38 @@
+"""A tiny model as it is served: its repository, its own serving code loaded here, and a real Triton in front of it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from containers.triton.text2text.generator import TextGenerator
+from local_aws.triton import TritonServer
+from model_build import repository
+from model_build.build import build
+from model_build.plan import BuildPlan, plan
+from tests.model_build.tiny_t5 import make_workload
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> BuildPlan:
+    """The plan of a tiny workload that has been built."""
+    root = tmp_path_factory.mktemp("served")
+    planned = plan(make_workload(root / "workloads"), "cpu", root)
+    build(planned)
+    return planned
+
+
+@pytest.fixture(scope="session")
+def generator(served: BuildPlan) -> TextGenerator:
+    return TextGenerator.load(repository.version_folder(served.repository, served.model), served.settings)
+
+
+@pytest.fixture(scope="session")
+def triton(served: BuildPlan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+    """A Triton server on free loopback ports; stopped whatever happens."""
+    with TritonServer.start(
+        served.repository,
+        default_model=served.model,
+        environment={},
+        log_file=tmp_path_factory.mktemp("triton") / "triton.log",
+    ) as server:
+        yield server

@@ -1,0 +1,100 @@
+"""Texts in, texts out: a batch answers as its rows would alone, and a bad row spoils only its own request."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import containers
+from containers.triton.text2text.generator import Refusal, TextGenerator, pad
+from containers.triton.text2text.settings import Settings
+from tests.model_build.tiny_t5 import LETTERS, make_texts
+
+BAD_ROWS = {
+    b"abc\xff": "TEXT row 0 is not UTF-8: byte 3 is 0xff.",
+    b"": "TEXT row 0 is empty or blank.",
+    " \t\n\u3000".encode(): "TEXT row 0 is empty or blank.",
+    b"a" * 30: "TEXT row 0 has 32 tokens, at most 24 are allowed.",
+}
+
+
+@pytest.mark.parametrize(("row", "message"), BAD_ROWS.items())
+def test_a_bad_row_is_refused_and_its_neighbours_are_answered(
+    generator: TextGenerator, row: bytes, message: str
+) -> None:
+    alone = generator.answer([[b"hello"], [b"shoes"]])
+    first, refused, last = generator.answer([[b"hello"], [row], [b"shoes"]])
+    assert refused == Refusal(message)
+    assert [first, last] == alone
+
+
+def test_a_request_with_several_rows_is_refused_as_a_whole_and_names_its_bad_rows(generator: TextGenerator) -> None:
+    answers = generator.answer([[b"good", b"", b"fine", b"a" * 30], [b"other"]])
+    assert answers[0] == Refusal(
+        "TEXT row 1 is empty or blank. TEXT row 3 has 32 tokens, at most 24 are allowed. "
+        "No row of this request was answered."
+    )
+    assert answers[1:] == generator.answer([[b"other"]])
+
+
+def test_a_batch_of_bad_rows_alone_is_refused(generator: TextGenerator) -> None:
+    assert all(isinstance(answer, Refusal) for answer in generator.answer([[row] for row in BAD_ROWS]))
+
+
+def test_the_longest_row_allowed_is_not_cut(generator: TextGenerator) -> None:
+    """tokenizer.json says to cut at 8 tokens; serving must not."""
+    [[whole], [cut]] = generator.answer([[b"qwertyuiopasdfghjklzxc"], [b"qwertyui"]])
+    assert generator.tokenise(b"qwertyuiopasdfghjklzxc") == [*generator.tokenizer.encode("qwertyuiopasdfghjklzxc").ids]
+    assert whole != cut
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(st.text(LETTERS, min_size=1, max_size=20), min_size=1, max_size=4), min_size=1, max_size=4))
+def test_batching_changes_no_answer(generator: TextGenerator, requests: list[list[str]]) -> None:
+    batched = generator.answer([[text.encode() for text in rows] for rows in requests])
+    singly = [[answer_alone(generator, text) for text in rows] for rows in requests]
+    assert batched == singly
+
+
+def test_rows_end_at_different_steps_in_this_miniature(generator: TextGenerator) -> None:
+    """What the tests above stand on: a batch of these texts does lose rows on its way."""
+    rows = [generator.tokenise(text.encode()) for text in make_texts(16)]
+    lengths = {len(output) for output in generator.generate([row for row in rows if not isinstance(row, Refusal)])}
+    assert len(lengths) > 3
+
+
+def test_padding_is_on_the_right_and_masked() -> None:
+    token_ids, mask = pad([[5, 6, 7], [8]], 3)
+    assert token_ids.tolist() == [[5, 6, 7], [8, 3, 3]]
+    assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
+
+
+def test_settings_survive_the_way_through_config_pbtxt() -> None:
+    settings = Settings(
+        max_input_tokens=1,
+        max_output_tokens=2,
+        decoder_start_token_id=3,
+        eos_token_ids=(4, 5),
+        pad_token_id=6,
+        threads=7,
+    )
+    assert Settings.from_parameters(settings.to_parameters()) == settings
+
+
+def test_the_serving_code_imports_only_what_its_container_has() -> None:
+    allowed = {"numpy", "onnxruntime", "tokenizers", "triton_python_backend_utils"} | sys.stdlib_module_names
+    for file in Path(containers.__path__[0]).rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(), feature_version=(3, 10))):
+            if isinstance(node, ast.Import):
+                assert {alias.name.split(".")[0] for alias in node.names} <= allowed, file
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                assert (node.module or "").split(".")[0] in allowed, file
+
+
+def answer_alone(generator: TextGenerator, text: str) -> bytes:
+    [answer] = generator.answer([[text.encode()]])
+    assert not isinstance(answer, Refusal)
+    return answer[0]

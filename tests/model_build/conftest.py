@@ -1,0 +1,35 @@
+"""A tiny workload, built once for all tests that only look at the result."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from model_build.build import build
+from model_build.plan import BuildPlan, plan
+from tests.model_build.tiny_t5 import make_workload
+from workloads import WorkloadFolder, load_workload
+
+
+@pytest.fixture(scope="session")
+def tiny_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository in miniature: workloads/tiny and its build for cpu. Not to be changed."""
+    root = tmp_path_factory.mktemp("tiny")
+    build(plan(make_workload(root / "workloads"), "cpu", root))
+    return root
+
+
+@pytest.fixture(scope="session")
+def tiny_plan(tiny_root: Path) -> BuildPlan:
+    return plan(load_workload("tiny", tiny_root / "workloads"), "cpu", tiny_root)
+
+
+@pytest.fixture
+def tiny_copy(tiny_root: Path, tmp_path: Path) -> Path:
+    """A copy of the built miniature, to damage."""
+    return shutil.copytree(tiny_root, tmp_path / "copy")
+
+
+@pytest.fixture
+def tiny_workload(tiny_copy: Path) -> WorkloadFolder:
+    return load_workload("tiny", tiny_copy / "workloads")

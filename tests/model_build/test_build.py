@@ -1,0 +1,198 @@
+"""A build leaves a whole artifact, the same one each time, or none."""
+
+import re
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from model_build import archive
+from model_build.build import build, verify_built
+from model_build.errors import BuildRunning, GateFailed, StaleArtifact
+from model_build.lock import exclusive
+from model_build.plan import BuildPlan, plan
+from tests.model_build.tiny_t5 import make_checkpoint
+from workloads import ModelArtifact, WorkloadFolder, file_sha256, load_artifact, load_workload
+from workloads.errors import InvalidDocument, MissingArtifact, TamperedArchive
+
+
+@pytest.fixture
+def copy_plan(tiny_workload: WorkloadFolder, tiny_copy: Path) -> BuildPlan:
+    return plan(tiny_workload, "cpu", tiny_copy)
+
+
+def edited(planned: BuildPlan, old: str, new: str) -> BuildPlan:
+    """The plan after one change of workload.toml."""
+    file = planned.root / "workloads" / "tiny" / "workload.toml"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    return plan(load_workload("tiny", file.parent.parent), planned.target_name, planned.root)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_the_artifact_says_what_was_made_and_how_close_it_is(tiny_plan: BuildPlan) -> None:
+    artifact = load_artifact(tiny_plan.root, "tiny", "cpu")
+    assert (artifact.workload, artifact.target, artifact.default_model) == ("tiny", "cpu", "tiny")
+    assert artifact.archive_bytes == tiny_plan.archive.stat().st_size
+    assert artifact.checkpoint_sha256 == tiny_plan.checkpoint.sha256
+    assert {"torch", "onnxruntime", "onnx_opset", "python"} <= artifact.toolchain.keys()
+    assert (artifact.parity.examples, artifact.parity.identical_sequences) == (40, 40)
+    assert artifact.parity.max_logit_difference < 1e-4
+    assert artifact.parity.original == artifact.parity.compiled
+
+
+def test_the_archive_holds_what_the_plan_says_and_the_unpacked_repository_is_the_same(
+    tiny_plan: BuildPlan, tmp_path: Path
+) -> None:
+    archive.unpack(tiny_plan.archive, tmp_path)
+    unpacked = contents(tmp_path)
+    assert sorted(unpacked) == tiny_plan.document()["archive_files"]
+    assert unpacked == contents(tiny_plan.repository)
+
+
+def test_nothing_in_the_archive_tells_where_it_was_made(tiny_plan: BuildPlan) -> None:
+    here = {str(tiny_plan.root), str(Path(__file__).parents[2]), "site-packages", "/root", "/home", "/tmp/"}
+    for name, data in contents(tiny_plan.repository).items():
+        for path in here:
+            assert path.encode() not in data, f"{name} contains {path}"
+
+
+def test_two_builds_have_one_hash(copy_plan: BuildPlan) -> None:
+    before = load_artifact(copy_plan.root, "tiny", "cpu")
+    after = build(copy_plan)
+    assert after == before
+    assert file_sha256(copy_plan.archive) == before.archive_sha256
+
+
+def test_nothing_but_the_result_stays(tiny_plan: BuildPlan) -> None:
+    names = sorted(path.name for path in tiny_plan.folder.iterdir())
+    assert names == [".lock", "artifact.json", "model.tar.gz", "repository"]
+
+
+def test_verify_measures_the_archive_again(tiny_plan: BuildPlan) -> None:
+    assert verify_built(tiny_plan) == load_artifact(tiny_plan.root, "tiny", "cpu").parity
+
+
+def doctor(planned: BuildPlan) -> None:
+    """Change the final product's weights in the built archive, and make the artifact vouch for it."""
+    graph = planned.repository / "tiny" / "1" / "decoder.onnx"
+    model = onnx.load(graph)
+    head = next(weights for weights in model.graph.initializer if weights.name == "head")
+    head.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(head)[:, ::-1].copy(), "head"))
+    onnx.save(model, graph)
+    archive.pack(planned.repository, planned.archive)
+    artifact = ModelArtifact.from_json(planned.artifact)
+    artifact.model_copy(update={"archive_sha256": file_sha256(planned.archive)}).write_json(planned.artifact)
+
+
+def test_a_doctored_model_fails_names_its_worst_examples_and_loses_its_artifact(copy_plan: BuildPlan) -> None:
+    doctor(copy_plan)
+    with pytest.raises(GateFailed) as caught:
+        verify_built(copy_plan)
+    assert caught.value.exit_code == 1
+    texts = {example.text for example in copy_plan.examples}
+    assert {mistake.text for mistake in caught.value.mistakes} <= texts
+    assert all(mistake.expected != mistake.got for mistake in caught.value.mistakes[:5])
+    message = re.sub(r"is [\d.]+, at most 0.001", "is N, at most 0.001", str(caught.value))
+    lines = message.splitlines()
+    worst = caught.value.mistakes[0]
+    assert lines[:3] == [
+        "The compiled model differs from the original on evaluation.jsonl:",
+        "- 40 of 40 token sequences differ, none may (parity.max_exact_match_drop is 0).",
+        "- the largest logit difference is N, at most 0.001 is allowed (parity.max_logit_difference).",
+    ]
+    assert lines[3:5] == [
+        "The 5 worst of 40 examples:",
+        f"  {worst.text!r}: expected {worst.expected!r}, got {worst.got!r}",
+    ]
+    with pytest.raises(MissingArtifact):
+        load_artifact(copy_plan.root, "tiny", "cpu")
+
+
+def test_a_build_that_fails_its_gate_leaves_no_artifact_not_even_the_old_one(copy_plan: BuildPlan) -> None:
+    stricter = edited(copy_plan, "max_logit_difference = 1e-3", "max_logit_difference = 1e-30")
+    with pytest.raises(GateFailed, match=r"the largest logit difference is .*, at most 1e-30 is allowed"):
+        build(stricter)
+    assert not stricter.artifact.exists()
+    assert not (stricter.folder / ".scratch").exists()
+
+
+def test_an_original_below_the_workloads_quality_is_not_built(copy_plan: BuildPlan) -> None:
+    demanding = edited(copy_plan, "min_exact_match = 0.0", "min_exact_match = 0.9")
+    with pytest.raises(GateFailed, match=r"exact_match is 0.0000, at least 0.9 is required"):
+        verify_built(demanding)
+    assert not demanding.artifact.exists()
+
+
+def test_an_interrupted_build_leaves_the_old_one_as_it_was(copy_plan: BuildPlan) -> None:
+    before = contents(copy_plan.folder)
+
+    def interrupt(step: str) -> None:
+        if step.startswith("Compiling"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(copy_plan, interrupt)
+    assert contents(copy_plan.folder) == before
+
+
+def test_what_a_killed_build_left_is_swept_away(copy_plan: BuildPlan) -> None:
+    (copy_plan.folder / ".scratch" / "repository").mkdir(parents=True)
+    verify_built(copy_plan)
+    assert not (copy_plan.folder / ".scratch").exists()
+
+
+def test_a_second_build_at_the_same_time_says_so(copy_plan: BuildPlan) -> None:
+    with exclusive(copy_plan.folder, "tiny", "cpu"), pytest.raises(BuildRunning) as caught:
+        build(copy_plan)
+    assert caught.value.exit_code == 3
+    assert str(caught.value) == (
+        f"Another build or verification of tiny for cpu is running (it holds {copy_plan.folder / '.lock'}). "
+        "Wait for it to end, then try again."
+    )
+
+
+def test_a_tampered_archive_is_not_verified(copy_plan: BuildPlan) -> None:
+    copy_plan.archive.write_bytes(copy_plan.archive.read_bytes() + b"\0")
+    with pytest.raises(TamperedArchive):
+        verify_built(copy_plan)
+
+
+def test_an_artifact_of_another_checkpoint_is_stale(copy_plan: BuildPlan) -> None:
+    make_checkpoint(copy_plan.checkpoint.folder, seed=1)
+    retrained = plan(load_workload("tiny", copy_plan.root / "workloads"), "cpu", copy_plan.root)
+    with pytest.raises(StaleArtifact) as caught:
+        verify_built(retrained)
+    assert caught.value.exit_code == 2
+    assert str(caught.value) == (
+        f"{retrained.artifact} was built from another checkpoint than the one workload.toml names now. "
+        "Build it again with `python -m model_build build tiny --target cpu`."
+    )
+
+
+def test_int8_is_built_within_the_drop_that_its_target_allows(tiny_workload: WorkloadFolder, tiny_copy: Path) -> None:
+    artifact = build(plan(tiny_workload, "cpu-int8", tiny_copy))
+    assert artifact.precision == "int8"
+    assert 0 < artifact.parity.mean_logit_difference < 0.5
+
+
+def test_an_evaluation_text_that_cannot_be_asked_is_an_error_of_the_workload(copy_plan: BuildPlan) -> None:
+    shorter = edited(copy_plan, "max_input_tokens = 24", "max_input_tokens = 21")
+    long = next(example.text for example in shorter.examples if len(example.text) == 20)
+    with pytest.raises(InvalidDocument) as caught:
+        verify_built(shorter)
+    assert f"{shorter.evaluation_file}: text '{long}' has 22 tokens, at most 21 are allowed." in str(caught.value)
+
+
+def test_an_evaluation_without_correct_texts_cannot_measure_left_alone(tiny_workload: WorkloadFolder) -> None:
+    file = tiny_workload.path / "evaluation.jsonl"
+    file.write_text('{"text": "a", "label": "b"}\n')
+    with pytest.raises(InvalidDocument) as caught:
+        plan(tiny_workload, "cpu", tiny_workload.path.parent.parent)
+    assert str(caught.value) == (
+        f"{file}: none of its 1 pairs has a text equal to its label, so left_alone cannot be measured."
+    )

@@ -1,0 +1,178 @@
+"""A checkpoint is whole, or one sentence says which file is not."""
+
+import json
+import shutil
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from model_build.checkpoint import fetch_from_hub, fetch_from_s3, read, resolve
+from model_build.errors import BrokenCheckpoint, MissingCheckpoint, UnreachableCheckpoint
+from model_build.plan import BuildPlan
+from workloads import WorkloadFolder
+
+
+@pytest.fixture
+def folder(tiny_plan: BuildPlan, tmp_path: Path) -> Path:
+    return shutil.copytree(tiny_plan.checkpoint.folder, tmp_path / "checkpoint")
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(BrokenCheckpoint) as caught:
+        read(folder)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+def edit_config(folder: Path, **changes: Any) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def test_the_token_ids_are_the_checkpoints(folder: Path) -> None:
+    checkpoint = read(folder)
+    assert checkpoint.decoder_start_token_id == 0
+    assert checkpoint.eos_token_ids == (1, 25)
+    assert checkpoint.pad_token_id == 0
+
+
+def test_the_hash_is_of_what_a_build_reads_and_nothing_else(folder: Path) -> None:
+    before = read(folder).sha256
+    (folder / "training_log.txt").write_text("loss 0.1")
+    assert read(folder).sha256 == before
+    edit_config(folder, dropout_rate=0.2)
+    assert read(folder).sha256 != before
+
+
+def test_weights_cut_short(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-100])
+    assert refusal(folder) == (
+        f"{file}: has {len(whole) - 100} bytes, but its header promises {len(whole)}. Copy it again."
+    )
+
+
+@pytest.mark.parametrize("length", [0, 5, 100])
+def test_weights_cut_short_within_the_header(folder: Path, length: int) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:length])
+    assert refusal(folder) == f"{file}: is cut short within its header, at {length} bytes. Copy it again."
+
+
+def test_weights_that_are_something_else(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(struct.pack("<Q", 4) + b"PK\x03\x04")
+    assert refusal(folder) == f"{file}: is not a safetensors file: its header is not JSON."
+
+
+def test_no_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    assert refusal(folder) == (
+        f"{folder / 'model.safetensors'}: does not exist. "
+        "Save the model with `save_pretrained(…)`, which writes safetensors."
+    )
+
+
+def test_a_shard_that_only_the_index_knows(folder: Path) -> None:
+    index = {"weight_map": {"shared.weight": "model-00002-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert refusal(folder) == (
+        f"{folder / 'model-00002-of-00002.safetensors'}: does not exist, but the index names it. "
+        "Copy the whole checkpoint again."
+    )
+
+
+def test_another_architecture(folder: Path) -> None:
+    edit_config(folder, architectures=["BertModel"])
+    assert refusal(folder) == (
+        f'{folder / "config.json"}: architectures: got ["BertModel"], allowed is T5ForConditionalGeneration.'
+    )
+
+
+def test_no_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    assert refusal(folder) == f"{folder / 'config.json'}: does not exist. Copy the whole checkpoint again."
+
+
+def test_a_config_that_is_not_json(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+    assert refusal(folder) == (
+        f"{folder / 'config.json'}: is not valid JSON: "
+        "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)."
+    )
+
+
+def test_no_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    assert refusal(folder) == (
+        f"{folder / 'tokenizer.json'}: does not exist. "
+        "Save the model's fast tokenizer there: AutoTokenizer's `save_pretrained` writes it."
+    )
+
+
+def test_no_end_of_sequence(folder: Path) -> None:
+    edit_config(folder, eos_token_id=None)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    assert refusal(folder) == (
+        f"{folder / 'config.json'}: eos_token_id: got null, but decoding needs a token id (an integer)."
+    )
+
+
+def test_no_folder(tiny_workload: WorkloadFolder, tmp_path: Path) -> None:
+    shutil.rmtree(tiny_workload.path / "checkpoint")
+    with pytest.raises(MissingCheckpoint) as caught:
+        resolve(tiny_workload, tmp_path)
+    assert str(caught.value) == (
+        f"{tiny_workload.file}: model.checkpoint: got './checkpoint', but there is no folder "
+        f"{tiny_workload.path / 'checkpoint'}. Allowed: a folder (begins with ./, ../ or /), an s3:// URI of a folder, "
+        "or a model id of the Hugging Face hub."
+    )
+
+
+@pytest.fixture
+def s3() -> Iterator[Any]:
+    with mock_aws():
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket="models")
+        yield client
+
+
+def test_an_s3_folder_gives_the_same_checkpoint(folder: Path, s3: Any, tmp_path: Path) -> None:
+    for file in folder.iterdir():
+        s3.upload_file(str(file), "models", f"spelling/v1/{file.name}")
+    s3.put_object(Bucket="models", Key="spelling/v1/checkpoint-500/optimizer.safetensors", Body=b"not wanted")
+    fetched = fetch_from_s3("s3://models/spelling/v1", tmp_path / "cache", s3)
+    assert read(fetched).sha256 == read(folder).sha256
+
+
+def test_an_s3_folder_without_a_checkpoint(s3: Any, tmp_path: Path) -> None:
+    with pytest.raises(UnreachableCheckpoint) as caught:
+        fetch_from_s3("s3://models/nothing", tmp_path, s3)
+    assert caught.value.exit_code == 3
+    assert str(caught.value) == (
+        "The checkpoint 's3://models/nothing' cannot be fetched: there is no file of a checkpoint under it. "
+        "Check the URI."
+    )
+
+
+def test_a_bucket_that_is_not_there(s3: Any, tmp_path: Path) -> None:
+    with pytest.raises(UnreachableCheckpoint) as caught:
+        fetch_from_s3("s3://no-such-bucket/model", tmp_path, s3)
+    assert str(caught.value) == (
+        "The checkpoint 's3://no-such-bucket/model' cannot be fetched: An error occurred (NoSuchBucket) when calling "
+        "the ListObjectsV2 operation: The specified bucket does not exist. "
+        "Check the URI and your AWS credentials, or start `python -m local_aws`."
+    )
+
+
+def test_a_name_the_hub_cannot_have(tmp_path: Path) -> None:
+    with pytest.raises(UnreachableCheckpoint) as caught:
+        fetch_from_hub("one/two/three", tmp_path)
+    assert str(caught.value).startswith("The checkpoint 'one/two/three' cannot be fetched: ")
+    assert str(caught.value).endswith(". Check the id, the network, and for a private model HF_TOKEN.")

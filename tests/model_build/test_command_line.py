@@ -1,0 +1,142 @@
+"""python -m model_build: one document on stdout, sentences on stderr, documented exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import model_build.__main__ as command_line
+from model_build.lock import exclusive
+from model_build.plan import BuildPlan
+from workloads import ROOT
+
+CALL = (
+    "from pathlib import Path; import model_build.__main__ as c; "
+    "c.ROOT = Path(sys.argv[1]); sys.exit(c.main(['build', 'tiny', '--target', 'cpu']))"
+)
+"""A build of the miniature whose root is the first argument."""
+
+Capture = pytest.CaptureFixture[str]
+Run = Callable[[list[str]], int]
+
+
+@pytest.fixture
+def run(tiny_copy: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setattr(command_line, "ROOT", tiny_copy)
+    return command_line.main
+
+
+def test_plan_prints_what_a_build_would_do(run: Run, tiny_copy: Path, capsys: Capture) -> None:
+    assert run(["plan", "tiny", "--target", "cpu", "--json"]) == 0
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert err == ""
+    assert document["archive"] == str(tiny_copy / "build" / "tiny" / "cpu" / "model.tar.gz")
+    assert "tiny/1/decoder.onnx" in document["archive_files"]
+    assert document["settings"]["max_output_tokens"] == 12
+    assert document["config_pbtxt"].startswith('name: "tiny"\n')
+
+
+def test_plan_does_nothing(run: Run, tiny_copy: Path) -> None:
+    assert run(["plan", "tiny", "--target", "cpu-int8"]) == 0
+    assert not (tiny_copy / "build" / "tiny" / "cpu-int8").exists()
+
+
+def test_planning_needs_no_torch() -> None:
+    code = "import sys, model_build.__main__; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_verify_prints_one_document(run: Run, capsys: Capture) -> None:
+    assert run(["verify", "tiny", "--target", "cpu", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["examples"], document["identical_sequences"]) == (40, 40)
+    assert document["original"].keys() == document["compiled"].keys() == {"exact_match", "left_alone"}
+
+
+def test_verify_prints_a_table_for_people(run: Run, capsys: Capture) -> None:
+    assert run(["verify", "tiny", "--target", "cpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "identical sequences   40 of 40"
+    assert lines[2:] == [
+        "                      original  compiled",
+        "exact match             0.0000    0.0000",
+        "left alone              0.0000    0.0000",
+    ]
+
+
+def test_verify_without_a_build_says_how_to_make_one(run: Run, tiny_copy: Path, capsys: Capture) -> None:
+    assert run(["verify", "tiny", "--target", "cpu-int8"]) == 2
+    file = tiny_copy / "build" / "tiny" / "cpu-int8" / "artifact.json"
+    assert capsys.readouterr().err == (
+        f"{file} does not exist: build it with `python -m model_build build tiny --target cpu-int8`.\n"
+    )
+
+
+def test_an_unknown_target(run: Run, tiny_copy: Path, capsys: Capture) -> None:
+    assert run(["build", "tiny", "--target", "gpu"]) == 2
+    file = tiny_copy / "workloads" / "tiny" / "workload.toml"
+    assert capsys.readouterr() == ("", f"{file}: there is no target 'gpu'. Known targets: cpu, cpu-int8.\n")
+
+
+def test_an_unknown_workload(run: Run, capsys: Capture) -> None:
+    assert run(["build", "large", "--target", "cpu"]) == 2
+    assert capsys.readouterr().err == "There is no workload 'large'. Known workloads: tiny.\n"
+
+
+def test_a_busy_target_is_exit_code_3(run: Run, tiny_copy: Path, capsys: Capture) -> None:
+    with exclusive(tiny_copy / "build" / "tiny" / "cpu", "tiny", "cpu"):
+        assert run(["build", "tiny", "--target", "cpu"]) == 3
+    assert capsys.readouterr().err.startswith("Another build or verification of tiny for cpu is running")
+
+
+def test_a_missing_toolchain_is_exit_code_3(tiny_copy: Path) -> None:
+    code = "import sys; sys.modules['torch'] = None; " + CALL
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tiny_copy)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    # transformers has its own word to say first.
+    assert done.stderr.endswith(
+        "The Python package 'torch' is not installed, and model_build needs it. "
+        "Install the build's tools with `pip install -e '.[build]'`.\n"
+    )
+
+
+def test_usage_is_exit_code_2(run: Run, capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run(["build", "tiny"])
+    assert caught.value.code == 2
+    assert "the following arguments are required: --target" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_with_130_and_leaves_the_old_build(tiny_copy: Path, tiny_plan: BuildPlan) -> None:
+    folder = tiny_copy / "build" / "tiny" / "cpu"
+    before = (folder / "artifact.json").read_bytes()
+    with subprocess.Popen(
+        [sys.executable, "-c", "import sys; " + CALL, str(tiny_copy)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        wait_for(folder / ".scratch" / "portable" / "encoder.onnx", process)
+        os.kill(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, "", "Interrupted: nothing was written.\n")
+    assert (folder / "artifact.json").read_bytes() == before
+    assert not (folder / ".scratch").exists()
+
+
+def wait_for(file: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while not file.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, f"{file} never came"
+        time.sleep(0.01)

@@ -1,0 +1,87 @@
+"""config.pbtxt says to Triton what workload.toml says to people."""
+
+from pathlib import Path
+
+import pytest
+from google.protobuf import text_format  # type: ignore[import-untyped]
+from hypothesis import given
+from hypothesis import strategies as st
+from tritonclient.grpc import model_config_pb2  # type: ignore[import-untyped]
+
+from containers.triton.text2text.settings import Settings
+from model_build.config_pbtxt import render
+from workloads import Serving
+
+GOLDEN = Path(__file__).parent / "golden" / "config.pbtxt"
+SETTINGS = Settings(
+    max_input_tokens=64,
+    max_output_tokens=48,
+    decoder_start_token_id=0,
+    eos_token_ids=(1, 2),
+    pad_token_id=3,
+    threads=2,
+)
+SERVING = Serving(max_batch_size=16, preferred_batch_sizes=(4, 8), max_queue_delay_ms=0.5, model_instances=2)
+
+positive = st.integers(1, 2**31 - 1)
+token = st.integers(0, 2**31 - 1)
+settings = st.builds(
+    Settings,
+    max_input_tokens=positive,
+    max_output_tokens=positive,
+    decoder_start_token_id=token,
+    eos_token_ids=st.lists(token, min_size=1, max_size=4).map(tuple),
+    pad_token_id=token,
+    threads=positive,
+)
+
+
+@st.composite
+def servings(draw: st.DrawFn) -> Serving:
+    largest = draw(st.integers(1, 512))
+    return Serving(
+        max_batch_size=largest,
+        preferred_batch_sizes=tuple(draw(st.lists(st.integers(1, largest), max_size=3))),
+        max_queue_delay_ms=draw(st.floats(0, 10_000)),
+        model_instances=draw(st.integers(1, 64)),
+    )
+
+
+def parse(text: str) -> model_config_pb2.ModelConfig:
+    return text_format.Parse(text, model_config_pb2.ModelConfig())
+
+
+def test_the_text_is_the_golden_file() -> None:
+    text = render("spellcheck", SERVING, SETTINGS)
+    if not GOLDEN.exists() or GOLDEN.read_text() != text:
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.write_text(text)
+        pytest.fail(f"{GOLDEN} was rewritten: look at the difference and run again")
+
+
+def test_triton_reads_an_ordinary_python_backend_model() -> None:
+    config = parse(render("spellcheck", SERVING, SETTINGS))
+    tensors = [(t.name, t.data_type, list(t.dims)) for t in (*config.input, *config.output)]
+    assert (config.name, config.backend) == ("spellcheck", "python")
+    assert tensors == [("TEXT", model_config_pb2.TYPE_STRING, [1]), ("CORRECTED", model_config_pb2.TYPE_STRING, [1])]
+    assert [(group.kind, group.count) for group in config.instance_group] == [
+        (model_config_pb2.ModelInstanceGroup.KIND_CPU, 2)
+    ]
+
+
+def test_every_batch_size_the_scheduler_aims_at_is_warmed_up() -> None:
+    config = parse(render("spellcheck", SERVING, SETTINGS))
+    assert [sample.batch_size for sample in config.model_warmup] == [1, 4, 8, 16]
+    assert {sample.inputs["TEXT"].input_data_file for sample in config.model_warmup} == {"query"}
+
+
+@given(servings(), settings)
+def test_every_figure_survives_tritons_own_parser(serving: Serving, expected: Settings) -> None:
+    config = parse(render("a_model", serving, expected))
+    batching = config.dynamic_batching
+    assert config.max_batch_size == serving.max_batch_size
+    assert tuple(batching.preferred_batch_size) == serving.preferred_batch_sizes
+    assert batching.max_queue_delay_microseconds == pytest.approx(serving.max_queue_delay_ms * 1000, abs=0.5)
+    assert config.instance_group[0].count == serving.model_instances
+    parameters = {key: value.string_value for key, value in config.parameters.items()}
+    assert Settings.from_parameters(parameters) == expected
