@@ -68,7 +68,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--traffic", default="production", metavar="NAME", help="a [traffic.NAME] of workload.toml")
     parser.add_argument("--dry-run", action="store_true", help="print the request as JSON, send nothing")
     parser.add_argument("--json", action="store_true", help="print the recommendation as one JSON document")
-    parser.add_argument("--job-name", metavar="NAME", help="default: workload, traffic and time")
+    parser.add_argument(
+        "--job-name",
+        metavar="NAME",
+        help="default: workload, traffic and time; begin with the workload: the role allows no other",
+    )
     parser.add_argument("--model-name", metavar="NAME", help="SageMaker model; default: the one the stack deployed")
     parser.add_argument("--role-arn", metavar="ARN", help="role the job assumes; default: the stack's")
     parser.add_argument("--payload-bucket", metavar="BUCKET", help="default: SageMaker's bucket of account and region")

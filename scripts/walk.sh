@@ -45,6 +45,10 @@ say "5. Deploy again, with the recommendation's numbers"
 run cdk deploy SpellcheckStack --require-approval never --ci
 
 say "6. Ask the endpoint"
-run python -m inference_recommender invoke spellcheck "wireles headphnes" "runing shoes for mne" "stainles stel botle"
+run python -m inference_recommender invoke spellcheck \
+  "waterproof hiking boots for teengaers" \
+  "adjustablescratching post for puppies" \
+  "ergonomic webcam for travelles" \
+  "running shoes for women"
 
 say "Done. Reports lie in runs/, the recommendation in workloads/spellcheck/recommendation.json."
