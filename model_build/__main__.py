@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("Interrupted: nothing was written.", file=sys.stderr)
+        print("Interrupted: nothing half-made was left.", file=sys.stderr)
         return 130
     print(json.dumps(result, indent=2) if options.json else render.text(options.command, result))
     return 0

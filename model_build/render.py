@@ -36,7 +36,8 @@ def _artifact(artifact: Mapping[str, Any]) -> str:
     return "\n".join(
         [
             f"{artifact['workload']} for {artifact['target']} ({artifact['runtime']}, {artifact['precision']})",
-            f"archive               {artifact['archive']}, {artifact['archive_bytes'] / 1e6:.2f} MB",
+            f"archive               build/{artifact['workload']}/{artifact['target']}/{artifact['archive']}, "
+            f"{artifact['archive_bytes'] / 1e6:.2f} MB",
             f"sha256                {artifact['archive_sha256']}",
         ]
     )

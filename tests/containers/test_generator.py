@@ -1,23 +1,27 @@
 """Texts in, texts out: a batch answers as its rows would alone, and a bad row spoils only its own request."""
 
 import ast
+import importlib.metadata
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import normalizers, processors
 
 import containers
 from containers.triton.text2text.generator import Refusal, TextGenerator, pad
 from containers.triton.text2text.settings import Settings
-from tests.model_build.tiny_t5 import LETTERS, make_texts
+from tests.model_build.tiny_t5 import LETTERS, make_texts, make_tokenizer
 
 BAD_ROWS = {
     b"abc\xff": "TEXT row 0 is not UTF-8: byte 3 is 0xff.",
     b"": "TEXT row 0 is empty or blank.",
     " \t\n\u3000".encode(): "TEXT row 0 is empty or blank.",
     b"a" * 30: "TEXT row 0 has 32 tokens, at most 24 are allowed.",
+    b"a" * 1000: "TEXT row 0 has 1000 characters; the first 768 are 770 tokens already, at most 24 are allowed.",
 }
 
 
@@ -46,9 +50,9 @@ def test_a_batch_of_bad_rows_alone_is_refused(generator: TextGenerator) -> None:
 
 def test_the_longest_row_allowed_is_not_cut(generator: TextGenerator) -> None:
     """tokenizer.json says to cut at 8 tokens; serving must not."""
-    [[whole], [cut]] = generator.answer([[b"qwertyuiopasdfghjklzxc"], [b"qwertyui"]])
-    assert generator.tokenise(b"qwertyuiopasdfghjklzxc") == [*generator.tokenizer.encode("qwertyuiopasdfghjklzxc").ids]
-    assert whole != cut
+    tokens = generator.tokenise(b"qwertyuiopasdfghjklzxc")
+    assert isinstance(tokens, list)
+    assert len(tokens) == 24
 
 
 @settings(max_examples=25, deadline=None)
@@ -64,6 +68,29 @@ def test_rows_end_at_different_steps_in_this_miniature(generator: TextGenerator)
     rows = [generator.tokenise(text.encode()) for text in make_texts(16)]
     lengths = {len(output) for output in generator.generate([row for row in rows if not isinstance(row, Refusal)])}
     assert len(lengths) > 3
+
+
+def test_a_text_that_would_take_seconds_to_tokenise_is_refused_at_once(generator: TextGenerator) -> None:
+    started = time.perf_counter()
+    answer = generator.tokenise(b"a" * 6_000_000)
+    assert time.perf_counter() - started < 0.5
+    assert isinstance(answer, Refusal)
+
+
+def test_a_long_text_of_few_tokens_is_answered(generator: TextGenerator) -> None:
+    """What looks far too long at first sight may be short for its tokenizer."""
+    tokenizer = make_tokenizer()
+    tokenizer.normalizer = normalizers.Replace("-", "")
+    forgiving = TextGenerator(tokenizer, generator.engine, generator.settings)
+    assert forgiving.tokenise(b"-" * 10_000 + b"abc") == generator.tokenise(b"abc")
+
+
+def test_a_text_without_a_token_is_refused(generator: TextGenerator) -> None:
+    """It would reach the graphs as a source of length 0 and fail the whole batch."""
+    tokenizer = make_tokenizer()
+    tokenizer.normalizer = normalizers.Replace("-", "")
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A", special_tokens=[])
+    assert TextGenerator(tokenizer, generator.engine, generator.settings).tokenise(b"---") == Refusal("has no tokens")
 
 
 def test_padding_is_on_the_right_and_masked() -> None:
@@ -92,6 +119,12 @@ def test_the_serving_code_imports_only_what_its_container_has() -> None:
                 assert {alias.name.split(".")[0] for alias in node.names} <= allowed, file
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 assert (node.module or "").split(".")[0] in allowed, file
+
+
+def test_the_container_has_the_versions_that_the_build_verified_with() -> None:
+    pins = (Path(containers.__path__[0]) / "triton" / "requirements.txt").read_text().splitlines()
+    pinned = dict(pin.split("==") for pin in pins if not pin.startswith("#"))
+    assert pinned == {name: importlib.metadata.version(name) for name in ("onnxruntime", "tokenizers")}
 
 
 def answer_alone(generator: TextGenerator, text: str) -> bytes:

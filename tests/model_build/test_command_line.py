@@ -129,7 +129,7 @@ def test_ctrl_c_ends_with_130_and_leaves_the_old_build(tiny_copy: Path, tiny_pla
         wait_for(folder / ".scratch" / "portable" / "encoder.onnx", process)
         os.kill(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, "", "Interrupted: nothing was written.\n")
+    assert (process.returncode, out, err) == (130, "", "Interrupted: nothing half-made was left.\n")
     assert (folder / "artifact.json").read_bytes() == before
     assert not (folder / ".scratch").exists()
 

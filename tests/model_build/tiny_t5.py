@@ -6,6 +6,7 @@ Its answers are nonsense, but the same nonsense every time, and some of them end
 import json
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
@@ -73,8 +74,9 @@ def make_checkpoint(folder: Path, *, gated: bool = False, seed: int = 0) -> None
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     torch.manual_seed(seed)
+    make_config: Any = T5Config
     model = T5ForConditionalGeneration(
-        T5Config(
+        make_config(
             vocab_size=tokenizer.get_vocab_size(),
             d_model=32,
             d_kv=8,

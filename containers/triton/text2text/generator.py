@@ -14,6 +14,10 @@ from .decoding import Tokens, greedy
 from .engine import OnnxEngine
 from .settings import Settings
 
+# Characters. A text of which this many per allowed token are too many tokens already is not read to its end: the 6 MB
+# that SageMaker lets through take seconds to tokenise, and the whole batch would wait for them.
+GENEROUS_TOKEN = 32
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -58,10 +62,7 @@ class TextGenerator:
             return Refusal(f"is not UTF-8: byte {error.start} is 0x{row[error.start]:02x}")
         if not text.strip():
             return Refusal("is empty or blank")
-        token_ids: list[int] = self.tokenizer.encode(text).ids
-        if len(token_ids) > self.settings.max_input_tokens:
-            return Refusal(f"has {len(token_ids)} tokens, at most {self.settings.max_input_tokens} are allowed")
-        return token_ids
+        return self._encode(text)
 
     def generate(self, rows: Sequence[Sequence[int]]) -> list[Tokens]:
         """The output tokens of each row of token ids."""
@@ -69,6 +70,22 @@ class TextGenerator:
 
     def decode(self, outputs: Sequence[Tokens]) -> list[str]:
         return [self.tokenizer.decode(tokens.tolist(), skip_special_tokens=True) for tokens in outputs]
+
+    def _encode(self, text: str) -> list[int] | Refusal:
+        limit = self.settings.max_input_tokens
+        head = text[: limit * GENEROUS_TOKEN]
+        token_ids: list[int] = self.tokenizer.encode(head).ids
+        if len(head) < len(text) and len(token_ids) > limit:
+            return Refusal(
+                f"has {len(text)} characters; the first {len(head)} are {len(token_ids)} tokens already, "
+                f"at most {limit} are allowed"
+            )
+        if len(head) < len(text):
+            token_ids = self.tokenizer.encode(text).ids
+        if len(token_ids) > limit:
+            return Refusal(f"has {len(token_ids)} tokens, at most {limit} are allowed")
+        # No tokenizer that ends its texts gives none; one that doesn't would stop the graphs for the whole batch.
+        return token_ids or Refusal("has no tokens")
 
     def _check_request(self, rows: Sequence[bytes]) -> list[list[int]] | Refusal:
         tokenised = [self.tokenise(row) for row in rows]
