@@ -28,6 +28,7 @@ from inference_recommender.terminal import JobProgress, show
 from workloads import ROOT, ProjectError, Recommendation, load_artifact, load_workload
 
 NO_CANDIDATE = 1
+LOG_WIDTH = 120
 INTERRUPTED = 130
 
 
@@ -129,7 +130,7 @@ def _render(recommendation: Recommendation, as_json: bool) -> None:
     if as_json:
         print(recommendation.model_dump_json(indent=2))
     else:
-        show(recommendation, Console())
+        show(recommendation, Console(width=None if sys.stdout.isatty() else LOG_WIDTH))
 
 
 def _invoke(options: argparse.Namespace, people: Console) -> int:

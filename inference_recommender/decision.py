@@ -14,12 +14,14 @@ def decide(
     workload: Workload, archive_sha256: str, measured: Sequence[Measurement], provenance: Provenance
 ) -> Recommendation:
     """Judge and size every measurement; recommend the cheapest that meets the objective."""
+    job_limit = workload.traffic[provenance.traffic].stop.max_invocations_per_minute
     candidates = tuple(
         candidate(
             one,
             workload.objective,
             workload.sizing,
             price(one.instance_type, provenance.region, one.price_per_hour_usd),
+            job_limit,
         )
         for one in measured
     )

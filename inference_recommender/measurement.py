@@ -30,6 +30,14 @@ class Series(Document):
     def invocations_per_minute(self) -> tuple[float | None, ...]:
         return tuple(None if count is None else count * 60 / self.period_s for count in self.invocations)
 
+    def complete(self) -> "Series":
+        """Without its first and last points, which cover only a part of their period; itself where few are left."""
+        if len(self.seconds) < 4:
+            return self
+        columns = {name: getattr(self, name)[1:-1] for name in ("seconds", "users", "invocations", "errors")}
+        latency_ms = {name: values[1:-1] for name, values in self.latency_ms.items()}
+        return self.model_copy(update={**columns, "latency_ms": latency_ms})
+
 
 class Measurement(Document):
     """One tested configuration, per instance."""

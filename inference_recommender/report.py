@@ -135,10 +135,10 @@ def _evidence(workload: Workload, measured: Measurement, request: Mapping[str, A
     series = measured.series
     if series is None or not series.seconds:
         return _card(measured.instance_type, "<p class=soft>CloudWatch has no course of this test.</p>")
-    objective = workload.objective
+    objective, course = workload.objective, series.complete()
     shown = {
-        "Throughput over time": plots.throughput_over_time(series, request["InputConfig"]["TrafficPattern"]),
-        "Latency against load": plots.latency_against_load(series, measured, objective),
+        "Throughput over time": plots.throughput_over_time(course, request["InputConfig"]["TrafficPattern"]),
+        "Latency against load": plots.latency_against_load(course, measured, objective),
     }
     if series.model_latency_quantiles_ms:
         shown["Latency distribution"] = plots.latency_distribution(series.model_latency_quantiles_ms, objective)

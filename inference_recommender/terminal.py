@@ -3,13 +3,16 @@
 from types import TracebackType
 from typing import Self
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from inference_recommender.progress import Pulse
-from inference_recommender.report import UNKNOWN
 from workloads import Candidate, Recommendation
+
+MISSING = "-"
+"""In a table's cell; the lines below the table say why."""
 
 
 class JobProgress:
@@ -60,9 +63,9 @@ def _latest(pulse: Pulse) -> str:
 
 def show(recommendation: Recommendation, console: Console) -> None:
     """The candidates as a table, then the decision in words."""
-    table = Table(title=f"{recommendation.workload}: {_asked(recommendation)}", title_justify="left")
+    table = Table(title=f"{recommendation.workload}: {_asked(recommendation)}", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("candidate")
-    for head in ("max inv/min", "model latency ms", "p50", "p99", "instances", "scale", "target", "USD/h", "USD/1M"):
+    for head in ("max\ninv/min", "latency\nms", "p99\nms", "count", "min-max", "target", "USD/h", "USD/1M"):
         table.add_column(head, justify="right")
     for one in recommendation.candidates:
         table.add_row(*_cells(one), style="" if one.meets_objective else "dim")
@@ -78,10 +81,9 @@ def _cells(one: Candidate) -> tuple[str, ...]:
         one.instance_type,
         _number(one.max_invocations_per_minute, ",.0f"),
         _number(one.model_latency_ms, ".4g"),
-        _number(percentiles.p50, ".3g"),
         _number(percentiles.p99, ".3g"),
         _number(one.instance_count, "d"),
-        f"{scaling.min_capacity}-{scaling.max_capacity}" if scaling else UNKNOWN,
+        f"{scaling.min_capacity}-{scaling.max_capacity}" if scaling else MISSING,
         _number(scaling.target_invocations_per_instance if scaling else None, ",.0f"),
         _number(one.cost_per_hour_usd, ",.3f"),
         _number(one.cost_per_million_invocations_usd, ",.3f"),
@@ -107,4 +109,4 @@ def _verdict(recommendation: Recommendation) -> str:
 
 
 def _number(value: float | None, spec: str) -> str:
-    return UNKNOWN if value is None else format(value, spec)
+    return MISSING if value is None else format(value, spec)

@@ -50,5 +50,12 @@ def test_a_step_that_failed_silently_says_so() -> None:
     assert found.failure_reason == "The test failed without a reason."
 
 
+def test_the_points_at_either_end_are_left_out_of_the_complete_course() -> None:
+    complete = SERIES.complete()
+    assert complete.seconds == (5.0, 10.0)
+    assert complete.latency_ms["p99"] == (None, 12.0)
+    assert complete.complete() is complete
+
+
 def test_invocations_per_minute_follow_from_the_period() -> None:
     assert SERIES.invocations_per_minute() == (3_600, 7_200, 10_800, 12_000)

@@ -82,7 +82,7 @@ def test_a_fleet_bears_its_peak_and_scaling_reaches_it(
 
 
 def test_a_candidate_that_keeps_the_objective_is_sized_and_priced() -> None:
-    found = candidate(_measured(), OBJECTIVE, SIZING, KNOWN)
+    found = candidate(_measured(), OBJECTIVE, SIZING, KNOWN, 30_000)
     assert found.meets_objective
     assert found.reason == "Keeps P99 model latency ≤ 50 ms: 42 ms at 13,000 invocations/min."
     assert found.instance_count == 3
@@ -91,7 +91,7 @@ def test_a_candidate_that_keeps_the_objective_is_sized_and_priced() -> None:
 
 
 def test_a_candidate_that_misses_the_objective_is_not_sized() -> None:
-    found = candidate(_measured(latency=50.5), OBJECTIVE, SIZING, KNOWN)
+    found = candidate(_measured(latency=50.5), OBJECTIVE, SIZING, KNOWN, 30_000)
     assert (found.meets_objective, found.instance_count, found.autoscaling) == (False, None, None)
     assert found.reason == "Misses P99 model latency ≤ 50 ms: 50.5 ms at 13,000 invocations/min."
     assert found.cost_per_hour_usd is None
@@ -99,17 +99,25 @@ def test_a_candidate_that_misses_the_objective_is_not_sized() -> None:
 
 @pytest.mark.parametrize("gap", [{"rate": None}, {"rate": 0.0}, {"latency": None}])
 def test_missing_metrics_are_no_capacity(gap: dict[str, float | None]) -> None:
-    found = candidate(_measured(**gap), OBJECTIVE, SIZING, KNOWN)  # type: ignore[arg-type]
+    found = candidate(_measured(**gap), OBJECTIVE, SIZING, KNOWN, 30_000)  # type: ignore[arg-type]
     assert (found.meets_objective, found.reason) == (False, "The job reported no capacity for it.")
 
 
+def test_a_capacity_at_the_jobs_own_limit_is_said_to_be_a_lower_bound() -> None:
+    found = candidate(_measured(rate=30_400), OBJECTIVE, SIZING, KNOWN, 30_000)
+    assert found.reason == (
+        "Keeps P99 model latency ≤ 50 ms: 42 ms at 30,400 invocations/min. "
+        "The job stopped at its limit of 30,000: an instance may bear more."
+    )
+
+
 def test_a_failed_test_keeps_its_reason() -> None:
-    found = candidate(_measured(failure_reason="Out of memory."), OBJECTIVE, SIZING, KNOWN)
+    found = candidate(_measured(failure_reason="Out of memory."), OBJECTIVE, SIZING, KNOWN, 30_000)
     assert (found.meets_objective, found.reason) == (False, "Out of memory.")
 
 
 def test_an_unknown_price_is_none_with_the_reason_and_does_not_stop_sizing() -> None:
-    found = candidate(_measured(), OBJECTIVE, SIZING, UNKNOWN)
+    found = candidate(_measured(), OBJECTIVE, SIZING, UNKNOWN, 30_000)
     assert found.instance_count == 3
     assert (found.cost_per_hour_usd, found.cost_per_million_invocations_usd) == (None, None)
     assert found.cost_reason == "not listed"
