@@ -15,6 +15,9 @@ from model_build.verify import Original, compare, forced_logits
 from tests.model_build.tiny_t5 import make_checkpoint, make_texts, make_tokenizer
 from workloads import Example
 
+# torch's exporter warns of torch's own deprecations.
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
+
 SETTINGS = Settings(
     max_input_tokens=24,
     max_output_tokens=12,
