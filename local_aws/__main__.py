@@ -47,7 +47,9 @@ def _serve(account: Account, port: int, stop: threading.Event) -> None:
         shutil.rmtree(settings.state / "models", ignore_errors=True)
         server.start()
         print(as_shell(exports(server.port, settings.region)), flush=True)
-        say(f"account {settings.account_id}, {settings.region}, http://localhost:{server.port}; state: {settings.state}")
+        say(
+            f"account {settings.account_id}, {settings.region}, http://localhost:{server.port}; state: {settings.state}"
+        )
         say(f"measures on {machine.description()}; Ctrl-C stops it and all it started")
         stop.wait()
         say("stopping")

@@ -4,6 +4,7 @@ What a change does to resources is `stack_change`'s; here are the stack's status
 that start a change.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -11,11 +12,18 @@ from typing import Any
 
 from moto.cloudformation import urls
 from moto.cloudformation.exceptions import AlreadyExistsException, ValidationError
-from moto.cloudformation.models import CloudFormationBackend, Event, Stack
+from moto.cloudformation.models import ChangeSet, CloudFormationBackend, Event, Stack
 from moto.cloudformation.parsing import ResourceMap
+from moto.cloudformation.responses import CloudFormationResponse
+from moto.core.exceptions import ServiceException
+from moto.core.responses import ActionResult, EmptyResult
 
 from local_aws.model_host import say
 from local_aws.stack_change import ChangeFailed, Deployed, StackChange
+
+
+class ChangeSetNotFound(ServiceException):
+    code = "ChangeSetNotFound"
 
 
 class LocalCloudFormationBackend(CloudFormationBackend):
@@ -27,7 +35,8 @@ class LocalCloudFormationBackend(CloudFormationBackend):
 
     @property
     def _url_module(self) -> Any:
-        return SimpleNamespace(url_bases=urls.url_bases, url_paths=urls.url_paths)
+        mine = {"{0}/$": LocalCloudFormationResponse.dispatch}
+        return SimpleNamespace(url_bases=urls.url_bases, url_paths=urls.url_paths | mine)
 
     def create_stack(
         self,
@@ -46,6 +55,7 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         change_set, stack_id = super().create_change_set(
             name, "create", template, parameters, "", "CREATE", notification_arns, tags, role_arn
         )
+        self.stacks[stack_id].events.clear()  # of the review that a change set begins with
         self.execute_change_set(change_set)
         self.change_sets.pop(change_set, None)
         return self.stacks[stack_id]
@@ -63,9 +73,21 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         self._start(stack, "UPDATE", lambda: self._apply(stack, "UPDATE", template, resolved))
         return stack
 
+    def describe_change_set(self, change_set_name: str, stack_name: str | None = None) -> ChangeSet:
+        """By id, or by name within a stack: the CDK gives every stack's change set the same name."""
+        for key, change_set in self.change_sets.items():
+            named = change_set_name == change_set.change_set_name
+            if change_set_name == key or (named and stack_name in (None, change_set.stack_name, change_set.stack_id)):
+                return change_set
+        raise ChangeSetNotFound(f"ChangeSet [{change_set_name}] does not exist")
+
+    def delete_change_set(self, change_set_name: str, stack_name: str | None = None) -> None:
+        """Succeeds also when there is none, as the service's does."""
+        with contextlib.suppress(ChangeSetNotFound):
+            del self.change_sets[self.describe_change_set(change_set_name, stack_name).change_set_id]
+
     def execute_change_set(self, change_set_name: str, stack_name: str | None = None) -> None:
-        change_set = self.describe_change_set(change_set_name)
-        assert change_set is not None, "moto raises when there is none"
+        change_set = self.describe_change_set(change_set_name, stack_name)
         stack, verb = self.stacks[change_set.stack_id], change_set.change_set_type
         self._start(stack, verb, lambda: self._apply(stack, verb, change_set.template, change_set.parameters))
         change_set.execution_status = "EXECUTE_COMPLETE"
@@ -147,3 +169,23 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         self, stack: Stack, logical_id: str, kind: str, physical_id: str, status: str, reason: str | None
     ) -> None:
         stack.events.append(Event(stack.stack_id, stack.name, logical_id, physical_id, kind, status, reason, "{}"))
+
+
+class LocalCloudFormationResponse(CloudFormationResponse):
+    """Passes the stack on with the change set's name, which moto leaves out."""
+
+    def describe_change_set(self) -> ActionResult:
+        return ActionResult(self._backend.describe_change_set(*self._named()))
+
+    def delete_change_set(self) -> EmptyResult:
+        self._backend.delete_change_set(*self._named())
+        return EmptyResult()
+
+    def _named(self) -> tuple[str, str | None]:
+        return self._get_param("ChangeSetName"), self._get_param("StackName")
+
+    @property
+    def _backend(self) -> LocalCloudFormationBackend:
+        backend = self.cloudformation_backend
+        assert isinstance(backend, LocalCloudFormationBackend), "installed before the server starts"
+        return backend

@@ -5,6 +5,7 @@ the later definition, ours, wins. What CloudFormation calls Ref is `physical_res
 `REPLACED` gets a new resource on every change, as CloudFormation documents for it.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from moto.applicationautoscaling.models import applicationautoscaling_backends
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException, ValidationError
 from moto.cloudwatch.models import CloudWatchBackend, cloudwatch_backends
 from moto.core.common_models import CloudFormationModel
+from moto.s3.models import s3_backends
 from moto.sagemaker.models import sagemaker_backends
 
 from local_aws.endpoint import LocalEndpoint
@@ -117,7 +119,7 @@ class ScalableTargetResource(_Resource, CloudFormationModel):
             properties["ScalableDimension"],
             low,
             high,
-            properties.get("RoleARN", ""),
+            properties.get("RoleARN") or _service_linked_role(account_id, namespace),
             properties.get("SuspendedState"),
         )
         if namespace == "sagemaker":
@@ -223,6 +225,46 @@ class AlarmResource(_Resource, CloudFormationModel):
         cloudwatch_backends[account_id][region_name].delete_alarms([resource_name])
 
 
+class BucketPolicyResource(_Resource, CloudFormationModel):
+    """AWS::S3::BucketPolicy, which `cdk bootstrap` makes: its Ref is the bucket's name."""
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::S3::BucketPolicy"
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
+    ) -> "BucketPolicyResource":
+        properties = cloudformation_json["Properties"]
+        document = enforceable(properties["PolicyDocument"])
+        if document["Statement"]:
+            s3_backends[account_id]["aws"].put_bucket_policy(properties["Bucket"], json.dumps(document).encode())
+        return cls(properties["Bucket"], {})
+
+    @classmethod
+    def update_from_cloudformation_json(
+        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> "BucketPolicyResource":
+        if cloudformation_json["Properties"]["Bucket"] != original_resource.identifier:
+            cls.delete_from_cloudformation_json(original_resource.identifier, {}, account_id, region_name)
+        return cls.create_from_cloudformation_json(new_resource_name, cloudformation_json, account_id, region_name)
+
+    @classmethod
+    def delete_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> None:
+        s3_backends[account_id]["aws"].delete_bucket_policy(resource_name)
+
+
+def enforceable(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A policy without its conditional statements: moto would apply them as if their condition always held.
+
+    The usual one denies what comes without TLS, and would here deny everything: loopback has none.
+    """
+    return {**document, "Statement": [each for each in document["Statement"] if "Condition" not in each]}
+
+
 def _wait_in_service(endpoint: LocalEndpoint) -> None:
     endpoint.settled.wait()
     if endpoint.endpoint_status != "InService" or endpoint.update_failed:
@@ -234,6 +276,13 @@ def _delete_endpoint(backend: LocalSageMakerBackend, name: str) -> None:
         endpoint = backend.endpoint(name)
         backend.delete_endpoint(name)
         endpoint.settled.wait()
+
+
+def _service_linked_role(account_id: str, namespace: str) -> str:
+    """The role that the service makes for itself when a scalable target names none."""
+    name = "AWSServiceRoleForApplicationAutoScaling" + ("_SageMakerEndpoint" if namespace == "sagemaker" else "")
+    path = f"aws-service-role/{namespace}.application-autoscaling.amazonaws.com"
+    return f"arn:aws:iam::{account_id}:role/{path}/{name}"
 
 
 def _at_most_63(name: str) -> str:

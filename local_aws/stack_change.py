@@ -27,6 +27,9 @@ from local_aws.resource_types import REPLACED
 # Made of nothing: the CDK writes its own version into a template with it.
 _INERT = frozenset({"AWS::CDK::Metadata", *NULL_MODELS})
 
+# What a moto resource map holds of its template, as against of its resources.
+_TEMPLATE_STATE = ("_template", "_resource_json_map", "input_parameters", "resolved_parameters", "lazy_condition_map")
+
 # (logical id, type, physical id, status without its CREATE_/UPDATE_/DELETE_ prefix's tense, reason)
 OnEvent = Callable[[str, str, str, str, str | None], None]
 
@@ -65,15 +68,16 @@ class StackChange:
 
     def apply(self, template: dict[str, Any], parameters: Mapping[str, Any]) -> None:
         """Raises `ChangeFailed` after undoing; the stack's resources are then as before."""
-        before = dict(self.map._resource_json_map)
-        old_template, old_parameters = self.map._template, self.map.input_parameters
+        before = {name: getattr(self.map, name) for name in _TEMPLATE_STATE if hasattr(self.map, name)}
+        self.map.resolved_parameters = dict(self.map.resolved_parameters)
         _retarget(self.map, template, parameters)
         try:
             for logical_id in in_order(template["Resources"]):
                 self._converge(logical_id, template["Resources"][logical_id])
         except ChangeFailed:
             self._roll_back()
-            _retarget(self.map, {**old_template, "Resources": before}, old_parameters)
+            for name, value in before.items():
+                setattr(self.map, name, value)
             raise
         self._clean_up(template["Resources"])
 

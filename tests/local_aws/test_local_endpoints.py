@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_aws.local_account import LocalAccount
-from tests.local_aws.conftest import Endpoints, echo_request, wait_until
+from tests.local_aws.conftest import Endpoints, echo_request, gone, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -19,9 +19,7 @@ ARN = "arn:aws:sagemaker:us-east-1:123456789012"
 
 
 def invoke(runtime: Any, endpoint: str, *texts: str) -> list[str]:
-    answer = runtime.invoke_endpoint(
-        EndpointName=endpoint, ContentType="application/json", Body=echo_request(*texts)
-    )
+    answer = runtime.invoke_endpoint(EndpointName=endpoint, ContentType="application/json", Body=echo_request(*texts))
     assert answer["InvokedProductionVariant"] == "AllTraffic"
     found: list[str] = json.loads(answer["Body"].read())["outputs"][0]["data"]
     return found
@@ -31,15 +29,6 @@ def triton_of(account: LocalAccount, endpoint: str) -> int:
     """The process id that the account said answers for the endpoint, the latest one."""
     lines = [line for line in account.log_file.read_text().splitlines() if f"endpoint {endpoint}: variant" in line]
     return int(lines[-1].rsplit("process ", 1)[1].rstrip(")"))
-
-
-def gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    with open(f"/proc/{pid}/stat") as stat:
-        return stat.read().rsplit(")", 1)[1].split()[0] == "Z"
 
 
 def test_an_endpoint_is_created_answers_is_updated_and_deleted(
@@ -121,30 +110,40 @@ def test_an_instance_type_with_a_chip_that_is_not_here_is_refused_in_one_sentenc
 
 
 def test_an_unknown_instance_type_is_refused_with_botocores_list(endpoints: Endpoints) -> None:
-    with pytest.raises(ClientError, match="Member must satisfy enum value set: .*ml.g5.xlarge"):
+    with pytest.raises(ClientError, match=r"Member must satisfy enum value set: .*ml\.g5\.xlarge"):
         endpoints.config("odd", instance_type="ml.nothing.xlarge")
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "status", "said"),
     [
-        ("this is not JSON", "failed to parse the request JSON buffer"),
-        (echo_request("a").replace("TEXT", "TXET"), "unexpected inference input 'TXET' for model 'echo'"),
-        (echo_request("a").replace("[1, 1]", "[1, 2]"), "unexpected shape for input 'TEXT'"),
-        (echo_request("a").replace("BYTES", "INT32").replace('"a"', "1"), "data-type"),
+        # Triton 2.51 itself calls a body that it cannot parse a server error.
+        ("this is not JSON", 500, "failed to parse the request JSON buffer: Invalid value. at 1"),
+        (echo_request("a").replace("TEXT", "TXET"), 400, "unexpected inference input 'TXET' for model 'echo'"),
+        (echo_request("a").replace("[1, 1]", "[1, 2]"), 400, "unexpected shape for input 'TEXT' for model 'echo'"),
+        (
+            echo_request("a").replace("BYTES", "INT32").replace('"a"', "1"),
+            400,
+            "inference input 'TEXT' data-type is 'INT32', but model 'echo' expects 'BYTES'",
+        ),
     ],
     ids=["not JSON", "wrong name", "wrong shape", "wrong type"],
 )
 def test_a_bad_body_is_a_model_error_that_says_what_is_wrong(
-    shared_endpoint: str, runtime: Any, body: str, said: str
+    shared_endpoint: str, runtime: Any, account: LocalAccount, body: str, status: int, said: str
 ) -> None:
     with pytest.raises(runtime.exceptions.ModelError) as refused:
         runtime.invoke_endpoint(EndpointName=shared_endpoint, ContentType="application/json", Body=body)
     answer = refused.value.response
     assert answer["ResponseMetadata"]["HTTPStatusCode"] == 424
-    assert answer["OriginalStatusCode"] == 400
+    assert answer["OriginalStatusCode"] == status
     assert said in answer["OriginalMessage"]
-    assert answer["Error"]["Message"].startswith("Received client error (400) from primary with message ")
+    kind, log = ("client" if status == 400 else "server"), answer["LogStreamArn"].removeprefix("file://")
+    assert answer["Error"]["Message"] == (
+        f'Received {kind} error ({status}) from primary with message "{answer["OriginalMessage"]}". '
+        f"See {log} for more information."
+    )
+    assert log.startswith(str(account.log_file.parent / "logs" / "shared-AllTraffic-"))
 
 
 def test_an_unknown_endpoint_is_a_validation_error_as_the_service_words_it(runtime: Any) -> None:

@@ -1,0 +1,253 @@
+"""CloudFormation of the local account: our types, replacement that spreads, rollback, and nothing left."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, echo_request, wait_until
+
+pytestmark = pytest.mark.integration
+
+
+def template(says: str = "got ", *, target: int = 100, threshold: int = 50_000, **environment: str) -> dict[str, Any]:
+    """A model, its endpoint, scaling, an alarm, a dashboard and a bucket policy."""
+    endpoint = {"Fn::GetAtt": ["Endpoint", "EndpointName"]}
+    container = {
+        "Image": IMAGE,
+        "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz",
+        "Environment": {"SAYS": says, **environment},
+    }
+    variant = {
+        "VariantName": "AllTraffic",
+        "ModelName": {"Fn::GetAtt": ["Model", "ModelName"]},
+        "InstanceType": "ml.c5.xlarge",
+        "InitialInstanceCount": 1,
+        "InitialVariantWeight": 1,
+    }
+    return {
+        "Resources": {
+            "Alarm": {
+                "Type": "AWS::CloudWatch::Alarm",
+                "Properties": {
+                    "Namespace": "AWS/SageMaker",
+                    "MetricName": "ModelLatency",
+                    "ExtendedStatistic": "p99",
+                    "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+                    "EvaluationPeriods": 5,
+                    "Period": 60,
+                    "Threshold": threshold,
+                    "Dimensions": [{"Name": "EndpointName", "Value": endpoint}],
+                },
+            },
+            "Dashboard": {
+                "Type": "AWS::CloudWatch::Dashboard",
+                "Properties": {"DashboardName": "watch", "DashboardBody": json.dumps({"widgets": [], "t": target})},
+            },
+            "Policy": {
+                "Type": "AWS::ApplicationAutoScaling::ScalingPolicy",
+                "Properties": {
+                    "PolicyName": "InvocationsPerInstance",
+                    "PolicyType": "TargetTrackingScaling",
+                    "ScalingTargetId": {"Ref": "Target"},
+                    "TargetTrackingScalingPolicyConfiguration": {
+                        "PredefinedMetricSpecification": {
+                            "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
+                        },
+                        "TargetValue": target,
+                    },
+                },
+            },
+            "Target": {
+                "Type": "AWS::ApplicationAutoScaling::ScalableTarget",
+                "Properties": {
+                    "MinCapacity": 2,
+                    "MaxCapacity": target // 10,
+                    "ResourceId": {"Fn::Join": ["", ["endpoint/", endpoint, "/variant/AllTraffic"]]},
+                    "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
+                    "ServiceNamespace": "sagemaker",
+                },
+            },
+            "Endpoint": {
+                "Type": "AWS::SageMaker::Endpoint",
+                "Properties": {"EndpointConfigName": {"Fn::GetAtt": ["Config", "EndpointConfigName"]}},
+            },
+            "Config": {"Type": "AWS::SageMaker::EndpointConfig", "Properties": {"ProductionVariants": [variant]}},
+            "Model": {
+                "Type": "AWS::SageMaker::Model",
+                "Properties": {"ExecutionRoleArn": ROLE, "PrimaryContainer": container},
+            },
+        },
+        "Outputs": {"EndpointName": {"Value": endpoint}},
+    }
+
+
+class Stacks:
+    def __init__(self, client: Callable[[str], Any]) -> None:
+        self.cloudformation = client("cloudformation")
+        self.client = client
+
+    def settle(self, name: str) -> dict[str, Any]:
+        """The stack once nothing is under way; {} when it is gone."""
+
+        def described() -> dict[str, Any]:
+            try:
+                found: dict[str, Any] = self.cloudformation.describe_stacks(StackName=name)["Stacks"][0]
+            except ClientError:
+                return {"StackStatus": "GONE"}
+            return found
+
+        wait_until(lambda: not described()["StackStatus"].endswith("IN_PROGRESS"), timeout_s=60)
+        return described()
+
+    def create(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.cloudformation.create_stack(StackName=name, TemplateBody=json.dumps(body))
+        return self.settle(name)
+
+    def update(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.cloudformation.update_stack(StackName=name, TemplateBody=json.dumps(body))
+        return self.settle(name)
+
+    def delete(self, name: str) -> dict[str, Any]:
+        self.cloudformation.delete_stack(StackName=name)
+        return self.settle(name)
+
+    def answer(self, endpoint: str) -> str:
+        response = self.client("sagemaker-runtime").invoke_endpoint(
+            EndpointName=endpoint, ContentType="application/json", Body=echo_request("x")
+        )
+        return str(json.loads(response["Body"].read())["outputs"][0]["data"][0])
+
+    def reasons(self, name: str) -> list[str]:
+        events = self.cloudformation.describe_stack_events(StackName=name)["StackEvents"]
+        return [event["ResourceStatusReason"] for event in events if event["ResourceStatus"].endswith("_FAILED")]
+
+
+@pytest.fixture
+def stacks(client: Callable[[str], Any]) -> Iterator[Stacks]:
+    made = Stacks(client)
+    yield made
+    for stack in made.cloudformation.describe_stacks()["Stacks"]:
+        made.delete(stack["StackName"])
+
+
+def of_stack(found: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    return [item for item in found if item[key].startswith("whole-")]
+
+
+def test_a_stack_is_created_updated_and_deleted_with_every_type_of_ours(
+    stacks: Stacks, client: Callable[[str], Any]
+) -> None:
+    sagemaker, cloudwatch, scaling = client("sagemaker"), client("cloudwatch"), client("application-autoscaling")
+
+    stack = stacks.create("whole", template())
+    assert stack["StackStatus"] == "CREATE_COMPLETE", stack.get("StackStatusReason")
+    (output,) = stack["Outputs"]
+    endpoint = output["OutputValue"]
+    described = sagemaker.describe_endpoint(EndpointName=endpoint)
+    assert described["EndpointStatus"] == "InService"
+    assert described["ProductionVariants"][0]["DesiredInstanceCount"] == 2, "the scalable target's minimum"
+    assert stacks.answer(endpoint) == "got x"
+
+    # The model alone changes: its new name replaces the configuration, which updates the endpoint.
+    stack = stacks.update("whole", template("now ", target=200, threshold=60_000))
+    assert stack["StackStatus"] == "UPDATE_COMPLETE", stack.get("StackStatusReason")
+    assert stack["Outputs"][0]["OutputValue"] == endpoint
+    assert stacks.answer(endpoint) == "now x"
+    assert len(of_stack(sagemaker.list_models()["Models"], "ModelName")) == 1
+    assert len(of_stack(sagemaker.list_endpoint_configs()["EndpointConfigs"], "EndpointConfigName")) == 1
+    (policy,) = scaling.describe_scaling_policies(ServiceNamespace="sagemaker")["ScalingPolicies"]
+    assert policy["TargetTrackingScalingPolicyConfiguration"]["TargetValue"] == 200
+    (target,) = scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
+    assert (target["MinCapacity"], target["MaxCapacity"]) == (2, 20)
+    (alarm,) = cloudwatch.describe_alarms()["MetricAlarms"]
+    assert (alarm["Threshold"], alarm["ExtendedStatistic"]) == (60_000, "p99")
+    assert alarm["Dimensions"] == [{"Name": "EndpointName", "Value": endpoint}]
+    assert '"t": 200' in cloudwatch.get_dashboard(DashboardName="watch")["DashboardBody"]
+
+    assert stacks.delete("whole") == {"StackStatus": "GONE"}
+    assert of_stack(sagemaker.list_models()["Models"], "ModelName") == []
+    assert of_stack(sagemaker.list_endpoint_configs()["EndpointConfigs"], "EndpointConfigName") == []
+    assert of_stack(sagemaker.list_endpoints()["Endpoints"], "EndpointName") == []
+    assert scaling.describe_scaling_policies(ServiceNamespace="sagemaker")["ScalingPolicies"] == []
+    assert scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"] == []
+    assert cloudwatch.describe_alarms()["MetricAlarms"] == []
+    assert cloudwatch.list_dashboards()["DashboardEntries"] == []
+
+
+def test_an_update_that_fails_is_rolled_back_with_the_reason_and_the_old_endpoint_answers(stacks: Stacks) -> None:
+    endpoint = stacks.create("steady", template())["Outputs"][0]["OutputValue"]
+    stack = stacks.update("steady", template(BROKEN="1"))
+    assert stack["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
+    (reason,) = stacks.reasons("steady")
+    assert reason.startswith(f"Endpoint {endpoint} did not come up: Triton could not load the model 'echo'")
+    assert stacks.answer(endpoint) == "got x"
+    assert stacks.update("steady", template("again "))["StackStatus"] == "UPDATE_COMPLETE"
+    assert stacks.answer(endpoint) == "again x"
+
+
+def test_a_stack_whose_endpoint_does_not_come_up_is_rolled_back_and_leaves_nothing(
+    stacks: Stacks, client: Callable[[str], Any]
+) -> None:
+    stack = stacks.create("failing", template(BROKEN="1"))
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
+    assert "Triton could not load the model 'echo'" in stacks.reasons("failing")[0]
+    left = client("sagemaker").list_models(NameContains="failing")["Models"]
+    assert [model for model in left if model["ModelName"].startswith("failing-")] == []
+
+
+def test_a_resource_type_that_is_not_here_fails_the_stack_in_one_sentence(stacks: Stacks) -> None:
+    stack = stacks.create("strange", {"Resources": {"Thing": {"Type": "AWS::Strange::Thing"}}})
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
+    assert stack["StackStatusReason"] == (
+        "The following resource(s) failed: [Thing]. This local account has no resource type AWS::Strange::Thing."
+    )
+
+
+def test_two_stacks_may_have_a_change_set_of_the_same_name_as_the_cdk_gives_them(stacks: Stacks) -> None:
+    topic = {"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}}
+    queue = {"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}
+    cloudformation = stacks.cloudformation
+    for name, body in (("one", topic), ("two", queue)):
+        cloudformation.create_change_set(
+            StackName=name, ChangeSetName="same", ChangeSetType="CREATE", TemplateBody=json.dumps(body)
+        )
+    for name, kind in (("one", "AWS::SNS::Topic"), ("two", "AWS::SQS::Queue")):
+        found = cloudformation.describe_change_set(StackName=name, ChangeSetName="same")
+        assert [change["ResourceChange"]["ResourceType"] for change in found["Changes"]] == [kind]
+        cloudformation.execute_change_set(StackName=name, ChangeSetName="same")
+        assert stacks.settle(name)["StackStatus"] == "CREATE_COMPLETE"
+    cloudformation.delete_change_set(StackName="one", ChangeSetName="same")
+    cloudformation.delete_change_set(StackName="one", ChangeSetName="same")
+    assert cloudformation.describe_change_set(StackName="two", ChangeSetName="same")["StackName"] == "two"
+    with pytest.raises(ClientError, match="ChangeSetNotFound"):
+        cloudformation.describe_change_set(StackName="one", ChangeSetName="same")
+
+
+def test_a_bucket_policy_of_the_bootstrap_stack_does_not_lock_the_bucket(
+    stacks: Stacks, client: Callable[[str], Any]
+) -> None:
+    def body(action: str) -> dict[str, Any]:
+        condition = {"Bool": {"aws:SecureTransport": "false"}}
+        without_tls = {"Action": "s3:*", "Effect": "Deny", "Resource": "*", "Principal": "*", "Condition": condition}
+        allowed = {"Action": action, "Effect": "Allow", "Resource": "*", "Principal": "*"}
+        policy = {"Version": "2012-10-17", "Statement": [without_tls, allowed]}
+        return {
+            "Resources": {
+                "Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "guarded"}},
+                "Policy": {
+                    "Type": "AWS::S3::BucketPolicy",
+                    "Properties": {"Bucket": {"Ref": "Bucket"}, "PolicyDocument": policy},
+                },
+            }
+        }
+
+    s3 = client("s3")
+    assert stacks.create("policy", body("s3:GetObject"))["StackStatus"] == "CREATE_COMPLETE"
+    s3.put_object(Bucket="guarded", Key="key", Body=b"x")
+    s3.delete_object(Bucket="guarded", Key="key")
+    assert stacks.update("policy", body("s3:PutObject"))["StackStatus"] == "UPDATE_COMPLETE"
+    assert "s3:PutObject" in s3.get_bucket_policy(Bucket="guarded")["Policy"]
+    assert stacks.delete("policy") == {"StackStatus": "GONE"}
