@@ -4,6 +4,7 @@
 #   make test       set-up, then lint, types and tests
 #   make test-all   the same with the slow tests
 #   make lint       format, lint and types alone
+#   make bench      us beside our peers
 
 SHELL := /bin/bash
 PYTHON ?= python3.11
@@ -17,7 +18,7 @@ export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := 1
 # The machine's own Node.js where it is recent enough, else one from a wheel.
 NODE_EXTRA := $(shell node -e 'process.exit(process.versions.node.split(".")[0] >= 22 ? 0 : 1)' 2>/dev/null && npm --version >/dev/null 2>&1 || echo ,node)
 
-.PHONY: run test test-all lint setup clean
+.PHONY: run test test-all lint bench setup clean
 .DELETE_ON_ERROR:
 
 run: setup
@@ -33,6 +34,12 @@ lint: setup
 	ruff format --check .
 	ruff check .
 	mypy
+
+bench: setup
+	python $(PIP) --constraint constraints.txt --editable ".[bench]"
+	python -m model_build build spellcheck --target cpu
+	python -m model_build build spellcheck --target cpu-int8
+	python benchmarks/spellcheck_latency.py
 
 setup: $(VENV)/.installed $(TRITON)/.installed node_modules/.installed
 
