@@ -46,14 +46,15 @@ def cost_per_million_usd(cost_per_hour_usd: float, invocations_per_minute: float
 
 
 def candidate(
-    measured: Measurement, objective: Objective, sizing: Sizing, price: Price, job_limit_per_minute: int
+    measured: Measurement, objective: Objective, sizing: Sizing, price: Price, job_limit_per_minute: int | None
 ) -> Candidate:
     """One tested configuration, judged and sized. One that misses the objective is not sized.
 
-    `job_limit_per_minute` is the MaxInvocations at which the job would stop: a capacity found there is a lower bound.
+    `job_limit_per_minute` is the MaxInvocations at which the job would stop, if any: a capacity found there is a
+    lower bound.
     """
     meets, reason = _verdict(measured, objective)
-    if meets and (measured.max_invocations_per_minute or 0) >= job_limit_per_minute:
+    if meets and job_limit_per_minute and (measured.max_invocations_per_minute or 0) >= job_limit_per_minute:
         reason += f" The job stopped at its limit of {job_limit_per_minute:,}: an instance may bear more."
     sized = fleet(measured.max_invocations_per_minute or 0, objective, sizing) if meets else None
     per_hour = sized.instance_count * price.usd_per_hour if sized and price.usd_per_hour is not None else None

@@ -35,8 +35,9 @@ def traffic_pattern(traffic: PhasedTraffic | StairTraffic) -> dict[str, Any]:
 
 def stopping_conditions(traffic: PhasedTraffic | StairTraffic, objective: Objective) -> dict[str, Any]:
     """StoppingConditions of the API. Its latency threshold takes whole milliseconds: the objective is rounded up."""
+    limit = traffic.stop.max_invocations_per_minute
     return {
-        "MaxInvocations": traffic.stop.max_invocations_per_minute,
+        **({} if limit is None else {"MaxInvocations": limit}),
         "ModelLatencyThresholds": [
             {"Percentile": objective.percentile, "ValueInMilliseconds": -int(-objective.model_latency_ms // 1)}
         ],

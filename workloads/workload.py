@@ -118,7 +118,9 @@ class Phase(Document):
 class StoppingConditions(Document):
     """When a job ends early. The latency limit is the objective's; it is not repeated here."""
 
-    max_invocations_per_minute: Annotated[int, Field(ge=1, le=30_000)] = 30_000
+    max_invocations_per_minute: Annotated[int, Field(ge=1, le=30_000)] | None = Field(
+        default=None, description="None leaves it out of the request; the service takes 30,000 at most."
+    )
     flat_invocations: Literal["Stop", "Continue"] = "Stop"
 
 

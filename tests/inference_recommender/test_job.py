@@ -77,8 +77,9 @@ def test_the_production_profile_needs_no_warning_and_the_quick_one_says_where_it
     spellcheck: WorkloadFolder,
 ) -> None:
     assert _plan(spellcheck).warnings == ()
-    told = _plan(spellcheck, "quick").warnings
-    assert "traffic.quick.phases.0.duration_s is 30; the service documents 120 to 3600." in told
+    plan = _plan(spellcheck, "quick")
+    assert "traffic.quick.phases.0.duration_s is 20; the service documents 120 to 3600." in plan.warnings
+    assert "MaxInvocations" not in plan.request["StoppingConditions"]
 
 
 def test_every_documented_limit_is_watched() -> None:
