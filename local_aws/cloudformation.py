@@ -172,7 +172,23 @@ class LocalCloudFormationBackend(CloudFormationBackend):
 
 
 class LocalCloudFormationResponse(CloudFormationResponse):
-    """Passes the stack on with the change set's name, which moto leaves out."""
+    """Passes the stack on with the change set's name, which moto leaves out, and previous values as they were given.
+
+    moto takes the *resolved* value for the previous one: of an `AWS::SSM::Parameter::Value` that is what the parameter
+    holds, which it would then look up as a parameter's name.
+    """
+
+    def _get_param(self, param_name: str, if_none: Any = None) -> Any:
+        value = super()._get_param(param_name, if_none)
+        return [self._as_given(one) for one in value] if param_name == "Parameters" and value else value
+
+    def _as_given(self, parameter: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not parameter.get("UsePreviousValue"):
+            return parameter
+        stack = self._backend.get_stack(super()._get_param("StackName"))
+        key = parameter["ParameterKey"]
+        declared = stack.template_dict.get("Parameters", {}).get(key, {})
+        return {"ParameterKey": key, "ParameterValue": stack.parameters.get(key, declared.get("Default"))}
 
     def describe_change_set(self) -> ActionResult:
         return ActionResult(self._backend.describe_change_set(*self._named()))

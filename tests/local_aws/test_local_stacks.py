@@ -206,6 +206,22 @@ def test_a_resource_type_that_is_not_here_fails_the_stack_in_one_sentence(stacks
     )
 
 
+def test_the_previous_value_of_a_parameter_is_the_one_that_was_given(stacks: Stacks) -> None:
+    parameter = {"Type": "AWS::SSM::Parameter::Value<String>", "Default": "/versions/newest"}
+    topic = {"Type": "AWS::SNS::Topic", "Properties": {"DisplayName": {"Ref": "Version"}}}
+    body = {"Parameters": {"Version": parameter}, "Resources": {"Topic": topic}}
+    stacks.client("ssm").put_parameter(Name="/versions/newest", Value="30", Type="String")
+    stacks.cloudformation.create_stack(StackName="versioned", TemplateBody=json.dumps(body))
+    assert stacks.settle("versioned")["StackStatus"] == "CREATE_COMPLETE"
+    topic["Properties"]["TopicName"] = "versioned"  # type: ignore[index]
+    stacks.cloudformation.update_stack(
+        StackName="versioned",
+        TemplateBody=json.dumps(body),
+        Parameters=[{"ParameterKey": "Version", "UsePreviousValue": True}],
+    )
+    assert stacks.settle("versioned")["StackStatus"] == "UPDATE_COMPLETE"
+
+
 def test_two_stacks_may_have_a_change_set_of_the_same_name_as_the_cdk_gives_them(stacks: Stacks) -> None:
     topic = {"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}}
     queue = {"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}
