@@ -67,12 +67,5 @@ class UnsupportedModel(TritonFailed):
     """A model or a variant that this account cannot serve, in one sentence."""
 
 
-class Cancelled(LocalAccountError):
-    """Deleted or stopped while it was starting."""
-
-    def __init__(self) -> None:
-        super().__init__("It was deleted or stopped while it was starting.")
-
-
 def _quoted(log_tail: str) -> str:
     return f" Its last lines:\n{log_tail}" if log_tail else ""

@@ -75,9 +75,6 @@ class Fleet:
         chosen = name or (names[0] if len(names) == 1 or not any(weights) else random.choices(names, weights)[0])
         return chosen, self._servers[chosen]
 
-    def pids(self) -> list[int]:
-        return [server.pid for server in self._servers.values()]
-
     def stop(self) -> None:
         self._stopping.set()
         for server in self._servers.values():

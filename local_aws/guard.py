@@ -1,4 +1,4 @@
-"""Runs one command so that nothing of it outlives us: `python -I -S guard.py PID_FD GRACE_S COMMAND…`.
+"""Runs one command so that nothing of it outlives us: `python -I -S guard.py PID_FD GRACE_S REMOVE COMMAND…`.
 
 The guard is a tiny process between the account and what it starts (Triton, the load generator). It ends the command
 and every descendant, orphans included, when its standard input closes, which the kernel does whichever way the
@@ -6,14 +6,16 @@ account dies, when it gets SIGTERM, or when the command itself ends. PR_SET_PDEA
 when the *thread* that forked ends, which in a threaded server is at the end of a request, and it does not reach
 Triton's Python stubs.
 
-It writes the command's process id to PID_FD and ends with the command's exit status (128 + N for signal N). Linux
-only; standard library only. It knows nothing of what it runs.
+It then removes the files and folders that the glob patterns of REMOVE (separated by `:`) match: what a killed
+command leaves. It writes the command's process id to PID_FD and ends with the command's exit status (128 + N for
+signal N). Linux only; standard library only. It knows nothing of what it runs.
 """
 
 import contextlib
 import ctypes
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +27,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(arguments: list[str]) -> int:
-    pid_fd, grace_s, command = int(arguments[0]), float(arguments[1]), arguments[2:]
+    pid_fd, grace_s, remove, command = int(arguments[0]), float(arguments[1]), arguments[2], arguments[3:]
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # Orphans of the command become ours, so that we can end them.
     wake = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
@@ -39,7 +41,8 @@ def main(arguments: list[str]) -> int:
     os.close(pid_fd)
     _wait(child, wake)
     status = _end(child, grace_s)
-    _end_orphans()
+    _end_orphans(grace_s)
+    _remove(remove)
     return 128 - status if status < 0 else status
 
 
@@ -84,15 +87,30 @@ def _end(child: "subprocess.Popen[bytes]", grace_s: float) -> int:
     return child.wait()
 
 
-def _end_orphans() -> None:
+def _end_orphans(grace_s: float) -> None:
+    """What left the command's group, a guard within a guard above all: asked first, so that it can end its own."""
+    deadline, asked = time.monotonic() + grace_s, set[str]()
     while orphans := Path("/proc/self/task", str(os.getpid()), "children").read_text().split():
         for pid in orphans:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
+                if time.monotonic() > deadline:
+                    os.kill(int(pid), signal.SIGKILL)
+                elif pid not in asked:
+                    os.kill(int(pid), signal.SIGTERM)
+        asked.update(orphans)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG) != (0, 0):
                 pass
         time.sleep(0.005)
+
+
+def _remove(patterns: str) -> None:
+    root = Path("/")
+    for path in [path for pattern in patterns.split(":") if pattern for path in root.glob(pattern.lstrip("/"))]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -125,7 +125,8 @@ class LoadTestRunner:
             step.ended_at = datetime.now(UTC)
             usage.stop()
             step.metrics |= _metrics(folder / "summary.json", usage)
-        step.failure_reason = shortened(_failure(status, reason, server, folder))
+        if (failure := _failure(status, reason, server, folder)) and not (self.stopped.is_set() and server.alive()):
+            step.failure_reason = shortened(failure)
 
     def _generator_plan(self, server: TritonServer, left_s: float) -> dict[str, Any]:
         return {

@@ -44,7 +44,7 @@ def refusal(instance_type: str) -> str | None:
 def description() -> str:
     """CPU model and core count, for whoever reads what was measured here."""
     cores = len(os.sched_getaffinity(0))
-    return f"{_cpu_model()}, {cores} core{'s' if cores != 1 else ''}"
+    return f"{_cpu_model()} with {cores} core{'s' if cores != 1 else ''}"
 
 
 def _cpu_model() -> str:

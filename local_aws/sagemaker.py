@@ -168,6 +168,11 @@ class LocalSageMakerResponse(SageMakerResponse):
         self._checked()
         return super().create_model()
 
+    def describe_model(self) -> ActionResult:
+        """As moto's, without what is empty: an empty VpcConfig is not one."""
+        found = self.backend.describe_model(self._checked()["ModelName"]).response_object
+        return ActionResult({name: value for name, value in found.items() if value not in ({}, [])})
+
     def create_endpoint_config(self) -> ActionResult:
         self._checked()
         return super().create_endpoint_config()

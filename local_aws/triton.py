@@ -12,7 +12,6 @@ import contextlib
 import http.client
 import platform
 import re
-import shutil
 import socket
 import tempfile
 import time
@@ -41,11 +40,9 @@ class TritonServer:
         sagemaker_port: int,
         http_port: int,
         log_file: Path,
-        scratch: Path,
     ) -> None:
         self._process = process
         self.repository = repository
-        self._scratch = scratch
         self.log_file = log_file
         self.sagemaker_url = f"http://127.0.0.1:{sagemaker_port}"
         self.http_url = f"http://127.0.0.1:{http_port}"
@@ -119,8 +116,14 @@ class TritonServer:
         variables["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"] = default_model
         log_file.unlink(missing_ok=True)
         with log_file.open("ab") as log:  # Appending, because the guard and Triton write through one description.
-            process = GuardedProcess.start(command, environment=variables, stdout=log, stderr=log)
-        return cls(process, repository, sagemaker_port, http_port, log_file, scratch)
+            process = GuardedProcess.start(
+                command,
+                environment=variables,
+                stdout=log,
+                stderr=log,
+                remove=[str(scratch), f"/dev/shm/{scratch.name}*"],
+            )
+        return cls(process, repository, sagemaker_port, http_port, log_file)
 
     @property
     def pid(self) -> int:
@@ -150,9 +153,6 @@ class TritonServer:
     def stop(self) -> None:
         """SIGTERM, after a grace period SIGKILL to the whole group. Stopping twice is fine."""
         self._process.stop()
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        for region in Path("/dev/shm").glob(f"{self._scratch.name}*"):
-            region.unlink(missing_ok=True)
 
     def _wait_until_ready(self, model: str, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s

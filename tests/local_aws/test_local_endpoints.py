@@ -39,6 +39,10 @@ def test_an_endpoint_is_created_answers_is_updated_and_deleted(
     described = endpoints.settled(name)
     assert described["EndpointStatus"] == "InService"
     assert described["ProductionVariants"][0]["DesiredInstanceCount"] == 3
+    assert sagemaker.describe_endpoint_config(EndpointConfigName="life-1")["ProductionVariants"][0]["ModelName"]
+    assert sagemaker.describe_model(ModelName="life-1-model")["PrimaryContainer"]["ModelDataUrl"].endswith(
+        "echo.tar.gz"
+    )
     assert invoke(runtime, name, "a", "b") == ["got a", "got b"]
     first = triton_of(account, name)
 
@@ -51,6 +55,11 @@ def test_an_endpoint_is_created_answers_is_updated_and_deleted(
     assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", "life-2")
     assert invoke(runtime, name, "a") == ["now a"]
     wait_until(lambda: gone(first))
+
+    weights = [{"VariantName": "AllTraffic", "DesiredInstanceCount": 4, "DesiredWeight": 1.0}]
+    sagemaker.update_endpoint_weights_and_capacities(EndpointName=name, DesiredWeightsAndCapacities=weights)
+    described = endpoints.settled(name)
+    assert (described["EndpointStatus"], described["ProductionVariants"][0]["CurrentInstanceCount"]) == ("InService", 4)
 
     second = triton_of(account, name)
     sagemaker.delete_endpoint(EndpointName=name)

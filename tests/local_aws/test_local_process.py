@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from local_aws.triton import TritonServer
 from local_aws.triton_flags import container_flags
 from local_aws.triton_toolchain import TritonToolchain
 from tests.local_aws.conftest import BUCKET, Endpoints, echo_archive, gone, payload_archive, wait_until
-from tests.local_aws.test_recommendation_jobs import request
+from tests.local_aws.test_recommendation_jobs import request, under_load
 from workloads import ROOT
 
 integration = pytest.mark.integration
@@ -37,14 +38,21 @@ def busy_account(state: Path, toolchain: Path) -> tuple[LocalAccount, list[int]]
     made = Endpoints(sagemaker)
     made.settled(made.create("kept", config=made.config("kept")))
     sagemaker.create_inference_recommendations_job(**request("running", made.model("measured"), seconds=120))
-    wait_until(lambda: "load on Triton" in account.log_file.read_text())
-    wait_until(lambda: len(processes(account)) >= 8)
+    under_load(sagemaker, lambda service: make(service, **account.client_arguments()), "running")
     return account, processes(account)
 
 
 def processes(account: LocalAccount) -> list[int]:
     root = psutil.Process(account.pid)
     return [root.pid, *(child.pid for child in root.children(recursive=True))]
+
+
+def leftovers(pids: list[int]) -> list[Path]:
+    """Where the Tritons among `pids` keep shared memory and scratch files; other sessions have their own."""
+    arguments = [argument for pid in pids for argument in psutil.Process(pid).cmdline()]
+    names = {each.split("=")[-1] for each in arguments if "shm-region-prefix-name=" in each}
+    folders = [Path(folder) for folder in ("/dev/shm", tempfile.gettempdir())]
+    return [path for name in names for folder in folders for path in folder.glob(f"{name}*")]
 
 
 @integration
@@ -54,8 +62,11 @@ def test_no_process_is_left_behind(number: signal.Signals, tmp_path: Path, toolc
     try:
         # account, 2 × (guard, Triton, its stub), guard and generator
         assert len(pids) >= 8
+        files = leftovers(pids)
+        assert len(files) == 4
         os.kill(account.pid, number)
         wait_until(lambda: all(gone(pid) for pid in pids), timeout_s=20)
+        wait_until(lambda: not any(path.exists() for path in files))
         if number != signal.SIGKILL:
             assert account.log_file.read_text().endswith("local_aws: stopped; nothing is left running\n")
             (records,) = tmp_path.glob("jobs/running/*/summary.json")
@@ -155,12 +166,14 @@ def test_triton_answers_and_stops_with_its_stub_and_shared_memory(
     ) as server:
         pids = [server.pid, *(child.pid for child in psutil.Process(server.pid).children(recursive=True))]
         assert len(pids) == 2
+        files = leftovers(pids)
+        assert len(files) == 2
         assert requests.get(f"{server.http_url}/v2/health/ready", timeout=5).status_code == 200
         os.kill(server.pid, signal.SIGKILL)
         assert server.wait() == 128 + signal.SIGKILL
         assert all(gone(pid) for pid in pids)
     assert not server.alive()
-    assert [path for path in Path("/dev/shm").iterdir() if str(server.pid) in path.name] == []
+    assert not any(path.exists() for path in files)
 
 
 @integration

@@ -1,0 +1,214 @@
+"""The pure parts of the local account: archives, statistics, orders and refusals."""
+
+import io
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from moto.cloudformation.exceptions import ValidationError
+
+from local_aws import archive, machine
+from local_aws.cloudwatch import distribution
+from local_aws.distributions import Distribution, buckets, is_statistic, percentile, statistic
+from local_aws.endpoint import REASON_CHARACTERS, shortened
+from local_aws.errors import InvalidModelArchive, InvalidModelRepository
+from local_aws.exports import as_shell, exports
+from local_aws.job_metrics import window_metrics
+from local_aws.process_usage import highest_average
+from local_aws.recommendation_request import plan
+from local_aws.stack_change import in_order, references
+from tests.local_aws.conftest import ECHO_CONFIG, echo_archive, tar_gz
+from tests.local_aws.test_recommendation_jobs import request
+
+URL = "s3://models/model.tar.gz"
+
+
+def repository(tmp_path: Path, files: Mapping[str, str]) -> Path:
+    archive.unpack(tar_gz(files), URL, tmp_path / "repository")
+    return tmp_path / "repository"
+
+
+def test_an_archive_unpacks_to_a_repository_and_names_its_only_model(tmp_path: Path) -> None:
+    archive.unpack(echo_archive(), URL, tmp_path / "repository")
+    assert archive.default_model(tmp_path / "repository", {}) == "echo"
+
+
+def test_an_entry_that_leads_out_of_the_repository_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(InvalidModelArchive) as refused:
+        repository(tmp_path, {"../outside": "x"})
+    assert str(refused.value).startswith(f"{URL} holds an entry that would leave the model repository: ")
+    assert not (tmp_path / "outside").exists()
+
+
+def test_a_link_that_leads_out_of_the_repository_is_refused(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as stream:
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+        stream.addfile(link)
+    with pytest.raises(InvalidModelArchive, match="would leave the model repository"):
+        archive.unpack(buffer.getvalue(), URL, tmp_path / "repository")
+
+
+@pytest.mark.parametrize("content", [b"this is no archive", echo_archive()[:100]], ids=["no archive", "truncated"])
+def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(InvalidModelArchive) as refused:
+        archive.unpack(content, URL, tmp_path / "repository")
+    assert str(refused.value).startswith(f"{URL} is not a readable tar.gz: ")
+
+
+@pytest.mark.parametrize(
+    ("files", "environment", "message"),
+    [
+        (
+            {"config.pbtxt": ECHO_CONFIG},
+            {},
+            "The archive has config.pbtxt at its root: pack the model's own folder, so that it unpacks to "
+            "<model>/config.pbtxt.",
+        ),
+        (
+            {"a/config.pbtxt": "", "b/config.pbtxt": ""},
+            {},
+            "The archive has 2 model folders (a, b): set SAGEMAKER_TRITON_DEFAULT_MODEL_NAME in the container's "
+            "environment to the one that answers.",
+        ),
+        (
+            {"a/config.pbtxt": ""},
+            {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "b"},
+            "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME is 'b', but the archive has no such folder (it has: a).",
+        ),
+    ],
+)
+def test_a_repository_that_leaves_open_which_model_answers_is_refused(
+    tmp_path: Path, files: dict[str, str], environment: dict[str, str], message: str
+) -> None:
+    with pytest.raises(InvalidModelRepository) as refused:
+        archive.default_model(repository(tmp_path, files), environment)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("container", "url"),
+    [
+        ({"ModelDataUrl": URL}, URL),
+        (
+            {"ModelDataSource": {"S3DataSource": {"S3Uri": URL, "S3DataType": "S3Object", "CompressionType": "Gzip"}}},
+            URL,
+        ),
+    ],
+)
+def test_a_model_may_be_named_in_either_way(container: dict[str, Any], url: str) -> None:
+    assert archive.model_data_url(container) == url
+
+
+def test_only_types_with_a_chip_are_refused() -> None:
+    refused = {name for name in machine.instance_types() if machine.refusal(name)}
+    families = {name.split(".")[1] for name in refused}
+    assert families >= {"g4dn", "g5", "g6e", "inf1", "inf2", "p3", "p4d", "trn1", "dl1"}
+    assert not families & {"c5", "c6g", "m6g", "t2", "r7i"}, "the g of a Graviton is no GPU"
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1), st.sampled_from([1.0, 50.0, 90.0, 99.0, 99.9, 100.0]))
+def test_a_percentile_is_the_smallest_value_that_enough_do_not_exceed(values: list[int], rank: float) -> None:
+    found = percentile([Distribution(0, tuple(map(float, values)), (1.0,) * len(values))], rank)
+    assert found in values
+    assert sum(value <= found for value in values) >= rank / 100 * len(values) - 1e-9
+    assert sum(value < found for value in values) < rank / 100 * len(values) + 1e-9
+
+
+def test_statistics_weigh_values_by_their_counts() -> None:
+    data = [Distribution(0, (1.0, 10.0), (9.0, 1.0)), Distribution(1, (2.0,), (10.0,))]
+    found = {name: statistic(name, data) for name in ("SampleCount", "Sum", "Average", "Minimum", "Maximum", "p50")}
+    assert found == {"SampleCount": 20, "Sum": 39, "Average": 1.95, "Minimum": 1, "Maximum": 10, "p50": 2}
+    assert not is_statistic("p101")
+
+
+def test_buckets_are_aligned_on_the_period() -> None:
+    data = [Distribution(second, (1.0,), (1.0,)) for second in (59.0, 61.5, 119.0, 120.0)]
+    assert [(second, len(found)) for second, found in buckets(data, 60, 120, 60).items()] == [(60, 2)]
+
+
+def test_statistic_values_keep_their_sum_count_and_extremes() -> None:
+    kept = distribution({"StatisticValues": {"Minimum": 1, "Maximum": 9, "SampleCount": 4, "Sum": 20}})
+    assert [statistic(name, [kept]) for name in ("Minimum", "Maximum", "SampleCount", "Sum")] == [1, 9, 4, 20]
+
+
+def test_a_window_becomes_client_metrics_in_ms_and_model_latency_in_us() -> None:
+    window = {"started_at": 100.0, "users": 2, "invocations": 3, "errors": 1, "histogram": [[1.5, 2], [2.0, 1]]}
+    found = {key[1]: datum for key, datum in window_metrics("job", "endpoint", "variant", window)}
+    assert set(found) == {
+        "ClientInvocations",
+        "ClientInvocationErrors",
+        "NumberOfUsers",
+        "ClientLatency",
+        "ModelLatency",
+    }
+    assert found["ClientLatency"].values == (1.5, 2.0)
+    assert found["ModelLatency"].values == (1500.0, 2000.0)
+    assert found["ModelLatency"].counts == (2.0, 1.0)
+
+
+def test_resources_come_after_all_they_refer_to() -> None:
+    resources = {
+        "D": {"DependsOn": ["C"], "Properties": {}},
+        "C": {"Properties": {"a": {"Fn::Sub": "x-${B.Arn}-${AWS::Region}"}}},
+        "B": {"Properties": {"a": {"Fn::Join": ["", [{"Ref": "A"}, {"Fn::GetAtt": "A.Name"}]]}}},
+        "A": {"Properties": {}},
+    }
+    assert in_order(resources) == ["A", "B", "C", "D"]
+    assert set(references(resources["C"])) == {"B", "AWS::Region"}
+
+
+def test_a_circle_of_resources_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"Circular dependency between resources: \[A, B\]"):
+        in_order({"A": {"DependsOn": "B"}, "B": {"Properties": {"a": {"Ref": "A"}}}})
+
+
+def test_a_long_reason_keeps_its_beginning_and_its_end() -> None:
+    short = shortened("begin " + "x" * 5000 + " end")
+    assert short is not None
+    assert len(short) <= REASON_CHARACTERS
+    assert short.startswith("begin ")
+    assert short.endswith(" end")
+
+
+def test_usage_is_the_highest_average_and_not_the_highest_second() -> None:
+    assert highest_average([0, 100, 0, 50, 70, 60], 3) == 60
+    assert highest_average([30], 5) == 30
+
+
+def test_a_job_tests_every_combination_up_to_its_limit() -> None:
+    wanted = request("combinations", "model")
+    ranges = [{"Name": "A", "Value": ["1", "2"]}, {"Name": "B", "Value": ["x", "y", "z"]}]
+    wanted["InputConfig"]["EndpointConfigurations"] = [
+        {"InstanceType": "ml.c5.xlarge", "EnvironmentParameterRanges": {"CategoricalParameterRanges": ranges}}
+    ]
+    tests = plan(wanted).tests
+    assert len(tests) == 5, "MaxNumberOfTests"
+    assert [dict(test.environment) for test in tests][:2] == [{"A": "1", "B": "x"}, {"A": "1", "B": "y"}]
+
+
+def test_a_default_job_tests_the_supported_types_with_its_own_traffic() -> None:
+    wanted = request("default", "model")
+    configuration = wanted["InputConfig"]
+    del configuration["EndpointConfigurations"], configuration["TrafficPattern"]
+    configuration["ContainerConfig"]["SupportedInstanceTypes"] = ["ml.c5.large", "ml.c5.xlarge"]
+    planned = plan(wanted | {"JobType": "Default"})
+    assert [test.instance_type for test in planned.tests] == ["ml.c5.large", "ml.c5.xlarge"]
+    assert planned.traffic_pattern["TrafficType"] == "STAIRS"
+
+
+def test_the_exports_are_what_a_shell_can_read() -> None:
+    assert as_shell(exports(5055, "eu-west-1")).splitlines() == [
+        "unset AWS_PROFILE AWS_SESSION_TOKEN",
+        "export AWS_ENDPOINT_URL=http://localhost:5055",
+        "export AWS_ACCESS_KEY_ID=local",
+        "export AWS_SECRET_ACCESS_KEY=local",
+        "export AWS_DEFAULT_REGION=eu-west-1",
+        "export AWS_REGION=eu-west-1",
+        "export AWS_EC2_METADATA_DISABLED=true",
+    ]
