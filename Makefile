@@ -18,7 +18,7 @@ export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := 1
 # The machine's own Node.js where it is recent enough, else one from a wheel.
 NODE_EXTRA := $(shell node -e 'process.exit(process.versions.node.split(".")[0] >= 22 ? 0 : 1)' 2>/dev/null && npm --version >/dev/null 2>&1 || echo ,node)
 
-.PHONY: run test test-all lint bench setup clean
+.PHONY: run test test-all lint bench setup triton clean
 .DELETE_ON_ERROR:
 
 run: setup
@@ -41,7 +41,9 @@ bench: setup
 	python -m model_build build spellcheck --target cpu-int8
 	python benchmarks/spellcheck_latency.py
 
-setup: $(VENV)/.installed $(TRITON)/.installed node_modules/.installed
+triton: $(TRITON)/.installed
+
+setup: $(VENV)/.installed triton node_modules/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Installing the Python environment into $(VENV) (a few minutes the first time)"

@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from inference_recommender.generator.plan import TrafficPattern
 from inference_recommender.generator.schedule import schedule
@@ -91,8 +92,9 @@ def latency_distribution(quantiles_ms: Mapping[str, float], objective: Objective
         color=RED,
     )
     axes.set(xlabel="model latency, ms", ylabel="invocations answered within, %", xscale="log", ylim=(0, 102))
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
     return _svg(figure)
 
 

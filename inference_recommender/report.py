@@ -15,8 +15,8 @@ main{max-width:1180px;margin:0 auto;padding:32px 24px 64px}h1{font-size:26px;mar
 h2{font-size:17px;margin:0 0 12px}p{margin:0 0 10px}
 .soft{color:var(--soft)}.good{color:var(--good)}.bad{color:var(--bad)}
 .card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:20px 22px;margin:18px 0}
-.note{border-left:4px solid #e0a339}.figures{display:flex;flex-wrap:wrap;gap:14px 40px;margin:6px 0 12px}
-.figures b{display:block;font-size:22px;font-weight:650}.figures span{color:var(--soft);font-size:13px}
+.note{border-left:4px solid #e0a339}.figures{display:flex;flex-wrap:wrap;gap:14px 32px;margin:6px 0 12px}
+.figures b{display:block;font-size:20px;font-weight:650}.figures span{color:var(--soft);font-size:13px}
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(440px,1fr));gap:18px}
 .plots .card{margin:0}.plots .card:first-child{grid-column:1/-1}.wide{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
@@ -58,7 +58,7 @@ def _decision(workload: Workload, recommendation: Recommendation) -> str:
         return _card("No candidate meets the objective", f"<p class=bad>Asked: {asked}.</p>{_reasons(recommendation)}")
     figures = (
         (f"{chosen.instance_count} × {chosen.instance_type}", "initial instance count"),
-        (f"{chosen.autoscaling.target_invocations_per_instance:,.0f}", "autoscaling target, invocations/min/instance"),
+        (f"{chosen.autoscaling.target_invocations_per_instance:,.0f}", "autoscaling target, per min and instance"),
         (f"{chosen.autoscaling.min_capacity} to {chosen.autoscaling.max_capacity}", "instances, min to max"),
         (_usd(chosen.cost_per_hour_usd), "cost per hour"),
         (_usd(chosen.cost_per_million_invocations_usd), "cost per million invocations"),

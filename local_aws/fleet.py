@@ -89,7 +89,7 @@ class Fleet:
 
     def _watch(self, variant: str, server: TritonServer) -> None:
         status = server.wait()
-        if not self._stopping.is_set():
+        if not (self._stopping.is_set() or self._host.closed):
             self._on_death(self, death_notice(variant, status, server))
 
 

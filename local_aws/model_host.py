@@ -71,6 +71,11 @@ class ModelHost:
             self._servers.discard(server)
         shutil.rmtree(server.repository, ignore_errors=True)
 
+    @property
+    def closed(self) -> bool:
+        """Servers end because the account does, and not of themselves."""
+        return self._closed
+
     def close(self) -> None:
         """Stop every server at once."""
         with self._lock:

@@ -5,7 +5,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 say() { printf '\n\033[1m%s\033[0m\n' "$1"; }
-run() { printf '\033[2m$ %s\033[0m\n' "$*"; "$@"; }
+run() {
+  local shown="" word
+  for word in "$@"; do
+    case $word in *' '*) shown+=" \"$word\"" ;; *) shown+=" $word" ;; esac
+  done
+  printf '\033[2m$%s\033[0m\n' "$shown"
+  "$@"
+}
 
 account=""
 stop_account() {
@@ -51,4 +58,4 @@ run python -m inference_recommender invoke spellcheck \
   "ergonomic webcam for travelles" \
   "running shoes for women"
 
-say "Done. Reports lie in runs/, the recommendation in workloads/spellcheck/recommendation.json."
+say "Done. The report: $(find runs -name report.html -newer workloads/spellcheck/workload.toml | sort | tail -n 1)"

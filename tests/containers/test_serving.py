@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tritonclient.http as triton_http  # type: ignore[import-untyped]
+import tritonclient.http as triton_http
 
 from containers.triton.text2text.generator import Refusal, TextGenerator
 from local_aws.triton import TritonServer

@@ -1,5 +1,7 @@
 """The highest sustained rate within a limit, on made-up runs whose answer is known."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from inference_recommender.capacity import Capacity, Limit, capacity, samples_ne
 P99 = Limit(percentile=99, latency_ms=50)
 
 
-def _ramp(rates: list[int], latencies_ms: list[float]) -> tuple[np.ndarray, np.ndarray]:
+def _ramp(rates: Sequence[int], latencies_ms: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """One second at each rate, evenly spaced, every request of a second with that second's latency."""
     finished = np.concatenate([second + np.arange(rate) / rate for second, rate in enumerate(rates)])
     return finished, np.repeat(np.array(latencies_ms, dtype=float), rates)

@@ -38,6 +38,7 @@ class FakeCloudWatch:
 def test_botocore_accepts_the_queries() -> None:
     service = botocore.session.get_session().get_service_model("cloudwatch")
     shape = service.operation_model("GetMetricData").input_shape
+    assert shape is not None
     for queries in (course_queries("job-1", "e", 5), quantile_queries("e", "v")):
         request = {"MetricDataQueries": queries, "StartTime": START, "EndTime": END}
         assert ParamValidator().validate(request, shape).generate_report() == ""

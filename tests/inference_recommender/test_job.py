@@ -25,6 +25,7 @@ def _plan(folder: WorkloadFolder, traffic: str = "production") -> JobPlan:
 def _complaints(request: dict[str, Any]) -> str:
     service = botocore.session.get_session().get_service_model("sagemaker")
     shape = service.operation_model("CreateInferenceRecommendationsJob").input_shape
+    assert shape is not None
     return str(ParamValidator().validate(request, shape).generate_report())
 
 

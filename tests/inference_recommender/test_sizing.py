@@ -99,7 +99,7 @@ def test_a_candidate_that_misses_the_objective_is_not_sized() -> None:
 
 @pytest.mark.parametrize("gap", [{"rate": None}, {"rate": 0.0}, {"latency": None}])
 def test_missing_metrics_are_no_capacity(gap: dict[str, float | None]) -> None:
-    found = candidate(_measured(**gap), OBJECTIVE, SIZING, KNOWN, 30_000)  # type: ignore[arg-type]
+    found = candidate(_measured(**gap), OBJECTIVE, SIZING, KNOWN, 30_000)
     assert (found.meets_objective, found.reason) == (False, "The job reported no capacity for it.")
 
 

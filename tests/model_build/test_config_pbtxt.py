@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import text_format  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
-from tritonclient.grpc import model_config_pb2  # type: ignore[import-untyped]
+from tritonclient.grpc import model_config_pb2
 
 from containers.triton.text2text.settings import Settings
 from model_build.config_pbtxt import render
