@@ -236,7 +236,7 @@ def test_triton_killed_midway_fails_the_job_with_the_reason_and_keeps_what_was_m
     _, stderr = running.communicate(timeout=60)
     assert running.returncode == 3
     assert "Job spellcheck-killed failed: " in stderr
-    assert "SIGKILL" in stderr
+    assert "was killed by signal 9" in stderr
     kept = walk.root / "runs" / "spellcheck-killed"
     assert json.loads((kept / "describe.json").read_text("utf-8"))["Status"] == "FAILED"
     (measured,) = json.loads((kept / "measurements.json").read_text("utf-8"))
