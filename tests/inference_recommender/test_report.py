@@ -35,10 +35,10 @@ def test_the_page_needs_nothing_from_outside(kept: RunFolder) -> None:
 
 def test_the_page_says_what_was_decided_and_why(kept: RunFolder) -> None:
     text = kept.report.read_text("utf-8")
-    assert "3 × ml.c5.xlarge" in text
-    assert "Asked: P99 model latency ≤ 50 ms at 30,000 invocations per minute." in text
+    assert "24 × ml.c5.xlarge" in text
+    assert "Asked: P99 model latency ≤ 50 ms at 240,000 invocations per minute." in text
     assert "Keeps P99 model latency ≤ 50 ms: 21 ms at 12,000 invocations/min." in text
-    assert "1 to 6" in text
+    assert "5 to 48" in text
 
 
 def test_the_page_is_drawn_again_from_the_run_folder_to_the_same_bytes(kept: RunFolder) -> None:

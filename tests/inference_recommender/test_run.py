@@ -66,7 +66,7 @@ def _run(prepared: Prepared, service: FakeService, kept: RunFolder, **options: A
 def test_a_completed_job_becomes_a_recommendation_for_review(prepared: Prepared, kept: RunFolder) -> None:
     found = _run(prepared, FakeService([description()]), kept)
     assert found.recommended is not None
-    assert found.recommended.instance_count == 3
+    assert found.recommended.instance_count == 24
     assert found.provenance.measured_on == "sagemaker"
     assert found.provenance.run == "runs/job-1"
     assert prepared.folder.recommendation() == found

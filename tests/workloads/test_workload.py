@@ -81,9 +81,9 @@ def _refusal(folder: Path) -> str:
             "(document): hosting.target 'gpu' is not a target; known targets: cpu, cpu-int8.",
         ),
         (
-            "trough_invocations_per_minute = 3_000",
-            "trough_invocations_per_minute = 31_000",
-            "objective: trough_invocations_per_minute 31000 exceeds peak_invocations_per_minute 30000.",
+            "trough_invocations_per_minute = 24_000",
+            "trough_invocations_per_minute = 241_000",
+            "objective: trough_invocations_per_minute 241000 exceeds peak_invocations_per_minute 240000.",
         ),
         (
             "preferred_batch_sizes = [4, 8]",
