@@ -18,7 +18,7 @@ from inference_recommender.report import page
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.service import Service
 from inference_recommender.wait import Sleep, stop_and_wait, wait_for_job
-from workloads import ModelArtifact, Provenance, Recommendation, WorkloadFolder
+from workloads import ModelArtifact, ProjectError, Provenance, Recommendation, WorkloadFolder
 
 PAYLOAD_PREFIX = "inference-recommender"
 """The stack's recommender role may read below it."""
@@ -53,8 +53,7 @@ def run(
         arn = service.create_job(prepared.plan.request)
         described = wait_for_job(service, name, prepared.plan.traffic.duration_s, progress, sleep)
     except KeyboardInterrupt:
-        _keep(service, stop_and_wait(service, name), kept)
-        raise Interrupted(f"job {name} was stopped. What was measured is kept in {kept.path}.") from None
+        raise Interrupted(_stop_and_keep(service, name, kept)) from None
     measured = _keep(service, described, kept)
     _refuse_invalid(described, measured, prepared, kept)
     provenance = _provenance(prepared, service, arn, described, kept)
@@ -88,6 +87,15 @@ def _keep(service: Service, described: Mapping[str, Any], kept: RunFolder) -> tu
     measured = measurements(described, steps, service.series(described, steps))
     kept.keep_measurements(measured)
     return measured
+
+
+def _stop_and_keep(service: Service, name: str, kept: RunFolder) -> str:
+    """Stop the job that a person interrupted; what became of it."""
+    try:
+        _keep(service, stop_and_wait(service, name), kept)
+    except ProjectError as error:
+        return f"job {name} could not be stopped and may still run. {error}"
+    return f"job {name} was stopped. What was measured is kept in {kept.path}."
 
 
 def _refuse_invalid(

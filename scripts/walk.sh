@@ -27,19 +27,21 @@ say "1. Build: checkpoint to a verified Triton archive"
 run python -m model_build build spellcheck --target cpu
 
 say "2. An AWS account on this machine"
-exports=$(mktemp)
-printf '\033[2m$ python -m local_aws --port 0 > exports & source exports\033[0m\n'
-python -m local_aws --port 0 > "$exports" &
+mkdir -p .local_aws
+exports=.local_aws/exports log=.local_aws/account.log
+printf '\033[2m$ python -m local_aws --port 0 > %s 2> %s &  source %s\033[0m\n' "$exports" "$log" "$exports"
+: > "$exports"
+set -m # a process group of its own: Ctrl-C ends the command in front first, then the account
+python -m local_aws --port 0 > "$exports" 2> "$log" &
 account=$!
-until grep -q AWS_ENDPOINT_URL "$exports"; do
-  kill -0 "$account" 2>/dev/null || { wait "$account"; exit $?; }
+set +m
+until grep -q AWS_EC2_METADATA_DISABLED "$exports"; do
+  kill -0 "$account" 2>/dev/null || { status=0; wait "$account" || status=$?; cat "$log" >&2; exit "$status"; }
   sleep 0.2
 done
-sleep 0.2
 cat "$exports"
 # shellcheck disable=SC1090
 source "$exports"
-rm -f "$exports"
 
 say "3. Deploy: one instance, until there is a recommendation"
 run cdk bootstrap --ci

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inference_recommender.errors import Interrupted, InvalidRun, JobFailed
+from inference_recommender.errors import AwsUnreachable, Interrupted, InvalidRun, JobFailed
 from inference_recommender.job import Subject, plan_job
 from inference_recommender.progress import Pulse, Silent
 from inference_recommender.run import Prepared, run
@@ -182,6 +182,24 @@ def test_ctrl_c_stops_the_job_and_keeps_what_was_measured(prepared: Prepared, ke
     assert caught.value.exit_code == 130
     assert json.loads((kept.path / "describe.json").read_text("utf-8"))["Status"] == "STOPPED"
     assert kept.measurements()
+
+
+def test_ctrl_c_without_a_service_says_that_the_job_may_still_run(prepared: Prepared, kept: RunFolder) -> None:
+    service = FakeService([description("IN_PROGRESS")])
+
+    def gone(seconds: float) -> None:
+        def refuse(name: str) -> None:
+            raise AwsUnreachable("Could not connect")
+
+        service.stop_job = refuse  # type: ignore[method-assign]
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as caught:
+        _run(prepared, service, kept, sleep=gone)
+    assert caught.value.exit_code == 130
+    assert str(caught.value).startswith(
+        "Interrupted: job job-1 could not be stopped and may still run. AWS cannot be reached: Could not connect."
+    )
 
 
 def test_a_short_job_is_polled_often_and_a_long_one_seldom() -> None:
