@@ -7,7 +7,8 @@ the later definition, ours, wins. What CloudFormation calls Ref is `physical_res
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 from moto.applicationautoscaling.models import applicationautoscaling_backends
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException, ValidationError
@@ -23,15 +24,59 @@ from local_aws.sagemaker import LocalSageMakerBackend, installed_in
 REPLACED = frozenset({"AWS::SageMaker::Model", "AWS::SageMaker::EndpointConfig"})
 
 
-class _Resource(CloudFormationModel):  # its type "" is never in a template
-    """What all of ours share: GetAtt from a table, and one generated name."""
+@dataclass(frozen=True, slots=True)
+class Where:
+    account_id: str
+    region: str
 
-    type_name = ""
+
+class _Resource(CloudFormationModel):  # its type "" is never in a template
+    """What all of ours share: moto's wordy methods made short, GetAtt from a table, and one generated name.
+
+    The short ones are private because moto takes a public `delete` for its own.
+    """
+
     attribute_names: tuple[str, ...] = ()
 
     def __init__(self, identifier: str, attributes: Mapping[str, str]) -> None:
         self.identifier = identifier
         self.attributes = attributes
+
+    @classmethod
+    def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
+        """`name` is the one that CloudFormation generated."""
+        raise NotImplementedError
+
+    @classmethod
+    def _update(cls, old: Self, name: str, properties: Mapping[str, Any], where: Where) -> Self:
+        """Creating again overwrites; under another identifier it makes a second one, and the old one goes."""
+        new = cls._create(name, properties, where)
+        if new.identifier != old.identifier:
+            cls._delete(old.identifier, where)
+        return new
+
+    @classmethod
+    def _delete(cls, identifier: str, where: Where) -> None:
+        raise NotImplementedError
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
+    ) -> Self:
+        return cls._create(resource_name, cloudformation_json["Properties"], Where(account_id, region_name))
+
+    @classmethod
+    def update_from_cloudformation_json(
+        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> Self:
+        where = Where(account_id, region_name)
+        return cls._update(original_resource, new_resource_name, cloudformation_json["Properties"], where)
+
+    @classmethod
+    def delete_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> None:
+        cls._delete(resource_name, Where(account_id, region_name))
 
     @property
     def physical_resource_id(self) -> str:
@@ -64,12 +109,9 @@ class EndpointResource(_Resource, CloudFormationModel):
         return "AWS::SageMaker::Endpoint"
 
     @classmethod
-    def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
-    ) -> "EndpointResource":
-        properties = cloudformation_json["Properties"]
-        backend = installed_in(sagemaker_backends, account_id, region_name)
-        name = _at_most_63(properties.get("EndpointName", resource_name))
+    def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
+        backend = installed_in(sagemaker_backends, where.account_id, where.region)
+        name = _at_most_63(properties.get("EndpointName", name))
         endpoint = backend.create_endpoint(name, properties["EndpointConfigName"], properties.get("Tags", []))
         try:
             _wait_in_service(endpoint)
@@ -79,22 +121,17 @@ class EndpointResource(_Resource, CloudFormationModel):
         return cls(endpoint.arn, {"EndpointName": name})
 
     @classmethod
-    def update_from_cloudformation_json(
-        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
-    ) -> "EndpointResource":
-        properties = cloudformation_json["Properties"]
-        backend = installed_in(sagemaker_backends, account_id, region_name)
-        name = original_resource.attributes["EndpointName"]
+    def _update(cls, old: Self, name: str, properties: Mapping[str, Any], where: Where) -> Self:
+        backend = installed_in(sagemaker_backends, where.account_id, where.region)
         retain = properties.get("RetainAllVariantProperties") in (True, "true")
-        endpoint = backend.update_endpoint(name, properties["EndpointConfigName"], retain=retain)
+        kept = old.attributes["EndpointName"]
+        endpoint = backend.update_endpoint(kept, properties["EndpointConfigName"], retain=retain)
         _wait_in_service(endpoint)
-        return cls(endpoint.arn, {"EndpointName": name})
+        return cls(endpoint.arn, {"EndpointName": kept})
 
     @classmethod
-    def delete_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
-    ) -> None:
-        _delete_endpoint(installed_in(sagemaker_backends, account_id, region_name), resource_name.split("/")[-1])
+    def _delete(cls, identifier: str, where: Where) -> None:
+        _delete_endpoint(installed_in(sagemaker_backends, where.account_id, where.region), identifier.split("/")[-1])
 
 
 class ScalableTargetResource(_Resource, CloudFormationModel):
@@ -107,44 +144,31 @@ class ScalableTargetResource(_Resource, CloudFormationModel):
         return "AWS::ApplicationAutoScaling::ScalableTarget"
 
     @classmethod
-    def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
-    ) -> "ScalableTargetResource":
-        properties = cloudformation_json["Properties"]
+    def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
         low, high = int(properties["MinCapacity"]), int(properties["MaxCapacity"])
         namespace, resource = properties["ServiceNamespace"], properties["ResourceId"]
-        applicationautoscaling_backends[account_id][region_name].register_scalable_target(
+        suspended: Any = properties.get("SuspendedState")
+        applicationautoscaling_backends[where.account_id][where.region].register_scalable_target(
             namespace,
             resource,
             properties["ScalableDimension"],
             low,
             high,
-            properties.get("RoleARN") or _service_linked_role(account_id, namespace),
-            properties.get("SuspendedState"),
+            properties.get("RoleARN") or _service_linked_role(where.account_id, namespace),
+            suspended,
         )
         if namespace == "sagemaker":
             _, endpoint, _, variant = resource.split("/")
-            installed_in(sagemaker_backends, account_id, region_name).endpoint(endpoint).clamp(variant, low, high)
+            backend = installed_in(sagemaker_backends, where.account_id, where.region)
+            backend.endpoint(endpoint).clamp(variant, low, high)
         identifier = f"{resource}|{properties['ScalableDimension']}|{namespace}"
         return cls(identifier, {"Id": identifier})
 
     @classmethod
-    def update_from_cloudformation_json(
-        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
-    ) -> "ScalableTargetResource":
-        new = cls.create_from_cloudformation_json(new_resource_name, cloudformation_json, account_id, region_name)
-        if new.identifier != original_resource.identifier:
-            cls.delete_from_cloudformation_json(original_resource.identifier, {}, account_id, region_name)
-        return new
-
-    @classmethod
-    def delete_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
-    ) -> None:
-        resource, dimension, namespace = resource_name.split("|")
-        applicationautoscaling_backends[account_id][region_name].deregister_scalable_target(
-            namespace, resource, dimension
-        )
+    def _delete(cls, identifier: str, where: Where) -> None:
+        resource, dimension, namespace = identifier.split("|")
+        backend = applicationautoscaling_backends[where.account_id][where.region]
+        backend.deregister_scalable_target(namespace, resource, dimension)
 
 
 class ScalingPolicyResource(_Resource, CloudFormationModel):
@@ -157,34 +181,27 @@ class ScalingPolicyResource(_Resource, CloudFormationModel):
         return "AWS::ApplicationAutoScaling::ScalingPolicy"
 
     @classmethod
-    def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
-    ) -> "ScalingPolicyResource":
-        properties = cloudformation_json["Properties"]
-        name, kind = properties["PolicyName"], properties["PolicyType"]
-        policy = applicationautoscaling_backends[account_id][region_name].put_scaling_policy(
-            name,
+    def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
+        policy_name, kind = properties["PolicyName"], properties["PolicyType"]
+        policy = applicationautoscaling_backends[where.account_id][where.region].put_scaling_policy(
+            policy_name,
             *_target_of(properties),
             properties[f"{kind}PolicyConfiguration"],
             kind,
         )
-        return cls(policy.policy_arn, {"Arn": policy.policy_arn, "PolicyName": name})
+        return cls(policy.policy_arn, {"Arn": policy.policy_arn, "PolicyName": policy_name})
 
     @classmethod
-    def update_from_cloudformation_json(
-        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
-    ) -> "ScalingPolicyResource":
+    def _update(cls, old: Self, name: str, properties: Mapping[str, Any], where: Where) -> Self:
         # moto keys a policy by target and name: putting the same again replaces it, anything else is a new one.
-        cls.delete_from_cloudformation_json(original_resource.identifier, {}, account_id, region_name)
-        return cls.create_from_cloudformation_json(new_resource_name, cloudformation_json, account_id, region_name)
+        cls._delete(old.identifier, where)
+        return cls._create(name, properties, where)
 
     @classmethod
-    def delete_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
-    ) -> None:
-        backend = applicationautoscaling_backends[account_id][region_name]
+    def _delete(cls, identifier: str, where: Where) -> None:
+        backend = applicationautoscaling_backends[where.account_id][where.region]
         for key, policy in list(backend.policies.items()):
-            if policy.policy_arn == resource_name:
+            if policy.policy_arn == identifier:
                 del backend.policies[key]
 
 
@@ -202,27 +219,18 @@ class AlarmResource(_Resource, CloudFormationModel):
         return "AWS::CloudWatch::Alarm"
 
     @classmethod
-    def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
-    ) -> "AlarmResource":
-        backend: CloudWatchBackend = cloudwatch_backends[account_id][region_name]
-        alarm = backend.put_metric_alarm(name=resource_name, **alarm_arguments(cloudformation_json["Properties"]))
-        return cls(resource_name, {"Arn": alarm.alarm_arn})
+    def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
+        backend: CloudWatchBackend = cloudwatch_backends[where.account_id][where.region]
+        alarm = backend.put_metric_alarm(name=name, **alarm_arguments(properties))
+        return cls(name, {"Arn": alarm.alarm_arn})
 
     @classmethod
-    def update_from_cloudformation_json(
-        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
-    ) -> "AlarmResource":
-        wanted = cloudformation_json["Properties"].get("AlarmName", original_resource.identifier)
-        if wanted != original_resource.identifier:
-            cls.delete_from_cloudformation_json(original_resource.identifier, {}, account_id, region_name)
-        return cls.create_from_cloudformation_json(wanted, cloudformation_json, account_id, region_name)
+    def _update(cls, old: Self, name: str, properties: Mapping[str, Any], where: Where) -> Self:
+        return super()._update(old, properties.get("AlarmName", old.identifier), properties, where)
 
     @classmethod
-    def delete_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
-    ) -> None:
-        cloudwatch_backends[account_id][region_name].delete_alarms([resource_name])
+    def _delete(cls, identifier: str, where: Where) -> None:
+        cloudwatch_backends[where.account_id][where.region].delete_alarms([identifier])
 
 
 class BucketPolicyResource(_Resource, CloudFormationModel):
@@ -233,28 +241,15 @@ class BucketPolicyResource(_Resource, CloudFormationModel):
         return "AWS::S3::BucketPolicy"
 
     @classmethod
-    def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
-    ) -> "BucketPolicyResource":
-        properties = cloudformation_json["Properties"]
+    def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
         document = enforceable(properties["PolicyDocument"])
         if document["Statement"]:
-            s3_backends[account_id]["aws"].put_bucket_policy(properties["Bucket"], json.dumps(document).encode())
+            s3_backends[where.account_id]["aws"].put_bucket_policy(properties["Bucket"], json.dumps(document).encode())
         return cls(properties["Bucket"], {})
 
     @classmethod
-    def update_from_cloudformation_json(
-        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
-    ) -> "BucketPolicyResource":
-        if cloudformation_json["Properties"]["Bucket"] != original_resource.identifier:
-            cls.delete_from_cloudformation_json(original_resource.identifier, {}, account_id, region_name)
-        return cls.create_from_cloudformation_json(new_resource_name, cloudformation_json, account_id, region_name)
-
-    @classmethod
-    def delete_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
-    ) -> None:
-        s3_backends[account_id]["aws"].delete_bucket_policy(resource_name)
+    def _delete(cls, identifier: str, where: Where) -> None:
+        s3_backends[where.account_id]["aws"].delete_bucket_policy(identifier)
 
 
 def enforceable(document: Mapping[str, Any]) -> dict[str, Any]:
