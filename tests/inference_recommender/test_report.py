@@ -10,8 +10,8 @@ from inference_recommender.progress import Silent
 from inference_recommender.report import page
 from inference_recommender.run import Prepared, run
 from inference_recommender.run_folder import RunFolder
+from tests.artifacts import an_artifact
 from tests.inference_recommender.api import FakeService, description
-from tests.inference_recommender.test_run import ARTIFACT
 from workloads import load_workload
 
 
@@ -20,7 +20,7 @@ def kept(workloads_copy: Path, tmp_path: Path) -> RunFolder:
     folder = load_workload("spellcheck", workloads_copy)
     subject = Subject(model_name="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/k")
     plan = plan_job(folder.workload, "quick", folder.traffic("quick"), subject, "job-1")
-    prepared = Prepared(folder=folder, artifact=ARTIFACT, plan=plan, traffic_name="quick", bucket="bucket")
+    prepared = Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick", bucket="bucket")
     kept = RunFolder(tmp_path / "runs" / "job-1")
     run(prepared, FakeService([description()]), kept, Silent(), lambda seconds: None)
     return kept

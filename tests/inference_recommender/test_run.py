@@ -12,30 +12,9 @@ from inference_recommender.progress import Pulse, Silent
 from inference_recommender.run import Prepared, run
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.wait import poll_interval_s
+from tests.artifacts import an_artifact
 from tests.inference_recommender.api import SERIES, FakeService, description, recommendation, step
-from workloads import ModelArtifact, ParityReport, Recommendation, TaskMetrics, load_workload
-
-METRICS = TaskMetrics(exact_match=0.9, left_alone=0.99)
-ARTIFACT = ModelArtifact(
-    workload="spellcheck",
-    target="cpu",
-    runtime="onnxruntime",
-    precision="fp32",
-    archive="model.tar.gz",
-    archive_sha256="a" * 64,
-    archive_bytes=1,
-    default_model="spellcheck",
-    checkpoint_sha256="b" * 64,
-    toolchain={},
-    parity=ParityReport(
-        examples=1,
-        identical_sequences=1,
-        max_logit_difference=0,
-        mean_logit_difference=0,
-        original=METRICS,
-        compiled=METRICS,
-    ),
-)
+from workloads import Recommendation, load_workload
 
 
 @pytest.fixture
@@ -43,7 +22,7 @@ def prepared(workloads_copy: Path) -> Prepared:
     folder = load_workload("spellcheck", workloads_copy)
     subject = Subject(model_name="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/k")
     plan = plan_job(folder.workload, "quick", folder.traffic("quick"), subject, "job-1")
-    return Prepared(folder=folder, artifact=ARTIFACT, plan=plan, traffic_name="quick", bucket="bucket")
+    return Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick", bucket="bucket")
 
 
 @pytest.fixture

@@ -16,16 +16,14 @@ from aws_cdk import App, Environment, Stack
 from aws_cdk.assertions import Annotations, Match, Template
 
 from app import add_stacks
+from tests.artifacts import an_artifact
 from workloads import (
     ROOT,
     Autoscaling,
     Candidate,
-    ModelArtifact,
     Objective,
-    ParityReport,
     Provenance,
     Recommendation,
-    TaskMetrics,
     artifact_file,
     file_sha256,
 )
@@ -142,25 +140,5 @@ def _write_artifact(repository: Repository) -> None:
     archive.parent.mkdir(parents=True)
     with gzip.GzipFile(archive, "wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
         tar.addfile(tarfile.TarInfo("spellcheck/config.pbtxt"))
-    metrics = TaskMetrics(exact_match=0.9, left_alone=0.97)
-    parity = ParityReport(
-        examples=500,
-        identical_sequences=500,
-        max_logit_difference=1e-5,
-        mean_logit_difference=1e-6,
-        original=metrics,
-        compiled=metrics,
-    )
-    ModelArtifact(
-        workload="spellcheck",
-        target="cpu",
-        runtime="onnxruntime",
-        precision="fp32",
-        archive=archive.name,
-        archive_sha256=file_sha256(archive),
-        archive_bytes=archive.stat().st_size,
-        default_model="spellcheck",
-        checkpoint_sha256="0" * 64,
-        toolchain={"onnxruntime": "1.31.0"},
-        parity=parity,
-    ).write_json(artifact_file(repository.root, "spellcheck", "cpu"))
+    made = an_artifact(archive_sha256=file_sha256(archive), archive_bytes=archive.stat().st_size)
+    made.write_json(artifact_file(repository.root, "spellcheck", "cpu"))

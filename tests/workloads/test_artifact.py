@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from workloads import ModelArtifact, ParityReport, ProjectError, TaskMetrics, artifact_file, file_sha256, load_artifact
-
-METRICS = TaskMetrics(exact_match=0.9, left_alone=0.99)
+from tests.artifacts import an_artifact
+from workloads import ProjectError, artifact_file, file_sha256, load_artifact
 
 
 @pytest.fixture
@@ -16,27 +15,7 @@ def built(tmp_path: Path) -> Path:
     file.parent.mkdir(parents=True)
     archive = file.with_name("model.tar.gz")
     archive.write_bytes(b"an archive")
-    parity = ParityReport(
-        examples=2,
-        identical_sequences=2,
-        max_logit_difference=1e-5,
-        mean_logit_difference=1e-6,
-        original=METRICS,
-        compiled=METRICS,
-    )
-    ModelArtifact(
-        workload="spellcheck",
-        target="cpu",
-        runtime="onnxruntime",
-        precision="fp32",
-        archive=archive.name,
-        archive_sha256=file_sha256(archive),
-        archive_bytes=archive.stat().st_size,
-        default_model="spellcheck",
-        checkpoint_sha256="0" * 64,
-        toolchain={"onnxruntime": "1.31.1"},
-        parity=parity,
-    ).write_json(file)
+    an_artifact(archive_sha256=file_sha256(archive), archive_bytes=archive.stat().st_size).write_json(file)
     return tmp_path
 
 

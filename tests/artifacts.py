@@ -1,0 +1,33 @@
+"""A finished build's artifact.json, for tests that need one and no build."""
+
+from typing import Any
+
+from workloads import ModelArtifact, ParityReport, TaskMetrics
+
+_METRICS = TaskMetrics(exact_match=0.9, left_alone=0.97)
+
+
+def an_artifact(**changes: Any) -> ModelArtifact:
+    """spellcheck for cpu, as one would find it, but for `changes`."""
+    parity = ParityReport(
+        examples=500,
+        identical_sequences=500,
+        max_logit_difference=1e-5,
+        mean_logit_difference=1e-6,
+        original=_METRICS,
+        compiled=_METRICS,
+    )
+    artifact = ModelArtifact(
+        workload="spellcheck",
+        target="cpu",
+        runtime="onnxruntime",
+        precision="fp32",
+        archive="model.tar.gz",
+        archive_sha256="a" * 64,
+        archive_bytes=1,
+        default_model="spellcheck",
+        checkpoint_sha256="0" * 64,
+        toolchain={"onnxruntime": "1.31.0"},
+        parity=parity,
+    )
+    return artifact.model_copy(update=changes)
