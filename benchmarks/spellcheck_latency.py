@@ -1,7 +1,7 @@
 """Latency of one spelling correction at batch 1: us beside Hugging Face `generate` and CTranslate2.
 
   make bench                                        installs the peers, builds both targets, then runs this
-  python benchmarks/spellcheck_latency.py --rounds 5
+  python benchmarks/spellcheck_latency.py --rounds 9   more of it
 
 Every engine runs alone in a process of its own, in turn, round after round, with one thread (the best count for this
 small model, for every engine). Queries are the workload's payloads. Prints a table of medians over rounds, each with
@@ -33,7 +33,7 @@ BASELINE = "huggingface fp32"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each engine, in turn (default 3)")
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each engine, in turn (default 5)")
     parser.add_argument("--engine", choices=ENGINES, help="run this one alone and print its latencies as JSON")
     options = parser.parse_args()
     if options.engine:
