@@ -3,10 +3,9 @@
   make bench                                        installs the peers, builds both targets, then runs this
   python benchmarks/spellcheck_latency.py --rounds 9   more of it
 
-Every engine runs alone in a process of its own, in turn, round after round, with one thread (the best count for this
-small model, for every engine). Queries are the workload's payloads. Prints a table of medians over rounds, each with
-its ratio to Hugging Face, and one JSON document on the last line. Engines that give other answers than Hugging Face
-are counted.
+Every engine runs alone in a process of its own, in turn, round after round, with one thread. Queries are the workload's
+payloads. Prints a table of medians over rounds, each with its ratio to Hugging Face, and one JSON document on the last
+line. Engines that give other answers than Hugging Face are counted.
 """
 
 import argparse
