@@ -19,13 +19,14 @@ from pathlib import Path
 from rich.console import Console
 
 from inference_recommender.aws import Aws
+from inference_recommender.errors import AwsUnavailable
 from inference_recommender.job import Subject, plan_job
 from inference_recommender.payloads import answers, request_body
 from inference_recommender.report import page
 from inference_recommender.run import Prepared, payload_key, run
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.terminal import JobProgress, show
-from workloads import ROOT, ProjectError, Recommendation, load_artifact, load_workload
+from workloads import ROOT, ProjectError, Recommendation, WorkloadFolder, load_artifact, load_workload
 
 NO_CANDIDATE = 1
 LOG_WIDTH = 120
@@ -83,16 +84,25 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace, people: Console) -> int:
     aws = Aws()
-    prepared = _prepare(options, aws)
-    for warning in prepared.plan.warnings:
-        people.print(f"Warning: {warning}", style="yellow", highlight=False, soft_wrap=True)
+    folder = load_workload(options.workload)
+    traffic = folder.traffic(options.traffic)
+    subject = _subject_to_show(options, aws, folder, people) if options.dry_run else _subject(options, aws, folder)
+    name = options.job_name or _job_name(options.workload, options.traffic)
+    plan = plan_job(folder.workload, options.traffic, traffic, subject, name)
+    for warning in plan.warnings:
+        _warn(people, warning)
     if options.dry_run:
-        print(json.dumps(prepared.plan.request, indent=2))
+        print(json.dumps(plan.request, indent=2))
         return 0
-    kept = RunFolder(options.runs / prepared.plan.job_name)
+    artifact = load_artifact(ROOT, options.workload, folder.workload.hosting.target)
+    prepared = Prepared(folder=folder, artifact=artifact, plan=plan, traffic_name=options.traffic)
+    return _measure(prepared, aws, RunFolder(options.runs / plan.job_name), people, as_json=options.json)
+
+
+def _measure(prepared: Prepared, aws: Aws, kept: RunFolder, people: Console, *, as_json: bool) -> int:
     with JobProgress(people) as progress:
         recommendation = run(prepared, aws, kept, progress)
-    _render(recommendation, options.json)
+    _render(recommendation, as_json)
     people.print(f"Report: {kept.report}", highlight=False, soft_wrap=True)
     if recommendation.recommended is None:
         return NO_CANDIDATE
@@ -100,25 +110,31 @@ def _run(options: argparse.Namespace, people: Console) -> int:
     return 0
 
 
-def _prepare(options: argparse.Namespace, aws: Aws) -> Prepared:
-    folder = load_workload(options.workload)
-    traffic = folder.traffic(options.traffic)
-    artifact = load_artifact(ROOT, options.workload, folder.workload.hosting.target)
-    bucket = options.payload_bucket or aws.payload_bucket()
-    url = f"s3://{bucket}/{payload_key(options.workload)}"
-    subject = _subject(options, aws, folder.workload.stack_name, url)
-    name = options.job_name or _job_name(options.workload, options.traffic)
-    plan = plan_job(folder.workload, options.traffic, traffic, subject, name)
-    return Prepared(folder=folder, artifact=artifact, plan=plan, traffic_name=options.traffic, bucket=bucket)
-
-
-def _subject(options: argparse.Namespace, aws: Aws, stack: str, payload_url: str) -> Subject:
+def _subject(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder) -> Subject:
     """The model and role named on the command line; where one is missing, the stack's."""
     model, role = options.model_name, options.role_arn
     if not (model and role):
-        outputs = aws.stack_outputs(stack)
+        outputs = aws.stack_outputs(folder.workload.stack_name)
         model, role = model or outputs.model_name, role or outputs.role_arn
-    return Subject(model_name=model, role_arn=role, payload_url=payload_url)
+    bucket = options.payload_bucket or aws.payload_bucket()
+    return Subject(model_name=model, role_arn=role, payload_url=f"s3://{bucket}/{payload_key(folder.workload.name)}")
+
+
+def _subject_to_show(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, people: Console) -> Subject:
+    """As `_subject`; where AWS cannot tell, names that stand for what it would have told."""
+    try:
+        return _subject(options, aws, folder)
+    except AwsUnavailable as error:
+        _warn(people, f"{error} Until then ACCOUNT, REGION and the names of model and role stand for the real ones.")
+    return Subject(
+        model_name=options.model_name or f"{folder.workload.stack_name}-ServingModel",
+        role_arn=options.role_arn or "arn:aws:iam::000000000000:role/RecommenderRole",
+        payload_url=f"s3://{options.payload_bucket or 'sagemaker-REGION-ACCOUNT'}/{payload_key(folder.workload.name)}",
+    )
+
+
+def _warn(people: Console, warning: str) -> None:
+    people.print(f"Warning: {warning}", style="yellow", highlight=False, soft_wrap=True, markup=False)
 
 
 def _job_name(workload: str, traffic: str) -> str:

@@ -87,8 +87,9 @@ class Aws:
         except KeyError as error:
             raise NotDeployed(stack, f"{stack} has no output {error.args[0]}.") from error
 
-    def upload(self, bucket: str, key: str, body: bytes) -> str:
-        """Put `body` there, making the bucket where it is missing; its s3:// URL."""
+    def upload(self, url: str, body: bytes) -> None:
+        """Put `body` at an s3:// URL, making the bucket where it is missing."""
+        bucket, _, key = url.removeprefix("s3://").partition("/")
         s3 = self._client("s3")
         with _speaking_plainly("PutObject"):
             try:
@@ -96,7 +97,6 @@ class Aws:
             except s3.exceptions.NoSuchBucket:
                 self._create_bucket(bucket)
                 s3.put_object(Bucket=bucket, Key=key, Body=body)
-        return f"s3://{bucket}/{key}"
 
     def invoke(self, endpoint: str, body: bytes) -> bytes:
         """What the endpoint answers to one JSON request."""

@@ -37,6 +37,11 @@ class JobPlan:
     warnings: tuple[str, ...]
 
     @property
+    def payload_url(self) -> str:
+        """Where the job will look for its payloads."""
+        return str(self.request["InputConfig"]["ContainerConfig"]["PayloadConfig"]["SamplePayloadUrl"])
+
+    @property
     def job_name(self) -> str:
         return str(self.request["JobName"])
 

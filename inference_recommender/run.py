@@ -37,7 +37,6 @@ class Prepared:
     artifact: ModelArtifact
     plan: JobPlan
     traffic_name: str
-    bucket: str
 
 
 def run(
@@ -77,7 +76,7 @@ def _offer_payloads(prepared: Prepared, service: Service, kept: RunFolder) -> No
     kept.keep_workload(prepared.folder.workload)
     kept.keep("request.json", prepared.plan.request)
     kept.keep_bytes("payloads.tar.gz", archive)
-    service.upload(prepared.bucket, payload_key(prepared.folder.workload.name), archive)
+    service.upload(prepared.plan.payload_url, archive)
 
 
 def _keep(service: Service, described: Mapping[str, Any], kept: RunFolder) -> tuple[Measurement, ...]:

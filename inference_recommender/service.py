@@ -12,8 +12,8 @@ class Service(Protocol):
     @property
     def region(self) -> str: ...
 
-    def upload(self, bucket: str, key: str, body: bytes) -> str:
-        """Put `body` there; its s3:// URL."""
+    def upload(self, url: str, body: bytes) -> None:
+        """Put `body` at an s3:// URL."""
 
     def create_job(self, request: Mapping[str, Any]) -> str:
         """The job's ARN. Raises `JobNameTaken`."""

@@ -135,6 +135,14 @@ def test_two_builds_give_one_sha256_and_verify_shows_the_figures(walk: Walk) -> 
     assert shown["compiled"]["left_alone"] >= 0.95
 
 
+def test_int8_keeps_the_task_metric_within_what_the_workload_allows(walk: Walk) -> None:
+    built = json.loads(walk.run("python", "-m", "model_build", "build", "spellcheck", "--target", "cpu-int8", "--json"))
+    parity = built["parity"]
+    assert built["precision"] == "int8"
+    assert parity["max_logit_difference"] > 1e-3, "nothing was quantised"
+    assert parity["original"]["exact_match"] - parity["compiled"]["exact_match"] <= 0.01
+
+
 def test_the_request_that_dry_run_prints_is_complete(walk: Walk) -> None:
     request = json.loads(walk.run(*walk.recommend("--dry-run")))
     outputs = walk.outputs()

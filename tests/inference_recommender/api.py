@@ -90,10 +90,8 @@ class FakeService:
         self.created: list[Mapping[str, Any]] = []
         self.stopped: list[str] = []
 
-    def upload(self, bucket: str, key: str, body: bytes) -> str:
-        url = f"s3://{bucket}/{key}"
+    def upload(self, url: str, body: bytes) -> None:
         self.uploaded[url] = body
-        return url
 
     def create_job(self, request: Mapping[str, Any]) -> str:
         self.created.append(request)

@@ -1,11 +1,14 @@
 """The command line as a person meets it: help, refusals in one sentence, exit codes. No AWS, no network."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import botocore.session
 import pytest
+from botocore.validate import ParamValidator
 
 from workloads import ROOT
 
@@ -48,6 +51,22 @@ def test_an_unknown_workload_and_profile_are_refused() -> None:
     traffic = _cli("run", "--job", "advanced", "--traffic", "peak")
     assert traffic.returncode == 2
     assert traffic.stderr.endswith("there is no traffic profile 'peak'. Known profiles: production, quick.\n")
+
+
+def test_a_dry_run_without_aws_prints_a_valid_request_and_says_what_stands_in() -> None:
+    shown = _cli("run", "--job", "advanced", "--dry-run")
+    assert shown.returncode == 0
+    request = json.loads(shown.stdout)
+    shape = (
+        botocore.session.get_session()
+        .get_service_model("sagemaker")
+        .shape_for("CreateInferenceRecommendationsJobRequest")
+    )
+    assert ParamValidator().validate(request, shape).generate_report() == ""
+    assert shown.stderr == (
+        "Warning: No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`. "
+        "Until then ACCOUNT, REGION and the names of model and role stand for the real ones.\n"
+    )
 
 
 def test_no_region_says_how_to_set_one() -> None:

@@ -20,7 +20,7 @@ def kept(workloads_copy: Path, tmp_path: Path) -> RunFolder:
     folder = load_workload("spellcheck", workloads_copy)
     subject = Subject(model_name="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/k")
     plan = plan_job(folder.workload, "quick", folder.traffic("quick"), subject, "job-1")
-    prepared = Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick", bucket="bucket")
+    prepared = Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick")
     kept = RunFolder(tmp_path / "runs" / "job-1")
     run(prepared, FakeService([description()]), kept, Silent(), lambda seconds: None)
     return kept

@@ -20,9 +20,13 @@ from workloads import Recommendation, load_workload
 @pytest.fixture
 def prepared(workloads_copy: Path) -> Prepared:
     folder = load_workload("spellcheck", workloads_copy)
-    subject = Subject(model_name="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/k")
+    subject = Subject(
+        model_name="m",
+        role_arn="arn:aws:iam::123456789012:role/r",
+        payload_url="s3://bucket/inference-recommender/spellcheck/payloads.tar.gz",
+    )
     plan = plan_job(folder.workload, "quick", folder.traffic("quick"), subject, "job-1")
-    return Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick", bucket="bucket")
+    return Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick")
 
 
 @pytest.fixture
