@@ -38,7 +38,7 @@ class GuardedProcess:
     ) -> "GuardedProcess":
         """Start `command`. When it has ended, the guard removes what the glob patterns of `remove` match."""
         read, write = os.pipe()
-        # -I -S: the guard needs nothing but the standard library, and starts in 20 ms without `site`.
+        # -I -S: the guard needs nothing but the standard library, and starts sooner without `site`.
         guard = subprocess.Popen(
             [sys.executable, "-I", "-S", GUARD, str(write), str(grace_s), ":".join(remove), *command],
             stdin=subprocess.PIPE,

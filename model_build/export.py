@@ -7,11 +7,9 @@
                   → next_tokens [batch, 1], logits [batch, vocabulary], present (past and one position more)
 
 The heads of all layers, keys then values, share axis 1: a step has one cache in and one out, taking rows out is one
-index, and the graph needs a single split instead of a squeeze per layer (107 us a step against 126 us with a layer
-axis; one tensor per layer and kind was no faster than that and has six times the feeds). The modules below are T5's
-arithmetic over the checkpoint's own weights, with q, k and v in one product; position biases come from transformers'
-own formula, as a table up to the workload's longest input and output. The parity gate compares all of it with
-`generate`.
+index, and the graph needs a single split instead of a squeeze per layer. The modules below are T5's arithmetic over the
+checkpoint's own weights, with q, k and v in one product; position biases come from transformers' own formula, as a
+table up to the workload's longest input and output. The parity gate compares all of it with `generate`.
 
 torch lives here and in verify.py only.
 """

@@ -1,11 +1,10 @@
 """Portable graphs to graphs for ONNX Runtime on CPU: quantised for int8, fused, and stripped of where they were made.
 
 In and out: folders with encoder.onnx and decoder.onnx. ONNX Runtime's own offline optimiser is all there is for fp32:
-it fuses the norms, turns product-and-residual into Gemm and folds transposes (153 nodes of a decoder step become 88);
-the norm fusions of onnxruntime.transformers found nothing more, and a MultiHeadAttention kernel took as long as the
-nodes it replaces (2.6 us each). int8 quantises the weights of matrix products per channel and leaves embeddings in
-fp32: those cost size, not time. Its activations share one scale per batch, so that an int8 answer may depend on its
-neighbours in the batch; an fp32 answer does not.
+it fuses the norms, turns product-and-residual into Gemm and folds transposes; the norm fusions of
+onnxruntime.transformers find nothing more in these graphs. int8 quantises the weights of matrix products per channel
+and leaves embeddings in fp32: those cost size, not time. Its activations share one scale per batch, so that an int8
+answer may depend on its neighbours in the batch; an fp32 answer does not.
 """
 
 from pathlib import Path

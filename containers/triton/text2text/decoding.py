@@ -31,8 +31,7 @@ class Engine(Protocol[S]):
 def greedy(engine: Engine[S], token_ids: Tokens, mask: Tokens, settings: Settings) -> list[Tokens]:
     """The tokens of each row up to its first end-of-sequence (included), or to `max_output_tokens`.
 
-    A row leaves at once when it ends. That copies the caches of the others, and still takes 13 % off a batch of 16
-    queries; waiting until a quarter had ended measured the same, waiting longer was slower.
+    A row leaves at once when it ends: that copies the caches of the others, which costs less than decoding it on.
     """
     rows = len(token_ids)
     written = np.empty((rows, settings.max_output_tokens), np.int64)
