@@ -72,6 +72,13 @@ class Interrupted(ProjectError):
         super().__init__(f"Interrupted: {what}")
 
 
+class NoVerdictKept(ProjectError):
+    def __init__(self, run: Path) -> None:
+        super().__init__(
+            f"{run} holds no recommendation: its job came to no verdict. What was measured is in measurements.json."
+        )
+
+
 class NoSuchRun(ProjectError):
     def __init__(self, run: Path, missing: str) -> None:
         super().__init__(f"{run} is no run folder: it has no {missing}.")

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from inference_recommender.errors import NoSuchRun
+from inference_recommender.errors import NoSuchRun, NoVerdictKept
 from inference_recommender.measurement import Measurement
 from workloads import Recommendation, Workload
 from workloads.errors import InvalidDocument
@@ -49,7 +49,11 @@ class RunFolder:
         return Workload.from_json(self._existing("workload.json"))
 
     def recommendation(self) -> Recommendation:
-        return Recommendation.from_json(self._existing("recommendation.json"))
+        """Raises `NoVerdictKept` where the job failed, was stopped or could not be believed."""
+        file = self.path / "recommendation.json"
+        if not file.exists():
+            raise NoVerdictKept(self.path)
+        return Recommendation.from_json(file)
 
     def request(self) -> dict[str, Any]:
         return dict(json.loads(self._existing("request.json").read_text("utf-8")))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inference_recommender.errors import AwsUnreachable, Interrupted, InvalidRun, JobFailed
+from inference_recommender.errors import AwsUnreachable, Interrupted, InvalidRun, JobFailed, NoVerdictKept
 from inference_recommender.job import Subject, plan_job
 from inference_recommender.progress import Pulse, Silent
 from inference_recommender.run import Prepared, run
@@ -117,6 +117,11 @@ def test_a_job_stopped_midway_gives_no_verdict(prepared: Prepared, kept: RunFold
         f"No verdict: Job job-1 was stopped before its traffic ended. What was measured is kept in {kept.path}."
     )
     assert caught.value.exit_code == 4
+    with pytest.raises(NoVerdictKept) as unread:
+        kept.recommendation()
+    assert str(unread.value) == (
+        f"{kept.path} holds no recommendation: its job came to no verdict. What was measured is in measurements.json."
+    )
 
 
 def test_a_generator_that_lagged_gives_no_verdict(prepared: Prepared, kept: RunFolder) -> None:
