@@ -15,8 +15,8 @@ ENDPOINT_NAMESPACE = "AWS/SageMaker"
 LATENCIES = ("p50", "p90", "p95", "p99")
 QUANTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9")
 DAY_S = 86_400
-SHORT_JOB_S = 900
-"""A job this short is asked for in steps of five seconds; the service itself publishes by the minute."""
+FINER_STEPS = {1: 60, 5: 900}
+"""Step in s, and the longest job in s for which it is asked; the service itself publishes by the minute."""
 
 
 class MetricData(Protocol):
@@ -52,8 +52,8 @@ def fetch_series(
     """The course of one test between `start` and `end`; empty where CloudWatch has nothing."""
     window = {"StartTime": start - timedelta(seconds=60), "EndTime": end + timedelta(seconds=60)}
     quantiles = quantiles_ms(_results(client, quantile_queries(endpoint_name, variant_name), window))
-    periods = (5, 60) if (end - start).total_seconds() <= SHORT_JOB_S else (60,)
-    for period in periods:
+    duration_s = (end - start).total_seconds()
+    for period in (*(step for step, longest_s in FINER_STEPS.items() if duration_s <= longest_s), 60):
         found = _results(client, course_queries(job_name, endpoint_name, period), window)
         course = series(found, period)
         if course.seconds:

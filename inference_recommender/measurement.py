@@ -31,8 +31,8 @@ class Series(Document):
         return tuple(None if count is None else count * 60 / self.period_s for count in self.invocations)
 
     def complete(self) -> "Series":
-        """Without its first and last points, which cover only a part of their period; itself where few are left."""
-        if len(self.seconds) < 4:
+        """Without its first and last points, which cover only a part of their period; itself where none is left."""
+        if len(self.seconds) < 3:
             return self
         columns = {name: getattr(self, name)[1:-1] for name in ("seconds", "users", "invocations", "errors")}
         latency_ms = {name: values[1:-1] for name, values in self.latency_ms.items()}

@@ -60,16 +60,17 @@ def latency_against_load(series: Series, measured: Measurement, objective: Objec
 
 
 def throughput_over_time(series: Series, traffic_pattern: Mapping[str, Any]) -> str:
-    """Invocations per minute and users over the test, with the beginning of each phase marked."""
+    """Invocations per minute and users over the test, with the beginning of each phase that it reached marked."""
     figure, axes = _figure(WIDE_IN)
-    (rate,) = axes.plot(series.seconds, _numbers(series.invocations_per_minute()), color=BLUE, linewidth=1.8)
+    (rate,) = axes.plot(series.seconds, _numbers(series.invocations_per_minute()), color=BLUE, marker=".")
     users_axes = axes.twinx()
     users_axes.grid(False)
     users_axes.spines[["top", "right"]].set_visible(False)
     (users,) = users_axes.step(series.seconds, _numbers(series.users), where="post", color=ORANGE, linewidth=1.2)
     users_axes.set(ylabel="users", ylim=(0, None))
     boundaries = schedule(TrafficPattern.model_validate(traffic_pattern, strict=False), float("inf")).boundaries_s
-    for number, start in enumerate(boundaries[:-1], start=1):
+    reached = [start for start in boundaries[:-1] if start <= series.seconds[-1]]
+    for number, start in enumerate(reached, start=1):
         axes.axvline(start, color=GREY, linewidth=1, linestyle=":")
         axes.annotate(f" phase {number}", (start, 1), xycoords=("data", "axes fraction"), va="bottom", color=GREY)
     axes.set(xlabel="seconds since the first request", ylabel="invocations per minute", ylim=(0, None))

@@ -52,6 +52,11 @@ def test_pages_are_joined_and_points_sorted() -> None:
     assert found.latency_ms["p99"] == (10.0, 20.0)
 
 
+def test_a_job_of_seconds_is_asked_by_the_second() -> None:
+    found = fetch_series(FakeCloudWatch((1, 86_400)), "job-1", "e", "v", START, START + timedelta(seconds=20))
+    assert found.period_s == 1
+
+
 def test_a_service_that_publishes_by_the_minute_is_asked_by_the_minute() -> None:
     found = fetch_series(FakeCloudWatch((60, 86_400)), "job-1", "e", "v", START, END)
     assert (found.period_s, found.seconds) == (60, (0.0, 5.0))

@@ -46,6 +46,14 @@ def test_the_page_is_drawn_again_from_the_run_folder_to_the_same_bytes(kept: Run
     assert again == kept.report.read_text("utf-8")
 
 
+def test_a_phase_that_the_test_never_reached_is_not_marked(kept: RunFolder) -> None:
+    request = kept.request()
+    request["InputConfig"]["TrafficPattern"]["Phases"][0]["DurationInSeconds"] = 600
+    text = page(kept.workload(), kept.recommendation(), kept.measurements(), request)
+    assert "phase 1" in text
+    assert "phase 2" not in text
+
+
 def test_a_test_without_a_course_is_said_to_have_none(kept: RunFolder) -> None:
     bare = tuple(one.model_copy(update={"series": None}) for one in kept.measurements())
     assert "CloudWatch has no course of this test." in page(
