@@ -21,7 +21,7 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 
-from inference_recommender.cloudwatch import fetch_series
+from inference_recommender.cloudwatch import fetch_course, fetch_series
 from inference_recommender.errors import (
     AwsRefused,
     AwsUnreachable,
@@ -137,23 +137,22 @@ class Aws:
 
     def series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Series]:
         """The whole course of every test of a job, by endpoint name."""
+        name, start = describe["JobName"], describe["CreationTime"]
         end = describe.get("CompletionTime") or datetime.now(UTC)
-        return self._series_between(describe, steps, describe["CreationTime"], end)
+        with _speaking_plainly("GetMetricData"):
+            return {
+                endpoint: fetch_series(self._client("cloudwatch"), name, endpoint, variant, start, end)
+                for endpoint, variant in _variants(describe, steps).items()
+            }
 
     def latest_series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> list[Series]:
         """The last moments of every test under way."""
-        now = datetime.now(UTC)
-        return list(self._series_between(describe, steps, now - LATEST, now).values())
-
-    def _series_between(
-        self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], start: datetime, end: datetime
-    ) -> dict[str, Series]:
-        variants = _variants(describe, steps)
+        name, now = describe["JobName"], datetime.now(UTC)
         with _speaking_plainly("GetMetricData"):
-            return {
-                endpoint: fetch_series(self._client("cloudwatch"), describe["JobName"], endpoint, variant, start, end)
-                for endpoint, variant in variants.items()
-            }
+            return [
+                fetch_course(self._client("cloudwatch"), name, endpoint, now - LATEST, now)
+                for endpoint in _variants(describe, steps)
+            ]
 
     @property
     def _sagemaker(self) -> Any:

@@ -49,16 +49,21 @@ def quantile_queries(endpoint_name: str, variant_name: str) -> list[dict[str, An
 def fetch_series(
     client: MetricData, job_name: str, endpoint_name: str, variant_name: str, start: datetime, end: datetime
 ) -> Series:
-    """The course of one test between `start` and `end`; empty where CloudWatch has nothing."""
-    window = {"StartTime": start - timedelta(seconds=60), "EndTime": end + timedelta(seconds=60)}
-    quantiles = quantiles_ms(_results(client, quantile_queries(endpoint_name, variant_name), window))
+    """One test between `start` and `end`: its course and its quantiles; empty where CloudWatch has nothing."""
+    found = _results(client, quantile_queries(endpoint_name, variant_name), _window(start, end))
+    course = fetch_course(client, job_name, endpoint_name, start, end)
+    return course.model_copy(update={"model_latency_quantiles_ms": quantiles_ms(found)})
+
+
+def fetch_course(client: MetricData, job_name: str, endpoint_name: str, start: datetime, end: datetime) -> Series:
+    """The course alone, at the finest step that has points."""
     duration_s = (end - start).total_seconds()
     for period in (*(step for step, longest_s in FINER_STEPS.items() if duration_s <= longest_s), 60):
-        found = _results(client, course_queries(job_name, endpoint_name, period), window)
+        found = _results(client, course_queries(job_name, endpoint_name, period), _window(start, end))
         course = series(found, period)
         if course.seconds:
             break
-    return course.model_copy(update={"model_latency_quantiles_ms": quantiles})
+    return course
 
 
 def series(found: Mapping[str, Mapping[datetime, float]], period_s: int) -> Series:
@@ -87,6 +92,11 @@ def quantiles_ms(found: Mapping[str, Mapping[datetime, float]]) -> dict[str, flo
     day = max(counts, key=lambda time: counts[time])
     values = {stat: found.get(f"q{number}", {}).get(day) for number, stat in enumerate(QUANTILES, start=1)}
     return {stat: value / 1000 for stat, value in values.items() if value is not None}
+
+
+def _window(start: datetime, end: datetime) -> dict[str, datetime]:
+    """With a minute to spare on both sides: points lie at the beginning of their period."""
+    return {"StartTime": start - timedelta(seconds=60), "EndTime": end + timedelta(seconds=60)}
 
 
 def _query(

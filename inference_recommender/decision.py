@@ -36,16 +36,22 @@ def decide(
     )
 
 
-def why_invalid(measured: Sequence[Measurement], objective: Objective) -> str | None:
-    """Why nothing may be concluded from a finished job: in a sentence, or None."""
-    if not measured:
-        return "The job has no results."
+def why_refused(measured: Sequence[Measurement]) -> str | None:
+    """Why the load generator itself refused a verdict: in a sentence, or None where it did not."""
     for one in measured:
         if one.failure_reason and one.failure_reason.startswith(INVALID_REASONS):
             return f"{one.instance_type}: {one.failure_reason}."
-        if one.series and (reason := _series_is_invalid(one.series, objective)):
-            return f"{one.instance_type}: {reason}"
     return None
+
+
+def why_invalid(measured: Sequence[Measurement], objective: Objective) -> str | None:
+    """Why nothing may be concluded from a completed job: in a sentence, or None."""
+    if not measured:
+        return "The job has no results."
+    for one in measured:
+        if not one.failure_reason and one.series and (reason := _series_is_invalid(one.series, objective)):
+            return f"{one.instance_type}: {reason}"
+    return why_refused(measured)
 
 
 def _series_is_invalid(series: Series, objective: Objective) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inference_recommender.decision import decide, why_invalid
+from inference_recommender.decision import decide, why_invalid, why_refused
 from inference_recommender.errors import Interrupted, InvalidRun, JobFailed
 from inference_recommender.job import JobPlan
 from inference_recommender.measurement import Measurement, measurements
@@ -42,7 +42,8 @@ class Prepared:
 def run(
     prepared: Prepared, service: Service, kept: RunFolder, progress: Progress, sleep: Sleep = time.sleep
 ) -> Recommendation:
-    """Run the job to its end and decide. What was measured is in `kept` however it ends.
+    """Run the job to its end and decide. What was measured is in `kept` however it ends; a recommendation also goes
+    into the workload's folder, for review.
 
     Raises `JobNameTaken`, `JobFailed`, `InvalidRun`, `Interrupted` or another `AwsUnavailable`.
     """
@@ -57,13 +58,6 @@ def run(
     _refuse_invalid(described, measured, prepared, kept)
     provenance = _provenance(prepared, service, arn, described, kept)
     recommendation = decide(prepared.folder.workload, prepared.artifact.archive_sha256, measured, provenance)
-    return conclude(prepared, recommendation, measured, kept)
-
-
-def conclude(
-    prepared: Prepared, recommendation: Recommendation, measured: tuple[Measurement, ...], kept: RunFolder
-) -> Recommendation:
-    """Keep the decision and its report; a recommendation also goes into the workload's folder, for review."""
     kept.keep_recommendation(recommendation)
     kept.keep_report(page(prepared.folder.workload, recommendation, measured, prepared.plan.request))
     if recommendation.recommended is not None:
@@ -103,10 +97,11 @@ def _refuse_invalid(
     name, status = described["JobName"], described["Status"]
     if status == "STOPPED":
         raise InvalidRun(f"Job {name} was stopped before its traffic ended.", kept.path)
-    reason = why_invalid(measured, prepared.folder.workload.objective)
-    if reason and (status == "COMPLETED" or measured):
+    completed = status == "COMPLETED"
+    reason = why_invalid(measured, prepared.folder.workload.objective) if completed else why_refused(measured)
+    if reason:
         raise InvalidRun(reason, kept.path)
-    if status != "COMPLETED":
+    if not completed:
         raise JobFailed(name, described.get("FailureReason", "The service gave no reason."), kept.path)
 
 

@@ -19,7 +19,7 @@ EPILOG = "Exit codes: 0 done; 1 a gate failed; 2 usage or workload error; 3 tool
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    # torch's OpenMP threads spin while they wait: with another process on the cores, `generate` took 30 times as long.
+    # torch's OpenMP threads spin while they wait: with another process on the cores, `generate` crawls.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     stderr = Console(stderr=True)
     try:

@@ -268,6 +268,20 @@ def test_ctrl_c_stops_the_job_and_keeps_what_was_measured(walk: Walk, recommende
     assert {one.pid for one in walk.tritons()} == before
 
 
+def test_a_run_with_too_many_errors_gives_no_verdict(walk: Walk, recommended: Recommendation) -> None:
+    payloads = walk.root / "workloads" / "spellcheck" / "payloads.jsonl"
+    good = payloads.read_text("utf-8")
+    payloads.write_text(good + '{"text": " "}\n' * 16, "utf-8")
+    try:
+        told = walk.run(*walk.recommend("--traffic", "tiny", "--job-name", "spellcheck-errors"), expect=4)
+    finally:
+        payloads.write_text(good, "utf-8")
+    verdict = told.splitlines()[-1]
+    assert verdict.startswith("No verdict: ml.c5.xlarge: too many errors: ")
+    assert "requests failed; the first: HTTP 400: " in verdict
+    assert "is empty or blank" in verdict
+
+
 def test_a_job_that_another_stops_midway_gives_no_verdict(walk: Walk, recommended: Recommendation) -> None:
     running = walk.start(*walk.recommend("--traffic", "long", "--job-name", "spellcheck-stopped"))
     _wait_until(lambda: _status(walk, "spellcheck-stopped") == "IN_PROGRESS")

@@ -40,7 +40,7 @@ class Run:
         self._started = 0.0
         self._ended = 0.0
         self._windows: list[Window] = []
-        self._interval_rows: list[int] = [0]
+        self._rows_in_intervals = 0
         self._intervals: list[Interval] = []
 
     @property
@@ -111,12 +111,12 @@ class Run:
         if now < (len(self._intervals) + 1) * INTERVAL_S:
             return
         windows = [window for window in self._windows if window.start_s >= len(self._intervals) * INTERVAL_S]
-        rows = self.records.rows(self._interval_rows[-1])
-        self._interval_rows.append(len(self.records))
+        rows = self.records.rows(self._rows_in_intervals)
+        self._rows_in_intervals += len(rows.finished_s)
         self._intervals.append(
             Interval(
                 users=sum(window.users for window in windows) / len(windows),
-                invocations_per_minute=len(rows.successful_ms) / INTERVAL_S * 60,
+                invocations_per_minute=len(rows.successful_ms) / (now - windows[0].start_s) * 60,
                 latencies_ms=rows.successful_ms,
             )
         )

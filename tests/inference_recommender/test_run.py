@@ -110,6 +110,18 @@ def test_a_failed_job_is_told_with_its_reason_and_keeps_what_was_measured(prepar
     assert not prepared.folder.recommendation_file.exists()
 
 
+def test_a_job_that_failed_early_is_told_as_failed_and_not_as_too_few_samples(
+    prepared: Prepared, kept: RunFolder
+) -> None:
+    service = FakeService(
+        [description("FAILED", InferenceRecommendations=[], FailureReason="Triton was killed by signal 9.")],
+        [step("FAILED", FailureReason="Triton was killed by signal 9.")],
+    )
+    service.course = SERIES.model_copy(update={"invocations": (9.0, 0.0, 0.0, 0.0), "errors": (9.0, 0.0, 0.0, 0.0)})
+    with pytest.raises(JobFailed, match="Job job-1 failed: Triton was killed by signal 9"):
+        _run(prepared, service, kept)
+
+
 def test_a_job_stopped_midway_gives_no_verdict(prepared: Prepared, kept: RunFolder) -> None:
     with pytest.raises(InvalidRun) as caught:
         _run(prepared, FakeService([description("STOPPED")]), kept)
