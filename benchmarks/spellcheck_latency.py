@@ -135,7 +135,7 @@ def _ctranslate2(compute_type: str) -> Answer:
 
 
 def _ours(target: str) -> Answer:
-    from containers.triton.text2text.generator import Refusal, TextGenerator
+    from containers.text2text.generator import Refusal, TextGenerator
     from model_build.plan import plan
     from model_build.repository import version_folder
 

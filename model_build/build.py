@@ -17,12 +17,13 @@ from typing import Any
 
 from transformers.utils import logging as transformers_logging
 
-from containers.triton.text2text.generator import TextGenerator
-from model_build import archive, export, optimise, parity, repository, verify
+from containers.text2text.generator import TextGenerator
+from model_build import archive, optimise, parity, repository
 from model_build.errors import GateFailed, StaleArtifact
 from model_build.lock import exclusive
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
+from model_build.text2text import export, verify
 from workloads import ModelArtifact, ParityReport, file_sha256, load_artifact
 
 TOOLS = ("numpy", "onnx", "onnxruntime", "onnxscript", "tokenizers", "torch", "transformers")

@@ -3,7 +3,7 @@
 Format: Triton's ModelConfig protobuf in text form. `max_batch_size` is always written out.
 """
 
-from containers.triton.text2text.settings import Settings
+from containers.text2text.settings import Settings
 from workloads import Serving
 
 WARMUP_FILE = "query"

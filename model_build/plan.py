@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from containers.triton.text2text.settings import Settings
+from containers.text2text.settings import Settings
 from model_build import config_pbtxt, repository
 from model_build.checkpoint import Checkpoint, resolve
 from workloads import Example, OnnxRuntimeTarget, Workload, WorkloadFolder, artifact_file

@@ -10,7 +10,7 @@ import shutil
 import struct
 from pathlib import Path
 
-import containers.triton.text2text
+import containers.text2text
 from model_build.config_pbtxt import WARMUP_FILE
 
 VERSION = "1"
@@ -39,7 +39,7 @@ def lay_out(repository: Path, model: str, *, config: str, compiled: Path, tokeni
     shutil.copyfile(tokenizer, version / "tokenizer.json")
     for name in GRAPHS:
         shutil.copyfile(compiled / name, version / name)
-    code = Path(containers.triton.text2text.__path__[0])
+    code = Path(containers.text2text.__path__[0])
     for name in SERVING_CODE:
         shutil.copyfile(code / name, version / name)
 

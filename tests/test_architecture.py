@@ -19,7 +19,7 @@ ALLOWED = {
 """model_build verifies with the very decoding loop that containers/ ships, and copies it into the archive."""
 
 ONLY_IN = {
-    "torch": {"model_build/export.py", "model_build/verify.py", "workloads/spellcheck/train.py"},
+    "torch": {"model_build/text2text/export.py", "model_build/text2text/verify.py", "workloads/spellcheck/train.py"},
     "boto3": {"inference_recommender/aws.py", "model_build/checkpoint.py"},
     "aws_cdk": {"stacks/", "app.py"},
     "moto": {"local_aws/"},

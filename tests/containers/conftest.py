@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from containers.triton.text2text.generator import TextGenerator
+from containers.text2text.generator import TextGenerator
 from local_aws.triton import TritonServer
 from model_build import repository
 from model_build.build import build

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from containers.triton.text2text.decoding import Tokens, greedy
-from containers.triton.text2text.settings import Settings
+from containers.text2text.decoding import Tokens, greedy
+from containers.text2text.settings import Settings
 
 START, END, OTHER_END = 90, 1, 2
 

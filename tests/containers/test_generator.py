@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tokenizers import normalizers, processors
 
 import containers
-from containers.triton.text2text.generator import Refusal, TextGenerator, pad
-from containers.triton.text2text.settings import Settings
+from containers.text2text.generator import Refusal, TextGenerator, pad
+from containers.text2text.settings import Settings
 from tests.model_build.tiny_t5 import LETTERS, make_texts, make_tokenizer
 
 BAD_ROWS = {

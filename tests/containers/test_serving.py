@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tritonclient.http as triton_http
 
-from containers.triton.text2text.generator import Refusal, TextGenerator
+from containers.text2text.generator import Refusal, TextGenerator
 from local_aws.triton import TritonServer
 from model_build.plan import BuildPlan
 from tests.model_build.tiny_t5 import make_texts

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
-from containers.triton.text2text.settings import Settings
+from containers.text2text.settings import Settings
 from model_build.config_pbtxt import render
 from workloads import Serving
 

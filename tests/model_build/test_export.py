@@ -6,12 +6,13 @@ import numpy as np
 import onnx
 import pytest
 
-from containers.triton.text2text.engine import OnnxEngine
-from containers.triton.text2text.generator import TextGenerator
-from containers.triton.text2text.settings import Settings
-from model_build import export, optimise, repository
+from containers.text2text.engine import OnnxEngine
+from containers.text2text.generator import TextGenerator
+from containers.text2text.settings import Settings
+from model_build import optimise, repository
 from model_build.checkpoint import read
-from model_build.verify import Original, compare, forced_logits
+from model_build.text2text import export
+from model_build.text2text.verify import Original, compare, forced_logits
 from tests.model_build.tiny_t5 import make_checkpoint, make_texts, make_tokenizer
 from workloads import Example
 

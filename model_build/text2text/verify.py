@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoTokenizer, GenerationConfig
 
-from containers.triton.text2text.decoding import Tokens
-from containers.triton.text2text.engine import OnnxEngine
-from containers.triton.text2text.generator import Refusal, TextGenerator, pad
-from containers.triton.text2text.settings import Settings
+from containers.text2text.decoding import Tokens
+from containers.text2text.engine import OnnxEngine
+from containers.text2text.generator import Refusal, TextGenerator, pad
+from containers.text2text.settings import Settings
 from model_build.parity import Comparison
 from model_build.progress import Progress, silent
 from workloads import Example
