@@ -21,7 +21,7 @@ from rich.console import Console
 from inference_recommender.aws import Aws
 from inference_recommender.errors import AwsUnavailable
 from inference_recommender.job import Subject, plan_job
-from inference_recommender.payloads import answers, request_body
+from inference_recommender.payloads import answer, request_body, row_of
 from inference_recommender.report import page
 from inference_recommender.run import Prepared, payload_key, run
 from inference_recommender.run_folder import RunFolder
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     report.set_defaults(command=_report)
     invoke = commands.add_parser("invoke", help="send texts to a workload's deployed endpoint, print its answers")
     invoke.add_argument("workload", metavar="WORKLOAD")
-    invoke.add_argument("texts", nargs="+", metavar="TEXT")
+    invoke.add_argument("texts", nargs="+", metavar="TEXT", help="a JSON object where the model has several fields")
     invoke.set_defaults(command=_invoke)
     return parser
 
@@ -151,9 +151,11 @@ def _render(recommendation: Recommendation, as_json: bool) -> None:
 
 def _invoke(options: argparse.Namespace, people: Console) -> int:
     aws = Aws()
-    endpoint = aws.stack_outputs(load_workload(options.workload).workload.stack_name).endpoint_name
-    for text in options.texts:
-        print(f"{text} -> {', '.join(answers(aws.invoke(endpoint, request_body(text))))}")
+    workload = load_workload(options.workload).workload
+    rows = [row_of(text, workload.model.fields) for text in options.texts]
+    endpoint = aws.stack_outputs(workload.stack_name).endpoint_name
+    for text, row in zip(options.texts, rows, strict=True):
+        print(f"{text} -> {answer(aws.invoke(endpoint, request_body(row)))}")
     return 0
 
 

@@ -7,7 +7,7 @@ from inference_recommender.generator.summary import INVALID_REASONS
 from inference_recommender.measurement import Measurement, Series
 from inference_recommender.prices import price
 from inference_recommender.sizing import candidate, cheapest
-from workloads import Objective, Provenance, Recommendation, Workload
+from workloads import LatencyObjective, Provenance, Recommendation, Workload
 
 
 def decide(
@@ -18,7 +18,7 @@ def decide(
     candidates = tuple(
         candidate(
             one,
-            workload.objective,
+            workload.latency_objective,
             workload.sizing,
             price(one.instance_type, provenance.region, one.price_per_hour_usd),
             job_limit,
@@ -29,7 +29,7 @@ def decide(
         workload=workload.name,
         target=workload.hosting.target,
         archive_sha256=archive_sha256,
-        objective=workload.objective,
+        objective=workload.latency_objective,
         recommended=cheapest(candidates),
         candidates=candidates,
         provenance=provenance,
@@ -44,7 +44,7 @@ def why_refused(measured: Sequence[Measurement]) -> str | None:
     return None
 
 
-def why_invalid(measured: Sequence[Measurement], objective: Objective) -> str | None:
+def why_invalid(measured: Sequence[Measurement], objective: LatencyObjective) -> str | None:
     """Why nothing may be concluded from a completed job: in a sentence, or None."""
     if not measured:
         return "The job has no results."
@@ -54,7 +54,7 @@ def why_invalid(measured: Sequence[Measurement], objective: Objective) -> str | 
     return why_refused(measured)
 
 
-def _series_is_invalid(series: Series, objective: Objective) -> str | None:
+def _series_is_invalid(series: Series, objective: LatencyObjective) -> str | None:
     total = sum(count or 0 for count in series.invocations)
     errors = sum(count or 0 for count in series.errors)
     if total and errors > total * MAX_ERROR_SHARE:

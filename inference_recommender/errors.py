@@ -1,5 +1,7 @@
 """What the recommender may have to tell a person, and with which exit code."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from workloads import ProjectError
@@ -82,3 +84,9 @@ class NoVerdictKept(ProjectError):
 class NoSuchRun(ProjectError):
     def __init__(self, run: Path, missing: str) -> None:
         super().__init__(f"{run} is no run folder: it has no {missing}.")
+
+
+class NotARow(ProjectError):
+    def __init__(self, argument: str, fields: Sequence[str]) -> None:
+        example = json.dumps(dict.fromkeys(fields, "…"), ensure_ascii=False)
+        super().__init__(f"TEXT: got '{argument[:60]}', but this model has several fields: give {example}.")

@@ -50,7 +50,7 @@ def plan_job(
     workload: Workload, traffic_name: str, traffic: PhasedTraffic | StairTraffic, subject: Subject, job_name: str
 ) -> JobPlan:
     """An advanced job over every candidate instance type of the workload."""
-    tests = len(workload.hosting.instance_types)
+    tests = len(workload.instance_types)
     request = {
         "JobName": job_name,
         "JobType": "Advanced",
@@ -61,10 +61,10 @@ def plan_job(
             "JobDurationInSeconds": min(traffic.duration_s + SETUP_ALLOWANCE_S, LONGEST_JOB_S),
             "TrafficPattern": traffic_pattern(traffic),
             "ResourceLimit": {"MaxNumberOfTests": tests, "MaxParallelOfTests": tests},
-            "EndpointConfigurations": [{"InstanceType": name} for name in workload.hosting.instance_types],
+            "EndpointConfigurations": [{"InstanceType": name} for name in workload.instance_types],
             "ContainerConfig": _container(workload, subject),
         },
-        "StoppingConditions": stopping_conditions(traffic, workload.objective),
+        "StoppingConditions": stopping_conditions(traffic, workload.latency_objective),
         "Tags": [{"Key": "workload", "Value": workload.name}, {"Key": "traffic", "Value": traffic_name}],
     }
     return JobPlan(request=request, traffic=traffic, warnings=warnings(traffic_name, traffic))
@@ -76,5 +76,5 @@ def _container(workload: Workload, subject: Subject) -> dict[str, Any]:
         "Task": TASKS[workload.model.task],
         **FRAMEWORK,
         "PayloadConfig": {"SamplePayloadUrl": subject.payload_url, "SupportedContentTypes": [JSON]},
-        "SupportedInstanceTypes": list(workload.hosting.instance_types),
+        "SupportedInstanceTypes": list(workload.instance_types),
     }

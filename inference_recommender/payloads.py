@@ -1,4 +1,7 @@
-"""Request bodies for a workload's texts, the archive of them that a job takes, and answers read back. Pure."""
+"""Request bodies for a workload's rows, the archive of them that a job takes, and answers read back. Pure.
+
+A row is the text of each of the model's fields; a field's tensor is its name in capitals.
+"""
 
 import gzip
 import io
@@ -6,24 +9,44 @@ import json
 import tarfile
 from collections.abc import Sequence
 
-
-def request_body(text: str) -> bytes:
-    """One KServe v2 JSON request: `text` as a batch of one."""
-    tensor = {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [text]}
-    return json.dumps({"inputs": [tensor]}, ensure_ascii=False).encode()
+from inference_recommender.errors import NotARow
+from workloads import Row
 
 
-def answers(response_body: bytes) -> list[str]:
-    """The texts of a KServe v2 JSON response's first output."""
-    return [str(text) for text in json.loads(response_body)["outputs"][0]["data"]]
+def request_body(row: Row) -> bytes:
+    """One KServe v2 JSON request: `row` as a batch of one."""
+    tensors = [
+        {"name": field.upper(), "shape": [1, 1], "datatype": "BYTES", "data": [text]} for field, text in row.items()
+    ]
+    return json.dumps({"inputs": tensors}, ensure_ascii=False).encode()
 
 
-def payload_archive(texts: Sequence[str]) -> bytes:
-    """A tar.gz with one request body per file. The same texts give the same bytes."""
+def row_of(argument: str, fields: Sequence[str]) -> Row:
+    """What a person typed, as a row: the text of the only field, or a JSON object of all. Raises `NotARow`."""
+    if len(fields) == 1:
+        return {fields[0]: argument}
+    try:
+        row = json.loads(argument)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict) or set(row) != set(fields) or not all(isinstance(text, str) for text in row.values()):
+        raise NotARow(argument, fields)
+    return row
+
+
+def answer(response_body: bytes) -> str:
+    """The outputs of a KServe v2 JSON response to one row: the first by itself, the others with their names."""
+    first, *others = json.loads(response_body)["outputs"]
+    named = [f"{output['name'].lower()} {output['data'][0]}" for output in others]
+    return ", ".join([str(first["data"][0]), *named])
+
+
+def payload_archive(rows: Sequence[Row]) -> bytes:
+    """A tar.gz with one request body per file. The same rows give the same bytes."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as archive:
-        for number, text in enumerate(texts):
-            body = request_body(text)
+        for number, row in enumerate(rows):
+            body = request_body(row)
             member = tarfile.TarInfo(f"payload-{number:05d}.json")
             member.size = len(body)
             archive.addfile(member, io.BytesIO(body))

@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from inference_recommender.generator.plan import TrafficPattern
 from inference_recommender.generator.schedule import schedule
 from inference_recommender.measurement import Measurement, Series
-from workloads import Objective
+from workloads import LatencyObjective
 
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "report",
@@ -34,7 +34,7 @@ BLUE, ORANGE, RED, GREY = "#2f6fdb", "#e07b39", "#c8372d", "#8a919c"
 SIZE_IN, WIDE_IN = (6.4, 3.6), (13.0, 3.4)
 
 
-def latency_against_load(series: Series, measured: Measurement, objective: Objective) -> str:
+def latency_against_load(series: Series, measured: Measurement, objective: LatencyObjective) -> str:
     """Each point of the course: its load against its p50 and p99, with the objective and the capacity found."""
     figure, axes = _figure()
     load = series.invocations_per_minute()
@@ -79,7 +79,7 @@ def throughput_over_time(series: Series, traffic_pattern: Mapping[str, Any]) -> 
     return _svg(figure)
 
 
-def latency_distribution(quantiles_ms: Mapping[str, float], objective: Objective) -> str:
+def latency_distribution(quantiles_ms: Mapping[str, float], objective: LatencyObjective) -> str:
     """The share of invocations answered within a model latency, over the whole test."""
     figure, axes = _figure()
     shares = [float(name[1:]) for name in quantiles_ms]
@@ -99,7 +99,7 @@ def latency_distribution(quantiles_ms: Mapping[str, float], objective: Objective
     return _svg(figure)
 
 
-def _objective_line(axes: Axes, objective: Objective) -> None:
+def _objective_line(axes: Axes, objective: LatencyObjective) -> None:
     axes.axhline(objective.model_latency_ms, color=RED, linewidth=1.2, linestyle="--")
     axes.annotate(
         f"objective {objective.percentile} ≤ {objective.model_latency_ms:g} ms ",

@@ -48,7 +48,7 @@ def page(
 
 
 def _decision(workload: Workload, recommendation: Recommendation) -> str:
-    objective = workload.objective
+    objective = workload.latency_objective
     asked = (
         f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms at "
         f"{objective.peak_invocations_per_minute:,} invocations per minute"
@@ -71,7 +71,7 @@ def _decision(workload: Workload, recommendation: Recommendation) -> str:
 
 
 def _sizing(workload: Workload, chosen: Candidate) -> str:
-    sizing, objective = workload.sizing, workload.objective
+    sizing, objective = workload.sizing, workload.latency_objective
     return (
         f"<p class=soft>{objective.peak_invocations_per_minute:,} at the peak, plus {sizing.headroom:.0%} headroom, "
         f"over {chosen.max_invocations_per_minute:,.0f} per instance makes {chosen.instance_count}. Autoscaling adds "
@@ -135,7 +135,7 @@ def _evidence(workload: Workload, measured: Measurement, request: Mapping[str, A
     series = measured.series
     if series is None or not series.seconds:
         return _card(measured.instance_type, "<p class=soft>CloudWatch has no course of this test.</p>")
-    objective, course = workload.objective, series.complete()
+    objective, course = workload.latency_objective, series.complete()
     shown = {
         "Throughput over time": plots.throughput_over_time(course, request["InputConfig"]["TrafficPattern"]),
         "Latency against load": plots.latency_against_load(course, measured, objective),

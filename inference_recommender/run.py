@@ -98,7 +98,7 @@ def _refuse_invalid(
     if status == "STOPPED":
         raise InvalidRun(f"Job {name} was stopped before its traffic ended.", kept.path)
     completed = status == "COMPLETED"
-    reason = why_invalid(measured, prepared.folder.workload.objective) if completed else why_refused(measured)
+    reason = why_invalid(measured, prepared.folder.workload.latency_objective) if completed else why_refused(measured)
     if reason:
         raise InvalidRun(reason, kept.path)
     if not completed:
@@ -112,11 +112,11 @@ def _provenance(
     workload = prepared.folder.workload
     return Provenance(
         measured_on="local" if machine else "sagemaker",
-        machine=machine or ", ".join(workload.hosting.instance_types),
+        machine=machine or ", ".join(workload.instance_types),
         job_name=described["JobName"],
         job_arn=arn,
         traffic=prepared.traffic_name,
-        percentile=workload.objective.percentile,
+        percentile=workload.latency_objective.percentile,
         measured_at=described["CompletionTime"].isoformat(timespec="seconds"),
         region=service.region,
         run=f"{kept.path.parent.name}/{kept.path.name}",

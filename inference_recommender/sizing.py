@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from inference_recommender.measurement import Measurement
 from inference_recommender.prices import Price
-from workloads import Autoscaling, Candidate, Objective, Sizing
+from workloads import Autoscaling, Candidate, LatencyObjective, Sizing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,7 +25,7 @@ class Fleet:
     autoscaling: Autoscaling
 
 
-def fleet(max_invocations_per_minute: float, objective: Objective, sizing: Sizing) -> Fleet:
+def fleet(max_invocations_per_minute: float, objective: LatencyObjective, sizing: Sizing) -> Fleet:
     """The fleet for the objective's peak, of instances that each bear `max_invocations_per_minute` (> 0)."""
     target = max_invocations_per_minute * sizing.safety_factor
     peak = objective.peak_invocations_per_minute * (1 + sizing.headroom)
@@ -46,7 +46,7 @@ def cost_per_million_usd(cost_per_hour_usd: float, invocations_per_minute: float
 
 
 def candidate(
-    measured: Measurement, objective: Objective, sizing: Sizing, price: Price, job_limit_per_minute: int | None
+    measured: Measurement, objective: LatencyObjective, sizing: Sizing, price: Price, job_limit_per_minute: int | None
 ) -> Candidate:
     """One tested configuration, judged and sized. One that misses the objective is not sized.
 
@@ -90,7 +90,7 @@ def cheapest(candidates: Iterable[Candidate]) -> Candidate | None:
     )
 
 
-def _verdict(measured: Measurement, objective: Objective) -> tuple[bool, str]:
+def _verdict(measured: Measurement, objective: LatencyObjective) -> tuple[bool, str]:
     limit = f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms"
     if measured.failure_reason:
         return False, measured.failure_reason

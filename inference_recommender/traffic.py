@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from workloads import Objective, PhasedTraffic, StairTraffic
+from workloads import LatencyObjective, PhasedTraffic, StairTraffic
 
 DOCUMENTED_USERS = range(1, 4)
 DOCUMENTED_SPAWN_RATE = range(0, 4)
@@ -33,7 +33,7 @@ def traffic_pattern(traffic: PhasedTraffic | StairTraffic) -> dict[str, Any]:
             return {"TrafficType": "STAIRS", "Stairs": stairs}
 
 
-def stopping_conditions(traffic: PhasedTraffic | StairTraffic, objective: Objective) -> dict[str, Any]:
+def stopping_conditions(traffic: PhasedTraffic | StairTraffic, objective: LatencyObjective) -> dict[str, Any]:
     """StoppingConditions of the API. Its latency threshold takes whole milliseconds: the objective is rounded up."""
     limit = traffic.stop.max_invocations_per_minute
     return {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stacks.errors import IncompleteRecommendation, NoRecommendedCandidate
-from workloads import Autoscaling, Candidate, ModelArtifact, Recommendation, WorkloadFolder
+from workloads import Autoscaling, Candidate, ModelArtifact, Recommendation, SageMakerEndpointHosting, WorkloadFolder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,10 +28,13 @@ class Deployment:
 
 
 def plan_deployment(
-    folder: WorkloadFolder, artifact: ModelArtifact, recommendation: Recommendation | None
+    folder: WorkloadFolder,
+    hosting: SageMakerEndpointHosting,
+    artifact: ModelArtifact,
+    recommendation: Recommendation | None,
 ) -> Deployment:
     """Raises `NoRecommendedCandidate` or `IncompleteRecommendation`."""
-    image = _image_cautions(folder, artifact)
+    image = _image_cautions(folder, artifact, hosting.image_uri)
     if recommendation is None:
         return _single_instance(folder, image)
     chosen, count, autoscaling = _recommended(folder, recommendation)
@@ -45,7 +48,7 @@ def plan_deployment(
 
 
 def _single_instance(folder: WorkloadFolder, image: tuple[Caution, ...]) -> Deployment:
-    instance_type = folder.workload.hosting.instance_types[0]
+    instance_type = folder.workload.instance_types[0]
     caution = Caution(
         id="recommendation:missing",
         text=f"{folder.recommendation_file} does not exist: one {instance_type} is deployed, without "
@@ -71,8 +74,8 @@ def _recommended(folder: WorkloadFolder, recommendation: Recommendation) -> tupl
     return chosen, chosen.instance_count, chosen.autoscaling
 
 
-def _image_cautions(folder: WorkloadFolder, artifact: ModelArtifact) -> tuple[Caution, ...]:
-    if artifact.runtime != "onnxruntime" or folder.workload.hosting.image_uri is not None:
+def _image_cautions(folder: WorkloadFolder, artifact: ModelArtifact, own_image: str | None) -> tuple[Caution, ...]:
+    if artifact.runtime != "onnxruntime" or own_image is not None:
         return ()
     text = (
         f"{folder.file}: hosting.image_uri is not set, and SageMaker's stock Triton image has neither "

@@ -6,7 +6,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from stacks.workload_endpoint import WorkloadEndpoint
-from workloads import Objective
+from workloads import LatencyObjective
 
 # Three bad minutes of five: one slow minute while an instance joins is no incident, three are.
 EVALUATION_PERIODS = 5
@@ -17,7 +17,7 @@ MICROSECONDS_PER_MILLISECOND = 1000
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EndpointAlarmsProps:
     endpoint: WorkloadEndpoint
-    objective: Objective
+    objective: LatencyObjective
 
 
 class EndpointAlarms(Construct):

@@ -8,7 +8,7 @@ from constructs import Construct
 
 from stacks.endpoint_alarms import MICROSECONDS_PER_MILLISECOND
 from stacks.workload_endpoint import WorkloadEndpoint
-from workloads import Objective
+from workloads import LatencyObjective
 
 PERCENTILES = ("p50", "p90", "p99")
 
@@ -16,7 +16,7 @@ PERCENTILES = ("p50", "p90", "p99")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EndpointDashboardProps:
     endpoint: WorkloadEndpoint
-    objective: Objective
+    objective: LatencyObjective
 
 
 class EndpointDashboard(Construct):
@@ -39,16 +39,16 @@ class EndpointDashboard(Construct):
         )
 
 
-def _model_latency(endpoint: WorkloadEndpoint, objective: Objective) -> cloudwatch.GraphWidget:
+def _model_latency(endpoint: WorkloadEndpoint, objective: LatencyObjective) -> cloudwatch.GraphWidget:
     shown = dict.fromkeys((*PERCENTILES, objective.percentile.lower()))
     return _graph(
         "Model latency (µs)",
         *(endpoint.metric_model_latency(statistic) for statistic in shown),
-        limit=_limit(f"Objective, {objective.percentile}", objective.model_latency_ms),
+        limit=_limit(f"LatencyObjective, {objective.percentile}", objective.model_latency_ms),
     )
 
 
-def _overhead(endpoint: WorkloadEndpoint, objective: Objective) -> cloudwatch.GraphWidget:
+def _overhead(endpoint: WorkloadEndpoint, objective: LatencyObjective) -> cloudwatch.GraphWidget:
     limit = _limit("Alarm limit, average", objective.overhead_latency_ms)
     return _graph("Overhead latency (µs)", endpoint.metric_overhead_latency(), limit=limit)
 

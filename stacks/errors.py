@@ -50,7 +50,7 @@ class NoRecommendedCandidate(ProjectError):
     def __init__(self, file: Path) -> None:
         super().__init__(
             f"{file}: recommended is null: no candidate met the objective, so there is nothing to deploy. "
-            "Change hosting.instance_types, the target or the objective and run the recommender again, "
+            "Change its target, the target's instance_types or the objective and run the recommender again, "
             "or delete the file to deploy one instance without autoscaling."
         )
 
@@ -61,3 +61,13 @@ class IncompleteRecommendation(ProjectError):
             f"{file}: {' and '.join(missing)}: null, but the fleet is sized by nothing else. "
             f"Run `python -m inference_recommender run {workload} --job advanced` again."
         )
+
+
+class NoStack(ProjectError):
+    def __init__(self, file: Path, kind: str, stack: str) -> None:
+        super().__init__(f"{file}: hosting.kind: '{kind}' has no stack yet, so there is no {stack}.")
+
+
+class NothingBuilt(ProjectError):
+    def __init__(self, reasons: Sequence[ProjectError]) -> None:
+        super().__init__("\n".join(["There is nothing to deploy:", *map(str, reasons)]))

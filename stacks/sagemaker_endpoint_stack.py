@@ -14,12 +14,13 @@ from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.recommender_access import RecommenderAccess, RecommenderAccessProps
 from stacks.triton_image import TritonImage, TritonImageProps
 from stacks.workload_endpoint import WorkloadEndpoint, WorkloadEndpointProps
-from workloads import ModelArtifact, Recommendation, WorkloadFolder
+from workloads import ModelArtifact, Recommendation, SageMakerEndpointHosting, WorkloadFolder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SageMakerEndpointStackProps:
     folder: WorkloadFolder
+    hosting: SageMakerEndpointHosting
     artifact: ModelArtifact
     archive_file: Path
     recommendation: Recommendation | None
@@ -32,19 +33,19 @@ class SageMakerEndpointStack(Stack):
     def __init__(self, scope: Construct, id: str, props: SageMakerEndpointStackProps) -> None:
         workload, artifact = props.folder.workload, props.artifact
         super().__init__(scope, id, env=props.environment, description=workload.description)
-        deployment = plan_deployment(props.folder, artifact, props.recommendation)
+        deployment = plan_deployment(props.folder, props.hosting, artifact, props.recommendation)
         for caution in deployment.cautions:
             Annotations.of(self).add_warning_v2(caution.id, caution.text)
         archive = ModelArchive(
             self, "Archive", ModelArchiveProps(file=props.archive_file, sha256=artifact.archive_sha256)
         )
-        image = self._image(props.folder, deployment.instance_type)
-        endpoint = self._endpoint(artifact.default_model, archive, image, deployment)
+        image = self._image(props, deployment.instance_type)
+        endpoint = self._endpoint(artifact, archive, image, deployment)
         if deployment.autoscaling is not None:
             scaling = EndpointScalingProps(endpoint=endpoint, autoscaling=deployment.autoscaling)
             EndpointScaling(self, "Scaling", scaling)
-        EndpointAlarms(self, "Alarms", EndpointAlarmsProps(endpoint=endpoint, objective=workload.objective))
-        watched = EndpointDashboardProps(endpoint=endpoint, objective=workload.objective)
+        EndpointAlarms(self, "Alarms", EndpointAlarmsProps(endpoint=endpoint, objective=workload.latency_objective))
+        watched = EndpointDashboardProps(endpoint=endpoint, objective=workload.latency_objective)
         EndpointDashboard(self, "Watch", watched)
         access = RecommenderAccessProps(workload=workload.name, endpoint=endpoint, archive=archive, image=image)
         recommender = RecommenderAccess(self, "Recommender", access)
@@ -53,13 +54,15 @@ class SageMakerEndpointStack(Stack):
         CfnOutput(self, "ModelName", value=endpoint.model_name)
         CfnOutput(self, "RecommenderRoleArn", value=recommender.role.role_arn)
 
-    def _image(self, folder: WorkloadFolder, instance_type: str) -> TritonImage:
-        hosting = folder.workload.hosting
-        props = TritonImageProps(hosting=hosting, instance_type=instance_type, workload_file=folder.file)
-        return TritonImage(self, "Image", props)
+    def _image(self, props: SageMakerEndpointStackProps, instance_type: str) -> TritonImage:
+        return TritonImage(
+            self,
+            "Image",
+            TritonImageProps(hosting=props.hosting, instance_type=instance_type, workload_file=props.folder.file),
+        )
 
     def _endpoint(
-        self, default_model: str, archive: ModelArchive, image: TritonImage, deployment: Deployment
+        self, artifact: ModelArtifact, archive: ModelArchive, image: TritonImage, deployment: Deployment
     ) -> WorkloadEndpoint:
         return WorkloadEndpoint(
             self,
@@ -67,9 +70,9 @@ class SageMakerEndpointStack(Stack):
             WorkloadEndpointProps(
                 archive=archive,
                 image=image,
-                default_model=default_model,
+                default_model=artifact.default_model,
                 instance_type=deployment.instance_type,
                 instance_count=deployment.instance_count,
-                environment=deployment.environment,
+                environment={**artifact.environment, **deployment.environment},
             ),
         )

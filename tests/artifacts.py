@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from workloads import ModelArtifact, ParityReport, TaskMetrics
+from workloads import ModelArtifact, ParityReport
 
-_METRICS = TaskMetrics(exact_match=0.9, left_alone=0.97)
+_METRICS = {"exact_match": 0.9, "left_alone": 0.97}
 
 
 def an_artifact(**changes: Any) -> ModelArtifact:
     """spellcheck for cpu, as one would find it, but for `changes`."""
     parity = ParityReport(
         examples=500,
-        identical_sequences=500,
+        identical_answers=500,
         max_logit_difference=1e-5,
         mean_logit_difference=1e-6,
         original=_METRICS,
@@ -19,6 +19,7 @@ def an_artifact(**changes: Any) -> ModelArtifact:
     )
     artifact = ModelArtifact(
         workload="spellcheck",
+        variant="cpu",
         target="cpu",
         runtime="onnxruntime",
         precision="fp32",
@@ -26,6 +27,7 @@ def an_artifact(**changes: Any) -> ModelArtifact:
         archive_sha256="a" * 64,
         archive_bytes=1,
         default_model="spellcheck",
+        environment={},
         checkpoint_sha256="0" * 64,
         toolchain={"onnxruntime": "1.31.0"},
         parity=parity,

@@ -1,48 +1,72 @@
 """The contract: what people write, what a build makes, what the recommender decides. Imports nothing of ours."""
 
-from workloads.artifact import (
-    ModelArtifact,
-    ParityReport,
-    TaskMetrics,
-    artifact_file,
-    file_sha256,
-    load_artifact,
+from workloads.artifact import ModelArtifact, ParityReport, artifact_file, file_sha256, load_artifact
+from workloads.errors import MissingArtifact, ProjectError
+from workloads.folder import ROOT, Example, Row, WorkloadFolder, load_workload, workload_names
+from workloads.hosting import EcsServiceHosting, Hosting, SageMakerEndpointHosting, ScheduledBatchHosting
+from workloads.model import (
+    METRICS,
+    EncoderModel,
+    Model,
+    QuestionAnswering,
+    RandomWeights,
+    TextClassification,
+    TextPairScoring,
+    TextToText,
 )
-from workloads.errors import ProjectError
-from workloads.folder import ROOT, Example, WorkloadFolder, load_workload, workload_names
+from workloads.objective import LatencyObjective, Sizing, ThroughputObjective
 from workloads.recommendation import Autoscaling, Candidate, LatencyPercentiles, Provenance, Recommendation
-from workloads.workload import (
-    Objective,
+from workloads.serving import Serving, Variant
+from workloads.target import (
+    NeuronTarget,
     OnnxRuntimeTarget,
-    PhasedTraffic,
-    SageMakerEndpointHosting,
-    Serving,
-    Sizing,
-    StairTraffic,
-    Traffic,
-    Workload,
+    Parity,
+    Target,
+    TensorRtTarget,
+    TorchScriptTarget,
 )
+from workloads.traffic import PhasedTraffic, StairTraffic, Traffic
+from workloads.workload import Workload
 
 __all__ = [
+    "METRICS",
     "ROOT",
     "Autoscaling",
     "Candidate",
+    "EcsServiceHosting",
+    "EncoderModel",
     "Example",
+    "Hosting",
+    "LatencyObjective",
     "LatencyPercentiles",
+    "MissingArtifact",
+    "Model",
     "ModelArtifact",
-    "Objective",
+    "NeuronTarget",
     "OnnxRuntimeTarget",
+    "Parity",
     "ParityReport",
     "PhasedTraffic",
     "ProjectError",
     "Provenance",
+    "QuestionAnswering",
+    "RandomWeights",
     "Recommendation",
+    "Row",
     "SageMakerEndpointHosting",
+    "ScheduledBatchHosting",
     "Serving",
     "Sizing",
     "StairTraffic",
-    "TaskMetrics",
+    "Target",
+    "TensorRtTarget",
+    "TextClassification",
+    "TextPairScoring",
+    "TextToText",
+    "ThroughputObjective",
+    "TorchScriptTarget",
     "Traffic",
+    "Variant",
     "Workload",
     "WorkloadFolder",
     "artifact_file",

@@ -12,56 +12,53 @@ from workloads.errors import MissingArtifact, TamperedArchive
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
-class TaskMetrics(Document):
-    """Figures on evaluation.jsonl, each a share of 0 to 1."""
-
-    exact_match: float
-    left_alone: float
-
-
 class ParityReport(Document):
-    """The compiled model against Hugging Face `generate` on the same examples."""
+    """The compiled model against the original, as transformers runs it, on the same examples."""
 
     examples: int
-    identical_sequences: int
+    identical_answers: int
     max_logit_difference: float
     mean_logit_difference: float
-    original: TaskMetrics
-    compiled: TaskMetrics
+    original: dict[str, float] = Field(description="The task's metrics on evaluation.jsonl.")
+    compiled: dict[str, float]
 
 
 class ModelArtifact(Document):
     workload: str
+    variant: str = Field(description="What was built: a variant's name, or a target's, served as the workload says.")
     target: str
-    runtime: Literal["onnxruntime"]
+    runtime: Literal["onnxruntime", "torchscript", "tensorrt", "neuron", "neuronx"]
     precision: str
     archive: str = Field(description="File name of the archive, beside this file.")
     archive_sha256: Sha256
     archive_bytes: int
     default_model: str = Field(description="The Triton model that /invocations answers with.")
+    environment: dict[str, str] = Field(description="What the container's environment must say for this archive.")
     checkpoint_sha256: Sha256
     toolchain: dict[str, str] = Field(description="Versions of what the build was made with.")
-    parity: ParityReport
+    parity: ParityReport | None = Field(
+        description="None: the model cannot run where it was compiled (Neuron on a CPU host), so nothing was compared."
+    )
 
 
-def artifact_file(root: Path, workload: str, target: str) -> Path:
+def artifact_file(root: Path, workload: str, variant: str) -> Path:
     """Where a build leaves its artifact below the repository's root."""
-    return root / "build" / workload / target / "artifact.json"
+    return root / "build" / workload / variant / "artifact.json"
 
 
-def load_artifact(root: Path, workload: str, target: str) -> ModelArtifact:
+def load_artifact(root: Path, workload: str, variant: str) -> ModelArtifact:
     """The artifact of a finished build, its archive checked against the hash.
 
     Raises `MissingArtifact`, `InvalidDocument` or `TamperedArchive`.
     """
-    file = artifact_file(root, workload, target)
+    file = artifact_file(root, workload, variant)
     if not file.exists():
-        raise MissingArtifact(file, workload, target)
+        raise MissingArtifact(file, workload, variant)
     artifact = ModelArtifact.from_json(file)
     archive = file.with_name(artifact.archive)
     actual = file_sha256(archive) if archive.exists() else "missing"
     if actual != artifact.archive_sha256:
-        raise TamperedArchive(archive, artifact.archive_sha256, actual, workload, target)
+        raise TamperedArchive(archive, artifact.archive_sha256, actual, workload, variant)
     return artifact
 
 

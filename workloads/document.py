@@ -59,6 +59,11 @@ def _sentence(document: type[BaseModel], detail: ErrorDetails) -> str:
             return f"{key}: unknown key. Allowed here: {', '.join(allowed)}."
         case "missing":
             return f"{key}: is required but missing."
+        case "union_tag_invalid":
+            got, allowed_tags = detail["ctx"]["tag"], detail["ctx"]["expected_tags"]
+            return f"{key}.{_tag(detail)}: got {json.dumps(got)}. Allowed: {allowed_tags}."
+        case "union_tag_not_found":
+            return f"{key}.{_tag(detail)}: is required but missing."
         case "json_invalid":
             return f"is not valid JSON: {detail['msg']}."
         case "value_error":
@@ -66,6 +71,11 @@ def _sentence(document: type[BaseModel], detail: ErrorDetails) -> str:
             return f"{key}: {detail['ctx']['error']}"
         case _:
             return f"{key}: got {json.dumps(detail['input'], default=str)}. {detail['msg']}."
+
+
+def _tag(detail: ErrorDetails) -> str:
+    """The key that chooses between the members of a union; pydantic quotes it."""
+    return str(detail["ctx"]["discriminator"]).strip("'")
 
 
 def _walk(schema: dict[str, Any], location: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
@@ -77,13 +87,20 @@ def _walk(schema: dict[str, Any], location: tuple[int | str, ...]) -> tuple[list
     node, siblings = schema, schema
     for part in location:
         siblings = _resolve(schema, node)
-        variant = siblings.get("discriminator", {}).get("mapping", {}).get(part)
-        if variant:
-            node = {"$ref": variant}
+        if (variant := _variant(siblings, part)) is not None:
+            node = variant
         else:
             keys.append(str(part))
             node = _child(siblings, part)
     return keys, sorted(siblings.get("properties", {}))
+
+
+def _variant(node: dict[str, Any], tag: int | str) -> dict[str, Any] | None:
+    """The member of a union that `tag` chose, or None when `node` is no union."""
+    if (mapping := node.get("discriminator", {}).get("mapping", {})) and tag in mapping:
+        return {"$ref": mapping[tag]}
+    options: list[dict[str, Any]] = node.get("oneOf", [])
+    return next((option for option in options if option.get("$ref", option.get("title", "")).endswith(str(tag))), None)
 
 
 def _child(node: dict[str, Any], part: int | str) -> dict[str, Any]:

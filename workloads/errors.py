@@ -29,6 +29,15 @@ class UnknownTraffic(ProjectError):
         super().__init__(f"{file}: there is no traffic profile '{name}'. Known profiles: {', '.join(known)}.")
 
 
+class NoLatencyObjective(ProjectError):
+    def __init__(self, workload: str) -> None:
+        super().__init__(
+            f"workloads/{workload}/workload.toml: objective: is a throughput, because it is a batch. "
+            "Load tests, endpoints and their alarms need a latency objective (percentile, model_latency_ms, "
+            "peak_invocations_per_minute)."
+        )
+
+
 class InvalidDocument(ProjectError):
     """A file of the contract that cannot be read: one line per problem, each with the file and the key."""
 

@@ -4,24 +4,36 @@ A workload is a folder with a `workload.toml`; adding one needs no code. Nothing
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from pydantic import create_model
 
 from workloads.document import Document
 from workloads.errors import InvalidDocument, ProjectError, UnknownTarget, UnknownTraffic, UnknownWorkload
 from workloads.recommendation import Recommendation
-from workloads.workload import PhasedTraffic, StairTraffic, Target, Workload
+from workloads.serving import Variant
+from workloads.target import Target
+from workloads.traffic import PhasedTraffic, StairTraffic
+from workloads.workload import Workload
 
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-class Example(Document):
-    """One labelled line of evaluation.jsonl."""
+Row = Mapping[str, str]
+"""One request: the text of each of the model's fields."""
 
-    text: str
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Example:
+    """One labelled line of evaluation.jsonl. Only pairs that are scored have a score."""
+
+    row: Row
     label: str
+    score: float | None = None
 
 
 class WorkloadFolder:
@@ -39,17 +51,31 @@ class WorkloadFolder:
     def target(self, name: str) -> Target:
         return _pick(self.workload.targets, name, lambda known: UnknownTarget(self.file, name, known))
 
+    def variant(self, name: str) -> Variant:
+        """A variant, or a target as `serving` says."""
+        if name not in (known := self.workload.deployables):
+            raise UnknownTarget(self.file, name, known)
+        return self.workload.variant(name)
+
     def traffic(self, name: str) -> PhasedTraffic | StairTraffic:
         return _pick(self.workload.traffic, name, lambda known: UnknownTraffic(self.file, name, known))
 
-    def payloads(self) -> list[str]:
-        """The `text` of each line of payloads.jsonl, every one a real request."""
-        file = self.path / "payloads.jsonl"
-        return [Payload.from_json_text(_line(file, i), text).text for i, text in _lines(file)]
+    def payloads(self) -> list[Row]:
+        """Each line of payloads.jsonl, every one a real request."""
+        return [document.model_dump() for document in self._documents("payloads.jsonl", {})]
 
     def evaluation(self) -> list[Example]:
-        file = self.path / "evaluation.jsonl"
-        return [Example.from_json_text(_line(file, i), text) for i, text in _lines(file)]
+        labels: dict[str, type] = {"label": str}
+        if self.workload.model.task == "text-pair-scoring":
+            labels["score"] = float
+        return [_example(document.model_dump()) for document in self._documents("evaluation.jsonl", labels)]
+
+    def _documents(self, name: str, labels: Mapping[str, type]) -> list[Document]:
+        """The lines of a file: the model's fields, and `labels`."""
+        kinds: dict[str, Any] = dict.fromkeys(self.workload.model.fields, (str, ...))
+        kinds |= {label: (kind, ...) for label, kind in labels.items()}
+        line = create_model("Line", __base__=Document, **kinds)
+        return [line.from_json_text(_line(self.path / name, i), text) for i, text in _lines(self.path / name)]
 
     @property
     def recommendation_file(self) -> Path:
@@ -62,12 +88,6 @@ class WorkloadFolder:
         return Recommendation.from_json(self.recommendation_file)
 
 
-class Payload(Document):
-    """One line of payloads.jsonl."""
-
-    text: str
-
-
 def workload_names(folder: Path) -> list[str]:
     return sorted(file.parent.name for file in folder.glob("*/workload.toml"))
 
@@ -77,6 +97,11 @@ def load_workload(name: str, folder: Path = ROOT / "workloads") -> WorkloadFolde
     if name not in (known := workload_names(folder)):
         raise UnknownWorkload(name, known)
     return WorkloadFolder(folder / name)
+
+
+def _example(line: dict[str, Any]) -> Example:
+    label, score = line.pop("label"), line.pop("score", None)
+    return Example(row=line, label=label, score=score)
 
 
 def _pick(table: Mapping[str, T], name: str, unknown: Callable[[list[str]], ProjectError]) -> T:

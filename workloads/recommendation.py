@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from workloads.document import Document
-from workloads.workload import Objective, Percentile
+from workloads.objective import LatencyObjective, Percentile
 
 
 class LatencyPercentiles(Document):
@@ -58,7 +58,7 @@ class Recommendation(Document):
     workload: str
     target: str
     archive_sha256: str
-    objective: Objective
+    objective: LatencyObjective
     recommended: Candidate | None = Field(description="The cheapest candidate that meets the objective, if any.")
     candidates: tuple[Candidate, ...]
     provenance: Provenance

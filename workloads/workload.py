@@ -3,181 +3,70 @@
 Units are in the names. A field without a default is one for which none can be computed.
 """
 
-from typing import Annotated, Literal, Self
+import json
+from pathlib import Path
+from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from workloads.document import Document
+from workloads.errors import NoLatencyObjective
+from workloads.hosting import Hosting
+from workloads.model import METRICS, Model
+from workloads.objective import LatencyObjective, Objective, Sizing
+from workloads.serving import Serving, Variant
+from workloads.target import Target
+from workloads.traffic import Traffic
 
-Percentile = Annotated[str, Field(pattern=r"^P\d{1,2}(\.\d{1,2})?$")]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
-Fraction = Annotated[float, Field(ge=0, le=1)]
-PositiveInt = Annotated[int, Field(ge=1)]
-PositiveFloat = Annotated[float, Field(gt=0)]
-
-
-class Model(Document):
-    task: Literal["text2text-generation"]
-    checkpoint: str = Field(
-        min_length=1,
-        description="A folder (begins with ./, ../ or /; relative to the workload's folder), an s3:// URI of a "
-        "folder, or else a model id of the Hugging Face hub.",
-    )
-    max_input_tokens: PositiveInt = Field(description="Longer requests are refused, never cut.")
-    max_output_tokens: PositiveInt = Field(description="Decoding stops here at the latest, end-of-sequence included.")
-
-
-class Quality(Document):
-    """What the original model must reach on evaluation.jsonl before anything is built from it."""
-
-    min_exact_match: Fraction = Field(description="Share of all pairs answered exactly.")
-    min_left_alone: Fraction = Field(description="Share of the already-correct inputs returned unchanged.")
-
-
-class Parity(Document):
-    """How far a compiled model may be from the original."""
-
-    max_logit_difference: PositiveFloat | None = Field(
-        default=None, description="Largest absolute difference of any logit; None reports it without a limit."
-    )
-    max_exact_match_drop: Fraction = Field(
-        default=0.0,
-        description="Drop of exact match allowed against the original. 0 asks for identical token sequences.",
-    )
-
-
-class OnnxRuntimeTarget(Document):
-    """ONNX Runtime on CPU, inside Triton's Python backend."""
-
-    runtime: Literal["onnxruntime"]
-    precision: Literal["fp32", "int8"] = "fp32"
-    threads: PositiveInt = Field(default=1, description="Intra-op threads of each model instance.")
-    parity: Parity = Parity()
-
-
-Target = OnnxRuntimeTarget
-
-
-class Serving(Document):
-    """Triton's scheduling of the model."""
-
-    max_batch_size: PositiveInt = 32
-    preferred_batch_sizes: tuple[PositiveInt, ...] = ()
-    max_queue_delay_ms: Annotated[float, Field(ge=0)] = 0.0
-    model_instances: PositiveInt = Field(default=1, description="Copies of the model that run side by side.")
-
-    @model_validator(mode="after")
-    def _preferred_sizes_fit(self) -> Self:
-        if too_large := [size for size in self.preferred_batch_sizes if size > self.max_batch_size]:
-            raise ValueError(f"preferred_batch_sizes {too_large} exceed max_batch_size {self.max_batch_size}.")
-        return self
-
-
-class Objective(Document):
-    percentile: Percentile
-    model_latency_ms: PositiveFloat
-    overhead_latency_ms: PositiveFloat = Field(
-        default=50.0, description="Alarm limit of what SageMaker adds around the container, on average."
-    )
-    peak_invocations_per_minute: PositiveInt
-    trough_invocations_per_minute: Annotated[int, Field(ge=0)] = Field(
-        default=0, description="The quietest hour; the fleet never scales in below what it needs."
-    )
-
-    @property
-    def percentile_rank(self) -> float:
-        """99.0 for P99."""
-        return float(self.percentile[1:])
-
-    @model_validator(mode="after")
-    def _trough_below_peak(self) -> Self:
-        if self.trough_invocations_per_minute > self.peak_invocations_per_minute:
-            raise ValueError(
-                f"trough_invocations_per_minute {self.trough_invocations_per_minute} exceeds "
-                f"peak_invocations_per_minute {self.peak_invocations_per_minute}."
-            )
-        return self
-
-
-class Sizing(Document):
-    headroom: Annotated[float, Field(ge=0, le=10)] = Field(
-        default=0.2, description="Capacity above the peak, as a fraction of the peak."
-    )
-    safety_factor: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.5, description="Share of an instance's capacity at which autoscaling adds another."
-    )
-    min_instances: PositiveInt = 1
-
-
-class Phase(Document):
-    initial_users: PositiveInt
-    spawn_rate_per_minute: Annotated[int, Field(ge=0)] = 0
-    duration_s: PositiveInt
-
-
-class StoppingConditions(Document):
-    """When a job ends early. The latency limit is the objective's; it is not repeated here."""
-
-    max_invocations_per_minute: Annotated[int, Field(ge=1, le=30_000)] | None = Field(
-        default=None, description="None leaves it out of the request; the service takes 30,000 at most."
-    )
-    flat_invocations: Literal["Stop", "Continue"] = "Stop"
-
-
-class PhasedTraffic(Document):
-    type: Literal["phases"]
-    phases: tuple[Phase, ...] = Field(min_length=1)
-    stop: StoppingConditions = StoppingConditions()
-
-    @property
-    def duration_s(self) -> int:
-        return sum(phase.duration_s for phase in self.phases)
-
-
-class StairTraffic(Document):
-    type: Literal["stairs"]
-    users_per_step: Annotated[int, Field(ge=1, le=3)]
-    steps: PositiveInt
-    duration_s: PositiveInt = Field(description="Of the whole staircase.")
-    stop: StoppingConditions = StoppingConditions()
-
-
-Traffic = Annotated[PhasedTraffic | StairTraffic, Field(discriminator="type")]
-
-
-class SageMakerEndpointHosting(Document):
-    kind: Literal["sagemaker-endpoint"]
-    target: Name
-    instance_types: tuple[Annotated[str, Field(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9]+$")], ...] = Field(
-        min_length=1,
-        max_length=10,
-        description="Candidates of the recommender; the first is deployed until there is a recommendation.",
-    )
-    triton_version: Annotated[str, Field(pattern=r"^\d\d\.\d\d$")] = Field(
-        default="25.09", description="Tag of the SageMaker Triton image, yy.mm."
-    )
-    image_uri: str | None = Field(
-        default=None, description="Image to use instead of the stock SageMaker Triton image of that version."
-    )
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Workload(Document):
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
     description: Annotated[str, Field(min_length=1)]
     model: Model
-    quality: Quality
+    quality: dict[str, Share] = Field(
+        description="The least that the original model must reach on evaluation.jsonl before anything is built from it."
+    )
     targets: dict[Name, Target] = Field(min_length=1)
     serving: Serving = Serving()
+    variants: dict[Name, Variant] = Field(default={}, description="Other ways to serve the targets, by name.")
     objective: Objective
     sizing: Sizing = Sizing()
-    traffic: dict[Name, Traffic] = Field(min_length=1)
-    hosting: SageMakerEndpointHosting
+    traffic: dict[Name, Traffic] = Field(default={}, description="None: there is nothing to load-test.")
+    hosting: Hosting
+
+    @classmethod
+    def from_json_text(cls, file: Path, text: str) -> Self:
+        return super().from_json_text(file, _variants_inherit_serving(text))
+
+    @field_validator("quality", mode="after")
+    @classmethod
+    def _metrics_are_the_tasks(cls, quality: dict[str, float], info: ValidationInfo) -> dict[str, float]:
+        if (model := info.data.get("model")) is None:
+            return quality
+        known = METRICS[model.task]
+        if set(quality) != {f"min_{metric}" for metric in known}:
+            wanted = ", ".join(f"min_{metric}" for metric in known)
+            raise ValueError(f"{model.task} has the keys {wanted}; got {', '.join(quality) or 'none'}.")
+        return quality
 
     @model_validator(mode="after")
-    def _hosted_target_exists(self) -> Self:
-        if self.hosting.target not in self.targets:
+    def _names_meet(self) -> Self:
+        if both := sorted(set(self.targets) & set(self.variants)):
+            raise ValueError(f"variants.{both[0]}: a target has that name; call the variant something else.")
+        named = {f"variants.{name}.target": variant.target for name, variant in self.variants.items()}
+        for key, target in named.items():
+            if target not in self.targets:
+                raise ValueError(f"{key} '{target}' is not a target; known targets: {', '.join(self.targets)}.")
+        if (hosted := self.hosting.target) not in self.deployables:
+            known = ", ".join(self.deployables)
+            raise ValueError(f"hosting.target '{hosted}' is not a target; known targets: {known}.")
+        if not self.instance_types:
             raise ValueError(
-                f"hosting.target '{self.hosting.target}' is not a target; known targets: {', '.join(self.targets)}."
+                f"targets.{self.variant(self.hosting.target).target}.instance_types: is required, "
+                "because hosting.target names it."
             )
         return self
 
@@ -190,3 +79,38 @@ class Workload(Document):
     def stack_name(self) -> str:
         """SpellcheckStack for spellcheck, QueryIntentStack for query_intent."""
         return "".join(word.capitalize() for word in self.name.split("_")) + "Stack"
+
+    @property
+    def deployables(self) -> tuple[str, ...]:
+        """What can be built: every target, served as `serving` says, and every variant."""
+        return (*self.targets, *self.variants)
+
+    def variant(self, name: str) -> Variant:
+        """Of a deployable's name."""
+        return self.variants.get(name) or Variant(target=name, serving=self.serving)
+
+    @property
+    def instance_types(self) -> tuple[str, ...]:
+        """The candidates of the hosted target."""
+        return self.targets[self.variant(self.hosting.target).target].instance_types
+
+    @property
+    def latency_objective(self) -> LatencyObjective:
+        """Raises `NoLatencyObjective` for a batch."""
+        if not isinstance(self.objective, LatencyObjective):
+            raise NoLatencyObjective(self.name)
+        return self.objective
+
+
+def _variants_inherit_serving(text: str) -> str:
+    """Fill what a variant's `serving` leaves out from the workload's. Faults are left for the validation to tell."""
+    try:
+        table = json.loads(text)
+    except ValueError:
+        return text
+    match table:
+        case {"serving": dict() as common, "variants": dict() as variants}:
+            for variant in variants.values():
+                if isinstance(variant, dict) and isinstance(own := variant.get("serving", {}), dict):
+                    variant["serving"] = {**common, **own}
+    return json.dumps(table)

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_pascal
 
 from workloads.document import Document
-from workloads.workload import Percentile
+from workloads.objective import Percentile
 
 
 class ApiShape(BaseModel):

@@ -22,7 +22,7 @@ class Generator:
     def __init__(self, folder: Path, url: str, users: int = 4, seconds: int = 3, **conditions: Any) -> None:
         self.out = folder / "out"
         payloads = folder / "payloads.tar.gz"
-        payloads.write_bytes(payload_archive([f"query {number}" for number in range(20)]))
+        payloads.write_bytes(payload_archive([{"text": f"query {number}"} for number in range(20)]))
         pattern = {
             "TrafficType": "PHASES",
             "Phases": [{"InitialNumberOfUsers": users, "SpawnRate": 60, "DurationInSeconds": seconds}],

@@ -69,7 +69,7 @@ def test_the_same_workload_gives_the_same_request(spellcheck: WorkloadFolder) ->
 
 
 def test_an_objective_between_milliseconds_is_rounded_up(spellcheck: WorkloadFolder) -> None:
-    objective = spellcheck.workload.objective.model_copy(update={"model_latency_ms": 9.2})
+    objective = spellcheck.workload.latency_objective.model_copy(update={"model_latency_ms": 9.2})
     threshold = stopping_conditions(spellcheck.traffic("quick"), objective)["ModelLatencyThresholds"][0]
     assert threshold["ValueInMilliseconds"] == 10
 

@@ -4,26 +4,52 @@ import io
 import json
 import tarfile
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_recommender.payloads import answers, payload_archive, request_body
+from inference_recommender.errors import NotARow
+from inference_recommender.payloads import answer, payload_archive, request_body, row_of
 
 
 @given(st.text(min_size=1))
 def test_a_body_is_kserve_v2_with_the_text_as_it_is(text: str) -> None:
-    (tensor,) = json.loads(request_body(text))["inputs"]
+    (tensor,) = json.loads(request_body({"text": text}))["inputs"]
     assert tensor == {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [text]}
 
 
+def test_a_body_has_a_tensor_for_each_field() -> None:
+    tensors = json.loads(request_body({"question": "How tall?", "context": "It is 2 m tall."}))["inputs"]
+    assert [(tensor["name"], tensor["data"]) for tensor in tensors] == [
+        ("QUESTION", ["How tall?"]),
+        ("CONTEXT", ["It is 2 m tall."]),
+    ]
+
+
 def test_the_archive_has_a_file_per_payload_and_is_reproducible() -> None:
-    texts = ["runing sheos", "café", "a"]
-    archive = payload_archive(texts)
-    assert archive == payload_archive(texts)
+    rows = [{"text": text} for text in ("runing sheos", "café", "a")]
+    archive = payload_archive(rows)
+    assert archive == payload_archive(rows)
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as stream:
         bodies = [file.read() for member in stream if (file := stream.extractfile(member))]
-    assert bodies == [request_body(text) for text in texts]
+    assert bodies == [request_body(row) for row in rows]
 
 
-def test_answers_are_the_first_outputs_data() -> None:
-    assert answers(b'{"outputs":[{"name":"CORRECTED","data":["running shoes"]}]}') == ["running shoes"]
+def test_an_answer_is_the_first_output_and_the_others_with_their_names() -> None:
+    assert answer(b'{"outputs":[{"name":"CORRECTED","data":["running shoes"]}]}') == "running shoes"
+    two = b'{"outputs":[{"name":"LABEL","data":["returns"]},{"name":"SCORE","data":[0.75]}]}'
+    assert answer(two) == "returns, score 0.75"
+
+
+def test_what_a_person_types_is_the_only_field_or_a_json_object_of_all() -> None:
+    assert row_of("runing sheos", ["text"]) == {"text": "runing sheos"}
+    assert row_of('{"context": "b", "question": "a"}', ["question", "context"]) == {"question": "a", "context": "b"}
+
+
+@pytest.mark.parametrize("typed", ["How tall?", "[1]", '{"question": "a"}', '{"question": "a", "context": 2}'])
+def test_a_row_of_several_fields_must_be_whole(typed: str) -> None:
+    with pytest.raises(NotARow) as refused:
+        row_of(typed, ["question", "context"])
+    assert str(refused.value) == (
+        f'TEXT: got \'{typed}\', but this model has several fields: give {{"question": "…", "context": "…"}}.'
+    )

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from inference_recommender.measurement import Measurement
 from inference_recommender.prices import Price, price
 from inference_recommender.sizing import candidate, cheapest, cost_per_million_usd, fleet
-from workloads import Candidate, Objective, Sizing
+from workloads import Candidate, LatencyObjective, Sizing
 
-OBJECTIVE = Objective(
+OBJECTIVE = LatencyObjective(
     percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000, trough_invocations_per_minute=3_000
 )
 SIZING = Sizing(headroom=0.2, safety_factor=0.5)

@@ -5,6 +5,7 @@ Nothing here needs a build, an AWS account or a network.
 
 import gzip
 import json
+import re
 import shutil
 import tarfile
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from workloads import (
     ROOT,
     Autoscaling,
     Candidate,
-    Objective,
+    LatencyObjective,
     Provenance,
     Recommendation,
     artifact_file,
@@ -50,10 +51,12 @@ class Repository:
         return artifact_file(self.root, "spellcheck", "cpu").with_name("model.tar.gz")
 
     def host(self, **keys: object) -> None:
-        """Rewrite [hosting], the last table of the file."""
-        table = {"kind": "sagemaker-endpoint", "target": "cpu", "instance_types": ["ml.c5.xlarge"], **keys}
+        """Rewrite [hosting], the last table of the file; `instance_types` are those of its target."""
+        types = json.dumps(keys.pop("instance_types", ["ml.c5.xlarge"]))
+        table = {"kind": "sagemaker-endpoint", "target": "cpu", **keys}
         lines = [f"{key} = {json.dumps(value)}" for key, value in table.items()]
         before = self.workload_file.read_text("utf-8").partition("[hosting]")[0]
+        before = re.sub("(?m)^instance_types = .*$", f"instance_types = {types}", before)
         self.workload_file.write_text("\n".join([before, "[hosting]", *lines, ""]), "utf-8")
 
     def recommend(self, recommended: Candidate | None, **keys: object) -> None:
@@ -127,7 +130,7 @@ def write_recommendation(repository: Repository, recommended: Candidate | None, 
         "workload": "spellcheck",
         "target": "cpu",
         "archive_sha256": file_sha256(repository.archive),
-        "objective": Objective(percentile="P99", model_latency_ms=50.0, peak_invocations_per_minute=30_000),
+        "objective": LatencyObjective(percentile="P99", model_latency_ms=50.0, peak_invocations_per_minute=30_000),
         "recommended": recommended,
         "candidates": (recommended,) if recommended else (),
         "provenance": provenance.model_copy(update=dict(keys.pop("provenance", {}))),  # type: ignore[call-overload]

@@ -50,7 +50,7 @@ def test_a_recommendation_without_a_candidate_is_refused(repository: Repository)
         repository.synthesise()
     assert str(refusal.value) == (
         f"{repository.recommendation_file}: recommended is null: no candidate met the objective, so there is nothing "
-        "to deploy. Change hosting.instance_types, the target or the objective and run the recommender again, or "
+        "to deploy. Change its target, the target's instance_types or the objective and run the recommender again, or "
         "delete the file to deploy one instance without autoscaling."
     )
 

@@ -73,7 +73,8 @@ def _refusal(folder: Path) -> str:
         (
             'runtime = "onnxruntime"',
             'runtime = "onnx"',
-            "targets.cpu.runtime: got \"onnx\". Input should be 'onnxruntime'.",
+            'targets.cpu.runtime: got "onnx". '
+            "Allowed: 'onnxruntime', 'torchscript', 'tensorrt', 'neuron', 'neuronx'.",
         ),
         (
             'target = "cpu"',

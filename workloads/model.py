@@ -1,0 +1,133 @@
+"""`[model]` of workload.toml: what the model does, where its weights are, and how requests become its input.
+
+A request has text fields. A text2text model has one, `text`; an encoder's are put together into one or two segments.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from workloads.document import Document
+
+PositiveInt = Annotated[int, Field(ge=1)]
+Architecture = Literal["t5-small", "t5-base", "bert-base-uncased", "bert-large-uncased"]
+FieldName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
+Label = Annotated[str, Field(min_length=1, max_length=60)]
+ModelInput = Literal["input_ids", "attention_mask", "position_ids", "valid_length", "token_type_ids"]
+
+
+class RandomWeights(Document):
+    """A published architecture at its true size, with seeded random weights: built, compiled and timed with no hub."""
+
+    architecture: Architecture
+    weights: Literal["random"]
+    seed: int = 0
+
+
+Location = Annotated[
+    str,
+    Field(
+        title="Location",
+        min_length=1,
+        description="A folder (begins with ./, ../ or /; relative to the workload's folder), an s3:// URI of a "
+        "folder, or else a model id of the Hugging Face hub.",
+    ),
+]
+
+
+def _source(value: Any) -> str:
+    return "RandomWeights" if isinstance(value, (dict, RandomWeights)) else "Location"
+
+
+Checkpoint = Annotated[
+    Annotated[Location, Tag("Location")] | Annotated[RandomWeights, Tag("RandomWeights")], Discriminator(_source)
+]
+
+
+class TextToText(Document):
+    """An encoder and a decoder that writes an answer: T5."""
+
+    task: Literal["text2text-generation"]
+    checkpoint: Checkpoint
+    max_input_tokens: PositiveInt = Field(description="Longer requests are refused, never cut.")
+    max_output_tokens: PositiveInt = Field(description="Decoding stops here at the latest, end-of-sequence included.")
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return ("text",)
+
+
+class Encoder(Document):
+    """What the encoder tasks have in common: a BERT with a head."""
+
+    checkpoint: Checkpoint
+    backbone: Location | None = Field(
+        default=None,
+        description="Where the encoder's own weights are when several workloads share them; the checkpoint "
+        "then holds a head alone. None: the checkpoint holds all.",
+    )
+    framework: Literal["pytorch", "tensorflow"] = "pytorch"
+    segments: tuple[tuple[FieldName, ...], ...] = Field(
+        min_length=1, max_length=2, description="The request's text fields. Those of one segment are joined by a space."
+    )
+    max_input_tokens: PositiveInt = Field(
+        description="Of both segments, special tokens included. Longer requests are refused, never cut."
+    )
+    inputs: tuple[ModelInput, ...] = Field(
+        default=("input_ids", "attention_mask", "token_type_ids"),
+        min_length=1,
+        description="The tensors of the compiled model, in order.",
+    )
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return tuple(field for segment in self.segments for field in segment)
+
+    @model_validator(mode="after")
+    def _fields_and_inputs_are_whole(self) -> Self:
+        if not all(self.segments):
+            raise ValueError("segments: each needs a field.")
+        for key, names in (("segments", self.fields), ("inputs", self.inputs)):
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise ValueError(f"{key}: {', '.join(twice)} is named twice.")
+        if "input_ids" not in self.inputs:
+            raise ValueError("inputs: input_ids is missing.")
+        return self
+
+
+class TextClassification(Encoder):
+    """One of `labels`, and how sure the model is."""
+
+    task: Literal["text-classification"]
+    segments: tuple[tuple[FieldName, ...], ...] = Field(default=(("text",),), min_length=1, max_length=2)
+    labels: tuple[Label, ...] = Field(min_length=2, description="In the order of the head's outputs.")
+
+
+class TextPairScoring(Encoder):
+    """How alike two texts are, 0 to 1, and one of `labels` for how they relate."""
+
+    task: Literal["text-pair-scoring"]
+    segments: tuple[tuple[FieldName, ...], ...] = Field(min_length=2, max_length=2)
+    labels: tuple[Label, ...] = Field(min_length=2, description="In the order of the head's outputs.")
+
+
+class QuestionAnswering(Encoder):
+    """The span of a context that answers a question."""
+
+    task: Literal["question-answering"]
+    segments: tuple[tuple[FieldName, ...], ...] = Field(
+        default=(("question",), ("context",)), min_length=2, max_length=2, description="The answer is in the second."
+    )
+    max_answer_tokens: PositiveInt = 30
+
+
+EncoderModel = TextClassification | TextPairScoring | QuestionAnswering
+Model = Annotated[TextToText | TextClassification | TextPairScoring | QuestionAnswering, Field(discriminator="task")]
+
+METRICS: dict[str, tuple[str, ...]] = {
+    "text2text-generation": ("exact_match", "left_alone"),
+    "text-classification": ("accuracy", "macro_f1"),
+    "text-pair-scoring": ("accuracy", "macro_f1", "score_correlation"),
+    "question-answering": ("exact_match", "f1"),
+}
+"""What is measured on evaluation.jsonl, by task; each a share of 0 to 1, a correlation -1 to 1."""

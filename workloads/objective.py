@@ -1,0 +1,64 @@
+"""`[objective]` and `[sizing]` of workload.toml: what must hold, at which load, with how much room."""
+
+from typing import Annotated, Any, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from workloads.document import Document
+
+Percentile = Annotated[str, Field(pattern=r"^P\d{1,2}(\.\d{1,2})?$")]
+PositiveInt = Annotated[int, Field(ge=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+
+
+class LatencyObjective(Document):
+    percentile: Percentile
+    model_latency_ms: PositiveFloat
+    overhead_latency_ms: PositiveFloat = Field(
+        default=50.0, description="Alarm limit of what SageMaker adds around the container, on average."
+    )
+    peak_invocations_per_minute: PositiveInt
+    trough_invocations_per_minute: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="The quietest hour; the fleet never scales in below what it needs."
+    )
+
+    @property
+    def percentile_rank(self) -> float:
+        """99.0 for P99."""
+        return float(self.percentile[1:])
+
+    @model_validator(mode="after")
+    def _trough_below_peak(self) -> Self:
+        if self.trough_invocations_per_minute > self.peak_invocations_per_minute:
+            raise ValueError(
+                f"trough_invocations_per_minute {self.trough_invocations_per_minute} exceeds "
+                f"peak_invocations_per_minute {self.peak_invocations_per_minute}."
+            )
+        return self
+
+
+class ThroughputObjective(Document):
+    """Of a batch: what all its workers together must reach."""
+
+    rows_per_second: PositiveFloat
+
+
+def _kind(value: Any) -> str:
+    throughput = isinstance(value, ThroughputObjective) or (isinstance(value, dict) and "rows_per_second" in value)
+    return "ThroughputObjective" if throughput else "LatencyObjective"
+
+
+Objective = Annotated[
+    Annotated[LatencyObjective, Tag("LatencyObjective")] | Annotated[ThroughputObjective, Tag("ThroughputObjective")],
+    Discriminator(_kind),
+]
+
+
+class Sizing(Document):
+    headroom: Annotated[float, Field(ge=0, le=10)] = Field(
+        default=0.2, description="Capacity above the peak, as a fraction of the peak."
+    )
+    safety_factor: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.5, description="Share of an instance's capacity at which autoscaling adds another."
+    )
+    min_instances: PositiveInt = 1

@@ -1,0 +1,135 @@
+"""`[targets.NAME]` of workload.toml: the runtime, the hardware and how far the compiled model may differ."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from workloads.document import Document
+
+PositiveInt = Annotated[int, Field(ge=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+InstanceType = Annotated[str, Field(pattern=r"^(ml\.)?[a-z0-9-]+\.[a-z0-9]+$")]
+
+COMPUTE_CAPABILITIES = {"g4dn": "7.5", "g5": "8.6"}
+"""Of the GPUs that targets compile for: T4 and A10G."""
+
+
+class Parity(Document):
+    """How far a compiled model may be from the original."""
+
+    max_logit_difference: PositiveFloat | None = Field(
+        default=None, description="Largest absolute difference of any output number; None reports it without a limit."
+    )
+    max_mean_logit_difference: PositiveFloat | None = Field(
+        default=None, description="The same of the mean; None reports it without a limit."
+    )
+    max_metric_drop: Fraction = Field(
+        default=0.0, description="Drop of any task metric against the original. 0 asks for identical answers."
+    )
+
+
+class _Target(Document):
+    instance_types: tuple[InstanceType, ...] = Field(
+        default=(),
+        max_length=10,
+        description="What it is for. The recommender's candidates; the first is deployed until there is a "
+        "recommendation. ml.* for SageMaker, without it for EC2.",
+    )
+    parity: Parity = Parity()
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """g4dn of ml.g4dn.xlarge, each once, in order."""
+        return tuple(dict.fromkeys(name.removeprefix("ml.").split(".")[0] for name in self.instance_types))
+
+
+class OnnxRuntimeTarget(_Target):
+    """ONNX Runtime on CPU."""
+
+    runtime: Literal["onnxruntime"]
+    precision: Literal["fp32", "int8"] = "fp32"
+    quantisation: Literal["dynamic", "static"] = Field(
+        default="dynamic",
+        description="Of int8: activations scaled as they come, or by ranges seen on evaluation texts.",
+    )
+    threads: PositiveInt = Field(default=1, description="Intra-op threads of each model instance.")
+
+
+class TorchScriptTarget(_Target):
+    """PyTorch, traced: the baseline. Triton's PyTorch backend on a GPU, its Python backend on CPU."""
+
+    runtime: Literal["torchscript"]
+    precision: Literal["fp32"] = "fp32"
+    threads: PositiveInt = Field(default=1, description="Intra-op threads of each model instance, on CPU.")
+
+
+class TensorRtTarget(_Target):
+    """TensorRT on the GPUs of its instance types: T4 (g4dn), A10G (g5)."""
+
+    runtime: Literal["tensorrt"]
+    precision: Literal["fp32", "fp16"] = "fp32"
+    fp32_layers: tuple[str, ...] = Field(
+        default=(), description="Layers kept in fp32 in an fp16 engine, by the names the parity gate prints."
+    )
+    builder_optimization_level: Annotated[int, Field(ge=0, le=5)] = 3
+
+    @property
+    def compute_capabilities(self) -> tuple[str, ...]:
+        return tuple(COMPUTE_CAPABILITIES[family] for family in self.families)
+
+    @model_validator(mode="after")
+    def _gpus_are_known(self) -> Self:
+        if not self.instance_types or not set(self.families) <= set(COMPUTE_CAPABILITIES):
+            raise ValueError(
+                f"instance_types: got {list(self.instance_types)}; an engine is built for its GPU, "
+                f"so at least one type of {', '.join(COMPUTE_CAPABILITIES)} is needed and no other."
+            )
+        return self
+
+
+class NeuronTarget(_Target):
+    """Inferentia: `neuron` is Inf1, `neuronx` Inf2. The other keys mean the same on both."""
+
+    runtime: Literal["neuron", "neuronx"]
+    cast: Literal["none", "matmult", "all"] = Field(
+        default="all", description="What the compiler casts from fp32 to bf16."
+    )
+    batch_size: PositiveInt = Field(
+        default=1, description="Rows of one inference on one model copy; shorter are padded."
+    )
+    sequence_lengths: tuple[PositiveInt, ...] = Field(
+        default=(),
+        description="A graph is compiled for each and a request takes the shortest that fits. "
+        "None given: one, the model's max_input_tokens.",
+    )
+    placement: Literal["one-per-core", "data-parallel"] = Field(
+        default="data-parallel",
+        description="A process for each NeuronCore, or one process that splits a batch over all of them.",
+    )
+    pipeline_cores: PositiveInt = Field(
+        default=1,
+        description="NeuronCores that one model is spread over (Inf1). A starting point: 4·round(weights / 2e7).",
+    )
+
+    @property
+    def precision(self) -> str:
+        return "fp32" if self.cast == "none" else "bf16"
+
+    @model_validator(mode="after")
+    def _chip_and_pipeline_fit(self) -> Self:
+        family = {"neuron": "inf1", "neuronx": "inf2"}[self.runtime]
+        if wrong := [name for name in self.instance_types if name.removeprefix("ml.").split(".")[0] != family]:
+            raise ValueError(f"instance_types: {', '.join(wrong)} is not {family}, which {self.runtime} compiles for.")
+        if self.pipeline_cores > 1 and self.runtime == "neuronx":
+            raise ValueError("pipeline_cores: NeuronCore pipelines are Inf1's; leave it out for neuronx.")
+        if self.pipeline_cores > 1 and self.placement == "data-parallel":
+            raise ValueError(
+                'pipeline_cores: a pipelined model cannot be data parallel; say placement = "one-per-core".'
+            )
+        return self
+
+
+Target = Annotated[
+    OnnxRuntimeTarget | TorchScriptTarget | TensorRtTarget | NeuronTarget, Field(discriminator="runtime")
+]
