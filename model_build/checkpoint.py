@@ -1,7 +1,8 @@
-"""From what workload.toml names to a local folder with a whole T5 checkpoint in it, and its sha256.
+"""From what workload.toml names to local folders with a whole checkpoint in them, and their sha256.
 
-In: a folder, an s3:// URI or a hub id. Out: a frozen `Checkpoint`. Nothing here loads weights: only the safetensors
-headers are read, to see that no file is cut short. boto3 and the hub's client are imported only when they are needed.
+In: a folder, an s3:// URI, a hub id, or an architecture to be given random weights. Out: a frozen `Checkpoint`. Nothing
+here loads weights: only the safetensors headers are read, to see that no file is cut short. boto3 and the hub's client
+are imported only when they are needed.
 """
 
 import hashlib
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from model_build.architectures import write_random
 from model_build.errors import BrokenCheckpoint, MissingCheckpoint, UnreachableCheckpoint
-from workloads import WorkloadFolder
+from workloads import EncoderModel, Model, QuestionAnswering, RandomWeights, TextToText, WorkloadFolder
 
 # What a build reads; anything else in the folder (a training log, an optimiser) is neither fetched nor hashed.
 PATTERNS = (
@@ -26,58 +28,113 @@ PATTERNS = (
     "tokenizer_config.json",
     "special_tokens_map.json",
 )
-ARCHITECTURE = "T5ForConditionalGeneration"
+ARCHITECTURES = {
+    "text2text-generation": "T5ForConditionalGeneration",
+    "text-classification": "BertForSequenceClassification",
+    "text-pair-scoring": "BertForPairScoring",
+    "question-answering": "BertForQuestionAnswering",
+}
+"""What config.json must say, by task. BertForPairScoring is this project's: a BERT with a classifier and a scorer."""
+BACKBONE = "BertModel"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """A checkpoint on this machine and the token ids that decoding needs."""
+    """A checkpoint on this machine. `encoder` is where its encoder and tokenizer lie: another folder for a head alone."""
 
     folder: Path
+    encoder: Path
+    config: dict[str, Any]
+    encoder_config: dict[str, Any]
     sha256: str
-    decoder_start_token_id: int
-    eos_token_ids: tuple[int, ...]
-    pad_token_id: int
+
+    @property
+    def tokenizer(self) -> Path:
+        return self.encoder / "tokenizer.json"
+
+    @property
+    def weights(self) -> list[Path]:
+        """Every safetensors file, the encoder's first."""
+        return [
+            file
+            for folder in dict.fromkeys((self.encoder, self.folder))
+            for file in sorted(folder.glob("*.safetensors"))
+        ]
 
 
 def resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
-    """The workload's checkpoint; a remote one is fetched into `cache`.
+    """The workload's checkpoint; a remote or random one is put into `cache`.
 
     Raises `MissingCheckpoint`, `BrokenCheckpoint` or `UnreachableCheckpoint`.
     """
-    name = workload.workload.model.checkpoint
+    model = workload.workload.model
+    folder = _locate(workload, "checkpoint", model.checkpoint, cache)
+    backbone = None if isinstance(model, TextToText) else model.backbone
+    encoder = folder if backbone is None else _locate(workload, "backbone", backbone, cache)
+    return read(folder, encoder, model)
+
+
+def read(folder: Path, encoder: Path, model: Model) -> Checkpoint:
+    """Check the files of a local checkpoint against the workload's [model]."""
+    config = encoder_config = _config(folder, ARCHITECTURES[model.task])
+    check_weights(folder)
+    digest = _sha256(folder)
+    if encoder != folder:
+        encoder_config = _config(encoder, BACKBONE)
+        check_weights(encoder)
+        digest = hashlib.sha256(f"{digest}{_sha256(encoder)}".encode()).hexdigest()
+    if not (encoder / "tokenizer.json").exists():
+        raise BrokenCheckpoint(
+            encoder / "tokenizer.json",
+            "does not exist. Save the model's fast tokenizer there: AutoTokenizer's `save_pretrained` writes it.",
+        )
+    if not isinstance(model, TextToText):
+        _check_encoder(folder, config, encoder, encoder_config, model)
+    return Checkpoint(folder=folder, encoder=encoder, config=config, encoder_config=encoder_config, sha256=digest)
+
+
+def _locate(workload: WorkloadFolder, key: str, name: str | RandomWeights, cache: Path) -> Path:
+    if isinstance(name, RandomWeights):
+        return write_random(name, workload.workload.model, cache)
     if name.startswith(("./", "../", "/")):
         folder = (workload.path / name).resolve()
         if not folder.is_dir():
-            raise MissingCheckpoint(workload.file, name, folder)
-        return read(folder)
+            raise MissingCheckpoint(workload.file, key, name, folder)
+        return folder
     fetch = fetch_from_s3 if name.startswith("s3://") else fetch_from_hub
-    return read(fetch(name, cache))
+    return fetch(name, cache)
 
 
-def read(folder: Path) -> Checkpoint:
-    """Check the files of a local checkpoint."""
+def _config(folder: Path, architecture: str) -> dict[str, Any]:
     config = _json(folder / "config.json")
-    if ARCHITECTURE not in (architectures := config.get("architectures") or []):
+    if architecture not in (architectures := config.get("architectures") or []):
         raise BrokenCheckpoint(
-            folder / "config.json", f"architectures: got {json.dumps(architectures)}, allowed is {ARCHITECTURE}."
+            folder / "config.json", f"architectures: got {json.dumps(architectures)}, allowed is {architecture}."
         )
-    if not (folder / "tokenizer.json").exists():
+    return config
+
+
+def _check_encoder(
+    folder: Path, config: dict[str, Any], encoder: Path, encoder_config: dict[str, Any], model: EncoderModel
+) -> None:
+    """The head has the workload's labels, and the encoder positions for its longest input."""
+    positions = encoder_config.get("max_position_embeddings", 0)
+    if model.max_input_tokens > positions:
         raise BrokenCheckpoint(
-            folder / "tokenizer.json",
-            "does not exist. Save the model's fast tokenizer there: AutoTokenizer's `save_pretrained` writes it.",
+            encoder / "config.json",
+            f"max_position_embeddings: got {positions}, but model.max_input_tokens in workload.toml is "
+            f"{model.max_input_tokens}. Lower it, or take a model of longer inputs.",
         )
-    check_weights(folder)
-    generation_file = folder / "generation_config.json"
-    tokens = {**config, **(_json(generation_file) if generation_file.exists() else {})}
-    eos = _token(folder, tokens, "eos_token_id")
-    return Checkpoint(
-        folder=folder,
-        sha256=_sha256(folder),
-        decoder_start_token_id=_token(folder, tokens, "decoder_start_token_id")[0],
-        eos_token_ids=eos,
-        pad_token_id=_token(folder, tokens, "pad_token_id")[0],
-    )
+    if isinstance(model, QuestionAnswering):
+        return
+    named = config.get("id2label") or {}
+    labels = tuple(named.get(str(index)) for index in range(len(named)))
+    if labels != model.labels:
+        raise BrokenCheckpoint(
+            folder / "config.json",
+            f"id2label: the head answers {json.dumps(labels)}, but model.labels in workload.toml is "
+            f"{json.dumps(model.labels)}. Write the head's labels there, in its order.",
+        )
 
 
 def check_weights(folder: Path) -> None:
@@ -149,16 +206,6 @@ def fetch_from_s3(uri: str, cache: Path, client: Any = None) -> Path:
     if not any(folder.iterdir()):
         raise UnreachableCheckpoint(uri, "there is no file of a checkpoint under it", "Check the URI.")
     return folder
-
-
-def _token(folder: Path, tokens: dict[str, Any], key: str) -> tuple[int, ...]:
-    found = tokens.get(key)
-    ids = tuple(found) if isinstance(found, list) else (found,)
-    if not ids or not all(isinstance(token, int) for token in ids):
-        raise BrokenCheckpoint(
-            folder / "config.json", f"{key}: got {json.dumps(found)}, but decoding needs a token id (an integer)."
-        )
-    return ids
 
 
 def _json(file: Path) -> dict[str, Any]:

@@ -1,55 +1,143 @@
-"""The text of config.pbtxt. Pure: a workload's serving, the decoding settings and the runtime's files, nothing read.
+"""The text of config.pbtxt. Pure: what a Triton model is, as a value, written out.
 
-Format: Triton's ModelConfig protobuf in text form. `max_batch_size` is always written out.
+Format: Triton's ModelConfig protobuf in text form. `max_batch_size` is always written out: protobuf's text form drops a
+zero, and SageMaker's Triton then guesses.
 """
 
-from containers.text2text.settings import Settings
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
 from workloads import Serving
 
-WARMUP_FILE = "query"
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tensor:
+    """`dims` without the batch; -1 is any. `scalar`: one number per row, which the graph takes as [rows]."""
+
+    name: str
+    data_type: str
+    dims: tuple[int, ...]
+    scalar: bool = False
+    ragged: bool = False
 
 
-def render(name: str, serving: Serving, settings: Settings) -> str:
-    """config.pbtxt of the model `name`."""
-    return (
-        "\n\n".join(
-            [
-                f'name: "{name}"\nbackend: "python"\nmax_batch_size: {serving.max_batch_size}',
-                _tensor("input", "TEXT"),
-                _tensor("output", "CORRECTED"),
-                _dynamic_batching(serving),
-                f"instance_group [\n  {{ kind: KIND_CPU count: {serving.model_instances} }}\n]",
-                *(_parameter(key, value) for key, value in settings.to_parameters().items()),
-                *(_warmup(size) for size in warmup_sizes(serving)),
-            ]
-        )
-        + "\n"
-    )
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One member of an ensemble, and which of the ensemble's tensors its own are."""
+
+    model: str
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
 
 
-def warmup_sizes(serving: Serving) -> list[int]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WarmUp:
+    """Requests that Triton sends before the model is ready; the data lies in warmup/<file>."""
+
+    batch_size: int
+    tensors: Mapping[str, tuple[Tensor, str]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig:
+    """Either a `backend` or `steps`. `serving` None: no scheduler of its own, as an ensemble has none."""
+
+    name: str
+    max_batch_size: int
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    backend: str | None = None
+    steps: tuple[Step, ...] = ()
+    serving: Serving | None = None
+    kind: Literal["KIND_CPU", "KIND_GPU"] = "KIND_CPU"
+    default_model_filename: str | None = None
+    cc_model_filenames: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    warm_ups: tuple[WarmUp, ...] = ()
+    response_cache: bool = False
+
+
+def render(config: ModelConfig) -> str:
+    """The whole file."""
+    platform = f'backend: "{config.backend}"' if config.backend else 'platform: "ensemble"'
+    head = [f'name: "{config.name}"', platform, f"max_batch_size: {config.max_batch_size}"]
+    if config.default_model_filename:
+        head.append(f'default_model_filename: "{config.default_model_filename}"')
+    parts = ["\n".join(head)]
+    parts += [_tensor("input", tensor) for tensor in config.inputs]
+    parts += [_tensor("output", tensor) for tensor in config.outputs]
+    parts += [
+        f'cc_model_filenames {{ key: "{capability}" value: "{file}" }}'
+        for capability, file in config.cc_model_filenames.items()
+    ]
+    if config.serving is not None:
+        parts += _scheduling(config.serving, config.kind)
+    if config.steps:
+        parts.append("\n".join(["ensemble_scheduling {", *map(_step, config.steps), "}"]))
+    if config.response_cache:
+        parts.append("response_cache { enable: true }")
+    parts += [_parameter(key, value) for key, value in config.parameters.items()]
+    parts += map(_warm_up, config.warm_ups)
+    return "\n\n".join(parts) + "\n"
+
+
+def warm_up_sizes(serving: Serving) -> list[int]:
     """The batch sizes a scheduler forms most: one, the preferred ones, the largest."""
     return sorted({1, *serving.preferred_batch_sizes, serving.max_batch_size})
 
 
-def _tensor(field: str, name: str) -> str:
-    return f'{field} [\n  {{ name: "{name}" data_type: TYPE_STRING dims: [ 1 ] }}\n]'
+def _tensor(key: str, tensor: Tensor) -> str:
+    text = f"{_named(tensor)} {_shape(tensor)}"
+    if tensor.scalar:
+        text += " reshape: { shape: [ ] }"
+    if tensor.ragged:
+        text += " allow_ragged_batch: true"
+    return f"{key} [\n  {{ {text} }}\n]"
 
 
-def _dynamic_batching(serving: Serving) -> str:
+def _named(tensor: Tensor) -> str:
+    return f'name: "{tensor.name}"'
+
+
+def _shape(tensor: Tensor) -> str:
+    return f"data_type: {tensor.data_type} dims: [ {', '.join(map(str, tensor.dims))} ]"
+
+
+def _scheduling(serving: Serving, kind: str) -> list[str]:
+    group = f"instance_group [\n  {{ kind: {kind} count: {serving.model_instances} }}\n]"
+    if not serving.dynamic_batching:
+        return [group]
     preferred = ", ".join(map(str, serving.preferred_batch_sizes))
     lines = [f"  preferred_batch_size: [ {preferred} ]"] if preferred else []
     lines.append(f"  max_queue_delay_microseconds: {round(serving.max_queue_delay_ms * 1000)}")
-    return "\n".join(["dynamic_batching {", *lines, "}"])
+    return ["\n".join(["dynamic_batching {", *lines, "}"]), group]
+
+
+def _step(step: Step) -> str:
+    return "\n".join(
+        [
+            f'  step {{\n    model_name: "{step.model}"\n    model_version: -1',
+            *_map("input_map", step.inputs),
+            *_map("output_map", step.outputs),
+            "  }",
+        ]
+    )
+
+
+def _map(key: str, names: Mapping[str, str]) -> Iterable[str]:
+    return (f'    {key} {{ key: "{own}" value: "{ensemble}" }}' for own, ensemble in names.items())
 
 
 def _parameter(key: str, value: str) -> str:
-    return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+    return f'parameters {{ key: "{key}" value {{ string_value: {json.dumps(value)} }} }}'
 
 
-def _warmup(batch_size: int) -> str:
-    return (
-        f'model_warmup {{\n  name: "batch of {batch_size}"\n  batch_size: {batch_size}\n'
-        '  inputs { key: "TEXT" value { data_type: TYPE_STRING dims: [ 1 ] '
-        f'input_data_file: "{WARMUP_FILE}" }} }}\n}}'
-    )
+def _warm_up(warm_up: WarmUp) -> str:
+    inputs = [
+        f'  inputs {{ key: "{name}" value {{ {_shape(tensor)} input_data_file: "{file}" }} }}'
+        for name, (tensor, file) in warm_up.tensors.items()
+    ]
+    head = f'model_warmup {{\n  name: "batch of {warm_up.batch_size}"\n  batch_size: {warm_up.batch_size}'
+    return "\n".join([head, *inputs, "}"])

@@ -8,9 +8,9 @@ from workloads import ProjectError
 
 
 class MissingCheckpoint(ProjectError):
-    def __init__(self, file: Path, checkpoint: str, folder: Path) -> None:
+    def __init__(self, file: Path, key: str, checkpoint: str, folder: Path) -> None:
         super().__init__(
-            f"{file}: model.checkpoint: got '{checkpoint}', but there is no folder {folder}. "
+            f"{file}: model.{key}: got '{checkpoint}', but there is no folder {folder}. "
             "Allowed: a folder (begins with ./, ../ or /), an s3:// URI of a folder, or a model id of the "
             "Hugging Face hub."
         )
@@ -21,6 +21,13 @@ class BrokenCheckpoint(ProjectError):
 
     def __init__(self, file: Path, problem: str) -> None:
         super().__init__(f"{file}: {problem}")
+
+
+class WrongArchitecture(ProjectError):
+    def __init__(self, architecture: str, task: str, allowed: Sequence[str]) -> None:
+        super().__init__(
+            f"model.checkpoint.architecture: '{architecture}' cannot do {task}. Allowed for it: {', '.join(allowed)}."
+        )
 
 
 class UnreachableCheckpoint(ProjectError):

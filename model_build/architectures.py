@@ -1,0 +1,214 @@
+"""Published architectures with seeded random weights and a made-up tokenizer: true sizes, with no hub and no torch.
+
+Dimensions are those of the models' own config.json on the Hugging Face hub. Weights are drawn so that activations stay
+of order one; the answers are nonsense, but the same nonsense every time.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from string import ascii_lowercase, digits
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_build.errors import WrongArchitecture
+from workloads import Model, QuestionAnswering, RandomWeights, TextToText
+
+T5: dict[str, dict[str, int]] = {
+    "t5-small": {"d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_heads": 8},
+    "t5-base": {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
+}
+T5_VOCABULARY = 32128
+BERT: dict[str, dict[str, int]] = {
+    "bert-base-uncased": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12},
+    "bert-large-uncased": {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16},
+}
+BERT_VOCABULARY = 30522
+POSITIONS = 512
+
+Shapes = Iterator[tuple[str, tuple[int, ...], float]]
+"""Names and shapes of weights, with the standard deviation to draw them with; 1 dimension and 0 is a norm's scale."""
+
+
+def write_random(source: RandomWeights, model: Model, cache: Path) -> Path:
+    """A checkpoint folder below `cache`, made once for each architecture, head and seed.
+
+    Raises `WrongArchitecture` when the architecture cannot do the task.
+    """
+    config, shapes = _t5(source) if isinstance(model, TextToText) else _bert(source, model)
+    heads = len(config.get("id2label", ()))
+    folder = cache / f"{source.architecture}-{model.task}-{heads}-{source.seed}"
+    if (folder / "config.json").exists():
+        return folder
+    from safetensors.numpy import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    generator = np.random.default_rng(source.seed)
+    weights = {name: _draw(generator, shape, deviation) for name, shape, deviation in shapes}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    _write_tokenizer(folder, config)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")  # last: now it is whole
+    return folder
+
+
+def _draw(generator: np.random.Generator, shape: tuple[int, ...], deviation: float) -> NDArray[np.float32]:
+    if len(shape) == 1:
+        return np.full(shape, 0.0 if deviation else 1.0, np.float32)
+    return generator.standard_normal(shape, np.float32) * np.float32(deviation)
+
+
+def _t5(source: RandomWeights) -> tuple[dict[str, Any], Shapes]:
+    if (size := T5.get(source.architecture)) is None:
+        raise WrongArchitecture(source.architecture, "text2text-generation", list(T5))
+    config = {
+        "architectures": ["T5ForConditionalGeneration"],
+        "model_type": "t5",
+        "vocab_size": T5_VOCABULARY,
+        "num_decoder_layers": size["num_layers"],
+        "feed_forward_proj": "relu",
+        "relative_attention_num_buckets": 32,
+        "decoder_start_token_id": 0,
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+        "tie_word_embeddings": True,
+        **size,
+    }
+    return config, _t5_weights(size)
+
+
+def _t5_weights(size: dict[str, int]) -> Shapes:
+    """Deviations of Mesh TensorFlow's initialisation, which keeps activations of order one."""
+    wide, inner = size["d_model"], size["num_heads"] * size["d_kv"]
+    yield "shared.weight", (T5_VOCABULARY, wide), 1.0
+    for stack, attentions in (("encoder", ["SelfAttention"]), ("decoder", ["SelfAttention", "EncDecAttention"])):
+        for block in range(size["num_layers"]):
+            layers = f"{stack}.block.{block}.layer"
+            for layer, attention in enumerate(attentions):
+                prefix = f"{layers}.{layer}.{attention}"
+                yield f"{prefix}.q.weight", (inner, wide), (wide * size["d_kv"]) ** -0.5
+                yield f"{prefix}.k.weight", (inner, wide), wide**-0.5
+                yield f"{prefix}.v.weight", (inner, wide), wide**-0.5
+                yield f"{prefix}.o.weight", (wide, inner), inner**-0.5
+                if block == layer == 0:
+                    yield f"{prefix}.relative_attention_bias.weight", (32, size["num_heads"]), wide**-0.5
+                yield f"{layers}.{layer}.layer_norm.weight", (wide,), 0
+            dense = f"{layers}.{len(attentions)}"
+            yield f"{dense}.DenseReluDense.wi.weight", (size["d_ff"], wide), wide**-0.5
+            yield f"{dense}.DenseReluDense.wo.weight", (wide, size["d_ff"]), size["d_ff"] ** -0.5
+            yield f"{dense}.layer_norm.weight", (wide,), 0
+        yield f"{stack}.final_layer_norm.weight", (wide,), 0
+
+
+def _bert(source: RandomWeights, model: Model) -> tuple[dict[str, Any], Shapes]:
+    if (size := BERT.get(source.architecture)) is None:
+        raise WrongArchitecture(source.architecture, model.task, list(BERT))
+    labels = () if isinstance(model, QuestionAnswering | TextToText) else model.labels
+    architecture = {
+        "text-classification": "BertForSequenceClassification",
+        "text-pair-scoring": "BertForPairScoring",
+        "question-answering": "BertForQuestionAnswering",
+    }[model.task]
+    config = {
+        "architectures": [architecture],
+        "model_type": "bert",
+        "vocab_size": BERT_VOCABULARY,
+        "intermediate_size": 4 * size["hidden_size"],
+        "max_position_embeddings": POSITIONS,
+        "type_vocab_size": 2,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-12,
+        "pad_token_id": 0,
+        **({"id2label": {str(index): label for index, label in enumerate(labels)}} if labels else {}),
+        **({"label2id": {label: index for index, label in enumerate(labels)}} if labels else {}),
+        **size,
+    }
+    return config, _bert_weights(size, model.task, len(labels))
+
+
+def _bert_weights(size: dict[str, int], task: str, labels: int) -> Shapes:
+    """BERT's own initialisation: deviation 0.02, norms one, biases zero."""
+    wide = size["hidden_size"]
+
+    def linear(name: str, out: int, into: int) -> Shapes:
+        yield f"{name}.weight", (out, into), 0.02
+        yield f"{name}.bias", (out,), 0.02
+
+    def norm(name: str) -> Shapes:
+        yield f"{name}.weight", (wide,), 0
+        yield f"{name}.bias", (wide,), 0.02
+
+    for name, rows in (("word", BERT_VOCABULARY), ("position", POSITIONS), ("token_type", 2)):
+        yield f"bert.embeddings.{name}_embeddings.weight", (rows, wide), 0.02
+    yield from norm("bert.embeddings.LayerNorm")
+    for index in range(size["num_hidden_layers"]):
+        layer = f"bert.encoder.layer.{index}"
+        for part in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
+            yield from linear(f"{layer}.{part}", wide, wide)
+        yield from norm(f"{layer}.attention.output.LayerNorm")
+        yield from linear(f"{layer}.intermediate.dense", 4 * wide, wide)
+        yield from linear(f"{layer}.output.dense", wide, 4 * wide)
+        yield from norm(f"{layer}.output.LayerNorm")
+    if task == "question-answering":
+        yield from linear("qa_outputs", 2, wide)
+        return
+    yield from linear("bert.pooler.dense", wide, wide)
+    yield from linear("classifier", labels, wide)
+    if task == "text-pair-scoring":
+        yield from linear("scorer", 1, wide)
+
+
+def _write_tokenizer(folder: Path, config: dict[str, Any]) -> None:
+    t5 = config["model_type"] == "t5"
+    tokenizer = _t5_tokenizer() if t5 else _bert_tokenizer()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    special = (
+        {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+        if t5
+        else {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    )
+    kind = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
+    if not t5:
+        kind["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(kind, indent=2) + "\n", "utf-8")
+
+
+def _bert_tokenizer() -> Any:
+    """WordPiece over made-up pieces of one to three letters; the special tokens where bert-base-uncased has them."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    special = {"[PAD]": 0, "[UNK]": 100, "[CLS]": 101, "[SEP]": 102, "[MASK]": 103}
+    free = (index for index in range(BERT_VOCABULARY) if index not in special.values())
+    pieces = [prefix + piece for prefix in ("", "##") for piece in _pieces(BERT_VOCABULARY // 2)]
+    vocabulary = special | dict(zip(pieces, free, strict=False))
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 102), ("[CLS]", 101))
+    tokenizer.add_special_tokens(list(special))
+    return tokenizer
+
+
+def _t5_tokenizer() -> Any:
+    """Unigram over made-up pieces; the special tokens where t5-small has them."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+
+    pieces = ["▁", *(prefix + piece for prefix in ("▁", "") for piece in _pieces(T5_VOCABULARY // 2))]
+    scored = [(piece, -math.log(rank + 2)) for rank, piece in enumerate(pieces)]
+    special = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    tokenizer = Tokenizer(models.Unigram([*special, *scored][:T5_VOCABULARY], unk_id=2))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    tokenizer.add_special_tokens(["<pad>", "</s>", "<unk>"])
+    return tokenizer
+
+
+def _pieces(count: int) -> list[str]:
+    """Characters first, so that every text of them can be written, then what two and three letters make."""
+    single = [*ascii_lowercase, *digits, *"!\"#$%&'()*+,-./:;<=>?@[]_"]
+    longer = ("".join(letters) for length in (2, 3) for letters in product(ascii_lowercase, repeat=length))
+    return [*single, *longer][:count]

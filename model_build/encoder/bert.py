@@ -1,0 +1,163 @@
+"""A BERT with a head, as every runtime gets it: plain arithmetic over the checkpoint's own weights.
+
+`forward` takes the workload's `model.inputs`, in order, each int64: input_ids, attention_mask, position_ids and
+token_type_ids [rows, length], valid_length [rows]. It returns a tuple, named by `outputs`:
+
+    text-classification  logits [rows, labels]
+    text-pair-scoring    logits [rows, labels], score [rows], through a sigmoid
+    question-answering   start_logits, end_logits [rows, length]
+
+Query, key and value are one product. Padding is kept out of the attention by -1e4, which fp16 can hold and whose
+exponential is 0 in fp32 too. Weights come from the safetensors files without a copy where their layout allows.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from model_build.checkpoint import Checkpoint
+from workloads import EncoderModel
+
+MASKED = -1e4
+OUTPUTS = {
+    "text-classification": ("logits",),
+    "text-pair-scoring": ("logits", "score"),
+    "question-answering": ("start_logits", "end_logits"),
+}
+ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
+
+Weights = Mapping[str, Tensor]
+
+
+def load(checkpoint: Checkpoint, model: EncoderModel) -> "Bert":
+    """The checkpoint's weights in fp32, ready to infer. Raises KeyError for a weight that is not there."""
+    weights: dict[str, Tensor] = {}
+    for file in checkpoint.weights:
+        with safe_open(file, framework="pt") as stored:
+            for name in stored.keys():  # noqa: SIM118 - not a mapping
+                weights[_plain(name)] = stored.get_tensor(name).float()
+    return Bert(weights, checkpoint.encoder_config, model).eval()
+
+
+def _plain(name: str) -> str:
+    """Names as BertModel has them: heads come with the prefix, and the oldest checkpoints call a norm's weights else."""
+    name = name.removeprefix("bert.")
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+
+
+class Linear(nn.Module):
+    """One or several projections of one input, side by side: one product."""
+
+    def __init__(self, weights: Weights, *names: str) -> None:
+        super().__init__()
+        self.weight = _parameter(
+            torch.cat([weights[f"{name}.weight"] for name in names])
+            if len(names) > 1
+            else weights[f"{names[0]}.weight"]
+        )
+        self.bias = _parameter(torch.cat([weights[f"{name}.bias"] for name in names]))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return nn.functional.linear(hidden, self.weight, self.bias)
+
+
+class Norm(nn.Module):
+    def __init__(self, weights: Weights, name: str, epsilon: float) -> None:
+        super().__init__()
+        self.weight, self.bias = _parameter(weights[f"{name}.weight"]), _parameter(weights[f"{name}.bias"])
+        self.epsilon = epsilon
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return nn.functional.layer_norm(hidden, self.weight.shape, self.weight, self.bias, self.epsilon)
+
+
+class Embeddings(nn.Module):
+    def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.word, self.position, self.token_type = (
+            _parameter(weights[f"embeddings.{name}_embeddings.weight"]) for name in ("word", "position", "token_type")
+        )
+        self.norm = Norm(weights, "embeddings.LayerNorm", config["layer_norm_eps"])
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None) -> Tensor:
+        hidden = nn.functional.embedding(input_ids, self.word)
+        if position_ids is None:
+            hidden = hidden + self.position[: input_ids.shape[1]]
+        else:
+            hidden = hidden + nn.functional.embedding(position_ids, self.position)
+        if token_type_ids is None:
+            hidden = hidden + self.token_type[0]
+        else:
+            hidden = hidden + nn.functional.embedding(token_type_ids, self.token_type)
+        return self.norm(hidden)  # type: ignore[no-any-return]
+
+
+class Layer(nn.Module):
+    def __init__(self, weights: Weights, index: int, config: Mapping[str, Any]) -> None:
+        super().__init__()
+        name, epsilon = f"encoder.layer.{index}", config["layer_norm_eps"]
+        self.heads = config["num_attention_heads"]
+        self.size = config["hidden_size"] // self.heads
+        self.qkv = Linear(weights, *(f"{name}.attention.self.{part}" for part in ("query", "key", "value")))
+        self.joined = Linear(weights, f"{name}.attention.output.dense")
+        self.attention_norm = Norm(weights, f"{name}.attention.output.LayerNorm", epsilon)
+        self.into, self.out = Linear(weights, f"{name}.intermediate.dense"), Linear(weights, f"{name}.output.dense")
+        self.norm = Norm(weights, f"{name}.output.LayerNorm", epsilon)
+        self.approximate = ACTIVATIONS[config["hidden_act"]]
+
+    def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        hidden = self.attention_norm(hidden + self.joined(self._attend(hidden, mask)))
+        inner = nn.functional.gelu(self.into(hidden), approximate=self.approximate)
+        return self.norm(hidden + self.out(inner))  # type: ignore[no-any-return]
+
+    def _attend(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        rows, length = hidden.shape[0], hidden.shape[1]
+        qkv = self.qkv(hidden).reshape(rows, length, 3 * self.heads, self.size).transpose(1, 2)
+        q, k, v = torch.split(qkv, self.heads, 1)
+        scores = q @ k.transpose(2, 3) / math.sqrt(self.size) + mask
+        return (torch.softmax(scores, -1) @ v).transpose(1, 2).reshape(rows, length, self.heads * self.size)
+
+
+class Bert(nn.Module):
+    def __init__(self, weights: Weights, config: Mapping[str, Any], model: EncoderModel) -> None:
+        super().__init__()
+        self.inputs, self.outputs = model.inputs, OUTPUTS[model.task]
+        self.embeddings = Embeddings(weights, config)
+        self.layers = nn.ModuleList(Layer(weights, index, config) for index in range(config["num_hidden_layers"]))
+        names = {"text-classification": ["pooler.dense", "classifier"], "question-answering": ["qa_outputs"]}
+        heads = names.get(model.task, ["pooler.dense", "classifier", "scorer"])
+        self.heads = nn.ModuleList(Linear(weights, name) for name in heads)
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        given = dict(zip(self.inputs, tensors, strict=True))
+        hidden = self.embeddings(given["input_ids"], given.get("token_type_ids"), given.get("position_ids"))
+        mask = _mask(given, hidden.dtype)
+        for layer in self.layers:
+            hidden = layer(hidden, mask)
+        return self._answer(hidden)
+
+    def _answer(self, hidden: Tensor) -> tuple[Tensor, ...]:
+        first, *others = self.heads
+        if not others:
+            start, end = torch.split(first(hidden), 1, 2)
+            return start.squeeze(2), end.squeeze(2)
+        pooled = torch.tanh(first(hidden[:, 0]))
+        logits, *scores = (head(pooled) for head in others)
+        return (logits, *(torch.sigmoid(score).squeeze(1) for score in scores))
+
+
+def _mask(given: Mapping[str, Tensor], dtype: torch.dtype) -> Tensor:
+    """What is added to attention scores, [rows, 1, 1, length]: 0 for a token, very negative for padding."""
+    input_ids = given["input_ids"]
+    real = given.get("attention_mask", torch.ones_like(input_ids))
+    if (length := given.get("valid_length")) is not None:
+        real = real * (torch.arange(input_ids.shape[1], device=input_ids.device) < length[:, None]).long()
+    return (1.0 - real.to(dtype))[:, None, None, :] * MASKED
+
+
+def _parameter(tensor: Tensor) -> nn.Parameter:
+    return nn.Parameter(tensor, requires_grad=False)

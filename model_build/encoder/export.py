@@ -1,0 +1,70 @@
+"""A `Bert` as a portable ONNX graph, or traced by TorchScript.
+
+    model.onnx  the workload's inputs, int64 [batch, sequence] (valid_length [batch]) → the task's outputs
+    model.pt    the same, traced; a Neuron graph is traced by Neuron's own `trace`
+
+Weights above 1 GB lie beside the graph in model.onnx.data: protobuf stops at 2 GB, and a graph without its weights
+costs no memory to pass through.
+"""
+
+from pathlib import Path
+
+import onnx
+import torch
+from torch import Tensor
+
+from model_build.encoder.bert import Bert
+
+OPSET = 18
+GRAPH, TRACED = "model.onnx", "model.pt"
+
+
+def example(model: Bert, rows: int, length: int) -> tuple[Tensor, ...]:
+    """Inputs of a shape: real tokens without padding."""
+    return tuple(
+        torch.full((rows,), length) if name == "valid_length" else torch.ones(rows, length, dtype=torch.long)
+        for name in model.inputs
+    )
+
+
+def export_onnx(model: Bert, folder: Path) -> Path:
+    """Write `model.onnx` into `folder`, batch and sequence dynamic."""
+    # Sizes above 1: torch would take 0 and 1 for constants.
+    dynamic = torch.export.Dim.DYNAMIC
+    shapes = tuple({0: dynamic} if name == "valid_length" else {0: dynamic, 1: dynamic} for name in model.inputs)
+    program = torch.onnx.export(
+        model,
+        example(model, 3, 5),
+        dynamo=True,
+        opset_version=OPSET,
+        dynamic_shapes=(shapes,),
+        input_names=list(model.inputs),
+        output_names=list(model.outputs),
+        verbose=False,
+    )
+    if program is None:
+        raise RuntimeError("torch.onnx.export returned no program")
+    file = folder / GRAPH
+    size = sum(parameter.nbytes for parameter in model.parameters())
+    program.save(file, external_data=size > 1e9)
+    _name_axes(file)
+    return file
+
+
+def trace(model: Bert, folder: Path) -> Path:
+    """Write `model.pt` into `folder`; it takes any batch and length."""
+    with torch.inference_mode():
+        traced = torch.jit.trace(model, example(model, 2, 8))
+    file = folder / TRACED
+    torch.jit.save(torch.jit.freeze(traced), str(file))
+    return file
+
+
+def _name_axes(file: Path) -> None:
+    """Call the dynamic axes by their names: torch numbers them."""
+    model = onnx.load(file, load_external_data=False)
+    for value in (*model.graph.input, *model.graph.output):
+        for dimension, axis in zip(value.type.tensor_type.shape.dim, ("batch", "sequence"), strict=False):
+            if dimension.dim_param:
+                dimension.dim_param = axis
+    onnx.save(model, file)
