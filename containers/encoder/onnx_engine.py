@@ -1,0 +1,23 @@
+"""The compiled model on ONNX Runtime: an `Engine`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+from numpy.typing import NDArray
+
+
+class OnnxEngine:
+    def __init__(self, file: Path, threads: int) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        # Waiting threads that spin would take the cores from Triton and from other model instances.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.log_severity_level = 3
+        self._session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        self._outputs = [node.name for node in self._session.get_outputs()]
+
+    def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return dict(zip(self._outputs, self._session.run(self._outputs, dict(tensors)), strict=True))

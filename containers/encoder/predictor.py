@@ -1,0 +1,52 @@
+"""Rows in, answers out, in one process: what the batch program, the HTTP server and the build's parity gate use.
+
+All rows given are one batch, so a caller with many rows of mixed lengths sorts them and hands over batches of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from . import engine as engines
+from .answers import Answer, answer
+from .encoding import Encoding, tensors
+from .padding import split
+from .preprocess import Preprocessor
+from .row import Refusal
+
+
+class Predictor:
+    def __init__(self, preprocessor: Preprocessor, engine: engines.Engine) -> None:
+        self.preprocessor = preprocessor
+        self.engine = engine
+        self.settings = preprocessor.settings
+
+    @classmethod
+    def load(cls, folder: Path) -> "Predictor":
+        """From a folder with settings.json, tokenizer.json and the compiled model."""
+        preprocessor = Preprocessor.load(folder)
+        return cls(preprocessor, engines.load(folder, preprocessor.settings))
+
+    def predict(self, rows: Sequence[Mapping[str, object]]) -> list[Answer | Refusal]:
+        """One for each row, in order."""
+        encoded = self.preprocessor.encode(rows)
+        good = [(row, code) for row, code in zip(rows, encoded, strict=True) if isinstance(code, Encoding)]
+        answers = iter(self.answer([code for _, code in good], [row for row, _ in good]))
+        return [code if isinstance(code, Refusal) else next(answers) for code in encoded]
+
+    def answer(self, encodings: Sequence[Encoding], rows: Sequence[Mapping[str, object]]) -> list[Answer]:
+        """The answers of rows that have been encoded already."""
+        return answer(self.settings, self._run(encodings), encodings, rows) if encodings else []
+
+    def outputs(self, encodings: Sequence[Encoding]) -> list[dict[str, NDArray[Any]]]:
+        """What the compiled model gives for each row, cut to the row's own length where it gives one per token."""
+        if not encodings:
+            return []
+        apart = split(self._run(encodings), [(1, len(encoding)) for encoding in encodings])
+        return [{name: output[0] for name, output in row.items()} for row in apart]
+
+    def _run(self, encodings: Sequence[Encoding]) -> dict[str, NDArray[Any]]:
+        settings = self.settings
+        return self.engine.run(tensors(encodings, settings.inputs, settings.pad_to, settings.pad_token_id))

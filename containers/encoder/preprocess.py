@@ -1,0 +1,72 @@
+"""Rows of text fields in, token ids out, each row an `Encoding` or a `Refusal`; and encodings as tensors.
+
+The tokenizer is the checkpoint's tokenizer.json, which also knows how it marks one segment or two.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from .encoding import Encoding, tensors
+from .row import Refusal, segment_texts
+from .settings import Settings
+
+__all__ = ["Encoding", "Preprocessor", "Refusal", "tensors"]
+
+# Characters per allowed token. No text that anybody wrote has so many, and one that has is not tokenised: the 6 MB that
+# SageMaker lets through take a second, and the whole batch would wait for them.
+GENEROUS_TOKEN = 128
+
+
+class Preprocessor:
+    """The first step of serving. It keeps no state between calls."""
+
+    def __init__(self, tokenizer: Tokenizer, settings: Settings) -> None:
+        # What tokenizer.json says of cutting and padding is not for serving: a long row is refused, never cut.
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        self.tokenizer = tokenizer
+        self.settings = settings
+        self._answers = settings.task == "question-answering"
+
+    @classmethod
+    def load(cls, folder: Path) -> "Preprocessor":
+        """From a folder with tokenizer.json and settings.json."""
+        return cls(Tokenizer.from_file(str(folder / "tokenizer.json")), Settings.load(folder / "settings.json"))
+
+    def encode(self, rows: Sequence[Mapping[str, object]]) -> list[Encoding | Refusal]:
+        """One for each row, in order. Fields that the settings do not name are not looked at."""
+        read = [self._read(row) for row in rows]
+        good = [texts if len(texts) > 1 else texts[0] for texts in read if not isinstance(texts, Refusal)]
+        # Only the slower of the two keeps track of characters.
+        encode = self.tokenizer.encode_batch if self._answers else self.tokenizer.encode_batch_fast
+        encoded = iter(encode(good))
+        return [texts if isinstance(texts, Refusal) else self._check(next(encoded)) for texts in read]
+
+    def _read(self, row: Mapping[str, object]) -> tuple[str, ...] | Refusal:
+        texts = segment_texts(row, self.settings.segments)
+        if isinstance(texts, Refusal):
+            return texts
+        characters, limit = sum(map(len, texts)), self.settings.max_input_tokens
+        if characters > limit * GENEROUS_TOKEN:
+            return Refusal(f"has {characters} characters, at most {limit * GENEROUS_TOKEN} are read for {limit} tokens")
+        return texts
+
+    def _check(self, encoded: Any) -> Encoding | Refusal:
+        limit = self.settings.max_input_tokens
+        if len(encoded) > limit:
+            return Refusal(f"has {len(encoded)} tokens, at most {limit} are allowed")
+        segment_of_token = encoded.sequence_ids
+        for index, segment in enumerate(self.settings.segments):
+            if index not in segment_of_token:  # Nothing but characters that the tokenizer drops.
+                return Refusal(f"has no token in {', '.join(segment)}")
+        spans = _answer_spans(encoded.offsets, segment_of_token) if self._answers else ()
+        return Encoding(tuple(encoded.ids), tuple(encoded.type_ids), spans)
+
+
+def _answer_spans(
+    offsets: Sequence[tuple[int, int]], segment_of_token: Sequence[int | None]
+) -> tuple[tuple[int, int], ...]:
+    return tuple(span if segment == 1 else (-1, -1) for span, segment in zip(offsets, segment_of_token, strict=True))
