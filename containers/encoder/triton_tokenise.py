@@ -1,6 +1,6 @@
 """Triton's entry of the first step: text fields in, the tensors of the compiled model out.
 
-Inputs: every field, upper-cased, TYPE_STRING [1]. Outputs: `settings.inputs`, and for question answering `answer_spans`,
+Inputs: every field, upper-cased, TYPE_STRING [1]. Outputs: `settings.inputs`; question answering adds `answer_spans`,
 INT64 [length, 2]: the characters of every token, -1 where no answer can be.
 """
 
