@@ -69,7 +69,7 @@ def _ensemble(settings: Settings) -> str:
         _step("engine", list(settings.inputs), list(settings.graph_outputs)),
         _step("postprocess", to_postprocess, [name for name, _ in OUTPUTS[settings.task]]),
     ]
-    inputs = _tensors("input", "TYPE_STRING", {field: "[ 1 ]" for field in fields})
+    inputs = _tensors("input", "TYPE_STRING", dict.fromkeys(fields, "[ 1 ]"))
     return (
         f'name: "ensemble"\nplatform: "ensemble"\nmax_batch_size: {MAX_BATCH_SIZE}\n{inputs}{_answers(settings)}'
         f"ensemble_scheduling {{\n{''.join(steps)}}}"
@@ -83,7 +83,7 @@ def _made(settings: Settings) -> dict[str, str]:
 
 
 def _contexts(settings: Settings) -> dict[str, str]:
-    return {field.upper(): "[ 1 ]" for field in settings.segments[1]}
+    return dict.fromkeys([field.upper() for field in settings.segments[1]], "[ 1 ]")
 
 
 def _dims(name: str, labels: int = 0) -> str:
