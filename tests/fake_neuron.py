@@ -1,0 +1,179 @@
+"""A stand-in for torch_neuron and torch_neuronx: the narrowest that lets building, loading and serving run.
+
+It traces for real, with torch.jit.trace, and what it gives can be saved, and loaded in another process. As documented:
+- arguments that the documentation does not list are refused, the compilers' own too;
+- a traced graph takes tensors of the compiled shape and type and no others;
+- `DataParallel` splits a batch over the process's NeuronCores, chunk by chunk, in threads.
+
+It computes on the CPU in fp32, whatever cast is asked for. `dynamic_batch_size = True` is refused, not faked: nothing
+here asks for it. Sources: model_build/neuron/arguments.py names them.
+
+`install` puts it among the imported modules of this process; `write_package` writes a package that another process can
+import, found by its PYTHONPATH.
+"""
+
+import os
+import sys
+import types
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from workloads import ROOT
+
+VERSIONS = {
+    "torch_neuron": {"torch-neuron": "1.13.1.2.11.13.0", "neuron-cc": "1.24.0.0"},
+    "torch_neuronx": {"torch-neuronx": "2.9.0.2.11.0", "neuronx-cc": "2.22.0"},
+}
+NEURON_OPTIONS: dict[str, Callable[[str], bool]] = {
+    "--fp32-cast": {"all", "matmult", "matmult-fp16", "matmult-bf16", "all-fp16"}.__contains__,
+    "--fast-math": {"all", "none"}.__contains__,
+    "--neuroncore-pipeline-cores": str.isdigit,
+}
+NEURONX_OPTIONS: dict[str, Callable[[str], bool]] = {
+    "--target": {"inf2", "trn1", "trn1n", "trn2"}.__contains__,
+    "--model-type": {"generic", "transformer", "unet-inference"}.__contains__,
+    "--auto-cast": {"none", "matmult", "all"}.__contains__,
+    "--auto-cast-type": {"bf16", "fp16", "tf32", "fp8_e4m3"}.__contains__,
+}
+
+
+def trace_neuron(
+    model: torch.nn.Module,
+    example_inputs: tuple[torch.Tensor, ...],
+    *,
+    compiler_args: list[str] | None = None,
+    compiler_workdir: str | None = None,
+    dynamic_batch_size: bool = False,
+) -> torch.jit.ScriptModule:
+    options = parse_options(compiler_args or [], NEURON_OPTIONS)
+    if dynamic_batch_size:
+        raise NotImplementedError("dynamic_batch_size is not faked.")
+    return _trace(model, example_inputs, options, compiler_workdir)
+
+
+def trace_neuronx(
+    func: torch.nn.Module,
+    example_inputs: tuple[torch.Tensor, ...],
+    *,
+    compiler_workdir: str | None = None,
+    compiler_args: list[str] | None = None,
+    cpu_backend: bool = False,
+) -> torch.jit.ScriptModule:
+    options = parse_options(compiler_args or [], NEURONX_OPTIONS)
+    if not cpu_backend:
+        raise RuntimeError("There is no Neuron device here: trace with cpu_backend=True.")
+    if "--target" not in options:
+        raise ValueError("cpu_backend needs --target in compiler_args.")
+    return _trace(func, example_inputs, options, compiler_workdir)
+
+
+def parse_options(arguments: Sequence[str], allowed: dict[str, Callable[[str], bool]]) -> dict[str, str]:
+    """--name value and --name=value alike, as the compilers take them."""
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    options = dict(zip(words[::2], words[1::2], strict=True))
+    for name, value in options.items():
+        if name not in allowed or not allowed[name](value):
+            raise ValueError(f"the compiler has no option {name} {value}")
+    return options
+
+
+@torch.jit.script
+def _as_compiled(tensor: torch.Tensor, compiled: torch.Tensor) -> torch.Tensor:
+    if tensor.shape != compiled.shape or tensor.dtype != compiled.dtype:
+        raise RuntimeError("the graph was compiled for another shape or type")
+    return tensor
+
+
+class _FixedShape(torch.nn.Module):
+    def __init__(self, model: torch.nn.Module, examples: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self.model = model
+        self.examples = torch.nn.ParameterList(torch.nn.Parameter(e, requires_grad=False) for e in examples)
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        return self.model(*(_as_compiled(*pair) for pair in zip(tensors, self.examples, strict=True)))
+
+
+def _trace(
+    model: torch.nn.Module, examples: tuple[torch.Tensor, ...], options: dict[str, str], workdir: str | None
+) -> torch.jit.ScriptModule:
+    if workdir:
+        Path(workdir, "options.txt").write_text(str(options), "utf-8")
+    jit: Any = torch.jit
+    traced: torch.jit.ScriptModule = jit.trace(_FixedShape(model, examples), examples)
+    return traced
+
+
+def visible_cores() -> list[int]:
+    """Of this process, counted from 0."""
+    if visible := os.environ.get("NEURON_RT_VISIBLE_CORES"):
+        first, _, last = visible.partition("-")
+        return list(range(int(last or first) - int(first) + 1))
+    return list(range(int(os.environ.get("NEURON_RT_NUM_CORES") or 4)))
+
+
+class DataParallel(torch.nn.Module):
+    """One graph here serves every core; `ran` says which core had how many rows, in the order of the batch."""
+
+    def __init__(self, model: torch.jit.ScriptModule, device_ids: list[int] | None = None, dim: int = 0) -> None:
+        super().__init__()
+        self.model = model
+        self.device_ids = visible_cores() if device_ids is None else device_ids
+        self.dim = dim
+        self.num_workers = 2 * len(self.device_ids)
+        self.split_size: int | None = None
+        self.ran: list[tuple[int, int]] = []
+        self._dynamic = True
+
+    def disable_dynamic_batching(self) -> None:
+        self._dynamic = False
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if self._dynamic:
+            raise NotImplementedError("dynamic batching is not faked.")
+        size = self.split_size or max(1, inputs[0].shape[self.dim] // len(self.device_ids))
+        chunks = list(zip(*(torch.split(tensor, size, self.dim) for tensor in inputs), strict=True))
+        self.ran = [(self.device_ids[i % len(self.device_ids)], len(chunk[0])) for i, chunk in enumerate(chunks)]
+        with ThreadPoolExecutor(self.num_workers) as pool:
+            outputs = list(pool.map(lambda chunk: self.model(*chunk), chunks))
+        return tuple(torch.cat(parts, self.dim) for parts in zip(*outputs, strict=True))
+
+
+def modules() -> dict[str, types.ModuleType]:
+    """Fresh ones of both packages."""
+    neuron, neuronx = types.ModuleType("torch_neuron"), types.ModuleType("torch_neuronx")
+    neuron.__dict__.update(trace=trace_neuron, DataParallel=DataParallel)
+    neuronx.__dict__.update(trace=trace_neuronx, DataParallel=DataParallel)
+    return {"torch_neuron": neuron, "torch_neuronx": neuronx}
+
+
+def install(monkeypatch: pytest.MonkeyPatch, package: str, folder: Path) -> None:
+    """As if `package` were installed, with its distributions' versions, which are kept in `folder`."""
+    made = modules()[package]
+    monkeypatch.setitem(sys.modules, package, made)
+    if package == "torch_neuron":
+        monkeypatch.setattr(torch, "neuron", made, raising=False)
+    for name, version in VERSIONS[package].items():
+        information = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        information.mkdir(parents=True)
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", "utf-8")
+    monkeypatch.syspath_prepend(folder)
+
+
+def write_package(folder: Path, package: str) -> str:
+    """A PYTHONPATH on which `package` is this fake."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [
+        "import sys",
+        "import torch",
+        "from tests import fake_neuron",
+        f"sys.modules[__name__].__dict__.update(fake_neuron.modules()['{package}'].__dict__)",
+        *(["torch.neuron = sys.modules[__name__]"] if package == "torch_neuron" else []),
+    ]
+    (folder / f"{package}.py").write_text("\n".join(lines) + "\n", "utf-8")
+    return os.pathsep.join([str(folder), str(ROOT)])
