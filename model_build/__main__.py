@@ -1,39 +1,40 @@
-"""python -m model_build build|verify|plan WORKLOAD --target TARGET [--json]"""
+"""python -m model_build build|verify|plan|lint …"""
 
 import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich.console import Console
 
 from model_build import render
-from model_build.errors import MissingToolchain
+from model_build.errors import MissingToolchain, NothingToBuild
 from model_build.plan import BuildPlan, plan
 from model_build.progress import Progress
-from workloads import ROOT, ProjectError, load_workload
+from workloads import ROOT, ProjectError, WorkloadFolder, load_workload, workload_names
 
 EPILOG = "Exit codes: 0 done; 1 a gate failed; 2 usage or workload error; 3 toolchain missing or busy; 130 interrupted."
+PURPOSES = {
+    "build": "export, compile, verify and pack into build/WORKLOAD/TARGET/",
+    "verify": "compare the built archive with the checkpoint again",
+    "plan": "print what a build would do, and do nothing",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     # torch's OpenMP threads spin while they wait: with another process on the cores, `generate` crawls.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    stderr = Console(stderr=True)
     try:
-        planned = plan(load_workload(options.workload, ROOT / "workloads"), options.target, ROOT)
-        with stderr.status("") as status:
-            result = _run(options.command, planned, status.update)
+        return int(options.run(options))
     except ProjectError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("Interrupted: nothing half-made was left.", file=sys.stderr)
         return 130
-    print(json.dumps(result, indent=2) if options.json else render.text(options.command, result))
-    return 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -43,19 +44,57 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
     )
     commands = described.add_subparsers(dest="command", required=True)
-    for name, purpose in (
-        ("build", "export, compile, verify and pack into build/WORKLOAD/TARGET/"),
-        ("verify", "compare the built archive with the checkpoint again"),
-        ("plan", "print what a build would do, and do nothing"),
-    ):
+    for name, purpose in PURPOSES.items():
         command = commands.add_parser(name, help=purpose, description=purpose.capitalize() + ".", epilog=EPILOG)
-        command.add_argument("workload", help="a folder of workloads/")
-        command.add_argument("--target", required=True, help="a target of its workload.toml")
+        which = command.add_mutually_exclusive_group(required=True)
+        which.add_argument("workload", nargs="?", help="a folder of workloads/")
+        which.add_argument("--all", action="store_true", help="every workload that has the target")
+        command.add_argument("--target", required=True, help="a target of its workload.toml, or a variant")
+        command.add_argument("--variants", action="store_true", help="every variant of the target, compiled once")
         command.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
+        command.set_defaults(run=_build)
     return described
 
 
-def _run(command: str, planned: BuildPlan, progress: Progress) -> dict[str, object]:
+def _build(options: argparse.Namespace) -> int:
+    """Several are one after another; one that fails does not stop the others."""
+    results, failures = [], []
+    with Console(stderr=True).status("") as status:
+        for folder, name in _chosen(options):
+            progress = _named(status.update, f"{folder.workload.name} for {name}")
+            try:
+                results.append(_run(options.command, plan(folder, name, ROOT), progress))
+            except ProjectError as error:
+                if not (options.all or options.variants):
+                    raise
+                failures.append((f"{folder.workload.name} for {name}", error))
+    _print(options, results)
+    for subject, failure in failures:
+        print(f"{subject}: {failure}", file=sys.stderr)
+    return max((failure.exit_code for _, failure in failures), default=0)
+
+
+def _chosen(options: argparse.Namespace) -> Iterable[tuple[WorkloadFolder, str]]:
+    """The workloads and what to build of each. Raises `NothingToBuild`."""
+    names = workload_names(ROOT / "workloads") if options.all else [options.workload]
+    folders = [load_workload(name, ROOT / "workloads") for name in names]
+    if options.all:
+        folders = [folder for folder in folders if options.target in folder.workload.deployables]
+    if not options.variants:
+        chosen = [(folder, options.target) for folder in folders]
+    else:
+        chosen = [
+            (folder, name)
+            for folder in folders
+            for name, variant in folder.workload.variants.items()
+            if variant.target == options.target
+        ]
+    if not chosen:
+        raise NothingToBuild(options.target, names, variants=options.variants)
+    return chosen
+
+
+def _run(command: str, planned: BuildPlan, progress: Progress) -> dict[str, Any]:
     if command == "plan":
         return planned.document()
     try:
@@ -63,8 +102,24 @@ def _run(command: str, planned: BuildPlan, progress: Progress) -> dict[str, obje
         from model_build.build import build, verify_built
     except ModuleNotFoundError as error:
         raise MissingToolchain(error.name or str(error)) from error
-    run = build if command == "build" else verify_built
-    return run(planned, progress).model_dump(mode="json")
+    if command == "build":
+        return build(planned, progress).model_dump(mode="json")
+    figures = verify_built(planned, progress)
+    return {} if figures is None else figures.model_dump(mode="json")
+
+
+def _named(update: Progress, subject: str) -> Progress:
+    return lambda step: update(f"{subject}: {step}")
+
+
+def _print(options: argparse.Namespace, results: Sequence[dict[str, Any]]) -> None:
+    several = options.all or options.variants
+    if options.json:
+        print(json.dumps(list(results) if several else results[0], indent=2))
+    elif several and options.command == "build":
+        print(render.table(results))
+    else:
+        print("\n\n".join(render.text(options.command, result) for result in results))
 
 
 if __name__ == "__main__":

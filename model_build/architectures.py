@@ -170,7 +170,7 @@ def _write_tokenizer(folder: Path, config: dict[str, Any]) -> None:
         if t5
         else {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
     )
-    kind = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
+    kind: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
     if not t5:
         kind["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
     (folder / "tokenizer_config.json").write_text(json.dumps(kind, indent=2) + "\n", "utf-8")

@@ -1,11 +1,15 @@
-"""The two use cases: build a target from its plan, and verify one that was built.
+"""Runs a `BuildPlan`: compile, lay out, verify, pack, and record in artifact.json. Two builds give the same bytes.
 
-Both hold the target's lock, work in a scratch folder inside the target's folder and leave nothing half-made: files
-move into place at the end and artifact.json last. A model that fails a gate leaves no artifact.json, not even an older
-build's; an interrupted build leaves the older one as it was.
+    build/WORKLOAD/.compiled/TARGET/   graphs/ and compiled.json: made once for all variants of a target
+    build/WORKLOAD/VARIANT/            artifact.json, model.tar.gz, repository/ (what is packed, for a look or a Triton)
+
+Build and verification hold the target's lock, work in a scratch folder and leave nothing half-made: files move into
+place at the end and artifact.json last. A model that fails a gate leaves no artifact.json, not even an older build's;
+an interrupted build leaves the older one as it was.
 """
 
 import contextlib
+import errno
 import importlib.metadata
 import logging
 import platform
@@ -13,86 +17,69 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from transformers.utils import logging as transformers_logging
 
-from containers.text2text.generator import TextGenerator
-from model_build import archive, optimise, parity, repository
-from model_build.errors import GateFailed, StaleArtifact
+import model_build.encoder.compile
+import model_build.text2text.compile
+from model_build import archive, parity, repository
+from model_build.compiled import Compiled
+from model_build.errors import DiskFull, GateFailed, StaleArtifact
 from model_build.lock import exclusive
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
-from model_build.text2text import export, verify
-from workloads import ModelArtifact, ParityReport, file_sha256, load_artifact
+from workloads import ModelArtifact, ParityReport, TextToText, file_sha256, load_artifact
 
 TOOLS = ("numpy", "onnx", "onnxruntime", "onnxscript", "tokenizers", "torch", "transformers")
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
-    """Raises `GateFailed` or `BuildRunning`."""
+    """Raises `GateFailed`, `BuildRunning`, `DiskFull`, or what a missing toolchain raises."""
     with _scratch(plan) as scratch, _libraries_quiet():
-        progress("Loading the checkpoint")
-        model = export.load(plan.checkpoint.folder)
-        made = _compile(plan, model, scratch, progress)
-        figures = _gate(plan, verify.Original.load(plan.checkpoint.folder, model), made, progress)
+        compiled = _compile(plan, scratch, progress)
+        made = scratch / "repository"
+        repository.lay_out(made, plan.triton_models(compiled.graphs))
+        figures = compiled.parity or _gate(plan, made, progress)
         progress("Packing")
         packed = scratch / plan.archive.name
         archive.pack(made, packed)
-        artifact = _artifact(plan, packed, figures)
+        artifact = _artifact(plan, packed, compiled, figures)
         _publish(plan, made, packed, artifact)
     return artifact
 
 
-def verify_built(plan: BuildPlan, progress: Progress = silent) -> ParityReport:
-    """Compare the archive that a build left, which is what ships, with the checkpoint as it is now."""
+def verify_built(plan: BuildPlan, progress: Progress = silent) -> ParityReport | None:
+    """Compare the archive that a build left, which is what ships, with the checkpoint as it is now.
+
+    None where the model cannot run on this machine and nothing was compared when it was built either.
+    """
     with _scratch(plan) as scratch, _libraries_quiet():
-        artifact = load_artifact(plan.root, plan.workload.name, plan.target_name)
+        artifact = load_artifact(plan.root, plan.workload.name, plan.variant_name)
         if artifact.checkpoint_sha256 != plan.checkpoint.sha256:
-            raise StaleArtifact(plan.artifact, plan.workload.name, plan.target_name)
-        progress("Loading the checkpoint")
+            raise StaleArtifact(plan.artifact, plan.workload.name, plan.variant_name)
         archive.unpack(plan.folder / artifact.archive, scratch / "repository")
-        model = export.load(plan.checkpoint.folder)
-        original = verify.Original.load(plan.checkpoint.folder, model)
-        return _gate(plan, original, scratch / "repository", progress)
+        return _gate(plan, scratch / "repository", progress)
 
 
-def _compile(plan: BuildPlan, model: Any, scratch: Path, progress: Progress) -> Path:
-    """The Triton repository, in the scratch folder."""
-    portable, compiled, made = (scratch / name for name in ("portable", "compiled", "repository"))
-    portable.mkdir()
-    compiled.mkdir()
-    progress("Exporting to ONNX")
-    export.export(
-        model,
-        portable,
-        max_input_tokens=plan.settings.max_input_tokens,
-        max_output_tokens=plan.settings.max_output_tokens,
-    )
-    progress(f"Compiling for ONNX Runtime, {plan.target.precision}")
-    optimise.optimise(portable, compiled, plan.target.precision)
-    repository.lay_out(
-        made,
-        plan.model,
-        config=plan.config_pbtxt,
-        compiled=compiled,
-        tokenizer=plan.checkpoint.folder / "tokenizer.json",
-        warmup_text=plan.warmup_text,
-    )
-    return made
+def _compile(plan: BuildPlan, scratch: Path, progress: Progress) -> Compiled:
+    """From the cache where it is there."""
+    if found := Compiled.load(plan.compiled, plan.compiled_key):
+        progress("Compiled before")
+        return found
+    graphs = scratch / "graphs"
+    graphs.mkdir()
+    made = _room(plan).compile_graphs(plan, graphs, scratch, progress)
+    return Compiled.keep(plan.compiled, plan.compiled_key, graphs, made)
 
 
-def _gate(plan: BuildPlan, original: verify.Original, made: Path, progress: Progress) -> ParityReport:
-    compiled = TextGenerator.load(repository.version_folder(made, plan.model), plan.settings)
-    comparisons = verify.compare(
-        original,
-        compiled,
-        plan.examples,
-        batch_size=plan.workload.serving.max_batch_size,
-        file=plan.evaluation_file,
-        progress=progress,
-    )
-    figures = parity.report(comparisons)
+def _gate(plan: BuildPlan, made: Path, progress: Progress) -> ParityReport | None:
+    comparisons = _room(plan).compare(plan, made, progress)
+    if comparisons is None:
+        return None
+    figures = parity.report(plan.workload.model.task, comparisons)
     try:
         parity.check_quality(figures, plan.workload.quality, comparisons)
         parity.check_parity(figures, plan.target.parity, comparisons)
@@ -102,19 +89,25 @@ def _gate(plan: BuildPlan, original: verify.Original, made: Path, progress: Prog
     return figures
 
 
-def _artifact(plan: BuildPlan, packed: Path, figures: ParityReport) -> ModelArtifact:
+def _room(plan: BuildPlan) -> ModuleType:
+    return model_build.text2text.compile if isinstance(plan.workload.model, TextToText) else model_build.encoder.compile
+
+
+def _artifact(plan: BuildPlan, packed: Path, compiled: Compiled, figures: ParityReport | None) -> ModelArtifact:
     versions = {tool: importlib.metadata.version(tool) for tool in TOOLS}
     return ModelArtifact(
         workload=plan.workload.name,
-        target=plan.target_name,
+        variant=plan.variant_name,
+        target=plan.variant.target,
         runtime=plan.target.runtime,
         precision=plan.target.precision,
         archive=packed.name,
         archive_sha256=file_sha256(packed),
         archive_bytes=packed.stat().st_size,
-        default_model=plan.model,
+        default_model=plan.workload.name,
+        environment=plan.environment,
         checkpoint_sha256=plan.checkpoint.sha256,
-        toolchain={"python": platform.python_version(), "onnx_opset": str(export.OPSET), **versions},
+        toolchain={"python": platform.python_version(), **versions, **compiled.toolchain},
         parity=figures,
     )
 
@@ -131,12 +124,16 @@ def _publish(plan: BuildPlan, made: Path, packed: Path, artifact: ModelArtifact)
 @contextlib.contextmanager
 def _scratch(plan: BuildPlan) -> Iterator[Path]:
     """An empty folder under the target's lock, gone afterwards. What a killed build left is swept away first."""
-    with exclusive(plan.folder, plan.workload.name, plan.target_name):
+    with exclusive(plan.compiled, plan.workload.name, plan.variant.target):
         scratch = plan.folder / ".scratch"
         shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir()
+        scratch.mkdir(parents=True)
         try:
             yield scratch
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                raise DiskFull(plan.folder, str(error)) from error
+            raise
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 

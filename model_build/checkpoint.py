@@ -40,7 +40,7 @@ BACKBONE = "BertModel"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """A checkpoint on this machine. `encoder` is where its encoder and tokenizer lie: another folder for a head alone."""
+    """A checkpoint on this machine. `encoder` is where its encoder and tokenizer lie: for a head alone, elsewhere."""
 
     folder: Path
     encoder: Path
@@ -111,7 +111,8 @@ def _config(folder: Path, architecture: str) -> dict[str, Any]:
         raise BrokenCheckpoint(
             folder / "config.json", f"architectures: got {json.dumps(architectures)}, allowed is {architecture}."
         )
-    return config
+    generation = folder / "generation_config.json"
+    return {**config, **_json(generation)} if generation.exists() else config
 
 
 def _check_encoder(

@@ -47,6 +47,29 @@ class MissingToolchain(ProjectError):
         )
 
 
+class NoSuchBuild(ProjectError):
+    def __init__(self, file: Path, target: str, runtime: str, task: str, allowed: Sequence[str]) -> None:
+        super().__init__(
+            f"{file}: targets.{target}.runtime: '{runtime}' is not built for {task}. Allowed: {', '.join(allowed)}."
+        )
+
+
+class NothingToBuild(ProjectError):
+    def __init__(self, target: str, workloads: Sequence[str], *, variants: bool) -> None:
+        what = f"variant of a target '{target}'" if variants else f"target '{target}'"
+        super().__init__(f"There is no {what} in any workload.toml of {', '.join(workloads)}.")
+
+
+class DiskFull(ProjectError):
+    exit_code = 3
+
+    def __init__(self, folder: Path, reason: str) -> None:
+        super().__init__(
+            f"There is no room for the build in {folder}: {reason}. Nothing half-written was left. "
+            "Free some space and build again."
+        )
+
+
 class BuildRunning(ProjectError):
     exit_code = 3
 

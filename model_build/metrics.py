@@ -44,7 +44,7 @@ def left_alone(answers: Sequence[Answered]) -> float:
 
 
 def macro_f1(answers: Sequence[Answered]) -> float:
-    """The mean over labels of the harmonic mean of precision and recall; a rare label counts as much as a common one."""
+    """The mean over labels of the harmonic mean of precision and recall: a rare label counts like a common one."""
     return fmean(_label_f1(answers, label) for label in sorted({each.label for each in answers}))
 
 

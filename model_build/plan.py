@@ -1,17 +1,33 @@
 """What a build would do, decided before anything is done.
 
-In: a workload's folder and the name of a target. Out: a frozen `BuildPlan`. Reads the workload and its checkpoint (a
-remote one is fetched into the cache); writes nothing into the target's folder and needs no torch.
+In: a workload's folder and the name of a target or variant. Out: a frozen `BuildPlan`. Reads the workload and its
+checkpoint (a remote one is fetched into the cache); writes nothing into the target's folder and needs no torch.
 """
 
-from dataclasses import asdict, dataclass
+import hashlib
+import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from containers.text2text.settings import Settings
-from model_build import config_pbtxt, repository
+from model_build import repository
 from model_build.checkpoint import Checkpoint, resolve
-from workloads import Example, OnnxRuntimeTarget, Workload, WorkloadFolder, artifact_file
+from model_build.config_pbtxt import render
+from model_build.encoder import repository as encoder
+from model_build.errors import NoSuchBuild
+from model_build.repository import TritonModel
+from model_build.text2text import repository as text2text
+from workloads import (
+    Example,
+    OnnxRuntimeTarget,
+    Target,
+    TensorRtTarget,
+    TextToText,
+    Variant,
+    Workload,
+    WorkloadFolder,
+    artifact_file,
+)
 from workloads.errors import InvalidDocument
 
 ARCHIVE = "model.tar.gz"
@@ -20,23 +36,20 @@ ARCHIVE = "model.tar.gz"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildPlan:
     root: Path
-    workload: Workload
-    target_name: str
-    target: OnnxRuntimeTarget
+    source: WorkloadFolder
+    variant_name: str
+    variant: Variant
+    target: Target
     checkpoint: Checkpoint
-    evaluation_file: Path
     examples: tuple[Example, ...]
-    settings: Settings
-    config_pbtxt: str
 
     @property
-    def model(self) -> str:
-        """The Triton model's name."""
-        return self.workload.name
+    def workload(self) -> Workload:
+        return self.source.workload
 
     @property
     def artifact(self) -> Path:
-        return artifact_file(self.root, self.workload.name, self.target_name)
+        return artifact_file(self.root, self.workload.name, self.variant_name)
 
     @property
     def folder(self) -> Path:
@@ -51,58 +64,97 @@ class BuildPlan:
         return self.folder / "repository"
 
     @property
-    def warmup_text(self) -> str:
-        """The longest real text there is, so that the first long request finds its memory allocated."""
-        return max((example.text for example in self.examples), key=len)
+    def compiled(self) -> Path:
+        """Where the target's compiled graphs are kept, for all its variants."""
+        return self.root / "build" / self.workload.name / ".compiled" / self.variant.target
+
+    @property
+    def compiled_key(self) -> str:
+        """Changes with anything of the workload that the compiled graphs depend on."""
+        parts = [
+            self.checkpoint.sha256,
+            self.workload.model.model_dump(mode="json"),
+            self.target.model_dump(mode="json"),
+        ]
+        if isinstance(self.target, TensorRtTarget):
+            parts.append(self.variant.serving.model_dump(mode="json"))  # an engine's profiles are of batch sizes
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def triton_models(self, graphs: Path) -> list[TritonModel]:
+        """The repository; `graphs` is the folder with the compiled graphs, which may not be there yet."""
+        name, model, serving = self.workload.name, self.workload.model, self.variant.serving
+        if isinstance(model, TextToText):
+            return text2text.triton_models(name, model, serving, self.target, self.checkpoint, self.examples, graphs)
+        return encoder.triton_models(name, model, serving, self.target, self.checkpoint, self.examples, graphs)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the container must be told to serve this archive."""
+        serving = self.variant.serving
+        environment = {"SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": str(serving.shared_memory_mb * 2**20)}
+        if serving.response_cache_mb:
+            cache = f"--cache-config=local,size={serving.response_cache_mb * 2**20}"
+            environment["SAGEMAKER_TRITON_ADDITIONAL_ARGS"] = cache
+        return environment
 
     def document(self) -> dict[str, Any]:
         """As `plan --json` prints it."""
+        models = self.triton_models(self.compiled / "graphs")
         return {
             "workload": self.workload.name,
-            "target": self.target_name,
+            "variant": self.variant_name,
+            "target": self.variant.target,
             "runtime": self.target.runtime,
             "precision": self.target.precision,
             "checkpoint": str(self.checkpoint.folder),
             "checkpoint_sha256": self.checkpoint.sha256,
-            "settings": asdict(self.settings),
+            "compiler": compiler_steps(self),
             "artifact": str(self.artifact),
             "archive": str(self.archive),
-            "archive_files": repository.files(self.model),
-            "config_pbtxt": self.config_pbtxt,
+            "archive_files": repository.files(models),
+            "environment": self.environment,
+            "config_pbtxt": {model.name: render(model.config) for model in models},
         }
 
 
-def plan(folder: WorkloadFolder, target_name: str, root: Path) -> BuildPlan:
-    """Raises the errors of the workload's files and of its checkpoint."""
-    target = folder.target(target_name)
-    examples = tuple(folder.evaluation())
-    evaluation_file = folder.path / "evaluation.jsonl"
-    if not any(example.text == example.label for example in examples):
+def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
+    """Raises the errors of the workload's files and of its checkpoint, and `NoSuchBuild`."""
+    variant = source.variant(name)
+    target = source.target(variant.target)
+    _check_runtime(source, variant.target, target)
+    examples = tuple(source.evaluation())
+    if isinstance(source.workload.model, TextToText):
+        _check_left_alone(source, examples)
+    planned = BuildPlan(
+        root=root,
+        source=source,
+        variant_name=name,
+        variant=variant,
+        target=target,
+        checkpoint=resolve(source, root / "build" / "checkpoints"),
+        examples=examples,
+    )
+    planned.document()  # what cannot be planned is refused now, not after a long compile
+    return planned
+
+
+def compiler_steps(plan: BuildPlan) -> list[str]:
+    """The exact commands and calls that compile the portable graphs."""
+    match plan.target:
+        case OnnxRuntimeTarget():
+            return []
+    return []
+
+
+def _check_runtime(source: WorkloadFolder, name: str, target: Target) -> None:
+    """A decoder with a cache has no static graph for Neuron, nor a plain trace."""
+    if isinstance(source.workload.model, TextToText) and not isinstance(target, OnnxRuntimeTarget | TensorRtTarget):
+        raise NoSuchBuild(source.file, name, target.runtime, source.workload.model.task, ["onnxruntime", "tensorrt"])
+
+
+def _check_left_alone(source: WorkloadFolder, examples: tuple[Example, ...]) -> None:
+    if not any(example.row["text"] == example.label for example in examples):
         raise InvalidDocument(
-            evaluation_file,
+            source.path / "evaluation.jsonl",
             [f"none of its {len(examples)} pairs has a text equal to its label, so left_alone cannot be measured."],
         )
-    checkpoint = resolve(folder, root / "build" / "checkpoints")
-    settings = decoding_settings(folder.workload, target, checkpoint)
-    return BuildPlan(
-        root=root,
-        workload=folder.workload,
-        target_name=target_name,
-        target=target,
-        checkpoint=checkpoint,
-        evaluation_file=evaluation_file,
-        examples=examples,
-        settings=settings,
-        config_pbtxt=config_pbtxt.render(folder.workload.name, folder.workload.serving, settings),
-    )
-
-
-def decoding_settings(workload: Workload, target: OnnxRuntimeTarget, checkpoint: Checkpoint) -> Settings:
-    return Settings(
-        max_input_tokens=workload.model.max_input_tokens,
-        max_output_tokens=workload.model.max_output_tokens,
-        decoder_start_token_id=checkpoint.decoder_start_token_id,
-        eos_token_ids=checkpoint.eos_token_ids,
-        pad_token_id=checkpoint.pad_token_id,
-        threads=target.threads,
-    )

@@ -1,6 +1,6 @@
 """Results as text for people. Pure: the document that --json prints, laid out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -14,20 +14,45 @@ def text(command: str, document: Mapping[str, Any]) -> str:
             return "\n".join([_artifact(document), "", _parity(document["parity"])])
 
 
+def table(artifacts: Sequence[Mapping[str, Any]]) -> str:
+    """One line for each build, with its figures; metrics as original → compiled."""
+    head = ("workload", "target", "runtime", "precision", "MB", "identical", "largest diff.", "metrics")
+    lines = [head, *map(_line, artifacts)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head) - 1)]
+    return "\n".join(
+        "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[-1]]) for line in lines
+    )
+
+
+def _line(artifact: Mapping[str, Any]) -> tuple[str, ...]:
+    parity = artifact["parity"]
+    named = (artifact["workload"], artifact["variant"], artifact["runtime"], artifact["precision"])
+    size = f"{artifact['archive_bytes'] / 1e6:.2f}"
+    if parity is None:
+        return (*named, size, "", "", "not compared: this machine cannot run it")
+    metrics = (f"{name} {value:.4f} → {parity['compiled'][name]:.4f}" for name, value in parity["original"].items())
+    identical = f"{parity['identical_answers']}/{parity['examples']}"
+    return (*named, size, identical, f"{parity['max_logit_difference']:.3g}", ", ".join(metrics))
+
+
 def _plan(plan: Mapping[str, Any]) -> str:
-    settings = [f"  {key} = {value}" for key, value in plan["settings"].items()]
-    files = [f"  {name}" for name in plan["archive_files"]]
+    configs = (
+        line
+        for model, config in plan["config_pbtxt"].items()
+        for line in (f"{model}/config.pbtxt", *(f"  {line}".rstrip() for line in config.splitlines()))
+    )
     return "\n".join(
         [
-            f"{plan['workload']} for {plan['target']} ({plan['runtime']}, {plan['precision']})",
+            f"{plan['workload']} for {plan['variant']} ({plan['runtime']}, {plan['precision']})",
             f"checkpoint  {plan['checkpoint']}",
             f"artifact    {plan['artifact']}",
+            "compiler",
+            *(f"  {line}" for step in plan["compiler"] for line in step.splitlines()),
             f"archive     {plan['archive']}",
-            *files,
-            "settings",
-            *settings,
-            "config.pbtxt",
-            *(f"  {line}".rstrip() for line in plan["config_pbtxt"].splitlines()),
+            *(f"  {name}" for name in plan["archive_files"]),
+            "environment",
+            *(f"  {key}={value}" for key, value in plan["environment"].items()),
+            *configs,
         ]
     )
 
@@ -35,23 +60,24 @@ def _plan(plan: Mapping[str, Any]) -> str:
 def _artifact(artifact: Mapping[str, Any]) -> str:
     return "\n".join(
         [
-            f"{artifact['workload']} for {artifact['target']} ({artifact['runtime']}, {artifact['precision']})",
-            f"archive               build/{artifact['workload']}/{artifact['target']}/{artifact['archive']}, "
+            f"{artifact['workload']} for {artifact['variant']} ({artifact['runtime']}, {artifact['precision']})",
+            f"archive               build/{artifact['workload']}/{artifact['variant']}/{artifact['archive']}, "
             f"{artifact['archive_bytes'] / 1e6:.2f} MB",
             f"sha256                {artifact['archive_sha256']}",
         ]
     )
 
 
-def _parity(parity: Mapping[str, Any]) -> str:
+def _parity(parity: Mapping[str, Any] | None) -> str:
+    if not parity:
+        return "not compared: this machine cannot run what was compiled"
     original, compiled = parity["original"], parity["compiled"]
     return "\n".join(
         [
-            f"identical sequences   {parity['identical_sequences']} of {parity['examples']}",
+            f"identical answers     {parity['identical_answers']} of {parity['examples']}",
             f"logit difference      {parity['max_logit_difference']:.3g} at most, "
             f"{parity['mean_logit_difference']:.3g} on average",
             "                      original  compiled",
-            f"exact match           {original['exact_match']:8.4f}  {compiled['exact_match']:8.4f}",
-            f"left alone            {original['left_alone']:8.4f}  {compiled['left_alone']:8.4f}",
+            *(f"{name.replace('_', ' '):<20}  {value:8.4f}  {compiled[name]:8.4f}" for name, value in original.items()),
         ]
     )

@@ -54,6 +54,9 @@ class OnnxRuntimeTarget(_Target):
         description="Of int8: activations scaled as they come, or by ranges seen on evaluation texts.",
     )
     threads: PositiveInt = Field(default=1, description="Intra-op threads of each model instance.")
+    fp32_layers: tuple[str, ...] = Field(
+        default=(), description="Layers kept in fp32 in an int8 model, by the names the parity gate prints."
+    )
 
 
 class TorchScriptTarget(_Target):

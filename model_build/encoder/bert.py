@@ -54,12 +54,9 @@ class Linear(nn.Module):
 
     def __init__(self, weights: Weights, *names: str) -> None:
         super().__init__()
-        self.weight = _parameter(
-            torch.cat([weights[f"{name}.weight"] for name in names])
-            if len(names) > 1
-            else weights[f"{names[0]}.weight"]
-        )
-        self.bias = _parameter(torch.cat([weights[f"{name}.bias"] for name in names]))
+        # One is taken as it lies in the file; several have to be copied together.
+        self.weight = _parameter(_joined([weights[f"{name}.weight"] for name in names]))
+        self.bias = _parameter(_joined([weights[f"{name}.bias"] for name in names]))
 
     def forward(self, hidden: Tensor) -> Tensor:
         return nn.functional.linear(hidden, self.weight, self.bias)
@@ -133,7 +130,7 @@ class Bert(nn.Module):
         self.heads = nn.ModuleList(Linear(weights, name) for name in heads)
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        given = dict(zip(self.inputs, tensors, strict=True))
+        given: dict[str, Tensor] = dict(zip(self.inputs, tensors, strict=True))
         hidden = self.embeddings(given["input_ids"], given.get("token_type_ids"), given.get("position_ids"))
         mask = _mask(given, hidden.dtype)
         for layer in self.layers:
@@ -157,6 +154,10 @@ def _mask(given: Mapping[str, Tensor], dtype: torch.dtype) -> Tensor:
     if (length := given.get("valid_length")) is not None:
         real = real * (torch.arange(input_ids.shape[1], device=input_ids.device) < length[:, None]).long()
     return (1.0 - real.to(dtype))[:, None, None, :] * MASKED
+
+
+def _joined(tensors: list[Tensor]) -> Tensor:
+    return torch.cat(tensors) if len(tensors) > 1 else tensors[0]
 
 
 def _parameter(tensor: Tensor) -> nn.Parameter:

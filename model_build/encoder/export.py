@@ -8,6 +8,7 @@ costs no memory to pass through.
 """
 
 from pathlib import Path
+from typing import Any
 
 import onnx
 import torch
@@ -54,7 +55,9 @@ def export_onnx(model: Bert, folder: Path) -> Path:
 def trace(model: Bert, folder: Path) -> Path:
     """Write `model.pt` into `folder`; it takes any batch and length."""
     with torch.inference_mode():
-        traced = torch.jit.trace(model, example(model, 2, 8))
+        traced: Any = torch.jit.trace(  # type: ignore[no-untyped-call]
+            model, example(model, 2, 8)
+        )
     file = folder / TRACED
     torch.jit.save(torch.jit.freeze(traced), str(file))
     return file

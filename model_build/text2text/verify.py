@@ -19,7 +19,7 @@ from containers.text2text.decoding import Tokens
 from containers.text2text.engine import OnnxEngine
 from containers.text2text.generator import Refusal, TextGenerator, pad
 from containers.text2text.settings import Settings
-from model_build.parity import Comparison
+from model_build.parity import Answer, Comparison
 from model_build.progress import Progress, silent
 from workloads import Example
 from workloads.errors import InvalidDocument
@@ -91,15 +91,14 @@ def _compare_batch(
     answers: list[Tokens],
 ) -> list[Comparison]:
     settings = compiled.settings
-    tokens, expected = original.generate([example.text for example in examples], settings)
+    tokens, expected = original.generate([example.row["text"] for example in examples], settings)
     difference = np.abs(forced_logits(compiled.engine, rows, tokens, settings) - expected)
     references = [row[: _length(row, settings.eos_token_ids)] for row in tokens]
     return [
         Comparison(
-            text=example.text,
-            label=example.label,
-            original=original.decode(reference),
-            compiled=text,
+            example=example,
+            original=Answer(text=original.decode(reference)),
+            compiled=Answer(text=text),
             identical=np.array_equal(reference, answer),
             max_logit_difference=float(logits[: len(reference)].max()),
             mean_logit_difference=float(logits[: len(reference)].mean()),
@@ -120,9 +119,9 @@ def forced_logits(engine: OnnxEngine, rows: list[list[int]], tokens: Tokens, set
 
 
 def _tokenise(compiled: TextGenerator, examples: Sequence[Example], file: Path) -> list[list[int]]:
-    rows = [compiled.tokenise(example.text.encode()) for example in examples]
+    rows = [compiled.tokenise(example.row["text"].encode()) for example in examples]
     problems = [
-        f"text {example.text[:60]!r} {row.message}."
+        f"text {example.row['text'][:60]!r} {row.message}."
         for example, row in zip(examples, rows, strict=True)
         if isinstance(row, Refusal)
     ]

@@ -9,7 +9,9 @@ from local_aws.triton import TritonServer
 from model_build import repository
 from model_build.build import build
 from model_build.plan import BuildPlan, plan
+from model_build.text2text.repository import settings
 from tests.model_build.tiny_t5 import make_workload
+from workloads import TextToText
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +25,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> BuildPlan:
 
 @pytest.fixture(scope="session")
 def generator(served: BuildPlan) -> TextGenerator:
-    return TextGenerator.load(repository.version_folder(served.repository, served.model), served.settings)
+    model = served.workload.model
+    assert isinstance(model, TextToText)
+    version = repository.version_folder(served.repository, "tiny")
+    return TextGenerator.load(version, settings(model, served.target, served.checkpoint))
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +36,7 @@ def triton(served: BuildPlan, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """A Triton server on free loopback ports; stopped whatever happens."""
     with TritonServer.start(
         served.repository,
-        default_model=served.model,
+        default_model="tiny",
         environment={},
         log_file=tmp_path_factory.mktemp("triton") / "triton.log",
     ) as server:

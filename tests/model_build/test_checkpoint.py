@@ -11,10 +11,11 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from model_build.checkpoint import fetch_from_hub, fetch_from_s3, read, resolve
+from model_build.checkpoint import Checkpoint, fetch_from_hub, fetch_from_s3, read, resolve
 from model_build.errors import BrokenCheckpoint, MissingCheckpoint, UnreachableCheckpoint
 from model_build.plan import BuildPlan
-from workloads import WorkloadFolder
+from model_build.text2text.repository import settings
+from workloads import OnnxRuntimeTarget, TextToText, WorkloadFolder
 
 
 @pytest.fixture
@@ -22,9 +23,16 @@ def folder(tiny_plan: BuildPlan, tmp_path: Path) -> Path:
     return shutil.copytree(tiny_plan.checkpoint.folder, tmp_path / "checkpoint")
 
 
+T5 = TextToText(task="text2text-generation", checkpoint="./checkpoint", max_input_tokens=24, max_output_tokens=12)
+
+
+def read_t5(folder: Path) -> Checkpoint:
+    return read(folder, folder, T5)
+
+
 def refusal(folder: Path) -> str:
     with pytest.raises(BrokenCheckpoint) as caught:
-        read(folder)
+        read_t5(folder)
     assert caught.value.exit_code == 2
     return str(caught.value)
 
@@ -35,18 +43,18 @@ def edit_config(folder: Path, **changes: Any) -> None:
 
 
 def test_the_token_ids_are_the_checkpoints(folder: Path) -> None:
-    checkpoint = read(folder)
-    assert checkpoint.decoder_start_token_id == 0
-    assert checkpoint.eos_token_ids == (1, 25)
-    assert checkpoint.pad_token_id == 0
+    decoding = settings(T5, OnnxRuntimeTarget(runtime="onnxruntime"), read_t5(folder))
+    assert decoding.decoder_start_token_id == 0
+    assert decoding.eos_token_ids == (1, 25)
+    assert decoding.pad_token_id == 0
 
 
 def test_the_hash_is_of_what_a_build_reads_and_nothing_else(folder: Path) -> None:
-    before = read(folder).sha256
+    before = read_t5(folder).sha256
     (folder / "training_log.txt").write_text("loss 0.1")
-    assert read(folder).sha256 == before
+    assert read_t5(folder).sha256 == before
     edit_config(folder, dropout_rate=0.2)
-    assert read(folder).sha256 != before
+    assert read_t5(folder).sha256 != before
 
 
 def test_weights_cut_short(folder: Path) -> None:
@@ -119,7 +127,9 @@ def test_no_tokenizer(folder: Path) -> None:
 def test_no_end_of_sequence(folder: Path) -> None:
     edit_config(folder, eos_token_id=None)
     (folder / "generation_config.json").unlink(missing_ok=True)
-    assert refusal(folder) == (
+    with pytest.raises(BrokenCheckpoint) as caught:
+        settings(T5, OnnxRuntimeTarget(runtime="onnxruntime"), read_t5(folder))
+    assert str(caught.value) == (
         f"{folder / 'config.json'}: eos_token_id: got null, but decoding needs a token id (an integer)."
     )
 
@@ -148,7 +158,7 @@ def test_an_s3_folder_gives_the_same_checkpoint(folder: Path, s3: Any, tmp_path:
         s3.upload_file(str(file), "models", f"spelling/v1/{file.name}")
     s3.put_object(Bucket="models", Key="spelling/v1/checkpoint-500/optimizer.safetensors", Body=b"not wanted")
     fetched = fetch_from_s3("s3://models/spelling/v1", tmp_path / "cache", s3)
-    assert read(fetched).sha256 == read(folder).sha256
+    assert read_t5(fetched).sha256 == read_t5(folder).sha256
 
 
 def test_an_s3_folder_without_a_checkpoint(s3: Any, tmp_path: Path) -> None:

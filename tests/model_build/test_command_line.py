@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,8 +40,9 @@ def test_plan_prints_what_a_build_would_do(run: Run, tiny_copy: Path, capsys: Ca
     assert err == ""
     assert document["archive"] == str(tiny_copy / "build" / "tiny" / "cpu" / "model.tar.gz")
     assert "tiny/1/decoder.onnx" in document["archive_files"]
-    assert document["settings"]["max_output_tokens"] == 12
-    assert document["config_pbtxt"].startswith('name: "tiny"\n')
+    assert list(document["config_pbtxt"]) == ["tiny"]
+    assert document["config_pbtxt"]["tiny"].startswith('name: "tiny"\n')
+    assert document["environment"] == {"SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": "16777216"}
 
 
 def test_plan_does_nothing(run: Run, tiny_copy: Path) -> None:
@@ -56,14 +58,14 @@ def test_planning_needs_no_torch() -> None:
 def test_verify_prints_one_document(run: Run, capsys: Capture) -> None:
     assert run(["verify", "tiny", "--target", "cpu", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert (document["examples"], document["identical_sequences"]) == (40, 40)
+    assert (document["examples"], document["identical_answers"]) == (40, 40)
     assert document["original"].keys() == document["compiled"].keys() == {"exact_match", "left_alone"}
 
 
 def test_verify_prints_a_table_for_people(run: Run, capsys: Capture) -> None:
     assert run(["verify", "tiny", "--target", "cpu"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "identical sequences   40 of 40"
+    assert lines[0] == "identical answers     40 of 40"
     assert lines[2:] == [
         "                      original  compiled",
         "exact match             0.0000    0.0000",
@@ -91,7 +93,7 @@ def test_an_unknown_workload(run: Run, capsys: Capture) -> None:
 
 
 def test_a_busy_target_is_exit_code_3(run: Run, tiny_copy: Path, capsys: Capture) -> None:
-    with exclusive(tiny_copy / "build" / "tiny" / "cpu", "tiny", "cpu"):
+    with exclusive(tiny_copy / "build" / "tiny" / ".compiled" / "cpu", "tiny", "cpu"):
         assert run(["build", "tiny", "--target", "cpu"]) == 3
     assert capsys.readouterr().err.startswith("Another build or verification of tiny for cpu is running")
 
@@ -118,6 +120,7 @@ def test_usage_is_exit_code_2(run: Run, capsys: Capture) -> None:
 
 def test_ctrl_c_ends_with_130_and_leaves_the_old_build(tiny_copy: Path, tiny_plan: BuildPlan) -> None:
     folder = tiny_copy / "build" / "tiny" / "cpu"
+    shutil.rmtree(tiny_copy / "build" / "tiny" / ".compiled")
     before = (folder / "artifact.json").read_bytes()
     with subprocess.Popen(
         [sys.executable, "-c", "import sys; " + CALL, str(tiny_copy)],

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
 from containers.text2text.settings import Settings
-from model_build.config_pbtxt import render
+from model_build.config_pbtxt import ModelConfig, Step, Tensor, WarmUp, render, warm_up_sizes
 from workloads import Serving
 
 GOLDEN = Path(__file__).parent / "golden" / "config.pbtxt"
@@ -21,6 +21,8 @@ SETTINGS = Settings(
     pad_token_id=3,
     threads=2,
 )
+TEXT = Tensor(name="TEXT", data_type="TYPE_STRING", dims=(1,))
+CORRECTED = Tensor(name="CORRECTED", data_type="TYPE_STRING", dims=(1,))
 SERVING = Serving(max_batch_size=16, preferred_batch_sizes=(4, 8), max_queue_delay_ms=0.5, model_instances=2)
 
 positive = st.integers(1, 2**31 - 1)
@@ -47,12 +49,29 @@ def servings(draw: st.DrawFn) -> Serving:
     )
 
 
+def python_model(name: str, serving: Serving, settings: Settings) -> str:
+    return render(
+        ModelConfig(
+            name=name,
+            backend="python",
+            max_batch_size=serving.max_batch_size,
+            inputs=(TEXT,),
+            outputs=(CORRECTED,),
+            serving=serving,
+            parameters=settings.to_parameters(),
+            warm_ups=tuple(
+                WarmUp(batch_size=size, tensors={"TEXT": (TEXT, "text")}) for size in warm_up_sizes(serving)
+            ),
+        )
+    )
+
+
 def parse(text: str) -> model_config_pb2.ModelConfig:
     return text_format.Parse(text, model_config_pb2.ModelConfig())
 
 
 def test_the_text_is_the_golden_file() -> None:
-    text = render("spellcheck", SERVING, SETTINGS)
+    text = python_model("spellcheck", SERVING, SETTINGS)
     if not GOLDEN.exists() or GOLDEN.read_text() != text:
         GOLDEN.parent.mkdir(exist_ok=True)
         GOLDEN.write_text(text)
@@ -60,7 +79,7 @@ def test_the_text_is_the_golden_file() -> None:
 
 
 def test_triton_reads_an_ordinary_python_backend_model() -> None:
-    config = parse(render("spellcheck", SERVING, SETTINGS))
+    config = parse(python_model("spellcheck", SERVING, SETTINGS))
     tensors = [(t.name, t.data_type, list(t.dims)) for t in (*config.input, *config.output)]
     assert (config.name, config.backend) == ("spellcheck", "python")
     assert tensors == [("TEXT", model_config_pb2.TYPE_STRING, [1]), ("CORRECTED", model_config_pb2.TYPE_STRING, [1])]
@@ -70,14 +89,14 @@ def test_triton_reads_an_ordinary_python_backend_model() -> None:
 
 
 def test_every_batch_size_the_scheduler_aims_at_is_warmed_up() -> None:
-    config = parse(render("spellcheck", SERVING, SETTINGS))
+    config = parse(python_model("spellcheck", SERVING, SETTINGS))
     assert [sample.batch_size for sample in config.model_warmup] == [1, 4, 8, 16]
-    assert {sample.inputs["TEXT"].input_data_file for sample in config.model_warmup} == {"query"}
+    assert {sample.inputs["TEXT"].input_data_file for sample in config.model_warmup} == {"text"}
 
 
 @given(servings(), settings)
 def test_every_figure_survives_tritons_own_parser(serving: Serving, expected: Settings) -> None:
-    config = parse(render("a_model", serving, expected))
+    config = parse(python_model("a_model", serving, expected))
     batching = config.dynamic_batching
     assert config.max_batch_size == serving.max_batch_size
     assert tuple(batching.preferred_batch_size) == serving.preferred_batch_sizes
@@ -85,3 +104,48 @@ def test_every_figure_survives_tritons_own_parser(serving: Serving, expected: Se
     assert config.instance_group[0].count == serving.model_instances
     parameters = {key: value.string_value for key, value in config.parameters.items()}
     assert Settings.from_parameters(parameters) == expected
+
+
+def test_without_dynamic_batching_every_request_is_run_alone() -> None:
+    config = parse(python_model("a_model", Serving(dynamic_batching=False, model_instances=3), SETTINGS))
+    assert not config.HasField("dynamic_batching")
+    assert config.instance_group[0].count == 3
+
+
+def test_an_ensemble_has_steps_and_no_scheduler_of_its_own() -> None:
+    steps = (
+        Step(model="first", inputs={"TEXT": "TEXT"}, outputs={"MIDDLE": "between"}),
+        Step(model="second", inputs={"MIDDLE": "between"}, outputs={"CORRECTED": "CORRECTED"}),
+    )
+    ensemble = ModelConfig(
+        name="both", max_batch_size=8, inputs=(TEXT,), outputs=(CORRECTED,), steps=steps, response_cache=True
+    )
+    config = parse(render(ensemble))
+    assert (config.platform, config.backend, len(config.instance_group)) == ("ensemble", "", 0)
+    assert [(s.model_name, s.model_version, dict(s.input_map)) for s in config.ensemble_scheduling.step] == [
+        ("first", -1, {"TEXT": "TEXT"}),
+        ("second", -1, {"MIDDLE": "between"}),
+    ]
+    assert config.response_cache.enable
+
+
+def test_a_plan_for_each_gpu_and_a_zero_batch_size_are_written_out() -> None:
+    text = render(
+        ModelConfig(
+            name="bert",
+            backend="tensorrt",
+            max_batch_size=0,
+            inputs=(Tensor(name="valid_length", data_type="TYPE_INT64", dims=(1,), scalar=True),),
+            outputs=(Tensor(name="logits", data_type="TYPE_FP32", dims=(-1,)),),
+            kind="KIND_GPU",
+            serving=Serving(),
+            default_model_filename="model.7.5.plan",
+            cc_model_filenames={"7.5": "model.7.5.plan", "8.6": "model.8.6.plan"},
+        )
+    )
+    config = parse(text)
+    assert "\nmax_batch_size: 0\n" in text
+    assert dict(config.cc_model_filenames) == {"7.5": "model.7.5.plan", "8.6": "model.8.6.plan"}
+    assert config.instance_group[0].kind == model_config_pb2.ModelInstanceGroup.KIND_GPU
+    assert config.input[0].HasField("reshape")
+    assert list(config.input[0].reshape.shape) == []

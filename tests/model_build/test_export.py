@@ -9,9 +9,8 @@ import pytest
 from containers.text2text.engine import OnnxEngine
 from containers.text2text.generator import TextGenerator
 from containers.text2text.settings import Settings
-from model_build import optimise, repository
-from model_build.checkpoint import read
-from model_build.text2text import export
+from model_build import optimise
+from model_build.text2text import export, repository
 from model_build.text2text.verify import Original, compare, forced_logits
 from tests.model_build.tiny_t5 import make_checkpoint, make_texts, make_tokenizer
 from workloads import Example
@@ -77,8 +76,8 @@ def test_the_compiled_graphs_answer_as_generate_does(exported: Path, tmp_path: P
     optimise.optimise(exported, tmp_path, "fp32")
     engine = OnnxEngine(tmp_path / "encoder.onnx", tmp_path / "decoder.onnx", threads=1)
     generator = TextGenerator(make_tokenizer(), engine, SETTINGS)
-    original = Original.load(exported, export.load(read(exported).folder))
-    examples = [Example(text=text, label=text) for text in make_texts(30)]
+    original = Original.load(exported, export.load(exported))
+    examples = [Example(row={"text": text}, label=text) for text in make_texts(30)]
     comparisons = compare(original, generator, examples, batch_size=7, file=exported)
     assert all(c.identical and c.original == c.compiled for c in comparisons)
     assert max(c.max_logit_difference for c in comparisons) < 1e-4

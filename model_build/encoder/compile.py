@@ -1,0 +1,75 @@
+"""A BERT compiled for its target, and compared with its original."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from containers.encoder import engine
+from containers.encoder.predictor import Predictor
+from containers.encoder.preprocess import Preprocessor, tensors
+from containers.encoder.row import Refusal
+from model_build import parity
+from model_build.encoder import bert, export, optimise, verify
+from model_build.encoder.reference import Reference
+from model_build.encoder.repository import settings
+from model_build.plan import BuildPlan
+from model_build.progress import Progress
+from model_build.repository import version_folder
+from workloads import NeuronTarget, OnnxRuntimeTarget, TensorRtTarget, TextToText, TorchScriptTarget
+
+CALIBRATION_EXAMPLES = 128
+ORIGINAL_BATCH = 32
+
+
+def compile_graphs(plan: BuildPlan, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
+    """Write the target's files into `graphs`; what they were made with, besides the usual tools."""
+    model = plan.workload.model
+    assert not isinstance(model, TextToText)
+    progress("Loading the checkpoint")
+    network = bert.load(plan.checkpoint, model)
+    match plan.target:
+        case TorchScriptTarget():
+            progress("Tracing")
+            export.trace(network, graphs)
+            return {}
+        case OnnxRuntimeTarget() as target:
+            progress("Exporting to ONNX")
+            portable = export.export_onnx(network, scratch)
+            del network  # A build needs room for the weights a few times over, not once for each step.
+            progress(f"Compiling for ONNX Runtime, {target.precision}")
+            optimise.optimise(portable, graphs / export.GRAPH, target, _calibration(plan))
+            return {"onnx_opset": str(export.OPSET)}
+        case TensorRtTarget() | NeuronTarget():
+            raise NotImplementedError(plan.target.runtime)
+
+
+def compare(plan: BuildPlan, made: Path, progress: Progress) -> list[parity.Comparison] | None:
+    """The repository `made`, by its own serving code, against transformers; None where this machine cannot run it."""
+    model = plan.workload.model
+    assert not isinstance(model, TextToText)
+    if isinstance(plan.target, NeuronTarget):
+        return None
+    known = settings(model, plan.target, plan.checkpoint)
+    tokenise, graph = (version_folder(made, f"{plan.workload.name}_{step}") for step in ("tokenise", "model"))
+    progress("Loading the original")
+    reference = Reference(plan.checkpoint, model)
+    return verify.compare(
+        reference,
+        Predictor(Preprocessor.load(tokenise), engine.load(graph, known)),
+        plan.examples,
+        batch_size=min(ORIGINAL_BATCH, plan.variant.serving.max_batch_size),
+        file=plan.source.path / "evaluation.jsonl",
+        progress=progress,
+    )
+
+
+def _calibration(plan: BuildPlan) -> Iterator[optimise.Tensors]:
+    """Real rows, one at a time, for ranges of activations."""
+    model = plan.workload.model
+    assert not isinstance(model, TextToText)
+    known = settings(model, plan.target, plan.checkpoint)
+    preprocessor = Preprocessor(Tokenizer.from_file(str(plan.checkpoint.tokenizer)), known)
+    for code in preprocessor.encode([example.row for example in plan.examples[:CALIBRATION_EXAMPLES]]):
+        if not isinstance(code, Refusal):
+            yield tensors([code], known.inputs, known.pad_to, known.pad_token_id)

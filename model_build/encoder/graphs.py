@@ -1,0 +1,36 @@
+"""Which compiled files a target has, and what Triton runs them with. Pure: nothing is compiled or read here."""
+
+from pathlib import Path
+
+from model_build.checkpoint import Checkpoint
+from workloads import EncoderModel, NeuronTarget, OnnxRuntimeTarget, Target, TensorRtTarget, TorchScriptTarget
+
+BUCKETS = (16, 32, 64, 96, 128, 192, 256, 384)
+"""Lengths that requests are padded to for a native backend, so that they can share a batch; and the longest allowed."""
+INLINE_LIMIT = 1_000_000_000  # bytes of weights that still go into the graph's own file
+
+
+def native(target: Target) -> bool:
+    """Triton's own backend runs it, on a GPU; otherwise its Python backend does, on CPU."""
+    gpu = bool({"g4dn", "g5"} & set(target.families))
+    return isinstance(target, TensorRtTarget) or (isinstance(target, TorchScriptTarget) and gpu)
+
+
+def graph_files(model: EncoderModel, target: Target, checkpoint: Checkpoint, graphs: Path) -> dict[str, Path]:
+    """By their name in the version folder."""
+    match target:
+        case OnnxRuntimeTarget():
+            names = ["model.onnx", *(["model.onnx.data"] if _large(checkpoint, target) else [])]
+        case TorchScriptTarget():
+            names = ["model.pt"]
+        case TensorRtTarget():
+            names = [f"model.{capability}.plan" for capability in target.compute_capabilities]
+        case NeuronTarget():
+            names = [f"model.{length}.pt" for length in target.sequence_lengths or (model.max_input_tokens,)]
+    return {name: graphs / name for name in names}
+
+
+def _large(checkpoint: Checkpoint, target: OnnxRuntimeTarget) -> bool:
+    """Protobuf stops at 2 GB; well below it the weights go into a file of their own. int8 weights are a quarter."""
+    stored = sum(file.stat().st_size for file in checkpoint.weights)
+    return stored > INLINE_LIMIT and target.precision == "fp32"

@@ -1,0 +1,104 @@
+"""A portable BERT graph to one for ONNX Runtime on CPU: quantised for int8, fused, stripped of where it was made.
+
+ONNX Runtime's own offline optimiser fuses what it knows. int8 quantises the weights of matrix products per channel;
+activations are scaled as they come (dynamic) or by the ranges seen on evaluation texts (static). Layers named in
+`fp32_layers` keep their products in fp32.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnxruntime
+from numpy.typing import NDArray
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
+
+from workloads import OnnxRuntimeTarget
+
+Tensors = Mapping[str, NDArray[Any]]
+LAYER = "pkg.torch.onnx.name_scopes"
+INLINE_LIMIT = 1_000_000_000  # bytes of weights that still go into the graph's own file
+
+
+def optimise(portable: Path, compiled: Path, target: OnnxRuntimeTarget, calibration: Iterable[Tensors]) -> None:
+    """Compile the graph `portable` into the file `compiled`."""
+    source = portable
+    if target.precision == "int8":
+        source = portable.with_name("int8.onnx")
+        _quantise(portable, source, target, calibration)
+    _fuse(source, compiled)
+    _strip(compiled)
+
+
+def layers(file: Path) -> dict[str, list[str]]:
+    """The model's layers and the matrix products in each, by node name: what `fp32_layers` can name."""
+    found: dict[str, list[str]] = {}
+    for node in onnx.load(file, load_external_data=False).graph.node:
+        if node.op_type in ("MatMul", "Gemm"):
+            found.setdefault(layer_of(node), []).append(node.name)
+    return found
+
+
+def layer_of(node: onnx.NodeProto) -> str:
+    """layers.3.qkv for a node that torch traced within model.layers[3].qkv; "" for one outside any module."""
+    scopes = next((each.value for each in node.metadata_props if each.key == LAYER), "[]")
+    names = [name.strip(" '\"") for name in scopes.strip("[]").split(",")]
+    return names[-2] if len(names) > 1 else ""
+
+
+def _quantise(source: Path, quantised: Path, target: OnnxRuntimeTarget, calibration: Iterable[Tensors]) -> None:
+    kept = [node for layer, nodes in layers(source).items() if layer in target.fp32_layers for node in nodes]
+    common: dict[str, Any] = {
+        "op_types_to_quantize": ["MatMul", "Gemm"],
+        "nodes_to_exclude": kept,
+        "per_channel": True,
+        "weight_type": QuantType.QInt8,
+        # Products of two activations (attention) stay in fp32.
+        "extra_options": {"MatMulConstBOnly": True},
+        "use_external_data_format": source.with_name(f"{source.name}.data").exists(),
+    }
+    if target.quantisation == "dynamic":
+        quantize_dynamic(source, quantised, **common)
+    else:
+        quantize_static(source, quantised, _Calibration(calibration), quant_format=QuantFormat.QDQ, **common)
+
+
+class _Calibration(CalibrationDataReader):  # type: ignore[misc]
+    """Batches of inputs, one at a time, as ONNX Runtime's calibration asks for them."""
+
+    def __init__(self, batches: Iterable[Tensors]) -> None:
+        self._batches: Iterator[Tensors] = iter(batches)
+
+    def get_next(self) -> Tensors | None:
+        return next(self._batches, None)
+
+
+def _fuse(source: Path, compiled: Path) -> None:
+    """Let a session save what it runs. EXTENDED, not ALL: the last level is for the machine it runs on."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(compiled)
+    options.log_severity_level = 3
+    if sum(file.stat().st_size for file in source.parent.glob(f"{source.name}*")) > INLINE_LIMIT:
+        options.add_session_config_entry(
+            "session.optimized_model_external_initializers_file_name", f"{compiled.name}.data"
+        )
+    onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+
+
+def _strip(file: Path) -> None:
+    """Drop stack traces and shapes: they name this machine's paths and make no graph faster."""
+    model = onnx.load(file, load_external_data=False)
+    model.doc_string = ""
+    del model.metadata_props[:]
+    graph = model.graph
+    graph.name, graph.doc_string = file.stem, ""
+    del graph.metadata_props[:], graph.value_info[:]
+    for node in graph.node:
+        node.doc_string = ""
+        del node.metadata_props[:]
+    for initializer in graph.initializer:
+        initializer.doc_string = ""
+        del initializer.metadata_props[:]
+    file.write_bytes(model.SerializeToString(deterministic=True))

@@ -1,0 +1,96 @@
+"""The original of an encoder task, as transformers runs it: what a compiled model is compared with.
+
+Not `bert.py`: that is what is compiled. Tokens come from transformers' own tokenizer, so that ours is compared too.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import safe_open
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertModel,
+)
+
+from model_build.checkpoint import Checkpoint
+from workloads import EncoderModel, Row, TextClassification, TextPairScoring
+
+Floats = NDArray[np.float32]
+
+
+class Reference:
+    """One original model in fp32."""
+
+    def __init__(self, checkpoint: Checkpoint, model: EncoderModel) -> None:
+        self._model = model
+        self._tokenizer = AutoTokenizer.from_pretrained(checkpoint.encoder, local_files_only=True)
+        self._network = _network(checkpoint, model).eval()
+
+    def outputs(self, rows: Sequence[Row]) -> list[dict[str, Floats]]:
+        """For each row what the compiled model should give; starts and ends [length] without the padding."""
+        segments = [[" ".join(row[field] for field in segment) for row in rows] for segment in self._model.segments]
+        inputs = self._tokenizer(*segments, padding=True, return_tensors="pt")
+        with torch.inference_mode():
+            outputs = self._forward(dict(inputs))
+        lengths = inputs["attention_mask"].sum(1).tolist()
+        return [
+            {name: _own(name, output[index], length) for name, output in outputs.items()}
+            for index, length in enumerate(lengths)
+        ]
+
+    def _forward(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        answer = self._network(**inputs)
+        match self._model:
+            case TextClassification():
+                return {"logits": answer.logits}
+            case TextPairScoring():
+                pooled = answer.pooler_output
+                score = torch.sigmoid(self._network.scorer(pooled))[:, 0]
+                return {"logits": self._network.classifier(pooled), "score": score}
+            case _:
+                return {"start_logits": answer.start_logits, "end_logits": answer.end_logits}
+
+
+def _own(name: str, output: torch.Tensor, length: int) -> Floats:
+    values: Floats = output.numpy()
+    return values[:length] if name in ("start_logits", "end_logits") else values
+
+
+def _network(checkpoint: Checkpoint, model: EncoderModel) -> Any:
+    """transformers' own class with the checkpoint's weights; every weight must have its place."""
+    kind: Any = BertConfig
+    config = kind(**{**checkpoint.encoder_config, **_labels(model)}, attn_implementation="eager")
+    network: Any
+    match model:
+        case TextClassification():
+            network = BertForSequenceClassification(config)
+        case TextPairScoring():
+            network = BertModel(config)
+            network.classifier = torch.nn.Linear(config.hidden_size, len(model.labels))
+            network.scorer = torch.nn.Linear(config.hidden_size, 1)
+        case _:
+            network = BertForQuestionAnswering(config)
+    prefix = "" if isinstance(model, TextPairScoring) else "bert."
+    network.load_state_dict(_weights(checkpoint, prefix))
+    return network
+
+
+def _labels(model: EncoderModel) -> Mapping[str, Any]:
+    return {} if not hasattr(model, "labels") else {"id2label": dict(enumerate(model.labels))}
+
+
+def _weights(checkpoint: Checkpoint, prefix: str) -> dict[str, torch.Tensor]:
+    weights = {}
+    for file in checkpoint.weights:
+        with safe_open(file, framework="pt") as stored:
+            for name in stored.keys():  # noqa: SIM118 - not a mapping
+                bare = name.removeprefix("bert.")
+                own = bare.startswith(("embeddings.", "encoder.", "pooler."))
+                weights[f"{prefix}{bare}" if own else bare] = stored.get_tensor(name).float()
+    return weights

@@ -1,0 +1,232 @@
+"""The Triton repository of an encoder workload: an ensemble of tokenise, the compiled model, and postprocess.
+
+    NAME               the ensemble: text fields in, answers out
+    NAME_tokenise      Python: text fields → the compiled model's tensors
+    NAME_model         the compiled model: TensorRT or PyTorch on a GPU, else Python with ONNX Runtime or TorchScript
+    NAME_postprocess   Python: the compiled model's outputs → answers
+
+Requests of different lengths are batched together where Python runs the model: it pads them. A native backend cannot,
+so there the first step pads every request to one of a few lengths.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import containers.encoder
+from containers.encoder.answers import OUTPUTS
+from containers.encoder.settings import Settings
+from model_build.checkpoint import Checkpoint
+from model_build.config_pbtxt import ModelConfig, Step, Tensor, WarmUp, warm_up_sizes
+from model_build.encoder.graphs import BUCKETS, graph_files, native
+from model_build.repository import TritonModel, serialise_numbers, serialise_texts
+from workloads import (
+    EncoderModel,
+    Example,
+    NeuronTarget,
+    QuestionAnswering,
+    Row,
+    Serving,
+    Target,
+    TensorRtTarget,
+)
+
+SPANS = Tensor(name="answer_spans", data_type="TYPE_INT64", dims=(-1, 2))
+
+
+def settings(model: EncoderModel, target: Target, checkpoint: Checkpoint) -> Settings:
+    """What the serving code must know."""
+    return Settings(
+        task=model.task,
+        segments=model.segments,
+        inputs=model.inputs,
+        max_input_tokens=model.max_input_tokens,
+        labels=() if isinstance(model, QuestionAnswering) else model.labels,
+        max_answer_tokens=model.max_answer_tokens if isinstance(model, QuestionAnswering) else 0,
+        pad_token_id=checkpoint.encoder_config.get("pad_token_id") or 0,
+        threads=getattr(target, "threads", 1),
+        pad_to=padded_lengths(model, target),
+        batch_size=target.batch_size if isinstance(target, NeuronTarget) else 0,
+    )
+
+
+def padded_lengths(model: EncoderModel, target: Target) -> tuple[int, ...]:
+    """The lengths a batch may have; none: any."""
+    longest = model.max_input_tokens
+    if isinstance(target, NeuronTarget):
+        return target.sequence_lengths or (longest,)
+    if native(target):
+        return (*(length for length in BUCKETS if length < longest), longest)
+    return ()
+
+
+def triton_models(
+    name: str,
+    model: EncoderModel,
+    serving: Serving,
+    target: Target,
+    checkpoint: Checkpoint,
+    examples: tuple[Example, ...],
+    graphs: Path,
+) -> list[TritonModel]:
+    """The ensemble first. `graphs` is the folder with the compiled graphs."""
+    known = settings(model, target, checkpoint)
+    longest = max((example.row for example in examples), key=lambda row: sum(map(len, row.values())))
+    return [
+        TritonModel(config=_ensemble(name, model, serving)),
+        _tokenise(f"{name}_tokenise", known, serving, checkpoint, longest),
+        _model(f"{name}_model", known, serving, target, graph_files(model, target, checkpoint, graphs)),
+        _postprocess(f"{name}_postprocess", known, serving),
+    ]
+
+
+def _ensemble(name: str, model: EncoderModel, serving: Serving) -> ModelConfig:
+    fields, between, outputs = _fields(model.fields), [*map(_graph_input, model.inputs)], _graph_outputs(model.task)
+    answers = _answers(model.task)
+    spans = [SPANS] if isinstance(model, QuestionAnswering) else []
+    context = _fields(model.segments[1]) if spans else ()
+    return ModelConfig(
+        name=name,
+        max_batch_size=serving.max_batch_size,
+        inputs=fields,
+        outputs=answers,
+        steps=(
+            Step(model=f"{name}_tokenise", inputs=_same(fields), outputs=_same([*between, *spans])),
+            Step(model=f"{name}_model", inputs=_same(between), outputs=_same(outputs)),
+            Step(model=f"{name}_postprocess", inputs=_same([*outputs, *spans, *context]), outputs=_same(answers)),
+        ),
+        response_cache=serving.response_cache_mb > 0,
+    )
+
+
+def _tokenise(name: str, known: Settings, serving: Serving, checkpoint: Checkpoint, longest: Row) -> TritonModel:
+    fields = _fields(known.fields)
+    spans = (SPANS,) if known.task == "question-answering" else ()
+    config = ModelConfig(
+        name=name,
+        backend="python",
+        max_batch_size=serving.max_batch_size,
+        inputs=fields,
+        outputs=(*map(_graph_input, known.inputs), *spans),
+        serving=serving,
+        warm_ups=tuple(
+            WarmUp(batch_size=size, tensors={field.name: (field, field.name) for field in fields})
+            for size in warm_up_sizes(serving)
+        ),
+    )
+    texts = {field.upper(): serialise_texts([text]) for field, text in longest.items()}
+    return TritonModel(
+        config=config,
+        files=_code("tokenise", known) | {"tokenizer.json": checkpoint.tokenizer},
+        warm_up=texts,
+    )
+
+
+def _model(name: str, known: Settings, serving: Serving, target: Target, graphs: Mapping[str, Path]) -> TritonModel:
+    python = not native(target)
+    inputs = tuple(_graph_input(each, ragged=python) for each in known.inputs)
+    warm = _warm_up_tensors(known)
+    config = ModelConfig(
+        name=name,
+        backend="python" if python else _backend(target),
+        max_batch_size=serving.max_batch_size,
+        inputs=inputs,
+        outputs=tuple(_graph_outputs(known.task)),
+        serving=serving,
+        kind="KIND_CPU" if python else "KIND_GPU",
+        default_model_filename=None if python else next(iter(graphs)),
+        cc_model_filenames=_by_capability(target, graphs),
+        warm_ups=tuple(
+            WarmUp(
+                batch_size=size,
+                tensors={each.name: (_of_shape(each, warm[each.name]), each.name) for each in inputs},
+            )
+            for size in warm_up_sizes(serving)
+        ),
+    )
+    code = _code("engine", known) if python else {}
+    return TritonModel(
+        config=config,
+        files={**code, **graphs},
+        warm_up={key: serialise_numbers(tensor) for key, tensor in warm.items()},
+    )
+
+
+def _postprocess(name: str, known: Settings, serving: Serving) -> TritonModel:
+    answering = known.task == "question-answering"
+    extra = (SPANS, *_fields(known.segments[1])) if answering else ()
+    # Different lengths can share a batch: rows are looked at one request at a time.
+    inputs = (*_graph_outputs(known.task, ragged=answering), *extra)
+    config = ModelConfig(
+        name=name,
+        backend="python",
+        max_batch_size=serving.max_batch_size,
+        inputs=inputs,
+        outputs=_answers(known.task),
+        serving=serving,
+    )
+    return TritonModel(config=config, files=_code("postprocess", known))
+
+
+def _code(step: str, known: Settings) -> dict[str, Path | str]:
+    folder = Path(containers.encoder.__path__[0])
+    entry, *others = containers.encoder.MODULES[step]
+    return {"model.py": folder / entry, **{file: folder / file for file in others}, "settings.json": known.to_json()}
+
+
+def _backend(target: Target) -> str:
+    return "tensorrt" if isinstance(target, TensorRtTarget) else "pytorch"
+
+
+def _by_capability(target: Target, graphs: Mapping[str, Path]) -> dict[str, str]:
+    """A plan for each GPU: Triton loads the one of the GPU it finds."""
+    return dict(zip(target.compute_capabilities, graphs, strict=True)) if isinstance(target, TensorRtTarget) else {}
+
+
+def _fields(names: tuple[str, ...]) -> tuple[Tensor, ...]:
+    return tuple(Tensor(name=name.upper(), data_type="TYPE_STRING", dims=(1,)) for name in names)
+
+
+def _answers(task: str) -> tuple[Tensor, ...]:
+    return tuple(Tensor(name=name, data_type=data_type, dims=(1,)) for name, data_type in OUTPUTS[task])
+
+
+def _graph_input(name: str, ragged: bool = False) -> Tensor:
+    if name == "valid_length":
+        return Tensor(name=name, data_type="TYPE_INT64", dims=(1,), scalar=True)
+    return Tensor(name=name, data_type="TYPE_INT64", dims=(-1,), ragged=ragged)
+
+
+def _graph_outputs(task: str, ragged: bool = False) -> list[Tensor]:
+    """logits [labels]; score, a number; start_logits and end_logits [length]."""
+    if task == "question-answering":
+        names = ("start_logits", "end_logits")
+        return [Tensor(name=name, data_type="TYPE_FP32", dims=(-1,), ragged=ragged) for name in names]
+    logits = Tensor(name="logits", data_type="TYPE_FP32", dims=(-1,))
+    if task == "text-classification":
+        return [logits]
+    return [logits, Tensor(name="score", data_type="TYPE_FP32", dims=(1,), scalar=True)]
+
+
+def _same(tensors: Any) -> dict[str, str]:
+    return {tensor.name: tensor.name for tensor in tensors}
+
+
+def _warm_up_tensors(known: Settings) -> dict[str, Any]:
+    """One row of the longest input."""
+    length = known.pad_to[-1] if known.pad_to else known.max_input_tokens
+    values = {
+        "input_ids": np.ones(length, np.int64),
+        "attention_mask": np.ones(length, np.int64),
+        "token_type_ids": np.zeros(length, np.int64),
+        "position_ids": np.arange(length, dtype=np.int64),
+        "valid_length": np.array([length], np.int64),
+    }
+    return {name: values[name] for name in known.inputs}
+
+
+def _of_shape(tensor: Tensor, values: Any) -> Tensor:
+    """A warm-up's dims are all given."""
+    return Tensor(name=tensor.name, data_type=tensor.data_type, dims=values.shape)

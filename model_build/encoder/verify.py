@@ -1,0 +1,95 @@
+"""The compiled encoder against its original, example by example.
+
+In: a `Predictor` over the compiled graph, which is the serving code itself, and the reference. Out: one `Comparison`
+per example. Both get the same rows; numbers are compared before, answers after the serving code's own last step.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from containers.encoder.answers import Answer as Served
+from containers.encoder.answers import answer
+from containers.encoder.encoding import Encoding
+from containers.encoder.predictor import Predictor
+from containers.encoder.row import Refusal
+from model_build.encoder.reference import Floats, Reference
+from model_build.parity import Answer, Comparison
+from model_build.progress import Progress, silent
+from workloads import Example
+from workloads.errors import InvalidDocument
+
+ANSWER_KEYS = {"text-classification": "LABEL", "text-pair-scoring": "RELATION", "question-answering": "ANSWER"}
+
+
+def compare(
+    reference: Reference,
+    compiled: Predictor,
+    examples: Sequence[Example],
+    *,
+    batch_size: int,
+    file: Path,
+    progress: Progress = silent,
+) -> list[Comparison]:
+    """Every example through both, in batches of `batch_size`.
+
+    `file` is where the examples are from: `InvalidDocument` names it when one cannot be asked at all.
+    """
+    encodings = _encode(compiled, examples, file)
+    comparisons: list[Comparison] = []
+    for start in range(0, len(examples), batch_size):
+        progress(f"Verifying, {start} of {len(examples)} examples")
+        window = slice(start, start + batch_size)
+        comparisons += _compare_batch(reference, compiled, examples[window], encodings[window])
+    return comparisons
+
+
+def _compare_batch(
+    reference: Reference, compiled: Predictor, examples: Sequence[Example], encodings: Sequence[Encoding]
+) -> list[Comparison]:
+    wanted = reference.outputs([example.row for example in examples])
+    given = compiled.outputs(encodings)
+    served = compiled.answer(encodings, [example.row for example in examples])
+    return [_comparison(compiled, *each) for each in zip(examples, encodings, wanted, given, served, strict=True)]
+
+
+def _comparison(
+    compiled: Predictor,
+    example: Example,
+    encoding: Encoding,
+    wanted: dict[str, Floats],
+    given: dict[str, Floats],
+    served: Served,
+) -> Comparison:
+    # The serving code's last step over the original's numbers: what it would have answered with the original.
+    rows = {name: output[None] for name, output in wanted.items()}
+    (original,) = answer(compiled.settings, rows, [encoding], [example.row])
+    differences = np.concatenate([np.abs(given[name] - output).ravel() for name, output in wanted.items()])
+    said, says = _answer(compiled, original), _answer(compiled, served)
+    return Comparison(
+        example=example,
+        original=said,
+        compiled=says,
+        identical=said.text == says.text,
+        max_logit_difference=float(differences.max()),
+        mean_logit_difference=float(differences.mean()),
+        logits=differences.size,
+    )
+
+
+def _answer(compiled: Predictor, served: Served) -> Answer:
+    score = served.get("DUPLICATE_SCORE")
+    return Answer(text=str(served[ANSWER_KEYS[compiled.settings.task]]), score=None if score is None else float(score))
+
+
+def _encode(compiled: Predictor, examples: Sequence[Example], file: Path) -> list[Encoding]:
+    encoded = compiled.preprocessor.encode([example.row for example in examples])
+    problems = [
+        f"the row {' | '.join(example.row.values())[:60]!r} {code.message}."
+        for example, code in zip(examples, encoded, strict=True)
+        if isinstance(code, Refusal)
+    ]
+    if problems:
+        raise InvalidDocument(file, problems)
+    return [code for code in encoded if not isinstance(code, Refusal)]

@@ -1,0 +1,70 @@
+"""The use case: read an archive once, then ask every check about it."""
+
+from pathlib import Path
+
+from model_build.lint.backends import backend_of, check_backend, check_files, model_file
+from model_build.lint.contents import Contents, join
+from model_build.lint.ensemble import check_ensemble
+from model_build.lint.errors import NothingToLint
+from model_build.lint.finding import Finding
+from model_build.lint.hosting import check_hosting, default_model
+from model_build.lint.layout import Model, find_models
+from model_build.lint.paths import check_paths
+from model_build.lint.payloads import check_payloads
+from model_build.lint.reading import read
+from model_build.lint.settings import check_settings
+from model_build.lint.situation import Situation
+from model_build.lint.tensorrt import check_plans
+
+
+def lint(path: Path, situation: Situation) -> list[Finding]:
+    """Everything that is known to go wrong with `path` in that situation; empty where nothing is.
+
+    `path` is a model.tar.gz or the folder it would be packed from. Raises `NothingToLint`, `UnreadablePayload` or
+    `MissingToolchain`; a damaged archive is one finding.
+    """
+    if not path.exists():
+        raise NothingToLint(path)
+    contents = read(path)
+    if contents.unreadable is not None:
+        return [_unreadable(path, contents)]
+    models, findings = find_models(contents)
+    by_name = {model.name: model for model in models}
+    served = {file for model in models for file in _loaded_files(model, contents)}
+    findings += check_paths(contents, served)
+    for model in models:
+        findings += check_backend(model, contents)
+        findings += check_files(model, contents)
+        findings += check_settings(model, contents)
+        findings += check_ensemble(model, by_name)
+        findings += check_plans(model, contents, situation)
+    if models:
+        findings += check_hosting(by_name, contents, situation)
+        findings += _payloads(by_name, situation)
+    return findings
+
+
+def _payloads(models: dict[str, Model], situation: Situation) -> list[Finding]:
+    default = default_model(models, situation)
+    config = models[default].config if default else None
+    if default is None or config is None or not situation.payloads:
+        return []
+    return check_payloads(situation.payloads, default, config)
+
+
+def _loaded_files(model: Model, contents: Contents) -> list[str]:
+    """What a backend reads by itself: a TorchScript file is looked at there and not called a pickle here."""
+    file = model_file(model, backend_of(model, contents))
+    return [join(model.name, version, file) for version in model.versions] if file else []
+
+
+def _unreadable(path: Path, contents: Contents) -> Finding:
+    last = f" after '{contents.members[-1].name}'" if contents.members else ""
+    return Finding(
+        code="unreadable-archive",
+        severity="error",
+        what=f"It cannot be read to its end: {contents.unreadable}{last}.",
+        file=path.name,
+        why="SageMaker unpacks a gzip-compressed tar into /opt/ml/model before the container starts, and fails.",
+        fix="Pack or upload it again, and compare the sha256 of both ends.",
+    )

@@ -1,0 +1,101 @@
+"""What is known of the place where an archive will run. What is not known is None, and its checks are not made.
+
+Sources of the tables: `HOST_AMIS` pairs SageMaker's Triton images with the host AMI whose driver starts them (CUDA
+releases from NVIDIA's Triton release notes, drivers from SageMaker's documentation of InferenceAmiVersion); a test
+holds it equal to the one in stacks/. `COMPUTE_CAPABILITIES` is NVIDIA's table of GPUs, for the two families here.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CUDA_12_AMI = "al2-ami-sagemaker-inference-gpu-3-1"
+CUDA_13_AMI = "al2023-ami-sagemaker-inference-gpu-4-1"
+HOST_AMIS: Mapping[str, str] = {
+    "24.01": CUDA_12_AMI,
+    "24.03": CUDA_12_AMI,
+    "24.05": CUDA_12_AMI,
+    "24.09": CUDA_12_AMI,
+    "25.04": CUDA_12_AMI,
+    "25.09": CUDA_13_AMI,
+    "26.05": CUDA_13_AMI,
+}
+COMPUTE_CAPABILITIES: Mapping[str, str] = {"g4dn": "7.5", "g5": "8.6"}
+GPU_FAMILIES_WITH_OLD_DRIVERS = ("g4dn", "g5")
+NO_HOST_AMI = "none"
+"""`Situation.host_ami` of a variant that sets no InferenceAmiVersion; None is a variant nothing is known of."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Situation:
+    image: str | None = None
+    """The Triton image: yy.mm, a tag such as 25.09-py3-cpu, or a whole URI."""
+    tensorrt_version: str | None = None
+    """Of the TensorRT inside the image."""
+    instance_types: tuple[str, ...] | None = None
+    host_ami: str | None = None
+    """The variant's InferenceAmiVersion, or `NO_HOST_AMI`."""
+    environment: Mapping[str, str] | None = None
+    """All variables that the container gets."""
+    shared_memory_bytes: int | None = None
+    """Size of /dev/shm as seen inside the container."""
+    payloads: tuple[Path, ...] | None = None
+    """Files of requests: rows or KServe v2 JSON bodies, one per line of a .jsonl, or one body per file."""
+    toolchain: Mapping[str, str] | None = None
+    """artifact.json's. Read here: `tensorrt` and `compute_capability`."""
+
+    @property
+    def triton_version(self) -> str | None:
+        """25.09 of any way to write the image; None where the image does not say it."""
+        match = re.search(r"(?:^|:)(\d\d\.\d\d)(?:$|-py3)", self.image or "")
+        return match[1] if match else None
+
+    @property
+    def cpu_image(self) -> bool:
+        return self.image is not None and self.image.endswith("-cpu")
+
+    @property
+    def gpu_types(self) -> list[str]:
+        return [name for name in self.instance_types or () if has_gpu(name)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnmadeCheck:
+    check: str
+    needs: str
+
+
+def unmade_checks(situation: Situation) -> list[UnmadeCheck]:
+    """The checks that `lint` leaves out in this situation, whatever the archive holds."""
+    known = {
+        "the image": situation.image,
+        "the image's TensorRT version": situation.tensorrt_version,
+        "the instance types": situation.instance_types,
+        "the host AMI": situation.host_ami,
+        "the environment": situation.environment,
+        "payload files": situation.payloads,
+    }
+    checks = {
+        "the default model, verbose logging, the size of the shared memory": ("the environment",),
+        "the device each model runs on, the GPU each TensorRT plan was built for": ("the instance types",),
+        "the driver that the image meets": ("the image", "the instance types", "the host AMI"),
+        "TensorRT plans against the image's TensorRT": ("the image's TensorRT version",),
+        "payloads against the model's signature": ("payload files",),
+    }
+    lacking = {check: [fact for fact in needs if known[fact] is None] for check, needs in checks.items()}
+    return [UnmadeCheck(check=check, needs=", ".join(facts)) for check, facts in lacking.items() if facts]
+
+
+def family(instance_type: str) -> str:
+    """g4dn of ml.g4dn.xlarge and of g4dn.xlarge."""
+    return instance_type.removeprefix("ml.").split(".")[0]
+
+
+def has_gpu(instance_type: str) -> bool:
+    """NVIDIA GPUs are in the families that begin with g or p; Inferentia and Trainium are none."""
+    return re.match(r"[gp]\d", family(instance_type)) is not None
+
+
+def compute_capability(instance_type: str) -> str | None:
+    return COMPUTE_CAPABILITIES.get(family(instance_type))

@@ -1,0 +1,83 @@
+"""The Triton repository of a text2text workload: one Python-backend model, `TEXT` in, `CORRECTED` out."""
+
+import json
+from pathlib import Path
+
+import containers.text2text
+from containers.text2text.settings import Settings
+from model_build.checkpoint import Checkpoint
+from model_build.config_pbtxt import ModelConfig, Tensor, WarmUp, warm_up_sizes
+from model_build.errors import BrokenCheckpoint
+from model_build.repository import TritonModel, serialise_texts
+from workloads import Example, Serving, Target, TensorRtTarget, TextToText
+
+GRAPHS = ("encoder.onnx", "decoder.onnx")
+SERVING_CODE = ("model.py", "generator.py", "decoding.py", "engine.py", "settings.py")
+TEXT = Tensor(name="TEXT", data_type="TYPE_STRING", dims=(1,))
+CORRECTED = Tensor(name="CORRECTED", data_type="TYPE_STRING", dims=(1,))
+
+
+def settings(model: TextToText, target: Target, checkpoint: Checkpoint) -> Settings:
+    """Token ids from the checkpoint, lengths from the workload. Raises `BrokenCheckpoint`."""
+    start, pad = (_tokens(checkpoint, key)[0] for key in ("decoder_start_token_id", "pad_token_id"))
+    return Settings(
+        max_input_tokens=model.max_input_tokens,
+        max_output_tokens=model.max_output_tokens,
+        decoder_start_token_id=start,
+        eos_token_ids=_tokens(checkpoint, "eos_token_id"),
+        pad_token_id=pad,
+        threads=getattr(target, "threads", 1),
+    )
+
+
+def graph_files(target: Target, graphs: Path) -> dict[str, Path]:
+    """The compiled files by their name in the version folder."""
+    names = (
+        [f"{graph}.{capability}.plan" for graph in ("encoder", "decoder") for capability in target.compute_capabilities]
+        if isinstance(target, TensorRtTarget)
+        else list(GRAPHS)
+    )
+    return {name: graphs / name for name in names}
+
+
+def triton_models(
+    name: str,
+    model: TextToText,
+    serving: Serving,
+    target: Target,
+    checkpoint: Checkpoint,
+    examples: tuple[Example, ...],
+    graphs: Path,
+) -> list[TritonModel]:
+    """`graphs` is the folder with the compiled graphs."""
+    longest = max((example.row["text"] for example in examples), key=len)
+    decoding = settings(model, target, checkpoint)
+    code = Path(containers.text2text.__path__[0])
+    config = ModelConfig(
+        name=name,
+        backend="python",
+        max_batch_size=serving.max_batch_size,
+        inputs=(TEXT,),
+        outputs=(CORRECTED,),
+        serving=serving,
+        parameters=decoding.to_parameters(),
+        warm_ups=tuple(WarmUp(batch_size=size, tensors={"TEXT": (TEXT, "text")}) for size in warm_up_sizes(serving)),
+        response_cache=serving.response_cache_mb > 0,
+    )
+    files = (
+        {file: code / file for file in SERVING_CODE}
+        | graph_files(target, graphs)
+        | {"tokenizer.json": checkpoint.tokenizer}
+    )
+    return [TritonModel(config=config, files=files, warm_up={"text": serialise_texts([longest])})]
+
+
+def _tokens(checkpoint: Checkpoint, key: str) -> tuple[int, ...]:
+    found = checkpoint.config.get(key)
+    ids = tuple(found) if isinstance(found, list) else (found,)
+    if not ids or not all(isinstance(token, int) for token in ids):
+        raise BrokenCheckpoint(
+            checkpoint.folder / "config.json",
+            f"{key}: got {json.dumps(found)}, but decoding needs a token id (an integer).",
+        )
+    return ids
