@@ -1,0 +1,146 @@
+"""What a processing job runs: unpack the source, make a Python for it, build, and leave what was built to be uploaded.
+
+    python3 entry.py WORKLOAD VARIANT RUNTIME
+
+Standard library alone and Python 3.8, since any image's Python starts it. TensorRT, ONNX Runtime and TorchScript builds
+get the Python and the packages that constraints.txt was resolved for, from the network; of the image they use trtexec
+and the CUDA libraries. Neuron's torch is the image's own, so those builds run on the image's Python with a few
+packages beside it. Why a build failed goes to /opt/ml/output/message, of which SageMaker shows the first kilobyte.
+
+Only the steps around the container's own tools have been run by those who wrote this.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+UV = "uv==0.13.8"
+PYTHON = "3.11"
+ON_THE_IMAGES_PYTHON = ("neuron", "neuronx")
+TRTEXEC = "/usr/src/tensorrt/bin"
+CUDA_COMPAT = "usr/local/cuda/compat"
+DRIVER = "proc/driver/nvidia/version"
+MESSAGE_BYTES = 1000
+TIMING_CACHES = "build/timing_caches"
+
+
+class StepFailed(Exception):
+    def __init__(self, what: str, status: int, said: str) -> None:
+        super().__init__(f"{what} ended with exit status {status}:\n{said}")
+
+
+def main(arguments: list[str], system: Path = Path("/")) -> int:
+    """`system` is where the file system begins; a test puts one of its own there."""
+    workload, variant, runtime = arguments
+    processing = system / "opt/ml/processing"
+    work = processing / "work"
+    try:
+        with tarfile.open(processing / "source/source.tar.gz") as source:
+            source.extractall(work)
+        python = work / ".venv/bin/python"
+        for command in install_commands(work, runtime):
+            step("Installing", command, work, dict(os.environ))
+        build = [str(python), "-m", "model_build", "build", workload, "--target", variant]
+        step("model_build", build, work, build_environment(dict(os.environ), system))
+        leave(work, workload, variant, processing / "output")
+    except (StepFailed, OSError) as error:
+        tell(system / "opt/ml/output/message", str(error))
+        return 1
+    return 0
+
+
+def install_commands(work: Path, runtime: str) -> list[list[str]]:
+    """uv, outside every environment, because an image's Python may be closed to pip; then the build's own one."""
+    uv, venv = f"{work}/.uv/bin/uv", f"{work}/.venv"
+    install = [uv, "pip", "install", "--quiet", "--python", f"{venv}/bin/python"]
+    get_uv = [sys.executable, "-m", "pip", "install", "--quiet", "--target", f"{work}/.uv", UV]
+    if runtime in ON_THE_IMAGES_PYTHON:
+        return [
+            get_uv,
+            [uv, "venv", "--quiet", "--python", sys.executable, "--system-site-packages", venv],
+            [*install, "--requirements", f"{work}/model_build/remote/neuron-requirements.txt"],
+        ]
+    pins = ["--requirements", f"{work}/pyproject.toml", "--extra", "build", "--constraints", f"{work}/constraints.txt"]
+    return [
+        get_uv,
+        [uv, "venv", "--quiet", "--python", PYTHON, venv],
+        [*install, *pins, "--torch-backend", "cpu"],
+    ]
+
+
+def build_environment(environment: dict[str, str], system: Path) -> dict[str, str]:
+    """trtexec on the path, and CUDA's forward compatibility where the host's driver is older than the image's CUDA."""
+    found = dict(environment)
+    found["PATH"] = os.pathsep.join(filter(None, [environment.get("PATH", ""), TRTEXEC]))
+    if needs_compat(system):
+        libraries = [f"/{CUDA_COMPAT}", environment.get("LD_LIBRARY_PATH", "")]
+        found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
+    return found
+
+
+def needs_compat(system: Path) -> bool:
+    """As AWS advises for images newer than the host: the compatibility libraries only over an older driver."""
+    library, driver = system / CUDA_COMPAT / "libcuda.so.1", system / DRIVER
+    if not library.exists() or not driver.exists():
+        return False
+    newest = re.search(r"libcuda\.so\.([\d.]+)$", str(library.resolve()))
+    loaded = re.search(r"\b(\d{3,}\.[\d.]+\d)\b", driver.read_text("utf-8"))
+    return bool(newest and loaded and _numbers(loaded[1]) < _numbers(newest[1]))
+
+
+def step(what: str, command: list[str], folder: Path, environment: dict[str, str]) -> None:
+    """Run a command and pass on what it says. Raises `StepFailed` with its last lines."""
+    print(f"$ {' '.join(command)}", flush=True)
+    said: collections.deque[str] = collections.deque(maxlen=25)
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        for line in process.stdout or ():
+            print(line, end="", flush=True)
+            said.append(line)
+    if process.returncode:
+        raise StepFailed(what, process.returncode, "".join(said))
+
+
+def leave(work: Path, workload: str, variant: str, output: Path) -> None:
+    """The artifact, its archive and the timing caches into the folder that SageMaker uploads."""
+    built = work / "build" / workload / variant
+    artifact = json.loads((built / "artifact.json").read_text("utf-8"))
+    output.mkdir(parents=True, exist_ok=True)
+    for name in (artifact["archive"], "artifact.json"):
+        shutil.copyfile(built / name, output / name)
+    caches = work / TIMING_CACHES
+    if caches.is_dir():
+        shutil.copytree(caches, output / caches.name, dirs_exist_ok=True)
+
+
+def tell(file: Path, message: str) -> None:
+    """What is too long keeps its first line and its end, where a program says why it failed."""
+    print(message, file=sys.stderr, flush=True)
+    first, _, rest = message.partition("\n")
+    room = MESSAGE_BYTES - len(first.encode()) - 1
+    tail = rest.encode()[-room:].decode("utf-8", "ignore")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{first}\n{tail}", "utf-8")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
