@@ -1,0 +1,1 @@
+"""Portable ONNX graphs to TensorRT engines: profiles, precision, operators, the command, and running it."""

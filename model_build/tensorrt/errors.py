@@ -1,0 +1,77 @@
+"""Every error of a TensorRT build that a person is meant to read, with its exit code."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from workloads import ProjectError
+
+
+class NoGpu(ProjectError):
+    """This machine cannot build engines, and how to have them built."""
+
+    exit_code = 3
+
+    def __init__(self, workload: str, target: str, lacks: str) -> None:
+        super().__init__(
+            f"{workload} for {target} needs a machine with an NVIDIA GPU and TensorRT: {lacks}. "
+            "An engine is built on the GPU it will run on. Build it on one with "
+            f"`python -m model_build build {workload} --target {target} --on sagemaker`."
+        )
+
+
+class WrongGpu(ProjectError):
+    exit_code = 3
+
+    def __init__(self, target: str, gpu: str, capability: str, allowed: Sequence[str]) -> None:
+        super().__init__(
+            f"targets.{target}: this machine's {gpu} has compute capability {capability}, and an engine built here "
+            f"would load nowhere else. The target's instance types have {' and '.join(allowed)}. "
+            "Build on one of them, or change targets." + target + ".instance_types."
+        )
+
+
+class UnknownTensorRt(ProjectError):
+    exit_code = 3
+
+    def __init__(self, program: str, said: str) -> None:
+        super().__init__(
+            f"{program} does not say a TensorRT version that this project has a command for. "
+            f"Got: {said!r}. Allowed: 10.x and 11.x. Build in the Triton image that will serve the engine."
+        )
+
+
+class TrtexecFailed(ProjectError):
+    """trtexec's own last words; all of them are in the log."""
+
+    exit_code = 3
+
+    def __init__(self, graph: Path, status: int, log: Path, last_lines: Sequence[str]) -> None:
+        super().__init__(
+            "\n".join(
+                [
+                    f"trtexec could not build an engine from {graph.name}: it ended with {status}. Its last lines:",
+                    *(f"  {line}" for line in last_lines),
+                    f"All of its output is in {log}.",
+                ]
+            )
+        )
+
+
+class UnknownLayer(ProjectError):
+    def __init__(self, names: Sequence[str], known: Sequence[str]) -> None:
+        super().__init__(
+            f"fp32_layers: the graph has no {', '.join(names)}. A name covers all layers that begin with it and a dot. "
+            f"Layers: {', '.join(known)}."
+        )
+
+
+class Fp32Fails(ProjectError):
+    """Precision is not what is wrong."""
+
+    exit_code = 1
+
+    def __init__(self, layers: int) -> None:
+        super().__init__(
+            f"The parity gate fails even with all {layers} layers in fp32, so no list of fp32_layers can help. "
+            'Build the target with precision = "fp32" and look at what the gate says there.'
+        )

@@ -1,0 +1,88 @@
+"""The names by which a person calls the parts of an exported graph: those of its modules.
+
+In: a graph of torch's exporter, which notes for every node the modules it comes from. Out: a name for every node, and
+the list of names. A product is named after its weight (`layers.3.feed_forward.out`), any other node after the module it
+is in, with `.own` where that module also holds others (`layers.3.own` is its attention). Nodes of the outermost module
+are `own`. No two names overlap, so that they can be bisected.
+
+A person may write less: `layers.3` means every name that begins with it and a dot.
+"""
+
+import ast
+from collections.abc import Iterable, Sequence
+
+import onnx
+
+from model_build.tensorrt.errors import UnknownLayer
+
+SCOPES = "pkg.torch.onnx.name_scopes"
+PRODUCTS = ("MatMul", "Gemm")
+OWN = "own"
+
+
+def by_node(model: onnx.ModelProto) -> list[str]:
+    """The layer of every node, in the graph's order."""
+    modules = _modules(model)
+    weights = {tensor.name for tensor in model.graph.initializer}
+    holders = {outer for module in modules for outer in _around(module)}
+    return [_name(node, module, weights, holders) for node, module in zip(model.graph.node, modules, strict=True)]
+
+
+def names(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Every layer once, in the order in which the graph comes to it."""
+    return tuple(dict.fromkeys(by_node(model)))
+
+
+def chosen(layers: Sequence[str], wanted: Iterable[str]) -> frozenset[str]:
+    """The layers that `wanted` covers. Raises `UnknownLayer` for a name that covers none."""
+    covers = {name: {layer for layer in layers if layer == name or layer.startswith(f"{name}.")} for name in wanted}
+    if unknown := [name for name, covered in covers.items() if not covered]:
+        raise UnknownLayer(unknown, layers)
+    return frozenset().union(*covers.values())
+
+
+def of_graph(wanted: Iterable[str], graph: str) -> tuple[str, ...]:
+    """Of names that begin with the graph's, as in `encoder.layers.3`: those of one graph, without it."""
+    return tuple(name.removeprefix(f"{graph}.") for name in wanted if name.startswith(f"{graph}."))
+
+
+def _modules(model: onnx.ModelProto) -> list[str]:
+    """The innermost module of every node; where the exporter notes none (several outputs), its input's."""
+    of_value: dict[str, str] = {}
+    modules = []
+    for node in model.graph.node:
+        module = _scope(node)
+        if module is None:
+            module = next((of_value[value] for value in node.input if value in of_value), "")
+        of_value |= dict.fromkeys(node.output, module)
+        modules.append(module)
+    return modules
+
+
+def _scope(node: onnx.NodeProto) -> str | None:
+    """None when the exporter noted nothing. Its scopes go inwards and end with the node's own name."""
+    noted = next((entry.value for entry in node.metadata_props if entry.key == SCOPES), None)
+    if noted is None:
+        return None
+    modules: list[str] = ast.literal_eval(noted)[:-1]
+    return modules[-1] if modules and not modules[-1].startswith("_") else ""
+
+
+def _around(module: str) -> list[str]:
+    """The modules that hold this one, the outermost included."""
+    parts = module.split(".") if module else []
+    return [".".join(parts[:depth]) for depth in range(len(parts))]
+
+
+def _name(node: onnx.NodeProto, module: str, weights: set[str], holders: set[str]) -> str:
+    inside = f"{module}." if module else ""
+    if node.op_type in PRODUCTS:
+        weight = next((value for value in node.input if value in weights and _is_parameter(value, inside)), None)
+        if weight is not None:
+            return str(weight).removesuffix(".weight")
+    return f"{inside}{OWN}" if module in holders or not module else module
+
+
+def _is_parameter(weight: str, inside: str) -> bool:
+    """Of this module, not one that the exporter merged from another or made up (val_7)."""
+    return weight.startswith(inside) and (bool(inside) or not weight.startswith("val_"))

@@ -1,0 +1,95 @@
+"""Small graphs of every kind that TensorRT gets: the tiny T5's two, and BERTs with random weights."""
+
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import onnx
+import torch
+
+from model_build.encoder.bert import Bert
+from model_build.encoder.export import export_onnx
+from model_build.text2text import export
+from tests.model_build.tiny_t5 import make_checkpoint
+from workloads import EncoderModel, QuestionAnswering, TextClassification, TextPairScoring, TextToText
+from workloads.model import ModelInput
+
+T5 = TextToText(task="text2text-generation", checkpoint="./checkpoint", max_input_tokens=24, max_output_tokens=12)
+T5_CHANNELS, T5_D_KV = 16, 8
+GRAPHS = (
+    *(f"{kind}-{graph}" for kind in ("t5", "gated-t5") for graph in ("encoder", "decoder")),
+    *(f"bert-{task}" for task in ("classification", "scoring", "answering")),
+)
+FIVE_INPUTS: tuple[ModelInput, ...] = ("input_ids", "attention_mask", "position_ids", "valid_length", "token_type_ids")
+BERTS: dict[str, EncoderModel] = {
+    "classification": TextClassification(
+        task="text-classification", checkpoint="./checkpoint", labels=("no", "yes"), max_input_tokens=32
+    ),
+    "scoring": TextPairScoring(
+        task="text-pair-scoring",
+        checkpoint="./checkpoint",
+        segments=(("left",), ("right",)),
+        labels=("same", "other", "unlike"),
+        inputs=FIVE_INPUTS,
+        max_input_tokens=32,
+    ),
+    "answering": QuestionAnswering(task="question-answering", checkpoint="./checkpoint", max_input_tokens=32),
+}
+BERT_CONFIG = {
+    "num_attention_heads": 4,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-12,
+}
+VOCABULARY = 40
+
+
+@cache
+def graphs() -> dict[str, onnx.ModelProto]:
+    """Every graph by its name, exported once for all tests of a run. Not to be changed."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        t5 = {
+            f"{kind}-{graph}": onnx.load(make_t5(folder / kind, gated=kind == "gated-t5") / f"{graph}.onnx")
+            for kind in ("t5", "gated-t5")
+            for graph in ("encoder", "decoder")
+        }
+        return t5 | {f"bert-{task}": onnx.load(make_bert(folder / task, model)) for task, model in BERTS.items()}
+
+
+def make_t5(folder: Path, *, gated: bool = False) -> Path:
+    """`folder` with encoder.onnx and decoder.onnx."""
+    make_checkpoint(folder / "checkpoint", gated=gated)
+    model = export.load(folder / "checkpoint")
+    limits = {"max_input_tokens": T5.max_input_tokens, "max_output_tokens": T5.max_output_tokens}
+    export.export(model, folder, **limits)
+    return folder
+
+
+def make_bert(folder: Path, model: EncoderModel) -> Path:
+    """model.onnx in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return export_onnx(Bert(_bert_weights(model), BERT_CONFIG, model).eval(), folder)
+
+
+def _bert_weights(model: EncoderModel) -> dict[str, torch.Tensor]:
+    wide, inner = 32, 64
+    torch.manual_seed(0)
+    shapes = {
+        f"embeddings.{name}_embeddings": (rows, wide)
+        for name, rows in (("word", VOCABULARY), ("position", 64), ("token_type", 2))
+    }
+    norms = ["embeddings.LayerNorm"]
+    for index in range(2):
+        layer = f"encoder.layer.{index}"
+        shapes |= {f"{layer}.attention.self.{part}": (wide, wide) for part in ("query", "key", "value")}
+        shapes |= {f"{layer}.attention.output.dense": (wide, wide), f"{layer}.intermediate.dense": (inner, wide)}
+        shapes |= {f"{layer}.output.dense": (wide, inner)}
+        norms += [f"{layer}.attention.output.LayerNorm", f"{layer}.output.LayerNorm"]
+    labels = 2 if isinstance(model, QuestionAnswering) else len(model.labels)
+    shapes |= {"pooler.dense": (wide, wide), "classifier": (labels, wide), "scorer": (1, wide), "qa_outputs": (2, wide)}
+    weights = {f"{name}.weight": torch.randn(shape) * 0.3 for name, shape in shapes.items()}
+    weights |= {f"{name}.bias": torch.randn(shape[0]) * 0.1 for name, shape in shapes.items()}
+    weights |= {f"{name}.weight": 1 + torch.randn(wide) * 0.1 for name in norms}
+    return weights | {f"{name}.bias": torch.randn(wide) * 0.1 for name in norms}

@@ -1,0 +1,84 @@
+"""Which layers to keep in fp32, against gates whose culprits are known."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model_build.tensorrt.bisect import fp32_layers
+from model_build.tensorrt.errors import Fp32Fails
+
+LAYERS = [f"layers.{i}" for i in range(100)]
+layer_lists = st.lists(st.text("abc", min_size=1), unique=True, min_size=1, max_size=60)
+
+
+class Gate:
+    """Passes when one of its ways to be mended is in fp32, and counts how often it is asked."""
+
+    def __init__(self, *ways: set[str]) -> None:
+        self.ways, self.calls = ways, 0
+
+    def __call__(self, kept: frozenset[str]) -> bool:
+        self.calls += 1
+        return any(way <= kept for way in self.ways)
+
+
+@given(layer_lists, st.data())
+def test_exactly_the_culprits_are_kept_in_the_models_order(layers: list[str], data: st.DataObject) -> None:
+    culprits = data.draw(st.sets(st.sampled_from(layers)))
+    assert fp32_layers(layers, Gate(culprits)) == tuple(layer for layer in layers if layer in culprits)
+
+
+@given(layer_lists, st.data())
+def test_the_gate_is_asked_no_more_often_than_promised(layers: list[str], data: st.DataObject) -> None:
+    culprits = data.draw(st.sets(st.sampled_from(layers), min_size=1))
+    gate = Gate(culprits)
+    fp32_layers(layers, gate)
+    assert gate.calls <= 2 + len(culprits) * (math.ceil(math.log2(len(layers))) + 1)
+
+
+@given(layer_lists, st.data())
+def test_no_layer_of_the_answer_can_be_left_out(layers: list[str], data: st.DataObject) -> None:
+    """Also where different sets would do."""
+    ways = data.draw(st.lists(st.sets(st.sampled_from(layers), min_size=1), min_size=1, max_size=4))
+    gate = Gate(*ways)
+    kept = frozenset(fp32_layers(layers, gate))
+    assert gate(kept)
+    assert not any(gate(kept - {layer}) for layer in kept)
+
+
+def test_one_culprit_of_a_hundred_takes_ten_calls() -> None:
+    gate = Gate({"layers.73"})
+    assert fp32_layers(LAYERS, gate) == ("layers.73",)
+    assert gate.calls <= 10
+
+
+def test_nothing_is_kept_when_the_gate_passes_as_it_is() -> None:
+    gate = Gate(set())
+    assert fp32_layers(LAYERS, gate) == ()
+    assert gate.calls == 1
+
+
+def test_a_model_that_fails_in_fp32_too_is_not_searched() -> None:
+    gate = Gate()
+    with pytest.raises(Fp32Fails) as raised:
+        fp32_layers(LAYERS, gate)
+    assert gate.calls == 2
+    assert raised.value.exit_code == 1
+    assert str(raised.value) == (
+        "The parity gate fails even with all 100 layers in fp32, so no list of fp32_layers can help. "
+        'Build the target with precision = "fp32" and look at what the gate says there.'
+    )
+
+
+@given(layer_lists, st.data())
+def test_whatever_a_disorderly_gate_says_the_answer_passed_it(layers: list[str], data: st.DataObject) -> None:
+    said = {frozenset[str](): False, frozenset(layers): True}
+
+    def gate(kept: frozenset[str]) -> bool:
+        if kept not in said:
+            said[kept] = data.draw(st.booleans())
+        return said[kept]
+
+    assert said[frozenset(fp32_layers(layers, gate))]
