@@ -30,6 +30,7 @@ from model_build.errors import DiskFull, GateFailed, StaleArtifact
 from model_build.lock import exclusive
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
+from model_build.tensorrt.errors import Fp32Fails
 from workloads import ModelArtifact, ParityReport, TextToText, file_sha256, load_artifact
 
 TOOLS = ("numpy", "onnx", "onnxruntime", "onnxscript", "tokenizers", "torch", "transformers")
@@ -42,7 +43,10 @@ def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
         compiled = _compile(plan, scratch, progress)
         made = scratch / "repository"
         repository.lay_out(made, plan.triton_models(compiled.graphs))
-        figures = compiled.parity or _gate(plan, made, progress)
+        try:
+            figures = compiled.parity or _gate(plan, made, progress)
+        except GateFailed as failed:
+            raise _with_remedy(plan, scratch, failed, progress) from None
         progress("Packing")
         packed = scratch / plan.archive.name
         archive.pack(made, packed)
@@ -87,6 +91,19 @@ def _gate(plan: BuildPlan, made: Path, progress: Progress) -> ParityReport | Non
         plan.artifact.unlink(missing_ok=True)
         raise
     return figures
+
+
+def _with_remedy(plan: BuildPlan, scratch: Path, failed: GateFailed, progress: Progress) -> GateFailed:
+    """The failure, and for a low precision the layers with which it would pass in fp32."""
+    find = getattr(_room(plan), "fp32_layers", None)
+    if not failed.of_compiled or find is None or plan.target.precision == "fp32":
+        return failed
+    try:
+        layers = find(plan, scratch, progress)
+    except Fp32Fails as hopeless:
+        return failed.advised(str(hopeless))
+    named = ", ".join(f'"{layer}"' for layer in layers)
+    return failed.advised(f"Or keep these layers in fp32, with which it passes: fp32_layers = [{named}]")
 
 
 def _room(plan: BuildPlan) -> ModuleType:

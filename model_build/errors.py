@@ -103,11 +103,19 @@ class GateFailed(ProjectError):
     exit_code = 1
     SHOWN = 5
 
-    def __init__(self, title: str, reasons: Sequence[str], mistakes: Sequence[Mistake], advice: str) -> None:
+    def __init__(
+        self, title: str, reasons: Sequence[str], mistakes: Sequence[Mistake], advice: str, *, of_compiled: bool = False
+    ) -> None:
         self.mistakes = tuple(mistakes)
+        self.of_compiled = of_compiled  # the original passed
         shown = [
             f"  {mistake.text!r}: expected {mistake.expected!r}, got {mistake.got!r}"
             for mistake in mistakes[: self.SHOWN]
         ]
         heading = [f"The {len(shown)} worst of {len(mistakes)} examples:"] if shown else []
         super().__init__("\n".join([title, *(f"- {reason}" for reason in reasons), *heading, *shown, advice]))
+
+    def advised(self, more: str) -> "GateFailed":
+        """The same failure with one more line of advice."""
+        self.args = (f"{self}\n{more}",)
+        return self

@@ -19,14 +19,14 @@ from workloads.target import Target
 from workloads.traffic import Traffic
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
-Share = Annotated[float, Field(ge=0, le=1)]
+Metric = Annotated[float, Field(ge=-1, le=1)]
 
 
 class Workload(Document):
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
     description: Annotated[str, Field(min_length=1)]
     model: Model
-    quality: dict[str, Share] = Field(
+    quality: dict[str, Metric] = Field(
         description="The least that the original model must reach on evaluation.jsonl before anything is built from it."
     )
     targets: dict[Name, Target] = Field(min_length=1)

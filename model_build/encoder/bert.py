@@ -8,7 +8,7 @@ token_type_ids [rows, length], valid_length [rows]. It returns a tuple, named by
     question-answering   start_logits, end_logits [rows, length]
 
 Query, key and value are one product. Padding is kept out of the attention by -1e4, which fp16 can hold and whose
-exponential is 0 in fp32 too. Weights come from the safetensors files without a copy where their layout allows.
+exponential is 0 in fp32 too.
 """
 
 import math
@@ -44,22 +44,21 @@ def load(checkpoint: Checkpoint, model: EncoderModel) -> "Bert":
 
 
 def _plain(name: str) -> str:
-    """Names as BertModel has them: heads come with the prefix, and the oldest checkpoints call a norm's weights else."""
+    """As BertModel names them: whole models have a prefix, and the oldest call a norm's weights gamma and beta."""
     name = name.removeprefix("bert.")
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 class Linear(nn.Module):
-    """One or several projections of one input, side by side: one product."""
+    """One or several projections of one input, side by side: one product. Weights are [in, out], as it takes them."""
 
     def __init__(self, weights: Weights, *names: str) -> None:
         super().__init__()
-        # One is taken as it lies in the file; several have to be copied together.
-        self.weight = _parameter(_joined([weights[f"{name}.weight"] for name in names]))
-        self.bias = _parameter(_joined([weights[f"{name}.bias"] for name in names]))
+        self.weight = _parameter(torch.cat([weights[f"{name}.weight"] for name in names]).T.contiguous())
+        self.bias = _parameter(torch.cat([weights[f"{name}.bias"] for name in names]))
 
     def forward(self, hidden: Tensor) -> Tensor:
-        return nn.functional.linear(hidden, self.weight, self.bias)
+        return hidden @ self.weight + self.bias
 
 
 class Norm(nn.Module):
@@ -154,10 +153,6 @@ def _mask(given: Mapping[str, Tensor], dtype: torch.dtype) -> Tensor:
     if (length := given.get("valid_length")) is not None:
         real = real * (torch.arange(input_ids.shape[1], device=input_ids.device) < length[:, None]).long()
     return (1.0 - real.to(dtype))[:, None, None, :] * MASKED
-
-
-def _joined(tensors: list[Tensor]) -> Tensor:
-    return torch.cat(tensors) if len(tensors) > 1 else tensors[0]
 
 
 def _parameter(tensor: Tensor) -> nn.Parameter:

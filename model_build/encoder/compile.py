@@ -14,8 +14,9 @@ from model_build.encoder import bert, export, optimise, verify
 from model_build.encoder.reference import Reference
 from model_build.encoder.repository import settings
 from model_build.plan import BuildPlan
-from model_build.progress import Progress
+from model_build.progress import Progress, silent
 from model_build.repository import version_folder
+from model_build.tensorrt import bisect
 from workloads import NeuronTarget, OnnxRuntimeTarget, TensorRtTarget, TextToText, TorchScriptTarget
 
 CALIBRATION_EXAMPLES = 128
@@ -53,10 +54,14 @@ def compare(plan: BuildPlan, made: Path, progress: Progress) -> list[parity.Comp
     known = settings(model, plan.target, plan.checkpoint)
     tokenise, graph = (version_folder(made, f"{plan.workload.name}_{step}") for step in ("tokenise", "model"))
     progress("Loading the original")
-    reference = Reference(plan.checkpoint, model)
+    compiled = Predictor(Preprocessor.load(tokenise), engine.load(graph, known))
+    return _compare(plan, Reference(plan.checkpoint, model), compiled, progress)
+
+
+def _compare(plan: BuildPlan, reference: Reference, compiled: Predictor, progress: Progress) -> list[parity.Comparison]:
     return verify.compare(
         reference,
-        Predictor(Preprocessor.load(tokenise), engine.load(graph, known)),
+        compiled,
         plan.examples,
         batch_size=min(ORIGINAL_BATCH, plan.variant.serving.max_batch_size),
         file=plan.source.path / "evaluation.jsonl",
@@ -64,12 +69,38 @@ def compare(plan: BuildPlan, made: Path, progress: Progress) -> list[parity.Comp
     )
 
 
-def _calibration(plan: BuildPlan) -> Iterator[optimise.Tensors]:
-    """Real rows, one at a time, for ranges of activations."""
+def fp32_layers(plan: BuildPlan, scratch: Path, progress: Progress) -> tuple[str, ...]:
+    """The layers to keep in fp32 for the gate to pass, by bisection. Raises `Fp32Fails`."""
+    model, target = plan.workload.model, plan.target
+    assert not isinstance(model, TextToText)
+    assert isinstance(target, OnnxRuntimeTarget)
+    portable = export.export_onnx(bert.load(plan.checkpoint, model), scratch)
+    reference, known = Reference(plan.checkpoint, model), settings(model, target, plan.checkpoint)
+    tried = scratch / "tried"
+    tried.mkdir()
+
+    def passes(kept: frozenset[str]) -> bool:
+        progress(f"Searching for layers to keep in fp32, trying {len(kept)}")
+        with_kept = target.model_copy(update={"fp32_layers": tuple(kept)})
+        optimise.optimise(portable, tried / export.GRAPH, with_kept, _calibration(plan))
+        comparisons = _compare(plan, reference, Predictor(_preprocessor(plan), engine.load(tried, known)), silent)
+        return not parity.differences(parity.report(model.task, comparisons), target.parity)
+
+    layers = tuple(dict.fromkeys(optimise.products(portable).values()))
+    return bisect.fp32_layers(layers, passes)
+
+
+def _preprocessor(plan: BuildPlan) -> Preprocessor:
     model = plan.workload.model
     assert not isinstance(model, TextToText)
     known = settings(model, plan.target, plan.checkpoint)
-    preprocessor = Preprocessor(Tokenizer.from_file(str(plan.checkpoint.tokenizer)), known)
+    return Preprocessor(Tokenizer.from_file(str(plan.checkpoint.tokenizer)), known)
+
+
+def _calibration(plan: BuildPlan) -> Iterator[optimise.Tensors]:
+    """Real rows, one at a time, for ranges of activations."""
+    preprocessor = _preprocessor(plan)
+    known = preprocessor.settings
     for code in preprocessor.encode([example.row for example in plan.examples[:CALIBRATION_EXAMPLES]]):
         if not isinstance(code, Refusal):
             yield tensors([code], known.inputs, known.pad_to, known.pad_token_id)

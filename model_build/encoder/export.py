@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from model_build.encoder.bert import Bert
+from model_build.encoder.graphs import INLINE_LIMIT
 
 OPSET = 18
 GRAPH, TRACED = "model.onnx", "model.pt"
@@ -47,7 +48,7 @@ def export_onnx(model: Bert, folder: Path) -> Path:
         raise RuntimeError("torch.onnx.export returned no program")
     file = folder / GRAPH
     size = sum(parameter.nbytes for parameter in model.parameters())
-    program.save(file, external_data=size > 1e9)
+    program.save(file, external_data=size > INLINE_LIMIT)
     _name_axes(file)
     return file
 

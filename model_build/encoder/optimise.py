@@ -2,7 +2,7 @@
 
 ONNX Runtime's own offline optimiser fuses what it knows. int8 quantises the weights of matrix products per channel;
 activations are scaled as they come (dynamic) or by the ranges seen on evaluation texts (static). Layers named in
-`fp32_layers` keep their products in fp32.
+`fp32_layers` keep their products in fp32; so do the heads on the first token, which cost next to nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,11 +14,12 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 
+from model_build.encoder.graphs import INLINE_LIMIT
+from model_build.tensorrt import layers
 from workloads import OnnxRuntimeTarget
 
 Tensors = Mapping[str, NDArray[Any]]
-LAYER = "pkg.torch.onnx.name_scopes"
-INLINE_LIMIT = 1_000_000_000  # bytes of weights that still go into the graph's own file
+PRODUCT = "MatMul"
 
 
 def optimise(portable: Path, compiled: Path, target: OnnxRuntimeTarget, calibration: Iterable[Tensors]) -> None:
@@ -31,27 +32,23 @@ def optimise(portable: Path, compiled: Path, target: OnnxRuntimeTarget, calibrat
     _strip(compiled)
 
 
-def layers(file: Path) -> dict[str, list[str]]:
-    """The model's layers and the matrix products in each, by node name: what `fp32_layers` can name."""
-    found: dict[str, list[str]] = {}
-    for node in onnx.load(file, load_external_data=False).graph.node:
-        if node.op_type in ("MatMul", "Gemm"):
-            found.setdefault(layer_of(node), []).append(node.name)
-    return found
-
-
-def layer_of(node: onnx.NodeProto) -> str:
-    """layers.3.qkv for a node that torch traced within model.layers[3].qkv; "" for one outside any module."""
-    scopes = next((each.value for each in node.metadata_props if each.key == LAYER), "[]")
-    names = [name.strip(" '\"") for name in scopes.strip("[]").split(",")]
-    return names[-2] if len(names) > 1 else ""
+def products(file: Path) -> dict[str, str]:
+    """The layer of every product with weights, by node name: what int8 quantises and `fp32_layers` can name."""
+    model = onnx.load(file, load_external_data=False)
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return {
+        node.name: layer
+        for node, layer in zip(model.graph.node, layers.by_node(model), strict=True)
+        if node.op_type == PRODUCT and weights.intersection(node.input)
+    }
 
 
 def _quantise(source: Path, quantised: Path, target: OnnxRuntimeTarget, calibration: Iterable[Tensors]) -> None:
-    kept = [node for layer, nodes in layers(source).items() if layer in target.fp32_layers for node in nodes]
+    layer_of = products(source)
+    kept = layers.chosen(tuple(dict.fromkeys(layer_of.values())), target.fp32_layers)
     common: dict[str, Any] = {
-        "op_types_to_quantize": ["MatMul", "Gemm"],
-        "nodes_to_exclude": kept,
+        "op_types_to_quantize": [PRODUCT],
+        "nodes_to_exclude": [node for node, layer in layer_of.items() if layer in kept],
         "per_channel": True,
         "weight_type": QuantType.QInt8,
         # Products of two activations (attention) stay in fp32.

@@ -10,6 +10,7 @@ so there the first step pads every request to one of a few lengths.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ def _model(name: str, known: Settings, serving: Serving, target: Target, graphs:
 
 def _postprocess(name: str, known: Settings, serving: Serving) -> TritonModel:
     answering = known.task == "question-answering"
-    extra = (SPANS, *_fields(known.segments[1])) if answering else ()
+    extra = (replace(SPANS, ragged=True), *_fields(known.segments[1])) if answering else ()
     # Different lengths can share a batch: rows are looked at one request at a time.
     inputs = (*_graph_outputs(known.task, ragged=answering), *extra)
     config = ModelConfig(
@@ -229,4 +230,4 @@ def _warm_up_tensors(known: Settings) -> dict[str, Any]:
 
 def _of_shape(tensor: Tensor, values: Any) -> Tensor:
     """A warm-up's dims are all given."""
-    return Tensor(name=tensor.name, data_type=tensor.data_type, dims=values.shape)
+    return replace(tensor, dims=values.shape)

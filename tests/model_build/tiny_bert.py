@@ -1,0 +1,215 @@
+"""A tiny BERT with random weights for each encoder task, and a whole workload folder around it, made in a second.
+
+Its answers are nonsense, but the same nonsense every time. `shared` keeps the encoder in a folder of its own.
+"""
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertForQuestionAnswering, BertForSequenceClassification, BertModel
+
+from workloads import WorkloadFolder, load_workload
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+LABELS = ("buy", "ask", "navigate")
+FIVE = '["input_ids", "attention_mask", "position_ids", "valid_length", "token_type_ids"]'
+MODELS = {
+    "text-classification": f"labels = {json.dumps(LABELS)}",
+    "text-pair-scoring": f'labels = {json.dumps(LABELS)}\nsegments = [["title", "brand"], ["other"]]\ninputs = {FIVE}',
+    "question-answering": "max_answer_tokens = 4",
+}
+QUALITY = {
+    "text-classification": ("accuracy", "macro_f1"),
+    "text-pair-scoring": ("accuracy", "macro_f1"),
+    "question-answering": ("exact_match", "f1"),
+}
+WORKLOAD_TOML = """\
+name = "tiny"
+description = "Random weights"
+
+[model]
+task = "{task}"
+checkpoint = "./checkpoint"
+{backbone}max_input_tokens = 32
+{model}
+
+[quality]
+{quality}
+
+[targets.cpu]
+runtime = "onnxruntime"
+instance_types = ["ml.c5.xlarge"]
+parity = {{ max_logit_difference = 1e-4 }}
+
+[targets.cpu-int8]
+runtime = "onnxruntime"
+precision = "int8"
+parity = {{ max_metric_drop = 1.0 }}
+
+[targets.cpu-int8-static]
+runtime = "onnxruntime"
+precision = "int8"
+quantisation = "static"
+parity = {{ max_metric_drop = 1.0 }}
+
+[targets.cpu-torchscript]
+runtime = "torchscript"
+parity = {{ max_logit_difference = 1e-4 }}
+
+[targets.pytorch]
+runtime = "torchscript"
+instance_types = ["ml.g4dn.xlarge"]
+
+[targets.tensorrt]
+runtime = "tensorrt"
+precision = "fp16"
+instance_types = ["ml.g4dn.xlarge", "ml.g5.xlarge"]
+
+[targets.inf1]
+runtime = "neuron"
+instance_types = ["inf1.6xlarge"]
+sequence_lengths = [16, 32]
+
+[serving]
+max_batch_size = 8
+preferred_batch_sizes = [4]
+max_queue_delay_ms = 0.5
+
+[variants]
+alone = {{ target = "cpu", serving = {{ dynamic_batching = false, preferred_batch_sizes = [] }} }}
+twice = {{ target = "cpu", serving = {{ model_instances = 2 }} }}
+cached = {{ target = "cpu", serving = {{ response_cache_mb = 4 }} }}
+
+[objective]
+percentile = "P99"
+model_latency_ms = 50.0
+peak_invocations_per_minute = 100
+
+[traffic.quick]
+type = "phases"
+phases = [{{ initial_users = 1, duration_s = 30 }}]
+
+[hosting]
+kind = "sagemaker-endpoint"
+target = "cpu"
+"""
+
+
+def make_workload(folder: Path, task: str, *, shared: bool = False, examples: int = 24) -> WorkloadFolder:
+    """The workload `tiny` below `folder`."""
+    path = folder / "tiny"
+    path.mkdir(parents=True)
+    metrics = [*QUALITY[task], *(["score_correlation"] if task == "text-pair-scoring" else [])]
+    text = WORKLOAD_TOML.format(
+        task=task,
+        model=MODELS[task],
+        backbone='backbone = "../shared"\n' if shared else "",
+        quality="\n".join(f"min_{metric} = -1.0" for metric in metrics),
+    )
+    (path / "workload.toml").write_text(text)
+    make_checkpoint(path / "checkpoint", task, folder / "shared" if shared else None)
+    workload = load_workload("tiny", folder)
+    lines = make_lines(workload.workload.model.fields, task, examples)
+    (path / "evaluation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    payloads = [{field: line[field] for field in workload.workload.model.fields} for line in lines]
+    (path / "payloads.jsonl").write_text("".join(json.dumps(line) + "\n" for line in payloads))
+    return workload
+
+
+def make_checkpoint(folder: Path, task: str, backbone: Path | None = None) -> None:
+    """As `save_pretrained` does; with `backbone`, the encoder there and the head alone in `folder`."""
+    tokenizer = make_tokenizer()
+    kind: Any = BertConfig
+    config = kind(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        pad_token_id=0,
+        **({} if task == "question-answering" else {"id2label": dict(enumerate(LABELS))}),
+    )
+    torch.manual_seed(0)
+    network = _network(task, config)
+    with torch.no_grad():
+        for name, weights in network.named_parameters():
+            if weights.dim() == 2 and "embeddings" not in name:
+                weights.mul_(8)  # as initialised, answers hardly depend on the text
+    folder.mkdir(parents=True)
+    encoder = folder
+    if backbone is None:
+        network.save_pretrained(folder)
+        _set_architecture(folder / "config.json", task)
+    else:
+        encoder = backbone
+        _save_apart(network, task, folder, backbone)
+    tokenizer.save(str(encoder / "tokenizer.json"))
+    kinds = {"tokenizer_class": "BertTokenizer", "pad_token": "[PAD]", "unk_token": "[UNK]"}
+    (encoder / "tokenizer_config.json").write_text(json.dumps(kinds))
+
+
+def _network(task: str, config: Any) -> Any:
+    if task == "question-answering":
+        return BertForQuestionAnswering(config)
+    if task == "text-classification":
+        return BertForSequenceClassification(config)
+    network: Any = BertModel(config)
+    network.classifier = torch.nn.Linear(config.hidden_size, len(LABELS))
+    network.scorer = torch.nn.Linear(config.hidden_size, 1)
+    return network
+
+
+def _set_architecture(file: Path, task: str) -> None:
+    if task == "text-pair-scoring":
+        config = json.loads(file.read_text())
+        file.write_text(json.dumps(config | {"architectures": ["BertForPairScoring"]}))
+
+
+def _save_apart(network: Any, task: str, folder: Path, backbone: Path) -> None:
+    weights = {name.removeprefix("bert."): tensor for name, tensor in network.state_dict().items()}
+    encoder = {name: tensor for name, tensor in weights.items() if name.startswith(("embeddings.", "encoder."))}
+    backbone.mkdir(parents=True)
+    save_file(encoder, backbone / "model.safetensors")
+    save_file({name: tensor for name, tensor in weights.items() if name not in encoder}, folder / "head.safetensors")
+    network.config.save_pretrained(backbone)
+    config = json.loads((backbone / "config.json").read_text())
+    (backbone / "config.json").write_text(json.dumps(config | {"architectures": ["BertModel"]}))
+    architecture = "BertForPairScoring" if task == "text-pair-scoring" else "BertForSequenceClassification"
+    named = {str(index): label for index, label in enumerate(LABELS)}
+    (folder / "config.json").write_text(json.dumps({"architectures": [architecture], "id2label": named}))
+
+
+def make_tokenizer() -> Tokenizer:
+    """Letters as tokens."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    pieces = [*special, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+    tokenizer = Tokenizer(models.WordPiece({piece: index for index, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.add_special_tokens(special)
+    return tokenizer
+
+
+def make_lines(fields: tuple[str, ...], task: str, count: int, seed: int = 0) -> list[dict[str, Any]]:
+    rng = Random(seed)
+    lines: list[dict[str, Any]] = []
+    for _ in range(count):
+        line: dict[str, Any] = {field: _text(rng, 27 // len(fields)) for field in fields}
+        line["label"] = line["context"].split()[0] if task == "question-answering" else rng.choice(LABELS)
+        if task == "text-pair-scoring":
+            line["score"] = rng.random()
+        lines.append(line)
+    return lines
+
+
+def _text(rng: Random, letters: int) -> str:
+    """Words of up to five letters, of at most so many letters altogether."""
+    text = "".join(rng.choices(LETTERS, k=rng.randint(2, letters)))
+    return " ".join(text[start : start + 5] for start in range(0, len(text), 5))
