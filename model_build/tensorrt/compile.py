@@ -1,0 +1,147 @@
+"""Builds engines with the trtexec of this machine, for the GPU of this machine.
+
+In: a graph, a profile, a target. Out: an engine file and an `EngineRecord` of what built it. `Toolchain.find` says in
+one sentence what a machine lacks; TensorRT's version is read from trtexec's own banner, the GPU from nvidia-smi.
+
+The timing cache lies beside the engine, one for each GPU and TensorRT version, so that building again takes less;
+trtexec's whole output lies there as a log. An engine appears under its name when it is whole.
+
+Not run here: there is no GPU. The formats are those that both programs are documented and seen to print:
+
+    &&&& RUNNING TensorRT.trtexec [TensorRT v101401] [b48] # trtexec --help
+    Tesla T4, 7.5, 535.104.05
+"""
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from model_build.progress import Progress, silent
+from model_build.tensorrt.errors import NoGpu, TrtexecFailed, UnknownTensorRt, WrongGpu
+from model_build.tensorrt.profiles import Profile
+from model_build.tensorrt.trtexec import Major, command
+from workloads import TensorRtTarget
+
+# Where NVIDIA's images have it when it is not on PATH.
+TRTEXEC = ("trtexec", "/usr/src/tensorrt/bin/trtexec")
+GPU_QUERY = ("--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader")
+BANNER = re.compile(r"&&&& RUNNING TensorRT\.trtexec \[TensorRT v(\d+)\]")
+PASSED = "&&&& PASSED TensorRT.trtexec"
+LAST_LINES = 15
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Toolchain:
+    """What this machine builds with. `tensorrt` is major.minor.patch."""
+
+    trtexec: str
+    tensorrt: str
+    major: Major
+    gpu: str
+    compute_capability: str
+    driver: str
+
+    @classmethod
+    def find(cls, workload: str, target_name: str, target: TensorRtTarget) -> "Toolchain":
+        """Raises `NoGpu`, `WrongGpu` or `UnknownTensorRt`."""
+        gpu, capability, driver = _gpu(workload, target_name)
+        if capability not in target.compute_capabilities:
+            raise WrongGpu(target_name, gpu, capability, target.compute_capabilities)
+        program = next((found for name in TRTEXEC if (found := shutil.which(name))), None)
+        if program is None:
+            raise NoGpu(workload, target_name, f"trtexec is neither on PATH nor {TRTEXEC[1]}")
+        tensorrt, major = _version(program)
+        return cls(
+            trtexec=program, tensorrt=tensorrt, major=major, gpu=gpu, compute_capability=capability, driver=driver
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineRecord:
+    """What an engine was built with, and so what it will load with."""
+
+    file: str
+    tensorrt: str
+    gpu: str
+    compute_capability: str
+    driver: str
+    command: tuple[str, ...]
+
+
+def plan_name(stem: str, compute_capability: str) -> str:
+    """`encoder.7.5.plan`: a folder holds the engines of several GPUs."""
+    return f"{stem}.{compute_capability}.plan"
+
+
+def compile_engine(
+    graph: Path,
+    engine: Path,
+    profile: Profile,
+    target: TensorRtTarget,
+    toolchain: Toolchain,
+    progress: Progress = silent,
+) -> EngineRecord:
+    """Writes `engine` and, beside it, its log. Raises `TrtexecFailed`."""
+    unfinished = engine.with_name(f".{engine.name}.part")
+    cache = engine.with_name(f"timing.{toolchain.compute_capability}.{toolchain.tensorrt}.cache")
+    asked = command(
+        graph,
+        unfinished,
+        profile,
+        target,
+        tensorrt=toolchain.major,
+        timing_cache=cache,
+        program=toolchain.trtexec,
+    )
+    progress(f"Building {engine.name} with TensorRT {toolchain.tensorrt} on {toolchain.gpu}")
+    try:
+        _run(asked, graph, engine.with_name(f"{engine.name}.log"), unfinished)
+        unfinished.replace(engine)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return EngineRecord(
+        file=engine.name,
+        tensorrt=toolchain.tensorrt,
+        gpu=toolchain.gpu,
+        compute_capability=toolchain.compute_capability,
+        driver=toolchain.driver,
+        command=tuple(asked),
+    )
+
+
+def _run(asked: list[str], graph: Path, log: Path, engine: Path) -> None:
+    with log.open("w") as output:
+        done = subprocess.run(asked, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False)
+    lines = log.read_text(errors="replace").splitlines()
+    passed = any(line.startswith(PASSED) for line in lines)
+    if done.returncode or not passed or not engine.exists() or not engine.stat().st_size:
+        raise TrtexecFailed(graph, done.returncode, log, lines[-LAST_LINES:])
+
+
+def _gpu(workload: str, target_name: str) -> tuple[str, str, str]:
+    """Name, compute capability and driver of the first GPU, which is the one that trtexec takes."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        raise NoGpu(workload, target_name, "nvidia-smi is not on PATH")
+    done = subprocess.run([program, *GPU_QUERY], capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.strip()]
+    fields = [field.strip() for field in lines[0].split(",")] if lines else []
+    if done.returncode or len(fields) != 3:
+        said = (done.stderr or done.stdout).strip() or "nothing"
+        raise NoGpu(workload, target_name, f"nvidia-smi ended with {done.returncode} and said {said!r}")
+    name, capability, driver = fields
+    return name, capability, driver
+
+
+def _version(program: str) -> tuple[str, Major]:
+    """From the banner, which every run prints: v101401 is 10.14.1."""
+    done = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
+    banner = BANNER.search(done.stdout)
+    number = int(banner[1]) if banner else 0
+    for major in get_args(Major):
+        if number // 10000 == int(major):
+            return f"{major}.{number // 100 % 100}.{number % 100}", major
+    raise UnknownTensorRt(program, (done.stdout or done.stderr).strip().partition("\n")[0])
