@@ -27,11 +27,22 @@ PLATFORMS: Mapping[str, str] = {
     "tensorflow_graphdef": "tensorflow",
     "tensorflow_savedmodel": "tensorflow",
 }
+# Those whose platform Triton compares with the backend; a Python model may have any.
+PAIRED = ("tensorrt", "onnxruntime", "pytorch", "tensorflow")
 OTHER_BACKENDS = ("tensorflow", "dali", "fil", "identity", "repeat", "square", "tensorrtllm", "vllm")
+MADE_UP = "Triton makes one up from the model's file, with a maximum batch size of its own and no dynamic batching."
+COMPLETED: Mapping[str, str] = {
+    "tensorrt": MADE_UP,
+    "onnxruntime": MADE_UP,
+    "openvino": MADE_UP,
+    "python": "Unless model.py has auto_complete_config, the model has no inputs then and refuses every request.",
+}
 
 
 def backend_of(model: Model, contents: Contents) -> str | None:
-    """The backend as Triton completes it; None for an ensemble and where nothing says which."""
+    """The backend as Triton completes it; None for an ensemble and where nothing that can be read says which."""
+    if model.config is None and model.config_written:
+        return None
     config = model.config or ModelConfig()
     if config.ensemble:
         return None
@@ -49,9 +60,8 @@ def model_file(model: Model, backend: str | None) -> str | None:
         return None
     if config.platform == "torch_aoti":
         return config.default_model_filename or "model.pt2"
-    if backend not in FILES:
-        return None
-    return config.default_model_filename or FILES[backend]
+    default = FILES.get(backend or "")
+    return default and (config.default_model_filename or default)
 
 
 def check_backend(model: Model, contents: Contents) -> list[Finding]:
@@ -63,7 +73,7 @@ def check_backend(model: Model, contents: Contents) -> list[Finding]:
     backend = backend_of(model, contents)
     if backend is None:
         return [_unknown(model, config)]
-    if config.backend and PLATFORMS.get(config.platform, backend) != backend:
+    if config.backend in PAIRED and config.platform and PLATFORMS.get(config.platform) != backend:
         return [_contradiction(model, config)]
     known = backend in FILES or backend in OTHER_BACKENDS
     return [] if known or _brings_library(model, backend, contents) else [_unknown(model, config)]
@@ -100,15 +110,12 @@ def _brings_library(model: Model, backend: str, contents: Contents) -> bool:
 
 def _no_config(model: Model, contents: Contents) -> Finding:
     backend = backend_of(model, contents)
-    completes = backend in ("tensorrt", "onnxruntime", "openvino")
     return Finding(
         code="no-config",
-        severity="warning" if completes else "error",
+        severity="warning" if backend in COMPLETED else "error",
         what=f"The model '{model.name}' has no config.pbtxt.",
         file=model.config_file,
-        why="Triton makes one up from the model's file, with a maximum batch size of its own and no dynamic batching."
-        if completes
-        else "Triton cannot make one up for a model of this kind and does not load it.",
+        why=COMPLETED.get(backend or "", "Triton cannot make one up for a model of this kind and does not load it."),
         fix=f"Write {model.config_file} with name, backend, max_batch_size, input and output.",
     )
 

@@ -1,7 +1,7 @@
 """On which line of a config.pbtxt each key stands. Pure.
 
-In: text that protobuf's own parser has accepted. Out: `dynamic_batching.preferred_batch_size` → 12; a repeated field
-has `input[0]`, `input[1]` and, for the first, `input`. Only keys that are written have a line.
+In: text that protobuf's own parser has accepted. Out: `dynamic_batching.preferred_batch_size` → 12. Of a repeated field
+the first is `input`, the second `input[1]`. Only keys that are written have a line.
 """
 
 import re
@@ -54,27 +54,20 @@ class _Walk:
             else:
                 self._value(path, self._next[1])
         self._take()
+        self.lines.setdefault(path, line)
 
     def _value(self, path: str, line: int) -> None:
         index = self._seen[path]
         self._seen[path] += 1
+        path = f"{path}[{index}]" if index else path
         self.lines.setdefault(path, line)
-        self.lines[f"{path}[{index}]"] = line
         if self._at("{<"):
             self._take()
-            self.block(f"{path}[{index}].")
-            if index == 0:
-                self._alias(path)
+            self.block(f"{path}.")
             return
         self._take()
         while self._at("\"'"):
             self._take()
-
-    def _alias(self, path: str) -> None:
-        """`a.b` for `a[0].b`."""
-        first = f"{path}[0]."
-        for key in [key for key in self.lines if key.startswith(first)]:
-            self.lines.setdefault(f"{path}.{key.removeprefix(first)}", self.lines[key])
 
 
 def _tokens(text: str) -> Iterator[tuple[str, int]]:

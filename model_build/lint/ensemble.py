@@ -19,6 +19,7 @@ def check_ensemble(model: Model, models: Mapping[str, Model]) -> list[Finding]:
     return [
         *_settings(model, config),
         *_steps(model, config, models),
+        *_made_twice(model, config),
         *_types(model, config, models),
         *_flow(model, config),
         *_calls_itself(model, models),
@@ -98,6 +99,20 @@ def _steps(model: Model, config: ModelConfig, models: Mapping[str, Model]) -> It
                     "max_batch_size",
                     f"max_batch_size is {config.max_batch_size}, but '{step.model}' takes {composing.max_batch_size}.",
                     fix="Lower the ensemble's or raise the model's.",
+                )
+
+
+def _made_twice(model: Model, config: ModelConfig) -> Iterator[Finding]:
+    maker: dict[str, int] = {}
+    for index, step in enumerate(config.steps or ()):
+        for name in step.outputs.values():
+            if maker.setdefault(name, index) != index:
+                yield _finding(
+                    model,
+                    "ensemble-tensor",
+                    f"{_key(index)}.output_map",
+                    f"Steps {maker[name]} and {index} both make the tensor '{name}'.",
+                    fix="Give each its own name.",
                 )
 
 
@@ -199,14 +214,24 @@ def _fits(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return len(one) == len(other) and all(a == b or -1 in (a, b) for a, b in zip(one, other, strict=True))
 
 
-def _flow(model: Model, config: ModelConfig) -> Iterator[Finding]:
-    """Every tensor comes from the request or from one step, and nothing waits for itself."""
+def _flow(model: Model, config: ModelConfig) -> list[Finding]:
+    """Every tensor comes from the request or from one step, nothing waits for itself, and every tensor is used.
+
+    Only the first of these that is broken is told: the others follow from it.
+    """
     steps = config.steps or ()
     given = {tensor.name for tensor in config.inputs}
     produced = {tensor for step in steps for tensor in step.outputs.values()}
-    wanted = {tensor: index for index, step in reversed(list(enumerate(steps))) for tensor in step.inputs.values()}
-    for name, index in sorted(wanted.items()):
-        if name not in given | produced:
+    return (
+        [*_unproduced(model, config, given, produced)]
+        or [*_cycle(model, steps, given)]
+        or [*_unused(model, config, {tensor for step in steps for tensor in step.inputs.values()})]
+    )
+
+
+def _unproduced(model: Model, config: ModelConfig, given: set[str], produced: set[str]) -> Iterator[Finding]:
+    for index, step in enumerate(config.steps or ()):
+        for name in sorted(set(step.inputs.values()) - given - produced):
             yield _finding(
                 model,
                 "ensemble-unproduced",
@@ -223,8 +248,26 @@ def _flow(model: Model, config: ModelConfig) -> Iterator[Finding]:
                 f"The output '{tensor.name}' is no step's output.",
                 fix="Map a step's output to it.",
             )
+
+
+def _cycle(model: Model, steps: tuple[Step, ...], given: set[str]) -> Iterator[Finding]:
+    ready, left = set(given), list(range(len(steps)))
+    while runnable := [index for index in left if set(steps[index].inputs.values()) <= ready]:
+        ready |= {tensor for index in runnable for tensor in steps[index].outputs.values()}
+        left = [index for index in left if index not in runnable]
+    if left:
+        yield _finding(
+            model,
+            "ensemble-cycle",
+            _key(left[0]),
+            f"Steps that wait for each other's tensors and never run: {', '.join(map(str, left))}.",
+            fix="Map each tensor to the step that makes it.",
+        )
+
+
+def _unused(model: Model, config: ModelConfig, read: set[str]) -> Iterator[Finding]:
     for index, tensor in enumerate(config.inputs):
-        if tensor.name not in wanted:
+        if tensor.name not in read:
             yield _finding(
                 model,
                 "ensemble-unused",
@@ -233,8 +276,8 @@ def _flow(model: Model, config: ModelConfig) -> Iterator[Finding]:
                 fix="Map it to a step's input, or drop it.",
             )
     outputs = {tensor.name for tensor in config.outputs}
-    for index, step in enumerate(steps):
-        for name in sorted(set(step.outputs.values()) - outputs - set(wanted)):
+    for index, step in enumerate(config.steps or ()):
+        for name in sorted(set(step.outputs.values()) - outputs - read):
             yield _finding(
                 model,
                 "ensemble-unused",
@@ -242,23 +285,6 @@ def _flow(model: Model, config: ModelConfig) -> Iterator[Finding]:
                 f"The tensor '{name}' of step {index} is read by no step and is no output.",
                 fix="Drop the mapping, or make it an output.",
             )
-    if waiting := _waiting(steps, given | (set(wanted) - produced)):
-        yield _finding(
-            model,
-            "ensemble-cycle",
-            _key(waiting[0]),
-            f"Steps {', '.join(map(str, waiting))} wait for each other's tensors.",
-            fix="Map each tensor to the step that makes it.",
-        )
-
-
-def _waiting(steps: tuple[Step, ...], ready: set[str]) -> list[int]:
-    """The steps that never run, in order, when `ready` is there from the start."""
-    ready, left = set(ready), list(range(len(steps)))
-    while runnable := [index for index in left if set(steps[index].inputs.values()) <= ready]:
-        ready |= {tensor for index in runnable for tensor in steps[index].outputs.values()}
-        left = [index for index in left if index not in runnable]
-    return left
 
 
 def _calls_itself(model: Model, models: Mapping[str, Model]) -> Iterator[Finding]:

@@ -47,7 +47,9 @@ def answering(models: Mapping[str, Model], default: str) -> set[str]:
     seen, level = set[str](), [default]
     while level:
         seen |= set(level)
-        level = [name for model in level for name in called(models[model].config) if name in models and name not in seen]
+        level = [
+            name for model in level for name in called(models[model].config) if name in models and name not in seen
+        ]
     return seen
 
 
@@ -121,8 +123,8 @@ def _decoupled(models: Mapping[str, Model], situation: Situation) -> Iterator[Fi
                 file=models[name].config_file,
                 line=models[name].line(key),
                 key=key,
-                why="SageMaker's front end gives one response to one request and refuses decoupled models, also inside an "
-                "ensemble.",
+                why="SageMaker's front end gives one response to one request and refuses decoupled models, also "
+                "inside an ensemble.",
                 fix="Return one response, or hide the model behind a Python model that collects its responses.",
             )
 
@@ -136,13 +138,13 @@ def _devices(models: Mapping[str, Model], contents: Contents, situation: Situati
         place = f"the image {situation.image}" if situation.cpu_image else listing(without)
         for model in models.values():
             yield from _needs_gpu(model, contents, place)
-    if situation.gpu_types and _all_on_cpu(models):
+    if situation.gpu_types and (on_cpu := _all_on_cpu(models)):
         yield Finding(
             code="cpu-on-gpu",
             severity="warning",
             what=f"Every model is KIND_CPU, but the instance types have GPUs: {listing(situation.gpu_types)}.",
-            file=next(iter(models.values())).config_file,
-            line=next(iter(models.values())).line("instance_group"),
+            file=on_cpu[0].config_file,
+            line=on_cpu[0].line("instance_group"),
             key="instance_group",
             why="The GPU is paid for and never used.",
             fix="Use KIND_GPU, or an instance type without a GPU.",
@@ -168,9 +170,10 @@ def _needs_gpu(model: Model, contents: Contents, place: str) -> Iterator[Finding
     )
 
 
-def _all_on_cpu(models: Mapping[str, Model]) -> bool:
-    configs = [model.config for model in models.values() if not (model.config and model.config.ensemble)]
-    return bool(configs) and all(_on_cpu(config) for config in configs)
+def _all_on_cpu(models: Mapping[str, Model]) -> list[Model]:
+    """The models that run themselves, if each of them runs on the CPU."""
+    running = [model for model in models.values() if not (model.config and model.config.ensemble)]
+    return running if all(_on_cpu(model.config) for model in running) else []
 
 
 def _on_cpu(config: ModelConfig | None) -> bool:
@@ -236,7 +239,8 @@ def _stub_size(written: str | None) -> Finding:
         what=f"{SHARED_MEMORY} is '{written}'.",
         file="environment",
         key=SHARED_MEMORY,
-        why=f"The Python backend takes a whole number of bytes, {MIN_STUB_BYTES:,} at least, and does not load otherwise.",
+        why=f"The Python backend takes a whole number of bytes, {MIN_STUB_BYTES:,} at least, and loads no model "
+        "otherwise.",
         fix=f"Write a number of bytes, or leave it out for {STUB_BYTES:,}.",
     )
 
@@ -248,17 +252,19 @@ def _too_little(stubs: Mapping[str, int], size: int, available: int | None) -> F
         if available
         else f"a container that is run without --shm-size has {DOCKER_SHARED_MEMORY_BYTES:,}"
     )
-    doubt = "" if available else " AWS documents no size of its own; measure it with `df -B1 /dev/shm` in the container."
+    doubt = (
+        "" if available else " AWS documents no size of its own; measure it with `df -B1 /dev/shm` in the container."
+    )
     total = sum(stubs.values())
     return Finding(
         code="shared-memory",
         severity="error" if available else "warning",
-        what=f"{total} Python model instances ({parts}) of {size:,} bytes want {total * size:,} bytes of shared memory; "
-        f"{room}.",
+        what=f"{total} Python model instances ({parts}) of {size:,} bytes want {total * size:,} bytes of shared "
+        f"memory; {room}.",
         file="environment",
         key=SHARED_MEMORY,
-        why="Each instance of a Python model takes that much of /dev/shm when it starts; one that finds none left fails "
-        f"with 'Unable to initialize shared memory key', and SageMaker has no setting for the size.{doubt}",
+        why="Each instance of a Python model takes that much of /dev/shm when it starts; one that finds none left "
+        f"fails with 'Unable to initialize shared memory key', and SageMaker has no setting for the size.{doubt}",
         fix=f"Lower {SHARED_MEMORY} (1,048,576 is the backend's own default) or the number of model instances.",
     )
 

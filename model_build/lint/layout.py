@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from model_build.lint.contents import Contents, join
 from model_build.lint.finding import Finding, listing
 from model_build.lint.model_config import ModelConfig, parse
-from model_build.lint.model_config import Misread as Misread
 from model_build.lint.paths import is_litter
 from model_build.lint.reading import MAX_CONFIG_BYTES
 
@@ -34,7 +33,8 @@ class Model:
         return join(self.name, "config.pbtxt")
 
     def line(self, key: str) -> int | None:
-        return self.config.lines.get(key) if self.config else None
+        """Where a key is written; `input[0]` is `input`."""
+        return self.config.lines.get(key.replace("[0]", "")) if self.config else None
 
 
 def find_models(contents: Contents) -> tuple[list[Model], list[Finding]]:
@@ -130,9 +130,7 @@ def _model(contents: Contents, name: str) -> tuple[Model, list[Finding]]:
     config, findings = _config(contents, name)
     written = contents.file(join(name, "config.pbtxt")) is not None
     numbers = sorted((int(text) for text in contents.folders(name) if VERSION.fullmatch(text)), reverse=True)
-    model = Model(
-        name=name, config=config, config_written=written, versions=tuple(map(str, _loaded(numbers, config)))
-    )
+    model = Model(name=name, config=config, config_written=written, versions=tuple(map(str, _loaded(numbers, config))))
     if not numbers:
         findings.append(_no_version(name, contents))
     elif not model.versions:
@@ -193,12 +191,10 @@ def _no_version(name: str, contents: Contents) -> Finding:
 
 
 def _no_chosen_version(model: Model, numbers: list[int]) -> Finding:
-    wanted = model.config.versions if model.config else None
     return Finding(
         code="no-version",
         severity="error",
-        what=f"The version policy asks for {listing([str(number) for number in wanted or ()])}, but the folder has "
-        f"{listing([str(number) for number in numbers])}.",
+        what=f"The version policy chooses none of the versions that are there: {', '.join(map(str, numbers))}.",
         file=model.config_file,
         line=model.line("version_policy"),
         key="version_policy",

@@ -129,7 +129,7 @@ def _config(message: Any, lines: Mapping[str, int]) -> ModelConfig:
         default_model_filename=message.default_model_filename,
         cc_model_filenames=dict(message.cc_model_filenames),
         versions=tuple(policy.specific.versions) if chosen == "specific" else None,
-        latest_versions=None if chosen == "all" else max(policy.latest.num_versions, 1),
+        latest_versions={"all": None, "latest": policy.latest.num_versions}.get(chosen, 1),
         instance_groups=tuple(_group(group, message) for group in message.instance_group),
         dynamic_batching=batching,
         preferred_batch_sizes=tuple(message.dynamic_batching.preferred_batch_size) if batching else (),
@@ -143,19 +143,24 @@ def _config(message: Any, lines: Mapping[str, int]) -> ModelConfig:
 
 
 def _tensor(tensor: Any) -> Tensor:
-    data_type = tensor.DESCRIPTOR.fields_by_name["data_type"].enum_type.values_by_number[tensor.data_type].name
+    types = tensor.DESCRIPTOR.fields_by_name["data_type"].enum_type.values_by_number
     dims = tuple(tensor.dims)
     return Tensor(
         name=tensor.name,
-        data_type=data_type,
+        data_type=_enum_name(types, tensor.data_type),
         dims=dims,
         inner_dims=tuple(tensor.reshape.shape) if tensor.HasField("reshape") else dims,
         optional=getattr(tensor, "optional", False),
     )
 
 
+def _enum_name(values: Any, number: int) -> str:
+    """The number itself where the schema has no name for it: text format takes any."""
+    return str(values[number].name) if number in values else str(number)
+
+
 def _group(group: Any, message: Any) -> InstanceGroup:
-    kind = group.DESCRIPTOR.enum_types_by_name["Kind"].values_by_number[group.kind].name
+    kind = _enum_name(group.DESCRIPTOR.enum_types_by_name["Kind"].values_by_number, group.kind)
     # ONNX Runtime and TensorFlow get two instances on a CPU where no count is written.
     default = 2 if kind == "KIND_CPU" and message.backend in ("onnxruntime", "tensorflow") else 1
     return InstanceGroup(kind=kind, count=group.count if group.count > 0 else default, gpus=tuple(group.gpus))

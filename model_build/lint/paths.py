@@ -124,7 +124,7 @@ def _odd(contents: Contents) -> list[Finding]:
             severity="warning",
             what=f"Names with control characters, backslashes or bytes that are no UTF-8: {listing(_printable(odd))}.",
             file=_printable(odd)[0],
-            why="On Linux a backslash is part of a name and not a folder; the others do not survive logs, scripts or S3.",
+            why="On Linux a backslash is part of a name and parts no folders; the others break logs, scripts and S3.",
             fix="Rename them; pack on Linux or with forward slashes.",
         )
     ]
@@ -140,8 +140,8 @@ def _litter(contents: Contents) -> list[Finding]:
         return []
     model_folders = [name for name in contents.folders("") if is_litter(name)]
     takes = (
-        f"The container counts every top-level folder as a model, '{model_folders[0]}' too: it then finds more than one "
-        "and does not start, unless SAGEMAKER_TRITON_DEFAULT_MODEL_NAME is set."
+        f"The container counts every top-level folder as a model, '{model_folders[0]}' too: it then finds more than "
+        "one and does not start, unless SAGEMAKER_TRITON_DEFAULT_MODEL_NAME is set."
         if model_folders
         else "It is no part of the model, and is copied and unpacked with every instance that starts."
     )

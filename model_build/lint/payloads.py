@@ -97,7 +97,7 @@ def _inputs(inputs: list[dict[str, Any]], model: str, config: ModelConfig) -> li
 
 
 def _tensor(tensor: Mapping[str, Any], expected: Tensor, max_batch_size: int) -> list[Problem]:
-    name, datatype, shape = expected.name, tensor.get("datatype"), tensor.get("shape")
+    name, datatype = expected.name, tensor.get("datatype")
     if datatype != _datatype(expected):
         return [
             Problem(
@@ -107,15 +107,19 @@ def _tensor(tensor: Mapping[str, Any], expected: Tensor, max_batch_size: int) ->
                 f"Send {_datatype(expected)}, or change data_type in config.pbtxt.",
             )
         ]
-    if not _is_shape(shape):
-        return [_shape_problem(f"The input '{name}' has the shape {json.dumps(shape)}.", "Send a list of sizes.")]
+    shape = _sizes(tensor.get("shape"))
+    if shape is None:
+        written = json.dumps(tensor.get("shape"))
+        return [_shape_problem(f"The input '{name}' has the shape {written}.", "Send a list of sizes.")]
     if (problem := _shape(name, shape, expected, max_batch_size)) is not None:
         return [problem]
     return _data(name, tensor, shape)
 
 
-def _is_shape(shape: object) -> bool:
-    return isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
+def _sizes(shape: object) -> list[int] | None:
+    """None of what is no shape."""
+    valid = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
+    return shape if valid and isinstance(shape, list) else None
 
 
 def _shape(name: str, shape: list[int], expected: Tensor, max_batch_size: int) -> Problem | None:

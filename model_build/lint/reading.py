@@ -23,7 +23,8 @@ MAX_CONFIG_BYTES = 1 << 20
 # A zip's directory is at its end: about a hundred bytes for each tensor.
 MAX_ZIP_DIRECTORY_BYTES = 4 << 20
 MAX_EXTENDED_HEADER_BYTES = 1 << 20
-MAX_MEMBERS = 1_000_000
+# tarfile keeps every header that it has seen.
+MAX_MEMBERS = 200_000
 PYTORCH_SUFFIXES = (".pt", ".pth", ".pt2", ".bin")
 EXTENDED_HEADERS = (
     tarfile.XHDTYPE,
@@ -57,10 +58,9 @@ class _CheckedHeader(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         try:
             header = super().frombuf(buf, encoding, errors)
-        except tarfile.EOFHeaderError:
-            raise
         except tarfile.HeaderError as error:
-            if buf:
+            # Nothing, or nothing but zeros, is how an archive ends.
+            if any(buf):
                 raise tarfile.ReadError(f"a damaged tar header ({error})") from error
             raise
         if header.size < 0:
@@ -70,15 +70,13 @@ class _CheckedHeader(tarfile.TarInfo):
         return header
 
 
-class _Stream:
+class _Stream(gzip.GzipFile):
     """A stream that ends once: tarfile skips a member block by block, however many its header claims."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._ended = False
+    _ended = False
 
-    def read(self, size: int) -> bytes:
-        data = self._stream.read(size)
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
         if not data and self._ended:
             raise EOFError("the archive ends in the middle of a member")
         self._ended = not data
@@ -86,13 +84,11 @@ class _Stream:
 
 
 def _archive(path: Path) -> Iterator[Member]:
-    with gzip.open(path, "rb") as stream:
-        with tarfile.open(fileobj=_Stream(stream), mode="r|", bufsize=BLOCK_BYTES, tarinfo=_CheckedHeader) as tar:
+    with _Stream(path, "rb") as stream:
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=BLOCK_BYTES, tarinfo=_CheckedHeader) as tar:
             while (header := tar.next()) is not None:
                 yield _member(tar, header)
-                # A tarfile keeps all headers it has seen, though a stream never goes back.
-                tar.members = []
-        while stream.read(BLOCK_BYTES):
+        while stream.read1(BLOCK_BYTES):
             pass
 
 
@@ -127,7 +123,7 @@ def _folder(root: Path) -> Iterator[Member]:
 def _entry(path: Path, name: str) -> Member:
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
-        return Member(name=name, kind="symlink", target=os.readlink(path))
+        return Member(name=name, kind="symlink", target=str(path.readlink()))
     if stat.S_ISDIR(status.st_mode):
         return Member(name=name, kind="folder")
     if not stat.S_ISREG(status.st_mode):

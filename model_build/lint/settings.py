@@ -3,7 +3,6 @@
 The rules are those of ValidateModelConfig, ValidateIOShape and the warm-up in Triton's core.
 """
 
-import posixpath
 from collections.abc import Iterator
 
 from model_build.lint.backends import backend_of, model_file
@@ -14,6 +13,7 @@ from model_build.lint.model_config import ModelConfig, Warmup
 from model_build.lint.paths import is_torchscript
 
 MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
+REPOSITORY = "/opt/ml/model/"
 
 
 def check_settings(model: Model, contents: Contents) -> list[Finding]:
@@ -40,7 +40,7 @@ def _name(model: Model, config: ModelConfig) -> Iterator[Finding]:
             line=model.line("name"),
             key="name",
             why="Triton does not load it: 'directory name must equal model name'.",
-            fix=f"Write `name: \"{model.name}\"`, drop the line, or rename the folder.",
+            fix=f'Write `name: "{model.name}"`, drop the line, or rename the folder.',
         )
     if any(character.isspace() for character in model.name):
         yield Finding(
@@ -48,7 +48,7 @@ def _name(model: Model, config: ModelConfig) -> Iterator[Finding]:
             severity="error",
             what=f"The model folder's name '{model.name}' has a space in it.",
             file=model.name,
-            why="The container's start script splits folder names at spaces and finds two models, neither of which exists.",
+            why="The container's start script splits folder names at spaces and looks for models that are not there.",
             fix="Use letters, digits, `_`, `-` and `.` only.",
         )
 
@@ -149,10 +149,7 @@ def _warmups(model: Model, config: ModelConfig, contents: Contents) -> Iterator[
                     severity="error",
                     what=f"The warm-up data of input '{name}' is not there.",
                     file=path,
-                    line=None,
-                    key=None,
-                    why="Triton reads it from the model's folder warmup/ while it loads the model, and does not load it "
-                    "without.",
+                    why="Triton reads it from the folder warmup/ of the model while it loads it, and fails without.",
                     fix="Pack the file, or use zero_data or random_data.",
                 )
         if problem := _warmup_problem(config, sample):
@@ -163,17 +160,12 @@ def _warmups(model: Model, config: ModelConfig, contents: Contents) -> Iterator[
                 file=model.config_file,
                 line=model.line(key),
                 key=key,
-                why="Warm-up requests are checked like any other, and Triton does not load a model that refuses its own.",
+                why="Warm-up requests are checked like any other; a model that refuses its own is not loaded.",
                 fix="Name the inputs of the model, all of them, and a batch size that it takes.",
             )
 
 
 def _warmup_problem(config: ModelConfig, sample: Warmup) -> str | None:
-    known = {tensor.name for tensor in config.inputs}
-    if not known:
-        return None
-    if unknown := sorted(set(sample.files) - known):
-        return f"The warm-up request has the input '{unknown[0]}', which the model has not."
     required = {tensor.name for tensor in config.inputs if not tensor.optional}
     if missing := sorted(required - set(sample.files)):
         return f"The warm-up request lacks the input '{missing[0]}'."
@@ -186,8 +178,7 @@ def _environment(model: Model, config: ModelConfig, contents: Contents) -> Itera
     path = config.parameters.get("EXECUTION_ENV_PATH", "")
     if not path or backend_of(model, contents) != "python":
         return
-    inside = _inside_archive(path, model.name)
-    if inside is None or contents.exists(inside):
+    if not _is_missing(path, model.name, contents):
         return
     yield Finding(
         code="execution-environment",
@@ -201,13 +192,13 @@ def _environment(model: Model, config: ModelConfig, contents: Contents) -> Itera
     )
 
 
-def _inside_archive(path: str, model: str) -> str | None:
-    """The path relative to the archive's root; None for a path that the image has to have."""
-    if path.startswith(MODEL_DIRECTORY):
-        return normalised(posixpath.normpath(f"{model}/{path.removeprefix(MODEL_DIRECTORY)}")) or "../"
-    if path.startswith("/opt/ml/model/"):
-        return normalised(path.removeprefix("/opt/ml/model/"))
-    return None if path.startswith("/") else path
+def _is_missing(path: str, model: str, contents: Contents) -> bool:
+    """False of an absolute path outside the repository: the image may have it. Any other has to be in the archive."""
+    if path.startswith("/") and not path.startswith(REPOSITORY):
+        return False
+    inside = path.removeprefix(REPOSITORY).replace(MODEL_DIRECTORY, model, 1)
+    place = normalised(inside) if inside != path else None
+    return place is None or not contents.exists(place)
 
 
 def _torchscript(model: Model, contents: Contents) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""TensorRT plans: what their first bytes say, and whether the GPU and the TensorRT that wait for them are the same. Pure.
+"""TensorRT plans: what their first bytes say, and whether they meet the GPU and the TensorRT they were built for. Pure.
 
 The header is documented by NVIDIA's own reader, `trtexec --getPlanVersionOnly` (printPlanVersion in
 samples/common/sampleEngines.cpp of NVIDIA/TensorRT): the tag "ftrt", a four-byte serialisation version, and, in version
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from model_build.lint.backends import backend_of, model_file
 from model_build.lint.contents import Contents, Member, join
-from model_build.lint.finding import Finding, listing
+from model_build.lint.finding import Finding
 from model_build.lint.layout import Model
 from model_build.lint.situation import Situation, compute_capability, family
 
@@ -130,12 +130,11 @@ def _asked(wanted: dict[str, str]) -> str:
 
 
 def _finding(model: Model, what: str, *, fix: str, why: str = WHY_PLAN, warning: bool = False) -> Finding:
-    plans = listing([join(model.name, version) for version in model.versions])
     key = "cc_model_filenames"
     return Finding(
         code="plan-gpu",
         severity="warning" if warning else "error",
-        what=f"{what} Versions: {plans}." if len(model.versions) > 1 else what,
+        what=what,
         file=model.config_file,
         line=model.line(key),
         key=key,
