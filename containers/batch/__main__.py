@@ -1,0 +1,107 @@
+"""The batch program's command line: standard output is the summary, one JSON document; standard error is for people.
+
+Exit codes: 0 done; 1 more bad rows than --max-bad-share, or files that do not hold the input's rows; 2 usage, input, or
+an output of another job; 3 the model, a worker, S3 or the disk refuses; 130 interrupted, what is finished is kept.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from . import __doc__ as usage
+from .errors import BatchError
+from .job import Options, Summary, run
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    signal.signal(signal.SIGINT, _interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)
+    parsed = _parser().parse_args(arguments)
+    options = Options(
+        model=parsed.model,
+        input=parsed.input,
+        output=parsed.output,
+        workers=parsed.workers,
+        shard=parsed.shard,
+        chunk_rows=parsed.chunk_rows,
+        batch_rows=parsed.batch_rows,
+    )
+    try:
+        summary = run(options, os.environ, _tell)
+    except BatchError as error:
+        _tell(str(error))
+        return error.exit_code
+    except OSError as error:
+        _tell(f"{error}. Finished chunks are kept: the same command goes on where this one stopped.")
+        return 3
+    except KeyboardInterrupt:
+        _tell("Interrupted. Finished chunks are kept: the same command goes on where this one stopped.")
+        return INTERRUPTED
+    print(json.dumps(summary.document()))
+    return _verdict(summary, parsed.max_bad_share)
+
+
+def _verdict(summary: Summary, max_bad_share: float) -> int:
+    if summary.bad_share <= max_bad_share:
+        return 0
+    _tell(f"{summary.bad_share:.2%} of the rows are bad; --max-bad-share allows {max_bad_share:.2%}.")
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {__package__}", description=usage, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", type=Path, required=True, help="folder of the built model, with settings.json")
+    parser.add_argument("--input", required=True, help="file or folder of JSON lines, or s3://")
+    parser.add_argument("--output", required=True, help="folder of this batch alone, or s3://")
+    parser.add_argument("--workers", type=_positive, help="processes, one core each (default: every core)")
+    parser.add_argument("--shard", type=_shard, default=(0, 1), metavar="I/N", help="1/4 is the first of four")
+    parser.add_argument(
+        "--chunk-rows", type=_positive, default=Options.chunk_rows, help="rows of a file (default 4096)"
+    )
+    parser.add_argument("--batch-rows", type=_positive, help="rows of an inference (default: the model's)")
+    parser.add_argument(
+        "--max-bad-share", type=_share, default=0.01, help="exit code 1 above this share of bad rows (default 0.01)"
+    )
+    return parser
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise ValueError
+    return number
+
+
+def _share(text: str) -> float:
+    if not 0 <= (share := float(text)) <= 1:
+        raise ValueError
+    return share
+
+
+def _shard(text: str) -> tuple[int, int]:
+    index, count = map(int, text.split("/"))
+    if not 1 <= index <= count:
+        raise ValueError
+    return index - 1, count
+
+
+def _interrupt(signal_number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough: what follows is the end
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

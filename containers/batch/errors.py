@@ -1,0 +1,93 @@
+"""The errors of the batch program, each with the exit code that the README's table gives it."""
+
+from collections.abc import Sequence
+
+
+class BatchError(Exception):
+    """A problem stated in the user's words: where, what, the value got, what is allowed, what to do next."""
+
+    exit_code = 2
+
+
+class InputMissing(BatchError):
+    def __init__(self, location: str) -> None:
+        super().__init__(f"--input {location}: there is no .jsonl or .jsonl.gz file.")
+
+
+class InputUnreadable(BatchError):
+    def __init__(self, location: str, reason: str) -> None:
+        super().__init__(f"{location}: cannot be read as gzip ({reason}). Replace the file, or take it out.")
+
+
+class OutputInsideInput(BatchError):
+    def __init__(self, output: str, input_: str) -> None:
+        super().__init__(
+            f"--output {output}: lies inside --input {input_}, so that a restart would read its own predictions. "
+            "Give another place."
+        )
+
+
+class OtherJob(BatchError):
+    def __init__(self, output: str, differences: Sequence[str]) -> None:
+        super().__init__(
+            f"{output}/job.json: this output was begun with other things, so it cannot be continued: "
+            f"{'; '.join(differences)}. Give them as they were, or another --output."
+        )
+
+
+class UnknownCores(BatchError):
+    def __init__(self) -> None:
+        super().__init__(
+            "The model is compiled for Neuron and nothing says how many NeuronCores there are. "
+            "Set NEURON_RT_NUM_CORES or NEURON_RT_VISIBLE_CORES, or give --workers."
+        )
+
+
+class TooFewCores(BatchError):
+    def __init__(self, workers: int, cores: int) -> None:
+        super().__init__(
+            f"--workers {workers}: there are {cores} NeuronCores, and one is not shared. Give at most {cores}."
+        )
+
+
+class MiscountedChunk(BatchError):
+    exit_code = 1
+
+    def __init__(self, output: str, number: int, expected: int, answered: int, bad: int) -> None:
+        super().__init__(
+            f"{output}: chunk {number} of the input has {expected} rows, its files {answered} answers and {bad} bad "
+            f"rows. Delete predictions-{number:06}.jsonl and start again."
+        )
+
+
+class ModelMissing(BatchError):
+    exit_code = 3
+
+    def __init__(self, folder: str, reason: str) -> None:
+        super().__init__(
+            f"--model {folder}: {reason}. It must be a built model's folder: settings.json, tokenizer.json and the "
+            "compiled model."
+        )
+
+
+class LibraryMissing(BatchError):
+    exit_code = 3
+
+    def __init__(self, location: str, library: str) -> None:
+        super().__init__(f"{location}: needs {library}, which is not installed. Install it, or use a path on disk.")
+
+
+class StorageRefused(BatchError):
+    exit_code = 3
+
+    def __init__(self, location: str, reason: str) -> None:
+        super().__init__(f"{location}: {reason}")
+
+
+class WorkerFailed(BatchError):
+    exit_code = 3
+
+    def __init__(self, worker: int, reason: str) -> None:
+        super().__init__(
+            f"worker {worker} {reason}. Finished chunks are kept: the same command goes on where this one stopped."
+        )

@@ -1,0 +1,82 @@
+"""S3 as input and output. The one module that needs boto3; credentials and region are boto3's own business."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .errors import LibraryMissing, StorageRefused
+
+PRECONDITION_FAILED = "PreconditionFailed"
+
+
+class Bucket:
+    """A `Storage` under a prefix. Putting an object is atomic, so nothing is ever half there."""
+
+    def __init__(self, client: Any, location: str) -> None:
+        self.location = location.rstrip("/")
+        self._client = client
+        self._bucket, self._prefix = split(self.location)
+
+    @classmethod
+    def open(cls, location: str) -> "Bucket":
+        try:
+            import boto3
+        except ImportError:
+            raise LibraryMissing(location, "boto3") from None
+        return cls(boto3.client("s3"), location)
+
+    def names(self) -> set[str]:
+        """Of the prefix itself, not of what lies deeper."""
+        return {name for name in self.objects() if "/" not in name}
+
+    def read(self, name: str) -> bytes:
+        with self._refusals():
+            content: bytes = self._client.get_object(Bucket=self._bucket, Key=self._key(name))["Body"].read()
+        return content
+
+    def write(self, name: str, content: bytes) -> None:
+        with self._refusals():
+            self._client.put_object(Bucket=self._bucket, Key=self._key(name), Body=content)
+
+    def create(self, name: str, content: bytes) -> bytes:
+        try:
+            self._client.put_object(Bucket=self._bucket, Key=self._key(name), Body=content, IfNoneMatch="*")
+        except self._client.exceptions.ClientError as error:
+            if error.response["Error"]["Code"] != PRECONDITION_FAILED:
+                raise StorageRefused(self.location, str(error)) from None
+            return self.read(name)
+        return content
+
+    def tidy(self) -> None:
+        """Nothing is left behind."""
+
+    def objects(self) -> dict[str, str]:
+        """Keys by name: of the object at the location itself, or of all below it."""
+        folder = self._key("")
+        with self._refusals():
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
+            keys = [item["Key"] for page in pages for item in page.get("Contents", ())]
+        if self._prefix in keys:
+            return {self._prefix.rpartition("/")[2]: self._prefix}
+        return {key.removeprefix(folder): key for key in keys if key.startswith(folder)}
+
+    def fetch(self, key: str, file: Path) -> None:
+        with self._refusals():
+            self._client.download_file(self._bucket, key, str(file))
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{name}" if self._prefix else name
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except self._client.exceptions.ClientError as error:
+            raise StorageRefused(self.location, str(error)) from None
+
+
+def split(location: str) -> tuple[str, str]:
+    """s3://bucket/some/prefix as bucket and prefix."""
+    bucket, _, prefix = location.removeprefix("s3://").partition("/")
+    return bucket, prefix

@@ -1,0 +1,93 @@
+"""The input as plain files on this machine, read once to be counted, hashed and cut.
+
+What is compressed or in S3 is first copied to a scratch folder, whole: every shard copies all of it, because its chunks
+lie all over it. Plain files on disk are read where they are.
+"""
+
+import gzip
+import hashlib
+import shutil
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from .chunks import Chunk, cut
+from .errors import InputMissing, InputUnreadable
+
+PLAIN, COMPRESSED = ".jsonl", ".jsonl.gz"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of the input; `name` is relative to --input, bytes and sha256 are of its text."""
+
+    name: str
+    bytes: int
+    sha256: str
+    rows: int
+    blank_lines: int
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def find(location: str, scratch: Path) -> dict[str, Path]:
+    """The plain files of the input by name, in the order of their names."""
+    found = _fetch(location, scratch) if location.startswith("s3://") else _list(Path(location))
+    names = sorted(name for name in found if name.endswith((PLAIN, COMPRESSED)))
+    if not names:
+        raise InputMissing(location)
+    return {name: _plain(found[name], name, scratch / f"text-{at}") for at, name in enumerate(names)}
+
+
+def survey(files: dict[str, Path], chunk_rows: int) -> tuple[list[Source], list[Chunk]]:
+    """Reads every file to its end."""
+    sources: list[Source] = []
+    chunks: list[Chunk] = []
+    for name, path in files.items():
+        digest = hashlib.sha256()
+        with path.open("rb") as handle:
+            cuts = list(cut(name, _hashed(handle, digest), chunk_rows, len(chunks)))
+        rows, lines = sum(chunk.rows for chunk in cuts), sum(chunk.lines for chunk in cuts)
+        size = cuts[-1].end if cuts else 0
+        sources.append(Source(name, size, digest.hexdigest(), rows, lines - rows))
+        chunks += cuts
+    return sources, chunks
+
+
+def _hashed(handle: BinaryIO, digest: Any) -> Iterator[bytes]:
+    for line in handle:
+        digest.update(line)
+        yield line
+
+
+def _list(path: Path) -> dict[str, Path]:
+    if path.is_dir():
+        return {file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()}
+    return {path.name: path} if path.is_file() else {}
+
+
+def _fetch(location: str, scratch: Path) -> dict[str, Path]:
+    """Copies under numbers of ours: a key may hold what a path must not."""
+    from .s3 import Bucket  # only here is boto3 needed
+
+    bucket = Bucket.open(location)
+    copies: dict[str, Path] = {}
+    for at, (name, key) in enumerate(bucket.objects().items()):
+        if name.endswith((PLAIN, COMPRESSED)):
+            copies[name] = scratch / f"object-{at}"
+            bucket.fetch(key, copies[name])
+    return copies
+
+
+def _plain(file: Path, name: str, copy: Path) -> Path:
+    if name.endswith(PLAIN):
+        return file
+    try:
+        with gzip.open(file, "rb") as compressed, copy.open("wb") as text:
+            shutil.copyfileobj(compressed, text)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputUnreadable(name, str(error)) from None
+    return copy

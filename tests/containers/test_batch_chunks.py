@@ -1,0 +1,105 @@
+"""Cutting, reading and batching: every row once, in order, whatever the file looks like."""
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from containers.batch.batches import by_length
+from containers.batch.chunks import Chunk, cut, shard
+from containers.batch.rows import BadRow, Row, parse, read
+
+BLANK = [b"", b"  ", b"\t", b"\xef\xbb\xbf"]
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+rows_of_json = st.builds(
+    lambda id_, text, ascii_: json.dumps({"id": id_, "text": text}, ensure_ascii=ascii_).encode(),
+    st.integers() | texts,
+    texts,
+    st.booleans(),
+)
+rubbish = st.binary(min_size=1, max_size=6).map(lambda line: line.replace(b"\n", b"-"))
+files = st.builds(
+    lambda lines, last: b"".join(content + end for content, end in lines) + last,
+    st.lists(
+        st.tuples(rows_of_json | rubbish | st.sampled_from(BLANK), st.sampled_from([b"\n", b"\r\n"])), max_size=30
+    ),
+    rows_of_json | st.sampled_from(BLANK),
+)
+
+
+def cut_file(content: bytes, chunk_rows: int) -> list[Chunk]:
+    return list(cut("in.jsonl", io.BytesIO(content), chunk_rows, 0))
+
+
+@given(files, st.integers(1, 12))
+def test_chunks_are_the_whole_file_end_to_end(content: bytes, chunk_rows: int) -> None:
+    chunks = cut_file(content, chunk_rows)
+    assert b"".join(content[chunk.start : chunk.end] for chunk in chunks) == content
+    assert [chunk.number for chunk in chunks] == list(range(len(chunks)))
+    assert all(chunk.rows == chunk_rows for chunk in chunks[:-1])
+    assert all(chunk.rows <= chunk_rows for chunk in chunks[-1:])
+
+
+@given(files, st.integers(1, 12))
+def test_any_chunk_size_gives_the_same_rows_at_the_same_lines(content: bytes, chunk_rows: int) -> None:
+    """Also where a character of several bytes, \\r\\n or a blank line stands beside the cut."""
+    chunks = cut_file(content, chunk_rows)
+    by_chunk = [list(read(content[chunk.start : chunk.end], chunk.first_line)) for chunk in chunks]
+    assert [row for rows in by_chunk for row in rows] == list(read(content, 1))
+    assert [len(rows) for rows in by_chunk] == [chunk.rows for chunk in chunks]
+
+
+@given(files)
+def test_lines_are_numbered_as_an_editor_does(content: bytes) -> None:
+    lines = content.split(b"\n")
+    for row in read(content, 1):
+        assert parse(lines[row.line - 1], row.line) == row
+
+
+@given(files, st.integers(1, 5), st.integers(1, 6))
+def test_shards_share_the_chunks_out(content: bytes, chunk_rows: int, count: int) -> None:
+    chunks = cut_file(content, chunk_rows)
+    shards = [shard(chunks, index, count) for index in range(count)]
+    assert sorted((chunk for part in shards for chunk in part), key=lambda chunk: chunk.number) == chunks
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+
+
+@given(st.lists(st.integers(1, 128), max_size=200), st.integers(1, 16))
+def test_batches_hold_every_row_once_and_like_lengths_together(lengths: list[int], batch_rows: int) -> None:
+    batches = by_length(lengths, batch_rows)
+    order = [at for batch in batches for at in batch]
+    assert sorted(order) == list(range(len(lengths)))
+    assert [lengths[at] for at in order] == sorted(lengths)
+    assert all(len(batch) == batch_rows for batch in batches[:-1])
+
+
+def test_a_row_keeps_its_id_and_all_its_keys() -> None:
+    assert parse(b'{"id": "a-1", "title": "x", "other": [1]}\r', 3) == Row(
+        3, "a-1", {"id": "a-1", "title": "x", "other": [1]}
+    )
+
+
+BAD_ROWS = {
+    b"{": BadRow(7, None, "is not JSON: Expecting property name enclosed in double quotes at character 1"),
+    b'{"id": 1} {"id": 2}': BadRow(7, None, "is not JSON: Extra data at character 10"),
+    b'{"id": "\xff"}': BadRow(7, None, "is not UTF-8: byte 8 is 0xff"),
+    b"[1]": BadRow(7, None, "is not a JSON object"),
+    b'{"title": "x"}': BadRow(7, None, "has no id"),
+    b'{"id": null}': BadRow(7, None, "has an id that is neither text nor an integer"),
+    b'{"id": true}': BadRow(7, None, "has an id that is neither text nor an integer"),
+    b'{"id": 1.5}': BadRow(7, None, "has an id that is neither text nor an integer"),
+}
+
+
+@pytest.mark.parametrize(("content", "expected"), BAD_ROWS.items())
+def test_a_line_that_is_no_row_says_why(content: bytes, expected: BadRow) -> None:
+    assert parse(content, 7) == expected
+
+
+@pytest.mark.parametrize("content", [b'{"id": ' + b"1" * 10_000 + b"}", b"[" * 1_000_000])
+def test_json_that_python_gives_up_on_is_a_bad_row(content: bytes) -> None:
+    row = parse(content, 1)
+    assert isinstance(row, BadRow)
+    assert row.reason.startswith("is not read: ")
