@@ -7,6 +7,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import psutil
 import pytest
 
 from containers.encoder.predictor import Predictor
@@ -185,3 +186,44 @@ def test_a_refused_request_spoils_nothing_for_its_neighbours_in_the_same_batch(
         if model.batch_sizes("tokenise") & {5, 6}:
             return
     pytest.fail(f"Triton never put more than 4 requests together: {model.batch_sizes('tokenise')}")
+
+
+CACHED = "response_cache { enable: true }"
+CACHE_FLAGS = "--cache-config=local,size=1048576"
+
+
+def test_the_cache_answers_a_request_that_was_seen_before_and_keeps_no_refusal(serve: Serve) -> None:
+    """On the ensemble: its steps are then not even asked."""
+    model, [first, *others] = serve(CLASSIFICATION, {"ensemble": CACHED}, CACHE_FLAGS), make_rows(CLASSIFICATION)
+    for row in (first, first, *others, first):
+        assert model.post([row]) == (200, model.expected([row]))
+    refused = (400, "in ensemble 'ensemble', Row 0 has no text in text.")
+    assert [model.post([{"text": ""}]) for _ in range(2)] == [refused, refused]
+    assert model.statistics("ensemble")["inference_stats"]["cache_hit"]["count"] == 2
+    assert model.statistics("engine")["inference_count"] == MAX_BATCH_SIZE
+    assert model.statistics("tokenise")["execution_count"] == MAX_BATCH_SIZE + 2
+
+
+def test_the_cache_of_a_step_spares_that_step(serve: Serve) -> None:
+    model, [row, *_] = serve(CLASSIFICATION, {"engine": CACHED}, CACHE_FLAGS), make_rows(CLASSIFICATION)
+    for _ in range(3):
+        assert model.post([row]) == (200, model.expected([row]))
+    assert model.statistics("engine")["inference_stats"]["cache_hit"]["count"] == 2
+    assert [model.statistics(step)["execution_count"] for step in ("tokenise", "engine", "postprocess")] == [3, 1, 3]
+
+
+def test_every_model_of_an_instance_group_is_used(serve: Serve) -> None:
+    """Triton's statistics do not tell them apart. The Python backend has a process for each, which wakes to work."""
+    model = serve(QUESTION_ANSWERING, {"engine": "instance_group [ { count: 3 kind: KIND_CPU } ]"})
+    processes = psutil.Process(model.server.pid).children()
+    engines = [process for process in processes if "/engine/1/model.py" in " ".join(process.cmdline())]
+    assert len(engines) == 3
+    requests = [[row] for row in make_rows(QUESTION_ANSWERING)]
+    expected = [(200, model.expected(request)) for request in requests]
+    before = [process.num_ctx_switches().voluntary for process in engines]
+    for _ in range(30):
+        assert model.at_once(requests) == expected
+        woken = [process.num_ctx_switches().voluntary - count for process, count in zip(engines, before, strict=True)]
+        if min(woken) >= 20:  # One that has nothing to do wakes once a second.
+            return
+    pytest.fail(f"Triton did not use all of them: they woke {woken} times")
