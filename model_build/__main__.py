@@ -97,14 +97,15 @@ def _chosen(options: argparse.Namespace) -> Iterable[tuple[WorkloadFolder, str]]
 def _run(command: str, planned: BuildPlan, progress: Progress) -> dict[str, Any]:
     if command == "plan":
         return planned.document()
+    # Only here: planning works without torch, and --help is quick.
+    from model_build.build import build, verify_built
+
     try:
-        # Only here: planning works without torch, and --help is quick.
-        from model_build.build import build, verify_built
+        if command == "build":
+            return build(planned, progress).model_dump(mode="json")
+        figures = verify_built(planned, progress)
     except ModuleNotFoundError as error:
         raise MissingToolchain(error.name or str(error)) from error
-    if command == "build":
-        return build(planned, progress).model_dump(mode="json")
-    figures = verify_built(planned, progress)
     return {} if figures is None else figures.model_dump(mode="json")
 
 

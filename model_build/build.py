@@ -10,7 +10,9 @@ an interrupted build leaves the older one as it was.
 
 import contextlib
 import errno
+import importlib
 import importlib.metadata
+import importlib.util
 import logging
 import platform
 import shutil
@@ -20,10 +22,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from transformers.utils import logging as transformers_logging
-
-import model_build.encoder.compile
-import model_build.text2text.compile
 from model_build import archive, parity, repository
 from model_build.compiled import Compiled
 from model_build.errors import DiskFull, GateFailed, StaleArtifact
@@ -31,7 +29,15 @@ from model_build.lock import exclusive
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
 from model_build.tensorrt.errors import Fp32Fails
-from workloads import ModelArtifact, ParityReport, TextToText, file_sha256, load_artifact
+from workloads import (
+    ModelArtifact,
+    NeuronTarget,
+    ParityReport,
+    TensorRtTarget,
+    TextToText,
+    file_sha256,
+    load_artifact,
+)
 
 TOOLS = ("numpy", "onnx", "onnxruntime", "onnxscript", "tokenizers", "torch", "transformers")
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -42,7 +48,7 @@ def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
     with _scratch(plan) as scratch, _libraries_quiet():
         compiled = _compile(plan, scratch, progress)
         made = scratch / "repository"
-        repository.lay_out(made, plan.triton_models(compiled.graphs))
+        repository.lay_out(made, _contents(plan, compiled))
         try:
             figures = compiled.parity or _gate(plan, made, progress)
         except GateFailed as failed:
@@ -79,6 +85,14 @@ def _compile(plan: BuildPlan, scratch: Path, progress: Progress) -> Compiled:
     return Compiled.keep(plan.compiled, plan.compiled_key, graphs, made)
 
 
+def _contents(plan: BuildPlan, compiled: Compiled) -> dict[str, repository.Content]:
+    """Without the engines of other GPUs than this machine's: those are built there and put together afterwards."""
+    contents = plan.contents(compiled.graphs)
+    if not isinstance(plan.target, TensorRtTarget):
+        return contents
+    return {name: it for name, it in contents.items() if not isinstance(it, Path) or it.exists()}
+
+
 def _gate(plan: BuildPlan, made: Path, progress: Progress) -> ParityReport | None:
     comparisons = _room(plan).compare(plan, made, progress)
     if comparisons is None:
@@ -107,11 +121,16 @@ def _with_remedy(plan: BuildPlan, scratch: Path, failed: GateFailed, progress: P
 
 
 def _room(plan: BuildPlan) -> ModuleType:
-    return model_build.text2text.compile if isinstance(plan.workload.model, TextToText) else model_build.encoder.compile
+    """Imported when it is known which: AWS's Neuron images have neither onnx nor transformers."""
+    if isinstance(plan.target, NeuronTarget):
+        name = "neuron.room"
+    else:
+        name = "text2text.compile" if isinstance(plan.workload.model, TextToText) else "encoder.compile"
+    return importlib.import_module(f"model_build.{name}")
 
 
 def _artifact(plan: BuildPlan, packed: Path, compiled: Compiled, figures: ParityReport | None) -> ModelArtifact:
-    versions = {tool: importlib.metadata.version(tool) for tool in TOOLS}
+    versions = {tool: importlib.metadata.version(tool) for tool in TOOLS if importlib.util.find_spec(tool)}
     return ModelArtifact(
         workload=plan.workload.name,
         variant=plan.variant_name,
@@ -158,13 +177,25 @@ def _scratch(plan: BuildPlan) -> Iterator[Path]:
 @contextlib.contextmanager
 def _libraries_quiet() -> Iterator[None]:
     """torch, transformers and onnxruntime warn of things nobody can act on; a build speaks by its progress port."""
-    bars: Any = transformers_logging
     logging.disable(logging.WARNING)
-    bars.disable_progress_bar()
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _no_loading_bars():
             warnings.simplefilter("ignore")
             yield
     finally:
-        bars.enable_progress_bar()
         logging.disable(logging.NOTSET)
+
+
+@contextlib.contextmanager
+def _no_loading_bars() -> Iterator[None]:
+    if not importlib.util.find_spec("transformers"):
+        yield
+        return
+    from transformers.utils import logging as transformers_logging
+
+    bars: Any = transformers_logging
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        bars.enable_progress_bar()

@@ -7,6 +7,7 @@ are imported only when they are needed.
 
 import hashlib
 import json
+import math
 import shutil
 import struct
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from urllib.parse import urlsplit
 
 from model_build.architectures import write_random
 from model_build.errors import BrokenCheckpoint, MissingCheckpoint, UnreachableCheckpoint
-from workloads import EncoderModel, Model, QuestionAnswering, RandomWeights, TextToText, WorkloadFolder
+from model_build.neuron.saved_model import tensorflow_version
+from workloads import EncoderModel, Model, QuestionAnswering, RandomWeights, TextToText, WorkloadFolder, file_sha256
 
 # What a build reads; anything else in the folder (a training log, an optimiser) is neither fetched nor hashed.
 PATTERNS = (
@@ -47,6 +49,8 @@ class Checkpoint:
     config: dict[str, Any]
     encoder_config: dict[str, Any]
     sha256: str
+    tensorflow_version: str | None = None
+    """Of the TensorFlow that wrote it, for a SavedModel; that has no config.json and no safetensors."""
 
     @property
     def tokenizer(self) -> Path:
@@ -60,6 +64,11 @@ class Checkpoint:
             for folder in dict.fromkeys((self.encoder, self.folder))
             for file in sorted(folder.glob("*.safetensors"))
         ]
+
+    @property
+    def weight_count(self) -> int:
+        """Numbers in all safetensors files."""
+        return sum(math.prod(tensor["shape"]) for file in self.weights for tensor in _header(file).values())
 
 
 def resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
@@ -76,6 +85,8 @@ def resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
 
 def read(folder: Path, encoder: Path, model: Model) -> Checkpoint:
     """Check the files of a local checkpoint against the workload's [model]."""
+    if not isinstance(model, TextToText) and model.framework == "tensorflow":
+        return _saved_model(folder)
     config = encoder_config = _config(folder, ARCHITECTURES[model.task])
     check_weights(folder)
     digest = _sha256(folder)
@@ -91,6 +102,22 @@ def read(folder: Path, encoder: Path, model: Model) -> Checkpoint:
     if not isinstance(model, TextToText):
         _check_encoder(folder, config, encoder, encoder_config, model)
     return Checkpoint(folder=folder, encoder=encoder, config=config, encoder_config=encoder_config, sha256=digest)
+
+
+def _saved_model(folder: Path) -> Checkpoint:
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    version = tensorflow_version(folder)
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(folder).as_posix()}\0{file_sha256(file)}".encode())
+    return Checkpoint(
+        folder=folder,
+        encoder=folder,
+        config={},
+        encoder_config={},
+        sha256=digest.hexdigest(),
+        tensorflow_version=version,
+    )
 
 
 def _locate(workload: WorkloadFolder, key: str, name: str | RandomWeights, cache: Path) -> Path:
@@ -161,13 +188,20 @@ def _check_length(file: Path) -> None:
         header_size = struct.unpack("<Q", head)[0] if len(head) == 8 else size
         if size < 8 + header_size:
             raise BrokenCheckpoint(file, f"is cut short within its header, at {size} bytes. Copy it again.")
-        try:
-            header = json.loads(stream.read(header_size))
-        except ValueError:
-            raise BrokenCheckpoint(file, "is not a safetensors file: its header is not JSON.") from None
-    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    ends = [entry["data_offsets"][1] for entry in _header(file).values()]
     if size != (promised := 8 + header_size + max(ends, default=0)):
         raise BrokenCheckpoint(file, f"has {size} bytes, but its header promises {promised}. Copy it again.")
+
+
+def _header(file: Path) -> dict[str, Any]:
+    """Of a safetensors file: type, shape and place of each tensor by name."""
+    with file.open("rb") as stream:
+        size = struct.unpack("<Q", stream.read(8))[0]
+        try:
+            header = json.loads(stream.read(size))
+        except ValueError:
+            raise BrokenCheckpoint(file, "is not a safetensors file: its header is not JSON.") from None
+    return {name: tensor for name, tensor in header.items() if name != "__metadata__"}
 
 
 def fetch_from_hub(name: str, cache: Path) -> Path:

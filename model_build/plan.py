@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model_build import repository
+from model_build import compiler, repository
 from model_build.checkpoint import Checkpoint, resolve
-from model_build.config_pbtxt import render
 from model_build.encoder import repository as encoder
 from model_build.errors import NoSuchBuild
-from model_build.repository import TritonModel
+from model_build.neuron import package as neuron
+from model_build.repository import Content
 from model_build.text2text import repository as text2text
 from workloads import (
     Example,
+    NeuronTarget,
     OnnxRuntimeTarget,
     Target,
     TensorRtTarget,
@@ -31,6 +32,8 @@ from workloads import (
 from workloads.errors import InvalidDocument
 
 ARCHIVE = "model.tar.gz"
+CONFIGURATION = ("config.pbtxt", "server.json")
+"""The files that say how the model is served."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,16 +83,22 @@ class BuildPlan:
             parts.append(self.variant.serving.model_dump(mode="json"))  # an engine's profiles are of batch sizes
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
-    def triton_models(self, graphs: Path) -> list[TritonModel]:
-        """The repository; `graphs` is the folder with the compiled graphs, which may not be there yet."""
+    def contents(self, graphs: Path) -> dict[str, Content]:
+        """What is packed; `graphs` is the folder with the compiled graphs, which may not be there yet."""
         name, model, serving = self.workload.name, self.workload.model, self.variant.serving
         if isinstance(model, TextToText):
-            return text2text.triton_models(name, model, serving, self.target, self.checkpoint, self.examples, graphs)
-        return encoder.triton_models(name, model, serving, self.target, self.checkpoint, self.examples, graphs)
+            parts = text2text.triton_models(name, model, serving, self.target, self.checkpoint, self.examples, graphs)
+            return repository.contents(parts)
+        if isinstance(self.target, NeuronTarget):
+            return neuron.contents(name, model, serving, self.target, self.checkpoint, graphs)
+        parts = encoder.triton_models(name, model, serving, self.target, self.checkpoint, self.examples, graphs)
+        return repository.contents(parts)
 
     @property
     def environment(self) -> dict[str, str]:
         """What the container must be told to serve this archive."""
+        if isinstance(self.target, NeuronTarget):
+            return {}
         serving = self.variant.serving
         environment = {"SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": str(serving.shared_memory_mb * 2**20)}
         if serving.response_cache_mb:
@@ -99,7 +108,7 @@ class BuildPlan:
 
     def document(self) -> dict[str, Any]:
         """As `plan --json` prints it."""
-        models = self.triton_models(self.compiled / "graphs")
+        contents = self.contents(self.compiled / "graphs")
         return {
             "workload": self.workload.name,
             "variant": self.variant_name,
@@ -108,12 +117,12 @@ class BuildPlan:
             "precision": self.target.precision,
             "checkpoint": str(self.checkpoint.folder),
             "checkpoint_sha256": self.checkpoint.sha256,
-            "compiler": compiler_steps(self),
+            "compiler": compiler.steps(self.workload.model, self.target, self.variant.serving, self.checkpoint),
             "artifact": str(self.artifact),
             "archive": str(self.archive),
-            "archive_files": repository.files(models),
+            "archive_files": sorted(name for name, content in contents.items() if content is not None),
             "environment": self.environment,
-            "config_pbtxt": {model.name: render(model.config) for model in models},
+            "configuration": {name: content for name, content in contents.items() if Path(name).name in CONFIGURATION},
         }
 
 
@@ -138,18 +147,13 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
     return planned
 
 
-def compiler_steps(plan: BuildPlan) -> list[str]:
-    """The exact commands and calls that compile the portable graphs."""
-    match plan.target:
-        case OnnxRuntimeTarget():
-            return []
-    return []
-
-
 def _check_runtime(source: WorkloadFolder, name: str, target: Target) -> None:
     """A decoder with a cache has no static graph for Neuron, nor a plain trace."""
     if isinstance(source.workload.model, TextToText) and not isinstance(target, OnnxRuntimeTarget | TensorRtTarget):
         raise NoSuchBuild(source.file, name, target.runtime, source.workload.model.task, ["onnxruntime", "tensorrt"])
+    tensorflow = not isinstance(source.workload.model, TextToText) and source.workload.model.framework == "tensorflow"
+    if tensorflow and not isinstance(target, NeuronTarget):
+        raise NoSuchBuild(source.file, name, target.runtime, "a TensorFlow SavedModel", ["neuron", "neuronx"])
 
 
 def _check_left_alone(source: WorkloadFolder, examples: tuple[Example, ...]) -> None:

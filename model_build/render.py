@@ -38,8 +38,8 @@ def _line(artifact: Mapping[str, Any]) -> tuple[str, ...]:
 def _plan(plan: Mapping[str, Any]) -> str:
     configs = (
         line
-        for model, config in plan["config_pbtxt"].items()
-        for line in (f"{model}/config.pbtxt", *(f"  {line}".rstrip() for line in config.splitlines()))
+        for name, config in plan["configuration"].items()
+        for line in (name, *(f"  {line}".rstrip() for line in config.splitlines()))
     )
     return "\n".join(
         [

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from model_build.config_pbtxt import ModelConfig, render
 
 VERSION = "1"
+Content = Path | str | bytes | None
+"""A file or folder to copy, a text, bytes, or an empty folder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,35 +34,38 @@ class TritonModel:
         return self.config.name
 
 
-def files(models: Sequence[TritonModel]) -> list[str]:
-    """Every file of the repository, sorted, relative to it."""
-    return sorted(
-        name
-        for model in models
-        for name in (
-            f"{model.name}/config.pbtxt",
-            *(f"{model.name}/{VERSION}/{file}" for file in model.files),
-            *(f"{model.name}/warmup/{file}" for file in model.warm_up),
-        )
-    )
+def contents(models: Sequence[TritonModel]) -> dict[str, Content]:
+    """Every file of the repository by its name in it; None is an empty folder, as an ensemble's version is."""
+    made: dict[str, Content] = {}
+    for model in models:
+        made[f"{model.name}/config.pbtxt"] = render(model.config)
+        made |= {f"{model.name}/{VERSION}/{name}": content for name, content in model.files.items()}
+        made |= {f"{model.name}/warmup/{name}": data for name, data in model.warm_up.items()}
+        if not model.files:
+            made[f"{model.name}/{VERSION}"] = None
+    return made
 
 
 def version_folder(repository: Path, model: str) -> Path:
     return repository / model / VERSION
 
 
-def lay_out(repository: Path, models: Sequence[TritonModel]) -> None:
-    """Write the repository; `repository` must not exist."""
-    for model in models:
-        version = version_folder(repository, model.name)
-        version.mkdir(parents=True)
-        (repository / model.name / "config.pbtxt").write_text(render(model.config), "utf-8")
-        for name, content in model.files.items():
-            _write(version / name, content)
-        for name, data in model.warm_up.items():
-            file = repository / model.name / "warmup" / name
-            file.parent.mkdir(exist_ok=True)
-            file.write_bytes(data)
+def lay_out(folder: Path, contents: Mapping[str, Content]) -> None:
+    """Write them; `folder` must not exist."""
+    for name, content in contents.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        match content:
+            case None:
+                file.mkdir()
+            case bytes():
+                file.write_bytes(content)
+            case str():
+                file.write_text(content, "utf-8")
+            case _ if content.is_dir():
+                shutil.copytree(content, file)
+            case _:
+                shutil.copyfile(content, file)
 
 
 def serialise_texts(texts: Sequence[str]) -> bytes:
@@ -72,10 +77,3 @@ def serialise_texts(texts: Sequence[str]) -> bytes:
 def serialise_numbers(numbers: NDArray[np.generic]) -> bytes:
     """Row-major and little-endian, as Triton reads a tensor from a file."""
     return np.ascontiguousarray(numbers).astype(numbers.dtype.newbyteorder("<")).tobytes()
-
-
-def _write(file: Path, content: Path | str) -> None:
-    if isinstance(content, str):
-        file.write_text(content, "utf-8")
-    else:
-        shutil.copyfile(content, file)

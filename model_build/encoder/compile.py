@@ -16,8 +16,9 @@ from model_build.encoder.repository import settings
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
 from model_build.repository import version_folder
-from model_build.tensorrt import bisect
-from workloads import NeuronTarget, OnnxRuntimeTarget, TensorRtTarget, TextToText, TorchScriptTarget
+from model_build.tensorrt import bisect, engines
+from model_build.tensorrt.compile import Toolchain
+from workloads import OnnxRuntimeTarget, TensorRtTarget, TextToText, TorchScriptTarget
 
 CALIBRATION_EXAMPLES = 128
 ORIGINAL_BATCH = 32
@@ -41,16 +42,20 @@ def compile_graphs(plan: BuildPlan, graphs: Path, scratch: Path, progress: Progr
             progress(f"Compiling for ONNX Runtime, {target.precision}")
             optimise.optimise(portable, graphs / export.GRAPH, target, _calibration(plan))
             return {"onnx_opset": str(export.OPSET)}
-        case TensorRtTarget() | NeuronTarget():
-            raise NotImplementedError(plan.target.runtime)
+        case TensorRtTarget() as target:
+            found = Toolchain.find(plan.workload.name, plan.variant.target, target)
+            progress("Exporting to ONNX")
+            portable = export.export_onnx(network, scratch)
+            del network
+            return engines.compile_graphs(plan, target, found, {"model": portable}, graphs, progress)
+        case _:
+            raise AssertionError(plan.target.runtime)  # Neuron has a room of its own
 
 
-def compare(plan: BuildPlan, made: Path, progress: Progress) -> list[parity.Comparison] | None:
-    """The repository `made`, by its own serving code, against transformers; None where this machine cannot run it."""
+def compare(plan: BuildPlan, made: Path, progress: Progress) -> list[parity.Comparison]:
+    """The repository `made`, by its own serving code, against transformers."""
     model = plan.workload.model
     assert not isinstance(model, TextToText)
-    if isinstance(plan.target, NeuronTarget):
-        return None
     known = settings(model, plan.target, plan.checkpoint)
     tokenise, graph = (version_folder(made, f"{plan.workload.name}_{step}") for step in ("tokenise", "model"))
     progress("Loading the original")

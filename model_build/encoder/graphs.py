@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from model_build.checkpoint import Checkpoint
-from workloads import EncoderModel, NeuronTarget, OnnxRuntimeTarget, Target, TensorRtTarget, TorchScriptTarget
+from workloads import OnnxRuntimeTarget, Target, TensorRtTarget, TorchScriptTarget
+
+TritonTarget = OnnxRuntimeTarget | TorchScriptTarget | TensorRtTarget
 
 BUCKETS = (16, 32, 64, 96, 128, 192, 256, 384)
 """Lengths that requests are padded to for a native backend, so that they can share a batch; and the longest allowed."""
@@ -16,7 +18,7 @@ def native(target: Target) -> bool:
     return isinstance(target, TensorRtTarget) or (isinstance(target, TorchScriptTarget) and gpu)
 
 
-def graph_files(model: EncoderModel, target: Target, checkpoint: Checkpoint, graphs: Path) -> dict[str, Path]:
+def graph_files(target: TritonTarget, checkpoint: Checkpoint, graphs: Path) -> dict[str, Path]:
     """By their name in the version folder."""
     match target:
         case OnnxRuntimeTarget():
@@ -25,8 +27,6 @@ def graph_files(model: EncoderModel, target: Target, checkpoint: Checkpoint, gra
             names = ["model.pt"]
         case TensorRtTarget():
             names = [f"model.{capability}.plan" for capability in target.compute_capabilities]
-        case NeuronTarget():
-            names = [f"model.{length}.pt" for length in target.sequence_lengths or (model.max_input_tokens,)]
     return {name: graphs / name for name in names}
 
 

@@ -21,7 +21,7 @@ from containers.encoder.answers import OUTPUTS
 from containers.encoder.settings import Settings
 from model_build.checkpoint import Checkpoint
 from model_build.config_pbtxt import ModelConfig, Step, Tensor, WarmUp, warm_up_sizes
-from model_build.encoder.graphs import BUCKETS, graph_files, native
+from model_build.encoder.graphs import BUCKETS, TritonTarget, graph_files, native
 from model_build.repository import TritonModel, serialise_numbers, serialise_texts
 from workloads import (
     EncoderModel,
@@ -67,7 +67,7 @@ def triton_models(
     name: str,
     model: EncoderModel,
     serving: Serving,
-    target: Target,
+    target: TritonTarget,
     checkpoint: Checkpoint,
     examples: tuple[Example, ...],
     graphs: Path,
@@ -78,7 +78,7 @@ def triton_models(
     return [
         TritonModel(config=_ensemble(name, model, serving)),
         _tokenise(f"{name}_tokenise", known, serving, checkpoint, longest),
-        _model(f"{name}_model", known, serving, target, graph_files(model, target, checkpoint, graphs)),
+        _model(f"{name}_model", known, serving, target, graph_files(target, checkpoint, graphs)),
         _postprocess(f"{name}_postprocess", known, serving),
     ]
 
@@ -125,7 +125,9 @@ def _tokenise(name: str, known: Settings, serving: Serving, checkpoint: Checkpoi
     )
 
 
-def _model(name: str, known: Settings, serving: Serving, target: Target, graphs: Mapping[str, Path]) -> TritonModel:
+def _model(
+    name: str, known: Settings, serving: Serving, target: TritonTarget, graphs: Mapping[str, Path]
+) -> TritonModel:
     python = not native(target)
     inputs = tuple(_graph_input(each, ragged=python) for each in known.inputs)
     warm = _warm_up_tensors(known)

@@ -7,15 +7,18 @@ from model_build import optimise, parity
 from model_build.plan import BuildPlan
 from model_build.progress import Progress
 from model_build.repository import version_folder
+from model_build.tensorrt import engines
+from model_build.tensorrt.compile import Toolchain
 from model_build.text2text import export, repository, verify
-from workloads import OnnxRuntimeTarget, TextToText
+from workloads import OnnxRuntimeTarget, TensorRtTarget, TextToText
 
 
 def compile_graphs(plan: BuildPlan, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
     """Write the target's files into `graphs`; what they were made with, besides the usual tools."""
     model = plan.workload.model
     assert isinstance(model, TextToText)
-    assert isinstance(plan.target, OnnxRuntimeTarget)
+    target = plan.target
+    found = isinstance(target, TensorRtTarget) and Toolchain.find(plan.workload.name, plan.variant.target, target)
     portable = scratch / "portable"
     portable.mkdir()
     progress("Exporting to ONNX")
@@ -25,9 +28,17 @@ def compile_graphs(plan: BuildPlan, graphs: Path, scratch: Path, progress: Progr
         max_input_tokens=model.max_input_tokens,
         max_output_tokens=model.max_output_tokens,
     )
-    progress(f"Compiling for ONNX Runtime, {plan.target.precision}")
-    optimise.optimise(portable, graphs, plan.target.precision)
-    return {"onnx_opset": str(export.OPSET)}
+    match target:
+        case OnnxRuntimeTarget():
+            progress(f"Compiling for ONNX Runtime, {target.precision}")
+            optimise.optimise(portable, graphs, target.precision)
+            return {"onnx_opset": str(export.OPSET)}
+        case TensorRtTarget():
+            assert found
+            made = {graph: portable / f"{graph}.onnx" for graph in ("encoder", "decoder")}
+            return engines.compile_graphs(plan, target, found, made, graphs, progress)
+        case _:
+            raise AssertionError(target.runtime)  # the plan refuses it
 
 
 def compare(plan: BuildPlan, made: Path, progress: Progress) -> list[parity.Comparison]:

@@ -40,8 +40,8 @@ def test_plan_prints_what_a_build_would_do(run: Run, tiny_copy: Path, capsys: Ca
     assert err == ""
     assert document["archive"] == str(tiny_copy / "build" / "tiny" / "cpu" / "model.tar.gz")
     assert "tiny/1/decoder.onnx" in document["archive_files"]
-    assert list(document["config_pbtxt"]) == ["tiny"]
-    assert document["config_pbtxt"]["tiny"].startswith('name: "tiny"\n')
+    assert list(document["configuration"]) == ["tiny/config.pbtxt"]
+    assert document["configuration"]["tiny/config.pbtxt"].startswith('name: "tiny"\n')
     assert document["environment"] == {"SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": "16777216"}
 
 

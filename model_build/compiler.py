@@ -1,0 +1,100 @@
+"""What a build calls or runs to compile for a target, as `plan` prints it. Pure.
+
+Neuron's calls and trtexec's commands are the very values that are executed. Which TensorRT an image holds is asked
+of it when it builds, so both versions' commands are shown.
+"""
+
+from pathlib import Path
+from typing import get_args
+
+from model_build.checkpoint import Checkpoint
+from model_build.neuron import arguments
+from model_build.tensorrt.compile import plan_name
+from model_build.tensorrt.profiles import Profile, encoder_profile, text2text_profiles
+from model_build.tensorrt.trtexec import Major, command
+from workloads import (
+    EncoderModel,
+    Model,
+    NeuronTarget,
+    OnnxRuntimeTarget,
+    Serving,
+    Target,
+    TensorRtTarget,
+    TextToText,
+    TorchScriptTarget,
+)
+
+
+def steps(model: Model, target: Target, serving: Serving, checkpoint: Checkpoint) -> list[str]:
+    """One text for each call or command, in order."""
+    match target:
+        case NeuronTarget():
+            assert not isinstance(model, TextToText)
+            return _neuron(model, target, checkpoint)
+        case TensorRtTarget():
+            return [*_exports(model), *_tensorrt(model, target, serving, checkpoint)]
+        case OnnxRuntimeTarget():
+            return [*_exports(model), *_onnxruntime(model, target)]
+        case TorchScriptTarget():
+            return [_call("torch.jit.trace", f"model, ({', '.join(model_inputs(model))})", "model.pt")]
+
+
+def model_inputs(model: Model) -> list[str]:
+    """The example tensors of the trace, of which only type and rank matter."""
+    assert not isinstance(model, TextToText)
+    return [f"{name}: int64{[2] if name == 'valid_length' else [2, 8]}" for name in model.inputs]
+
+
+def profiles(model: Model, serving: Serving, checkpoint: Checkpoint) -> dict[str, Profile]:
+    """The shapes an engine is built for, by the graph's name."""
+    if not isinstance(model, TextToText):
+        return {"model": encoder_profile(model, serving)}
+    config = checkpoint.config
+    channels = 2 * config["num_decoder_layers"] * config["num_heads"]
+    return {str(k): v for k, v in text2text_profiles(model, serving, channels=channels, d_kv=config["d_kv"]).items()}
+
+
+def _exports(model: Model) -> list[str]:
+    graphs = ("encoder", "decoder") if isinstance(model, TextToText) else ("model",)
+    return [_call("torch.onnx.export", "model, dynamo=True, opset_version=18", f"{graph}.onnx") for graph in graphs]
+
+
+def _onnxruntime(model: Model, target: OnnxRuntimeTarget) -> list[str]:
+    graphs = ("encoder", "decoder") if isinstance(model, TextToText) else ("model",)
+    quantised = []
+    if target.precision == "int8":
+        kept = f", nodes_to_exclude={list(target.fp32_layers)}" if target.fp32_layers else ""
+        function = f"onnxruntime.quantization.quantize_{target.quantisation}"
+        quantised = [_call(function, f"per_channel=True, weight_type=QInt8{kept}", f"{each}.onnx") for each in graphs]
+    fused = [_call("onnxruntime.InferenceSession", "ORT_ENABLE_EXTENDED", f"{each}.onnx") for each in graphs]
+    return [*quantised, *fused]
+
+
+def _tensorrt(model: Model, target: TensorRtTarget, serving: Serving, checkpoint: Checkpoint) -> list[str]:
+    made = []
+    for capability in target.compute_capabilities:
+        for graph, profile in profiles(model, serving, checkpoint).items():
+            for major in get_args(Major):
+                asked = command(
+                    Path(f"{graph}.onnx"),
+                    Path(plan_name(graph, capability)),
+                    profile,
+                    target,
+                    tensorrt=major,
+                    timing_cache=Path("timing.cache"),
+                )
+                lines = " \\\n    ".join(asked)
+                made.append(f"# TensorRT {major}, compute capability {capability}\n{lines}")
+    return made
+
+
+def _neuron(model: EncoderModel, target: NeuronTarget, checkpoint: Checkpoint) -> list[str]:
+    calls = [call.text() for call in arguments.calls(target, model, checkpoint.tensorflow_version)]
+    if target.runtime == "neuron" and target.pipeline_cores == 1:
+        cores = arguments.suggested_pipeline_cores(checkpoint.weight_count)
+        calls.append(f"# As a NeuronCore pipeline a first guess would be pipeline_cores = {cores}.")
+    return calls
+
+
+def _call(function: str, arguments: str, output: str) -> str:
+    return f"# {output}\n{function}({arguments})"

@@ -1,0 +1,42 @@
+"""What a model for Neuron is packed as: no Triton repository, but the folder that containers/neuron serves.
+
+settings.json               what the serving code must know of the model
+server.json                 how it is served: batching, workers, placement
+tokenizer.json
+model.LENGTH.neuron.pt      one compiled graph for each sequence length (a folder, for TensorFlow)
+"""
+
+from pathlib import Path
+
+from containers.neuron.settings import ServerSettings
+from model_build.checkpoint import Checkpoint
+from model_build.encoder.repository import settings
+from model_build.neuron import arguments
+from model_build.repository import Content
+from workloads import EncoderModel, NeuronTarget, Serving
+
+
+def contents(
+    name: str, model: EncoderModel, serving: Serving, target: NeuronTarget, checkpoint: Checkpoint, graphs: Path
+) -> dict[str, Content]:
+    """`graphs` is the folder with the compiled graphs."""
+    compiled = [call.output for call in arguments.calls(target, model, checkpoint.tensorflow_version)]
+    return {
+        "settings.json": settings(model, target, checkpoint).to_json(),
+        "server.json": server_settings(name, serving, target).to_json(),
+        "tokenizer.json": checkpoint.tokenizer,
+        **{output: graphs / output for output in compiled},
+    }
+
+
+def server_settings(name: str, serving: Serving, target: NeuronTarget) -> ServerSettings:
+    return ServerSettings(
+        model=name,
+        max_batch_size=serving.max_batch_size,
+        dynamic_batching=serving.dynamic_batching,
+        preferred_batch_sizes=serving.preferred_batch_sizes,
+        max_queue_delay_ms=serving.max_queue_delay_ms,
+        model_instances=serving.model_instances,
+        placement=target.placement,
+        pipeline_cores=target.pipeline_cores,
+    )
