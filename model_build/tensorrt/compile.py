@@ -19,11 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from containers.text2text.tensorrt_engine import plan_name
 from model_build.progress import Progress, silent
 from model_build.tensorrt.errors import NoGpu, TrtexecFailed, UnknownTensorRt, WrongGpu
 from model_build.tensorrt.profiles import Profile
 from model_build.tensorrt.trtexec import Major, command
 from workloads import TensorRtTarget
+
+__all__ = ["EngineRecord", "Toolchain", "compile_engine", "plan_name"]
 
 # Where NVIDIA's images have it when it is not on PATH.
 TRTEXEC = ("trtexec", "/usr/src/tensorrt/bin/trtexec")
@@ -69,11 +72,6 @@ class EngineRecord:
     compute_capability: str
     driver: str
     command: tuple[str, ...]
-
-
-def plan_name(stem: str, compute_capability: str) -> str:
-    """`encoder.7.5.plan`: a folder holds the engines of several GPUs."""
-    return f"{stem}.{compute_capability}.plan"
 
 
 def compile_engine(
