@@ -35,8 +35,11 @@ def row_of(argument: str, fields: Sequence[str]) -> Row:
 
 
 def answer(response_body: bytes) -> str:
-    """The outputs of a KServe v2 JSON response to one row: the first by itself, the others with their names."""
-    first, *others = json.loads(response_body)["outputs"]
+    """The outputs of a KServe v2 JSON response to one row: a text by itself, the others with their names.
+
+    An ensemble gives its outputs in an order of its own.
+    """
+    first, *others = sorted(json.loads(response_body)["outputs"], key=lambda output: output.get("datatype") != "BYTES")
     named = [f"{output['name'].lower()} {output['data'][0]}" for output in others]
     return ", ".join([str(first["data"][0]), *named])
 

@@ -19,8 +19,29 @@ ALLOWED = {
 """model_build verifies with the very decoding loop that containers/ ships, and copies it into the archive."""
 
 ONLY_IN = {
-    "torch": {"model_build/text2text/export.py", "model_build/text2text/verify.py", "workloads/spellcheck/train.py"},
-    "boto3": {"inference_recommender/aws.py", "model_build/checkpoint.py"},
+    "torch": {
+        "containers/encoder/neuron_engine.py",
+        "containers/encoder/torchscript_engine.py",
+        "model_build/encoder/bert.py",
+        "model_build/encoder/export.py",
+        "model_build/encoder/reference.py",
+        "model_build/neuron/compile.py",
+        "model_build/text2text/export.py",
+        "model_build/text2text/verify.py",
+        "workloads/duplicates/train.py",
+        "workloads/product_bert/training.py",
+        "workloads/query_intent/train.py",
+        "workloads/question_answering/train.py",
+        "workloads/spellcheck/train.py",
+        "workloads/text_classification/train.py",
+    },
+    "transformers": {"model_build/", "workloads/"},
+    "boto3": {
+        "containers/batch/s3.py",
+        "inference_recommender/aws.py",
+        "model_build/checkpoint.py",
+        "model_build/remote/aws.py",
+    },
     "aws_cdk": {"stacks/", "app.py"},
     "moto": {"local_aws/"},
 }

@@ -35,9 +35,12 @@ def test_the_archive_has_a_file_per_payload_and_is_reproducible() -> None:
     assert bodies == [request_body(row) for row in rows]
 
 
-def test_an_answer_is_the_first_output_and_the_others_with_their_names() -> None:
+def test_an_answer_is_the_text_and_the_other_outputs_with_their_names() -> None:
     assert answer(b'{"outputs":[{"name":"CORRECTED","data":["running shoes"]}]}') == "running shoes"
-    two = b'{"outputs":[{"name":"LABEL","data":["returns"]},{"name":"SCORE","data":[0.75]}]}'
+    two = (
+        b'{"outputs":[{"name":"SCORE","datatype":"FP32","data":[0.75]},'
+        b'{"name":"LABEL","datatype":"BYTES","data":["returns"]}]}'
+    )
     assert answer(two) == "returns, score 0.75"
 
 
