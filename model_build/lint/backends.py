@@ -130,8 +130,9 @@ def _unknown(model: Model, config: ModelConfig) -> Finding:
         file=model.config_file,
         line=model.line(key),
         key=key,
-        why=f"Triton looks for libtriton_{config.backend or 'BACKEND'}.so in the image and in the model's folder, and "
-        "loads nothing without it.",
+        why=f"Triton looks for libtriton_{got}.so in the image and in the model's folder, and loads nothing without it."
+        if config.backend
+        else "Triton does not know what to load the model with.",
         fix=f"Allowed: backend {', '.join([*FILES, *OTHER_BACKENDS])}; platform {', '.join(PLATFORMS)}, ensemble; or "
         "pack the backend's library beside the model.",
     )

@@ -55,7 +55,7 @@ def answering(models: Mapping[str, Model], default: str) -> set[str]:
 
 def check_hosting(models: Mapping[str, Model], contents: Contents, situation: Situation) -> list[Finding]:
     return [
-        *_default(models, situation),
+        *_default(models, contents.folders(""), situation),
         *_unloaded(models, situation),
         *_decoupled(models, situation),
         *_devices(models, contents, situation),
@@ -65,7 +65,8 @@ def check_hosting(models: Mapping[str, Model], contents: Contents, situation: Si
     ]
 
 
-def _default(models: Mapping[str, Model], situation: Situation) -> Iterator[Finding]:
+def _default(models: Mapping[str, Model], folders: list[str], situation: Situation) -> Iterator[Finding]:
+    """The container counts folders: it does not know yet which of them are models."""
     if situation.environment is None:
         return
     named = situation.environment.get(DEFAULT_MODEL)
@@ -79,11 +80,11 @@ def _default(models: Mapping[str, Model], situation: Situation) -> Iterator[Find
             why="The container stops: 'Directory with provided SAGEMAKER_TRITON_DEFAULT_MODEL_NAME does not exist'.",
             fix=f"Allowed: {', '.join(models)}.",
         )
-    elif not named and len(models) > 1:
+    elif not named and len(folders) > 1:
         yield Finding(
             code="default-model",
             severity="error",
-            what=f"There are {len(models)} models ({listing(list(models))}) and {DEFAULT_MODEL} is not set.",
+            what=f"There are {len(folders)} top-level folders ({listing(folders)}) and {DEFAULT_MODEL} is not set.",
             file="environment",
             key=DEFAULT_MODEL,
             why="The container stops: 'More than 1 model directory found in model repository'.",
@@ -135,7 +136,7 @@ def _devices(models: Mapping[str, Model], contents: Contents, situation: Situati
         return
     without = list(types) if situation.cpu_image else [name for name in types if not has_gpu(name)]
     if without:
-        place = f"the image {situation.image}" if situation.cpu_image else listing(without)
+        place = f"the image {situation.image} has no CUDA" if situation.cpu_image else f"{listing(without)} has none"
         for model in models.values():
             yield from _needs_gpu(model, contents, place)
     if situation.gpu_types and (on_cpu := _all_on_cpu(models)):
@@ -161,7 +162,7 @@ def _needs_gpu(model: Model, contents: Contents, place: str) -> Iterator[Finding
     yield Finding(
         code="gpu-on-cpu",
         severity="error",
-        what=f"'{model.name}' needs a GPU ({'TensorRT' if tensorrt else 'KIND_GPU'}), and there is none in {place}.",
+        what=f"'{model.name}' needs a GPU ({'TensorRT' if tensorrt else 'KIND_GPU'}), and {place}.",
         file=model.config_file,
         line=model.line(key),
         key=key,

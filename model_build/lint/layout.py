@@ -186,7 +186,7 @@ def _no_version(name: str, contents: Contents) -> Finding:
         file=name,
         why="Triton loads versions, which are folders named 1, 2, ... without leading zeros; anything else it ignores. "
         "An ensemble needs one too, though it is empty.",
-        fix=f"Put the model's files into {name}/1/.",
+        fix=f"Add the folder {name}/1/ with the model's files.",
     )
 
 

@@ -228,7 +228,7 @@ def _too_large(size: int) -> Problem:
     return Problem(
         "payload-too-large",
         f"The request has {size:,} bytes.",
-        f"SageMaker takes {MAX_BODY_BYTES:,} bytes at most, and answers 413 before the container sees it.",
+        f"SageMaker takes {MAX_BODY_BYTES:,} bytes at most and refuses the request.",
         "Send fewer rows, or the binary form, which is smaller than JSON for numbers.",
     )
 

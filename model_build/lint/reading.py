@@ -11,7 +11,7 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Self
 
@@ -99,7 +99,7 @@ def _member(tar: tarfile.TarFile, header: tarfile.TarInfo) -> Member:
     content = tar.extractfile(header)
     if content is None:
         raise tarfile.ReadError(f"'{header.name}' has no content")
-    return _file(header.name, header.size, content)
+    return _file(header.name, header.size, content, _read_past)
 
 
 def _kind(header: tarfile.TarInfo) -> Kind:
@@ -129,31 +129,31 @@ def _entry(path: Path, name: str) -> Member:
     if not stat.S_ISREG(status.st_mode):
         return Member(name=name, kind="device")
     with path.open("rb") as content:
-        return _file(name, status.st_size, content)
+        return _file(name, status.st_size, content, lambda file, count: file.seek(count, io.SEEK_CUR))
 
 
 def _raise(error: OSError) -> None:
     raise error
 
 
-def _file(name: str, size: int, content: IO[bytes]) -> Member:
-    """Reads forward only."""
+def _read_past(content: IO[bytes], count: int) -> None:
+    """A member of a stream cannot seek."""
+    while count > 0 and (block := content.read(min(count, BLOCK_BYTES))):
+        count -= len(block)
+
+
+def _file(name: str, size: int, content: IO[bytes], skip: Callable[[IO[bytes], int], object]) -> Member:
     head = content.read(HEAD_BYTES)
     text, zip_names = None, None
     if name.rsplit("/", 1)[-1] == "config.pbtxt" and size <= MAX_CONFIG_BYTES:
         text = head + content.read()
     elif name.endswith(PYTORCH_SUFFIXES) and head.startswith(b"PK\x03\x04"):
-        zip_names = _zip_names(head, size, content)
+        skip(content, max(size - len(head) - MAX_ZIP_DIRECTORY_BYTES, 0))
+        zip_names = _zip_names(content.read())
     return Member(name=name, kind="file", size=size, head=head, text=text, zip_names=zip_names)
 
 
-def _zip_names(head: bytes, size: int, content: IO[bytes]) -> tuple[str, ...] | None:
-    start = size - MAX_ZIP_DIRECTORY_BYTES
-    if start > len(head):
-        content.seek(start)
-        tail = content.read()
-    else:
-        tail = head + content.read()
+def _zip_names(tail: bytes) -> tuple[str, ...] | None:
     try:
         with zipfile.ZipFile(io.BytesIO(tail)) as archive:
             return tuple(archive.namelist())

@@ -89,7 +89,7 @@ def _batch_size(model: Model, key: str, what: str) -> Finding:
         line=model.line(key),
         key=key,
         why="Triton refuses the configuration.",
-        fix="Raise max_batch_size or lower the other.",
+        fix="Write sizes from 1 to max_batch_size; max_batch_size itself may be 0, which is no batching.",
     )
 
 

@@ -1,14 +1,16 @@
 """What is known of the place where an archive will run. What is not known is None, and its checks are not made.
 
-Sources of the tables: `HOST_AMIS` pairs SageMaker's Triton images with the host AMI whose driver starts them (CUDA
-releases from NVIDIA's Triton release notes, drivers from SageMaker's documentation of InferenceAmiVersion); a test
-holds it equal to the one in stacks/. `COMPUTE_CAPABILITIES` is NVIDIA's table of GPUs, for the two families here.
+`HOST_AMIS` pairs SageMaker's Triton images with the host AMI whose driver starts them (CUDA releases from NVIDIA's
+Triton release notes, drivers from SageMaker's documentation of InferenceAmiVersion); a test holds it equal to the
+table in stacks/.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from workloads.target import COMPUTE_CAPABILITIES
 
 CUDA_12_AMI = "al2-ami-sagemaker-inference-gpu-3-1"
 CUDA_13_AMI = "al2023-ami-sagemaker-inference-gpu-4-1"
@@ -21,7 +23,6 @@ HOST_AMIS: Mapping[str, str] = {
     "25.09": CUDA_13_AMI,
     "26.05": CUDA_13_AMI,
 }
-COMPUTE_CAPABILITIES: Mapping[str, str] = {"g4dn": "7.5", "g5": "8.6"}
 GPU_FAMILIES_WITH_OLD_DRIVERS = ("g4dn", "g5")
 NO_HOST_AMI = "none"
 """`Situation.host_ami` of a variant that sets no InferenceAmiVersion; None is a variant nothing is known of."""
@@ -77,7 +78,9 @@ def unmade_checks(situation: Situation) -> list[UnmadeCheck]:
         "payload files": situation.payloads,
     }
     checks = {
-        "the default model, verbose logging, the size of the shared memory": ("the environment",),
+        "the default model (and, among several, payloads against it), verbose logging, shared memory": (
+            "the environment",
+        ),
         "the device each model runs on, the GPU each TensorRT plan was built for": ("the instance types",),
         "the driver that the image meets": ("the image", "the instance types", "the host AMI"),
         "TensorRT plans against the image's TensorRT": ("the image's TensorRT version",),

@@ -17,7 +17,7 @@ from model_build.lint.situation import Situation, compute_capability, family
 
 TAG = b"ftrt"
 HEADER_BYTES = 28
-WHY_PLAN = "A plan holds machine code for one GPU family; on another TensorRT refuses it and Triton does not start."
+WHY_PLAN = "A plan holds machine code for one GPU family. TensorRT refuses it on another, and Triton does not start."
 
 
 def check_plans(model: Model, contents: Contents, situation: Situation) -> list[Finding]:
@@ -71,8 +71,9 @@ def _header(path: str, plan: Member, situation: Situation) -> Iterator[Finding]:
 
 
 def _numbers(version: str | None) -> tuple[int, ...] | None:
-    numbers = tuple(int(number) for number in re.findall(r"\d+", version or "")[:4])
-    return numbers or None
+    """None of what is no single version: a build on several machines joins theirs with commas."""
+    match = re.fullmatch(r"(\d+(?:\.\d+){1,3})(?:[+-]\S+)?", version or "")
+    return tuple(map(int, match[1].split("."))) if match else None
 
 
 def _release(version: tuple[int, ...]) -> tuple[int, ...]:
@@ -114,7 +115,7 @@ def _lacking(model: Model, contents: Contents, lacking: dict[str, str]) -> Findi
     there = all(contents.exists(join(model.name, version, default)) for version in model.versions)
     return _finding(
         model,
-        f"cc_model_filenames has no plan for it: {_asked(lacking)}.",
+        f"cc_model_filenames names no plan for a GPU that is asked for: {_asked(lacking)}.",
         fix="Build one on that GPU, and name it in cc_model_filenames.",
         why=f"Triton then takes {default}, and for which GPU that was built is not known. {WHY_PLAN}"
         if there
@@ -124,8 +125,8 @@ def _lacking(model: Model, contents: Contents, lacking: dict[str, str]) -> Findi
 
 
 def _asked(wanted: dict[str, str]) -> str:
-    """ml.g5.xlarge has 8.6, one instance type for each family."""
-    by_family = {family(name): f"{name} has {capability}" for name, capability in wanted.items()}
+    """One instance type for each family, with its compute capability."""
+    by_family = {family(name): f"{name} has compute capability {capability}" for name, capability in wanted.items()}
     return ", ".join(by_family[name] for name in sorted(by_family))
 
 
