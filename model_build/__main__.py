@@ -10,9 +10,11 @@ from typing import Any
 from rich.console import Console
 
 from model_build import render
-from model_build.errors import MissingToolchain, NothingToBuild
+from model_build.errors import DryRunHere, MissingToolchain, NothingToBuild
+from model_build.lint import command_line as linting
 from model_build.plan import BuildPlan, plan
 from model_build.progress import Progress
+from model_build.remote import command_line as remote
 from workloads import ROOT, ProjectError, WorkloadFolder, load_workload, workload_names
 
 EPILOG = "Exit codes: 0 done; 1 a gate failed; 2 usage or workload error; 3 toolchain missing or busy; 130 interrupted."
@@ -51,19 +53,28 @@ def parser() -> argparse.ArgumentParser:
         which.add_argument("--all", action="store_true", help="every workload that has the target")
         command.add_argument("--target", required=True, help="a target of its workload.toml, or a variant")
         command.add_argument("--variants", action="store_true", help="every variant of the target, compiled once")
-        command.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
         command.set_defaults(run=_build)
+        if name == "build":
+            remote.add_options(command)
+    purpose = "what would fail on SageMaker after half an hour, found in an archive that anybody built"
+    command = commands.add_parser("lint", help=purpose, description=purpose.capitalize() + ".", epilog=EPILOG)
+    linting.add_options(command)
+    command.set_defaults(run=_lint)
+    for command in commands.choices.values():
+        command.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
     return described
 
 
 def _build(options: argparse.Namespace) -> int:
     """Several are one after another; one that fails does not stop the others."""
+    if options.command == "build" and options.dry_run and options.on == "local":
+        raise DryRunHere
     results, failures = [], []
     with Console(stderr=True).status("") as status:
         for folder, name in _chosen(options):
             progress = _named(status.update, f"{folder.workload.name} for {name}")
             try:
-                results.append(_run(options.command, plan(folder, name, ROOT), progress))
+                results.append(_run(options, folder, name, progress))
             except ProjectError as error:
                 if not (options.all or options.variants):
                     raise
@@ -94,7 +105,28 @@ def _chosen(options: argparse.Namespace) -> Iterable[tuple[WorkloadFolder, str]]
     return chosen
 
 
-def _run(command: str, planned: BuildPlan, progress: Progress) -> dict[str, Any]:
+def _run(options: argparse.Namespace, folder: WorkloadFolder, name: str, progress: Progress) -> dict[str, Any]:
+    if options.command == "build" and options.on == "sagemaker":
+        return _run_remotely(options, folder, name, progress)
+    return _run_here(options.command, plan(folder, name, ROOT), progress)
+
+
+def _run_remotely(options: argparse.Namespace, folder: WorkloadFolder, name: str, progress: Progress) -> dict[str, Any]:
+    if options.dry_run:
+        return remote.show(folder, name, options)
+    return remote.run(folder, name, remote.plan(folder, name, options), ROOT, progress).model_dump(mode="json")
+
+
+def _lint(options: argparse.Namespace) -> int:
+    findings, situation = linting.check(options, ROOT)
+    if options.json:
+        print(json.dumps(linting.document(findings, situation), indent=2))
+    else:
+        print(linting.text(findings, situation))
+    return linting.exit_code(findings)
+
+
+def _run_here(command: str, planned: BuildPlan, progress: Progress) -> dict[str, Any]:
     if command == "plan":
         return planned.document()
     # Only here: planning works without torch, and --help is quick.
@@ -115,7 +147,7 @@ def _named(update: Progress, subject: str) -> Progress:
 
 def _print(options: argparse.Namespace, results: Sequence[dict[str, Any]]) -> None:
     several = options.all or options.variants
-    if options.json:
+    if options.json or (options.command == "build" and options.dry_run):
         print(json.dumps(list(results) if several else results[0], indent=2))
     elif several and options.command == "build":
         print(render.table(results))

@@ -54,6 +54,11 @@ class NoSuchBuild(ProjectError):
         )
 
 
+class DryRunHere(ProjectError):
+    def __init__(self) -> None:
+        super().__init__("--dry-run goes with --on sagemaker. What a build here would do is printed by `plan`.")
+
+
 class NothingToBuild(ProjectError):
     def __init__(self, target: str, workloads: Sequence[str], *, variants: bool) -> None:
         what = f"variant of a target '{target}'" if variants else f"target '{target}'"

@@ -143,3 +143,38 @@ def wait_for(file: Path, process: subprocess.Popen[str]) -> None:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, f"{file} never came"
         time.sleep(0.01)
+
+
+def test_a_dry_run_is_of_a_build_elsewhere(run: Run, capsys: Capture) -> None:
+    assert run(["build", "tiny", "--target", "cpu", "--dry-run"]) == 2
+    assert capsys.readouterr().err == (
+        "--dry-run goes with --on sagemaker. What a build here would do is printed by `plan`.\n"
+    )
+    assert run(["build", "tiny", "--target", "cpu", "--on", "sagemaker", "--dry-run"]) == 0
+    (request,) = json.loads(capsys.readouterr().out)["requests"]
+    assert request["AppSpecification"]["ContainerArguments"] == ["tiny", "cpu", "onnxruntime"]
+
+
+def test_all_builds_every_workload_that_has_the_target_and_prints_a_table(run: Run, capsys: Capture) -> None:
+    assert run(["build", "--all", "--target", "cpu"]) == 0
+    head, line = capsys.readouterr().out.splitlines()
+    assert head.split()[:4] == ["workload", "target", "runtime", "precision"]
+    assert line.split()[:4] == ["tiny", "cpu", "onnxruntime", "fp32"]
+    assert line.endswith("exact_match 0.0000 → 0.0000, left_alone 0.0000 → 0.0000")
+
+
+def test_a_target_that_no_workload_has(run: Run, capsys: Capture) -> None:
+    assert run(["build", "--all", "--target", "inf1"]) == 2
+    assert capsys.readouterr().err == "There is no target 'inf1' in any workload.toml of tiny.\n"
+
+
+def test_lint_finds_nothing_in_a_build_and_something_in_a_damaged_one(
+    run: Run, tiny_copy: Path, capsys: Capture
+) -> None:
+    archive = tiny_copy / "build" / "tiny" / "cpu" / "model.tar.gz"
+    assert run(["lint", str(archive), "--workload", "tiny"]) == 0
+    assert capsys.readouterr().out.startswith("0 errors, 0 warnings.\n")
+    archive.write_bytes(archive.read_bytes()[:1000])
+    assert run(["lint", str(archive), "--json"]) == 1
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert finding["severity"] == "error"
