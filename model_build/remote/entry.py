@@ -7,7 +7,8 @@ get the Python and the packages that constraints.txt was resolved for, from the 
 and the CUDA libraries. Neuron's torch is the image's own, so those builds run on the image's Python with a few
 packages beside it. Why a build failed goes to /opt/ml/output/message, of which SageMaker shows the first kilobyte.
 
-Only the steps around the container's own tools have been run by those who wrote this.
+Those who wrote this ran the unpacking, the installation for Neuron (on plain Pythons 3.10 and 3.12) and the reporting,
+never in one of these images. Inf1's image has Python 3.10, which the rest of the project does not support.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ TIMING_CACHES = "build/timing_caches"
 
 
 class StepFailed(Exception):
-    def __init__(self, what: str, status: int, said: str) -> None:
-        super().__init__(f"{what} ended with exit status {status}:\n{said}")
+    """A gate that fails ends with 1, and so does a Python that crashes: the first line tells them apart."""
+
+    def __init__(self, what: str, status: int, said: str, *, crashed: bool) -> None:
+        super().__init__(f"{what} {'crashed' if crashed else 'ended'} with exit status {status}:\n{said}")
 
 
 def main(arguments: list[str], system: Path = Path("/")) -> int:
@@ -100,6 +103,7 @@ def step(what: str, command: list[str], folder: Path, environment: dict[str, str
     """Run a command and pass on what it says. Raises `StepFailed` with its last lines."""
     print(f"$ {' '.join(command)}", flush=True)
     said: collections.deque[str] = collections.deque(maxlen=25)
+    crashed = False
     with subprocess.Popen(
         command,
         cwd=folder,
@@ -112,8 +116,9 @@ def step(what: str, command: list[str], folder: Path, environment: dict[str, str
         for line in process.stdout or ():
             print(line, end="", flush=True)
             said.append(line)
+            crashed = crashed or line.startswith("Traceback (most recent call last)")
     if process.returncode:
-        raise StepFailed(what, process.returncode, "".join(said))
+        raise StepFailed(what, process.returncode, "".join(said), crashed=crashed)
 
 
 def leave(work: Path, workload: str, variant: str, output: Path) -> None:

@@ -11,7 +11,7 @@ It does not know which GPU driver a processing instance starts with: AWS documen
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,6 @@ from model_build.remote.errors import RefusedInstance
 from model_build.remote.images import NEURON, PYTORCH_CPU, stock_image, triton_image
 from model_build.remote.where import Where
 from workloads import NeuronTarget, SageMakerEndpointHosting, Target, TensorRtTarget, WorkloadFolder
-from workloads.target import COMPUTE_CAPABILITIES
 
 SOURCE, OUTPUT = "/opt/ml/processing/source", "/opt/ml/processing/output"
 VOLUME_GB = 60
@@ -29,6 +28,11 @@ NEURON_INSTANCE, CPU_INSTANCE = "ml.c5.4xlarge", "ml.c5.2xlarge"
 NO_DRIVER_CHOICE = (
     "{instance}: a processing job cannot choose its host's GPU driver, and AWS does not document it. If {image} does "
     "not start there, choose an older hosting.triton_version, or build on an EC2 instance of that family in the image."
+)
+
+OLD_PYTHON = (
+    "{image} has Python 3.10, which is Inf1's last, and this project's code asks for 3.11. The job will fail "
+    'until that changes; moving the workload to Inf2 (runtime = "neuronx") avoids it.'
 )
 
 
@@ -125,11 +129,11 @@ def _build(
     image: str,
     instance: str,
 ) -> RemoteBuild:
-    gpu = COMPUTE_CAPABILITIES.get(_family(instance)) if isinstance(target, TensorRtTarget) else None
+    gpu = _family(instance) if isinstance(target, TensorRtTarget) else None
     workload = folder.workload.name
     base = f"s3://{where.bucket}/model-build/{workload}/{variant_name}/{where.stamp}"
     request = {
-        "ProcessingJobName": _job_name((workload, variant_name), _family(instance) if gpu else None, where.stamp),
+        "ProcessingJobName": job_name((workload, variant_name), gpu, where.stamp),
         "RoleArn": where.role_arn,
         "AppSpecification": {
             "ImageUri": image,
@@ -144,8 +148,14 @@ def _build(
         "Tags": [{"Key": "workload", "Value": workload}, {"Key": "target", "Value": variant_name}],
         **_network(where),
     }
-    warning = NO_DRIVER_CHOICE.format(instance=instance, image=image)
-    return RemoteBuild(request=request, warnings=(warning,) if gpu else ())
+    return RemoteBuild(request=request, warnings=tuple(_warnings(target, instance, image)))
+
+
+def _warnings(target: Target, instance: str, image: str) -> Iterator[str]:
+    if isinstance(target, TensorRtTarget):
+        yield NO_DRIVER_CHOICE.format(instance=instance, image=image)
+    if isinstance(target, NeuronTarget) and "-py310-" in image:
+        yield OLD_PYTHON.format(image=image)
 
 
 def _source(url: str) -> dict[str, Any]:
@@ -180,7 +190,7 @@ def _network(where: Where) -> dict[str, Any]:
     return {"NetworkConfig": {"VpcConfig": vpc}}
 
 
-def _job_name(parts: Sequence[str], family: str | None, stamp: str) -> str:
+def job_name(parts: Sequence[str], family: str | None, stamp: str) -> str:
     """The workload, what is built, the GPU and the time; what is too long is cut and told apart by a hash."""
     name = "-".join(parts).replace("_", "-")
     tail = "-".join(filter(None, (family, stamp)))

@@ -1,0 +1,71 @@
+"""What `python -m model_build build … --on sagemaker` adds to the command line, and the three things it can do.
+
+plan   the jobs, with AWS asked for what was not given
+show   the document of --dry-run: requests, warnings and what stands in for what AWS could not tell
+run    the artifact, after minutes
+"""
+
+import argparse
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from model_build.progress import Progress
+from model_build.remote.aws import Aws
+from model_build.remote.request import RemoteBuild, dry_run_document, plan_remote
+from model_build.remote.run import build_remotely
+from model_build.remote.where import MAX_RUNTIME_S, Options, resolve, resolve_for_show
+from workloads import ModelArtifact, WorkloadFolder
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """All of them, for the `build` command; they are of no use without --on sagemaker."""
+    command.add_argument("--on", choices=["local", "sagemaker"], default="local", help="which machine builds")
+    remote = command.add_argument_group("with --on sagemaker")
+    remote.add_argument("--dry-run", action="store_true", help="print the requests as one JSON document, send nothing")
+    remote.add_argument("--role-arn", metavar="ARN", help="role the job assumes")
+    remote.add_argument("--bucket", metavar="NAME", help="default: SageMaker's bucket of account and region")
+    remote.add_argument("--instance-type", metavar="TYPE", help="default: what the target needs")
+    remote.add_argument("--image-uri", metavar="URI", help="default: AWS's image of the target's runtime")
+    remote.add_argument("--kms-key", metavar="KEY", help="encrypts what is uploaded, the volume and the output")
+    remote.add_argument("--security-group", action="append", default=[], metavar="ID", help="with --subnet: the VPC's")
+    remote.add_argument("--subnet", action="append", default=[], metavar="ID", help="may be given several times")
+    remote.add_argument(
+        "--max-runtime-s", type=int, default=MAX_RUNTIME_S, metavar="N", help=f"default: {MAX_RUNTIME_S}"
+    )
+
+
+def plan(folder: WorkloadFolder, name: str, given: argparse.Namespace) -> tuple[RemoteBuild, ...]:
+    """Raises what `where.resolve` and `request.plan_remote` raise."""
+    return plan_remote(folder, name, resolve(_options(given), Aws(), _stamp()))
+
+
+def show(folder: WorkloadFolder, name: str, given: argparse.Namespace) -> dict[str, Any]:
+    """Needs neither AWS nor a build."""
+    where, stand_ins = resolve_for_show(_options(given), Aws(), _stamp())
+    return {**dry_run_document(plan_remote(folder, name, where)), "stand_ins": dict(stand_ins)}
+
+
+def run(
+    folder: WorkloadFolder, name: str, builds: Sequence[RemoteBuild], root: Path, progress: Progress
+) -> ModelArtifact:
+    """Raises what `run.build_remotely` raises."""
+    return build_remotely(folder, name, builds, root, Aws(), progress)
+
+
+def _options(given: argparse.Namespace) -> Options:
+    return Options(
+        role_arn=given.role_arn,
+        bucket=given.bucket,
+        instance_type=given.instance_type,
+        image_uri=given.image_uri,
+        kms_key=given.kms_key,
+        security_groups=tuple(given.security_group),
+        subnets=tuple(given.subnet),
+        max_runtime_s=given.max_runtime_s,
+    )
+
+
+def _stamp() -> str:
+    return datetime.now(UTC).strftime("%Y%m%d-%H%M%S")

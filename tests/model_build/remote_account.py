@@ -1,0 +1,157 @@
+"""A miniature repository whose workload has a target for every machine, and an account of our own to build it in."""
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from model_build.remote.account import Account
+from model_build.remote.where import Where
+from tests.artifacts import an_artifact
+from workloads import ROOT, ModelArtifact
+
+TARGETS = """
+[targets.gpu]
+runtime = "tensorrt"
+precision = "fp16"
+instance_types = ["ml.g4dn.2xlarge", "ml.g5.xlarge"]
+
+[targets.inf1]
+runtime = "neuron"
+instance_types = ["inf1.xlarge"]
+
+[targets.inf2]
+runtime = "neuronx"
+instance_types = ["ml.inf2.xlarge"]
+
+[targets.traced]
+runtime = "torchscript"
+
+[variants.gpu-plain]
+target = "gpu"
+serving = { dynamic_batching = false }
+
+[serving]
+"""
+ROLE = "arn:aws:iam::123456789012:role/builder"
+
+
+def miniature(root: Path) -> Path:
+    """spellcheck with more targets, a checkpoint of two small files and the files that travel with it."""
+    folder = root / "workloads" / "spellcheck"
+    (folder / "checkpoint").mkdir(parents=True)
+    (folder / "checkpoint" / "config.json").write_text("{}")
+    (folder / "checkpoint" / "model.safetensors").write_bytes(b"weights")
+    toml = (ROOT / "workloads" / "spellcheck" / "workload.toml").read_text("utf-8")
+    (folder / "workload.toml").write_text(toml.replace("\n[serving]\n", TARGETS, 1), "utf-8")
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "train.pyc").write_bytes(b"old")
+    for name in ("workloads/folder.py", "model_build/plan.py", "containers/engine.py", "stacks/stack.py"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"# {name}\n")
+    (root / "pyproject.toml").write_text("[project]\n")
+    (root / "constraints.txt").write_text("torch==2.13.0\n")
+    return root
+
+
+def somewhere(**changes: Any) -> Where:
+    return Where(**{"role_arn": ROLE, "bucket": "bucket", "region": "us-east-1", "stamp": "20261121-034500"} | changes)
+
+
+def tar_gz(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as stream:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            stream.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def built(variant: str, files: Mapping[str, bytes], **changes: Any) -> dict[str, bytes]:
+    """What a job leaves: artifact.json and the archive it speaks of."""
+    packed = tar_gz(files)
+    facts = {
+        "variant": variant,
+        "target": variant,
+        "archive_sha256": hashlib.sha256(packed).hexdigest(),
+        "archive_bytes": len(packed),
+    }
+    artifact: ModelArtifact = an_artifact(**(facts | changes))
+    return {"artifact.json": artifact.model_dump_json().encode(), "model.tar.gz": packed}
+
+
+class FakeAccount(Account):
+    """An S3 in memory and jobs that take one status after another; the last one stays.
+
+    `asked`, where given, is called before each description and may raise.
+    """
+
+    def __init__(
+        self,
+        outputs: Mapping[str, bytes] | None = None,
+        *,
+        statuses: Sequence[str] = ("InProgress", "Completed"),
+        asked: Callable[[], None] = lambda: None,
+        **described: Any,
+    ) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.jobs: dict[str, Mapping[str, Any]] = {}
+        self.stopped: list[str] = []
+        self.log: list[str] = []
+        self.refusals: dict[str, Exception] = {}
+        self._outputs = outputs or {}
+        self._statuses = statuses
+        self._course: dict[str, Iterator[str]] = {}
+        self._status: dict[str, str] = {}
+        self._asked = asked
+        self._described = described
+
+    @property
+    def region(self) -> str:
+        return "us-east-1"
+
+    def default_bucket(self) -> str:
+        return "sagemaker-us-east-1-123456789012"
+
+    def upload(self, url: str, file: Path, kms_key: str | None) -> None:
+        self.objects[url] = file.read_bytes()
+
+    def files(self, url: str) -> list[str]:
+        return [name.removeprefix(f"{url}/") for name in self.objects if name.startswith(f"{url}/")]
+
+    def download(self, url: str, file: Path) -> None:
+        file.write_bytes(self.objects[url])
+
+    def create_job(self, request: Mapping[str, Any]) -> None:
+        name = request["ProcessingJobName"]
+        for part, refusal in self.refusals.items():
+            if part in name:
+                raise refusal
+        self.jobs[name] = request
+        self._course[name] = iter(self._statuses)
+
+    def describe_job(self, name: str) -> Mapping[str, Any]:
+        self._asked()
+        status = self._status[name] = next(self._course[name], self._status.get(name, ""))
+        if status == "Completed":
+            self._finish(self.jobs[name])
+        now = datetime.now(UTC)
+        return {"ProcessingJobStatus": status, "CreationTime": now, **self._described}
+
+    def stop_job(self, name: str) -> None:
+        self.stopped.append(name)
+
+    def log_tail(self, name: str, lines: int) -> list[str]:
+        return self.log[-lines:]
+
+    def _finish(self, request: Mapping[str, Any]) -> None:
+        """The outputs go where the request says; those named FAMILY:NAME only where that family built."""
+        url = request["ProcessingOutputConfig"]["Outputs"][0]["S3Output"]["S3Uri"]
+        for name, content in self._outputs.items():
+            family, _, plain = name.rpartition(":")
+            if url.endswith(family):
+                self.objects[f"{url}/{plain}"] = content
