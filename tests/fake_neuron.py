@@ -17,6 +17,7 @@ import sys
 import types
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,8 @@ def modules() -> dict[str, types.ModuleType]:
     neuron, neuronx = types.ModuleType("torch_neuron"), types.ModuleType("torch_neuronx")
     neuron.__dict__.update(trace=trace_neuron, DataParallel=DataParallel)
     neuronx.__dict__.update(trace=trace_neuronx, DataParallel=DataParallel)
+    for module in (neuron, neuronx):
+        module.__spec__ = ModuleSpec(module.__name__, None)
     return {"torch_neuron": neuron, "torch_neuronx": neuronx}
 
 

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from .fixed_batch import FixedBatch
 from .settings import Settings
 
+NEURON_GRAPHS = "model.*.neuron.pt"
+
 
 class Engine(Protocol):
     """In: the tensors of `settings.inputs`. Out: those of `settings.graph_outputs`, row for row.
@@ -23,6 +25,10 @@ class Engine(Protocol):
 
 
 def load(folder: Path, settings: Settings) -> Engine:
+    if any(folder.glob(NEURON_GRAPHS)):
+        from .neuron_engine import load as load_neuron
+
+        return load_neuron(folder, settings)
     for file, adapter in _ADAPTERS.items():
         if (folder / file).exists():
             engine = adapter(folder / file, settings)
@@ -43,4 +49,3 @@ def _torchscript(file: Path, settings: Settings) -> Engine:
 
 
 _ADAPTERS: dict[str, Callable[[Path, Settings], Engine]] = {"model.onnx": _onnx, "model.pt": _torchscript}
-"""Neuron's belongs here too, as model.neuron.pt."""

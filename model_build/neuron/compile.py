@@ -56,6 +56,7 @@ def compile_graphs(
     """From a torch module in evaluation mode. Returns the toolchain's versions."""
     import torch
 
+    module.requires_grad_(False)  # what stays on the CPU would record gradients in the threads of data parallelism
     package = PACKAGES["pytorch", target.runtime]
     importlib.import_module(package)
     for call in arguments.calls(target, model):

@@ -1,6 +1,7 @@
 """Compiling for Neuron, through a fake that traces for real."""
 
 import os
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -9,14 +10,16 @@ from typing import Any
 import pytest
 import torch
 
+from containers.neuron.settings import ServerSettings
 from model_build.neuron import operators
 from model_build.neuron.arguments import calls
 from model_build.neuron.compile import check_toolchain, compile_graphs, compile_saved_model, torch_examples
 from model_build.neuron.errors import BrokenSavedModel, MissingNeuron
+from model_build.neuron.server import server_settings
 from model_build.progress import silent
 from tests import fake_neuron
 from tests.tiny_classifier import FIVE, THREE, Classifier, make_model
-from workloads import NeuronTarget
+from workloads import ROOT, NeuronTarget, Serving
 
 jit: Any = torch.jit
 
@@ -216,3 +219,19 @@ def test_a_folder_that_is_no_whole_saved_model_is_refused(damage: Any, problem: 
         f'model.checkpoint: {folder} {problem}. framework = "tensorflow" takes a folder with saved_model.pb and '
         "tokenizer.json."
     )
+
+
+def test_what_compiles_runs_without_the_contract_which_python_3_10_cannot_import() -> None:
+    """The Inf1 image has Python 3.10, which has no tomllib."""
+    blocked = "import sys; sys.modules['tomllib'] = None; "
+    imported = "import model_build.neuron.compile, model_build.neuron.operators, model_build.neuron.saved_model"
+    subprocess.run([sys.executable, "-c", blocked + imported], cwd=ROOT, check=True)
+
+
+def test_the_server_is_told_the_workloads_serving_and_the_targets_placement(tmp_path: Path) -> None:
+    serving = Serving(max_batch_size=8, preferred_batch_sizes=(2, 4), max_queue_delay_ms=0.5)
+    told = server_settings("intent", serving, make_target(placement="one-per-core", pipeline_cores=4))
+    (tmp_path / "server.json").write_text(told.to_json())
+    assert ServerSettings.load(tmp_path / "server.json") == told
+    assert (told.model, told.max_batch_size, told.preferred_batch_sizes) == ("intent", 8, (2, 4))
+    assert (told.max_queue_delay_ms, told.placement, told.pipeline_cores) == (0.5, "one-per-core", 4)

@@ -1,0 +1,109 @@
+"""KServe v2 requests and answers as JSON, in the shape Triton takes and gives for the same workload. Pure.
+
+A request has one input for each of the model's fields, upper-cased, BYTES of shape [rows, 1]. An answer has the outputs
+of `encoder.answers`, each [rows, 1]. Tensors as binary data are not taken.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..encoder.answers import OUTPUTS, Answer
+from ..encoder.row import Refusal
+
+DATA_TYPES = {"TYPE_STRING": "BYTES", "TYPE_FP32": "FP32", "TYPE_INT64": "INT64"}
+BINARY = "application/vnd.sagemaker-triton.binary"
+
+
+class BadRequest(Exception):
+    """The caller's mistake, in a sentence."""
+
+
+@dataclass(frozen=True)
+class Request:
+    rows: Sequence[Mapping[str, object]]
+    outputs: tuple[str, ...]  # of the answer, in order
+    id: object
+
+
+def parse(body: bytes, content_type: str, fields: Sequence[str], task: str, max_rows: int) -> Request:
+    """Raises `BadRequest`."""
+    if content_type.startswith(BINARY):
+        raise BadRequest("binary tensors are not taken here; send JSON.")
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is not JSON: {error}.") from None
+    if not isinstance(document, dict) or not isinstance(document.get("inputs"), list):
+        raise BadRequest('the body must be an object with a list "inputs".')
+    columns = dict(_column(tensor) for tensor in document["inputs"])
+    _check_names([field.upper() for field in fields], list(columns), len(document["inputs"]))
+    counts = {len(column) for column in columns.values()}
+    if len(counts) > 1:
+        raise BadRequest("all inputs must have the same number of rows.")
+    if not 0 < (count := counts.pop()) <= max_rows:
+        raise BadRequest(f"got {count} rows; 1 to {max_rows} are allowed in a request.")
+    rows = [{field: columns[field.upper()][row] for field in fields} for row in range(count)]
+    return Request(rows, _wanted(document.get("outputs"), task), document.get("id"))
+
+
+def answer(request: Request, answers: Sequence[Answer | Refusal], model: str, task: str) -> bytes:
+    """Raises `BadRequest` if a row was refused: a request is answered as a whole or not at all, as in Triton."""
+    good = [row for row in answers if not isinstance(row, Refusal)]
+    if len(good) < len(answers):
+        raise BadRequest(_refusal(answers))
+    types = dict(OUTPUTS[task])
+    outputs = [
+        {
+            "name": name,
+            "datatype": DATA_TYPES[types[name]],
+            "shape": [len(good), 1],
+            "data": [row[name] for row in good],
+        }
+        for name in request.outputs
+    ]
+    own = {} if request.id is None else {"id": request.id}
+    return json.dumps({**own, "model_name": model, "model_version": "1", "outputs": outputs}).encode()
+
+
+def error(message: str) -> bytes:
+    return json.dumps({"error": message}).encode()
+
+
+def _column(tensor: Any) -> tuple[str, list[object]]:
+    match tensor:
+        case {"name": str(name), "shape": [int(rows), 1], "datatype": "BYTES", "data": list(data)}:
+            flat = [each for item in data for each in (item if isinstance(item, list) else [item])]
+            if len(flat) != rows:
+                raise BadRequest(f"input {name} has {len(flat)} elements in data, and its shape says {rows}.")
+            return name, flat
+        case {"name": str(name)}:
+            raise BadRequest(f'input {name} must have "shape": [rows, 1], "datatype": "BYTES" and a list "data".')
+        case _:
+            raise BadRequest('every input must be an object with a "name".')
+
+
+def _check_names(wanted: Sequence[str], given: Sequence[str], count: int) -> None:
+    if count > len(given):
+        raise BadRequest("an input is given twice.")
+    if sorted(wanted) != sorted(given):
+        raise BadRequest(f"got the inputs {', '.join(given) or 'none'}; wanted are {', '.join(wanted)}.")
+
+
+def _wanted(outputs: Any, task: str) -> tuple[str, ...]:
+    """The names of the answer's outputs; all of them if the request names none."""
+    known = tuple(name for name, _ in OUTPUTS[task])
+    if not outputs:
+        return known
+    given = outputs if isinstance(outputs, list) else [outputs]
+    names = [output.get("name") if isinstance(output, dict) else None for output in given]
+    if not set(names) <= set(known):
+        raise BadRequest(f"outputs may name {', '.join(known)}.")
+    return tuple(map(str, names))
+
+
+def _refusal(answers: Sequence[Answer | Refusal]) -> str:
+    """Names the bad rows, as Triton's ensemble does."""
+    reasons = [f"Row {index} {row.message}." for index, row in enumerate(answers) if isinstance(row, Refusal)]
+    return " ".join([*reasons, "No row of this request was answered."] if len(answers) > 1 else reasons)

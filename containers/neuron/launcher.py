@@ -1,0 +1,137 @@
+"""Starts the workers, answers "not ready" until all of them have their model, and takes all down together.
+
+In: a `Plan`. Out: the exit of the whole server, 0 after SIGTERM or SIGINT, or a `ServeError`. A worker that dies takes
+the others down: SageMaker and ECS start a container again, and a server with a core less would only be slow.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from . import application
+from .errors import PortTaken, WorkerFailed
+
+PACKAGES = Path(__file__).parents[len(str(__package__).split("."))]
+GRACE_S = 25.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    folder: Path
+    host: str
+    port: int
+    groups: Sequence[Sequence[int]]  # NeuronCores of each worker; none for a worker on CPU
+    environments: Sequence[Mapping[str, str]]  # whole, one for each worker
+    concurrency: int  # batches a worker has on their way at once
+
+
+class Worker:
+    def __init__(self, number: int, cores: Sequence[int], process: asyncio.subprocess.Process) -> None:
+        self.number = number
+        self._cores = cores
+        self._process = process
+
+    async def heard(self) -> None:
+        """Its next line. Raises `WorkerFailed` if it has failed or ended instead."""
+        assert self._process.stdout
+        line = await self._process.stdout.readline()
+        if not line:
+            await self.ended()
+        said: dict[str, Any] = json.loads(line)
+        if "failed" in said:
+            raise WorkerFailed(self.number, self._cores, f"could not load the model: {said['failed']}")
+
+    async def ended(self) -> None:
+        """Waits for its end, which is a failure."""
+        code = await self._process.wait()
+        raise WorkerFailed(
+            self.number, self._cores, f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        )
+
+    def go(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(b"serve\n")
+
+    async def stop(self) -> None:
+        """Gently, then not."""
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+        try:
+            await asyncio.wait_for(self._process.wait(), GRACE_S)
+        except asyncio.TimeoutError:  # noqa: UP041 - not the built-in one in Python 3.10
+            self._process.kill()
+            await self._process.wait()
+
+
+async def run(plan: Plan) -> None:
+    """Serves until told to end. Raises `PortTaken` or `WorkerFailed`."""
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, told.set)
+    not_ready = await _answer_not_ready(plan)
+    workers: list[Worker] = []
+    try:
+        for number in range(len(plan.groups)):
+            workers.append(await _start(plan, number))
+        await _first(told, _serve(workers, not_ready))
+    finally:
+        await asyncio.gather(*(worker.stop() for worker in workers))
+        await not_ready.cleanup()
+
+
+async def _serve(workers: Sequence[Worker], not_ready: web.AppRunner) -> None:
+    """All load, then all listen, then this process stops listening; the rest is waiting for one to fail."""
+    await asyncio.gather(*(worker.heard() for worker in workers))
+    for worker in workers:
+        worker.go()
+    await asyncio.gather(*(worker.heard() for worker in workers))
+    await not_ready.cleanup()
+    print(f"Serving with {len(workers)} worker{'s' if len(workers) > 1 else ''}.", file=sys.stderr, flush=True)
+    await asyncio.gather(*(worker.ended() for worker in workers))
+
+
+async def _answer_not_ready(plan: Plan) -> web.AppRunner:
+    runner = web.AppRunner(application.loading(), access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, plan.host, plan.port, reuse_port=True).start()
+    except OSError as error:
+        await runner.cleanup()
+        raise PortTaken(plan.port, error.strerror or str(error)) from error
+    return runner
+
+
+async def _start(plan: Plan, number: int) -> Worker:
+    environment = plan.environments[number]
+    path = os.pathsep.join(filter(None, [str(PACKAGES), environment.get("PYTHONPATH")]))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", f"{__package__}.worker", str(plan.folder), plan.host, str(plan.port), str(plan.concurrency)),
+        env={**environment, "PYTHONPATH": path},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,  # a signal to the process group is the launcher's to pass on
+    )
+    return Worker(number, plan.groups[number], process)
+
+
+async def _first(told: asyncio.Event, serving: Coroutine[Any, Any, None]) -> None:
+    """Until told to end, or until `serving` raises."""
+    tasks = {asyncio.create_task(told.wait()), asyncio.create_task(serving)}
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    for task in done:
+        task.result()

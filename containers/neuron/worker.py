@@ -1,0 +1,92 @@
+"""One worker: a process with its own NeuronCores, its own copy of the model and its own socket on the shared port.
+
+Started by the launcher as `python -m ….worker FOLDER HOST PORT CONCURRENCY`. It says one line of JSON on its standard
+output when the model is loaded and warm, waits for a line on its standard input, listens, and says a second one. It
+ends, after the requests it has, on SIGTERM or when its standard input ends, so also when the launcher is gone.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+from aiohttp import web
+
+from ..encoder.predictor import Predictor
+from . import application
+from .batching import Batcher
+from .settings import ServerSettings
+
+DRAIN_S = 20.0
+"""Requests that are being answered have this long after SIGTERM; SageMaker and ECS kill after 30 s."""
+
+
+def main() -> int:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches the launcher, which decides
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    said = _take_standard_output()
+    folder, host, port, concurrency = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    try:
+        predictor = Predictor.load(folder)
+        warm_up(predictor)
+    except Exception as error:  # what a runtime raises for a model it cannot run is its own
+        _say(said, {"failed": f"{type(error).__name__}: {error}"})
+        return 3
+    _say(said, {"loaded": True})
+    if not sys.stdin.readline():
+        return 0
+    asyncio.run(_serve(predictor, ServerSettings.load(folder / "server.json"), host, port, concurrency, said))
+    return 0
+
+
+def warm_up(predictor: Predictor) -> None:
+    """One batch of each compiled length: the first run of a graph is the slow one."""
+    settings = predictor.settings
+    for length in settings.pad_to or (settings.max_input_tokens,):
+        ones = np.ones((1, length), np.int64)
+        full = np.array([length], np.int64)
+        predictor.engine.run({name: full if name == "valid_length" else ones for name in settings.inputs})
+
+
+async def _serve(
+    predictor: Predictor, serving: ServerSettings, host: str, port: int, concurrency: int, said: TextIO
+) -> None:
+    batcher = Batcher(predictor.predict, serving, concurrency)
+    batcher.start()
+    model = application.Model(batcher, predictor.settings, serving)
+    runner = web.AppRunner(application.serving(model, serving.model), access_log=None, shutdown_timeout=DRAIN_S)
+    await runner.setup()
+    await web.TCPSite(runner, host, port, reuse_port=True).start()
+    _say(said, {"serving": True})
+    await _told_to_end()
+    await runner.cleanup()  # stops listening, then waits for the requests it has
+    await batcher.stop()
+
+
+async def _told_to_end() -> None:
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, ended.set)
+    loop.add_reader(sys.stdin.fileno(), ended.set)  # nothing is sent any more but its end
+    await ended.wait()
+    loop.remove_reader(sys.stdin.fileno())
+
+
+def _take_standard_output() -> TextIO:
+    """Keeps it for what the launcher is told: what a runtime prints goes to standard error."""
+    said = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return said
+
+
+def _say(said: TextIO, document: "dict[str, object]") -> None:
+    said.write(json.dumps(document) + "\n")
+    said.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

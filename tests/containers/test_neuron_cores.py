@@ -1,0 +1,87 @@
+"""Every worker has NeuronCores of its own, and none is given twice."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from containers.neuron.cores import available, groups, variables
+from containers.neuron.errors import BadSetting, NoCores, TooFewCores
+
+
+@pytest.mark.parametrize(
+    ("environment", "cores"),
+    [
+        ({}, [0, 1, 2, 3, 4, 5, 6, 7]),
+        ({"NEURON_RT_NUM_CORES": "2"}, [0, 1]),
+        ({"NEURON_RT_VISIBLE_CORES": "5"}, [5]),
+        ({"NEURON_RT_VISIBLE_CORES": "1-3,6", "NEURON_RT_NUM_CORES": "9"}, [1, 2, 3, 6]),
+    ],
+)
+def test_the_environment_says_which_cores_there_are_or_else_the_devices(
+    environment: dict[str, str], cores: list[int]
+) -> None:
+    assert available(environment, chips=2, cores_per_chip=4) == cores
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"NEURON_RT_NUM_CORES": "all"}, "NEURON_RT_NUM_CORES: got 'all'. Allowed: a number."),
+        (
+            {"NEURON_RT_VISIBLE_CORES": "0:3"},
+            "NEURON_RT_VISIBLE_CORES: got '0:3'. Allowed: core numbers and ranges of them, as 0-3 or 0,2.",
+        ),
+    ],
+)
+def test_a_setting_that_is_no_number_is_refused(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(BadSetting) as caught:
+        available(environment, chips=1, cores_per_chip=4)
+    assert (str(caught.value), caught.value.exit_code) == (message, 2)
+
+
+def test_a_machine_without_devices_is_told_so() -> None:
+    with pytest.raises(NoCores) as caught:
+        available({}, chips=0, cores_per_chip=4)
+    assert str(caught.value) == (
+        "The model is compiled for Neuron and there is no /dev/neuron* device. Run on an inf1 or inf2 instance, give "
+        "the container its devices (--device=/dev/neuron0), or set NEURON_RT_NUM_CORES."
+    )
+    assert caught.value.exit_code == 3
+
+
+def test_a_pipeline_longer_than_the_machine_is_refused() -> None:
+    with pytest.raises(TooFewCores) as caught:
+        groups(range(4), "one-per-core", 16)
+    assert str(caught.value) == (
+        "The model is a pipeline over 16 NeuronCores and there are 4. Use a larger instance or compile with fewer "
+        "pipeline_cores."
+    )
+
+
+@given(st.sets(st.integers(0, 63), min_size=1), st.integers(1, 16))
+def test_pipelines_share_no_core_and_leave_less_than_one_of_them_idle(cores: set[int], pipeline_cores: int) -> None:
+    if len(cores) < pipeline_cores:
+        return
+    given_out = groups(sorted(cores), "one-per-core", pipeline_cores)
+    flat = [core for group in given_out for core in group]
+    assert len(flat) == len(set(flat)) > len(cores) - pipeline_cores
+    assert {len(group) for group in given_out} == {pipeline_cores}
+
+
+def test_data_parallel_is_one_worker_with_every_core() -> None:
+    assert groups([0, 1, 2, 3], "data-parallel", 1) == [[0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("group", "visible", "count"), [([3], "3", "1"), ([4, 5, 6, 7], "4-7", "4"), ([1, 3], "1,3", "2")]
+)
+def test_a_worker_sees_its_own_cores_and_no_others(group: list[int], visible: str, count: str) -> None:
+    assert variables(group, "one-per-core") == {
+        "NEURON_RT_VISIBLE_CORES": visible,
+        "NEURON_RT_NUM_CORES": count,
+        "NEURON_PLACEMENT": "one-per-core",
+    }
+
+
+def test_a_worker_on_cpu_is_told_nothing_of_cores() -> None:
+    assert variables([], "one-per-core") == {}

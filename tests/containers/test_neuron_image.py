@@ -1,0 +1,44 @@
+"""The image cannot be built here. What can be checked of it without Docker is."""
+
+import ast
+import importlib.metadata
+import re
+
+from workloads import ROOT
+
+CONTAINERS = ROOT / "containers"
+DOCKERFILE = (CONTAINERS / "neuron" / "Dockerfile").read_text("utf-8")
+SHIPPED = re.findall(r"^COPY (\S+) /opt/program/containers/(\S+)$", DOCKERFILE, re.MULTILINE)
+
+
+def test_what_is_copied_is_there_and_keeps_its_name() -> None:
+    assert SHIPPED
+    for source, destination in SHIPPED:
+        assert source == destination
+        assert (CONTAINERS / source).exists()
+
+
+def test_the_code_that_is_copied_is_python_3_10_and_imports_only_what_is_copied() -> None:
+    rooms = {source.removesuffix(".py") for source, _ in SHIPPED}
+    for file in [file for source, _ in SHIPPED for file in (CONTAINERS / source).rglob("*.py")]:
+        tree = ast.parse(file.read_text("utf-8"), feature_version=(3, 10))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.level == 2 and node.module:
+                assert node.module.split(".")[0] in rooms, f"{file} imports {node.module}"
+
+
+def test_the_pins_are_what_the_tests_run_with() -> None:
+    lines = (CONTAINERS / "neuron" / "requirements.txt").read_text("utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert pins == {name: importlib.metadata.version(name) for name in ("aiohttp", "tokenizers")}
+
+
+def test_no_tag_floats() -> None:
+    defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", DOCKERFILE, re.MULTILINE))
+    [image] = re.findall(r"^FROM (\S+)$", DOCKERFILE, re.MULTILINE)
+    for name, value in defaults.items():
+        image = image.replace(f"${{{name}}}", value)
+    assert image == (
+        "763104351884.dkr.ecr.us-east-1.amazonaws.com/"
+        "pytorch-inference-neuron:1.13.1-neuron-py310-sdk2.20.2-ubuntu20.04"
+    )
