@@ -15,7 +15,7 @@ from model_build.neuron import operators
 from model_build.neuron.arguments import calls
 from model_build.neuron.compile import check_toolchain, compile_graphs, compile_saved_model, torch_examples
 from model_build.neuron.errors import BrokenSavedModel, MissingNeuron
-from model_build.neuron.server import server_settings
+from model_build.neuron.package import server_settings
 from model_build.progress import silent
 from tests import fake_neuron
 from tests.tiny_classifier import FIVE, THREE, Classifier, make_model
