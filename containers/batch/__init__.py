@@ -1,7 +1,6 @@
 """The batch program: JSON lines in, predictions out, over every NeuronCore or CPU core of one or several machines.
 
-  python -m batch --model FOLDER --input PATH_OR_S3 --output DIR_OR_S3      in the container
-  python -m containers.batch …                                              in this checkout
+  python -m containers.batch --model FOLDER --input PATH_OR_S3 --output DIR_OR_S3
 
 In: .jsonl or .jsonl.gz, one file or a folder of them, on disk or under s3://. A row is a line that is not blank: a JSON
 object with an `id` (text or an integer, given back as it came, not checked for repeats) and the model's fields. Other

@@ -21,8 +21,6 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    signal.signal(signal.SIGINT, _interrupt)
-    signal.signal(signal.SIGTERM, _interrupt)
     parsed = _parser().parse_args(arguments)
     options = Options(
         model=parsed.model,
@@ -104,4 +102,6 @@ def _tell(line: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, _interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)
     sys.exit(main())

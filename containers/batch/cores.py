@@ -1,11 +1,10 @@
-"""Which cores there are, and the environment that gives a worker one of them. Pure, but for asking for the CPUs."""
+"""One worker for each core: what the environment of each is. What is Neuron's comes from its server's own code."""
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from .errors import TooFewCores, UnknownCores
-
-VISIBLE, COUNT = "NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES"
+from .errors import NeuronRefused, TooFewCores
 
 SINGLE_THREADED = {
     "OMP_NUM_THREADS": "1",
@@ -15,29 +14,31 @@ SINGLE_THREADED = {
 }
 
 
-def environments(neuron: bool, workers: int | None, environment: Mapping[str, str]) -> list[dict[str, str]]:
-    """Each worker's environment: `environment` with one thread and, on Neuron, a core of its own.
-
-    Without `workers` there is one for each core: of `environment` for Neuron, else the CPUs this process may use.
-    """
-    if not neuron:
-        return [{**environment, **SINGLE_THREADED}] * (workers or len(os.sched_getaffinity(0)))
-    cores = neuron_cores(environment) or list(range(workers or 0))
-    if not cores:
-        raise UnknownCores
-    if workers and workers > len(cores):
-        raise TooFewCores(workers, len(cores))
-    # The runtime takes one or the other; a count of the whole machine's is not the worker's.
-    return [{**environment, **SINGLE_THREADED, VISIBLE: str(core), COUNT: "1"} for core in cores[:workers]]
+def on_cpu(workers: int | None, environment: Mapping[str, str]) -> list[dict[str, str]]:
+    """`environment` with one thread, for each worker; without a number, for each CPU that this process may use."""
+    return [{**environment, **SINGLE_THREADED}] * (workers or len(os.sched_getaffinity(0)))
 
 
-def neuron_cores(environment: Mapping[str, str]) -> Sequence[int]:
-    """0-3, 0,2 and the like of the one variable, or a number of the other; none when neither is set."""
-    if visible := environment.get(VISIBLE):
-        return [core for part in visible.split(",") for core in _range(part)]
-    return range(int(environment.get(COUNT) or 0))
+def on_neuron(
+    groups: Sequence[Sequence[int]], workers: int | None, environment: Mapping[str, str]
+) -> list[dict[str, str]]:
+    """The same with cores of its own for each: the groups' first ones, or all."""
+    from ..neuron.cores import variables
+
+    if workers and workers > len(groups):
+        raise TooFewCores(workers, len(groups))
+    own = [variables(group, "one-per-core") for group in groups[:workers]]
+    return [{**environment, **SINGLE_THREADED, **cores} for cores in own]
 
 
-def _range(text: str) -> range:
-    first, _, last = text.partition("-")
-    return range(int(first), int(last or first) + 1)
+def neuron_groups(model: Path, environment: Mapping[str, str]) -> list[list[int]]:
+    """The cores of each copy of the model on this machine: one, or those of a pipeline."""
+    from ..neuron.cores import available, cores_per_chip, count_chips, groups
+    from ..neuron.errors import ServeError
+    from ..neuron.settings import ServerSettings
+
+    try:
+        cores = available(environment, count_chips(), cores_per_chip())
+        return groups(cores, "one-per-core", ServerSettings.load(model / "server.json").pipeline_cores)
+    except ServeError as error:
+        raise NeuronRefused(str(error), error.exit_code) from None

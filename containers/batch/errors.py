@@ -35,19 +35,20 @@ class OtherJob(BatchError):
         )
 
 
-class UnknownCores(BatchError):
-    def __init__(self) -> None:
-        super().__init__(
-            "The model is compiled for Neuron and nothing says how many NeuronCores there are. "
-            "Set NEURON_RT_NUM_CORES or NEURON_RT_VISIBLE_CORES, or give --workers."
-        )
-
-
 class TooFewCores(BatchError):
-    def __init__(self, workers: int, cores: int) -> None:
+    def __init__(self, workers: int, groups: int) -> None:
         super().__init__(
-            f"--workers {workers}: there are {cores} NeuronCores, and one is not shared. Give at most {cores}."
+            f"--workers {workers}: the NeuronCores here hold {groups} copies of the model, and none is shared. "
+            f"Give at most {groups}."
         )
+
+
+class NeuronRefused(BatchError):
+    """In the words of the server's own code."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class MiscountedChunk(BatchError):
@@ -89,5 +90,6 @@ class WorkerFailed(BatchError):
 
     def __init__(self, worker: int, reason: str) -> None:
         super().__init__(
-            f"worker {worker} {reason}. Finished chunks are kept: the same command goes on where this one stopped."
+            f"worker {worker} {reason.removesuffix('.')}. Finished chunks are kept: the same command goes on where "
+            "this one stopped."
         )

@@ -10,7 +10,7 @@ from typing import Any
 from . import manifest
 from .answering import Counts
 from .chunks import Chunk, shard
-from .cores import environments
+from .cores import neuron_groups, on_cpu, on_neuron
 from .crew import Crew
 from .errors import OutputInsideInput
 from .predictor import describe
@@ -69,7 +69,7 @@ def run(options: Options, environment: Mapping[str, str], progress: Progress) ->
     _refuse_output_inside_input(options)
     compiled = describe(options.model)
     batch_rows = options.batch_rows or compiled.batch_rows
-    worker_environments = environments(compiled.neuron, options.workers, environment)
+    worker_environments = _environments(options, compiled.neuron, environment)
     with tempfile.TemporaryDirectory(prefix="batch-") as scratch:
         files = find(options.input, Path(scratch))
         sources, chunks = survey(files, options.chunk_rows)
@@ -94,6 +94,12 @@ def run(options: Options, environment: Mapping[str, str], progress: Progress) ->
         manifest=_account(storage, described, chunks),
         seconds=time.monotonic() - started,
     )
+
+
+def _environments(options: Options, neuron: bool, environment: Mapping[str, str]) -> list[dict[str, str]]:
+    if neuron:
+        return on_neuron(neuron_groups(options.model, environment), options.workers, environment)
+    return on_cpu(options.workers, environment)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .errors import LibraryMissing, StorageRefused
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from .errors import StorageRefused
 
 PRECONDITION_FAILED = "PreconditionFailed"
 
@@ -20,10 +23,6 @@ class Bucket:
 
     @classmethod
     def open(cls, location: str) -> "Bucket":
-        try:
-            import boto3
-        except ImportError:
-            raise LibraryMissing(location, "boto3") from None
         return cls(boto3.client("s3"), location)
 
     def names(self) -> set[str]:
@@ -40,12 +39,13 @@ class Bucket:
             self._client.put_object(Bucket=self._bucket, Key=self._key(name), Body=content)
 
     def create(self, name: str, content: bytes) -> bytes:
-        try:
-            self._client.put_object(Bucket=self._bucket, Key=self._key(name), Body=content, IfNoneMatch="*")
-        except self._client.exceptions.ClientError as error:
-            if error.response["Error"]["Code"] != PRECONDITION_FAILED:
-                raise StorageRefused(self.location, str(error)) from None
-            return self.read(name)
+        with self._refusals():
+            try:
+                self._client.put_object(Bucket=self._bucket, Key=self._key(name), Body=content, IfNoneMatch="*")
+            except ClientError as error:
+                if error.response["Error"]["Code"] != PRECONDITION_FAILED:
+                    raise
+                return self.read(name)
         return content
 
     def tidy(self) -> None:
@@ -72,7 +72,7 @@ class Bucket:
     def _refusals(self) -> Iterator[None]:
         try:
             yield
-        except self._client.exceptions.ClientError as error:
+        except (BotoCoreError, ClientError) as error:
             raise StorageRefused(self.location, str(error)) from None
 
 

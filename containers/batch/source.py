@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 from .chunks import Chunk, cut
 from .errors import InputMissing, InputUnreadable
+from .storage import open_bucket
 
 PLAIN, COMPRESSED = ".jsonl", ".jsonl.gz"
 
@@ -71,9 +72,7 @@ def _list(path: Path) -> dict[str, Path]:
 
 def _fetch(location: str, scratch: Path) -> dict[str, Path]:
     """Copies under numbers of ours: a key may hold what a path must not."""
-    from .s3 import Bucket  # only here is boto3 needed
-
-    bucket = Bucket.open(location)
+    bucket = open_bucket(location)
     copies: dict[str, Path] = {}
     for at, (name, key) in enumerate(bucket.objects().items()):
         if name.endswith((PLAIN, COMPRESSED)):

@@ -3,7 +3,12 @@
 import os
 import uuid
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from .errors import LibraryMissing
+
+if TYPE_CHECKING:
+    from .s3 import Bucket
 
 
 class Storage(Protocol):
@@ -26,11 +31,18 @@ class Storage(Protocol):
 
 def open_storage(location: str) -> Storage:
     if location.startswith("s3://"):
-        from .s3 import Bucket  # only here is boto3 needed
-
-        return Bucket.open(location)
+        return open_bucket(location)
     Path(location).mkdir(parents=True, exist_ok=True)
     return Folder(Path(location))
+
+
+def open_bucket(location: str) -> "Bucket":
+    """Only who uses S3 needs boto3."""
+    try:
+        from .s3 import Bucket
+    except ImportError as error:
+        raise LibraryMissing(location, str(error.name)) from None
+    return Bucket.open(location)
 
 
 class Folder:

