@@ -1,6 +1,6 @@
 """Portable graphs to graphs for ONNX Runtime on CPU: quantised for int8, fused, and stripped of where they were made.
 
-In and out: folders with encoder.onnx and decoder.onnx. ONNX Runtime's own offline optimiser is all there is for fp32:
+In and out: folders of graphs. ONNX Runtime's own offline optimiser is all there is for fp32:
 it fuses the norms, turns product-and-residual into Gemm and folds transposes; the norm fusions of
 onnxruntime.transformers find nothing more in these graphs. int8 quantises the weights of matrix products per channel
 and leaves embeddings in fp32: those cost size, not time. Its activations share one scale per batch, so that an int8
@@ -14,17 +14,16 @@ import onnx
 import onnxruntime
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
-from model_build.repository import GRAPHS
-
 
 def optimise(portable: Path, compiled: Path, precision: Literal["fp32", "int8"]) -> None:
-    """Compile both graphs of `portable` into `compiled`."""
-    for name in GRAPHS:
-        source = portable / name
-        if precision == "int8":
-            source = _quantise(source, portable / f"int8-{name}")
-        _fuse(source, compiled / name)
-        _strip(compiled / name)
+    """Compile every graph of `portable` into `compiled`."""
+    for source in sorted(portable.glob("*.onnx")):
+        target = compiled / source.name
+        quantised = _quantise(source, compiled / f"quantised-{source.name}") if precision == "int8" else source
+        _fuse(quantised, target)
+        if quantised != source:
+            quantised.unlink()
+        _strip(target)
 
 
 def _quantise(source: Path, quantised: Path) -> Path:

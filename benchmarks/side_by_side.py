@@ -1,0 +1,84 @@
+"""What the benchmarks share: engines alone in child processes, taking turns, and the machine they ran on.
+
+A child is the same program run with `--child`; it prints one JSON document on the last line of its stdout.
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+
+def alone(program: Path, *arguments: str, threads: int, python: str = sys.executable) -> Any:
+    """Run `program` by itself and return the JSON document it ends with."""
+    print(" ".join(["…", *arguments]), file=sys.stderr)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": str(threads),
+        # Threads that spin while they wait would slow whatever runs beside them.
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "TRANSFORMERS_VERBOSITY": "error",
+        "HF_HUB_OFFLINE": "1",
+    }
+    done = subprocess.run(
+        [python, str(program), *arguments], env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def timed(call: Callable[[], object], *, warm_up: int, at_least: int, seconds: float) -> list[float]:
+    """Milliseconds of each call, `at_least` so many and for `seconds`, after `warm_up` calls that don't count."""
+    for _ in range(warm_up):
+        call()
+    milliseconds: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(milliseconds) < at_least or time.perf_counter() < end:
+        start = time.perf_counter()
+        call()
+        milliseconds.append((time.perf_counter() - start) * 1000)
+    return milliseconds
+
+
+def p99(values: Sequence[float]) -> float:
+    return statistics.quantiles(values, n=100)[98]
+
+
+def gigabytes_per_second(size: int, threads: int) -> float:
+    """How fast memory of `size` bytes is read again and again, in 10⁹ bytes a second: the best of several passes."""
+    import torch
+
+    torch.set_num_threads(threads)
+    memory = torch.ones(size // 8, dtype=torch.int64)
+    fastest = min(timed(memory.sum, warm_up=3, at_least=30, seconds=1.0))
+    return size / fastest / 1e6
+
+
+def machine(packages: Iterable[str]) -> dict[str, Any]:
+    """Where and with what it was measured."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": {package: importlib.metadata.version(package) for package in packages},
+    }
+
+
+def _cpu() -> str:
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    fields = dict(map(str.strip, line.split(":", 1)) for line in lines if ":" in line)
+    if "model name" not in fields:
+        return platform.machine()
+    widest = next((name for name in ("avx512_vnni", "avx512f", "avx2") if name in fields.get("flags", "").split()), "")
+    return f"{fields['model name']} family {fields['cpu family']} {widest}".strip()
