@@ -24,11 +24,10 @@ from typing import Any
 
 from model_build import archive, parity, repository
 from model_build.compiled import Compiled
-from model_build.errors import DiskFull, GateFailed, StaleArtifact
+from model_build.errors import DiskFull, Fp32Fails, GateFailed, StaleArtifact
 from model_build.lock import exclusive
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
-from model_build.tensorrt.errors import Fp32Fails
 from workloads import (
     ModelArtifact,
     NeuronTarget,

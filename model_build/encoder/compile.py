@@ -9,14 +9,14 @@ from containers.encoder import engine
 from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor, tensors
 from containers.encoder.row import Refusal
-from model_build import parity
+from model_build import bisect, parity
 from model_build.encoder import bert, export, optimise, verify
 from model_build.encoder.reference import Reference
 from model_build.encoder.repository import settings
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
 from model_build.repository import version_folder
-from model_build.tensorrt import bisect, engines
+from model_build.tensorrt import engines
 from model_build.tensorrt.compile import Toolchain
 from workloads import OnnxRuntimeTarget, TensorRtTarget, TextToText, TorchScriptTarget
 

@@ -14,8 +14,8 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 
+from model_build import layers
 from model_build.encoder.graphs import INLINE_LIMIT
-from model_build.tensorrt import layers
 from workloads import OnnxRuntimeTarget
 
 Tensors = Mapping[str, NDArray[Any]]

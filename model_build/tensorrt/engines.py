@@ -10,10 +10,11 @@ from pathlib import Path
 
 import onnx
 
+from model_build import layers
 from model_build.compiler import profiles
 from model_build.plan import BuildPlan
 from model_build.progress import Progress
-from model_build.tensorrt import layers, precision
+from model_build.tensorrt import precision
 from model_build.tensorrt.compile import Toolchain, compile_engine, plan_name
 from workloads import TensorRtTarget, TextToText
 

@@ -55,23 +55,3 @@ class TrtexecFailed(ProjectError):
                 ]
             )
         )
-
-
-class UnknownLayer(ProjectError):
-    def __init__(self, names: Sequence[str], known: Sequence[str]) -> None:
-        super().__init__(
-            f"fp32_layers: the graph has no {', '.join(names)}. A name covers all layers that begin with it and a dot. "
-            f"Layers: {', '.join(known)}."
-        )
-
-
-class Fp32Fails(ProjectError):
-    """Precision is not what is wrong."""
-
-    exit_code = 1
-
-    def __init__(self, layers: int) -> None:
-        super().__init__(
-            f"The parity gate fails even with all {layers} layers in fp32, so no list of fp32_layers can help. "
-            'Build the target with precision = "fp32" and look at what the gate says there.'
-        )

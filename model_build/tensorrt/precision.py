@@ -26,7 +26,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from model_build.tensorrt import layers
+from model_build import layers
 from model_build.tensorrt.element_types import element_types
 
 FP32, FP16 = TensorProto.FLOAT, TensorProto.FLOAT16

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from model_build.tensorrt import layers
-from model_build.tensorrt.bisect import fp32_layers
+from model_build import layers
+from model_build.bisect import fp32_layers
 from model_build.tensorrt.element_types import element_types
-from model_build.tensorrt.errors import UnknownLayer
 from model_build.tensorrt.precision import T5_CACHES, t5_islands, to_fp16
 from tests.model_build.tensorrt_graphs import GRAPHS, VOCABULARY, graphs
 
@@ -171,51 +170,6 @@ def test_the_islands_of_a_t5_are_its_second_products() -> None:
     assert t5_islands(graphs()["t5-encoder"]) == ("layers.0.feed_forward.out", "layers.1.feed_forward.out")
     assert t5_islands(graphs()["gated-t5-decoder"]) == ("layers.0.feed_forward.out", "layers.1.feed_forward.out")
     assert t5_islands(graphs()["bert-answering"]) == ()
-
-
-def test_layers_are_called_after_modules_and_weights() -> None:
-    assert layers.names(graphs()["t5-encoder"]) == (
-        "own",
-        "embedding",
-        "layers.0.norm",
-        "layers.0.qkv",
-        "layers.0.own",
-        "layers.0.out",
-        "layers.0.feed_forward.norm",
-        "layers.0.feed_forward.into",
-        "layers.0.feed_forward.activation",
-        "layers.0.feed_forward.out",
-        "layers.0.feed_forward.own",
-        "layers.1.norm",
-        "layers.1.qkv",
-        "layers.1.own",
-        "layers.1.out",
-        "layers.1.feed_forward.norm",
-        "layers.1.feed_forward.into",
-        "layers.1.feed_forward.activation",
-        "layers.1.feed_forward.out",
-        "layers.1.feed_forward.own",
-        "norm",
-        "cross_weights",
-    )
-
-
-def test_a_module_means_everything_in_it() -> None:
-    names = layers.names(graphs()["t5-encoder"])
-    assert layers.chosen(names, ["layers.1.feed_forward"]) == {
-        f"layers.1.feed_forward.{part}" for part in ("norm", "into", "activation", "out", "own")
-    }
-    assert layers.of_graph(["encoder.layers.1", "decoder.head"], "decoder") == ("head",)
-
-
-def test_a_layer_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UnknownLayer) as raised:
-        layers.chosen(("norm", "head"), ["head", "layers.7"])
-    assert raised.value.exit_code == 2
-    assert str(raised.value) == (
-        "fp32_layers: the graph has no layers.7. A name covers all layers that begin with it and a dot. "
-        "Layers: norm, head."
-    )
 
 
 @given(st.floats(width=32, allow_nan=False), st.integers(1, 3))

@@ -11,7 +11,7 @@ fail, the answer is minimal: none of its layers can be left out. k culprits amon
 
 from collections.abc import Callable, Sequence
 
-from model_build.tensorrt.errors import Fp32Fails
+from model_build.errors import Fp32Fails
 
 
 def fp32_layers(layers: Sequence[str], passes: Callable[[frozenset[str]], bool]) -> tuple[str, ...]:

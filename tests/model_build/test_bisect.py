@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_build.tensorrt.bisect import fp32_layers
-from model_build.tensorrt.errors import Fp32Fails
+from model_build.bisect import fp32_layers
+from model_build.errors import Fp32Fails
 
 LAYERS = [f"layers.{i}" for i in range(100)]
 layer_lists = st.lists(st.text("abc", min_size=1), unique=True, min_size=1, max_size=60)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import onnx
 
-from model_build.tensorrt.errors import UnknownLayer
+from model_build.errors import UnknownLayer
 
 SCOPES = "pkg.torch.onnx.name_scopes"
 PRODUCTS = ("MatMul", "Gemm")
