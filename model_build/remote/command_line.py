@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from model_build.progress import Progress
-from model_build.remote.aws import Aws
+from model_build.remote.account import Account
 from model_build.remote.request import RemoteBuild, dry_run_document, plan_remote
 from model_build.remote.run import build_remotely
 from model_build.remote.where import MAX_RUNTIME_S, Options, resolve, resolve_for_show
@@ -38,12 +38,12 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def plan(folder: WorkloadFolder, name: str, given: argparse.Namespace) -> tuple[RemoteBuild, ...]:
     """Raises what `where.resolve` and `request.plan_remote` raise."""
-    return plan_remote(folder, name, resolve(_options(given), Aws(), _stamp()))
+    return plan_remote(folder, name, resolve(_options(given), _account(), _stamp()))
 
 
 def show(folder: WorkloadFolder, name: str, given: argparse.Namespace) -> dict[str, Any]:
     """Needs neither AWS nor a build."""
-    where, stand_ins = resolve_for_show(_options(given), Aws(), _stamp())
+    where, stand_ins = resolve_for_show(_options(given), _account(), _stamp())
     return {**dry_run_document(plan_remote(folder, name, where)), "stand_ins": dict(stand_ins)}
 
 
@@ -51,7 +51,13 @@ def run(
     folder: WorkloadFolder, name: str, builds: Sequence[RemoteBuild], root: Path, progress: Progress
 ) -> ModelArtifact:
     """Raises what `run.build_remotely` raises."""
-    return build_remotely(folder, name, builds, root, Aws(), progress)
+    return build_remotely(folder, name, builds, root, _account(), progress)
+
+
+def _account() -> Account:
+    from model_build.remote.aws import Aws  # only here: --help and builds on this machine need no boto3
+
+    return Aws()
 
 
 def _options(given: argparse.Namespace) -> Options:
