@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"python -m {__package__}", description=usage, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", type=Path, required=True, help="folder of the built model, with settings.json")
+    parser.add_argument("--model", type=Path, required=True, help="folder of the built model, or a Triton repository")
     parser.add_argument("--input", required=True, help="file or folder of JSON lines, or s3://")
     parser.add_argument("--output", required=True, help="folder of this batch alone, or s3://")
     parser.add_argument("--workers", type=_positive, help="processes, one core each (default: every core)")

@@ -66,8 +66,8 @@ class ModelMissing(BatchError):
 
     def __init__(self, folder: str, reason: str) -> None:
         super().__init__(
-            f"--model {folder}: {reason}. It must be a built model's folder: settings.json, tokenizer.json and the "
-            "compiled model."
+            f"--model {folder}: {reason.removesuffix('.')}. It must be a built model's folder, with settings.json, "
+            "tokenizer.json and the compiled model, or a Triton repository of them."
         )
 
 

@@ -13,7 +13,7 @@ from .chunks import Chunk, shard
 from .cores import neuron_groups, on_cpu, on_neuron
 from .crew import Crew
 from .errors import OutputInsideInput
-from .predictor import describe
+from .predictor import Compiled, find_model
 from .source import find, survey
 from .storage import Storage, open_storage
 
@@ -67,9 +67,9 @@ def run(options: Options, environment: Mapping[str, str], progress: Progress) ->
     """Raises `BatchError`. What is finished stays, whatever ends it."""
     started = time.monotonic()
     _refuse_output_inside_input(options)
-    compiled = describe(options.model)
+    compiled = find_model(options.model)
     batch_rows = options.batch_rows or compiled.batch_rows
-    worker_environments = _environments(options, compiled.neuron, environment)
+    worker_environments = _environments(compiled, options.workers, environment)
     with tempfile.TemporaryDirectory(prefix="batch-") as scratch:
         files = find(options.input, Path(scratch))
         sources, chunks = survey(files, options.chunk_rows)
@@ -96,10 +96,10 @@ def run(options: Options, environment: Mapping[str, str], progress: Progress) ->
     )
 
 
-def _environments(options: Options, neuron: bool, environment: Mapping[str, str]) -> list[dict[str, str]]:
-    if neuron:
-        return on_neuron(neuron_groups(options.model, environment), options.workers, environment)
-    return on_cpu(options.workers, environment)
+def _environments(compiled: Compiled, workers: int | None, environment: Mapping[str, str]) -> list[dict[str, str]]:
+    if compiled.neuron:
+        return on_neuron(neuron_groups(compiled.graphs, environment), workers, environment)
+    return on_cpu(workers, environment)
 
 
 @dataclass(frozen=True)

@@ -18,18 +18,25 @@ DEFAULT_BATCH_ROWS = 16
 
 @dataclass(frozen=True)
 class Compiled:
-    """What must be known of a model before a worker loads it. `batch_rows`: the compiled batch, or what is fast."""
+    """A model as it lies on disk. `batch_rows`: the compiled batch, or what is fast."""
 
+    preprocessing: Path
+    graphs: Path
     batch_rows: int
-    neuron: bool
+
+    @property
+    def neuron(self) -> bool:
+        return any(self.graphs.glob(engine.NEURON_GRAPHS))
 
 
-def describe(folder: Path) -> Compiled:
+def find_model(folder: Path) -> Compiled:
+    """In one folder all together, or in a Triton repository's version folders, as the build lays either out."""
+    tokenise, graphs = (next(folder.glob(f"*_{step}/1"), folder) for step in ("tokenise", "model"))
     try:
-        settings = Settings.load(folder / "settings.json")
+        settings = Settings.load(tokenise / "settings.json")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelMissing(str(folder), f"settings.json cannot be read ({type(error).__name__}: {error})") from None
-    return Compiled(settings.batch_size or DEFAULT_BATCH_ROWS, any(folder.glob(engine.NEURON_GRAPHS)))
+    return Compiled(tokenise, graphs, settings.batch_size or DEFAULT_BATCH_ROWS)
 
 
 @dataclass(frozen=True)
@@ -57,10 +64,11 @@ class EncoderPredictor:
 
     @classmethod
     def load(cls, folder: Path) -> "EncoderPredictor":
+        model = find_model(folder)
         try:
-            preprocessor = Preprocessor.load(folder)
+            preprocessor = Preprocessor.load(model.preprocessing)
             settings = replace(preprocessor.settings, threads=1)
-            return cls(Encoder(preprocessor, engine.load(folder, settings)))
+            return cls(Encoder(preprocessor, engine.load(model.graphs, settings)))
         except Exception as error:  # what a runtime raises for a model that it cannot run is its own
             raise ModelMissing(str(folder), f"cannot be loaded ({type(error).__name__}: {error})") from error
 

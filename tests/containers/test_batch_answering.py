@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from containers.batch.answering import Counts, answer_chunk
 from containers.batch.chunks import Chunk
-from containers.batch.predictor import Encoded, EncoderPredictor, Values, describe
+from containers.batch.predictor import Encoded, EncoderPredictor, Values, find_model
 from tests.containers.batch_model import SETTINGS, row, write_model
 
 
@@ -132,7 +132,7 @@ def test_a_chunk_of_blank_lines_is_answered_with_nothing(predictor: EncoderPredi
 def test_a_compiled_batch_is_the_batch_and_its_filling_counts_as_padding(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "1")
     (folder / "settings.json").write_text(replace(SETTINGS, batch_size=6, pad_to=(16, 40)).to_json(), "utf-8")
-    assert describe(folder).batch_rows == 6
+    assert find_model(folder).batch_rows == 6
     predictor = EncoderPredictor.load(folder)
     assert predictor.slots([Encoded(9, None)] * 4) == 6 * 16
     assert predictor.slots([Encoded(17, None), Encoded(3, None)]) == 6 * 40

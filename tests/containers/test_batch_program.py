@@ -291,16 +291,30 @@ def test_a_model_that_is_not_there_or_does_not_load_is_refused(
     assert refused(capsys, *job(tmp_path, source, tmp_path / "out")) == (
         3,
         f"--model {tmp_path}: settings.json cannot be read (FileNotFoundError: [Errno 2] No such file or directory: "
-        f"'{tmp_path}/settings.json'). It must be a built model's folder: settings.json, tokenizer.json and the "
-        "compiled model.",
+        f"'{tmp_path}/settings.json'). It must be a built model's folder, with settings.json, "
+        "tokenizer.json and the compiled model, or a Triton repository of them.",
     )
     broken = Path(shutil.copytree(model, tmp_path / "broken"))
     (broken / "model.onnx").unlink()
     assert refused(capsys, *job(broken, source, tmp_path / "out"))[1].splitlines()[1] == (
         f"worker 0 failed: --model {broken}: cannot be loaded (FileNotFoundError: {broken} holds no model: none of "
-        "model.onnx, model.pt is there.). It must be a built model's folder: settings.json, tokenizer.json and the "
-        "compiled model. Finished chunks are kept: the same command goes on where this one stopped."
+        "model.onnx, model.pt is there.). It must be a built model's folder, with settings.json, tokenizer.json and "
+        "the compiled model, or a Triton repository of them. Finished chunks are kept: the same command goes on where "
+        "this one stopped."
     )
+
+
+def test_a_triton_repository_is_a_model_too(program: Path, model: Path, tmp_path: Path) -> None:
+    """As the build lays out the ensemble: the tokenizer with its step, the graph with its own."""
+    for step, file in (("tokenise", "tokenizer.json"), ("model", "model.onnx"), ("postprocess", "settings.json")):
+        folder = tmp_path / "repository" / f"tiny_{step}" / "1"
+        folder.mkdir(parents=True)
+        for name in {file, "settings.json"}:
+            shutil.copy(model / name, folder)
+    source = write_rows(tmp_path / "in.jsonl", map(row, range(100)))
+    assert run(program, *job(model, source, tmp_path / "folder")).code == 0
+    assert run(program, *job(tmp_path / "repository", source, tmp_path / "repository-out")).code == 0
+    assert read_rows(tmp_path / "folder", "predictions") == read_rows(tmp_path / "repository-out", "predictions")
 
 
 def test_a_chunk_whose_files_lack_a_row_is_found_out(
