@@ -1,6 +1,6 @@
 """A BERT compiled for its target, and compared with its original."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -11,14 +11,14 @@ from containers.encoder.preprocess import Preprocessor, tensors
 from containers.encoder.row import Refusal
 from model_build import bisect, parity
 from model_build.encoder import bert, export, optimise, verify
-from model_build.encoder.reference import Reference
+from model_build.encoder.reference import Outputs, Reference
 from model_build.encoder.repository import settings
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
 from model_build.repository import version_folder
-from model_build.tensorrt import engines
+from model_build.tensorrt import engines, gate
 from model_build.tensorrt.compile import Toolchain
-from workloads import OnnxRuntimeTarget, TensorRtTarget, TextToText, TorchScriptTarget
+from workloads import EncoderModel, OnnxRuntimeTarget, TensorRtTarget, TextToText, TorchScriptTarget
 
 CALIBRATION_EXAMPLES = 128
 ORIGINAL_BATCH = 32
@@ -26,27 +26,22 @@ ORIGINAL_BATCH = 32
 
 def compile_graphs(plan: BuildPlan, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
     """Write the target's files into `graphs`; what they were made with, besides the usual tools."""
-    model = plan.workload.model
-    assert not isinstance(model, TextToText)
-    progress("Loading the checkpoint")
-    network = bert.load(plan.checkpoint, model)
+    model = _model(plan)
     match plan.target:
         case TorchScriptTarget():
             progress("Tracing")
-            export.trace(network, graphs)
+            export.trace(bert.load(plan.checkpoint, model), graphs)
             return {}
         case OnnxRuntimeTarget() as target:
             progress("Exporting to ONNX")
-            portable = export.export_onnx(network, scratch)
-            del network  # A build needs room for the weights a few times over, not once for each step.
+            portable = export.export_checkpoint(plan.checkpoint, model, scratch)
             progress(f"Compiling for ONNX Runtime, {target.precision}")
             optimise.optimise(portable, graphs / export.GRAPH, target, _calibration(plan))
             return {"onnx_opset": str(export.OPSET)}
         case TensorRtTarget() as target:
             found = Toolchain.find(plan.workload.name, plan.variant.target, target)
             progress("Exporting to ONNX")
-            portable = export.export_onnx(network, scratch)
-            del network
+            portable = export.export_checkpoint(plan.checkpoint, model, scratch)
             return engines.compile_graphs(plan, target, found, {"model": portable}, graphs, progress)
         case _:
             raise AssertionError(plan.target.runtime)  # Neuron has a room of its own
@@ -54,51 +49,77 @@ def compile_graphs(plan: BuildPlan, graphs: Path, scratch: Path, progress: Progr
 
 def compare(plan: BuildPlan, made: Path, progress: Progress) -> list[parity.Comparison]:
     """The repository `made`, by its own serving code, against transformers."""
-    model = plan.workload.model
-    assert not isinstance(model, TextToText)
-    known = settings(model, plan.target, plan.checkpoint)
     tokenise, graph = (version_folder(made, f"{plan.workload.name}_{step}") for step in ("tokenise", "model"))
-    progress("Loading the original")
-    compiled = Predictor(Preprocessor.load(tokenise), engine.load(graph, known))
-    return _compare(plan, Reference(plan.checkpoint, model), compiled, progress)
-
-
-def _compare(plan: BuildPlan, reference: Reference, compiled: Predictor, progress: Progress) -> list[parity.Comparison]:
-    return verify.compare(
-        reference,
-        compiled,
-        plan.examples,
-        batch_size=min(ORIGINAL_BATCH, plan.variant.serving.max_batch_size),
-        file=plan.source.path / "evaluation.jsonl",
-        progress=progress,
-    )
+    return _compare(plan, _originals(plan, progress), Preprocessor.load(tokenise), graph, progress)
 
 
 def fp32_layers(plan: BuildPlan, scratch: Path, progress: Progress) -> tuple[str, ...]:
     """The layers to keep in fp32 for the gate to pass, by bisection. Raises `Fp32Fails`."""
-    model, target = plan.workload.model, plan.target
-    assert not isinstance(model, TextToText)
-    assert isinstance(target, OnnxRuntimeTarget)
-    portable = export.export_onnx(bert.load(plan.checkpoint, model), scratch)
-    reference, known = Reference(plan.checkpoint, model), settings(model, target, plan.checkpoint)
+    portable = export.export_checkpoint(plan.checkpoint, _model(plan), scratch)
+    wanted, preprocessor = _originals(plan, progress), _preprocessor(plan)
     tried = scratch / "tried"
     tried.mkdir()
 
+    def compare(folder: Path) -> list[parity.Comparison]:
+        return _compare(plan, wanted, preprocessor, folder, silent)
+
+    match plan.target:
+        case TensorRtTarget() as target:
+            found = Toolchain.find(plan.workload.name, plan.variant.target, target)
+            return engines.fp32_layers(plan, target, found, {"model": portable}, tried, compare, progress)
+        case OnnxRuntimeTarget() as target:
+            return _int8_fp32_layers(plan, target, portable, tried, compare, progress)
+        case _:
+            raise AssertionError(plan.target.runtime)  # in fp32
+
+
+def _int8_fp32_layers(
+    plan: BuildPlan,
+    target: OnnxRuntimeTarget,
+    portable: Path,
+    tried: Path,
+    compare: Callable[[Path], list[parity.Comparison]],
+    progress: Progress,
+) -> tuple[str, ...]:
     def passes(kept: frozenset[str]) -> bool:
         progress(f"Searching for layers to keep in fp32, trying {len(kept)}")
         with_kept = target.model_copy(update={"fp32_layers": tuple(kept)})
         optimise.optimise(portable, tried / export.GRAPH, with_kept, _calibration(plan))
-        comparisons = _compare(plan, reference, Predictor(_preprocessor(plan), engine.load(tried, known)), silent)
-        return not parity.differences(parity.report(model.task, comparisons), target.parity)
+        return not parity.differences(parity.report(plan.workload.model.task, compare(tried)), target.parity)
 
-    layers = tuple(dict.fromkeys(optimise.products(portable).values()))
-    return bisect.fp32_layers(layers, passes)
+    return bisect.fp32_layers(tuple(dict.fromkeys(optimise.products(portable).values())), passes)
+
+
+def _compare(
+    plan: BuildPlan, wanted: list[Outputs], preprocessor: Preprocessor, graph: Path, progress: Progress
+) -> list[parity.Comparison]:
+    """`graph` is the folder with the compiled model."""
+    known = settings(_model(plan), plan.target, plan.checkpoint)
+    with gate.explained(plan):
+        return verify.compare(
+            wanted,
+            Predictor(preprocessor, engine.load(graph, known)),
+            plan.examples,
+            batch_size=min(ORIGINAL_BATCH, plan.variant.serving.max_batch_size),
+            file=plan.source.path / "evaluation.jsonl",
+            progress=progress,
+        )
+
+
+def _originals(plan: BuildPlan, progress: Progress) -> list[Outputs]:
+    """What the original gives for every example. It is let go of before the compiled model is loaded."""
+    progress("Loading the original")
+    return verify.originals(Reference(plan.checkpoint, _model(plan)), plan.examples, ORIGINAL_BATCH, progress)
+
+
+def _model(plan: BuildPlan) -> EncoderModel:
+    model = plan.workload.model
+    assert not isinstance(model, TextToText)
+    return model
 
 
 def _preprocessor(plan: BuildPlan) -> Preprocessor:
-    model = plan.workload.model
-    assert not isinstance(model, TextToText)
-    known = settings(model, plan.target, plan.checkpoint)
+    known = settings(_model(plan), plan.target, plan.checkpoint)
     return Preprocessor(Tokenizer.from_file(str(plan.checkpoint.tokenizer)), known)
 
 

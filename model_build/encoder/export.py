@@ -4,18 +4,26 @@
     model.pt    the same, traced; a Neuron graph is traced by Neuron's own `trace`
 
 Weights above 1 GB lie beside the graph in model.onnx.data: protobuf stops at 2 GB, and a graph without its weights
-costs no memory to pass through.
+costs no memory to pass through. torch's exporter does not let go of what it exported, so models of that size are
+exported by a process of their own:
+
+    python -m model_build.encoder.export OUT CHECKPOINT ENCODER < model.json
 """
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import onnx
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
-from model_build.encoder.bert import Bert
+from model_build.checkpoint import Checkpoint, read
+from model_build.encoder.bert import Bert, load
 from model_build.encoder.graphs import INLINE_LIMIT
+from workloads import EncoderModel, Model, TextToText
 
 OPSET = 18
 GRAPH, TRACED = "model.onnx", "model.pt"
@@ -27,6 +35,17 @@ def example(model: Bert, rows: int, length: int) -> tuple[Tensor, ...]:
         torch.full((rows,), length) if name == "valid_length" else torch.ones(rows, length, dtype=torch.long)
         for name in model.inputs
     )
+
+
+def export_checkpoint(checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
+    """Write `model.onnx` into `folder`."""
+    if sum(file.stat().st_size for file in checkpoint.weights) <= INLINE_LIMIT:
+        return export_onnx(load(checkpoint, model), folder)
+    command = [sys.executable, "-m", __name__, str(folder), str(checkpoint.folder), str(checkpoint.encoder)]
+    done = subprocess.run(command, input=model.model_dump_json(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the export ended with exit status {done.returncode}:\n{done.stderr}")
+    return folder / GRAPH
 
 
 def export_onnx(model: Bert, folder: Path) -> Path:
@@ -72,3 +91,13 @@ def _name_axes(file: Path) -> None:
             if dimension.dim_param:
                 dimension.dim_param = axis
     onnx.save(model, file)
+
+
+def _main(folder: Path, checkpoint: Path, encoder: Path) -> None:
+    model = TypeAdapter[Model](Model).validate_json(sys.stdin.read())
+    assert not isinstance(model, TextToText)
+    export_onnx(load(read(checkpoint, encoder, model), model), folder)
+
+
+if __name__ == "__main__":
+    _main(*map(Path, sys.argv[1:]))

@@ -77,6 +77,7 @@ def _fuse(source: Path, compiled: Path) -> None:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = str(compiled)
     options.log_severity_level = 3
+    options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy, for running
     if sum(file.stat().st_size for file in source.parent.glob(f"{source.name}*")) > INLINE_LIMIT:
         options.add_session_config_entry(
             "session.optimized_model_external_initializers_file_name", f"{compiled.name}.data"

@@ -22,6 +22,8 @@ from model_build.checkpoint import Checkpoint
 from workloads import EncoderModel, Row, TextClassification, TextPairScoring
 
 Floats = NDArray[np.float32]
+Outputs = dict[str, Floats]
+"""Of one row, by name."""
 
 
 class Reference:
@@ -32,7 +34,7 @@ class Reference:
         self._tokenizer = AutoTokenizer.from_pretrained(checkpoint.encoder, local_files_only=True)
         self._network = _network(checkpoint, model).eval()
 
-    def outputs(self, rows: Sequence[Row]) -> list[dict[str, Floats]]:
+    def outputs(self, rows: Sequence[Row]) -> list[Outputs]:
         """For each row what the compiled model should give; starts and ends [length] without the padding."""
         segments = [[" ".join(row[field] for field in segment) for row in rows] for segment in self._model.segments]
         inputs = self._tokenizer(*segments, padding=True, return_tensors="pt")
@@ -77,7 +79,7 @@ def _network(checkpoint: Checkpoint, model: EncoderModel) -> Any:
         case _:
             network = BertForQuestionAnswering(config)
     prefix = "" if isinstance(model, TextPairScoring) else "bert."
-    network.load_state_dict(_weights(checkpoint, prefix))
+    network.load_state_dict(_weights(checkpoint, prefix), assign=True)  # the files' own pages, not a copy
     return network
 
 

@@ -14,7 +14,7 @@ from containers.encoder.answers import answer
 from containers.encoder.encoding import Encoding
 from containers.encoder.predictor import Predictor
 from containers.encoder.row import Refusal
-from model_build.encoder.reference import Floats, Reference
+from model_build.encoder.reference import Outputs, Reference
 from model_build.parity import Answer, Comparison
 from model_build.progress import Progress, silent
 from workloads import Example
@@ -23,8 +23,19 @@ from workloads.errors import InvalidDocument
 ANSWER_KEYS = {"text-classification": "LABEL", "text-pair-scoring": "RELATION", "question-answering": "ANSWER"}
 
 
+def originals(
+    reference: Reference, examples: Sequence[Example], batch_size: int, progress: Progress = silent
+) -> list[Outputs]:
+    """What the original gives for every example: numbers, so that it need not stay in memory beside the compiled."""
+    outputs: list[Outputs] = []
+    for start in range(0, len(examples), batch_size):
+        progress(f"Asking the original, {start} of {len(examples)} examples")
+        outputs += reference.outputs([example.row for example in examples[start : start + batch_size]])
+    return outputs
+
+
 def compare(
-    reference: Reference,
+    wanted: Sequence[Outputs],
     compiled: Predictor,
     examples: Sequence[Example],
     *,
@@ -32,7 +43,7 @@ def compare(
     file: Path,
     progress: Progress = silent,
 ) -> list[Comparison]:
-    """Every example through both, in batches of `batch_size`.
+    """Every example through the compiled model, in batches of `batch_size`, against what the original gave.
 
     `file` is where the examples are from: `InvalidDocument` names it when one cannot be asked at all.
     """
@@ -41,14 +52,16 @@ def compare(
     for start in range(0, len(examples), batch_size):
         progress(f"Verifying, {start} of {len(examples)} examples")
         window = slice(start, start + batch_size)
-        comparisons += _compare_batch(reference, compiled, examples[window], encodings[window])
+        comparisons += _compare_batch(wanted[window], compiled, examples[window], encodings[window])
     return comparisons
 
 
 def _compare_batch(
-    reference: Reference, compiled: Predictor, examples: Sequence[Example], encodings: Sequence[Encoding]
+    wanted: Sequence[Outputs],
+    compiled: Predictor,
+    examples: Sequence[Example],
+    encodings: Sequence[Encoding],
 ) -> list[Comparison]:
-    wanted = reference.outputs([example.row for example in examples])
     given = compiled.outputs(encodings)
     served = compiled.answer(encodings, [example.row for example in examples])
     return [_comparison(compiled, *each) for each in zip(examples, encodings, wanted, given, served, strict=True)]
@@ -58,8 +71,8 @@ def _comparison(
     compiled: Predictor,
     example: Example,
     encoding: Encoding,
-    wanted: dict[str, Floats],
-    given: dict[str, Floats],
+    wanted: Outputs,
+    given: Outputs,
     served: Served,
 ) -> Comparison:
     # The serving code's last step over the original's numbers: what it would have answered with the original.
