@@ -1,0 +1,251 @@
+"""Rows per second of the duplicates batch on all cores of this machine: us beside Hugging Face.
+
+  python -m model_build build duplicates --target cpu-int8     and --target cpu: what is measured of ours
+  python benchmarks/batch.py                                   every engine in turn, then 200,000 pairs killed twice
+
+Engines, each alone in its own process:
+
+  huggingface pipeline   `TextClassificationPipeline` over the same weights, one process with as many threads as cores
+  huggingface forward    tokenizer, padded batches and `forward` by hand: without the pipeline's own cost
+  huggingface sorted     the same, rows sorted by length first
+  ours                   `python -m containers.batch`, reading JSON lines and writing predictions
+
+Hugging Face answers texts that are in memory already and gives the relation only, not the score; each of its engines
+runs at the fastest of several batch sizes and thread counts, tried first. Loading the model counts for nobody. Prints
+medians over rounds, ratios to the pipeline, and what share of the tokens computed was padding; then how the batch of
+200,000 went that was killed with SIGKILL and started again, twice. One JSON document on the last line.
+"""
+
+import argparse
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from side_by_side import alone, machine
+
+from workloads import ROOT, load_workload
+from workloads.duplicates.pairs import pairs
+
+SEED = 7
+BASELINE = "huggingface pipeline"
+HUGGING_FACE = (BASELINE, "huggingface forward", "huggingface sorted")
+OURS = {"ours fp32": "cpu", "ours int8": "cpu-int8"}
+BATCH_ROWS = (8, 16, 32, 64, 128)
+TRIAL_ROWS, WARM_UP_ROWS = 1_000, 200
+SEGMENTS = ("text", "text_pair")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each engine, in turn (default 3)")
+    parser.add_argument("--rows", type=int, default=4_000, help="rows of a Hugging Face run (default 4000)")
+    parser.add_argument("--our-rows", type=int, default=32_000, help="rows of a run of ours (default 32000)")
+    parser.add_argument("--killed-rows", type=int, default=200_000, help="rows of the killed batch (default 200000)")
+    parser.add_argument("--child", nargs=4, metavar=("ENGINE", "THREADS", "BATCH_ROWS", "ROWS"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        engine, threads, batch_rows, rows = options.child
+        print(json.dumps(_measure(engine, int(threads), int(batch_rows), int(rows))))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "pairs.jsonl"
+        best = {engine: _best(engine) for engine in HUGGING_FACE}
+        _write(source, options.our_rows)
+        rounds = [_round(best, source, options.rows, Path(folder) / str(at)) for at in range(options.rounds)]
+        _write(source, options.killed_rows)
+        killed = _killed_twice(source, Path(folder) / "killed", options.killed_rows)
+    _print({engine: [one[engine] for one in rounds] for engine in rounds[0]}, best, killed)
+    return 0
+
+
+def _round(best: dict[str, dict[str, int]], source: Path, rows: int, folder: Path) -> dict[str, dict[str, Any]]:
+    measured = {engine: _hugging_face(engine, **best[engine], rows=rows) for engine in HUGGING_FACE}
+    for engine, target in OURS.items():
+        print(f"… {engine}", file=sys.stderr)
+        measured[engine] = _ours(_command(target, source, folder / target), folder / target)
+    return measured
+
+
+def _best(engine: str) -> dict[str, int]:
+    """The fastest of the batch sizes, on all cores and on one."""
+    tried = [
+        {"threads": threads, "batch_rows": batch_rows}
+        for threads in sorted({1, os.cpu_count() or 1})
+        for batch_rows in BATCH_ROWS
+    ]
+    return max(tried, key=lambda one: _hugging_face(engine, **one, rows=TRIAL_ROWS)["rows_per_second"])
+
+
+def _hugging_face(engine: str, threads: int, batch_rows: int, rows: int) -> dict[str, Any]:
+    return dict(alone(Path(__file__), "--child", engine, str(threads), str(batch_rows), str(rows), threads=threads))
+
+
+def _measure(engine: str, threads: int, batch_rows: int, count: int) -> dict[str, Any]:
+    import torch
+
+    torch.set_num_threads(threads)
+    texts = [dict(zip(SEGMENTS, pair.segments, strict=True)) for pair in pairs(count, SEED)]
+    classify, tokenizer = (_pipeline if engine == BASELINE else _forward)(batch_rows)
+    lengths = [
+        len(ids) for ids in tokenizer(*map(list, zip(*(text.values() for text in texts), strict=True)))["input_ids"]
+    ]
+    order = sorted(range(count), key=lengths.__getitem__) if engine == "huggingface sorted" else list(range(count))
+    list(classify(texts[:WARM_UP_ROWS]))
+    started = time.perf_counter()
+    labels = dict(zip(order, classify([texts[at] for at in order]), strict=True))
+    seconds = time.perf_counter() - started
+    batches = [[lengths[at] for at in order[start : start + batch_rows]] for start in range(0, count, batch_rows)]
+    return {
+        "rows_per_second": count / seconds,
+        "padding_share": 1 - sum(lengths) / sum(len(batch) * max(batch) for batch in batches),
+        "answers": [labels[at] for at in range(count)],
+    }
+
+
+Classify = Callable[[Sequence[dict[str, str]]], Iterable[str]]
+
+
+def _pipeline(batch_rows: int) -> tuple[Classify, Any]:
+    from transformers import TextClassificationPipeline
+
+    model, tokenizer = _load()
+    pipeline = TextClassificationPipeline(model=model, tokenizer=tokenizer, device="cpu")
+
+    def classify(texts: Sequence[dict[str, str]]) -> Iterator[str]:
+        return (answer["label"] for answer in pipeline(iter(texts), batch_size=batch_rows))
+
+    return classify, tokenizer
+
+
+def _forward(batch_rows: int) -> tuple[Classify, Any]:
+    import torch
+
+    model, tokenizer = _load()
+    labels = model.config.id2label
+
+    def classify(texts: Sequence[dict[str, str]]) -> Iterator[str]:
+        for start in range(0, len(texts), batch_rows):
+            first, second = ([text[name] for text in texts[start : start + batch_rows]] for name in SEGMENTS)
+            with torch.inference_mode():
+                logits = model(**tokenizer(first, second, padding=True, return_tensors="pt")).logits
+            yield from (labels[at] for at in logits.argmax(-1).tolist())
+
+    return classify, tokenizer
+
+
+def _load() -> tuple[Any, Any]:
+    """The shared backbone with the workload's own head; its score is left out, for no class of theirs has one."""
+    from safetensors.torch import load_file
+    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+    source = load_workload("duplicates")
+    described = source.workload.model
+    head = (source.path / described.checkpoint).resolve()
+    backbone = (source.path / described.backbone).resolve()
+    labels = dict(enumerate(described.labels))
+    config = BertConfig.from_pretrained(backbone, id2label=labels, label2id={name: at for at, name in labels.items()})
+    model = BertForSequenceClassification(config)
+    weights = {
+        f"bert.{name.removeprefix('bert.')}": tensor
+        for name, tensor in load_file(backbone / "model.safetensors").items()
+    }
+    for name, tensor in load_file(head / "head.safetensors").items():
+        if not name.startswith("scorer."):
+            weights[f"bert.{name}" if name.startswith("pooler.") else name] = tensor
+    model.load_state_dict(weights)
+    return model.eval(), AutoTokenizer.from_pretrained(backbone)
+
+
+def _write(file: Path, count: int) -> None:
+    with file.open("w") as handle:
+        for number, pair in enumerate(pairs(count, SEED)):
+            handle.write(json.dumps({"id": number, **pair.request()}) + "\n")
+
+
+def _command(target: str, source: Path, output: Path) -> list[str]:
+    repository = ROOT / "build" / "duplicates" / target / "repository"
+    arguments = ["--model", repository, "--input", source, "--output", output]
+    return [sys.executable, "-m", "containers.batch", *map(str, arguments)]
+
+
+def _ours(command: list[str], output: Path) -> dict[str, Any]:
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    summary = json.loads(done.stdout)
+    answers = [answer["RELATION"] for answer in _answers(output)]
+    return {"answers": answers, **{key: summary[key] for key in ("rows_per_second", "padding_share")}}
+
+
+def _answers(output: Path) -> Iterator[dict[str, Any]]:
+    for file in sorted(output.glob("predictions-*.jsonl")):
+        yield from map(json.loads, file.read_text("utf-8").splitlines())
+
+
+def _killed_twice(source: Path, output: Path, rows: int) -> dict[str, Any]:
+    """After a third and after two thirds of the chunks the whole process group gets SIGKILL."""
+    command = _command(OURS["ours int8"], source, output)
+    done_at_kill = [_kill_at(command, output, rows * part // 3) for part in (1, 2)]
+    last = json.loads(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    times = Counter(answer["id"] for answer in _answers(output))
+    return {
+        "rows": rows,
+        "rows_finished_when_killed": done_at_kill,
+        "rows_lost": rows - len(times),
+        "rows_repeated": sum(count > 1 for count in times.values()),
+        "rows_of_the_last_run": last["rows"],
+        "rows_per_second_of_the_last_run": round(last["rows_per_second"]),
+    }
+
+
+def _kill_at(command: list[str], output: Path, rows: int) -> int:
+    print(f"… killed after {rows} rows", file=sys.stderr)
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
+    while (finished := sum(1 for _ in _answers(output))) < rows and process.poll() is None:
+        time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return finished
+
+
+def _print(measured: dict[str, list[dict[str, Any]]], best: dict[str, dict[str, int]], killed: dict[str, Any]) -> None:
+    peak = load_workload("duplicates").workload.objective.rows_per_second
+    rates = {engine: statistics.median(one["rows_per_second"] for one in rounds) for engine, rounds in measured.items()}
+    expected = measured[BASELINE][0]["answers"]
+    results = {
+        engine: {
+            "rows_per_second": round(rates[engine]),
+            "times_faster_than_pipeline": round(rates[engine] / rates[BASELINE], 2),
+            "padding_share": round(rounds[0]["padding_share"], 4),
+            "other_answers": sum(got != label for got, label in zip(rounds[0]["answers"], expected, strict=False)),
+            "machines_for_objective": math.ceil(peak / rates[engine]),
+            **best.get(engine, {}),
+        }
+        for engine, rounds in measured.items()
+    }
+    print(f"{'engine':24}{'rows/s':>8}{'× pipeline':>12}{'padding':>9}{'other answers':>15}{f'for {peak:,}/s':>14}")
+    for engine, row in results.items():
+        print(
+            f"{engine:24}{row['rows_per_second']:>8,}{row['times_faster_than_pipeline']:>12}{row['padding_share']:>9.1%}"
+            f"{row['other_answers']:>15}{row['machines_for_objective']:>10} such"
+        )
+    at = " and ".join(f"{rows:,}" for rows in killed["rows_finished_when_killed"])
+    print(
+        f"{killed['rows']:,} pairs, killed at {at} rows: "
+        f"{killed['rows_lost']} lost, {killed['rows_repeated']} repeated; "
+        f"{killed['rows_per_second_of_the_last_run']:,} rows/s in the last run"
+    )
+    document = {"benchmark": "batch", **machine(["onnxruntime", "tokenizers", "torch", "transformers"])}
+    print(json.dumps({**document, "objective_rows_per_second": peak, "engines": results, "killed_twice": killed}))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
