@@ -28,6 +28,7 @@ from model_build.errors import DiskFull, Fp32Fails, GateFailed, StaleArtifact
 from model_build.lock import exclusive
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
+from model_build.tensorrt.compile import Toolchain
 from workloads import (
     ModelArtifact,
     NeuronTarget,
@@ -75,13 +76,22 @@ def verify_built(plan: BuildPlan, progress: Progress = silent) -> ParityReport |
 
 def _compile(plan: BuildPlan, scratch: Path, progress: Progress) -> Compiled:
     """From the cache where it is there."""
-    if found := Compiled.load(plan.compiled, plan.compiled_key):
+    found = Compiled.load(plan.compiled, plan.compiled_key)
+    if found and _loads_here(plan, found):
         progress("Compiled before")
         return found
     graphs = scratch / "graphs"
     graphs.mkdir()
     made = _room(plan).compile_graphs(plan, graphs, scratch, progress)
     return Compiled.keep(plan.compiled, plan.compiled_key, graphs, made)
+
+
+def _loads_here(plan: BuildPlan, compiled: Compiled) -> bool:
+    """Engines do not, if another machine or another TensorRT made them. Raises what this machine lacks for them."""
+    if not isinstance(plan.target, TensorRtTarget):
+        return True
+    here = Toolchain.find(plan.workload.name, plan.variant.target, plan.target).record()
+    return here.items() <= compiled.toolchain.items()
 
 
 def _contents(plan: BuildPlan, compiled: Compiled) -> dict[str, repository.Content]:
@@ -115,6 +125,8 @@ def _with_remedy(plan: BuildPlan, scratch: Path, failed: GateFailed, progress: P
         layers = find(plan, scratch, progress)
     except Fp32Fails as hopeless:
         return failed.advised(str(hopeless))
+    if layers is None:
+        return failed
     named = ", ".join(f'"{layer}"' for layer in layers)
     return failed.advised(f"Or keep these layers in fp32, with which it passes: fp32_layers = [{named}]")
 

@@ -42,13 +42,14 @@ class WarmUp:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
-    """Either a `backend` or `steps`. `serving` None: no scheduler of its own, as an ensemble has none."""
+    """One of `backend`, `platform` and `steps`. `serving` None: no scheduler of its own, as an ensemble has none."""
 
     name: str
     max_batch_size: int
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     backend: str | None = None
+    platform: str | None = None
     steps: tuple[Step, ...] = ()
     serving: Serving | None = None
     kind: Literal["KIND_CPU", "KIND_GPU"] = "KIND_CPU"
@@ -61,7 +62,7 @@ class ModelConfig:
 
 def render(config: ModelConfig) -> str:
     """The whole file."""
-    platform = f'backend: "{config.backend}"' if config.backend else 'platform: "ensemble"'
+    platform = f'backend: "{config.backend}"' if config.backend else f'platform: "{config.platform or "ensemble"}"'
     head = [f'name: "{config.name}"', platform, f"max_batch_size: {config.max_batch_size}"]
     if config.default_model_filename:
         head.append(f'default_model_filename: "{config.default_model_filename}"')

@@ -21,6 +21,7 @@ from workloads import (
     Example,
     NeuronTarget,
     OnnxRuntimeTarget,
+    Serving,
     Target,
     TensorRtTarget,
     TextToText,
@@ -80,8 +81,20 @@ class BuildPlan:
             self.target.model_dump(mode="json"),
         ]
         if isinstance(self.target, TensorRtTarget):
-            parts.append(self.variant.serving.model_dump(mode="json"))  # an engine's profiles are of batch sizes
+            parts.append(self.engine_serving.model_dump(mode="json"))  # an engine's profiles are of batch sizes
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def engine_serving(self) -> Serving:
+        """The batches of all the target's variants together, so that one TensorRT engine serves any of them."""
+        variants = [self.workload.variant(name) for name in self.workload.deployables]
+        servings = [variant.serving for variant in variants if variant.target == self.variant.target]
+        preferred = {size for each in servings if each.dynamic_batching for size in each.preferred_batch_sizes}
+        return Serving(
+            max_batch_size=max(each.max_batch_size for each in servings),
+            dynamic_batching=any(each.dynamic_batching for each in servings),
+            preferred_batch_sizes=tuple(sorted(preferred)),
+        )
 
     def contents(self, graphs: Path) -> dict[str, Content]:
         """What is packed; `graphs` is the folder with the compiled graphs, which may not be there yet."""
@@ -117,7 +130,7 @@ class BuildPlan:
             "precision": self.target.precision,
             "checkpoint": str(self.checkpoint.folder),
             "checkpoint_sha256": self.checkpoint.sha256,
-            "compiler": compiler.steps(self.workload.model, self.target, self.variant.serving, self.checkpoint),
+            "compiler": compiler.steps(self.workload.model, self.target, self.engine_serving, self.checkpoint),
             "artifact": str(self.artifact),
             "archive": str(self.archive),
             "archive_files": sorted(name for name, content in contents.items() if content is not None),

@@ -13,6 +13,7 @@ from .fixed_batch import FixedBatch
 from .settings import Settings
 
 NEURON_GRAPHS = "model.*.neuron.pt"
+TENSORRT_PLANS = "model.*.plan"
 
 
 class Engine(Protocol):
@@ -29,6 +30,10 @@ def load(folder: Path, settings: Settings) -> Engine:
         from .neuron_engine import load as load_neuron
 
         return load_neuron(folder, settings)
+    if any(folder.glob(TENSORRT_PLANS)):
+        from .tensorrt_engine import TensorRtEngine
+
+        return TensorRtEngine(folder, settings)
     for file, adapter in _ADAPTERS.items():
         if (folder / file).exists():
             engine = adapter(folder / file, settings)

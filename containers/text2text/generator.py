@@ -6,12 +6,12 @@ It does not know Triton: a request is the list of its rows as bytes, an answer t
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
 
-from .decoding import Tokens, greedy
-from .engine import OnnxEngine
+from .decoding import Engine, Tokens, greedy
 from .settings import Settings
 
 # Characters. A text of which this many per allowed token are too many tokens already is not read to its end: the 6 MB
@@ -29,7 +29,7 @@ class Refusal:
 class TextGenerator:
     """The model as served."""
 
-    def __init__(self, tokenizer: Tokenizer, engine: OnnxEngine, settings: Settings) -> None:
+    def __init__(self, tokenizer: Tokenizer, engine: Engine[Any], settings: Settings) -> None:
         # What tokenizer.json says of cutting and padding is not for serving: a long row is refused, never cut.
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -38,9 +38,9 @@ class TextGenerator:
         self.settings = settings
 
     @classmethod
-    def load(cls, folder: Path, settings: Settings) -> "TextGenerator":
-        """From a model's version folder."""
-        engine = OnnxEngine(folder / "encoder.onnx", folder / "decoder.onnx", settings.threads)
+    def load(cls, folder: Path, settings: Settings, device: int = 0) -> "TextGenerator":
+        """From a model's version folder; `device` is the GPU of an engine that needs one."""
+        engine = _load_engine(folder, settings, device)
         return cls(Tokenizer.from_file(str(folder / "tokenizer.json")), engine, settings)
 
     def answer(self, requests: Sequence[Sequence[bytes]]) -> list[list[bytes] | Refusal]:
@@ -97,6 +97,17 @@ class TextGenerator:
         if reasons:
             return Refusal(" ".join(reasons))
         return [row for row in tokenised if not isinstance(row, Refusal)]
+
+
+def _load_engine(folder: Path, settings: Settings, device: int) -> Engine[Any]:
+    """By what lies in the folder. A container has the runtime of its own model and no other."""
+    if any(folder.glob("*.plan")):
+        from .tensorrt_engine import TensorRtEngine
+
+        return TensorRtEngine(folder, device)
+    from .engine import OnnxEngine
+
+    return OnnxEngine(folder / "encoder.onnx", folder / "decoder.onnx", settings.threads)
 
 
 def pad(rows: Sequence[Sequence[int]], pad_token_id: int) -> tuple[Tokens, Tokens]:

@@ -15,7 +15,8 @@ class TritonPythonModel:
 
     def initialize(self, args: dict[str, str]) -> None:
         folder = Path(args["model_repository"], args["model_version"])
-        self._generator = TextGenerator.load(folder, Settings.from_model_config(args["model_config"]))
+        settings, device = Settings.from_model_config(args["model_config"]), int(args["model_instance_device_id"])
+        self._generator = TextGenerator.load(folder, settings, device)
 
     def execute(self, requests: list[Any]) -> list[Any]:
         return [_response(answer) for answer in self._generator.answer([_rows(request) for request in requests])]

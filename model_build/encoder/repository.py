@@ -7,9 +7,20 @@
 
 Requests of different lengths are batched together where Python runs the model: it pads them. A native backend cannot,
 so there the first step pads every request to one of a few lengths.
+
+TensorRT: `cc_model_filenames` has the plan of every GPU of the target and `default_model_filename` is left out, so that
+on any other GPU Triton looks for model.plan, finds none and does not start (tensorrt_backend, instance_state.cc).
+CUDA graphs are off. Triton captures one for a batch size and one shape, uses it only for exactly these, and by default
+captures the profile's shape alone (the same file, InitializeGraphSpecs): with these lengths and batch sizes a graph
+for each pair of them would be captured at every start, into every model instance's memory. What that would gain is the
+launch of kernels, which for a BERT's large products is little, and it cannot be measured here.
+
+PyTorch: a trace tells its backend no names of outputs, and of inputs only those that it made up itself. So the config
+calls them by place, `input_ids__0`, `logits__0`, as the backend's naming convention has it (pytorch_backend,
+GetNamingConvention), and the ensemble maps them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +43,7 @@ from workloads import (
     Serving,
     Target,
     TensorRtTarget,
+    TorchScriptTarget,
 )
 
 SPANS = Tensor(name="answer_spans", data_type="TYPE_INT64", dims=(-1, 2))
@@ -76,14 +88,14 @@ def triton_models(
     known = settings(model, target, checkpoint)
     longest = max((example.row for example in examples), key=lambda row: sum(map(len, row.values())))
     return [
-        TritonModel(config=_ensemble(name, model, serving)),
+        TritonModel(config=_ensemble(name, model, serving, target)),
         _tokenise(f"{name}_tokenise", known, serving, checkpoint, longest),
         _model(f"{name}_model", known, serving, target, graph_files(target, checkpoint, graphs)),
         _postprocess(f"{name}_postprocess", known, serving),
     ]
 
 
-def _ensemble(name: str, model: EncoderModel, serving: Serving) -> ModelConfig:
+def _ensemble(name: str, model: EncoderModel, serving: Serving, target: TritonTarget) -> ModelConfig:
     fields, between, outputs = _fields(model.fields), [*map(_graph_input, model.inputs)], _graph_outputs(model.task)
     answers = _answers(model.task)
     spans = [SPANS] if isinstance(model, QuestionAnswering) else []
@@ -95,7 +107,11 @@ def _ensemble(name: str, model: EncoderModel, serving: Serving) -> ModelConfig:
         outputs=answers,
         steps=(
             Step(model=f"{name}_tokenise", inputs=_same(fields), outputs=_same([*between, *spans])),
-            Step(model=f"{name}_model", inputs=_same(between), outputs=_same(outputs)),
+            Step(
+                model=f"{name}_model",
+                inputs=_by_own_name(between, target),
+                outputs=_by_own_name(outputs, target),
+            ),
             Step(model=f"{name}_postprocess", inputs=_same([*outputs, *spans, *context]), outputs=_same(answers)),
         ),
         response_cache=serving.response_cache_mb > 0,
@@ -129,22 +145,23 @@ def _model(
     name: str, known: Settings, serving: Serving, target: TritonTarget, graphs: Mapping[str, Path]
 ) -> TritonModel:
     python = not native(target)
-    inputs = tuple(_graph_input(each, ragged=python) for each in known.inputs)
+    inputs = {each: _graph_input(each, ragged=python) for each in known.inputs}
+    own = dict(zip(inputs, _own_names(inputs, target), strict=True))
+    outputs = _graph_outputs(known.task)
     warm = _warm_up_tensors(known)
     config = ModelConfig(
         name=name,
-        backend="python" if python else _backend(target),
+        **_runs_it(target),
         max_batch_size=serving.max_batch_size,
-        inputs=inputs,
-        outputs=tuple(_graph_outputs(known.task)),
+        inputs=tuple(replace(tensor, name=own[each]) for each, tensor in inputs.items()),
+        outputs=tuple(map(_renamed, outputs, _own_names([each.name for each in outputs], target))),
         serving=serving,
         kind="KIND_CPU" if python else "KIND_GPU",
-        default_model_filename=None if python else next(iter(graphs)),
         cc_model_filenames=_by_capability(target, graphs),
         warm_ups=tuple(
             WarmUp(
                 batch_size=size,
-                tensors={each.name: (_of_shape(each, warm[each.name]), each.name) for each in inputs},
+                tensors={own[each]: (_of_shape(tensor, warm[each]), each) for each, tensor in inputs.items()},
             )
             for size in warm_up_sizes(serving)
         ),
@@ -179,8 +196,29 @@ def _code(step: str, known: Settings) -> dict[str, Path | str]:
     return {"model.py": folder / entry, **{file: folder / file for file in others}, "settings.json": known.to_json()}
 
 
-def _backend(target: Target) -> str:
-    return "tensorrt" if isinstance(target, TensorRtTarget) else "pytorch"
+def _runs_it(target: TritonTarget) -> dict[str, Any]:
+    """Which of Triton's backends, and the file it loads where that is not the only one."""
+    if not native(target):
+        return {"backend": "python"}
+    if isinstance(target, TensorRtTarget):
+        return {"platform": "tensorrt_plan"}
+    return {"backend": "pytorch", "default_model_filename": "model.pt"}
+
+
+def _own_names(names: Iterable[str], target: TritonTarget) -> list[str]:
+    """What the middle model calls its tensors: PyTorch's backend knows them by their place."""
+    by_place = native(target) and isinstance(target, TorchScriptTarget)
+    return [f"{name}__{place}" if by_place else name for place, name in enumerate(names)]
+
+
+def _renamed(tensor: Tensor, name: str) -> Tensor:
+    return replace(tensor, name=name)
+
+
+def _by_own_name(tensors: Sequence[Tensor], target: TritonTarget) -> dict[str, str]:
+    """A step's map: the middle model's name of each of the ensemble's tensors."""
+    names = [tensor.name for tensor in tensors]
+    return dict(zip(_own_names(names, target), names, strict=True))
 
 
 def _by_capability(target: Target, graphs: Mapping[str, Path]) -> dict[str, str]:

@@ -1,10 +1,11 @@
 """Builds engines with the trtexec of this machine, for the GPU of this machine.
 
 In: a graph, a profile, a target. Out: an engine file and an `EngineRecord` of what built it. `Toolchain.find` says in
-one sentence what a machine lacks; TensorRT's version is read from trtexec's own banner, the GPU from nvidia-smi.
+one sentence what a machine lacks; TensorRT's version is read from trtexec's own banner, the GPU from nvidia-smi. The
+Python package must be of the same version: the parity gate runs with it what trtexec built.
 
-The timing cache lies beside the engine, one for each GPU and TensorRT version, so that building again takes less;
-trtexec's whole output lies there as a log. An engine appears under its name when it is whole.
+There is a timing cache for each GPU and TensorRT version, so that building again takes less; trtexec's whole output
+lies beside the engine as a log. An engine appears under its name when it is whole.
 
 Not run here: there is no GPU. The formats are those that both programs are documented and seen to print:
 
@@ -12,16 +13,17 @@ Not run here: there is no GPU. The formats are those that both programs are docu
     Tesla T4, 7.5, 535.104.05
 """
 
+import importlib
 import re
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
-from containers.text2text.tensorrt_engine import plan_name
+from containers.text2text.tensorrt_plan import plan_name
 from model_build.progress import Progress, silent
-from model_build.tensorrt.errors import NoGpu, TrtexecFailed, UnknownTensorRt, WrongGpu
+from model_build.tensorrt.errors import NoBindings, NoGpu, TrtexecFailed, UnknownTensorRt, WrongGpu
 from model_build.tensorrt.profiles import Profile
 from model_build.tensorrt.trtexec import Major, command
 from workloads import TensorRtTarget
@@ -49,7 +51,7 @@ class Toolchain:
 
     @classmethod
     def find(cls, workload: str, target_name: str, target: TensorRtTarget) -> "Toolchain":
-        """Raises `NoGpu`, `WrongGpu` or `UnknownTensorRt`."""
+        """Raises `NoGpu`, `WrongGpu`, `UnknownTensorRt` or `NoBindings`."""
         gpu, capability, driver = _gpu(workload, target_name)
         if capability not in target.compute_capabilities:
             raise WrongGpu(target_name, gpu, capability, target.compute_capabilities)
@@ -57,9 +59,19 @@ class Toolchain:
         if program is None:
             raise NoGpu(workload, target_name, f"trtexec is neither on PATH nor {TRTEXEC[1]}")
         tensorrt, major = _version(program)
+        _check_bindings(program, tensorrt)
         return cls(
             trtexec=program, tensorrt=tensorrt, major=major, gpu=gpu, compute_capability=capability, driver=driver
         )
+
+    def record(self) -> dict[str, str]:
+        """As artifact.json has it: engines load where all of it but the driver is the same."""
+        return {
+            "tensorrt": self.tensorrt,
+            "gpu": self.gpu,
+            "compute_capability": self.compute_capability,
+            "driver": self.driver,
+        }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,11 +92,13 @@ def compile_engine(
     profile: Profile,
     target: TensorRtTarget,
     toolchain: Toolchain,
+    timing_caches: Path,
     progress: Progress = silent,
 ) -> EngineRecord:
     """Writes `engine` and, beside it, its log. Raises `TrtexecFailed`."""
     unfinished = engine.with_name(f".{engine.name}.part")
-    cache = engine.with_name(f"timing.{toolchain.compute_capability}.{toolchain.tensorrt}.cache")
+    timing_caches.mkdir(parents=True, exist_ok=True)
+    cache = timing_caches / f"{toolchain.compute_capability}.{toolchain.tensorrt}.cache"
     asked = command(
         graph,
         unfinished,
@@ -143,3 +157,15 @@ def _version(program: str) -> tuple[str, Major]:
         if number // 10000 == int(major):
             return f"{major}.{number // 100 % 100}.{number % 100}", major
     raise UnknownTensorRt(program, (done.stdout or done.stderr).strip().partition("\n")[0])
+
+
+def _check_bindings(program: str, tensorrt: str) -> None:
+    """Before an hour of building, not after it."""
+    try:
+        module: Any = importlib.import_module("tensorrt")
+        importlib.import_module("cuda.bindings.runtime")
+    except ImportError as error:
+        raise NoBindings(f"they cannot be imported ({error})", tensorrt) from error
+    found = str(module.__version__)
+    if found.split(".")[:3] != tensorrt.split("."):
+        raise NoBindings(f"the package is TensorRT {found}, but {program} is {tensorrt}", tensorrt)

@@ -40,6 +40,31 @@ class UnknownTensorRt(ProjectError):
         )
 
 
+class NoBindings(ProjectError):
+    """trtexec is there, and what runs its engines for the parity gate is not."""
+
+    exit_code = 3
+
+    def __init__(self, problem: str, tensorrt: str | None) -> None:
+        version = f"=={tensorrt}.*" if tensorrt else ""
+        super().__init__(
+            f"The parity gate runs engines from Python, and {problem}. A plan loads only in the TensorRT that built "
+            f"it: install that very version with `pip install 'tensorrt{version}' cuda-bindings`."
+        )
+
+
+class EngineFailed(ProjectError):
+    """The engines do not load or do not run on this machine's GPU."""
+
+    exit_code = 3
+
+    def __init__(self, workload: str, target: str, reason: str) -> None:
+        super().__init__(
+            f"The engines of {workload} for {target} cannot be run here: {reason.removesuffix('.')}. "
+            "They run on a machine with the GPU and the TensorRT they were built with."
+        )
+
+
 class TrtexecFailed(ProjectError):
     """trtexec's own last words; all of them are in the log."""
 

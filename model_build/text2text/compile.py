@@ -1,58 +1,92 @@
 """A T5 compiled for its target, and compared with its original."""
 
+import shutil
 from pathlib import Path
 
 from containers.text2text.generator import TextGenerator
 from model_build import optimise, parity
 from model_build.plan import BuildPlan
-from model_build.progress import Progress
+from model_build.progress import Progress, silent
 from model_build.repository import version_folder
-from model_build.tensorrt import engines
+from model_build.tensorrt import engines, gate
 from model_build.tensorrt.compile import Toolchain
 from model_build.text2text import export, repository, verify
 from workloads import OnnxRuntimeTarget, TensorRtTarget, TextToText
 
+GRAPHS = ("encoder", "decoder")
+PORTABLE = "portable"
+
 
 def compile_graphs(plan: BuildPlan, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
     """Write the target's files into `graphs`; what they were made with, besides the usual tools."""
-    model = plan.workload.model
-    assert isinstance(model, TextToText)
-    target = plan.target
-    found = isinstance(target, TensorRtTarget) and Toolchain.find(plan.workload.name, plan.variant.target, target)
-    portable = scratch / "portable"
-    portable.mkdir()
-    progress("Exporting to ONNX")
-    export.export(
-        export.load(plan.checkpoint.folder),
-        portable,
-        max_input_tokens=model.max_input_tokens,
-        max_output_tokens=model.max_output_tokens,
-    )
-    match target:
-        case OnnxRuntimeTarget():
+    match plan.target:
+        case OnnxRuntimeTarget() as target:
+            _export(plan, scratch, progress)
             progress(f"Compiling for ONNX Runtime, {target.precision}")
-            optimise.optimise(portable, graphs, target.precision)
+            optimise.optimise(scratch / PORTABLE, graphs, target.precision)
             return {"onnx_opset": str(export.OPSET)}
-        case TensorRtTarget():
-            assert found
-            made = {graph: portable / f"{graph}.onnx" for graph in ("encoder", "decoder")}
-            return engines.compile_graphs(plan, target, found, made, graphs, progress)
+        case TensorRtTarget() as target:
+            found = Toolchain.find(plan.workload.name, plan.variant.target, target)
+            portable = _export(plan, scratch, progress)
+            return engines.compile_graphs(plan, target, found, portable, graphs, progress)
         case _:
-            raise AssertionError(target.runtime)  # the plan refuses it
+            raise AssertionError(plan.target.runtime)  # the plan refuses it
 
 
 def compare(plan: BuildPlan, made: Path, progress: Progress) -> list[parity.Comparison]:
     """The repository `made`, by its own serving code, against Hugging Face `generate`."""
+    progress("Loading the checkpoint")
+    return _compare(plan, _original(plan), version_folder(made, plan.workload.name), progress)
+
+
+def fp32_layers(plan: BuildPlan, scratch: Path, progress: Progress) -> tuple[str, ...] | None:
+    """The layers of fp16 engines to keep in fp32 for the gate to pass, by bisection. Raises `Fp32Fails`.
+
+    None for int8, whose layers cannot be chosen yet.
+    """
+    target = plan.target
+    if not isinstance(target, TensorRtTarget):
+        return None
+    found = Toolchain.find(plan.workload.name, plan.variant.target, target)
+    portable, original = _export(plan, scratch, progress), _original(plan)
+    tried = scratch / "tried"
+    tried.mkdir()
+    shutil.copyfile(plan.checkpoint.tokenizer, tried / "tokenizer.json")
+    return engines.fp32_layers(
+        plan, target, found, portable, tried, lambda folder: _compare(plan, original, folder, silent), progress
+    )
+
+
+def _export(plan: BuildPlan, scratch: Path, progress: Progress) -> dict[str, Path]:
+    """Into a folder of their own; from there where they are already."""
+    model, folder = _model(plan), scratch / PORTABLE
+    if not folder.exists():
+        progress("Exporting to ONNX")
+        folder.mkdir()
+        limits = {"max_input_tokens": model.max_input_tokens, "max_output_tokens": model.max_output_tokens}
+        export.export(export.load(plan.checkpoint.folder), folder, **limits)
+    return {graph: folder / f"{graph}.onnx" for graph in GRAPHS}
+
+
+def _original(plan: BuildPlan) -> verify.Original:
+    return verify.Original.load(plan.checkpoint.folder, export.load(plan.checkpoint.folder))
+
+
+def _compare(plan: BuildPlan, original: verify.Original, folder: Path, progress: Progress) -> list[parity.Comparison]:
+    """`folder` has what the version folder of the model has."""
+    settings = repository.settings(_model(plan), plan.target, plan.checkpoint)
+    with gate.explained(plan):
+        return verify.compare(
+            original,
+            TextGenerator.load(folder, settings),
+            plan.examples,
+            batch_size=plan.variant.serving.max_batch_size,
+            file=plan.source.path / "evaluation.jsonl",
+            progress=progress,
+        )
+
+
+def _model(plan: BuildPlan) -> TextToText:
     model = plan.workload.model
     assert isinstance(model, TextToText)
-    progress("Loading the checkpoint")
-    original = verify.Original.load(plan.checkpoint.folder, export.load(plan.checkpoint.folder))
-    settings = repository.settings(model, plan.target, plan.checkpoint)
-    return verify.compare(
-        original,
-        TextGenerator.load(version_folder(made, plan.workload.name), settings),
-        plan.examples,
-        batch_size=plan.variant.serving.max_batch_size,
-        file=plan.source.path / "evaluation.jsonl",
-        progress=progress,
-    )
+    return model

@@ -12,7 +12,9 @@ from model_build.repository import TritonModel, serialise_texts
 from workloads import Example, Serving, Target, TensorRtTarget, TextToText
 
 GRAPHS = ("encoder.onnx", "decoder.onnx")
-SERVING_CODE = ("model.py", "generator.py", "decoding.py", "engine.py", "settings.py")
+SERVING_CODE = ("model.py", "generator.py", "decoding.py", "settings.py")
+ENGINES = {"onnxruntime": ("engine.py",), "tensorrt": ("tensorrt_engine.py", "tensorrt_plan.py")}
+"""The code that runs the graphs, by runtime: a container has its own one's packages and no other's."""
 TEXT = Tensor(name="TEXT", data_type="TYPE_STRING", dims=(1,))
 CORRECTED = Tensor(name="CORRECTED", data_type="TYPE_STRING", dims=(1,))
 
@@ -60,12 +62,13 @@ def triton_models(
         inputs=(TEXT,),
         outputs=(CORRECTED,),
         serving=serving,
+        kind="KIND_GPU" if isinstance(target, TensorRtTarget) else "KIND_CPU",
         parameters=decoding.to_parameters(),
         warm_ups=tuple(WarmUp(batch_size=size, tensors={"TEXT": (TEXT, "text")}) for size in warm_up_sizes(serving)),
         response_cache=serving.response_cache_mb > 0,
     )
     files = (
-        {file: code / file for file in SERVING_CODE}
+        {file: code / file for file in (*SERVING_CODE, *ENGINES[target.runtime])}
         | graph_files(target, graphs)
         | {"tokenizer.json": checkpoint.tokenizer}
     )

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from transformers import AutoTokenizer, GenerationConfig
 
 from containers.text2text.decoding import Tokens
-from containers.text2text.engine import OnnxEngine
 from containers.text2text.generator import Refusal, TextGenerator, pad
 from containers.text2text.settings import Settings
 from model_build.parity import Answer, Comparison
@@ -74,12 +73,7 @@ def compare(
     for start in range(0, len(examples), ORIGINAL_BATCH):
         progress(f"Verifying, {start} of {len(examples)} examples")
         window = slice(start, start + ORIGINAL_BATCH)
-        answers = [
-            tokens
-            for first in range(0, len(rows[window]), batch_size)
-            for tokens in compiled.generate(rows[window][first : first + batch_size])
-        ]
-        comparisons += _compare_batch(original, compiled, examples[window], rows[window], answers)
+        comparisons += _compare_batch(original, compiled, examples[window], rows[window], batch_size)
     return comparisons
 
 
@@ -88,11 +82,14 @@ def _compare_batch(
     compiled: TextGenerator,
     examples: Sequence[Example],
     rows: list[list[int]],
-    answers: list[Tokens],
+    batch_size: int,
 ) -> list[Comparison]:
     settings = compiled.settings
     tokens, expected = original.generate([example.row["text"] for example in examples], settings)
-    difference = np.abs(forced_logits(compiled.engine, rows, tokens, settings) - expected)
+    batches = [slice(first, first + batch_size) for first in range(0, len(rows), batch_size)]
+    answers = [answer for batch in batches for answer in compiled.generate(rows[batch])]
+    logits = [forced_logits(compiled.engine, rows[batch], tokens[batch], settings) for batch in batches]
+    difference = np.abs(np.concatenate(logits) - expected)
     references = [row[: _length(row, settings.eos_token_ids)] for row in tokens]
     return [
         Comparison(
@@ -100,18 +97,21 @@ def _compare_batch(
             original=Answer(text=original.decode(reference)),
             compiled=Answer(text=text),
             identical=np.array_equal(reference, answer),
-            max_logit_difference=float(logits[: len(reference)].max()),
-            mean_logit_difference=float(logits[: len(reference)].mean()),
-            logits=int(logits[: len(reference)].size),
+            max_logit_difference=float(distance[: len(reference)].max()),
+            mean_logit_difference=float(distance[: len(reference)].mean()),
+            logits=int(distance[: len(reference)].size),
         )
-        for example, reference, answer, text, logits in zip(
+        for example, reference, answer, text, distance in zip(
             examples, references, answers, compiled.decode(answers), difference, strict=True
         )
     ]
 
 
-def forced_logits(engine: OnnxEngine, rows: list[list[int]], tokens: Tokens, settings: Settings) -> NDArray[np.float32]:
-    """The compiled decoder's logits [rows, steps, vocabulary] when its output so far is `tokens`, step by step."""
+def forced_logits(engine: Any, rows: list[list[int]], tokens: Tokens, settings: Settings) -> NDArray[np.float32]:
+    """The compiled decoder's logits [rows, steps, vocabulary] when its output so far is `tokens`, step by step.
+
+    `engine` is one that can answer with its logits: it has `advance` besides what decoding asks for.
+    """
     state = engine.encode(*pad(rows, settings.pad_token_id))
     start = np.full((len(tokens), 1), settings.decoder_start_token_id)
     fed = np.concatenate([start, tokens[:, :-1]], 1)

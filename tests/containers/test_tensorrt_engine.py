@@ -12,7 +12,8 @@ import pytest
 from containers.text2text.decoding import Tokens, greedy
 from containers.text2text.engine import OnnxEngine
 from containers.text2text.settings import Settings
-from containers.text2text.tensorrt_engine import PlanRefused, TensorRtEngine, plan_name
+from containers.text2text.tensorrt_engine import TensorRtEngine
+from containers.text2text.tensorrt_plan import PlanRefused, plan_name
 from model_build.tensorrt.precision import T5_CACHES, t5_islands, to_fp16
 from model_build.tensorrt.profiles import text2text_profiles
 from tests.containers.fake_tensorrt import Gpu, cudaDeviceAttr, cudaError_t, cudaMemcpyKind, install, write_plan
@@ -85,6 +86,14 @@ def test_batches_follow_each_other_in_the_same_memory(gpu: Gpu, plans: Path, gra
         asked = sources(rows, length, seed)
         assert listed(greedy(engine, *asked, SETTINGS)) == listed(greedy(onnx_engine, *asked, SETTINGS))
     assert dict.fromkeys(gpu.memory) == taken
+
+
+def test_an_engine_that_is_gone_has_given_its_memory_back(gpu: Gpu, plans: Path) -> None:
+    engine = TensorRtEngine(plans)
+    engine.encode(*sources(2, 6))
+    assert gpu.memory
+    del engine
+    assert not gpu.memory
 
 
 def test_rows_leave_at_different_steps_in_this_model(gpu: Gpu, plans: Path) -> None:

@@ -1,14 +1,18 @@
 """Building an engine, with a trtexec and an nvidia-smi that print what the real ones print and check what they get."""
 
-import stat
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from model_build.tensorrt.compile import Toolchain, compile_engine, plan_name
-from model_build.tensorrt.errors import NoGpu, TrtexecFailed, UnknownTensorRt, WrongGpu
+from containers.text2text.tensorrt_plan import plan_name
+from model_build.progress import Progress, silent
+from model_build.tensorrt.compile import EngineRecord, Toolchain, compile_engine
+from model_build.tensorrt.errors import NoBindings, NoGpu, TrtexecFailed, UnknownTensorRt, WrongGpu
 from model_build.tensorrt.profiles import Profile, Range
+from tests.containers import fake_tensorrt
+from tests.model_build.gpu_machine import A10G, NVIDIA_SMI, T4, install, install_all
 from workloads import TensorRtTarget
 
 PROFILE: Profile = {"input_ids": Range(min=(1, 1), opt=(4, 8), max=(8, 16))}
@@ -18,63 +22,24 @@ TARGET = TensorRtTarget(
     instance_types=("ml.g4dn.xlarge", "ml.g5.xlarge"),
     builder_optimization_level=4,
 )
-NVIDIA_SMI = """
-assert sys.argv[1:] == ["--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"], sys.argv
-print({said!r})
-sys.exit({status})
-"""
-# As the real one: it takes --name=value or --name, knows its own flags only, and writes the plan it is asked for.
-TRTEXEC = """
-banner = "TensorRT.trtexec [TensorRT {version}] [b48] # " + " ".join(sys.argv)
-print("&&&& RUNNING " + banner)
-if sys.argv[1:] == ["--help"]:
-    print("=== Model Options ===")
-    sys.exit(0)
-options = dict(argument.partition("=")[::2] for argument in sys.argv[1:])
-known = {{"--onnx", "--saveEngine", "--minShapes", "--optShapes", "--maxShapes", "--noTF32", "--timingCacheFile",
-         "--builderOptimizationLevel", "--skipInference", *{extra!r}}}
-if unknown := sorted(set(options) - known):
-    print("[11/21/2026-04:00:00] [E] Unknown option: " + unknown[0])
-    print("&&&& FAILED " + banner)
-    sys.exit(1)
-with open(options["--onnx"]) as graph:
-    if graph.read() == "broken":
-        print("[11/21/2026-04:00:00] [I] Start parsing network model.")
-        print("[11/21/2026-04:00:01] [E] Failed to parse onnx file")
-        print("[11/21/2026-04:00:01] [E] Engine set up failed")
-        print("&&&& FAILED " + banner)
-        sys.exit(1)
-with open(options["--timingCacheFile"], "a") as cache:
-    cache.write("timed ")
-with open(options["--saveEngine"], "w") as engine:
-    engine.write(options["--minShapes"] + " " + options["--optShapes"] + " " + options["--maxShapes"])
-print("&&&& PASSED " + banner)
-"""
 
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is all of PATH."""
+    """A folder that is all of PATH, and Python's packages for TensorRT 10.14.1."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
+    fake_tensorrt.install(monkeypatch, fake_tensorrt.Gpu())
     return folder
-
-
-def install(folder: Path, name: str, text: str) -> None:
-    program = folder / name
-    program.write_text(f"#!{sys.executable}\nimport sys\n{text}")
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-
-
-def install_all(folder: Path, *, gpu: str = "Tesla T4, 7.5, 535.104.05", version: str = "v101401") -> None:
-    install(folder, "nvidia-smi", NVIDIA_SMI.format(said=gpu, status=0))
-    extra = ["--stronglyTyped"] if version.startswith("v10") else []
-    install(folder, "trtexec", TRTEXEC.format(version=version, extra=extra))
 
 
 def find() -> Toolchain:
     return Toolchain.find("spellcheck", "gpu", TARGET)
+
+
+def built(graph: Path, engine: Path, progress: Progress = silent) -> EngineRecord:
+    return compile_engine(graph, engine, PROFILE, TARGET, find(), engine.parent / "timing", progress)
 
 
 def graph(folder: Path, text: str = "graph") -> Path:
@@ -85,15 +50,18 @@ def graph(folder: Path, text: str = "graph") -> Path:
 
 @pytest.mark.parametrize(("version", "tensorrt", "major"), [("v101401", "10.14.1", "10"), ("v110201", "11.2.1", "11")])
 def test_an_engine_is_built_and_what_built_it_recorded(
-    tools: Path, tmp_path: Path, version: str, tensorrt: str, major: str
+    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, tensorrt: str, major: str
 ) -> None:
     install_all(tools, version=version)
+    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", f"{tensorrt}.48")
     toolchain = find()
     assert (toolchain.tensorrt, toolchain.major) == (tensorrt, major)
     engine = tmp_path / plan_name("encoder", toolchain.compute_capability)
     said: list[str] = []
-    record = compile_engine(graph(tmp_path), engine, PROFILE, TARGET, toolchain, said.append)
-    assert engine.read_text() == "input_ids:1x1 input_ids:4x8 input_ids:8x16"
+    record = built(graph(tmp_path), engine, said.append)
+    head, _, rest = engine.read_text().partition("\n")
+    assert json.loads(head)["shapes"] == {"input_ids": [[1, 1], [4, 8], [8, 16]]}
+    assert rest == "graph"
     assert (record.file, record.tensorrt) == ("encoder.7.5.plan", tensorrt)
     assert (record.gpu, record.compute_capability, record.driver) == ("Tesla T4", "7.5", "535.104.05")
     assert ("--stronglyTyped" in record.command) == (major == "10")
@@ -101,16 +69,16 @@ def test_an_engine_is_built_and_what_built_it_recorded(
     assert said == [f"Building encoder.7.5.plan with TensorRT {tensorrt} on Tesla T4"]
 
 
-def test_the_timing_cache_and_the_log_stay_beside_the_engines(tools: Path, tmp_path: Path) -> None:
+def test_engines_share_a_timing_cache_and_have_a_log_each(tools: Path, tmp_path: Path) -> None:
     install_all(tools)
     for stem in ("encoder", "decoder"):
-        compile_engine(graph(tmp_path), tmp_path / f"{stem}.7.5.plan", PROFILE, TARGET, find())
-    assert (tmp_path / "timing.7.5.10.14.1.cache").read_text() == "timed timed "
+        built(graph(tmp_path), tmp_path / f"{stem}.7.5.plan")
+    assert (tmp_path / "timing" / "7.5.10.14.1.cache").read_text() == "timed timed "
     assert (tmp_path / "decoder.7.5.plan.log").read_text().startswith("&&&& RUNNING TensorRT.trtexec")
 
 
 def test_the_first_of_several_gpus_is_the_one_that_trtexec_takes(tools: Path) -> None:
-    install_all(tools, gpu="NVIDIA A10G, 8.6, 550.54.15\nTesla T4, 7.5, 550.54.15")
+    install_all(tools, gpu=f"{A10G}\n{T4}")
     assert (find().gpu, find().compute_capability) == ("NVIDIA A10G", "8.6")
 
 
@@ -132,7 +100,7 @@ def test_a_driver_that_does_not_answer_is_quoted(tools: Path) -> None:
 
 
 def test_a_gpu_without_trtexec_is_told_where_it_was_looked_for(tools: Path) -> None:
-    install(tools, "nvidia-smi", NVIDIA_SMI.format(said="Tesla T4, 7.5, 535.104.05", status=0))
+    install(tools, "nvidia-smi", NVIDIA_SMI.format(said=T4, status=0))
     with pytest.raises(NoGpu, match="trtexec is neither on PATH nor /usr/src/tensorrt/bin/trtexec"):
         find()
 
@@ -164,7 +132,7 @@ def test_a_failed_build_shows_trtexecs_last_lines_and_leaves_no_engine(tools: Pa
     install_all(tools)
     engine = tmp_path / "encoder.7.5.plan"
     with pytest.raises(TrtexecFailed) as raised:
-        compile_engine(graph(tmp_path, "broken"), engine, PROFILE, TARGET, find())
+        built(graph(tmp_path, "broken"), engine)
     lines = str(raised.value).splitlines()
     assert raised.value.exit_code == 3
     assert lines[0] == "trtexec could not build an engine from encoder.onnx: it ended with 1. Its last lines:"
@@ -183,5 +151,29 @@ def test_an_older_engine_is_left_as_it_was_by_a_failed_build(tools: Path, tmp_pa
     engine = tmp_path / "encoder.7.5.plan"
     engine.write_text("older")
     with pytest.raises(TrtexecFailed):
-        compile_engine(graph(tmp_path, "broken"), engine, PROFILE, TARGET, find())
+        built(graph(tmp_path, "broken"), engine)
     assert engine.read_text() == "older"
+
+
+def test_a_machine_whose_python_has_another_tensorrt_is_told_before_it_builds(
+    tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_all(tools)
+    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "10.13.3.9")
+    with pytest.raises(NoBindings) as raised:
+        find()
+    assert raised.value.exit_code == 3
+    assert str(raised.value) == (
+        f"The parity gate runs engines from Python, and the package is TensorRT 10.13.3.9, but {tools}/trtexec is "
+        "10.14.1. A plan loads only in the TensorRT that built it: install that very version with "
+        "`pip install 'tensorrt==10.14.1.*' cuda-bindings`."
+    )
+
+
+def test_a_machine_whose_python_has_no_tensorrt_is_told_before_it_builds(
+    tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_all(tools)
+    monkeypatch.setitem(sys.modules, "tensorrt", None)
+    with pytest.raises(NoBindings, match=r"they cannot be imported \(.*tensorrt.*\)\. A plan loads only in"):
+        find()

@@ -1,0 +1,65 @@
+"""A machine with a GPU, in programs: an nvidia-smi and a trtexec that print what the real ones print.
+
+Like the real one, this trtexec takes --name=value or --name, knows its own flags only, and writes the plan it is asked
+for: one that `tests.containers.fake_tensorrt` loads, which is the graph and what it was built for.
+"""
+
+import stat
+import sys
+from pathlib import Path
+
+T4, A10G = "Tesla T4, 7.5, 535.104.05", "NVIDIA A10G, 8.6, 550.54.15"
+NVIDIA_SMI = """
+assert sys.argv[1:] == ["--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"], sys.argv
+print({said!r})
+sys.exit({status})
+"""
+TRTEXEC = """
+import json
+banner = "TensorRT.trtexec [TensorRT {version}] [b48] # " + " ".join(sys.argv)
+print("&&&& RUNNING " + banner)
+if sys.argv[1:] == ["--help"]:
+    print("=== Model Options ===")
+    sys.exit(0)
+options = dict(argument.partition("=")[::2] for argument in sys.argv[1:])
+known = {{"--onnx", "--saveEngine", "--minShapes", "--optShapes", "--maxShapes", "--noTF32", "--timingCacheFile",
+         "--builderOptimizationLevel", "--skipInference", *{extra!r}}}
+if unknown := sorted(set(options) - known):
+    print("[11/21/2026-04:00:00] [E] Unknown option: " + unknown[0])
+    print("&&&& FAILED " + banner)
+    sys.exit(1)
+with open(options["--onnx"], "rb") as file:
+    graph = file.read()
+if graph == b"broken":
+    print("[11/21/2026-04:00:00] [I] Start parsing network model.")
+    print("[11/21/2026-04:00:01] [E] Failed to parse onnx file")
+    print("[11/21/2026-04:00:01] [E] Engine set up failed")
+    print("&&&& FAILED " + banner)
+    sys.exit(1)
+shapes = {{}}
+for flag in ("--minShapes", "--optShapes", "--maxShapes"):
+    for entry in options[flag].split(","):
+        name, _, sizes = entry.partition(":")
+        shapes.setdefault(name, []).append([int(size) for size in sizes.split("x")])
+with open(options["--timingCacheFile"], "a") as cache:
+    cache.write("timed ")
+with open(options["--saveEngine"], "wb") as engine:
+    head = {{"tensorrt": {plan!r}, "capability": {capability!r}, "shapes": shapes}}
+    engine.write(json.dumps(head).encode() + b"\\n" + graph)
+print("&&&& PASSED " + banner)
+"""
+
+
+def install(folder: Path, name: str, text: str) -> None:
+    program = folder / name
+    program.write_text(f"#!{sys.executable}\nimport sys\n{text}")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+
+def install_all(folder: Path, *, gpu: str = T4, version: str = "v101401") -> None:
+    """`gpu` as nvidia-smi prints it, `version` as trtexec does."""
+    install(folder, "nvidia-smi", NVIDIA_SMI.format(said=gpu, status=0))
+    extra = ["--stronglyTyped"] if version.startswith("v10") else []
+    number, capability = int(version[1:]), gpu.splitlines()[0].split(", ")[1]
+    plan = f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+    install(folder, "trtexec", TRTEXEC.format(version=version, extra=extra, plan=f"{plan}.48", capability=capability))
