@@ -10,7 +10,7 @@ from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor, tensors
 from containers.encoder.row import Refusal
 from model_build import bisect, parity
-from model_build.encoder import bert, export, optimise, verify
+from model_build.encoder import export, optimise, verify
 from model_build.encoder.reference import Outputs, Reference
 from model_build.encoder.repository import settings
 from model_build.plan import BuildPlan
@@ -30,7 +30,7 @@ def compile_graphs(plan: BuildPlan, graphs: Path, scratch: Path, progress: Progr
     match plan.target:
         case TorchScriptTarget():
             progress("Tracing")
-            export.trace(bert.load(plan.checkpoint, model), graphs)
+            export.trace_checkpoint(plan.checkpoint, model, graphs)
             return {}
         case OnnxRuntimeTarget() as target:
             progress("Exporting to ONNX")

@@ -4,10 +4,10 @@
     model.pt    the same, traced; a Neuron graph is traced by Neuron's own `trace`
 
 Weights above 1 GB lie beside the graph in model.onnx.data: protobuf stops at 2 GB, and a graph without its weights
-costs no memory to pass through. torch's exporter does not let go of what it exported, so models of that size are
-exported by a process of their own:
+costs no memory to pass through. torch does not let go of what it exported or traced, so models of that size get a
+process of their own:
 
-    python -m model_build.encoder.export OUT CHECKPOINT ENCODER < model.json
+    python -m model_build.encoder.export FILE CHECKPOINT ENCODER < model.json
 """
 
 import subprocess
@@ -39,13 +39,22 @@ def example(model: Bert, rows: int, length: int) -> tuple[Tensor, ...]:
 
 def export_checkpoint(checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
     """Write `model.onnx` into `folder`."""
+    return _written(GRAPH, checkpoint, model, folder)
+
+
+def trace_checkpoint(checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
+    """Write `model.pt` into `folder`."""
+    return _written(TRACED, checkpoint, model, folder)
+
+
+def _written(name: str, checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
     if sum(file.stat().st_size for file in checkpoint.weights) <= INLINE_LIMIT:
-        return export_onnx(load(checkpoint, model), folder)
-    command = [sys.executable, "-m", __name__, str(folder), str(checkpoint.folder), str(checkpoint.encoder)]
+        return WRITERS[name](load(checkpoint, model), folder)
+    command = [sys.executable, "-m", __name__, str(folder / name), str(checkpoint.folder), str(checkpoint.encoder)]
     done = subprocess.run(command, input=model.model_dump_json(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"the export ended with exit status {done.returncode}:\n{done.stderr}")
-    return folder / GRAPH
+    return folder / name
 
 
 def export_onnx(model: Bert, folder: Path) -> Path:
@@ -73,13 +82,17 @@ def export_onnx(model: Bert, folder: Path) -> Path:
 
 
 def trace(model: Bert, folder: Path) -> Path:
-    """Write `model.pt` into `folder`; it takes any batch and length."""
+    """Write `model.pt` into `folder`; it takes any batch and length.
+
+    Not frozen: Triton moves the weights to its GPU, which constants do not follow. The mask of `valid_length` is traced
+    with its device, so that a model which takes it runs on CPU alone.
+    """
     with torch.inference_mode():
         traced: Any = torch.jit.trace(  # type: ignore[no-untyped-call]
             model, example(model, 2, 8)
         )
     file = folder / TRACED
-    torch.jit.save(torch.jit.freeze(traced), str(file))
+    torch.jit.save(traced, str(file))
     return file
 
 
@@ -93,10 +106,13 @@ def _name_axes(file: Path) -> None:
     onnx.save(model, file)
 
 
-def _main(folder: Path, checkpoint: Path, encoder: Path) -> None:
+WRITERS = {GRAPH: export_onnx, TRACED: trace}
+
+
+def _main(file: Path, checkpoint: Path, encoder: Path) -> None:
     model = TypeAdapter[Model](Model).validate_json(sys.stdin.read())
     assert not isinstance(model, TextToText)
-    export_onnx(load(read(checkpoint, encoder, model), model), folder)
+    WRITERS[file.name](load(read(checkpoint, encoder, model), model), file.parent)
 
 
 if __name__ == "__main__":
