@@ -114,7 +114,10 @@ def _run(options: argparse.Namespace, folder: WorkloadFolder, name: str, progres
 def _run_remotely(options: argparse.Namespace, folder: WorkloadFolder, name: str, progress: Progress) -> dict[str, Any]:
     if options.dry_run:
         return remote.show(folder, name, options)
-    return remote.run(folder, name, remote.plan(folder, name, options), ROOT, progress).model_dump(mode="json")
+    builds = remote.plan(folder, name, options)
+    for warning in dict.fromkeys(warning for build in builds for warning in build.warnings):
+        print(f"Warning: {warning}", file=sys.stderr)
+    return remote.run(folder, name, builds, ROOT, progress).model_dump(mode="json")
 
 
 def _lint(options: argparse.Namespace) -> int:

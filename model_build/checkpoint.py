@@ -260,8 +260,7 @@ def _sha256(folder: Path) -> str:
     digest = hashlib.sha256()
     for file in sorted({file for pattern in PATTERNS for file in folder.glob(pattern)}):
         digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
-        with file.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
+        digest.update(bytes.fromhex(file_sha256(file)))
     return digest.hexdigest()
 
 

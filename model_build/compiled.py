@@ -6,7 +6,8 @@ TARGET/compiled.json   what they were compiled from and with; without it, or wit
 
 import shutil
 from pathlib import Path
-from typing import Self
+
+from typing_extensions import Self
 
 from workloads import ParityReport
 from workloads.document import Document

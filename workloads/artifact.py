@@ -63,5 +63,8 @@ def load_artifact(root: Path, workload: str, variant: str) -> ModelArtifact:
 
 
 def file_sha256(file: Path) -> str:
+    digest = hashlib.sha256()
     with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        while block := stream.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -5,14 +5,20 @@ for a number.
 """
 
 import json
-import tomllib
+import sys
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
+from typing_extensions import Self
 
 from workloads.errors import InvalidDocument
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # Inf1's image, in which models are compiled for it
+    import tomli as tomllib
 
 
 class Document(BaseModel):

@@ -3,9 +3,10 @@
 A request has text fields. A text2text model has one, `text`; an encoder's are put together into one or two segments.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
+from typing_extensions import Self
 
 from workloads.document import Document
 

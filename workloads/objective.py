@@ -1,8 +1,9 @@
 """`[objective]` and `[sizing]` of workload.toml: what must hold, at which load, with how much room."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag, model_validator
+from typing_extensions import Self
 
 from workloads.document import Document
 

@@ -1,8 +1,9 @@
 """`[serving]` and `[variants]` of workload.toml: Triton's scheduling of a model."""
 
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from workloads.document import Document
 

@@ -1,8 +1,9 @@
 """`[targets.NAME]` of workload.toml: the runtime, the hardware and how far the compiled model may differ."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from workloads.document import Document
 

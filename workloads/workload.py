@@ -5,9 +5,10 @@ Units are in the names. A field without a default is one for which none can be c
 
 import json
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
+from typing_extensions import Self
 
 from workloads.document import Document
 from workloads.errors import NoLatencyObjective

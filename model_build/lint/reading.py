@@ -13,7 +13,9 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Self
+from typing import IO
+
+from typing_extensions import Self
 
 from model_build.lint.contents import Contents, Kind, Member, join
 

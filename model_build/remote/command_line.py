@@ -7,7 +7,7 @@ run    the artifact, after minutes
 
 import argparse
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -74,4 +74,4 @@ def _options(given: argparse.Namespace) -> Options:
 
 
 def _stamp() -> str:
-    return datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    return datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")

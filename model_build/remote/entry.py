@@ -8,7 +8,7 @@ and the CUDA libraries. Neuron's torch is the image's own, so those builds run o
 packages beside it. Why a build failed goes to /opt/ml/output/message, of which SageMaker shows the first kilobyte.
 
 Those who wrote this ran the unpacking, the installation for Neuron (on plain Pythons 3.10 and 3.12) and the reporting,
-never in one of these images. Inf1's image has Python 3.10, which the rest of the project does not support.
+never in one of these images. What compiles for Inf1 keeps to Python 3.10, which its image has.
 """
 
 from __future__ import annotations

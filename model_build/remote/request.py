@@ -30,11 +30,6 @@ NO_DRIVER_CHOICE = (
     "not start there, choose an older hosting.triton_version, or build on an EC2 instance of that family in the image."
 )
 
-OLD_PYTHON = (
-    "{image} has Python 3.10, which is Inf1's last, and this project's code asks for 3.11. The job will fail "
-    'until that changes; moving the workload to Inf2 (runtime = "neuronx") avoids it.'
-)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RemoteBuild:
@@ -154,8 +149,6 @@ def _build(
 def _warnings(target: Target, instance: str, image: str) -> Iterator[str]:
     if isinstance(target, TensorRtTarget):
         yield NO_DRIVER_CHOICE.format(instance=instance, image=image)
-    if isinstance(target, NeuronTarget) and "-py310-" in image:
-        yield OLD_PYTHON.format(image=image)
 
 
 def _source(url: str) -> dict[str, Any]:

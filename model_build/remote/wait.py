@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from functools import partial
 from typing import Any, TypeVar
 
@@ -66,7 +66,7 @@ def patiently(call: Callable[[], T], progress: Progress, sleep: Sleep) -> T:
 
 def _told(build: RemoteBuild, described: Mapping[str, Any]) -> str:
     began = described["CreationTime"]
-    elapsed = int(((described.get("ProcessingEndTime") or datetime.now(UTC)) - began).total_seconds())
+    elapsed = int(((described.get("ProcessingEndTime") or datetime.now(timezone.utc)) - began).total_seconds())
     status = described["ProcessingJobStatus"]
     return f"{build.job_name} on {build.instance_type}: {status}, {elapsed // 60} min {elapsed % 60:02d} s"
 

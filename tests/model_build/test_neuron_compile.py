@@ -1,6 +1,8 @@
 """Compiling for Neuron, through a fake that traces for real."""
 
+import ast
 import os
+import re
 import subprocess
 import sys
 import types
@@ -221,11 +223,31 @@ def test_a_folder_that_is_no_whole_saved_model_is_refused(damage: Any, problem: 
     )
 
 
-def test_what_compiles_runs_without_the_contract_which_python_3_10_cannot_import() -> None:
-    """The Inf1 image has Python 3.10, which has no tomllib."""
-    blocked = "import sys; sys.modules['tomllib'] = None; "
-    imported = "import model_build.neuron.compile, model_build.neuron.operators, model_build.neuron.saved_model"
-    subprocess.run([sys.executable, "-c", blocked + imported], cwd=ROOT, check=True)
+IMPORT_WITHOUT = """
+import pydantic, rich.console, numpy, sys, tomllib
+sys.modules["tomli"] = tomllib
+for name in ("onnx", "onnxruntime", "onnxscript", "transformers", "tritonclient", "tomllib"):
+    sys.modules[name] = None
+sys.version_info = (3, 10, 13)
+import model_build.__main__, model_build.build, model_build.neuron.room
+"""
+
+
+def test_a_build_for_neuron_imports_only_what_its_image_and_its_requirements_have() -> None:
+    """The Inf1 image has Python 3.10, without tomllib, and neither onnx nor transformers."""
+    done = subprocess.run([sys.executable, "-c", IMPORT_WITHOUT], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("room", ["workloads", "model_build"])
+def test_what_may_run_there_is_written_in_words_of_python_3_10(room: str) -> None:
+    newer = re.compile(
+        r"^\s*(import tomllib|from typing import .*\b(Self|assert_never|Never)\b|from datetime import UTC)", re.M
+    )
+    for file in (ROOT / room).rglob("*.py"):
+        text = file.read_text("utf-8")
+        ast.parse(text, feature_version=(3, 10))
+        assert file.name == "document.py" or not newer.search(text), file
 
 
 def test_the_server_is_told_the_workloads_serving_and_the_targets_placement(tmp_path: Path) -> None:

@@ -7,7 +7,12 @@ import pytest
 from tests.conftest import EditToml
 from workloads import ROOT, PhasedTraffic, ProjectError, Workload, load_workload, workload_names
 
-KNOWN_TOML = {"workloads/spellcheck/workload.toml", "pyproject.toml"}
+NAMES = ["duplicates", "query_intent", "question_answering", "spellcheck", "text_classification"]
+KNOWN_TOML = {
+    *(f"workloads/{name}/workload.toml" for name in NAMES),
+    "model_build/tensorrt/operators.toml",
+    "pyproject.toml",
+}
 
 
 def test_every_toml_in_the_repository_is_known_and_every_workload_loads() -> None:
@@ -18,8 +23,14 @@ def test_every_toml_in_the_repository_is_known_and_every_workload_loads() -> Non
         if not skipped & set(file.relative_to(ROOT).parts)
     }
     assert found == KNOWN_TOML
-    assert workload_names(ROOT / "workloads") == ["spellcheck"]
-    assert load_workload("spellcheck").workload.stack_name == "SpellcheckStack"
+    assert workload_names(ROOT / "workloads") == NAMES
+    assert [load_workload(name).workload.stack_name for name in NAMES] == [
+        "DuplicatesStack",
+        "QueryIntentStack",
+        "QuestionAnsweringStack",
+        "SpellcheckStack",
+        "TextClassificationStack",
+    ]
 
 
 def test_the_production_profile_is_within_the_documented_limits() -> None:
@@ -79,7 +90,7 @@ def _refusal(folder: Path) -> str:
         (
             'target = "cpu"',
             'target = "gpu"',
-            "(document): hosting.target 'gpu' is not a target; known targets: cpu, cpu-int8.",
+            "(document): hosting.target 'gpu' is not a target; known targets: cpu, cpu-int8, tensorrt.",
         ),
         (
             "trough_invocations_per_minute = 24_000",
@@ -130,7 +141,7 @@ def test_an_unknown_target_and_profile_list_the_known() -> None:
     folder = load_workload("spellcheck")
     with pytest.raises(ProjectError) as target:
         folder.target("gpu")
-    assert str(target.value) == f"{folder.file}: there is no target 'gpu'. Known targets: cpu, cpu-int8."
+    assert str(target.value) == f"{folder.file}: there is no target 'gpu'. Known targets: cpu, cpu-int8, tensorrt."
     with pytest.raises(ProjectError) as traffic:
         folder.traffic("peak")
     assert str(traffic.value) == (
@@ -149,3 +160,73 @@ def test_a_bad_line_of_payloads_is_named_by_its_number(workloads_copy: Path) -> 
 def test_a_workload_survives_its_own_json() -> None:
     workload = load_workload("spellcheck").workload
     assert Workload.model_validate_json(workload.model_dump_json()) == workload
+
+
+def test_the_eight_published_configurations_are_variants_of_two_targets() -> None:
+    variants = load_workload("text_classification").workload.variants
+    assert {
+        name: (variant.target, variant.serving.dynamic_batching, variant.serving.model_instances > 1)
+        for name, variant in variants.items()
+    } == {
+        "pt-base": ("pytorch", False, False),
+        "pt-db": ("pytorch", True, False),
+        "pt-ig": ("pytorch", False, True),
+        "pt-ig-db": ("pytorch", True, True),
+        "trt-base": ("tensorrt", False, False),
+        "trt-db": ("tensorrt", True, False),
+        "trt-ig": ("tensorrt", False, True),
+        "trt-db-ig": ("tensorrt", True, True),
+    }
+    assert {variant.serving.max_batch_size for variant in variants.values()} == {16}  # the workload's own
+
+
+def test_two_workloads_share_one_encoder() -> None:
+    models = [load_workload(name).workload.model for name in ("query_intent", "duplicates")]
+    assert {getattr(model, "backbone", None) for model in models} == {"../product_bert/checkpoint"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            'checkpoint = "./checkpoint"',
+            'checkpoint = { architecture = "t5-huge", weights = "random" }',
+            'model.checkpoint.architecture: got "t5-huge". '
+            "Input should be 't5-small', 't5-base', 'bert-base-uncased' or 'bert-large-uncased'.",
+        ),
+        (
+            "min_exact_match = 0.85",
+            "min_accuracy = 0.85",
+            "quality: text2text-generation has the keys min_exact_match, min_left_alone; "
+            "got min_accuracy, min_left_alone.",
+        ),
+        (
+            'instance_types = ["ml.g5.xlarge", "ml.g4dn.xlarge"]',
+            'instance_types = ["ml.c5.xlarge"]',
+            "targets.tensorrt: instance_types: got ['ml.c5.xlarge']; an engine is built for its GPU, so at least one "
+            "type of g4dn, g5 is needed and no other.",
+        ),
+        (
+            "[serving]",
+            '[variants.cpu]\ntarget = "cpu"\n[serving]',
+            "(document): variants.cpu: a target has that name; call the variant something else.",
+        ),
+        (
+            "[serving]",
+            '[variants.both]\ntarget = "gpu"\n[serving]',
+            "(document): variants.both.target 'gpu' is not a target; known targets: cpu, cpu-int8, tensorrt.",
+        ),
+        (
+            'percentile = "P99"\n',
+            "",
+            "objective.percentile: is required but missing.",
+        ),
+        (
+            'kind = "sagemaker-endpoint"',
+            'kind = "lambda"',
+            "hosting.kind: got \"lambda\". Allowed: 'sagemaker-endpoint', 'ecs-service', 'scheduled-batch'.",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_told(edit_toml: EditToml, old: str, new: str, problem: str) -> None:
+    assert _refusal(edit_toml(old, new)) == f"workloads/spellcheck/workload.toml: {problem}"
