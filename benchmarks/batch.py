@@ -231,7 +231,7 @@ def _print(measured: dict[str, list[dict[str, Any]]], best: dict[str, dict[str, 
         }
         for engine, rounds in measured.items()
     }
-    print(f"{'engine':24}{'rows/s':>8}{'× pipeline':>12}{'padding':>9}{'other answers':>15}{f'for {peak:,}/s':>14}")
+    print(f"{'engine':24}{'rows/s':>8}{'× pipeline':>12}{'padding':>9}{'other answers':>15}{f'for {peak:,.0f}/s':>14}")
     for engine, row in results.items():
         print(
             f"{engine:24}{row['rows_per_second']:>8,}{row['times_faster_than_pipeline']:>12}{row['padding_share']:>9.1%}"

@@ -56,4 +56,4 @@ def _print(rows_per_second: float, workers: int, duplicates: WorkloadFolder) -> 
     assert isinstance(objective, ThroughputObjective)
     peak = objective.rows_per_second
     machines = math.ceil(peak / rows_per_second)
-    print(f"\n{rows_per_second:,.0f} rows/s with {workers} workers; {machines} such machines for {peak:,}/s")
+    print(f"\n{rows_per_second:,.0f} rows/s with {workers} workers; {machines} such machines for {peak:,.0f}/s")
