@@ -123,6 +123,8 @@ class Bert(nn.Module):
         super().__init__()
         self.inputs, self.outputs = model.inputs, OUTPUTS[model.task]
         self.embeddings = Embeddings(weights, config)
+        # A table, not an `arange`: a trace would hold on to the device that it was made on.
+        self.places = nn.Buffer(torch.arange(len(self.embeddings.position)))
         self.layers = nn.ModuleList(Layer(weights, index, config) for index in range(config["num_hidden_layers"]))
         names = {"text-classification": ["pooler.dense", "classifier"], "question-answering": ["qa_outputs"]}
         heads = names.get(model.task, ["pooler.dense", "classifier", "scorer"])
@@ -131,7 +133,7 @@ class Bert(nn.Module):
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         given: dict[str, Tensor] = dict(zip(self.inputs, tensors, strict=True))
         hidden = self.embeddings(given["input_ids"], given.get("token_type_ids"), given.get("position_ids"))
-        mask = _mask(given, hidden.dtype)
+        mask = _mask(given, self.places, hidden.dtype)
         for layer in self.layers:
             hidden = layer(hidden, mask)
         return self._answer(hidden)
@@ -146,12 +148,12 @@ class Bert(nn.Module):
         return (logits, *(torch.sigmoid(score).squeeze(1) for score in scores))
 
 
-def _mask(given: Mapping[str, Tensor], dtype: torch.dtype) -> Tensor:
+def _mask(given: Mapping[str, Tensor], places: Tensor, dtype: torch.dtype) -> Tensor:
     """What is added to attention scores, [rows, 1, 1, length]: 0 for a token, very negative for padding."""
     input_ids = given["input_ids"]
     real = given.get("attention_mask", torch.ones_like(input_ids))
     if (length := given.get("valid_length")) is not None:
-        real = real * (torch.arange(input_ids.shape[1], device=input_ids.device) < length[:, None]).long()
+        real = real * (places[: input_ids.shape[1]] < length[:, None]).long()
     return (1.0 - real.to(dtype))[:, None, None, :] * MASKED
 
 

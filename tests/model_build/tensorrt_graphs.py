@@ -70,7 +70,11 @@ def make_t5(folder: Path, *, gated: bool = False) -> Path:
 def make_bert(folder: Path, model: EncoderModel) -> Path:
     """model.onnx in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    return export_onnx(Bert(_bert_weights(model), BERT_CONFIG, model).eval(), folder)
+    return export_onnx(bert(model), folder)
+
+
+def bert(model: EncoderModel) -> Bert:
+    return Bert(_bert_weights(model), BERT_CONFIG, model).eval()
 
 
 def _bert_weights(model: EncoderModel) -> dict[str, torch.Tensor]:

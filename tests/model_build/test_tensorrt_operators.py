@@ -1,12 +1,19 @@
 """Every operator of every graph we export is one that TensorRT's parser is published to take."""
 
+from pathlib import Path
+
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from model_build.checkpoint import resolve
+from model_build.encoder import export as encoder
+from model_build.errors import MissingCheckpoint
 from model_build.tensorrt.operators import table, unsupported
 from model_build.tensorrt.precision import T5_CACHES, t5_islands, to_fp16
+from model_build.text2text import export as text2text
 from tests.model_build.tensorrt_graphs import GRAPHS, graphs
+from workloads import ROOT, TextToText, load_workload, workload_names
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -34,6 +41,28 @@ def test_every_exported_graph_is_taken_in_fp32(name: str) -> None:
 def test_every_exported_graph_is_taken_in_fp16(name: str) -> None:
     model = graphs()[name]
     assert unsupported(to_fp16(model, t5_islands(model), half=T5_CACHES)) == []
+
+
+@pytest.mark.parametrize("name", workload_names(ROOT / "workloads"))
+def test_every_graph_of_every_workload_is_taken_in_fp32_and_in_fp16(name: str, tmp_path: Path) -> None:
+    """The real checkpoints, whether or not the workload has a target for TensorRT."""
+    source = load_workload(name)
+    try:
+        checkpoint = resolve(source, tmp_path / "cache")
+    except MissingCheckpoint as missing:
+        pytest.skip(str(missing))
+    model = source.workload.model
+    if isinstance(model, TextToText):
+        limits = {"max_input_tokens": model.max_input_tokens, "max_output_tokens": model.max_output_tokens}
+        text2text.export(text2text.load(checkpoint.folder), tmp_path, **limits)
+    else:
+        encoder.export_checkpoint(checkpoint, model, tmp_path)
+    files = sorted(tmp_path.glob("*.onnx"))
+    assert files
+    for file in files:
+        exported = onnx.load(file)
+        assert unsupported(exported) == []
+        assert unsupported(to_fp16(exported, t5_islands(exported), half=T5_CACHES)) == []
 
 
 def test_an_operator_that_is_published_as_unsupported_is_told() -> None:

@@ -1,0 +1,114 @@
+"""config.pbtxt of what runs on a GPU, to the letter, by Triton's own schema and by its backends' conventions."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from google.protobuf import text_format  # type: ignore[import-untyped]
+from tritonclient.grpc import model_config_pb2
+
+from model_build.encoder import export
+from model_build.plan import BuildPlan, plan
+from tests.model_build import tiny_bert, tiny_t5
+from tests.model_build.tensorrt_graphs import BERTS, bert
+from tests.model_build.test_tensorrt_build import T5_TOML
+
+GOLDENS = Path(__file__).parent / "goldens" / "config"
+TASKS = ("text-classification", "text-pair-scoring", "question-answering")
+BUILDS = [("text2text", "tensorrt")] + [(task, target) for target in ("tensorrt", "pytorch") for task in TASKS]
+Plan = Callable[[str, str], BuildPlan]
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Plan:
+    def of(task: str, target: str) -> BuildPlan:
+        folder = tmp_path / "workloads"
+        if task == "text2text":
+            return plan(tiny_t5.make_workload(folder, T5_TOML), target, tmp_path)
+        return plan(tiny_bert.make_workload(folder, task), target, tmp_path)
+
+    return of
+
+
+def configs(planned: BuildPlan) -> dict[str, str]:
+    """By model."""
+    contents = planned.contents(planned.compiled / "graphs")
+    return {name.split("/")[0]: str(it) for name, it in contents.items() if name.endswith("config.pbtxt")}
+
+
+def parse(text: str) -> model_config_pb2.ModelConfig:
+    return text_format.Parse(text, model_config_pb2.ModelConfig())
+
+
+@pytest.mark.parametrize(("task", "target"), BUILDS)
+def test_the_models_configs_are_the_golden_file(planned: Plan, task: str, target: str) -> None:
+    made = configs(planned(task, target))
+    text = "".join(f"# {model}/config.pbtxt\n{made[model]}\n" for model in ("tiny", "tiny_model") if model in made)
+    golden = GOLDENS / f"{task}.{target}.pbtxt"
+    if not golden.exists() or golden.read_text("utf-8") != text:
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(text, "utf-8")
+        pytest.fail(f"{golden} was rewritten: look at the difference and run again")
+
+
+@pytest.mark.parametrize(("task", "target"), BUILDS)
+def test_every_step_of_the_ensemble_is_connected(planned: Plan, task: str, target: str) -> None:
+    """Each map names tensors that the step has, all of them, and that something before it has made."""
+    models = {name: parse(text) for name, text in configs(planned(task, target)).items()}
+    made = {tensor.name for tensor in models["tiny"].input}
+    for step in models["tiny"].ensemble_scheduling.step:
+        own = models[step.model_name]
+        assert set(step.input_map) == {tensor.name for tensor in own.input}
+        assert set(step.output_map) == {tensor.name for tensor in own.output}
+        assert set(step.input_map.values()) <= made
+        made |= set(step.output_map.values())
+    assert {tensor.name for tensor in models["tiny"].output} <= made or task == "text2text"
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_gpu_without_a_plan_has_none_to_fall_back_to(planned: Plan, task: str) -> None:
+    made = planned(task, "tensorrt")
+    config = parse(configs(made)["tiny_model"])
+    assert (config.platform, config.backend, config.default_model_filename) == ("tensorrt_plan", "", "")
+    assert dict(config.cc_model_filenames) == {"7.5": "model.7.5.plan", "8.6": "model.8.6.plan"}
+    assert "tiny_model/1/model.plan" not in made.contents(made.compiled / "graphs")
+    assert not config.optimization.cuda.graphs
+
+
+@pytest.mark.parametrize("target", ["tensorrt", "pytorch"])
+def test_every_gpu_of_the_instance_has_its_model_instances(planned: Plan, target: str) -> None:
+    (group,) = parse(configs(planned("text-classification", target))["tiny_model"]).instance_group
+    assert (group.kind, group.count, list(group.gpus)) == (model_config_pb2.ModelInstanceGroup.KIND_GPU, 1, [])
+
+
+def test_the_decoding_loop_of_a_t5_runs_once_on_every_gpu(planned: Plan) -> None:
+    config = parse(configs(planned("text2text", "tensorrt"))["tiny"])
+    (group,) = config.instance_group
+    assert (config.backend, group.kind) == ("python", model_config_pb2.ModelInstanceGroup.KIND_GPU)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_tensors_of_a_trace_are_named_by_their_place(planned: Plan, task: str) -> None:
+    """Triton's PyTorch backend takes what stands behind the first two underscores for a number, or falls back."""
+    made = planned(task, "pytorch")
+    config = parse(configs(made)["tiny_model"])
+    assert (config.backend, config.platform, config.default_model_filename) == ("pytorch", "", "model.pt")
+    inputs = [tensor.name.split("__", 1) for tensor in config.input]
+    assert inputs == [[name, str(place)] for place, name in enumerate(made.workload.model.model_dump()["inputs"])]
+    assert [name.split("__", 1)[1] for name in (tensor.name for tensor in config.output)] == [
+        str(place) for place in range(len(config.output))
+    ]
+    assert [warm.inputs.keys() for warm in config.model_warmup] == [
+        {tensor.name for tensor in config.input} for _ in config.model_warmup
+    ]
+
+
+@pytest.mark.parametrize("task", BERTS)
+def test_a_trace_can_be_moved_to_a_gpu_and_tells_no_names_of_its_inputs(task: str, tmp_path: Path) -> None:
+    """Triton's backend loads it onto its GPU: a device in its code would stay. Names would come before places."""
+    load: Any = torch.jit.load
+    graph = load(str(export.trace(bert(BERTS[task]), tmp_path)))
+    assert "Device = prim::Constant" not in str(graph.inlined_graph)
+    assert not {argument.name for argument in graph.forward.schema.arguments} & set(BERTS[task].inputs)
