@@ -1,0 +1,116 @@
+"""What a workload says of serving, seen at work in a real Triton: variants of one compiled model and its statistics."""
+
+import json
+import threading
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from inference_recommender.payloads import request_body
+from local_aws.triton import TritonServer
+from model_build.build import build
+from model_build.plan import plan
+from tests.model_build.tiny_bert import make_workload
+from workloads import Row, WorkloadFolder
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def workload(tmp_path_factory: pytest.TempPathFactory) -> WorkloadFolder:
+    return make_workload(tmp_path_factory.mktemp("variants") / "workloads", "text-classification")
+
+
+class Served:
+    def __init__(self, server: TritonServer, rows: list[Row]) -> None:
+        self.server, self.rows = server, rows
+
+    def ask(self, row: Row) -> None:
+        request = urllib.request.Request(
+            f"{self.server.sagemaker_url}/invocations", request_body(row), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as response:
+            assert response.status == 200
+
+    def ask_at_once(self) -> None:
+        threads = [threading.Thread(target=self.ask, args=(row,)) for row in self.rows]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def statistics(self, model: str) -> Any:
+        with urllib.request.urlopen(f"{self.server.http_url}/v2/models/{model}/stats", timeout=30) as response:
+            return json.load(response)["model_stats"][0]
+
+    def batches(self) -> Counter[int]:
+        """How often the model ran, by batch size, warm-up included."""
+        entries = self.statistics("tiny_model")["batch_stats"]
+        return Counter({entry["batch_size"]: entry["compute_infer"]["count"] for entry in entries})
+
+
+Serve = Callable[[str], Served]
+
+
+@pytest.fixture(scope="module")
+def serve(workload: WorkloadFolder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    """Builds a target or variant and serves what was packed; the end of the module stops the servers."""
+    servers = []
+
+    def start(name: str) -> Served:
+        planned = plan(workload, name, workload.path.parent.parent)
+        artifact = build(planned)
+        server = TritonServer.start(
+            planned.repository,
+            default_model=artifact.default_model,
+            environment=artifact.environment,
+            log_file=tmp_path_factory.mktemp("triton") / f"{name}.log",
+        )
+        servers.append(server)
+        return Served(server, workload.payloads())
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def test_every_batch_size_the_scheduler_aims_at_has_run_before_the_first_request(serve: Serve) -> None:
+    assert serve("cpu").batches() == {1: 1, 4: 1, 8: 1}
+
+
+def test_requests_that_come_at_once_are_batched_where_the_workload_says_so(serve: Serve) -> None:
+    batching, alone = serve("cpu"), serve("alone")
+    before = batching.batches(), alone.batches()
+    for _ in range(20):
+        batching.ask_at_once()
+        alone.ask_at_once()
+    assert max(batching.batches() - before[0]) > 1
+    assert set(alone.batches() - before[1]) == {1}
+
+
+def test_a_request_seen_before_is_answered_from_the_cache(serve: Serve) -> None:
+    served = serve("cached")
+    before = served.batches()
+    for _ in range(3):
+        served.ask(served.rows[0])
+    assert served.statistics("tiny")["inference_stats"]["cache_hit"]["count"] == 2
+    assert served.batches() - before == {1: 1}
+
+
+def test_every_copy_of_an_instance_group_is_used(serve: Serve) -> None:
+    """Triton's statistics do not tell them apart. The Python backend has a process for each, which wakes to work."""
+    served = serve("twice")
+    children = psutil.Process(served.server.pid).children()
+    copies = [child for child in children if "/tiny_model/1/model.py" in " ".join(child.cmdline())]
+    assert len(copies) == 2
+    before = [copy.num_ctx_switches().voluntary for copy in copies]
+    for _ in range(30):
+        served.ask_at_once()
+        woken = [copy.num_ctx_switches().voluntary - count for copy, count in zip(copies, before, strict=True)]
+        if min(woken) >= 20:  # One that has nothing to do wakes once a second.
+            return
+    pytest.fail(f"Triton did not use both: they woke {woken} times")
