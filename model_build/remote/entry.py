@@ -72,11 +72,19 @@ def install_commands(work: Path, runtime: str) -> list[list[str]]:
             [*install, "--requirements", f"{work}/model_build/remote/neuron-requirements.txt"],
         ]
     pins = ["--requirements", f"{work}/pyproject.toml", "--extra", "build", "--constraints", f"{work}/constraints.txt"]
-    return [
+    commands = [
         get_uv,
         [uv, "venv", "--quiet", "--python", PYTHON, venv],
         [*install, *pins, "--torch-backend", "cpu"],
     ]
+    return [*commands, *_for_engines(work, install)] if runtime == "tensorrt" else commands
+
+
+def _for_engines(work: Path, install: list[str]) -> list[list[str]]:
+    """What the parity gate runs engines with: TensorRT's Python package in the version of the image's trtexec."""
+    triton = f"{work}/containers/triton"
+    tensorrt = f'{" ".join(install)} "$(sh {triton}/tensorrt-requirement)"'
+    return [[*install, "--requirements", f"{triton}/gpu-requirements.txt"], ["sh", "-ec", tensorrt]]
 
 
 def build_environment(environment: dict[str, str], system: Path) -> dict[str, str]:

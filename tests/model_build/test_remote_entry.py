@@ -89,13 +89,24 @@ def test_a_source_that_did_not_arrive_fails(system: Path) -> None:
 
 
 def test_a_build_gets_the_python_and_the_packages_that_were_tested() -> None:
-    uv, venv, install = entry.install_commands(Path("/w"), "tensorrt")
+    uv, venv, install = entry.install_commands(Path("/w"), "onnxruntime")
     assert uv == [sys.executable, "-m", "pip", "install", "--quiet", "--target", "/w/.uv", "uv==0.13.8"]
     assert venv == ["/w/.uv/bin/uv", "venv", "--quiet", "--python", "3.11", "/w/.venv"]
     assert " ".join(install) == (
         "/w/.uv/bin/uv pip install --quiet --python /w/.venv/bin/python --requirements /w/pyproject.toml "
         "--extra build --constraints /w/constraints.txt --torch-backend cpu"
     )
+
+
+def test_engines_are_checked_by_the_tensorrt_that_built_them() -> None:
+    *_, bindings, tensorrt = entry.install_commands(Path("/w"), "tensorrt")
+    assert bindings[-2:] == ["--requirements", "/w/containers/triton/gpu-requirements.txt"]
+    assert tensorrt == [
+        "sh",
+        "-ec",
+        "/w/.uv/bin/uv pip install --quiet --python /w/.venv/bin/python "
+        '"$(sh /w/containers/triton/tensorrt-requirement)"',
+    ]
 
 
 @pytest.mark.parametrize("runtime", ["neuron", "neuronx"])
