@@ -37,6 +37,9 @@ def _add_stack(app: App, root: Path, folder: workloads.WorkloadFolder, environme
     workload, hosting = folder.workload, folder.workload.hosting
     if not isinstance(hosting, workloads.SageMakerEndpointHosting):
         raise NoStack(folder.file, hosting.kind, workload.stack_name)
+    target = workload.targets[workload.variant(hosting.target).target]
+    if isinstance(target, workloads.NeuronTarget):
+        raise NoStack(folder.file, f"{hosting.kind} on Inferentia", workload.stack_name)
     artifact = workloads.load_artifact(root, workload.name, hosting.target)
     props = SageMakerEndpointStackProps(
         folder=folder,

@@ -44,7 +44,7 @@ def _model_latency(endpoint: WorkloadEndpoint, objective: LatencyObjective) -> c
     return _graph(
         "Model latency (µs)",
         *(endpoint.metric_model_latency(statistic) for statistic in shown),
-        limit=_limit(f"LatencyObjective, {objective.percentile}", objective.model_latency_ms),
+        limit=_limit(f"Objective, {objective.percentile}", objective.model_latency_ms),
     )
 
 

@@ -56,7 +56,7 @@ class Repository:
         table = {"kind": "sagemaker-endpoint", "target": "cpu", **keys}
         lines = [f"{key} = {json.dumps(value)}" for key, value in table.items()]
         before = self.workload_file.read_text("utf-8").partition("[hosting]")[0]
-        before = re.sub("(?m)^instance_types = .*$", f"instance_types = {types}", before)
+        before = re.sub("(?m)^instance_types = .*$", f"instance_types = {types}", before, count=1)  # cpu comes first
         self.workload_file.write_text("\n".join([before, "[hosting]", *lines, ""]), "utf-8")
 
     def recommend(self, recommended: Candidate | None, **keys: object) -> None:

@@ -31,10 +31,27 @@ def test_a_missing_artifact_is_one_sentence_that_names_the_command_to_build_it(r
     done = run_python(RUN_APP, repository)
     assert done.returncode == 2
     assert done.stdout == ""
+    assert done.stderr.splitlines()[-2] == "There is nothing to deploy:"
     assert done.stderr.splitlines()[-1] == (
         f"{file} does not exist: build it with `python -m model_build build spellcheck --target cpu`."
     )
     assert "Traceback" not in done.stderr
+
+
+def test_a_workload_that_is_not_built_or_has_no_stack_yet_is_left_out_with_its_reason(repository: Repository) -> None:
+    for name in ("text_classification", "duplicates"):
+        folder = repository.root / "workloads" / name
+        folder.mkdir()
+        shutil.copy(ROOT / "workloads" / name / "workload.toml", folder)
+    done = run_python(RUN_APP, repository)
+    assert done.returncode == 0
+    artifact = artifact_file(repository.root, "text_classification", "trt-db-ig")
+    assert [line for line in done.stderr.splitlines() if line.startswith("No stack")] == [
+        f"No stack for it: {repository.root}/workloads/duplicates/workload.toml: hosting.kind: 'scheduled-batch' has no "
+        "stack yet, so there is no DuplicatesStack.",
+        f"No stack for it: {artifact} does not exist: build it with "
+        "`python -m model_build build text_classification --target trt-db-ig`.",
+    ]
 
 
 def test_account_and_region_are_what_the_cli_found_and_may_both_be_missing() -> None:

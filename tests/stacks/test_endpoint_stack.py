@@ -133,7 +133,7 @@ def test_the_dashboard_shows_latency_against_the_objective_and_the_fleet(unmeasu
     latency = graphs["Model latency (µs)"]
     assert [metric[-1]["stat"] for metric in latency["metrics"]] == ["p50", "p90", "p99"]
     (objective,) = latency["annotations"]["horizontal"]
-    assert (objective["label"], objective["value"]) == ("LatencyObjective, P99", 50_000)
+    assert (objective["label"], objective["value"]) == ("Objective, P99", 50_000)
 
 
 def test_the_outputs_are_what_the_recommender_looks_for(unmeasured: Synthesis) -> None:
