@@ -1,0 +1,1 @@
+"""The duplicates workload: a BERT tells whether two sellers' listings are one product, and how alike they are."""
