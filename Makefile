@@ -37,9 +37,13 @@ lint: setup
 
 bench: setup
 	python $(PIP) --constraint constraints.txt --editable ".[bench]"
-	python -m model_build build spellcheck --target cpu
-	python -m model_build build spellcheck --target cpu-int8
+	python -m model_build build --all --target cpu
+	python -m model_build build --all --target cpu-int8
 	python benchmarks/spellcheck_latency.py
+	python benchmarks/t5_latency.py
+	python benchmarks/batch.py
+	python benchmarks/warm_up.py
+	python benchmarks/build_memory.py
 
 triton: $(TRITON)/.installed
 
