@@ -2,9 +2,9 @@
 
 python -m workloads.question_answering.train [--steps N] [--seed S] [--output FOLDER]
 
-The tasks of a step: the place of the answer; which fact is asked for; of each piece, which fact its sentence states, and
-whether the question has it too. The heads of the last three are thrown away. Without them the model would need several
-times the steps to find that questions and facts have to be compared.
+The tasks of a step: the place of the answer; which fact is asked for; of each piece, which fact its sentence states,
+and whether the question has it too. The heads of the last three are thrown away: they are there so that fewer steps
+show the model that questions and facts have to be compared.
 """
 
 import argparse
