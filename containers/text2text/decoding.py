@@ -16,7 +16,10 @@ S = TypeVar("S")
 
 
 class Engine(Protocol[S]):
-    """Runs the graphs. `S` holds a batch's caches; `step` and `keep` change it in place."""
+    """Runs the graphs. `S` holds a batch's caches, wherever the engine likes; `step` and `keep` change it in place.
+
+    Called once per batch: `encode`. Then `step` once per token, and `keep` in between whenever rows have ended.
+    """
 
     def encode(self, token_ids: Tokens, mask: Tokens) -> S:
         """Read the sources, [rows, length] each, the mask 1 for a token and 0 for padding."""

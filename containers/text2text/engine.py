@@ -63,7 +63,8 @@ def _session(file: Path, threads: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # Waiting threads that spin would take the cores from the other session and from Triton.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # A thread that slept would wake up late for every node of every token; one that went on spinning between two runs
+    # would take the cores from the other session and from Triton.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
