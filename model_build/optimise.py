@@ -1,10 +1,13 @@
-"""Portable graphs to graphs for ONNX Runtime on CPU: quantised for int8, fused, and stripped of where they were made.
+"""Portable graphs of a T5 to graphs for ONNX Runtime on CPU: quantised for int8, fused, stripped of their origin.
 
-In and out: folders of graphs. ONNX Runtime's own offline optimiser is all there is for fp32:
-it fuses the norms, turns product-and-residual into Gemm and folds transposes; the norm fusions of
-onnxruntime.transformers find nothing more in these graphs. int8 quantises the weights of matrix products per channel
-and leaves embeddings in fp32: those cost size, not time. Its activations share one scale per batch, so that an int8
-answer may depend on its neighbours in the batch; an fp32 answer does not.
+In and out: folders with encoder.onnx and decoder.onnx. ONNX Runtime's own offline optimiser is all there is for fp32:
+it fuses the norms, turns product-and-residual into Gemm and folds transposes. One node per attention
+(MultiHeadAttention, GroupQueryAttention) was tried and won next to nothing: a step's time is in its weights.
+
+int8 leaves embeddings in fp32: those cost size, not time. The decoder's weights are scaled by blocks of `BLOCK` inputs
+(MatMulNBits), its activations by blocks of their own row. The encoder reads many positions at once, for which that
+operator is the slower one: its weights are scaled by output (DynamicQuantizeMatMul). There the activations of a batch
+share one scale, so that an int8 answer may still depend on its neighbours in the batch; an fp32 answer does not.
 """
 
 from pathlib import Path
@@ -13,20 +16,26 @@ from typing import Literal
 import onnx
 import onnxruntime
 from onnxruntime.quantization import QuantType, quantize_dynamic
+from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
+
+BLOCK = 128
+INT8_ACTIVATIONS = 4  # MatMulNBits' accuracy_level
 
 
 def optimise(portable: Path, compiled: Path, precision: Literal["fp32", "int8"]) -> None:
-    """Compile every graph of `portable` into `compiled`."""
-    for source in sorted(portable.glob("*.onnx")):
-        target = compiled / source.name
-        quantised = _quantise(source, compiled / f"quantised-{source.name}") if precision == "int8" else source
-        _fuse(quantised, target)
-        if quantised != source:
-            quantised.unlink()
-        _strip(target)
+    """Compile both graphs of `portable` into `compiled`."""
+    for name, quantise in (("encoder.onnx", _quantise_by_output), ("decoder.onnx", _quantise_by_block)):
+        if precision == "int8":
+            scratch = compiled / f"int8-{name}"
+            quantise(portable / name, scratch)
+            _fuse(scratch, compiled / name)
+            scratch.unlink()
+        else:
+            _fuse(portable / name, compiled / name)
+        _strip(compiled / name)
 
 
-def _quantise(source: Path, quantised: Path) -> Path:
+def _quantise_by_output(source: Path, quantised: Path) -> None:
     quantize_dynamic(
         source,
         quantised,
@@ -36,7 +45,15 @@ def _quantise(source: Path, quantised: Path) -> Path:
         # Products of two activations (attention) stay in fp32.
         extra_options={"MatMulConstBOnly": True},
     )
-    return quantised
+
+
+def _quantise_by_block(source: Path, quantised: Path) -> None:
+    config = DefaultWeightOnlyQuantConfig(
+        block_size=BLOCK, is_symmetric=True, accuracy_level=INT8_ACTIVATIONS, bits=8, op_types_to_quantize=("MatMul",)
+    )
+    quantizer = MatMulNBitsQuantizer(onnx.load(source), algo_config=config)
+    quantizer.process()
+    quantizer.model.save_model_to_file(str(quantised), False)
 
 
 def _fuse(source: Path, compiled: Path) -> None:

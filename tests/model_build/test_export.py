@@ -83,6 +83,43 @@ def test_the_compiled_graphs_answer_as_generate_does(exported: Path, tmp_path: P
     assert max(c.max_logit_difference for c in comparisons) < 1e-4
 
 
+@pytest.fixture(scope="module")
+def int8(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("int8")
+    optimise.optimise(exported, folder, "int8")
+    return folder
+
+
+def test_int8_keeps_no_weight_product_in_fp32(int8: Path) -> None:
+    for name in repository.GRAPHS:
+        graph = onnx.load(int8 / name).graph
+        weights = {weight.name for weight in graph.initializer}
+        products = [node for node in graph.node if node.op_type in ("MatMul", "Gemm", "FusedMatMul")]
+        assert not [node.name for node in products if weights & set(node.input)]
+
+
+def test_int8_compiles_to_the_same_bytes_again(exported: Path, int8: Path, tmp_path: Path) -> None:
+    optimise.optimise(exported, tmp_path, "int8")
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(repository.GRAPHS), (
+        "nothing is left beside the graphs"
+    )
+    assert all((tmp_path / name).read_bytes() == (int8 / name).read_bytes() for name in repository.GRAPHS)
+
+
+def test_a_decoder_step_in_int8_does_not_depend_on_its_neighbours(int8: Path) -> None:
+    engine = OnnxEngine(int8 / "encoder.onnx", int8 / "decoder.onnx", threads=1)
+    sources = np.array([[4, 5, 6, 1]])
+    alone = engine.encode(sources, np.ones_like(sources))
+    beside = engine.encode(sources, np.ones_like(sources))
+    loud = 100 * beside.cross
+    beside.cross, beside.cross_bias = np.concatenate([beside.cross, loud]), np.repeat(beside.cross_bias, 2, 0)
+    beside.past = np.repeat(beside.past, 2, 0)
+    for token in (0, 7, 9):
+        expected = engine.advance(alone, np.array([[token]]), "logits")
+        got = engine.advance(beside, np.array([[token], [token + 1]]), "logits")
+        assert np.allclose(got[0], expected[0], atol=1e-5)
+
+
 def test_the_logits_of_a_step_depend_on_its_position(exported: Path) -> None:
     """The same tokens further along must not look the same: the position bias sees the past's length."""
     engine = OnnxEngine(exported / "encoder.onnx", exported / "decoder.onnx", threads=1)
