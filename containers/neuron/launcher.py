@@ -67,7 +67,7 @@ class Worker:
             self._process.terminate()
         try:
             await asyncio.wait_for(self._process.wait(), GRACE_S)
-        except asyncio.TimeoutError:  # noqa: UP041 - not the built-in one in Python 3.10
+        except asyncio.TimeoutError:
             self._process.kill()
             await self._process.wait()
 

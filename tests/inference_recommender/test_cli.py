@@ -48,8 +48,8 @@ def test_an_unknown_workload_and_profile_are_refused() -> None:
     unknown = _cli("run", "speling", "--job", "advanced")
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert (
-        unknown.stderr
-        == "There is no workload 'speling'. Known workloads: duplicates, query_intent, question_answering, spellcheck, text_classification.\n"
+        unknown.stderr == "There is no workload 'speling'. "
+        "Known workloads: duplicates, query_intent, question_answering, spellcheck, text_classification.\n"
     )
     traffic = _cli("run", "--job", "advanced", "--traffic", "peak")
     assert traffic.returncode == 2

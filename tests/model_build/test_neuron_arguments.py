@@ -1,11 +1,11 @@
 """What is called to compile for Neuron is said beforehand, to the letter."""
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 

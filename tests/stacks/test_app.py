@@ -47,8 +47,8 @@ def test_a_workload_that_is_not_built_or_has_no_stack_yet_is_left_out_with_its_r
     assert done.returncode == 0
     artifact = artifact_file(repository.root, "text_classification", "trt-db-ig")
     assert [line for line in done.stderr.splitlines() if line.startswith("No stack")] == [
-        f"No stack for it: {repository.root}/workloads/duplicates/workload.toml: hosting.kind: 'scheduled-batch' has no "
-        "stack yet, so there is no DuplicatesStack.",
+        f"No stack for it: {repository.root}/workloads/duplicates/workload.toml: hosting.kind: 'scheduled-batch' has "
+        "no stack yet, so there is no DuplicatesStack.",
         f"No stack for it: {artifact} does not exist: build it with "
         "`python -m model_build build text_classification --target trt-db-ig`.",
     ]
