@@ -4,11 +4,12 @@
   python benchmarks/t5_latency.py --shape t5-small --rounds 9
 
 Weights are seeded and random, in the dimensions of t5-small and t5-base, the same for every engine. Every engine runs
-alone in a process of its own, in turn, round after round, with the number of threads (1 or 2) that was faster in a
-trial. Each has to give Hugging Face's tokens, or the program stops. Figures are milliseconds: the median over rounds of
-the median call. `triton` is what a client on this machine sees of POST /invocations. The limit beside them is the time
-that reading the weights takes, the encoder's once and the decoder's once per token, at the bandwidth measured here on
-memory of that size. Prints a table per shape and one JSON document on the last line.
+alone in a process of its own, in turn, round after round, with 1 and with 2 threads; the faster count is shown. Each
+has to give Hugging Face's tokens, or the program stops. Figures are milliseconds: the median over rounds of the median
+call. `triton` is what a client on this machine sees of POST /invocations. The limit beside them is the time that
+reading the weights takes, the encoder's once and the decoder's once per token, at the bandwidth measured here on
+memory of that size. Prints a table per shape and one JSON document on the last line. What else ran on the machine
+shows in `load_average`, taken before the first round: above a tenth or two the figures are not to be trusted.
 
 Optimum needs an older transformers than ours, so it has an environment of its own, without which it is left out:
 
@@ -18,6 +19,7 @@ Optimum needs an older transformers than ours, so it has an environment of its o
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -52,6 +54,7 @@ def main() -> int:
     if options.child:
         print(json.dumps(_child(options.child, options.folder, options.shape, options.threads)))
         return 0
+    load = os.getloadavg()[0]
     shapes = [options.shape] if options.shape else list(t5_checkpoint.SHAPES)
     engines = options.engine or list(t5_engines.ENGINES)
     left_out = {e: reason for e in engines if (reason := t5_engines.missing(e, OPTIMUM_PYTHON))}
@@ -59,7 +62,11 @@ def main() -> int:
     for engine, reason in left_out.items():
         print(f"{engine} is left out: {reason}.")
     versions = machine(("ctranslate2", "numpy", "onnxruntime", "torch", "transformers"))
-    print(json.dumps({"benchmark": "t5_latency", **versions, "left_out": left_out, "shapes": results}))
+    print(
+        json.dumps(
+            {"benchmark": "t5_latency", **versions, "load_average": load, "left_out": left_out, "shapes": results}
+        )
+    )
     return 0
 
 
@@ -75,7 +82,7 @@ def _child(task: str, folder: Path, shape: str, threads: int) -> Any:
         sizes = {precision: case["decoder_weights"] * size for precision, size in BYTES_PER_WEIGHT.items()}
         return {precision: gigabytes_per_second(size, threads) for precision, size in sizes.items()}
     with t5_engines.ENGINES[task](folder, case, threads) as ask:
-        return {"tokens": ask(), "ms": timed(ask, warm_up=3, at_least=10, seconds=2.0)}
+        return {"tokens": ask(), "ms": timed(ask, warm_up=3, at_least=10, seconds=1.0)}
 
 
 def _compare(shape: str, engines: list[str], rounds: int) -> dict[str, Any]:
@@ -84,15 +91,21 @@ def _compare(shape: str, engines: list[str], rounds: int) -> dict[str, Any]:
         for task in ("make", "prepare"):
             _run(task, folder, shape, max(THREADS))
         case = json.loads((folder / "case.json").read_text())
-        threads = {engine: _best_threads(engine, folder, shape) for engine in engines}
-        measured: dict[str, list[float]] = {engine: [] for engine in engines}
+        measured: dict[str, dict[int, list[float]]] = {e: {threads: [] for threads in THREADS} for e in engines}
         bandwidth: dict[str, list[float]] = {precision: [] for precision in BYTES_PER_WEIGHT}
         for _ in range(rounds):
             for precision, gigabytes in _run("bandwidth", folder, shape, max(THREADS)).items():
                 bandwidth[precision].append(gigabytes)
             for engine in engines:
-                measured[engine].append(_p50(engine, folder, shape, threads[engine], case))
-    result = _summary(case, measured, threads, {p: statistics.median(v) for p, v in bandwidth.items()})
+                for threads in THREADS:
+                    measured[engine][threads].append(_p50(engine, folder, shape, threads, case))
+    best = {engine: min(THREADS, key=lambda t, e=engine: statistics.median(measured[e][t])) for engine in engines}
+    result = _summary(
+        case,
+        {engine: measured[engine][best[engine]] for engine in engines},
+        best,
+        {p: statistics.median(v) for p, v in bandwidth.items()},
+    )
     _print(shape, result)
     return result
 
@@ -107,11 +120,6 @@ def _p50(engine: str, folder: Path, shape: str, threads: int, case: Any) -> floa
     if answer["tokens"] != case["output"]:
         raise SystemExit(f"{engine} ({shape}, {threads} threads) gives other tokens: {answer['tokens']}, {case}")
     return statistics.median(answer["ms"])
-
-
-def _best_threads(engine: str, folder: Path, shape: str) -> int:
-    case = json.loads((folder / "case.json").read_text())
-    return min(THREADS, key=lambda threads: _p50(engine, folder, shape, threads, case))
 
 
 def _summary(
