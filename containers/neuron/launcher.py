@@ -90,18 +90,21 @@ async def run(plan: Plan) -> None:
 
 
 async def _serve(workers: Sequence[Worker], not_ready: web.AppRunner) -> None:
-    """All load, then all listen, then this process stops listening; the rest is waiting for one to fail."""
+    """All load, then this process stops listening and all of them listen; the rest is waiting for one to fail.
+
+    In that order: a connection that waits at a socket which is closed would be reset, after another had said "ready".
+    """
     await asyncio.gather(*(worker.heard() for worker in workers))
+    await not_ready.cleanup()
     for worker in workers:
         worker.go()
     await asyncio.gather(*(worker.heard() for worker in workers))
-    await not_ready.cleanup()
     print(f"Serving with {len(workers)} worker{'s' if len(workers) > 1 else ''}.", file=sys.stderr, flush=True)
     await asyncio.gather(*(worker.ended() for worker in workers))
 
 
 async def _answer_not_ready(plan: Plan) -> web.AppRunner:
-    runner = web.AppRunner(application.loading(), access_log=None)
+    runner = web.AppRunner(application.loading(), access_log=None, shutdown_timeout=0.5)  # its answers take no time
     await runner.setup()
     try:
         await web.TCPSite(runner, plan.host, plan.port, reuse_port=True).start()
