@@ -45,13 +45,23 @@ class Measurement(Document):
     instance_type: str
     environment: dict[str, str] = {}
     endpoint_name: str
+    variant: str | None = None
+    """The deployable of the workload that was tested; None is the one it hosts."""
     max_invocations_per_minute: float | None
+    max_invocations_interval: tuple[float, float] | None = None
+    """95 % confidence interval of the rate, where the records allow one."""
     model_latency_ms: float | None
     percentiles_ms: LatencyPercentiles = LatencyPercentiles()
     """Of model latency over the whole test."""
     cpu_utilization_percent: float | None = None
     memory_utilization_percent: float | None = None
     price_per_hour_usd: float | None = None
+    warm_up_s: float | None = None
+    """How long the test warmed up; excluded from capacity."""
+    client_latency_ms: dict[str, float] = {}
+    """By percentile, from actual send."""
+    client_latency_from_intended_ms: dict[str, float] = {}
+    """By percentile, from intended send: what the difference shows, the generator or a full connection held back."""
     failure_reason: str | None = None
     series: Series | None = None
 

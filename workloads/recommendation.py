@@ -27,8 +27,12 @@ class Candidate(Document):
     """One tested configuration. All rates are per instance; all costs are of the sized fleet at the peak."""
 
     instance_type: str
+    variant: str | None = Field(default=None, description="What was tested of the workload; None is what it hosts.")
     environment: dict[str, str] = {}
     max_invocations_per_minute: float | None = Field(default=None, description="Highest rate within the objective.")
+    max_invocations_interval: tuple[float, float] | None = Field(
+        default=None, description="95 % confidence interval of that rate, where one could be computed."
+    )
     model_latency_ms: float | None = Field(default=None, description="At that rate, as the job reports it.")
     model_latency_percentiles_ms: LatencyPercentiles = LatencyPercentiles()
     cpu_utilization_percent: float | None = None

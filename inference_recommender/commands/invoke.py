@@ -1,0 +1,27 @@
+"""`invoke`: ask a workload's deployed endpoint."""
+
+import argparse
+
+from rich.console import Console
+
+from inference_recommender.aws import Aws
+from inference_recommender.commands import Commands
+from inference_recommender.payloads import answer, request_body, row_of
+from workloads import load_workload
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add_parser("invoke", help="send texts to a workload's deployed endpoint, print its answers")
+    parser.add_argument("workload", metavar="WORKLOAD")
+    parser.add_argument("texts", nargs="+", metavar="TEXT", help="a JSON object where the model has several fields")
+    parser.set_defaults(command=_invoke)
+
+
+def _invoke(options: argparse.Namespace, people: Console) -> int:
+    aws = Aws()
+    workload = load_workload(options.workload).workload
+    rows = [row_of(text, workload.model.fields) for text in options.texts]
+    endpoint = aws.stack_outputs(workload.stack_name).endpoint_name
+    for text, row in zip(options.texts, rows, strict=True):
+        print(f"{text} -> {answer(aws.invoke(endpoint, request_body(row)))}")
+    return 0
