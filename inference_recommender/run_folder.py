@@ -55,6 +55,10 @@ class RunFolder:
             raise NoVerdictKept(self.path)
         return Recommendation.from_json(file)
 
+    def description(self) -> dict[str, Any]:
+        """The job as it last was; its moments are ISO 8601."""
+        return dict(json.loads(self._existing("describe.json").read_text("utf-8")))
+
     def request(self) -> dict[str, Any]:
         return dict(json.loads(self._existing("request.json").read_text("utf-8")))
 
