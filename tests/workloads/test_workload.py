@@ -162,7 +162,7 @@ def test_a_workload_survives_its_own_json() -> None:
     assert Workload.model_validate_json(workload.model_dump_json()) == workload
 
 
-def test_the_eight_published_configurations_are_variants_of_two_targets() -> None:
+def test_the_eight_published_configurations_have_eight_of_their_kind_for_a_cpu() -> None:
     variants = load_workload("text_classification").workload.variants
     assert {
         name: (variant.target, variant.serving.dynamic_batching, variant.serving.model_instances > 1)
@@ -176,6 +176,14 @@ def test_the_eight_published_configurations_are_variants_of_two_targets() -> Non
         "trt-db": ("tensorrt", True, False),
         "trt-ig": ("tensorrt", False, True),
         "trt-db-ig": ("tensorrt", True, True),
+        "ts-base": ("cpu-torchscript", False, False),
+        "ts-db": ("cpu-torchscript", True, False),
+        "ts-ig": ("cpu-torchscript", False, True),
+        "ts-ig-db": ("cpu-torchscript", True, True),
+        "ort-base": ("cpu", False, False),
+        "ort-db": ("cpu", True, False),
+        "ort-ig": ("cpu", False, True),
+        "ort-ig-db": ("cpu", True, True),
     }
     assert {variant.serving.max_batch_size for variant in variants.values()} == {16}  # the workload's own
 
