@@ -34,6 +34,10 @@ class Capacity:
     latency_ms: float
     """At the limit's percentile."""
     within_limit: bool
+    interval: tuple[float, float] | None = None
+    """95 % confidence interval of the rate, in invocations per minute; None where the run allows none."""
+    warm_up_s: float | None = None
+    """How long the service warmed up, excluded from all of the above; None where the load changed too soon to tell."""
 
 
 def samples_needed(percentile: float) -> int:
