@@ -1,7 +1,7 @@
 """CDK entry: one stack for each workload folder, chosen by its `hosting.kind`.
 
-Reads `workloads/`, `build/` and the account and region that the CDK CLI found, if any; without them the
-stacks fit every account and region. Calls no AWS.
+Reads `workloads/`, `build/`, `cdk -c KEY=VALUE` (stacks/options.py) and the account and region that the CDK CLI
+found, if any; without them the stacks fit every account and region. Calls no AWS.
 """
 
 import os
@@ -10,46 +10,70 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from aws_cdk import App, Environment
+from constructs import Construct
 
 import workloads
-from stacks.errors import NoStack, NothingBuilt
-from stacks.sagemaker_endpoint_stack import SageMakerEndpointStack, SageMakerEndpointStackProps
+from stacks.errors import NoStack, NothingBuilt, UnknownOption
+from stacks.options import Options, read_options
+from stacks.sagemaker_endpoint_stack import SageMakerEndpointStack
+from stacks.workload_stack import WorkloadStackProps
 
 
-def add_stacks(app: App, root: Path, environment: Environment | None = None) -> list[workloads.ProjectError]:
-    """One stack in `app` for each folder below root/workloads that is built; why the others have none.
+def add_stacks(
+    scope: Construct, root: Path, environment: Environment | None = None, options: Options | None = None
+) -> list[workloads.ProjectError]:
+    """One stack in `scope` for each folder below root/workloads that is built; why the others have none.
 
-    Raises `ProjectError` for a file that is wrong, or when nothing is built.
+    Raises `ProjectError` for a file or an option that is wrong, or when nothing is built.
     """
+    options = options or Options()
     left_out: list[workloads.ProjectError] = []
-    for name in workloads.workload_names(root / "workloads"):
-        folder = workloads.load_workload(name, root / "workloads")
+    before = len(scope.node.children)
+    for folder in _folders(root, options.hosting_target):
         try:
-            _add_stack(app, root, folder, environment)
+            _add_stack(scope, _props(root, folder, environment, options))
         except (workloads.MissingArtifact, NoStack) as error:
             left_out.append(error)
-    if left_out and not app.node.children:
+    if left_out and len(scope.node.children) == before:
         raise NothingBuilt(left_out)
     return left_out
 
 
-def _add_stack(app: App, root: Path, folder: workloads.WorkloadFolder, environment: Environment | None) -> None:
-    workload, hosting = folder.workload, folder.workload.hosting
-    if not isinstance(hosting, workloads.SageMakerEndpointHosting):
-        raise NoStack(folder.file, hosting.kind, workload.stack_name)
-    target = workload.targets[workload.variant(hosting.target).target]
-    if isinstance(target, workloads.NeuronTarget):
-        raise NoStack(folder.file, f"{hosting.kind} on Inferentia", workload.stack_name)
-    artifact = workloads.load_artifact(root, workload.name, hosting.target)
-    props = SageMakerEndpointStackProps(
+def _folders(root: Path, target: str | None) -> list[workloads.WorkloadFolder]:
+    names = workloads.workload_names(root / "workloads")
+    folders = [workloads.load_workload(name, root / "workloads") for name in names]
+    known = sorted({name for folder in folders for name in folder.workload.deployables})
+    if target is None:
+        return folders
+    if target not in known:
+        raise UnknownOption("hosting-target", target, known)
+    return [folder.hosted_on(target) if target in folder.workload.deployables else folder for folder in folders]
+
+
+def _props(
+    root: Path, folder: workloads.WorkloadFolder, environment: Environment | None, options: Options
+) -> WorkloadStackProps:
+    name, target = folder.workload.name, folder.workload.hosting.target
+    artifact = workloads.load_artifact(root, name, target)
+    return WorkloadStackProps(
         folder=folder,
-        hosting=hosting,
         artifact=artifact,
-        archive_file=workloads.artifact_file(root, workload.name, hosting.target).with_name(artifact.archive),
+        archive_file=workloads.artifact_file(root, name, target).with_name(artifact.archive),
         recommendation=folder.recommendation(),
+        options=options,
         environment=environment,
     )
-    SageMakerEndpointStack(app, workload.stack_name, props)
+
+
+def _add_stack(scope: Construct, props: WorkloadStackProps) -> None:
+    name = props.folder.workload.stack_name
+    match props.folder.workload.hosting:
+        case workloads.SageMakerEndpointHosting() as hosting:
+            if isinstance(props.folder.workload.hosted, workloads.NeuronTarget):
+                raise NoStack(props.folder.file, f"{hosting.kind} on Inferentia", name)
+            SageMakerEndpointStack(scope, name, hosting, props)
+        case hosting:
+            raise NoStack(props.folder.file, hosting.kind, name)
 
 
 def deploying_to(variables: Mapping[str, str]) -> Environment:
@@ -61,7 +85,7 @@ def deploying_to(variables: Mapping[str, str]) -> Environment:
 def main(root: Path = workloads.ROOT) -> int:
     app = App()
     try:
-        for error in add_stacks(app, root, deploying_to(os.environ)):
+        for error in add_stacks(app, root, deploying_to(os.environ), read_options(app.node.try_get_context)):
             print(f"No stack for it: {error}", file=sys.stderr)
     except workloads.ProjectError as error:
         print(error, file=sys.stderr)

@@ -71,3 +71,16 @@ class NoStack(ProjectError):
 class NothingBuilt(ProjectError):
     def __init__(self, reasons: Sequence[ProjectError]) -> None:
         super().__init__("\n".join(["There is nothing to deploy:", *map(str, reasons)]))
+
+
+class UnknownOption(ProjectError):
+    def __init__(self, key: str, value: object, allowed: Sequence[str]) -> None:
+        super().__init__(f"-c {key}: got '{value}'. Allowed: {', '.join(allowed)}.")
+
+
+class RehearsalInProduction(ProjectError):
+    def __init__(self, key: str, value: object) -> None:
+        super().__init__(
+            f"-c {key}={value}: is for rehearsing and measuring, and -c stage=production is neither. "
+            "Leave one of the two out."
+        )

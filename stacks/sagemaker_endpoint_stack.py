@@ -1,9 +1,6 @@
 """A workload on a SageMaker real-time endpoint: what serves it, scales it, watches it and may measure it."""
 
-from dataclasses import dataclass
-from pathlib import Path
-
-from aws_cdk import Annotations, CfnOutput, Environment, Stack
+from aws_cdk import Annotations, CfnOutput, Stack
 from constructs import Construct
 
 from stacks.deployment import Deployment, plan_deployment
@@ -14,32 +11,27 @@ from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.recommender_access import RecommenderAccess, RecommenderAccessProps
 from stacks.triton_image import TritonImage, TritonImageProps
 from stacks.workload_endpoint import WorkloadEndpoint, WorkloadEndpointProps
-from workloads import ModelArtifact, Recommendation, SageMakerEndpointHosting, WorkloadFolder
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SageMakerEndpointStackProps:
-    folder: WorkloadFolder
-    hosting: SageMakerEndpointHosting
-    artifact: ModelArtifact
-    archive_file: Path
-    recommendation: Recommendation | None
-    environment: Environment | None = None
+from stacks.workload_stack import WorkloadStackProps
+from workloads import ModelArtifact, SageMakerEndpointHosting
 
 
 class SageMakerEndpointStack(Stack):
     """Outputs: EndpointName, ModelName, RecommenderRoleArn."""
 
-    def __init__(self, scope: Construct, id: str, props: SageMakerEndpointStackProps) -> None:
+    def __init__(self, scope: Construct, id: str, hosting: SageMakerEndpointHosting, props: WorkloadStackProps) -> None:
         workload, artifact = props.folder.workload, props.artifact
         super().__init__(scope, id, env=props.environment, description=workload.description)
-        deployment = plan_deployment(props.folder, props.hosting, artifact, props.recommendation)
+        deployment = plan_deployment(props.folder, hosting, artifact, props.recommendation)
         for caution in deployment.cautions:
             Annotations.of(self).add_warning_v2(caution.id, caution.text)
         archive = ModelArchive(
             self, "Archive", ModelArchiveProps(file=props.archive_file, sha256=artifact.archive_sha256)
         )
-        image = self._image(props, deployment.instance_type)
+        image = TritonImage(
+            self,
+            "Image",
+            TritonImageProps(hosting=hosting, instance_type=deployment.instance_type, workload_file=props.folder.file),
+        )
         endpoint = self._endpoint(artifact, archive, image, deployment)
         if deployment.autoscaling is not None:
             scaling = EndpointScalingProps(endpoint=endpoint, autoscaling=deployment.autoscaling)
@@ -53,13 +45,6 @@ class SageMakerEndpointStack(Stack):
         CfnOutput(self, "EndpointName", value=endpoint.endpoint_name)
         CfnOutput(self, "ModelName", value=endpoint.model_name)
         CfnOutput(self, "RecommenderRoleArn", value=recommender.role.role_arn)
-
-    def _image(self, props: SageMakerEndpointStackProps, instance_type: str) -> TritonImage:
-        return TritonImage(
-            self,
-            "Image",
-            TritonImageProps(hosting=props.hosting, instance_type=instance_type, workload_file=props.folder.file),
-        )
 
     def _endpoint(
         self, artifact: ModelArtifact, archive: ModelArchive, image: TritonImage, deployment: Deployment

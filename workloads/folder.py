@@ -3,7 +3,9 @@
 A workload is a folder with a `workload.toml`; adding one needs no code. Nothing here knows what a model is.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -56,6 +58,14 @@ class WorkloadFolder:
         if name not in (known := self.workload.deployables):
             raise UnknownTarget(self.file, name, known)
         return self.workload.variant(name)
+
+    def hosted_on(self, target: str) -> "WorkloadFolder":
+        """The same folder with `target` in place of hosting.target. Raises `InvalidDocument` where that cannot be."""
+        table = self.workload.model_dump(mode="json")
+        table["hosting"]["target"] = target
+        other = copy(self)
+        other.workload = Workload.from_json_text(self.file, json.dumps(table))
+        return other
 
     def traffic(self, name: str) -> PhasedTraffic | StairTraffic:
         return _pick(self.workload.traffic, name, lambda known: UnknownTraffic(self.file, name, known))

@@ -91,9 +91,14 @@ class Workload(Document):
         return self.variants.get(name) or Variant(target=name, serving=self.serving)
 
     @property
+    def hosted(self) -> Target:
+        """The target that is deployed."""
+        return self.targets[self.variant(self.hosting.target).target]
+
+    @property
     def instance_types(self) -> tuple[str, ...]:
         """The candidates of the hosted target."""
-        return self.targets[self.variant(self.hosting.target).target].instance_types
+        return self.hosted.instance_types
 
     @property
     def latency_objective(self) -> LatencyObjective:

@@ -1,0 +1,72 @@
+"""What `cdk -c KEY=VALUE` changes, and what it refuses."""
+
+import shutil
+from typing import Any
+
+import pytest
+from aws_cdk import App
+
+from app import add_stacks
+from stacks.errors import NothingBuilt, RehearsalInProduction, UnknownOption
+from stacks.options import Options, read_options
+from tests.stacks.miniature import Repository
+from workloads import ROOT, artifact_file
+
+
+def read(**context: Any) -> Options:
+    return read_options({key.replace("_", "-"): value for key, value in context.items()}.get)
+
+
+def test_without_options_it_is_the_beta_stage_of_what_the_files_say() -> None:
+    assert read() == Options(stage="beta", hosting_target=None, recommendation="use")
+
+
+def test_options_are_read_from_the_context() -> None:
+    assert read(stage="production").in_production
+    assert read(hosting_target="cpu", recommendation="ignore") == Options(hosting_target="cpu", recommendation="ignore")
+
+
+@pytest.mark.parametrize(
+    ("context", "message"),
+    [
+        ({"stage": "prod"}, "-c stage: got 'prod'. Allowed: beta, production."),
+        ({"recommendation": "no"}, "-c recommendation: got 'no'. Allowed: use, ignore."),
+    ],
+)
+def test_a_value_that_means_nothing_is_refused(context: dict[str, str], message: str) -> None:
+    with pytest.raises(UnknownOption) as refusal:
+        read(**context)
+    assert str(refusal.value) == message
+
+
+@pytest.mark.parametrize("given", ["hosting-target=cpu", "recommendation=ignore"])
+def test_production_is_no_rehearsal(given: str) -> None:
+    key, value = given.split("=")
+    with pytest.raises(RehearsalInProduction) as refusal:
+        read(stage="production", **{key.replace("-", "_"): value})
+    assert str(refusal.value) == (
+        f"-c {given}: is for rehearsing and measuring, and -c stage=production is neither. Leave one of the two out."
+    )
+
+
+def test_a_rehearsal_takes_the_target_where_a_workload_has_it(repository: Repository) -> None:
+    shutil.copytree(ROOT / "workloads/question_answering", repository.root / "workloads/question_answering")
+    repository.host(target="tensorrt", triton_version="25.09")
+    with pytest.raises(NothingBuilt) as refusal:
+        add_stacks(App(), repository.root, options=Options(hosting_target="inf2"))
+    build = "does not exist: build it with `python -m model_build build"
+    assert str(refusal.value) == (
+        "There is nothing to deploy:\n"
+        f"{artifact_file(repository.root, 'question_answering', 'inf2')} {build} question_answering --target inf2`.\n"
+        f"{artifact_file(repository.root, 'spellcheck', 'tensorrt')} {build} spellcheck --target tensorrt`."
+    )
+    left_out = add_stacks(App(), repository.root, options=Options(hosting_target="cpu"))
+    assert [str(error).split(" ")[0] for error in left_out] == [
+        str(artifact_file(repository.root, "question_answering", "cpu"))
+    ]
+
+
+def test_a_target_of_no_workload_is_refused(repository: Repository) -> None:
+    with pytest.raises(UnknownOption) as refusal:
+        add_stacks(App(), repository.root, options=Options(hosting_target="tpu"))
+    assert str(refusal.value) == "-c hosting-target: got 'tpu'. Allowed: cpu, cpu-int8, tensorrt."
