@@ -12,20 +12,21 @@ workload file; 3 AWS is not there or refuses; 4 the run is invalid; 130 interrup
 
 import argparse
 import sys
+from importlib import import_module
 
 from rich.console import Console
 
-from inference_recommender.commands import invoke, report, run
 from workloads import ProjectError
 
-COMMANDS = (run, report, invoke)
-"""Each has `add(commands)`, which gives its parser a `command(options, people) -> exit code`."""
+COMMANDS = ("run", "report", "invoke")
+"""Modules of `commands`. Each has `add(commands)`, which gives its parser a `command(options, people) -> exit code`."""
 
 INTERRUPTED = 130
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = _parser(arguments).parse_args(arguments)
     people = Console(stderr=True)
     try:
         return int(options.command(options, people))
@@ -37,15 +38,17 @@ def main(arguments: list[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: list[str]) -> argparse.ArgumentParser:
+    """Knows the command that is named, else all: boto3 and matplotlib are imported by the commands that need them."""
     parser = argparse.ArgumentParser(
         prog="python -m inference_recommender",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        command.add(commands)
+    named = [name for name in arguments[:1] if name in COMMANDS]
+    for name in named or COMMANDS:
+        import_module(f"inference_recommender.commands.{name}").add(commands)
     return parser
 
 
