@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from inference_recommender.capacity import MAX_ERROR_SHARE, samples_needed
+from inference_recommender.fleet import Demand
 from inference_recommender.generator.summary import INVALID_REASONS
 from inference_recommender.measurement import Measurement, Series
 from inference_recommender.prices import price
@@ -18,7 +19,7 @@ def decide(
     candidates = tuple(
         candidate(
             one,
-            workload.latency_objective,
+            Demand.of(workload.latency_objective),
             workload.sizing,
             price(one.instance_type, provenance.region, one.price_per_hour_usd),
             job_limit,

@@ -1,10 +1,16 @@
-"""What an instance costs per hour: as the job reported it, else as the committed catalogue lists it, else unknown."""
+"""What an instance costs per hour: as the job reported it, else as the committed catalogue lists it, else unknown.
+
+`prices.json` is the catalogue: on-demand USD per hour by region and instance type, each with its source and date.
+SageMaker's types begin with "ml."; the others are EC2's. `prices refresh` writes it; nothing here is fetched.
+"""
 
 import functools
-import json
 from dataclasses import dataclass
-from importlib import resources
-from typing import Any
+from pathlib import Path
+
+from workloads.document import Document
+
+CATALOGUE_FILE = Path(__file__).with_name("prices.json")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,20 +21,46 @@ class Price:
     reason: str
 
 
-def price(instance_type: str, region: str, reported_usd_per_hour: float | None) -> Price:
+class Listing(Document):
+    usd_per_hour: float
+    source: str
+    collected: str
+    """The day of which the price is, YYYY-MM-DD."""
+
+
+class Catalogue(Document):
+    regions: dict[str, dict[str, Listing]]
+
+    @property
+    def instance_types(self) -> tuple[str, ...]:
+        """Of all regions."""
+        return tuple(sorted({name for listed in self.regions.values() for name in listed}))
+
+    def listing(self, region: str, instance_type: str) -> Listing | None:
+        return self.regions.get(region, {}).get(instance_type)
+
+    def joined_by(self, fresh: "Catalogue") -> "Catalogue":
+        """This catalogue with what `fresh` lists added or replaced, in alphabetical order."""
+        names = sorted({*self.regions, *fresh.regions})
+        joined = {name: {**self.regions.get(name, {}), **fresh.regions.get(name, {})} for name in names}
+        return Catalogue(regions={name: dict(sorted(listed.items())) for name, listed in joined.items()})
+
+
+def price(instance_type: str, region: str | None, reported_usd_per_hour: float | None) -> Price:
+    """`reported_usd_per_hour` is what a job in that very region reported of one instance."""
     if reported_usd_per_hour is not None:
         return Price(usd_per_hour=reported_usd_per_hour, reason="Reported by the job.")
-    catalogue = _catalogue()
-    listed = catalogue["regions"].get(region, {}).get(instance_type)
+    if region is None:
+        return Price(usd_per_hour=None, reason="The job reported no price, and its region is not known.")
+    listed = committed_catalogue().listing(region, instance_type)
     if listed is None:
         return Price(
             usd_per_hour=None,
             reason=f"The job reported no price, and prices.json has none for {instance_type} in {region}.",
         )
-    return Price(usd_per_hour=listed, reason=f"{catalogue['source']}, {region}, {catalogue['collected']}.")
+    return Price(usd_per_hour=listed.usd_per_hour, reason=f"{listed.source}, {region}, {listed.collected}.")
 
 
 @functools.cache
-def _catalogue() -> dict[str, Any]:
-    text = resources.files("inference_recommender").joinpath("prices.json").read_text("utf-8")
-    return dict(json.loads(text))
+def committed_catalogue() -> Catalogue:
+    return Catalogue.from_json(CATALOGUE_FILE)

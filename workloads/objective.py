@@ -63,3 +63,12 @@ class Sizing(Document):
         default=0.5, description="Share of an instance's capacity at which autoscaling adds another."
     )
     min_instances: PositiveInt = 1
+    burst_factor: Annotated[float, Field(ge=1, le=100)] = Field(
+        default=1.0, description="What the peak is multiplied by for bursts that end before autoscaling can answer."
+    )
+    spare_instances: Annotated[int, Field(ge=0, le=100)] = Field(
+        default=0, description="How many instances may fail and the rest still bear the load; N+1 is 1."
+    )
+    availability_zones: Annotated[int, Field(ge=2, le=6)] | None = Field(
+        default=None, description="Zones of which one may fail and the rest still bear the load; None asks for none."
+    )

@@ -38,6 +38,12 @@ class Candidate(Document):
     cpu_utilization_percent: float | None = None
     memory_utilization_percent: float | None = None
     instance_count: int | None = None
+    instance_count_parts: dict[str, int] = Field(
+        default={}, description="The instances that the peak needs, and what each kind of headroom added to them."
+    )
+    warm_up_s: float | None = Field(default=None, description="How long the test warmed up; excluded from the rate.")
+    client_latency_ms: dict[str, float] = Field(default={}, description="By percentile, from actual send.")
+    client_latency_from_intended_ms: dict[str, float] = Field(default={}, description="The same from intended send.")
     autoscaling: Autoscaling | None = None
     cost_per_hour_usd: float | None = None
     cost_per_million_invocations_usd: float | None = None

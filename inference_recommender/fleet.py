@@ -1,0 +1,107 @@
+"""How many instances a load needs, with the headroom asked for, and between which counts it scales. Pure arithmetic.
+
+    load             = peak · burst factor · (1 + headroom)
+    n                = ceil(load / max invocations)
+    n + spare        any `spare_instances` of them may fail, and the rest bear the load
+    n + ceil(n / (zones - 1))   one zone of an even spread may fail, and the rest bear the load
+    instance count   = the largest of these and min_instances
+    target value     = max invocations · safety factor    (per minute and instance; AWS: max_rps · factor · 60)
+    max capacity     = the same with ceil(load / target value) for n, at least the instance count
+    min capacity     = the same for the trough, with ceil(load / target value) for n
+
+What is left after a failure still has burst factor and headroom. Instances and a zone do not fail together: the
+zone's instances serve as the spare ones. Target tracking holds each instance at the target value, so that max capacity
+follows from it and not from what an instance can bear: with a smaller ceiling the fleet would stop growing before it
+reaches the load it was sized for.
+
+Numbers are taken as they are written (0.2 is a fifth), so that an exact division needs no instance more.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from workloads import Autoscaling, LatencyObjective, Sizing
+
+ROUNDING = Fraction(1, 10**13)
+"""Of a capacity that was a third before it became a float: a ratio this little above a whole number is that number."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Demand:
+    """The load of a fleet per minute, and the limit of its latency; a limit of None means that latency is not judged.
+
+    `percentile` ("P99") is of the limit; None where only one figure of latency is known and not its percentile.
+    """
+
+    peak_invocations_per_minute: float
+    trough_invocations_per_minute: float = 0
+    percentile: str | None = None
+    model_latency_ms: float | None = None
+
+    @classmethod
+    def of(cls, objective: LatencyObjective) -> "Demand":
+        return cls(
+            peak_invocations_per_minute=objective.peak_invocations_per_minute,
+            trough_invocations_per_minute=objective.trough_invocations_per_minute,
+            percentile=objective.percentile,
+            model_latency_ms=objective.model_latency_ms,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fleet:
+    instance_count: int
+    parts: dict[str, int]
+    """What the peak needs, then what each key of [sizing] added; their sum is the count."""
+    autoscaling: Autoscaling
+
+
+def fleet(max_invocations_per_minute: float, demand: Demand, sizing: Sizing) -> Fleet:
+    """The fleet for the demand's peak, of instances that each bear `max_invocations_per_minute` (> 0)."""
+    rate = _exactly(max_invocations_per_minute)
+    target = rate * _exactly(sizing.safety_factor)
+    peak, trough = _exactly(demand.peak_invocations_per_minute), _exactly(demand.trough_invocations_per_minute)
+    parts = _parts(peak, rate, sizing)
+    count = sum(parts.values())
+    return Fleet(
+        instance_count=count,
+        parts=parts,
+        autoscaling=Autoscaling(
+            min_capacity=sum(_parts(trough, target, sizing).values()),
+            max_capacity=max(sum(_parts(peak, target, sizing).values()), count),
+            target_invocations_per_instance=round(float(target), 3),
+        ),
+    )
+
+
+def _parts(peak: Fraction, rate: Fraction, sizing: Sizing) -> dict[str, int]:
+    """Instances that bear `rate` each: for the peak alone, and what each kind of headroom adds, in this order."""
+    burst = peak * _exactly(sizing.burst_factor)
+    bare, bursting = _instances(peak, rate), _instances(burst, rate)
+    bearing = _instances(burst * (1 + _exactly(sizing.headroom)), rate)
+    spared = bearing + sizing.spare_instances
+    zoned = max(spared, _with_a_zone_to_lose(bearing, sizing.availability_zones))
+    return {
+        "peak": bare,
+        "burst_factor": bursting - bare,
+        "headroom": bearing - bursting,
+        "spare_instances": spared - bearing,
+        "availability_zones": zoned - spared,
+        "min_instances": max(sizing.min_instances - zoned, 0),
+    }
+
+
+def _with_a_zone_to_lose(bearing: int, zones: int | None) -> int:
+    """The fewest instances of which `bearing` are left when the fullest of `zones` fails."""
+    return bearing + math.ceil(Fraction(bearing, zones - 1)) if zones else bearing
+
+
+def _instances(load: Fraction, rate: Fraction) -> int:
+    """At least one, which a load of nothing also needs."""
+    return max(math.ceil(load / rate * (1 - ROUNDING)), 1)
+
+
+def _exactly(number: float) -> Fraction:
+    """As it is written: Fraction(0.1) is not a tenth, Fraction("0.1") is."""
+    return Fraction(repr(float(number)))
