@@ -7,16 +7,16 @@ from typing import Any
 
 import botocore.session
 import pytest
-from aws_cdk import App, Environment, Stack, Validations
+from aws_cdk import App, Environment, Stack
 from aws_cdk import aws_iam as iam
 from botocore.model import ListShape, MapShape, Shape, StringShape, StructureShape
 from botocore.validate import ParamValidator
-from cdk_nag import AwsSolutionsChecks
 from cfnlint.api import lint  # type: ignore[import-untyped]
 
 from app import add_stacks
 from tests.stacks.cloudformation import filled
 from tests.stacks.miniature import Repository, Synthesis, candidate, cdk_context
+from tests.stacks.nag import nag_findings
 
 SNAPSHOT = Path(__file__).parent / "snapshots" / "SpellcheckStack.template.json"
 
@@ -103,17 +103,6 @@ def masked(template: dict[str, Any]) -> str:
     mappings = dict.fromkeys(template["Mappings"], "<registry accounts by region>")
     text = json.dumps({**template, "Mappings": mappings}, indent=1, sort_keys=True, ensure_ascii=False)
     return re.sub(r"\b[0-9a-f]{64}\b", "<sha256>", text) + "\n"
-
-
-def nag_findings(app: App) -> list[str]:
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    try:
-        app.synth()
-    except RuntimeError as failed:
-        if not str(failed).startswith("ValidationFailed"):
-            raise
-    report = json.loads((Path(app.outdir) / "validation-report.json").read_text("utf-8"))
-    return [found["ruleName"] for plugin in report["pluginReports"] for found in plugin["violations"]]
 
 
 def problems(service: str, operation: str, properties: dict[str, Any]) -> list[str]:

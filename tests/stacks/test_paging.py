@@ -1,0 +1,70 @@
+"""The one alarm that wakes somebody, and its topic: encrypted, over TLS, and open to this account's alarms alone."""
+
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk.assertions import Template
+
+from stacks.paging import Paging, PagingProps
+from tests.stacks.nag import nag_findings
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> App:
+    app = App(outdir=str(tmp_path_factory.mktemp("paging")))
+    stack = Stack(app, "Stack")
+    alarms = [
+        cloudwatch.Alarm(
+            stack, name, metric=cloudwatch.Metric(namespace="N", metric_name=name), threshold=1, evaluation_periods=1
+        )
+        for name in ("Latency", "Errors")
+    ]
+    Paging(stack, "Paging", PagingProps(workload="spellcheck", alarms=alarms))
+    return app
+
+
+@pytest.fixture(scope="module")
+def template(app: App) -> Template:
+    stack = app.node.find_child("Stack")
+    assert isinstance(stack, Stack)
+    return Template.from_stack(stack)
+
+
+def only(template: Template, kind: str) -> dict[str, Any]:
+    (resource,) = template.find_resources(kind).values()
+    return dict(resource["Properties"])
+
+
+def test_any_of_the_alarms_pages_and_its_end_is_told_too(template: Template) -> None:
+    alarm = only(template, "AWS::CloudWatch::CompositeAlarm")
+    (topic,) = template.find_resources("AWS::SNS::Topic")
+    names = list(template.find_resources("AWS::CloudWatch::Alarm"))
+    rule = alarm["AlarmRule"]["Fn::Join"][1]
+    assert [part["Fn::GetAtt"][0] for part in rule if isinstance(part, dict)] == names
+    assert " OR " in "".join(part for part in rule if isinstance(part, str))
+    assert alarm["AlarmActions"] == alarm["OKActions"] == [{"Ref": topic}]
+
+
+def test_the_topic_takes_only_tls_and_only_from_this_accounts_alarms(template: Template) -> None:
+    statements = only(template, "AWS::SNS::TopicPolicy")["PolicyDocument"]["Statement"]
+    denied, allowed = sorted(statements, key=lambda statement: statement["Effect"], reverse=True)
+    assert denied["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    assert allowed["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
+    assert allowed["Action"] == "sns:Publish"
+    assert allowed["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+
+
+def test_cloudwatch_may_use_the_topics_key(template: Template) -> None:
+    (topic,) = template.find_resources("AWS::SNS::Topic").values()
+    (key,) = template.find_resources("AWS::KMS::Key")
+    assert topic["Properties"]["KmsMasterKeyId"]["Fn::GetAtt"] == [key, "Arn"]
+    statements = only(template, "AWS::KMS::Key")["KeyPolicy"]["Statement"]
+    (grant,) = [item for item in statements if item["Principal"] == {"Service": "cloudwatch.amazonaws.com"}]
+    assert grant["Action"] == ["kms:Decrypt", "kms:GenerateDataKey*"]
+    assert grant["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+
+
+def test_cdk_nag_finds_nothing(app: App) -> None:
+    assert nag_findings(app) == []
