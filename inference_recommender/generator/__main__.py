@@ -1,11 +1,13 @@
 """`python -m inference_recommender.generator PLAN.json --out DIR`: send the traffic of a plan, print what happens.
 
-stdout holds one JSON document per line: started, window…, finished. SIGINT and SIGTERM end the run in good order.
+stdout holds one JSON document per line: started, window…, finished. SIGINT and SIGTERM end the run in
+good order, and so does the end of whoever reads stdout.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import signal
 import sys
 import time
@@ -18,6 +20,7 @@ from inference_recommender.generator.payloads import read_payloads
 from inference_recommender.generator.plan import LoadPlan
 from inference_recommender.generator.run import Run
 from inference_recommender.generator.summary import SelfWatch, Summary, summarise, why_invalid
+from inference_recommender.generator.windows import Window
 from workloads import ProjectError
 
 TARGET_FAILED = 3
@@ -40,7 +43,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _run(plan: LoadPlan, bodies: list[bytes], out: Path) -> int:
-    run = Run(plan, bodies, lambda window: _print(window.as_event()))
+    def tell(window: Window) -> None:
+        if not _print(window.as_event()):
+            run.stop()
+
+    run = Run(plan, bodies, tell)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, run.stop)
     _print({"event": "started", "started_at": time.time(), "payloads": len(bodies)})
@@ -62,8 +69,14 @@ def _finish(summary: Summary, run: Run, out: Path) -> int:
     return TARGET_FAILED if target_failed else INVALID if invalid else 0
 
 
-def _print(event: dict[str, Any]) -> None:
-    print(json.dumps(event), flush=True)
+def _print(event: dict[str, Any]) -> bool:
+    """False when nobody listens any more: whoever started us is gone."""
+    try:
+        print(json.dumps(event), flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the flush at exit complains
+        return False
+    return True
 
 
 if __name__ == "__main__":

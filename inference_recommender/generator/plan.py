@@ -31,6 +31,8 @@ class Stairs(ApiShape):
 
 
 class TrafficPattern(ApiShape):
+    """Closed loop: users, each of whom sends its next request when the last one returned."""
+
     traffic_type: Literal["PHASES", "STAIRS"]
     phases: tuple[Phase, ...] = ()
     stairs: Stairs | None = None
@@ -64,11 +66,27 @@ class StoppingConditions(ApiShape):
         return self.model_latency_thresholds[0] if self.model_latency_thresholds else None
 
 
+class Arrivals(Document):
+    """Open loop: requests arrive on their own, as a Poisson process, whatever the answers do."""
+
+    invocations_per_minute: Annotated[float, Field(gt=0)]
+    duration_in_seconds: Annotated[float, Field(gt=0)]
+    seed: int = 0
+    connections: Annotated[int, Field(ge=1, description="Requests under way at most; those beyond wait.")] = 256
+
+
 class LoadPlan(Document):
     url: Annotated[str, Field(pattern=r"^http://[^/]+/.*$")]
     payloads: Path = Field(description="Folder or tar.gz of request bodies, one file each.")
-    content_type: str
-    traffic_pattern: TrafficPattern
+    content_type: str = "application/json"
+    traffic_pattern: TrafficPattern | None = None
+    arrivals: Arrivals | None = None
     stopping_conditions: StoppingConditions = StoppingConditions()
-    job_duration_s: Annotated[float, Field(gt=0)]
+    job_duration_s: Annotated[float | None, Field(gt=0, description="Cuts the traffic.")] = None
     window_s: Annotated[float, Field(gt=0)] = 1.0
+
+    @model_validator(mode="after")
+    def _has_one_kind_of_traffic(self) -> Self:
+        if (self.traffic_pattern is None) == (self.arrivals is None):
+            raise ValueError("give exactly one of traffic_pattern (closed loop) and arrivals (open loop).")
+        return self

@@ -1,7 +1,10 @@
-"""Every request as one row of numbers: intended send, send and finish in seconds since the start, and the status.
+"""Every request as one row of numbers: intended send, send and finish, and the status.
 
 In a closed loop a user's next request is intended the moment its last one returned; its first one when the schedule
-says that the user joins. The difference between intended and actual send is what the generator itself was late by.
+says that the user joins. In an open loop it is intended at its arrival, fixed before the clock starts. The difference
+between intended and actual send is what the generator, or a full set of connections, held the request back by.
+
+Rows are added with readings of `time.perf_counter` and read as seconds since the start of the run.
 """
 
 from array import array
@@ -18,10 +21,12 @@ CONNECTION_FAILED = 0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rows:
-    """One entry per request, in order of finish. Latency is the client's, from actual send."""
+    """One entry per request, in order of finish. Latency is the client's."""
 
     finished_s: Floats
     latencies_ms: Floats
+    """From actual send."""
+    from_intended_ms: Floats
     succeeded: Bools
 
     @property
@@ -37,11 +42,14 @@ class Records:
     """Append-only columns. Rows are in order of finish."""
 
     def __init__(self) -> None:
+        self.started = 0.0
+        """When the run began, on the clock of the rows."""
         self._intended = array("d")
         self._sent = array("d")
         self._finished = array("d")
         self._status = array("h")
         self._user = array("i")
+        self._unfinished = array("d")
         self.first_error: str | None = None
         """What the first failed request was answered with."""
 
@@ -52,25 +60,36 @@ class Records:
         self._status.append(status)
         self._user.append(user)
 
+    def add_unfinished(self, intended: float) -> None:
+        """A request that was due and had no answer when the run was over: sent or not, its latency is unknown."""
+        self._unfinished.append(intended)
+
     def __len__(self) -> int:
         return len(self._finished)
 
     def rows(self, first: int = 0) -> "Rows":
         """The rows from number `first` on."""
-        sent, finished = (np.array(column[first:], dtype=np.float64) for column in (self._sent, self._finished))
+        intended, sent, finished = (
+            np.array(column[first:], dtype=np.float64) for column in (self._intended, self._sent, self._finished)
+        )
         return Rows(
-            finished_s=finished,
+            finished_s=finished - self.started,
             latencies_ms=(finished - sent) * 1000,
+            from_intended_ms=(finished - intended) * 1000,
             succeeded=np.array(self._status[first:]) == 200,
         )
+
+    def unfinished_intended_s(self) -> Floats:
+        return np.array(self._unfinished, dtype=np.float64) - self.started
 
     def write(self, file: Path) -> None:
         """A numpy archive of plain arrays (read it with allow_pickle=False)."""
         np.savez_compressed(
             file,
-            intended_s=np.array(self._intended),
-            sent_s=np.array(self._sent),
-            finished_s=np.array(self._finished),
+            intended_s=np.array(self._intended) - self.started,
+            sent_s=np.array(self._sent) - self.started,
+            finished_s=np.array(self._finished) - self.started,
             status=np.array(self._status),
             user=np.array(self._user),
+            unfinished_intended_s=self.unfinished_intended_s(),
         )

@@ -35,13 +35,13 @@ class Schedule:
         return next((change.users for change in reversed(self.changes) if change.at_s <= second), 0)
 
 
-def schedule(pattern: TrafficPattern, longest_s: float) -> Schedule:
+def schedule(pattern: TrafficPattern, longest_s: float | None = None) -> Schedule:
     """The schedule of `pattern`, cut at `longest_s`."""
     if pattern.stairs is not None:
         changes, boundaries = _stairs(pattern.stairs)
     else:
         changes, boundaries = _phases(pattern.phases)
-    end = min(boundaries[-1], longest_s)
+    end = min(boundaries[-1], longest_s or boundaries[-1])
     return Schedule(
         changes=tuple(change for change in changes if change.at_s < end),
         boundaries_s=(*(start for start in boundaries[:-1] if start < end), end),

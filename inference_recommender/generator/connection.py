@@ -1,49 +1,36 @@
-"""One closed-loop user: a keep-alive HTTP/1.1 connection that sends its next request when the last one returns.
+"""One keep-alive HTTP/1.1 connection with at most one request under way, which it times and records.
 
-Requests are bytes made before the clock starts; nothing is parsed of a response but its status and its end.
+Nothing is parsed of a response but its status and its end. A connection does not know when to send: whenever it is
+free it says so, and whoever listens calls `send`.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from time import perf_counter
 from typing import cast
-from urllib.parse import urlsplit
 
 import httptools
 
 from inference_recommender.generator.records import CONNECTION_FAILED, Records
 
-Clock = Callable[[], float]
-PRIME = 7919
-"""Users start this far apart in the payloads, so that no two send the same sequence at once."""
 
-
-def serialise(url: str, content_type: str, bodies: Sequence[bytes]) -> list[bytes]:
-    """Each body as a whole HTTP request."""
-    parts = urlsplit(url)
-    head = f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: {content_type}\r\n"
-    return [f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies]
-
-
-class User(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     def __init__(
         self,
-        *,
         number: int,
-        requests: Sequence[bytes],
         records: Records,
-        clock: Clock,
-        intended: float,
-        on_lost: Callable[["User", str], None],
+        on_free: Callable[["Connection"], None],
+        on_lost: Callable[["Connection", str], None],
     ) -> None:
         self.number = number
         self.leaving = False
-        self._requests = requests
-        self._next = number * PRIME % len(requests)
+        self.free_since = perf_counter()
+        """When it was asked for, then when its last answer came."""
         self._records = records
-        self._clock = clock
-        self._intended = intended
-        self._sent: float | None = None
+        self._on_free = on_free
         self._on_lost = on_lost
+        self._intended = 0.0
+        self._sent: float | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
 
@@ -52,6 +39,16 @@ class User(asyncio.Protocol):
         """A request is under way."""
         return self._sent is not None
 
+    @property
+    def open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def send(self, intended: float, request: bytes) -> None:
+        assert self._transport is not None
+        self._intended = intended
+        self._sent = perf_counter()
+        self._transport.write(request)
+
     def leave(self) -> None:
         """Finish the request under way, then hang up."""
         self.leaving = True
@@ -59,8 +56,11 @@ class User(asyncio.Protocol):
             self._transport.close()
 
     def abandon(self) -> None:
-        """Hang up now; the request under way is no record, since its latency is unknown."""
-        self.leaving, self._sent = True, None
+        """Hang up now; what is under way has no answer and so no latency."""
+        self.leaving = True
+        if self._sent is not None:
+            self._records.add_unfinished(self._intended)
+            self._sent = None
         if self._transport is not None:
             self._transport.abort()
 
@@ -69,7 +69,7 @@ class User(asyncio.Protocol):
         if self.leaving:
             self._transport.close()
         else:
-            self._send()
+            self._on_free(self)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -83,27 +83,21 @@ class User(asyncio.Protocol):
             self._records.first_error = f"HTTP {status}: {body[:300].decode('utf-8', 'replace')}"
 
     def on_message_complete(self) -> None:
-        finished = self._clock()
+        finished = perf_counter()
         assert self._sent is not None
         assert self._transport is not None
         self._records.add(self._intended, self._sent, finished, self._parser.get_status_code(), self.number)
-        self._intended, self._sent = finished, None
+        self.free_since, self._sent = finished, None
         if self.leaving or not self._parser.should_keep_alive():
             self._transport.close()
         else:
-            self._send()
+            self._on_free(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(str(exc) if exc else "the connection was closed")
 
-    def _send(self) -> None:
-        assert self._transport is not None
-        self._sent = self._clock()
-        self._transport.write(self._requests[self._next])
-        self._next = (self._next + 1) % len(self._requests)
-
     def _fail(self, reason: str) -> None:
         if self._sent is not None:
-            self._records.add(self._intended, self._sent, self._clock(), CONNECTION_FAILED, self.number)
+            self._records.add(self._intended, self._sent, perf_counter(), CONNECTION_FAILED, self.number)
             self._sent = None
         self._on_lost(self, reason)

@@ -1,0 +1,45 @@
+"""Users who come and go by a schedule, each of whom sends its next request when the last one returned."""
+
+from collections.abc import Sequence
+
+from inference_recommender.generator.connection import Connection
+from inference_recommender.generator.pool import Pool
+from inference_recommender.generator.records import Records
+from inference_recommender.generator.schedule import Schedule
+from inference_recommender.generator.target import Target
+
+PRIME = 7919
+"""Users start this far apart in the payloads, so that no two send the same sequence at once."""
+
+
+class ClosedLoop:
+    lags_s: Sequence[float] = ()
+    """A user's next request is due when the last one returns: it cannot be late."""
+
+    def __init__(self, schedule: Schedule, target: Target, requests: Sequence[bytes], records: Records) -> None:
+        self.pool = Pool(target, records, self._send)
+        self.end_s = schedule.end_s
+        self.changes_s = [change.at_s for change in schedule.changes]
+        self._schedule = schedule
+        self._requests = requests
+        self._turns: list[int] = []
+        """Of each user: the payload that comes next."""
+
+    async def prepare(self) -> None:
+        """Users connect when they join."""
+
+    def change(self, second: float) -> None:
+        count = self._schedule.users_at(second)
+        while len(self.pool) > count:
+            self.pool.close_latest()
+        while len(self.pool) < count:
+            self._turns.append(len(self._turns) * PRIME % len(self._requests))
+            self.pool.open(len(self._turns) - 1)
+
+    def end(self) -> None:
+        """Nothing is due but what is under way."""
+
+    def _send(self, user: Connection) -> None:
+        turn = self._turns[user.number]
+        self._turns[user.number] = (turn + 1) % len(self._requests)
+        user.send(user.free_since, self._requests[turn])

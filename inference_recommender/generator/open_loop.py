@@ -1,0 +1,97 @@
+"""Requests sent at moments fixed beforehand, whatever the answers do: no coordinated omission.
+
+A request that is due while every connection is busy waits for the next one to come free; its latency from intended
+send shows that. What was due and never sent, or never answered, is recorded as unfinished.
+"""
+
+import asyncio
+from array import array
+from collections.abc import Sequence
+from time import perf_counter
+
+from inference_recommender.capacity import Floats
+from inference_recommender.generator.alarm import Alarm
+from inference_recommender.generator.connection import Connection
+from inference_recommender.generator.pool import Pool
+from inference_recommender.generator.records import Records
+from inference_recommender.generator.target import Target
+
+CONNECTING_AT_ONCE = 16
+"""A server's queue of connections not yet accepted may be short."""
+
+
+class OpenLoop:
+    changes_s: Sequence[float] = (0.0,)
+
+    def __init__(
+        self,
+        times_s: Floats,
+        end_s: float,
+        connections: int,
+        target: Target,
+        requests: Sequence[bytes],
+        records: Records,
+    ) -> None:
+        """`times_s`: ascending, since the start."""
+        self.pool = Pool(target, records, self._free)
+        self.end_s = end_s
+        self.lags_s = array("d")
+        """By how much each request that found a connection free was sent too late."""
+        self._times_s = times_s
+        self._connections = connections
+        self._requests = requests
+        self._records = records
+        self._moments: list[float] = []
+        """Of `perf_counter`; empty until the run starts."""
+        self._next = 0
+        self._idle: list[Connection] = []
+        self._alarm: Alarm | None = None
+
+    async def prepare(self) -> None:
+        """Connect, so that no request's latency holds a handshake."""
+        for first in range(0, self._connections, CONNECTING_AT_ONCE):
+            last = min(first + CONNECTING_AT_ONCE, self._connections)
+            await asyncio.wait([self.pool.open(number) for number in range(first, last)])
+        self._alarm = Alarm(self._send_what_is_due)
+
+    def change(self, second: float) -> None:
+        """Called once, at the start."""
+        self._moments = (self._times_s + self._records.started).tolist()
+        self._send_what_is_due()
+
+    def end(self) -> None:
+        now = perf_counter()
+        for moment in self._moments[self._next :]:
+            if moment <= now:
+                self._records.add_unfinished(moment)
+        self._moments, self._next = [], 0
+        if self._alarm is not None:
+            self._alarm.close()
+
+    def _free(self, connection: Connection) -> None:
+        """Serve the request that has waited longest, if one has; else be idle."""
+        if self._next < len(self._moments) and self._moments[self._next] <= perf_counter():
+            self._send(connection)
+        else:
+            self._idle.append(connection)
+            if len(self._idle) == 1:
+                self._set_alarm()
+
+    def _send_what_is_due(self) -> None:
+        now = perf_counter()
+        while self._next < len(self._moments) and self._moments[self._next] <= now and self._idle:
+            connection = self._idle.pop()
+            if connection.open:
+                self.lags_s.append(now - self._moments[self._next])
+                self._send(connection)
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        """For the next request, if a connection is free for it; else the next to come free looks by itself."""
+        if self._alarm is not None and self._idle and self._next < len(self._moments):
+            self._alarm.set(self._moments[self._next])
+
+    def _send(self, connection: Connection) -> None:
+        number = self._next
+        self._next = number + 1
+        connection.send(self._moments[number], self._requests[number % len(self._requests)])
