@@ -40,11 +40,47 @@ class AwsRefused(AwsUnavailable):
         super().__init__(f"AWS refused {operation}: {code}: {message}")
 
 
+class AwsBusy(AwsRefused):
+    """Refused for now: throttled, or a fault of the service's own. To be asked again."""
+
+
+class NotFound(AwsRefused):
+    """There is no such thing in this account and region."""
+
+
+class ExpiredCredentials(AwsUnavailable):
+    def __init__(self) -> None:
+        super().__init__("The AWS credentials have expired: renew them (`aws sso login`, or as you got them).")
+
+
+class Suspended(AwsUnavailable):
+    """A run whose jobs go on, or were never begun, while this program cannot follow them."""
+
+    def __init__(self, why: AwsUnavailable, run: Path) -> None:
+        super().__init__(
+            f"{why}\nNothing is lost: continue with `python -m inference_recommender run --resume {run}`. "
+            "No job is created twice."
+        )
+
+
 class NotDeployed(AwsUnavailable):
     def __init__(self, stack: str, missing: str) -> None:
         super().__init__(
             f"{missing} The job tests the model that the stack deploys: run `cdk deploy {stack}` first, "
             "or name a model and a role with --model-name and --role-arn."
+        )
+
+
+class UnsuitableEndpoint(AwsUnavailable):
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"--endpoint: {name} cannot be tested by an Inference Recommender job: {why}")
+
+
+class NoSuchJob(AwsUnavailable):
+    def __init__(self, name: str, region: str) -> None:
+        super().__init__(
+            f"There is no Inference Recommender job called '{name}' in {region}. "
+            "`python -m inference_recommender list` shows those there are."
         )
 
 
@@ -74,6 +110,35 @@ class Interrupted(ProjectError):
         super().__init__(f"Interrupted: {what}")
 
 
+class RefusedRequest(ProjectError):
+    """A job that the service would refuse: a line for each reason, in the workload's words."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(problems))
+
+
+class PayloadTooLarge(ProjectError):
+    def __init__(self, workload: str, number: int, size: int, most: int) -> None:
+        super().__init__(
+            f"workloads/{workload}/payloads.jsonl: request {number} is {size:,} bytes. "
+            f"Allowed: {most:,} at most, as InvokeEndpoint takes."
+        )
+
+
+class NoCandidates(ProjectError):
+    def __init__(self, run: Path, why: str) -> None:
+        super().__init__(f"--from-default: {run} {why}")
+
+
+class NothingToResume(ProjectError):
+    def __init__(self, run: Path) -> None:
+        super().__init__(
+            f"--resume: {run} holds no run that can be continued: it has no jobs.json. Runs are in the folder that "
+            "--runs names, runs/ by default."
+        )
+
+
 class NoVerdictKept(ProjectError):
     def __init__(self, run: Path) -> None:
         super().__init__(
@@ -90,3 +155,20 @@ class NotARow(ProjectError):
     def __init__(self, argument: str, fields: Sequence[str]) -> None:
         example = json.dumps(dict.fromkeys(fields, "…"), ensure_ascii=False)
         super().__init__(f"TEXT: got '{argument[:60]}', but this model has several fields: give {example}.")
+
+
+class NotADescription(ProjectError):
+    def __init__(self, file: Path, why: str) -> None:
+        super().__init__(f"{file} is no response of DescribeInferenceRecommendationsJob that can be sized from: {why}.")
+
+
+class NoSuchEvidence(ProjectError):
+    def __init__(self, path: Path, why: Exception) -> None:
+        super().__init__(
+            f"{path} cannot be read: {why}. --from takes a response of DescribeInferenceRecommendationsJob in a file, "
+            "or the folder of a run or an experiment."
+        )
+
+
+class Usage(ProjectError):
+    """Options that do not go together."""
