@@ -14,7 +14,7 @@ from moto.cloudwatch.models import cloudwatch_backends
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.sagemaker.models import sagemaker_backends
 
-from local_aws import resource_types  # noqa: F401  registers our CloudFormation types
+from local_aws import resource_types
 from local_aws.cloudformation import LocalCloudFormationBackend
 from local_aws.cloudwatch import LocalCloudWatchBackend
 from local_aws.endpoint import LocalEndpoint
@@ -42,6 +42,7 @@ class Account:
         self._metrics: EndpointMetrics | None = None
 
     def install(self) -> None:
+        resource_types.register()
         _replace(cloudwatch_backends, LocalCloudWatchBackend)
         _replace(cloudformation_backends, LocalCloudFormationBackend)
         _replace(sagemaker_backends, self._sagemaker)

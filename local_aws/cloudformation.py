@@ -97,6 +97,23 @@ class LocalCloudFormationBackend(CloudFormationBackend):
             if name_or_stack_id in (stack.name, stack.stack_id):
                 self._start(stack, "DELETE", lambda stack=stack: self._delete(stack))  # type: ignore[misc]
 
+    def described_resources(self, stack_name: str) -> list[dict[str, Any]]:
+        """In the shape of DescribeStackResources, in the order in which they were made."""
+        stack = self.get_stack(stack_name)
+        return [
+            {
+                "StackName": stack.name,
+                "StackId": stack.stack_id,
+                "LogicalResourceId": logical_id,
+                "PhysicalResourceId": item.physical_id,
+                "ResourceType": item.resolved["Type"],
+                "Timestamp": item.made_at,
+                "ResourceStatus": "UPDATE_COMPLETE" if item.updated else "CREATE_COMPLETE",
+                "ResourceStatusReason": item.reason,
+            }
+            for logical_id, item in self._deployed.get(stack.stack_id, {}).items()
+        ]
+
     def _start(self, stack: Stack, verb: str, work: Callable[[], None]) -> None:
         with self._lock:
             if stack.stack_id in self._changing:
@@ -196,6 +213,17 @@ class LocalCloudFormationResponse(CloudFormationResponse):
     def delete_change_set(self) -> EmptyResult:
         self._backend.delete_change_set(*self._named())
         return EmptyResult()
+
+    def describe_stack_resources(self) -> ActionResult:
+        """With each resource's reason, which is where the account says what it only records."""
+        wanted = self._get_param("LogicalResourceId")
+        found = self._backend.described_resources(self._get_param("StackName"))
+        return ActionResult({"StackResources": [each for each in found if wanted in (None, each["LogicalResourceId"])]})
+
+    def list_stack_resources(self) -> ActionResult:
+        found = self._backend.described_resources(self._get_param("StackName"))
+        summaries = [{**each, "LastUpdatedTimestamp": each["Timestamp"]} for each in found]
+        return ActionResult({"StackResourceSummaries": summaries})
 
     def _named(self) -> tuple[str, str | None]:
         return self._get_param("ChangeSetName"), self._get_param("StackName")

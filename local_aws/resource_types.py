@@ -1,8 +1,8 @@
-"""CloudFormation resource types that moto lacks, or that must wait for something real here.
+"""CloudFormation resource types that need more than one call of an API, or must wait for something real here.
 
 A class that extends moto's `CloudFormationModel` registers itself by its type; where moto has one for the same type
-the later definition, ours, wins. What CloudFormation calls Ref is `physical_resource_id`. A type listed in
-`REPLACED` gets a new resource on every change, as CloudFormation documents for it.
+the later definition, ours, wins. What CloudFormation calls Ref is `physical_resource_id`. `register` adds the types of
+`api_types` and `recorded`, which are rows and no classes.
 """
 
 import json
@@ -12,16 +12,23 @@ from typing import Any, Self
 
 from moto.applicationautoscaling.models import applicationautoscaling_backends
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException, ValidationError
+from moto.cloudformation.parsing import get_model_map
 from moto.cloudwatch.models import CloudWatchBackend, cloudwatch_backends
 from moto.core.common_models import CloudFormationModel
 from moto.s3.models import s3_backends
 from moto.sagemaker.models import sagemaker_backends
 
+from local_aws.api_types import API_TYPES
 from local_aws.endpoint import LocalEndpoint
 from local_aws.metric_alarm import alarm_arguments
+from local_aws.recorded import RECORDED_TYPES
 from local_aws.sagemaker import LocalSageMakerBackend, installed_in
 
-REPLACED = frozenset({"AWS::SageMaker::Model", "AWS::SageMaker::EndpointConfig"})
+
+def register() -> None:
+    """Make the rows known to moto. Before the first stack; a second time changes nothing."""
+    models: dict[str, Any] = get_model_map()
+    models.update({kind.name: kind for kind in (*API_TYPES, *RECORDED_TYPES)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 moto updates only resources whose own text changed, in no order, and cannot roll back. CloudFormation decides by the
 *resolved* properties: a replaced model renames what its endpoint configuration refers to, so that is replaced too and
 the endpoint updated. Here resources are visited in order of dependence, each against what it was resolved to last
-time; what a change replaces or drops is deleted only after everything succeeded. It knows no resource type but for
-`REPLACED`, and no status.
+time; what a change replaces or drops is deleted only after everything succeeded. What may be written and what a change
+replaces is each type's own schema's to say (`resource_schema`). It knows no resource type, and no status.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from moto.cloudformation.exceptions import ValidationError
@@ -21,8 +22,9 @@ from moto.cloudformation.parsing import (
     parse_resource,
     parse_resource_and_generate_name,
 )
+from moto.core.utils import utcnow
 
-from local_aws.resource_types import REPLACED
+from local_aws.resource_schema import schema_of
 
 # Made of nothing: the CDK writes its own version into a template with it.
 _INERT = frozenset({"AWS::CDK::Metadata", *NULL_MODELS})
@@ -40,10 +42,17 @@ class Deployed:
 
     resource: Any
     resolved: dict[str, Any]
+    updated: bool = False
+    made_at: datetime = field(default_factory=utcnow)
 
     @property
     def physical_id(self) -> str:
         return str(getattr(self.resource, "physical_resource_id", "") or "")
+
+    @property
+    def reason(self) -> str | None:
+        """What the account has to say about it: that it is not run here."""
+        return getattr(self.resource, "status_reason", None)
 
 
 class ChangeFailed(Exception):
@@ -92,8 +101,8 @@ class StackChange:
         kind = definition["Type"]
         if kind in _INERT or not _wanted(definition, self.map):
             return
-        if not (kind in get_model_map() or kind.startswith("Custom::")):
-            raise ChangeFailed(logical_id, f"This local account has no resource type {kind}.")
+        if kind not in get_model_map():
+            raise ChangeFailed(logical_id, refusal(kind))
         try:
             self._make(logical_id, definition)
         except Exception as error:  # moto raises all sorts; each is a failed resource
@@ -104,10 +113,11 @@ class StackChange:
 
     def _make(self, logical_id: str, definition: dict[str, Any]) -> None:
         _, resolved, kind = parse_resource(definition, self.map)
+        _check(kind, resolved)
         old = self.deployed.get(logical_id)
         if old is None:
             self._create(logical_id, definition, resolved, "CREATE")
-        elif old.resolved["Type"] != kind or (_changed(old.resolved, resolved) and kind in REPLACED):
+        elif old.resolved["Type"] != kind or _is_replaced(kind, old.resolved, resolved):
             del self.map._parsed_resources[logical_id]
             self._retired.append(old)
             self._create(logical_id, definition, resolved, "UPDATE", old)
@@ -152,8 +162,9 @@ class StackChange:
         resource.logical_resource_id = logical_id
         self.map._parsed_resources[logical_id] = resource
         self.deployed.pop(logical_id, None)  # so that the order of the record is the order of making
-        self.deployed[logical_id] = Deployed(resource, resolved)
-        self.on_event(logical_id, kind, self.deployed[logical_id].physical_id, f"{verb}_COMPLETE", None)
+        self.deployed[logical_id] = Deployed(resource, resolved, updated=verb == "UPDATE")
+        made = self.deployed[logical_id]
+        self.on_event(logical_id, kind, made.physical_id, f"{verb}_COMPLETE", made.reason)
 
     def _restore(self, logical_id: str, old: Deployed | None) -> None:
         self.map._parsed_resources.pop(logical_id, None)
@@ -198,6 +209,13 @@ class StackChange:
             except TypeError:  # its `delete` means something else
                 pass
         parse_and_delete_resource(item.physical_id, item.resolved, self.account_id, self.region)
+
+
+def refusal(kind: str) -> str:
+    """Why this account cannot make a resource of this type, in one sentence."""
+    if kind.startswith("Custom::") or kind == "AWS::CloudFormation::CustomResource":
+        return f"{kind} is made by a Lambda function, and this local account runs none: do without the custom resource."
+    return f"This local account has no resource type {kind}."
 
 
 def in_order(resources: Mapping[str, Any]) -> list[str]:
@@ -256,6 +274,17 @@ def _retarget(resources: ResourceMap, template: dict[str, Any], parameters: Mapp
 def _wanted(definition: Mapping[str, Any], resources: ResourceMap) -> bool:
     condition = definition.get("Condition")
     return not condition or bool(resources.lazy_condition_map[condition])
+
+
+def _check(kind: str, resolved: Mapping[str, Any]) -> None:
+    schema = schema_of(kind)
+    if schema and (found := schema.problems(resolved.get("Properties", {}))):
+        raise ValidationError(message=f"Properties validation failed: {'; '.join(found)}")
+
+
+def _is_replaced(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    schema = schema_of(kind)
+    return bool(schema and schema.replaced_by(old.get("Properties", {}), new.get("Properties", {})))
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -1,0 +1,123 @@
+"""A CloudFormation type made by the API of its service: a row of names instead of a class with three methods.
+
+`as_request` turns the properties into the call's parameters; Ref, GetAtt and what later calls know the resource by are
+read from the call's request and answer by JMESPath. What CloudFormation would replace is `stack_change`'s to know.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jmespath
+from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
+
+from local_aws.api_request import as_request
+from local_aws.service_api import call, input_shape
+
+Properties = dict[str, Any]
+
+
+class Made:
+    """A resource as moto's stack wants it: Ref, GetAtt, and how it is deleted."""
+
+    def __init__(
+        self, reference: str, name: str, attributes: Mapping[str, str], keys: Mapping[str, Any], kind: "ApiType"
+    ) -> None:
+        self.physical_resource_id = reference
+        self.name = name
+        self.attributes = attributes
+        self.keys = keys
+        self._kind = kind
+
+    def get_cfn_attribute(self, attribute_name: str) -> str:
+        if attribute_name not in self.attributes:
+            raise UnformattedGetAttTemplateException()
+        return self.attributes[attribute_name]
+
+    def is_created(self) -> bool:
+        return True
+
+    def delete(self, account_id: str, region: str) -> None:
+        self._kind.delete_resource(self, region)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiType:
+    name: str
+    service: str
+    create: str
+    delete: str
+    ref: str
+    """JMESPath in {request, answer}; so are the values of `attributes` and `keys`."""
+    update: str | None = None
+    """None: what creates also overwrites."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Parameters by which update and delete know the resource; a call gets those that it has."""
+    named_by: str | None = None
+    """The property for which CloudFormation generates a name."""
+    within: str | None = None
+    """The parameter that holds all others, where the API nests them."""
+    renames: Mapping[str, str] = field(default_factory=dict)
+    prepare: Callable[[Properties], Properties] = dict
+    """What is not a matter of names."""
+    delete_with: Mapping[str, Any] = field(default_factory=dict)
+
+    def create_from_cloudformation_json(
+        self, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
+    ) -> Made:
+        properties = self._named(resource_name, cloudformation_json["Properties"])
+        return self._create(properties, region_name)
+
+    def update_from_cloudformation_json(
+        self,
+        original_resource: Made,
+        new_resource_name: str,
+        cloudformation_json: Any,
+        account_id: str,
+        region_name: str,
+    ) -> Made:
+        properties = self._named(original_resource.name, cloudformation_json["Properties"])
+        if self.update is None:
+            return self._create(properties, region_name)
+        changed = self._request(self.update, properties, region_name, partial=True)
+        known = self._known_by(self.update, original_resource, region_name)
+        call(self.service, self.update, {**changed, **known}, region_name)
+        return original_resource
+
+    def delete_from_cloudformation_json(
+        self, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> None:
+        raise NotImplementedError("a resource of this type deletes itself")
+
+    def has_cfn_attr(self, attribute: str) -> bool:
+        return attribute in self.attributes
+
+    def delete_resource(self, made: Made, region: str) -> None:
+        call(self.service, self.delete, {**self._known_by(self.delete, made, region), **self.delete_with}, region)
+
+    def _named(self, name: str, properties: Properties) -> Properties:
+        return {self.named_by: name, **properties} if self.named_by else properties
+
+    def _create(self, properties: Properties, region: str) -> Made:
+        request = self._request(self.create, properties, region)
+        found = {"request": request, "answer": call(self.service, self.create, request, region)}
+        attributes = {name: jmespath.search(path, found) for name, path in self.attributes.items()}
+        keys = {name: jmespath.search(path, found) for name, path in self.keys.items()}
+        name = properties.get(self.named_by, "") if self.named_by else ""
+        return Made(jmespath.search(self.ref, found), name, attributes, keys, self)
+
+    def _request(self, operation: str, properties: Properties, region: str, *, partial: bool = False) -> Properties:
+        shape: Any = input_shape(self.service, operation, region)
+        prepared = self.prepare(dict(properties))
+        if self.within is None:
+            return as_request(shape, prepared, self.renames, partial=partial)
+        outer = {key: value for key, value in prepared.items() if key[0].lower() + key[1:] in shape.members}
+        inner = {key: value for key, value in prepared.items() if key not in outer}
+        request = as_request(shape, outer, partial=partial)
+        return {**request, self.within: as_request(shape.members[self.within], inner, self.renames, partial=partial)}
+
+    def _known_by(self, operation: str, made: Made, region: str) -> Properties:
+        shape: Any = input_shape(self.service, operation, region)
+        known = {key: value for key, value in made.keys.items() if key in shape.members and value is not None}
+        return as_request(shape, known)
