@@ -36,7 +36,7 @@ SIZE_IN, WIDE_IN = (6.4, 3.6), (13.0, 3.4)
 
 def latency_against_load(series: Series, measured: Measurement, objective: LatencyObjective) -> str:
     """Each point of the course: its load against its p50 and p99, with the objective and the capacity found."""
-    figure, axes = _figure()
+    figure, axes = new_figure()
     load = series.invocations_per_minute()
     for name, colour in (("p50", BLUE), ("p99", ORANGE)):
         pairs = [(x, y) for x, y in zip(load, series.latency_ms.get(name, ()), strict=False) if x and y]
@@ -56,12 +56,12 @@ def latency_against_load(series: Series, measured: Measurement, objective: Laten
     axes.margins(y=0.15)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.legend(loc="center left")
-    return _svg(figure)
+    return svg(figure)
 
 
 def throughput_over_time(series: Series, traffic_pattern: Mapping[str, Any]) -> str:
     """Invocations per minute and users over the test, with the beginning of each phase that it reached marked."""
-    figure, axes = _figure(WIDE_IN)
+    figure, axes = new_figure(WIDE_IN)
     (rate,) = axes.plot(series.seconds, _numbers(series.invocations_per_minute()), color=BLUE, marker=".")
     users_axes = axes.twinx()
     users_axes.grid(False)
@@ -76,12 +76,12 @@ def throughput_over_time(series: Series, traffic_pattern: Mapping[str, Any]) -> 
     axes.set(xlabel="seconds since the first request", ylabel="invocations per minute", ylim=(0, None))
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.legend([rate, users], ["invocations per minute", "users"], loc="lower right")
-    return _svg(figure)
+    return svg(figure)
 
 
 def latency_distribution(quantiles_ms: Mapping[str, float], objective: LatencyObjective) -> str:
     """The share of invocations answered within a model latency, over the whole test."""
-    figure, axes = _figure()
+    figure, axes = new_figure()
     shares = [float(name[1:]) for name in quantiles_ms]
     axes.plot(list(quantiles_ms.values()), shares, color=BLUE, marker="o", markersize=4, linewidth=1.8)
     axes.axvline(objective.model_latency_ms, color=RED, linewidth=1.2, linestyle="--")
@@ -96,7 +96,7 @@ def latency_distribution(quantiles_ms: Mapping[str, float], objective: LatencyOb
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
-    return _svg(figure)
+    return svg(figure)
 
 
 def _objective_line(axes: Axes, objective: LatencyObjective) -> None:
@@ -111,7 +111,7 @@ def _objective_line(axes: Axes, objective: LatencyObjective) -> None:
     )
 
 
-def _figure(size_in: tuple[float, float] = SIZE_IN) -> tuple[Figure, Axes]:
+def new_figure(size_in: tuple[float, float] = SIZE_IN) -> tuple[Figure, Axes]:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=size_in, layout="constrained")
         return figure, figure.subplots()
@@ -121,7 +121,7 @@ def _numbers(values: Sequence[float | None]) -> list[float]:
     return [float("nan") if value is None else value for value in values]
 
 
-def _svg(figure: Figure) -> str:
+def svg(figure: Figure) -> str:
     """The figure as an <svg> element, without prologue, date or fixed size."""
     with mpl.rc_context(STYLE):
         buffer = io.StringIO()
