@@ -10,12 +10,13 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from types import FrameType
 
 from . import __doc__ as usage
 from .errors import BatchError
 from .job import Options, Summary, run
+from .options import positive, shard, share
+from .storage import write_to
 
 INTERRUPTED = 130
 
@@ -33,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         summary = run(options, os.environ, _tell)
+        if parsed.summary:
+            write_to(parsed.summary, json.dumps(summary.document()).encode())
     except BatchError as error:
         _tell(str(error))
         return error.exit_code
@@ -57,38 +60,26 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"python -m {__package__}", description=usage, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", type=Path, required=True, help="folder of the built model, or a Triton repository")
+    parser.add_argument(
+        "--model", required=True, help="folder of the built model, or a Triton repository; or its .tar.gz, or s3://"
+    )
     parser.add_argument("--input", required=True, help="file or folder of JSON lines, or s3://")
     parser.add_argument("--output", required=True, help="folder of this batch alone, or s3://")
-    parser.add_argument("--workers", type=_positive, help="processes, one core each (default: every core)")
-    parser.add_argument("--shard", type=_shard, default=(0, 1), metavar="I/N", help="1/4 is the first of four")
+    parser.add_argument("--workers", type=positive, help="processes, one core each (default: every core)")
     parser.add_argument(
-        "--chunk-rows", type=_positive, default=Options.chunk_rows, help="rows of a file (default 4096)"
+        "--shard",
+        type=shard,
+        default=(0, 1),
+        metavar="I/N",
+        help="1/4 is the first of four; `hosts` is this host of a SageMaker processing job",
     )
-    parser.add_argument("--batch-rows", type=_positive, help="rows of an inference (default: the model's)")
+    parser.add_argument("--chunk-rows", type=positive, default=Options.chunk_rows, help="rows of a file (default 4096)")
+    parser.add_argument("--batch-rows", type=positive, help="rows of an inference (default: the model's)")
     parser.add_argument(
-        "--max-bad-share", type=_share, default=0.01, help="exit code 1 above this share of bad rows (default 0.01)"
+        "--max-bad-share", type=share, default=0.01, help="exit code 1 above this share of bad rows (default 0.01)"
     )
+    parser.add_argument("--summary", help="file, or s3:// object, that the summary is written to as well")
     return parser
-
-
-def _positive(text: str) -> int:
-    if (number := int(text)) < 1:
-        raise ValueError
-    return number
-
-
-def _share(text: str) -> float:
-    if not 0 <= (share := float(text)) <= 1:
-        raise ValueError
-    return share
-
-
-def _shard(text: str) -> tuple[int, int]:
-    index, count = map(int, text.split("/"))
-    if not 1 <= index <= count:
-        raise ValueError
-    return index - 1, count
 
 
 def _interrupt(signal_number: int, frame: FrameType | None) -> None:

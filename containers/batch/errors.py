@@ -61,6 +61,21 @@ class MiscountedChunk(BatchError):
         )
 
 
+class RowsMissing(BatchError):
+    exit_code = 1
+
+    def __init__(self, output: str, chunks: int, rows: int) -> None:
+        super().__init__(
+            f"{output}: {rows:,} rows of the input are neither answered nor refused ({chunks} chunks have no "
+            "predictions). Run every shard again, with the same --output: each does what is missing."
+        )
+
+
+class NotBegun(BatchError):
+    def __init__(self, output: str) -> None:
+        super().__init__(f"--output {output}: there is no job.json, so nothing was made there. Run the shards first.")
+
+
 class ModelMissing(BatchError):
     exit_code = 3
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from . import manifest
+from . import archive, manifest
 from .answering import Counts
 from .chunks import Chunk, shard
 from .cores import neuron_groups, on_cpu, on_neuron
@@ -25,7 +25,7 @@ PROGRESS_SECONDS = 5.0
 class Options:
     """`shard` is which of how many, from 0. `workers`, `batch_rows`: None leaves them to the machine and the model."""
 
-    model: Path
+    model: str
     input: str
     output: str
     workers: int | None = None
@@ -67,20 +67,21 @@ def run(options: Options, environment: Mapping[str, str], progress: Progress) ->
     """Raises `BatchError`. What is finished stays, whatever ends it."""
     started = time.monotonic()
     _refuse_output_inside_input(options)
-    compiled = find_model(options.model)
-    batch_rows = options.batch_rows or compiled.batch_rows
-    worker_environments = _environments(compiled, options.workers, environment)
     with tempfile.TemporaryDirectory(prefix="batch-") as scratch:
+        folder = archive.as_folder(options.model, Path(scratch))
+        compiled = find_model(folder)
+        batch_rows = options.batch_rows or compiled.batch_rows
+        worker_environments = _environments(compiled, options.workers, environment)
         files = find(options.input, Path(scratch))
         sources, chunks = survey(files, options.chunk_rows)
-        model = manifest.model_sha256(options.model)
+        model = manifest.model_sha256(folder)
         described = manifest.job(model, sources, options.chunk_rows, batch_rows)
         storage = open_storage(options.output)
         manifest.claim(storage, described)
         mine = shard(chunks, *options.shard)
         left = _unfinished(storage, mine)
         progress(_plan_line(mine, left, len(worker_environments)))
-        arguments = [str(options.model.resolve()), options.output, str(batch_rows)]
+        arguments = [str(folder.resolve()), options.output, str(batch_rows)]
         worked = _answer(left, files, Crew(arguments, worker_environments[: len(left)]), progress)
     return Summary(
         rows=worked.counts.answered + worked.counts.bad,

@@ -36,6 +36,12 @@ def open_storage(location: str) -> Storage:
     return Folder(Path(location))
 
 
+def write_to(location: str, content: bytes) -> None:
+    """Puts one file, in place of one of that name."""
+    folder, _, name = location.rpartition("/")
+    open_storage(folder or ".").write(name, content)
+
+
 def open_bucket(location: str) -> "Bucket":
     """Only who uses S3 needs boto3."""
     try:

@@ -1,6 +1,7 @@
 """serve: the server of the model in MODEL_FOLDER (/opt/ml/model) on HOST:PORT (0.0.0.0:8080).
 
 SageMaker says another port, if it wants one, as SAGEMAKER_BIND_TO_PORT.
+METRICS_STACK and METRICS_WORKLOAD: print what CloudWatch Logs reads metrics from, every METRICS_PERIOD_S (60).
 Other variables: NEURON_RT_VISIBLE_CORES or NEURON_RT_NUM_CORES, where not every core of every device is to be used.
 Exit codes: 0 told to end; 2 a setting is wrong; 3 no model, no device, or a worker failed.
 """
@@ -16,6 +17,7 @@ from ..encoder.settings import Settings
 from . import cores, launcher
 from .errors import BadSetting, NoModel, ServeError
 from .settings import ServerSettings
+from .telemetry import Telemetry
 
 SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -45,6 +47,7 @@ def plan(environment: Mapping[str, str]) -> launcher.Plan:
         groups=groups,
         environments=[{**environment, **SINGLE_THREADED, **cores.variables(group, placement)} for group in groups],
         concurrency=pipeline_cores,
+        telemetry=Telemetry.read(environment),
     )
 
 

@@ -5,6 +5,7 @@ what the model raised, 503 as long as there is no model.
 """
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
@@ -13,6 +14,7 @@ from ..encoder.settings import Settings
 from . import kserve
 from .batching import Batcher
 from .settings import ServerSettings
+from .telemetry import Record
 
 BODY_LIMIT = 6_291_456  # bytes, of a request to a SageMaker endpoint
 
@@ -23,19 +25,23 @@ log = logging.getLogger(__name__)
 class Model:
     """What a worker answers with."""
 
-    def __init__(self, batcher: Batcher, settings: Settings, serving: ServerSettings) -> None:
+    def __init__(self, batcher: Batcher, settings: Settings, serving: ServerSettings, record: Record) -> None:
         self._batcher = batcher
+        self._record = record
         self._settings = settings
         self._serving = serving
 
     async def infer(self, request: web.Request) -> web.Response:
         body = await request.read()
+        arrived = time.monotonic()
         serving, settings = self._serving, self._settings
         parsed = kserve.parse(
             body, request.content_type, settings.fields, settings.task, max_rows=serving.max_batch_size
         )
         answers = await self._batcher.answer(parsed.rows)
-        return _json(200, kserve.answer(parsed, answers, serving.model, settings.task))
+        answered = _json(200, kserve.answer(parsed, answers, serving.model, settings.task))
+        self._record.add((time.monotonic() - arrived) * 1000)
+        return answered
 
 
 def loading() -> web.Application:

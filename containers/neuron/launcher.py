@@ -19,6 +19,7 @@ from aiohttp import web
 
 from . import application
 from .errors import PortTaken, WorkerFailed
+from .telemetry import Reports, Telemetry
 
 PACKAGES = Path(__file__).parents[len(str(__package__).split("."))]
 GRACE_S = 25.0
@@ -32,6 +33,7 @@ class Plan:
     groups: Sequence[Sequence[int]]  # NeuronCores of each worker; none for a worker on CPU
     environments: Sequence[Mapping[str, str]]  # whole, one for each worker
     concurrency: int  # batches a worker has on their way at once
+    telemetry: Telemetry
 
 
 class Worker:
@@ -40,7 +42,7 @@ class Worker:
         self._cores = cores
         self._process = process
 
-    async def heard(self) -> None:
+    async def heard(self) -> "dict[str, Any]":
         """Its next line. Raises `WorkerFailed` if it has failed or ended instead."""
         assert self._process.stdout
         line = await self._process.stdout.readline()
@@ -49,6 +51,12 @@ class Worker:
         said: dict[str, Any] = json.loads(line)
         if "failed" in said:
             raise WorkerFailed(self.number, self._cores, f"could not load the model: {said['failed']}")
+        return said
+
+    async def report_to(self, reports: Reports) -> None:
+        """Until it ends, which is a failure."""
+        while True:
+            reports.hear(await self.heard())
 
     async def ended(self) -> None:
         """Waits for its end, which is a failure."""
@@ -83,13 +91,13 @@ async def run(plan: Plan) -> None:
     try:
         for number in range(len(plan.groups)):
             workers.append(await _start(plan, number))
-        await _first(told, _serve(workers, not_ready))
+        await _first(told, _serve(workers, not_ready, Reports(plan.telemetry, _print)))
     finally:
         await asyncio.gather(*(worker.stop() for worker in workers))
         await not_ready.cleanup()
 
 
-async def _serve(workers: Sequence[Worker], not_ready: web.AppRunner) -> None:
+async def _serve(workers: Sequence[Worker], not_ready: web.AppRunner, reports: Reports) -> None:
     """All load, then this process stops listening and all of them listen; the rest is waiting for one to fail.
 
     In that order: a connection that waits at a socket which is closed would be reset, after another had said "ready".
@@ -100,7 +108,11 @@ async def _serve(workers: Sequence[Worker], not_ready: web.AppRunner) -> None:
         worker.go()
     await asyncio.gather(*(worker.heard() for worker in workers))
     print(f"Serving with {len(workers)} worker{'s' if len(workers) > 1 else ''}.", file=sys.stderr, flush=True)
-    await asyncio.gather(*(worker.ended() for worker in workers))
+    await asyncio.gather(reports.tell_each_period(), *(worker.report_to(reports) for worker in workers))
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
 
 
 async def _answer_not_ready(plan: Plan) -> web.AppRunner:

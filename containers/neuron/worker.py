@@ -1,8 +1,9 @@
 """One worker: a process with its own NeuronCores, its own copy of the model and its own socket on the shared port.
 
 Started by the launcher as `python -m ….worker FOLDER HOST PORT CONCURRENCY`. It says one line of JSON on its standard
-output when the model is loaded and warm, waits for a line on its standard input, listens, and says a second one. It
-ends, after the requests it has, on SIGTERM or when its standard input ends, so also when the launcher is gone.
+output when the model is loaded and warm, waits for a line on its standard input, listens, and says a second one; from
+then on one each minute with what it has answered. It ends, after the requests it has, on SIGTERM or when its standard
+input ends, so also when the launcher is gone.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from ..encoder.predictor import Predictor
 from . import application
 from .batching import Batcher
 from .settings import ServerSettings
+from .telemetry import Record, Telemetry, ticks
 
 DRAIN_S = 20.0
 """Requests that are being answered have this long after SIGTERM; SageMaker and ECS kill after 30 s."""
@@ -58,14 +60,23 @@ async def _serve(
 ) -> None:
     batcher = Batcher(predictor.predict, serving, concurrency)
     batcher.start()
-    model = application.Model(batcher, predictor.settings, serving)
+    record = Record()
+    model = application.Model(batcher, predictor.settings, serving, record)
     runner = web.AppRunner(application.serving(model, serving.model), access_log=None, shutdown_timeout=DRAIN_S)
     await runner.setup()
     await web.TCPSite(runner, host, port, reuse_port=True).start()
     _say(said, {"serving": True})
+    reporting = asyncio.create_task(_report(record, said))
     await _told_to_end()
+    reporting.cancel()
     await runner.cleanup()  # stops listening, then waits for the requests it has
     await batcher.stop()
+
+
+async def _report(record: Record, said: TextIO) -> None:
+    period_s = Telemetry.read(os.environ).period_s
+    async for _ in ticks(period_s, first_after_s=period_s):
+        _say(said, record.take())
 
 
 async def _told_to_end() -> None:
