@@ -1,9 +1,22 @@
 """The contract: what people write, what a build makes, what the recommender decides. Imports nothing of ours."""
 
 from workloads.artifact import ModelArtifact, ParityReport, artifact_file, file_sha256, load_artifact
+from workloads.endpoint_hosting import (
+    Canary,
+    DataCapture,
+    EndpointNetwork,
+    EndpointScalingRules,
+    EndpointUpdate,
+    ExistingVpc,
+    Linear,
+    NewVpc,
+    Rolling,
+    SageMakerEndpointHosting,
+    Shadow,
+)
 from workloads.errors import MissingArtifact, ProjectError
 from workloads.folder import ROOT, Example, Row, WorkloadFolder, load_workload, workload_names
-from workloads.hosting import EcsServiceHosting, Hosting, SageMakerEndpointHosting, ScheduledBatchHosting
+from workloads.hosting import EcsServiceHosting, Hosting, ScheduledBatchHosting
 from workloads.model import (
     METRICS,
     EncoderModel,
@@ -32,17 +45,25 @@ __all__ = [
     "METRICS",
     "ROOT",
     "Autoscaling",
+    "Canary",
     "Candidate",
+    "DataCapture",
     "EcsServiceHosting",
     "EncoderModel",
+    "EndpointNetwork",
+    "EndpointScalingRules",
+    "EndpointUpdate",
     "Example",
+    "ExistingVpc",
     "Hosting",
     "LatencyObjective",
     "LatencyPercentiles",
+    "Linear",
     "MissingArtifact",
     "Model",
     "ModelArtifact",
     "NeuronTarget",
+    "NewVpc",
     "OnnxRuntimeTarget",
     "Parity",
     "ParityReport",
@@ -52,10 +73,12 @@ __all__ = [
     "QuestionAnswering",
     "RandomWeights",
     "Recommendation",
+    "Rolling",
     "Row",
     "SageMakerEndpointHosting",
     "ScheduledBatchHosting",
     "Serving",
+    "Shadow",
     "Sizing",
     "StairTraffic",
     "Target",

@@ -118,5 +118,8 @@ def _child(node: dict[str, Any], part: int | str) -> dict[str, Any]:
 
 
 def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
+    match node:
+        case {"anyOf": [only, {"type": "null"}]}:  # what may be left out
+            node = only
     reference = node.get("$ref")
     return dict(schema["$defs"][reference.rsplit("/", 1)[1]]) if reference else node

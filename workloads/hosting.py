@@ -5,21 +5,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from workloads.document import Document
+from workloads.endpoint_hosting import SageMakerEndpointHosting
 
 Hosted = Annotated[str, Field(description="The target or variant that is deployed.")]
-
-
-class SageMakerEndpointHosting(Document):
-    """A real-time endpoint."""
-
-    kind: Literal["sagemaker-endpoint"]
-    target: Hosted
-    triton_version: Annotated[str, Field(pattern=r"^\d\d\.\d\d$")] = Field(
-        default="25.09", description="Tag of the SageMaker Triton image, yy.mm."
-    )
-    image_uri: str | None = Field(
-        default=None, description="Image to use instead of the stock SageMaker Triton image of that version."
-    )
 
 
 class EcsServiceHosting(Document):

@@ -18,6 +18,9 @@ class LatencyObjective(Document):
     overhead_latency_ms: PositiveFloat = Field(
         default=50.0, description="Alarm limit of what SageMaker adds around the container, on average."
     )
+    max_error_rate: Annotated[float, Field(gt=0, lt=1)] = Field(
+        default=0.001, description="Alarm limit of the share of requests that fail."
+    )
     peak_invocations_per_minute: PositiveInt
     trough_invocations_per_minute: Annotated[int, Field(ge=0)] = Field(
         default=0, description="The quietest hour; the fleet never scales in below what it needs."

@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from workloads.document import Document
 from workloads.objective import LatencyObjective, Percentile
@@ -21,6 +22,12 @@ class Autoscaling(Document):
     min_capacity: int = Field(ge=1)
     max_capacity: int = Field(ge=1)
     target_invocations_per_instance: float = Field(gt=0, description="Per minute, as SageMaker's metric counts.")
+
+    @model_validator(mode="after")
+    def _minimum_below_maximum(self) -> Self:
+        if self.min_capacity > self.max_capacity:
+            raise ValueError(f"min_capacity {self.min_capacity} exceeds max_capacity {self.max_capacity}.")
+        return self
 
 
 class Candidate(Document):
