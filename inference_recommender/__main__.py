@@ -3,6 +3,7 @@
   python -m inference_recommender run --job advanced              measure spellcheck, about half an hour
   python -m inference_recommender run --job advanced --traffic quick   about a minute, to try the walk
   python -m inference_recommender run --job advanced --dry-run    print the request, send nothing
+  python -m inference_recommender size --from FILE --peak-invocations-per-minute N   a fleet from results you have
   python -m inference_recommender report runs/NAME                draw a run's report again, without AWS
   python -m inference_recommender invoke spellcheck "runing sheos"   ask the deployed endpoint
 
@@ -18,7 +19,7 @@ from rich.console import Console
 
 from workloads import ProjectError
 
-COMMANDS = ("run", "report", "invoke")
+COMMANDS = ("run", "size", "report", "invoke")
 """Modules of `commands`. Each has `add(commands)`, which gives its parser a `command(options, people) -> exit code`."""
 
 INTERRUPTED = 130

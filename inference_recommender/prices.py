@@ -52,12 +52,28 @@ def price(instance_type: str, region: str | None, reported_usd_per_hour: float |
         return Price(usd_per_hour=reported_usd_per_hour, reason="Reported by the job.")
     if region is None:
         return Price(usd_per_hour=None, reason="The job reported no price, and its region is not known.")
-    listed = committed_catalogue().listing(region, instance_type)
+    listed = listed_price(instance_type, region)
     if listed is None:
         return Price(
             usd_per_hour=None,
             reason=f"The job reported no price, and prices.json has none for {instance_type} in {region}.",
         )
+    return listed
+
+
+def price_elsewhere(instance_type: str, region: str, job_region: str) -> Price:
+    """In another region than the job's, whose reported price says nothing of it."""
+    return listed_price(instance_type, region) or Price(
+        usd_per_hour=None,
+        reason=f"The job's price is of {job_region}, and prices.json has none for {instance_type} in {region}.",
+    )
+
+
+def listed_price(instance_type: str, region: str) -> Price | None:
+    """As the committed catalogue has it."""
+    listed = committed_catalogue().listing(region, instance_type)
+    if listed is None:
+        return None
     return Price(usd_per_hour=listed.usd_per_hour, reason=f"{listed.source}, {region}, {listed.collected}.")
 
 

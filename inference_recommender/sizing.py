@@ -30,6 +30,8 @@ def candidate(
     meets, reason = _verdict(measured, demand)
     if meets and job_limit_per_minute and (measured.max_invocations_per_minute or 0) >= job_limit_per_minute:
         reason += f" The job stopped at its limit of {job_limit_per_minute:,}: an instance may bear more."
+    if measured.model_latency_unit == "µs":
+        reason += " The job gave it in µs."
     sized = fleet(measured.max_invocations_per_minute or 0, demand, sizing) if meets else None
     per_hour = sized.instance_count * price.usd_per_hour if sized and price.usd_per_hour is not None else None
     return Candidate(
