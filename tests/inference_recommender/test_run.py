@@ -38,8 +38,13 @@ class Watcher:
     def __init__(self) -> None:
         self.pulses: list[Pulse] = []
 
+        self.said: list[str] = []
+
     def pulse(self, pulse: Pulse) -> None:
         self.pulses.append(pulse)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
 
 
 def _run(prepared: Prepared, service: FakeService, kept: RunFolder, **options: Any) -> Recommendation:
@@ -55,11 +60,13 @@ def test_a_completed_job_becomes_a_recommendation_for_review(prepared: Prepared,
     assert prepared.folder.recommendation() == found
     assert sorted(file.name for file in kept.path.iterdir()) == [
         "describe.json",
+        "jobs.json",
         "measurements.json",
         "payloads.tar.gz",
         "recommendation.json",
         "report.html",
         "request.json",
+        "run.json",
         "steps.json",
         "workload.json",
     ]
@@ -69,7 +76,10 @@ def test_the_payloads_are_where_the_request_says(prepared: Prepared, kept: RunFo
     service = FakeService([description()])
     _run(prepared, service, kept)
     assert list(service.uploaded) == ["s3://bucket/inference-recommender/spellcheck/payloads.tar.gz"]
-    assert service.created == [prepared.plan.request]
+    (created,) = service.created
+    *planned, mark = created["Tags"]
+    assert {**created, "Tags": planned} == prepared.plan.request
+    assert mark == {"Key": "run", "Value": kept.jobs().token}
 
 
 def test_the_wait_shows_the_latest_complete_point(prepared: Prepared, kept: RunFolder) -> None:
@@ -153,7 +163,7 @@ def test_a_generator_that_lagged_gives_no_verdict(prepared: Prepared, kept: RunF
         ),
         (
             SERIES.model_copy(update={"invocations": (40.0, 40.0, 40.0, 40.0)}),
-            "ml.c5.xlarge: 160 requests are too few: P99 needs at least 200.",
+            "ml.c5.xlarge: 160 requests are too few: P99 needs at least 299.",
         ),
     ],
 )
