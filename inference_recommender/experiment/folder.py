@@ -1,0 +1,107 @@
+"""An experiment's folder: its plan, a run folder for each job, and a file for each finished cell.
+
+A cell's file is written whole or not at all, once its test has ended: what is there need not be measured again. The
+folder itself reads as a run's: `workload.json` and `measurements.json` hold all that was measured so far.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from inference_recommender.experiment.cells import Cell
+from inference_recommender.experiment.errors import NotAnExperiment
+from inference_recommender.experiment.plan import Batch, Experiment
+from inference_recommender.measurement import Measurement
+from inference_recommender.run_folder import RunFolder
+from workloads import Workload
+from workloads.document import Document
+
+
+class Origin(Document):
+    """On what the cells were measured."""
+
+    measured_on: Literal["sagemaker", "local"]
+    """Local: another account stood in for SageMaker."""
+    machine: str
+    region: str
+    measured_at: str
+    """The end of the last job, ISO 8601 in UTC."""
+
+
+class ExperimentFolder:
+    """Files: experiment.json, origin.json, cells/VARIANT/INSTANCE_TYPE.json, jobs/NAME/ with batch.json and a run's
+    files, and workload.json, measurements.json, result.json, report.html."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._run = RunFolder(path)
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    def begin(self, experiment: Experiment, workload: Workload) -> None:
+        self._run.keep_workload(workload)
+        experiment.write_json(self.path / "experiment.json")
+
+    def experiment(self) -> Experiment:
+        """Raises `NotAnExperiment` or `InvalidDocument`."""
+        file = self.path / "experiment.json"
+        if not file.exists():
+            raise NotAnExperiment(self.path)
+        return Experiment.from_json(file)
+
+    def workload(self) -> Workload:
+        return self._run.workload()
+
+    def job(self, batch: Batch) -> RunFolder:
+        return RunFolder(self.path / "jobs" / batch.name)
+
+    def keep_batch(self, batch: Batch) -> None:
+        """Before anything of it is sent. What failed before is forgotten: it is measured again."""
+        for cell in batch.cells:
+            self._cell(cell).unlink(missing_ok=True)
+        batch.write_json(self.job(batch).path / "batch.json")
+
+    def batches(self) -> tuple[Batch, ...]:
+        return tuple(Batch.from_json(file) for file in sorted(self.path.glob("jobs/*/batch.json")))
+
+    def keep_origin(self, origin: Origin) -> None:
+        origin.write_json(self.path / "origin.json")
+
+    def origin(self) -> Origin:
+        return Origin.from_json(self.path / "origin.json")
+
+    def job_arns(self) -> tuple[str, ...]:
+        """Of the jobs that have ended, in the order of their names."""
+        found = (self.job(batch) for batch in self.batches())
+        return tuple(job.description()["JobArn"] for job in found if (job.path / "describe.json").exists())
+
+    def keep_cells(self, measured: Iterable[Measurement], cells: Iterable[Cell]) -> None:
+        """`measured`, and with it all there is of `cells` so far."""
+        for one in measured:
+            one.write_json(self._cell(Cell(variant=one.variant or "", instance_type=one.instance_type)))
+        self._run.keep_measurements(self.measured(cells))
+
+    def measured(self, cells: Iterable[Cell]) -> tuple[Measurement, ...]:
+        """Of those cells whose test has ended, failed ones included."""
+        return tuple(self._measured(cell) for cell in cells if self.ended(cell))
+
+    def ended(self, cell: Cell) -> bool:
+        return self._cell(cell).exists()
+
+    def left(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
+        """Those without a measurement, and those whose test failed."""
+        return tuple(cell for cell in cells if not self.ended(cell) or self._measured(cell).failure_reason)
+
+    def keep_page(self, page: str) -> None:
+        self._run.keep_report(page)
+
+    def keep_result(self, result: Document) -> None:
+        result.write_json(self.path / "result.json")
+
+    def _measured(self, cell: Cell) -> Measurement:
+        return Measurement.from_json(self._cell(cell))
+
+    def _cell(self, cell: Cell) -> Path:
+        return self.path / "cells" / cell.variant / f"{cell.instance_type}.json"

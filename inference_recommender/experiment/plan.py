@@ -1,0 +1,80 @@
+"""An experiment as one value, and the jobs that measure what is left of it. Pure: no clock, nothing is sent.
+
+A job tests one model, so a variant needs one of its own; it takes ten endpoint configurations, so a variant with more
+instance types needs several.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterator, Sequence
+from itertools import count
+
+from inference_recommender.experiment.cells import Cell
+from inference_recommender.job import JobPlan, Subject, plan_job
+from workloads import Workload
+from workloads.document import Document
+
+LARGEST_JOB = 10
+LONGEST_NAME = 63
+
+
+class Batch(Document):
+    """Cells of one variant that are measured together: one model and one job."""
+
+    name: str
+    """Of the job, of the model it tests and of its folder."""
+    variant: str
+    instance_types: tuple[str, ...]
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        return tuple(Cell(variant=self.variant, instance_type=name) for name in self.instance_types)
+
+
+class Experiment(Document):
+    """What `experiment.json` says: enough to go on from after a kill."""
+
+    name: str
+    workload: str
+    traffic: str
+    archives: dict[str, str]
+    """sha256 of each variant's archive."""
+    cells: tuple[Cell, ...]
+    baseline: Cell | None = None
+
+
+def batches(experiment: Experiment, left: Sequence[Cell], taken: Collection[str]) -> tuple[Batch, ...]:
+    """What measures the cells that are `left`, under names that are not `taken`."""
+    names = set(taken)
+    found = []
+    for variant in dict.fromkeys(cell.variant for cell in left):
+        types = tuple(cell.instance_type for cell in left if cell.variant == variant)
+        for first in range(0, len(types), LARGEST_JOB):
+            name = next(name for name in _names(experiment.name, variant) if name not in names)
+            names.add(name)
+            found.append(Batch(name=name, variant=variant, instance_types=types[first : first + LARGEST_JOB]))
+    return tuple(found)
+
+
+def job_plan(experiment: Experiment, batch: Batch, workload: Workload, subject: Subject) -> JobPlan:
+    """The advanced job of a batch."""
+    traffic = workload.traffic[experiment.traffic]
+    return plan_job(as_hosted(workload, batch), experiment.traffic, traffic, subject, batch.name)
+
+
+def as_hosted(workload: Workload, batch: Batch) -> Workload:
+    """The workload as if it hosted the batch's variant, with the batch's instance types for its candidates."""
+    target = workload.variant(batch.variant).target
+    candidates = workload.targets[target].model_copy(update={"instance_types": batch.instance_types})
+    hosting = workload.hosting.model_copy(update={"target": batch.variant})
+    return workload.model_copy(update={"targets": {**workload.targets, target: candidates}, "hosting": hosting})
+
+
+def _names(experiment: str, variant: str) -> Iterator[str]:
+    """EXPERIMENT-VARIANT, then …-2 and so on; what is too long is cut and told apart by a hash."""
+    for number in count(1):
+        tail = "" if number == 1 else f"-{number}"
+        name = f"{experiment}-{variant}"
+        room = LONGEST_NAME - len(tail)
+        if len(name) > room:
+            name = f"{name[: room - 7].rstrip('-')}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+        yield name + tail

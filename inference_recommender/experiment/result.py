@@ -1,0 +1,202 @@
+"""What an experiment comes to: a row for each cell, sized and priced, and how the cells compare. Pure.
+
+    cost per million at capacity = price per hour / (max invocations · 60) · 10⁶      one instance, fully used
+    Pareto front                 = the cells that no other beats in both latency and cost at capacity
+
+Where the price of any measured cell is not known, the front is latency against invocations per minute and instance:
+no price is invented, and cells with one are not set above those without. Ratios are to a baseline cell, above 1 where
+the figure is larger than the baseline's.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from inference_recommender.decision import decide, why_invalid
+from inference_recommender.experiment.cells import Cell
+from inference_recommender.experiment.folder import Origin
+from inference_recommender.experiment.instance_shape import instance_shape
+from inference_recommender.experiment.plan import Experiment
+from inference_recommender.measurement import Measurement
+from inference_recommender.prices import price
+from inference_recommender.sizing import cost_per_million_usd
+from workloads import Candidate, LatencyObjective, Provenance, Workload
+from workloads.document import Document
+
+NO_ONE_ARCHIVE = "of each variant"
+"""Where a recommendation has the sha256 of the archive; the experiment has those of all."""
+
+Against = Literal["cost per million", "invocations per minute"]
+
+
+class Ratios(Document):
+    """To the baseline's; None where one of the two is not known."""
+
+    invocations_per_minute: float | None
+    model_latency: float | None
+    p95_latency: float | None
+    cost_per_million: float | None
+
+
+class Row(Document):
+    variant: str
+    instance_type: str
+    vcpus: int | None
+    memory_gib: float | None
+    gpus: int | None
+    neuron_chips: int | None
+    candidate: Candidate | None = Field(description="None: not measured.")
+    cost_per_million_at_capacity_usd: float | None = None
+    cheapest: bool = False
+    on_pareto_front: bool = False
+    ratios: Ratios | None = None
+
+    @property
+    def cell(self) -> Cell:
+        return Cell(variant=self.variant, instance_type=self.instance_type)
+
+    @property
+    def rate(self) -> float | None:
+        return self.candidate.max_invocations_per_minute if self.candidate else None
+
+    @property
+    def latency_ms(self) -> float | None:
+        return self.candidate.model_latency_ms if self.candidate else None
+
+    @property
+    def p95_ms(self) -> float | None:
+        return self.candidate.model_latency_percentiles_ms.p95 if self.candidate else None
+
+
+class Result(Document):
+    experiment: str
+    workload: str
+    traffic: str
+    objective: LatencyObjective
+    origin: Origin
+    job_arns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    recommended: Cell | None = Field(description="The cheapest that meets the objective.")
+    baseline: Cell | None
+    front_against: Against
+    why_no_verdict: str | None = Field(description="Why nothing may be concluded; then nothing is recommended.")
+
+
+def result(
+    experiment: Experiment,
+    workload: Workload,
+    measured: Sequence[Measurement],
+    origin: Origin,
+    job_arns: Sequence[str],
+) -> Result:
+    """Of the cells measured so far; the others have a row without figures."""
+    decided = decide(workload, NO_ONE_ARCHIVE, measured, _provenance(experiment, workload, origin, job_arns))
+    found = {_of(one): (candidate, one) for candidate, one in zip(decided.candidates, measured, strict=True)}
+    rows = [_row(cell, found.get(cell), origin.region) for cell in experiment.cells]
+    why = _no_verdict(measured, workload.latency_objective)
+    chosen = _of(decided.recommended) if decided.recommended and not why else None
+    against, front = pareto_front(rows)
+    base = next((row for row in rows if row.cell == experiment.baseline), None)
+    return Result(
+        experiment=experiment.name,
+        workload=workload.name,
+        traffic=experiment.traffic,
+        objective=workload.latency_objective,
+        origin=origin,
+        job_arns=tuple(job_arns),
+        rows=tuple(
+            row.model_copy(
+                update={
+                    "cheapest": row.cell == chosen,
+                    "on_pareto_front": row.cell in front,
+                    "ratios": _ratios(row, base) if base else None,
+                }
+            )
+            for row in rows
+        ),
+        recommended=chosen,
+        baseline=experiment.baseline,
+        front_against=against,
+        why_no_verdict=why,
+    )
+
+
+def pareto_front(rows: Sequence[Row]) -> tuple[Against, frozenset[Cell]]:
+    """The cells that no other beats in latency and the second figure both, and which figure that is."""
+    known = [(row, row.latency_ms, row.rate) for row in rows]
+    measured = [(row, latency, rate) for row, latency, rate in known if latency is not None and rate]
+    costs = [row.cost_per_million_at_capacity_usd for row, _, _ in measured]
+    against: Against = "invocations per minute" if None in costs else "cost per million"
+    points = [
+        (row.cell, latency, -rate if cost is None or None in costs else cost)
+        for (row, latency, rate), cost in zip(measured, costs, strict=True)
+    ]
+    front = {cell for cell, *point in points if not any(_beats(other, point) for _, *other in points)}
+    return against, frozenset(front)
+
+
+def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
+    """As good in each figure, the smaller the better, and better in one."""
+    return all(a <= b for a, b in zip(one, other, strict=True)) and list(one) != list(other)
+
+
+def _row(cell: Cell, found: tuple[Candidate, Measurement] | None, region: str) -> Row:
+    shape = instance_shape(cell.instance_type)
+    candidate, measured = found or (None, None)
+    return Row(
+        variant=cell.variant,
+        instance_type=cell.instance_type,
+        vcpus=shape.vcpus if shape else None,
+        memory_gib=shape.memory_gib if shape else None,
+        gpus=shape.gpus if shape else None,
+        neuron_chips=shape.neuron_chips if shape else None,
+        candidate=candidate,
+        cost_per_million_at_capacity_usd=_cost_at_capacity(measured, region) if measured else None,
+    )
+
+
+def _cost_at_capacity(measured: Measurement, region: str) -> float | None:
+    per_hour = price(measured.instance_type, region, measured.price_per_hour_usd).usd_per_hour
+    if per_hour is None or not measured.max_invocations_per_minute:
+        return None
+    return cost_per_million_usd(per_hour, measured.max_invocations_per_minute)
+
+
+def _ratios(row: Row, base: Row) -> Ratios:
+    return Ratios(
+        invocations_per_minute=_ratio(row.rate, base.rate),
+        model_latency=_ratio(row.latency_ms, base.latency_ms),
+        p95_latency=_ratio(row.p95_ms, base.p95_ms),
+        cost_per_million=_ratio(row.cost_per_million_at_capacity_usd, base.cost_per_million_at_capacity_usd),
+    )
+
+
+def _ratio(value: float | None, base: float | None) -> float | None:
+    return value / base if value is not None and base else None
+
+
+def _of(one: Candidate | Measurement) -> Cell:
+    return Cell(variant=one.variant or "", instance_type=one.instance_type)
+
+
+def _no_verdict(measured: Sequence[Measurement], objective: LatencyObjective) -> str | None:
+    """One cell that proves nothing is enough: it might have been the cheapest."""
+    for one in measured:
+        if reason := why_invalid([one], objective):
+            return f"{one.variant} on {reason}"
+    return None
+
+
+def _provenance(experiment: Experiment, workload: Workload, origin: Origin, job_arns: Sequence[str]) -> Provenance:
+    return Provenance(
+        measured_on=origin.measured_on,
+        machine=origin.machine,
+        job_name=experiment.name,
+        job_arn=", ".join(job_arns),
+        traffic=experiment.traffic,
+        percentile=workload.latency_objective.percentile,
+        measured_at=origin.measured_at,
+        region=origin.region,
+        run=f"runs/{experiment.name}",
+    )

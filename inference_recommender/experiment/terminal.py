@@ -1,0 +1,107 @@
+"""The experiment's table for people, in the order of its cells."""
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from inference_recommender.experiment.result import Result, Row
+
+MISSING = "-"
+"""In a table's cell; the lines below the table say why."""
+
+CHEAPEST, FRONT = "*", "P"
+HEADS = ("vCPU", "GPU", "GiB", "count", "inv/min", "latency\nms", "P95\nms", "USD/h", "USD/1M")
+RATIO_HEADS = ("inv/min\n×", "P95\n×", "USD/1M\n×")
+
+
+def show(result: Result, console: Console) -> None:
+    """The table, why cells have no figures, and the verdict."""
+    objective = result.objective
+    asked = f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms"
+    title = f"{result.workload}: {asked} at {objective.peak_invocations_per_minute:,} invocations/min"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    for head in ("", "variant", "instance type"):
+        table.add_column(head)
+    for head in (*HEADS, *(RATIO_HEADS if result.baseline else ())):
+        table.add_column(head, justify="right")
+    for row in result.rows:
+        missed = row.candidate is None or not row.candidate.meets_objective
+        table.add_row(*_cells(row, with_ratios=result.baseline is not None), style="dim" if missed else "")
+    console.print(table)
+    for line in (*_reasons(result.rows), *legend(result), verdict(result)):
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def legend(result: Result) -> list[str]:
+    lines = [
+        f"{CHEAPEST} the cheapest that meets the objective. {FRONT} on the Pareto front: no other cell beats it in "
+        f"latency and in {result.front_against} both.",
+        "inv/min is per instance; count and USD are of the fleet for the peak.",
+    ]
+    if result.baseline:
+        lines.append(f"× is the ratio to {result.baseline}; that of USD/1M is of one instance at its capacity.")
+    return lines
+
+
+def verdict(result: Result) -> str:
+    if result.why_no_verdict:
+        return f"No verdict: {result.why_no_verdict}"
+    if result.recommended is None:
+        return "No cell meets the objective."
+    (row,) = [row for row in result.rows if row.cheapest]
+    count = row.candidate.instance_count if row.candidate else None
+    chosen = f"Cheapest: {count} × {row.instance_type} with {row.variant}."
+    return f"{chosen} {locality(result)}".strip()
+
+
+def locality(result: Result) -> str:
+    """What to know of figures that SageMaker did not measure."""
+    if result.origin.measured_on == "sagemaker":
+        return ""
+    return (
+        f"Measured on this machine ({result.origin.machine}), which stood in for every instance type, not on SageMaker."
+    )
+
+
+def _cells(row: Row, *, with_ratios: bool) -> tuple[str, ...]:
+    one, ratios = row.candidate, row.ratios
+    figures = (
+        (row.vcpus, "d"),
+        (row.gpus, "d"),
+        (row.memory_gib, "g"),
+        (one.instance_count if one else None, "d"),
+        (row.rate, ",.0f"),
+        (row.latency_ms, ".4g"),
+        (row.p95_ms, ".4g"),
+        (one.cost_per_hour_usd if one else None, ",.3f"),
+        (one.cost_per_million_invocations_usd if one else None, ",.3f"),
+    )
+    compared = (
+        (ratios.invocations_per_minute if ratios else None, ".2f"),
+        (ratios.p95_latency if ratios else None, ".2f"),
+        (ratios.cost_per_million if ratios else None, ".2f"),
+    )
+    marks = (CHEAPEST if row.cheapest else "") + (FRONT if row.on_pareto_front else "")
+    shown = (*figures, *(compared if with_ratios else ()))
+    return (marks, row.variant, row.instance_type, *(_number(value, spec) for value, spec in shown))
+
+
+def _reasons(rows: Sequence[Row]) -> list[str]:
+    """Why there is no figure, for each cell that misses one, and why a price is unknown, once for each type."""
+    found = [f"{row.cell}: {row.candidate.reason if row.candidate else 'Not measured.'}" for row in rows if _lacks(row)]
+    unpriced = {
+        row.instance_type: row.candidate.cost_reason or ""
+        for row in rows
+        if row.candidate and row.candidate.meets_objective and row.candidate.cost_per_hour_usd is None
+    }
+    return [*found, *(f"{name}: {reason}" for name, reason in unpriced.items())]
+
+
+def _lacks(row: Row) -> bool:
+    return row.candidate is None or not row.candidate.meets_objective
+
+
+def _number(value: float | None, spec: str) -> str:
+    return MISSING if value is None else format(value, spec)

@@ -1,0 +1,137 @@
+"""The published experiment on this machine: eight variants built, measured by real jobs on real Tritons, killed midway.
+
+Real commands in a copy of the repository; only the AWS control plane is this machine's own.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from inference_recommender.experiment.result import Result
+from local_aws.local_account import LocalAccount
+from workloads import ROOT
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+LEFT_OUT = (
+    ".*",
+    "node_modules",
+    "build",
+    "runs",
+    "cdk.out",
+    "__pycache__",
+    "*.egg-info",
+    "recommendation.json",
+    "tests",
+)
+TRAFFIC = """
+[traffic.short]
+type = "phases"
+phases = [{ initial_users = 1, spawn_rate_per_minute = 12, duration_s = 18 }]
+stop = { flat_invocations = "Continue" }
+
+[hosting]
+"""
+VARIANTS = ("ts-base", "ts-db", "ts-ig", "ts-ig-db", "ort-base", "ort-db", "ort-ig", "ort-ig-db")
+EXPERIMENT = ("python", "-m", "inference_recommender", "experiment")
+ACCESS = (
+    "--role-arn",
+    "arn:aws:iam::123456789012:role/R",
+    "--image-uri",
+    "123456789012.dkr.ecr.us-east-1.amazonaws.com/t:1",
+)
+
+
+class Laboratory:
+    def __init__(self, root: Path, account: LocalAccount) -> None:
+        self.root, self.account = root, account
+
+    def start(self, *command: str) -> "subprocess.Popen[str]":
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = {**inherited, **self.account.environment, "PATH": path}
+        return subprocess.Popen(
+            command, cwd=self.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def run(self, *command: str, expect: int = 0) -> str:
+        process = self.start(*command)
+        stdout, stderr = process.communicate(timeout=900)
+        assert process.returncode == expect, f"{' '.join(command)} ended with {process.returncode}\n{stdout}\n{stderr}"
+        return stdout
+
+    def client(self, service: str) -> Any:
+        make: Any = boto3.client
+        return make(service, **self.account.client_arguments())
+
+
+@pytest.fixture(scope="module")
+def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    root = tmp_path_factory.mktemp("experiment") / "repository"
+    shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    toml = root / "workloads" / "text_classification" / "workload.toml"
+    toml.write_text(toml.read_text("utf-8").replace("[hosting]", TRAFFIC.lstrip(), 1), "utf-8")
+    with LocalAccount.start(state=root / ".local_aws", toolchain=ROOT / ".venv-triton") as account:
+        made = Laboratory(root, account)
+        for target in ("cpu", "cpu-torchscript"):
+            made.run("python", "-m", "model_build", "build", "text_classification", "--target", target, "--variants")
+        yield made
+
+
+def test_eight_cells_killed_midway_and_resumed_end_in_one_table_and_page(laboratory: Laboratory) -> None:
+    options = ("--variants", "ts-*", "ort-*", "--traffic", "short", "--baseline", "ml.c5.xlarge/ts-base", *ACCESS)
+    first = laboratory.start(*EXPERIMENT, "text_classification", *options)
+    (folder,) = _wait_for(laboratory.root, cells=3)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    before = {file: file.read_bytes() for file in folder.glob("cells/*/*.json")}
+    shown = laboratory.run(*EXPERIMENT, "--resume", str(folder), "--json", *ACCESS)
+    result = Result.model_validate_json(shown)
+
+    assert [row.variant for row in result.rows] == list(VARIANTS)
+    for row in result.rows:
+        assert row.candidate is not None
+        assert row.rate
+        assert row.latency_ms
+        assert (row.vcpus, row.memory_gib, row.gpus) == (4, 8, 0)
+        assert row.candidate.instance_count
+        assert row.ratios is not None
+    assert result.rows[0].ratios is not None
+    assert result.rows[0].ratios.invocations_per_minute == 1
+    assert result.recommended is not None
+    assert any(row.on_pareto_front for row in result.rows)
+    assert result.origin.measured_on == "local"
+
+    jobs = laboratory.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
+    tests = sorted(job["JobName"] for job in jobs["InferenceRecommendationsJobs"])
+    assert tests == sorted(f"{folder.name}-{variant}" for variant in VARIANTS), "one job for each cell and no more"
+    assert {file: file.read_bytes() for file in before} == before
+    assert laboratory.client("sagemaker").list_models()["Models"] == []
+    assert (folder / "report.html").read_text("utf-8").count("<svg") == 3
+
+
+def test_the_table_of_a_finished_experiment_is_drawn_without_measuring(laboratory: Laboratory) -> None:
+    (folder,) = (laboratory.root / "runs").iterdir()
+    table = laboratory.run(*EXPERIMENT, "--resume", str(folder), *ACCESS)
+    assert all(f" {variant} " in table for variant in VARIANTS)
+    assert "Cheapest: " in table
+    jobs = laboratory.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
+    assert len(jobs["InferenceRecommendationsJobs"]) == len(VARIANTS)
+    print(table)
+
+
+def _wait_for(root: Path, cells: int) -> list[Path]:
+    deadline = time.monotonic() + 400
+    while len(list(root.glob("runs/*/cells/*/*.json"))) < cells:
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.5)
+    return list((root / "runs").iterdir())
