@@ -4,6 +4,8 @@
   python -m inference_recommender run --job advanced --traffic quick   about a minute, to try the walk
   python -m inference_recommender run --job advanced --dry-run    print the request, send nothing
   python -m inference_recommender size --from FILE --peak-invocations-per-minute N   a fleet from results you have
+  python -m inference_recommender run --job default               the service's own traffic; feeds --from-default
+  python -m inference_recommender run --resume runs/NAME          go on with a run that was killed or cut off
   python -m inference_recommender report runs/NAME                draw a run's report again, without AWS
   python -m inference_recommender invoke spellcheck "runing sheos"   ask the deployed endpoint
 
@@ -19,7 +21,7 @@ from rich.console import Console
 
 from workloads import ProjectError
 
-COMMANDS = ("run", "size", "report", "invoke")
+COMMANDS = ("run", "experiment", "size", "prices", "report", "invoke", "register", "list", "describe", "stop")
 """Modules of `commands`. Each has `add(commands)`, which gives its parser a `command(options, people) -> exit code`."""
 
 INTERRUPTED = 130

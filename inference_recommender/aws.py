@@ -3,34 +3,20 @@
 The only module that knows boto3. An account on this machine is reached through the same calls (AWS_ENDPOINT_URL).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectionError,
-    HTTPClientError,
-    NoCredentialsError,
-    NoRegionError,
-    PartialCredentialsError,
-)
 
+from inference_recommender.aws_errors import speaking_plainly
 from inference_recommender.cloudwatch import fetch_course, fetch_series
-from inference_recommender.errors import (
-    AwsRefused,
-    AwsUnreachable,
-    JobNameTaken,
-    NoCredentials,
-    NoRegion,
-    NotDeployed,
-)
-from inference_recommender.measurement import Series
+from inference_recommender.container_log import fetch_log
+from inference_recommender.errors import AwsRefused, JobNameTaken, NoRegion, NoSuchJob, NotDeployed, NotFound
+from inference_recommender.existing_endpoint import deployed_endpoint, resource_id
+from inference_recommender.measurement import DeployedEndpoint, Series, results
 
 RETRIES = Config(retries={"mode": "standard", "max_attempts": 5})
 """A throttled or dropped call is tried again; a job must not end for want of one poll."""
@@ -63,7 +49,7 @@ class Aws:
         return self._session.region_name
 
     def account(self) -> str:
-        with _speaking_plainly("GetCallerIdentity"):
+        with speaking_plainly("GetCallerIdentity"):
             return str(self._client("sts").get_caller_identity()["Account"])
 
     def payload_bucket(self) -> str:
@@ -73,7 +59,7 @@ class Aws:
     def stack_outputs(self, stack: str) -> StackOutputs:
         """Raises `NotDeployed` where the stack or one of its outputs is not there."""
         try:
-            with _speaking_plainly("DescribeStacks"):
+            with speaking_plainly("DescribeStacks"):
                 found = self._client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
         except AwsRefused as error:
             raise NotDeployed(stack, f"There is no stack called {stack} in {self.region}.") from error
@@ -91,7 +77,7 @@ class Aws:
         """Put `body` at an s3:// URL, making the bucket where it is missing."""
         bucket, _, key = url.removeprefix("s3://").partition("/")
         s3 = self._client("s3")
-        with _speaking_plainly("PutObject"):
+        with speaking_plainly("PutObject"):
             try:
                 s3.put_object(Bucket=bucket, Key=key, Body=body)
             except s3.exceptions.NoSuchBucket:
@@ -100,16 +86,44 @@ class Aws:
 
     def invoke(self, endpoint: str, body: bytes) -> bytes:
         """What the endpoint answers to one JSON request."""
-        with _speaking_plainly("InvokeEndpoint"):
+        with speaking_plainly("InvokeEndpoint"):
             response = self._client("sagemaker-runtime").invoke_endpoint(
                 EndpointName=endpoint, ContentType="application/json", Body=body
             )
             return bytes(response["Body"].read())
 
+    def deployed_endpoint(self, name: str) -> DeployedEndpoint:
+        """An existing endpoint for a job. Raises `UnsuitableEndpoint`."""
+        with speaking_plainly("DescribeEndpoint"):
+            endpoint = self._sagemaker.describe_endpoint(EndpointName=name)
+            config = self._sagemaker.describe_endpoint_config(EndpointConfigName=endpoint["EndpointConfigName"])
+        with speaking_plainly("DescribeScalableTargets"):
+            ids = [resource_id(name, variant["VariantName"]) for variant in config["ProductionVariants"]]
+            targets = self._client("application-autoscaling").describe_scalable_targets(
+                ServiceNamespace="sagemaker", ResourceIds=ids
+            )["ScalableTargets"]
+        return deployed_endpoint(endpoint, config, targets)
+
+    def model(self, name: str) -> dict[str, Any]:
+        with speaking_plainly("DescribeModel"):
+            return _without_metadata(self._sagemaker.describe_model(ModelName=name))
+
+    def register(self, group: Mapping[str, Any], package: Mapping[str, Any]) -> str:
+        """The ARN of a new version in the registry; its group is made where it is missing."""
+        name = group["ModelPackageGroupName"]
+        with speaking_plainly("ListModelPackageGroups"):
+            pages = self._sagemaker.get_paginator("list_model_package_groups").paginate(NameContains=name)
+            known = {one["ModelPackageGroupName"] for page in pages for one in page["ModelPackageGroupSummaryList"]}
+        if name not in known:
+            with speaking_plainly("CreateModelPackageGroup"):
+                self._sagemaker.create_model_package_group(**group)
+        with speaking_plainly("CreateModelPackage"):
+            return str(self._sagemaker.create_model_package(**package)["ModelPackageArn"])
+
     def create_job(self, request: Mapping[str, Any]) -> str:
         """The job's ARN. Raises `JobNameTaken`."""
         try:
-            with _speaking_plainly("CreateInferenceRecommendationsJob"):
+            with speaking_plainly("CreateInferenceRecommendationsJob"):
                 return str(self._sagemaker.create_inference_recommendations_job(**request)["JobArn"])
         except AwsRefused as error:
             if error.code == "ResourceInUse":
@@ -117,41 +131,68 @@ class Aws:
             raise
 
     def describe_job(self, name: str) -> dict[str, Any]:
-        with _speaking_plainly("DescribeInferenceRecommendationsJob"):
+        """Raises `NotFound`."""
+        with speaking_plainly("DescribeInferenceRecommendationsJob"):
             return _without_metadata(self._sagemaker.describe_inference_recommendations_job(JobName=name))
 
+    def existing_job(self, name: str) -> dict[str, Any]:
+        """As `describe_job`, of a name that a person gave. Raises `NoSuchJob`."""
+        try:
+            return self.describe_job(name)
+        except NotFound as error:
+            raise NoSuchJob(name, self.region) from error
+
+    def jobs(self, name_contains: str | None, most: int) -> list[dict[str, Any]]:
+        """The latest `most` jobs, the newest first, as ListInferenceRecommendationsJobs has them."""
+        chosen = {"NameContains": name_contains} if name_contains else {}
+        with speaking_plainly("ListInferenceRecommendationsJobs"):
+            pages = self._sagemaker.get_paginator("list_inference_recommendations_jobs").paginate(
+                SortBy="CreationTime", SortOrder="Descending", PaginationConfig={"MaxItems": most}, **chosen
+            )
+            return [job for page in pages for job in page["InferenceRecommendationsJobs"]]
+
     def job_steps(self, name: str) -> list[dict[str, Any]]:
-        with _speaking_plainly("ListInferenceRecommendationsJobSteps"):
+        with speaking_plainly("ListInferenceRecommendationsJobSteps"):
             pages = self._sagemaker.get_paginator("list_inference_recommendations_job_steps").paginate(JobName=name)
             return [step for page in pages for step in page["Steps"]]
 
     def stop_job(self, name: str) -> None:
-        with _speaking_plainly("StopInferenceRecommendationsJob"):
+        with speaking_plainly("StopInferenceRecommendationsJob"):
             self._sagemaker.stop_inference_recommendations_job(JobName=name)
+
+    def job_tags(self, job_arn: str) -> dict[str, str]:
+        with speaking_plainly("ListTags"):
+            pages = self._sagemaker.get_paginator("list_tags").paginate(ResourceArn=job_arn)
+            return {tag["Key"]: tag["Value"] for page in pages for tag in page["Tags"]}
 
     def measured_on(self, job_arn: str) -> str | None:
         """What an account that is not AWS says it measured on; None on AWS itself."""
-        with _speaking_plainly("ListTags"):
-            tags = self._sagemaker.list_tags(ResourceArn=job_arn)["Tags"]
-        return next((tag["Value"] for tag in tags if tag["Key"] == MEASURED_ON_TAG), None)
+        return self.job_tags(job_arn).get(MEASURED_ON_TAG)
 
-    def series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Series]:
+    def container_log(self, job_name: str, endpoint_name: str) -> list[str]:
+        """The last lines of a test's container; none where there is no log or it may not be read."""
+        with speaking_plainly("GetLogEvents"):
+            return fetch_log(self._client("logs"), job_name, endpoint_name)
+
+    def series(
+        self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None
+    ) -> dict[str, Series]:
         """The whole course of every test of a job, by endpoint name."""
         name, start = describe["JobName"], describe["CreationTime"]
         end = describe.get("CompletionTime") or datetime.now(UTC)
-        with _speaking_plainly("GetMetricData"):
+        with speaking_plainly("GetMetricData"):
             return {
                 endpoint: fetch_series(self._client("cloudwatch"), name, endpoint, variant, start, end)
-                for endpoint, variant in _variants(describe, steps).items()
+                for endpoint, variant in _variants(describe, steps, deployed).items()
             }
 
     def latest_series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> list[Series]:
         """The last moments of every test under way."""
         name, now = describe["JobName"], datetime.now(UTC)
-        with _speaking_plainly("GetMetricData"):
+        with speaking_plainly("GetMetricData"):
             return [
                 fetch_course(self._client("cloudwatch"), name, endpoint, now - LATEST, now)
-                for endpoint in _variants(describe, steps)
+                for endpoint in _variants(describe, steps, None)
             ]
 
     @property
@@ -160,7 +201,7 @@ class Aws:
 
     def _client(self, service: str) -> Any:
         if service not in self._clients:
-            with _speaking_plainly(f"a client of {service}"):
+            with speaking_plainly(f"a client of {service}"):
                 make: Any = self._session.client  # its stubs list every service by name
                 self._clients[service] = make(service, region_name=self.region, config=RETRIES)
         return self._clients[service]
@@ -174,27 +215,13 @@ class Aws:
         s3.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration=dict.fromkeys(blocked, True))
 
 
-def _variants(describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    results = [*describe.get("InferenceRecommendations", []), *(s.get("InferenceBenchmark", {}) for s in steps)]
-    endpoints = [result["EndpointConfiguration"] for result in results if "EndpointConfiguration" in result]
-    return {endpoint["EndpointName"]: endpoint["VariantName"] for endpoint in endpoints}
+def _variants(
+    describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None
+) -> dict[str, str]:
+    """Of every test whose endpoint is known."""
+    endpoints = [result["EndpointConfiguration"] for result in results(describe, steps, deployed)]
+    return {one["EndpointName"]: one["VariantName"] for one in endpoints if "VariantName" in one}
 
 
 def _without_metadata(response: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in response.items() if key != "ResponseMetadata"}
-
-
-@contextmanager
-def _speaking_plainly(operation: str) -> Iterator[None]:
-    """Turn what boto3 raises into this package's errors."""
-    try:
-        yield
-    except ClientError as error:
-        details = error.response.get("Error", {})
-        raise AwsRefused(operation, details.get("Code", "Unknown"), details.get("Message", str(error))) from error
-    except (NoCredentialsError, PartialCredentialsError) as error:
-        raise NoCredentials() from error
-    except NoRegionError as error:
-        raise NoRegion() from error
-    except (ConnectionError, HTTPClientError, BotoCoreError) as error:
-        raise AwsUnreachable(str(error).rstrip(".")) from error

@@ -15,7 +15,8 @@ def decide(
     workload: Workload, archive_sha256: str, measured: Sequence[Measurement], provenance: Provenance
 ) -> Recommendation:
     """Judge and size every measurement; recommend the cheapest that meets the objective."""
-    job_limit = workload.traffic[provenance.traffic].stop.max_invocations_per_minute
+    profile = workload.traffic.get(provenance.traffic)  # None: a default job's, which the service chooses
+    job_limit = profile.stop.max_invocations_per_minute if profile else None
     candidates = tuple(
         candidate(
             one,

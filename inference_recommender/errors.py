@@ -76,6 +76,14 @@ class UnsuitableEndpoint(AwsUnavailable):
         super().__init__(f"--endpoint: {name} cannot be tested by an Inference Recommender job: {why}")
 
 
+class Unregistrable(AwsUnavailable):
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"Model {model} cannot be registered: it is not one container with an image of its own, which is what a "
+            "version in the registry is made from. Name another with --model-name."
+        )
+
+
 class NoSuchJob(AwsUnavailable):
     def __init__(self, name: str, region: str) -> None:
         super().__init__(

@@ -1,15 +1,25 @@
 """What a job measured, read from the API's responses into numbers with their units. Pure.
 
 Describe gives a recommendation per test, ListSteps the tests that failed, CloudWatch the course of each test. Fleet
-totals are divided by InitialInstanceCount; NaN and absent values are None.
+totals are divided by InitialInstanceCount; NaN and absent values are None. MaxInvocations is MaximumInvocations in
+AWS's older samples.
+
+ModelLatency is documented in ms, but the samples of its own documentation are in µs. Which it is, CloudWatch's figure
+of the same test tells (that one is in µs for certain); without one, Little's law: read as ms, a figure in µs would
+mean a thousand times the users that there were.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from workloads import LatencyPercentiles
 from workloads.document import Document
+
+LIKELY_USERS = 500
+"""Requests under way: more are no closed loop of Inference Recommender's, of 3 users and 3 more a minute."""
+UNIT_MISTAKEN = math.sqrt(1000)
+"""Half-way, as ratios go, between the same unit and one a thousand times as large."""
 
 
 class Series(Document):
@@ -51,6 +61,8 @@ class Measurement(Document):
     max_invocations_interval: tuple[float, float] | None = None
     """95 % confidence interval of the rate, where the records allow one."""
     model_latency_ms: float | None
+    model_latency_unit: Literal["ms", "µs"] = "ms"
+    """In which the job reported it; converted above."""
     percentiles_ms: LatencyPercentiles = LatencyPercentiles()
     """Of model latency over the whole test."""
     cpu_utilization_percent: float | None = None
@@ -66,54 +78,110 @@ class Measurement(Document):
     series: Series | None = None
 
 
+class DeployedEndpoint(Document):
+    """An endpoint that exists, as a job on it needs to know it: the job's results do not say what it runs on."""
+
+    name: str
+    variant_name: str
+    instance_type: str
+    instance_count: int
+
+    def configuration(self) -> dict[str, Any]:
+        """In the shape of a result's EndpointConfiguration."""
+        return {
+            "EndpointName": self.name,
+            "VariantName": self.variant_name,
+            "InstanceType": self.instance_type,
+            "InitialInstanceCount": self.instance_count,
+        }
+
+
 def measurements(
-    describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], series: Mapping[str, Series]
+    describe: Mapping[str, Any],
+    steps: Sequence[Mapping[str, Any]],
+    series: Mapping[str, Series],
+    deployed: DeployedEndpoint | None = None,
 ) -> tuple[Measurement, ...]:
-    """Every test of the job: those recommended, then those only the steps know. `series` is by endpoint name."""
-    found = {m.endpoint_name: m for m in map(_measurement, describe.get("InferenceRecommendations", []))}
-    for benchmark in _benchmarks(steps):
-        measured = _measurement(benchmark)
-        found.setdefault(measured.endpoint_name, measured)
-    return tuple(_with_series(measured, series.get(name)) for name, measured in found.items())
+    """Every test of the job: an existing endpoint's, those recommended, then those only the steps know. `series` is by
+    endpoint name; `deployed` is the existing endpoint that the job was to test, if any.
+    """
+    found: dict[str, Measurement] = {}
+    for result in results(describe, steps, deployed):
+        one = _measurement(result, series.get(result["EndpointConfiguration"]["EndpointName"]))
+        found.setdefault(one.endpoint_name, one)
+    return tuple(found.values())
 
 
-def _benchmarks(steps: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for step in steps:
-        benchmark = step.get("InferenceBenchmark", {})
-        if "EndpointConfiguration" in benchmark:
-            reason = benchmark.get("FailureReason")
-            failed = step["Status"] == "FAILED"
-            yield {**benchmark, "FailureReason": reason or "The test failed without a reason." if failed else None}
+def results(
+    describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None = None
+) -> Iterator[Mapping[str, Any]]:
+    """Every result of the job in one shape, each with its EndpointConfiguration; a test may come twice."""
+    for performance in describe.get("EndpointPerformances", []):
+        yield {"Metrics": performance["Metrics"], "EndpointConfiguration": _of_info(performance, deployed)}
+    yield from describe.get("InferenceRecommendations", [])
+    for number, step in enumerate(steps, start=1):
+        if benchmark := step.get("InferenceBenchmark"):
+            yield _of_step(step["Status"], benchmark, number, deployed)
 
 
-def _measurement(result: Mapping[str, Any]) -> Measurement:
-    metrics = result.get("Metrics", {})
-    endpoint = result["EndpointConfiguration"]
-    instances = endpoint.get("InitialInstanceCount", 1)
+def _of_info(performance: Mapping[str, Any], deployed: DeployedEndpoint | None) -> dict[str, Any]:
+    name = performance["EndpointInfo"].get("EndpointName")
+    if deployed is not None and name in (None, deployed.name):
+        return deployed.configuration()
+    return {"EndpointName": name or "the endpoint"}
+
+
+def _of_step(
+    status: str, benchmark: Mapping[str, Any], number: int, deployed: DeployedEndpoint | None
+) -> dict[str, Any]:
+    """A step says nothing of the endpoint where it is an existing one, or where the test failed before it had any."""
+    unknown = {"EndpointName": f"test-{number}"}
+    on_existing = deployed is not None and "EndpointMetrics" in benchmark
+    endpoint = deployed.configuration() if deployed and on_existing else unknown
+    reason = benchmark.get("FailureReason") or "The test failed without a reason."
+    return {
+        "EndpointConfiguration": endpoint,
+        "Metrics": benchmark.get("EndpointMetrics", {}),
+        **benchmark,
+        "FailureReason": reason if status == "FAILED" else None,
+    }
+
+
+def _measurement(result: Mapping[str, Any], series: Series | None) -> Measurement:
+    metrics, endpoint = result.get("Metrics", {}), result["EndpointConfiguration"]
+    instances = endpoint.get("InitialInstanceCount") or 1
     parameters = result.get("ModelConfiguration", {}).get("EnvironmentParameters", [])
+    rate = _number(metrics.get("MaxInvocations", metrics.get("MaximumInvocations")))
+    quantiles = series.model_latency_quantiles_ms if series else {}
+    reported = _number(metrics.get("ModelLatency"))
+    unit = latency_unit(reported, rate, quantiles)
     return Measurement(
-        instance_type=endpoint.get("InstanceType", "serverless"),
+        instance_type=endpoint.get("InstanceType") or ("serverless" if "ServerlessConfig" in endpoint else "unknown"),
         environment={parameter["Key"]: parameter["Value"] for parameter in parameters},
         endpoint_name=endpoint["EndpointName"],
-        max_invocations_per_minute=_per(instances, metrics.get("MaxInvocations")),
-        model_latency_ms=_number(metrics.get("ModelLatency")),
+        max_invocations_per_minute=_per(instances, rate),
+        model_latency_ms=reported / 1000 if reported is not None and unit == "µs" else reported,
+        model_latency_unit=unit,
         cpu_utilization_percent=_number(metrics.get("CpuUtilization")),
         memory_utilization_percent=_number(metrics.get("MemoryUtilization")),
-        price_per_hour_usd=_per(instances, metrics.get("CostPerHour")),
+        price_per_hour_usd=_per(instances, _number(metrics.get("CostPerHour"))),
         failure_reason=result.get("FailureReason"),
+        series=series,
+        percentiles_ms=LatencyPercentiles(**{p: quantiles.get(p) for p in ("p50", "p90", "p95", "p99")}),
     )
 
 
-def _with_series(measured: Measurement, series: Series | None) -> Measurement:
-    if series is None:
-        return measured
-    quantiles = series.model_latency_quantiles_ms
-    return measured.model_copy(
-        update={
-            "series": series,
-            "percentiles_ms": LatencyPercentiles(**{p: quantiles.get(p) for p in ("p50", "p90", "p95", "p99")}),
-        }
-    )
+def latency_unit(
+    reported: float | None, invocations_per_minute: float | None, quantiles_ms: Mapping[str, float]
+) -> Literal["ms", "µs"]:
+    """Of a job's ModelLatency, judged by CloudWatch's quantiles of the same test, or else by the fleet's whole rate."""
+    if reported is None:
+        return "ms"
+    known = next((quantiles_ms[name] for name in ("p95", "p99", "p90", "p50") if quantiles_ms.get(name)), None)
+    if known is not None:
+        return "µs" if reported / known > UNIT_MISTAKEN else "ms"
+    users = (invocations_per_minute or 0) / 60 * reported / 1000
+    return "µs" if users > LIKELY_USERS else "ms"
 
 
 def _number(value: float | None) -> float | None:
@@ -121,5 +189,4 @@ def _number(value: float | None) -> float | None:
 
 
 def _per(instances: int, total: float | None) -> float | None:
-    number = _number(total)
-    return None if number is None else number / instances
+    return None if total is None else total / instances

@@ -9,8 +9,11 @@ import json
 import tarfile
 from collections.abc import Sequence
 
-from inference_recommender.errors import NotARow
+from inference_recommender.errors import NotARow, PayloadTooLarge
 from workloads import Row
+
+MOST_BYTES = 6_291_456
+"""Of a request's body, as InvokeEndpoint takes it."""
 
 
 def request_body(row: Row) -> bytes:
@@ -42,6 +45,13 @@ def answer(response_body: bytes) -> str:
     first, *others = sorted(json.loads(response_body)["outputs"], key=lambda output: output.get("datatype") != "BYTES")
     named = [f"{output['name'].lower()} {output['data'][0]}" for output in others]
     return ", ".join([str(first["data"][0]), *named])
+
+
+def check_payloads(workload: str, rows: Sequence[Row]) -> None:
+    """Raises `PayloadTooLarge` for the first row whose request no endpoint would take."""
+    for number, row in enumerate(rows, start=1):
+        if (size := len(request_body(row))) > MOST_BYTES:
+            raise PayloadTooLarge(workload, number, size, MOST_BYTES)
 
 
 def payload_archive(rows: Sequence[Row]) -> bytes:

@@ -59,8 +59,11 @@ def latency_against_load(series: Series, measured: Measurement, objective: Laten
     return svg(figure)
 
 
-def throughput_over_time(series: Series, traffic_pattern: Mapping[str, Any]) -> str:
-    """Invocations per minute and users over the test, with the beginning of each phase that it reached marked."""
+def throughput_over_time(series: Series, traffic_pattern: Mapping[str, Any] | None) -> str:
+    """Invocations per minute and users over the test, with the beginning of each phase that it reached marked.
+
+    `traffic_pattern` is None where the service chose its own traffic.
+    """
     figure, axes = new_figure(WIDE_IN)
     (rate,) = axes.plot(series.seconds, _numbers(series.invocations_per_minute()), color=BLUE, marker=".")
     users_axes = axes.twinx()
@@ -68,8 +71,7 @@ def throughput_over_time(series: Series, traffic_pattern: Mapping[str, Any]) -> 
     users_axes.spines[["top", "right"]].set_visible(False)
     (users,) = users_axes.step(series.seconds, _numbers(series.users), where="post", color=ORANGE, linewidth=1.2)
     users_axes.set(ylabel="users", ylim=(0, None))
-    boundaries = schedule(TrafficPattern.model_validate(traffic_pattern, strict=False), float("inf")).boundaries_s
-    reached = [start for start in boundaries[:-1] if start <= series.seconds[-1]]
+    reached = [start for start in _phase_starts_s(traffic_pattern) if start <= series.seconds[-1]]
     for number, start in enumerate(reached, start=1):
         axes.axvline(start, color=GREY, linewidth=1, linestyle=":")
         axes.annotate(f" phase {number}", (start, 1), xycoords=("data", "axes fraction"), va="bottom", color=GREY)
@@ -77,6 +79,12 @@ def throughput_over_time(series: Series, traffic_pattern: Mapping[str, Any]) -> 
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.legend([rate, users], ["invocations per minute", "users"], loc="lower right")
     return svg(figure)
+
+
+def _phase_starts_s(traffic_pattern: Mapping[str, Any] | None) -> Sequence[float]:
+    if traffic_pattern is None:
+        return ()
+    return schedule(TrafficPattern.model_validate(traffic_pattern, strict=False), float("inf")).boundaries_s[:-1]
 
 
 def latency_distribution(quantiles_ms: Mapping[str, float], objective: LatencyObjective) -> str:

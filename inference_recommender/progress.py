@@ -12,6 +12,9 @@ class Pulse:
     status: str
     elapsed_s: float
     expected_s: float
+    number: int = 1
+    """Of this job among the run's."""
+    jobs: int = 1
     users: float | None = None
     invocations_per_minute: float | None = None
     p99_ms: float | None = None
@@ -20,7 +23,13 @@ class Pulse:
 class Progress(Protocol):
     def pulse(self, pulse: Pulse) -> None: ...
 
+    def say(self, text: str) -> None:
+        """A sentence for whoever watches: something is not as usual, and the run goes on."""
+
 
 class Silent:
     def pulse(self, pulse: Pulse) -> None:
         """Nobody watches."""
+
+    def say(self, text: str) -> None:
+        """Nobody listens."""

@@ -137,7 +137,7 @@ def _evidence(workload: Workload, measured: Measurement, request: Mapping[str, A
         return _card(measured.instance_type, "<p class=soft>CloudWatch has no course of this test.</p>")
     objective, course = workload.latency_objective, series.complete()
     shown = {
-        "Throughput over time": plots.throughput_over_time(course, request["InputConfig"]["TrafficPattern"]),
+        "Throughput over time": plots.throughput_over_time(course, request["InputConfig"].get("TrafficPattern")),
         "Latency against load": plots.latency_against_load(course, measured, objective),
     }
     if series.model_latency_quantiles_ms:

@@ -1,25 +1,26 @@
-"""The use case: run a planned job, keep all it returns, decide, report.
+"""The use case: run the planned jobs, keep all they return, decide, report.
 
-Knows `Service` as its one port. The request was built before anything is sent.
+Knows `Service` as its one port. The requests were built before anything is sent; what is needed to go on is on disk
+before the first job is created, so that a run may be killed at any moment and resumed.
 """
 
 import time
-from collections.abc import Mapping
+import uuid
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from inference_recommender.decision import decide, why_invalid, why_refused
-from inference_recommender.errors import Interrupted, InvalidRun, JobFailed
-from inference_recommender.job import JobPlan
-from inference_recommender.measurement import Measurement, measurements
-from inference_recommender.payloads import payload_archive
+from inference_recommender.collect import RUN_TAG, collect
+from inference_recommender.decision import decide
+from inference_recommender.job import SERVICES_OWN, JobPlan
+from inference_recommender.measurement import Measurement
+from inference_recommender.payloads import check_payloads, payload_archive
 from inference_recommender.progress import Progress
 from inference_recommender.report import page
-from inference_recommender.run_folder import RunFolder
+from inference_recommender.run_folder import Jobs, RunFolder, Verdict
 from inference_recommender.service import Service
-from inference_recommender.wait import Sleep, stop_and_wait, wait_for_job
-from workloads import ModelArtifact, ProjectError, Provenance, Recommendation, Workload, WorkloadFolder
+from inference_recommender.wait import Sleep
+from workloads import ModelArtifact, Provenance, Recommendation, Workload, WorkloadFolder
 
 PAYLOAD_PREFIX = "inference-recommender"
 """The stack's recommender role may read below it."""
@@ -37,7 +38,7 @@ class Prepared:
     folder: WorkloadFolder
     artifact: ModelArtifact
     plan: JobPlan
-    traffic_name: str
+    traffic_name: str = SERVICES_OWN
 
 
 def run(
@@ -46,13 +47,26 @@ def run(
     """Measure and decide. What was measured is in `kept` however it ends; a recommendation also goes into the
     workload's folder, for review. Raises what `measure` raises.
     """
-    measured = measure(prepared.plan, prepared.folder, service, kept, progress, sleep)
-    provenance = _provenance(prepared, service, kept)
-    recommendation = decide(prepared.folder.workload, prepared.artifact.archive_sha256, measured, provenance)
+    kept.keep_verdict(Verdict(traffic=prepared.traffic_name, archive_sha256=prepared.artifact.archive_sha256))
+    _begin(prepared.plan, prepared.folder, kept)
+    return resume(prepared.folder, service, kept, progress, sleep)
+
+
+def resume(
+    folder: WorkloadFolder, service: Service, kept: RunFolder, progress: Progress, sleep: Sleep = time.sleep
+) -> Recommendation:
+    """Go on with a run that was begun, to the same end. The workload is what it was then.
+
+    Raises `NothingToResume`, or what `measure` raises.
+    """
+    measured = collect(service, kept, progress, sleep)
+    workload, verdict = kept.workload(), kept.verdict()
+    provenance = _provenance(workload, verdict, service, kept)
+    recommendation = decide(workload, verdict.archive_sha256, measured, provenance)
     kept.keep_recommendation(recommendation)
-    kept.keep_report(page(prepared.folder.workload, recommendation, measured, kept.request()))
+    kept.keep_report(page(workload, recommendation, measured, kept.request()))
     if recommendation.recommended is not None:
-        recommendation.write_json(prepared.folder.recommendation_file)
+        recommendation.write_json(folder.recommendation_file)
     return recommendation
 
 
@@ -64,73 +78,51 @@ def measure(
     progress: Progress,
     sleep: Sleep = time.sleep,
 ) -> tuple[Measurement, ...]:
-    """Run the planned job to its end, keep all it returns, and give what may be believed.
+    """Run the planned jobs to their end, keep all they return, and give what may be believed. Goes on with those of
+    `kept` where they were begun before.
 
-    Raises `JobNameTaken`, `JobFailed`, `InvalidRun`, `Interrupted` or another `AwsUnavailable`.
+    Raises `PayloadTooLarge`, `JobNameTaken`, `JobFailed`, `InvalidRun`, `Interrupted`, `Suspended` or another
+    `AwsUnavailable`.
     """
-    _offer_payloads(plan, folder, service, kept)
-    try:
-        service.create_job(plan.request)
-        described = wait_for_job(service, plan.job_name, plan.traffic.duration_s, progress, sleep)
-    except KeyboardInterrupt:
-        raise Interrupted(_stop_and_keep(service, plan.job_name, kept)) from None
-    measured = _keep(service, described, kept)
-    _refuse_invalid(described, measured, folder.workload, kept)
-    return measured
+    if not kept.begun:
+        _begin(plan, folder, kept)
+    return collect(service, kept, progress, sleep)
 
 
-def _offer_payloads(plan: JobPlan, folder: WorkloadFolder, service: Service, kept: RunFolder) -> None:
-    archive = payload_archive(folder.payloads())
+def _begin(plan: JobPlan, folder: WorkloadFolder, kept: RunFolder) -> None:
+    """Put down all that the run consists of. Nothing is sent."""
+    rows = folder.payloads()
+    check_payloads(folder.workload.name, rows)
     kept.keep_workload(folder.workload)
-    kept.keep("request.json", plan.request)
-    kept.keep_bytes("payloads.tar.gz", archive)
-    service.upload(plan.payload_url, archive)
+    kept.keep_bytes("payloads.tar.gz", payload_archive(rows))
+    token = uuid.uuid4().hex
+    jobs = Jobs(
+        token=token,
+        names=tuple(request["JobName"] for request in plan.requests),
+        expected_s=plan.expected_s,
+        payload_url=plan.payload_url,
+        deployed=plan.deployed,
+    )
+    kept.keep_jobs(jobs, tuple(_marked(request, token) for request in plan.requests))
 
 
-def _keep(service: Service, described: Mapping[str, Any], kept: RunFolder) -> tuple[Measurement, ...]:
-    steps = service.job_steps(described["JobName"])
-    kept.keep("describe.json", described)
-    kept.keep("steps.json", steps)
-    measured = measurements(described, steps, service.series(described, steps))
-    kept.keep_measurements(measured)
-    return measured
+def _marked(request: dict[str, Any], token: str) -> dict[str, Any]:
+    return {**request, "Tags": [*request["Tags"], {"Key": RUN_TAG, "Value": token}]}
 
 
-def _stop_and_keep(service: Service, name: str, kept: RunFolder) -> str:
-    """Stop the job that a person interrupted; what became of it."""
-    try:
-        _keep(service, stop_and_wait(service, name), kept)
-    except ProjectError as error:
-        return f"job {name} could not be stopped and may still run. {error}"
-    return f"job {name} was stopped. What was measured is kept in {kept.path}."
-
-
-def _refuse_invalid(
-    described: Mapping[str, Any], measured: tuple[Measurement, ...], workload: Workload, kept: RunFolder
-) -> None:
-    name, status = described["JobName"], described["Status"]
-    if status == "STOPPED":
-        raise InvalidRun(f"Job {name} was stopped before its traffic ended.", kept.path)
-    completed = status == "COMPLETED"
-    reason = why_invalid(measured, workload.latency_objective) if completed else why_refused(measured)
-    if reason:
-        raise InvalidRun(reason, kept.path)
-    if not completed:
-        raise JobFailed(name, described.get("FailureReason", "The service gave no reason."), kept.path)
-
-
-def _provenance(prepared: Prepared, service: Service, kept: RunFolder) -> Provenance:
+def _provenance(workload: Workload, verdict: Verdict, service: Service, kept: RunFolder) -> Provenance:
     described = kept.description()
     machine = service.measured_on(described["JobArn"])
-    workload = prepared.folder.workload
     return Provenance(
         measured_on="local" if machine else "sagemaker",
         machine=machine or ", ".join(workload.instance_types),
         job_name=described["JobName"],
         job_arn=described["JobArn"],
-        traffic=prepared.traffic_name,
+        traffic=verdict.traffic,
         percentile=workload.latency_objective.percentile,
-        measured_at=datetime.fromisoformat(described["CompletionTime"]).isoformat(timespec="seconds"),
+        measured_at=datetime.fromisoformat(described.get("CompletionTime") or described["LastModifiedTime"]).isoformat(
+            timespec="seconds"
+        ),
         region=service.region,
         run=f"{kept.path.parent.name}/{kept.path.name}",
     )

@@ -6,17 +6,37 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from inference_recommender.errors import NoSuchRun, NoVerdictKept
-from inference_recommender.measurement import Measurement
+from inference_recommender.errors import NoSuchRun, NothingToResume, NoVerdictKept
+from inference_recommender.measurement import DeployedEndpoint, Measurement
 from workloads import Recommendation, Workload
+from workloads.document import Document
 from workloads.errors import InvalidDocument
 
 _MEASUREMENTS = TypeAdapter(tuple[Measurement, ...])
 
 
+class Jobs(Document):
+    """`jobs.json`: what a run needs to go on after it was killed. Written before any job is created."""
+
+    token: str
+    """Every job of the run carries it in its tag `run`: so a job of the same name is told from one's own."""
+    names: tuple[str, ...]
+    expected_s: float
+    payload_url: str
+    deployed: DeployedEndpoint | None = None
+
+
+class Verdict(Document):
+    """`run.json`: what becomes of the measurements."""
+
+    traffic: str
+    archive_sha256: str
+
+
 class RunFolder:
-    """Files: workload.json, request.json, payloads.tar.gz, describe.json, steps.json, measurements.json,
-    recommendation.json, report.html."""
+    """Files: workload.json, jobs.json, run.json, payloads.tar.gz, of each job request.json, describe.json and
+    steps.json, measurements.json, recommendation.json, report.html. A second job's files are request-2.json and so on.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,7 +47,7 @@ class RunFolder:
 
     def keep(self, name: str, document: Any) -> None:
         """Write one of the API's documents; datetimes become ISO 8601."""
-        self._write(name, json.dumps(document, indent=2, default=_plain) + "\n")
+        self._write(name, as_json(document) + "\n")
 
     def keep_bytes(self, name: str, content: bytes) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -55,12 +75,45 @@ class RunFolder:
             raise NoVerdictKept(self.path)
         return Recommendation.from_json(file)
 
-    def description(self) -> dict[str, Any]:
-        """The job as it last was; its moments are ISO 8601."""
-        return dict(json.loads(self._existing("describe.json").read_text("utf-8")))
+    def keep_jobs(self, jobs: Jobs, requests: tuple[dict[str, Any], ...]) -> None:
+        for number, request in enumerate(requests, start=1):
+            self.keep(_numbered("request", number), request)
+        jobs.write_json(self.path / "jobs.json")
 
-    def request(self) -> dict[str, Any]:
-        return dict(json.loads(self._existing("request.json").read_text("utf-8")))
+    def keep_job(self, number: int, described: Any, steps: Any) -> None:
+        """What became of job `number`, the first being 1."""
+        self.keep(_numbered("steps", number), steps)
+        self.keep(_numbered("describe", number), described)
+
+    def keep_verdict(self, verdict: Verdict) -> None:
+        verdict.write_json(self.path / "run.json")
+
+    @property
+    def begun(self) -> bool:
+        return (self.path / "jobs.json").exists()
+
+    def jobs(self) -> Jobs:
+        """Raises `NothingToResume`."""
+        if not self.begun:
+            raise NothingToResume(self.path)
+        return Jobs.from_json(self.path / "jobs.json")
+
+    def verdict(self) -> Verdict:
+        return Verdict.from_json(self._existing("run.json"))
+
+    def payloads(self) -> bytes:
+        return self._existing("payloads.tar.gz").read_bytes()
+
+    def description(self, number: int = 1) -> dict[str, Any]:
+        """Job `number` as it last was; its moments are ISO 8601."""
+        return dict(self._json(_numbered("describe", number)))
+
+    def steps(self) -> list[dict[str, Any]]:
+        """Of all jobs that are kept."""
+        return [step for file in sorted(self.path.glob("steps*.json")) for step in json.loads(file.read_text("utf-8"))]
+
+    def request(self, number: int = 1) -> dict[str, Any]:
+        return dict(self._json(_numbered("request", number)))
 
     def measurements(self) -> tuple[Measurement, ...]:
         file = self._existing("measurements.json")
@@ -68,6 +121,9 @@ class RunFolder:
             return _MEASUREMENTS.validate_json(file.read_bytes())
         except ValueError as error:
             raise InvalidDocument(file, [str(error)]) from error
+
+    def _json(self, name: str) -> Any:
+        return json.loads(self._existing(name).read_text("utf-8"))
 
     def _existing(self, name: str) -> Path:
         file = self.path / name
@@ -78,6 +134,15 @@ class RunFolder:
     def _write(self, name: str, text: str) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / name).write_text(text, "utf-8")
+
+
+def as_json(document: Any) -> str:
+    """Of one of the API's documents: moments are ISO 8601."""
+    return json.dumps(document, indent=2, default=_plain)
+
+
+def _numbered(name: str, number: int) -> str:
+    return f"{name}.json" if number == 1 else f"{name}-{number}.json"
 
 
 def _plain(value: Any) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from inference_recommender.measurement import Series
+from inference_recommender.measurement import DeployedEndpoint, Series
 
 
 class Service(Protocol):
@@ -24,11 +24,18 @@ class Service(Protocol):
 
     def stop_job(self, name: str) -> None: ...
 
+    def job_tags(self, job_arn: str) -> dict[str, str]: ...
+
     def measured_on(self, job_arn: str) -> str | None:
         """What an account that is not AWS says it measured on; None on AWS itself."""
 
-    def series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Series]:
-        """The whole course of every test of a job, by endpoint name."""
+    def container_log(self, job_name: str, endpoint_name: str) -> list[str]:
+        """The last lines of a test's container; none where there is no log or it may not be read."""
+
+    def series(
+        self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None
+    ) -> dict[str, Series]:
+        """The whole course of every test of a job, by endpoint name; `deployed` is an existing one that it tests."""
 
     def latest_series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> list[Series]:
         """The last moments of every test under way."""

@@ -16,7 +16,7 @@ MISSING = "-"
 
 
 class JobProgress:
-    """A bar of the job's traffic on a terminal; elsewhere one line whenever the status changes."""
+    """A bar for each job's traffic on a terminal; elsewhere one line whenever a status changes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -29,7 +29,7 @@ class JobProgress:
             disable=not console.is_terminal,
         )
         self._task: TaskID | None = None
-        self._status: str | None = None
+        self._shown: tuple[str, str] | None = None
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -40,15 +40,20 @@ class JobProgress:
     ) -> None:
         self._bar.stop()
 
+    def say(self, text: str) -> None:
+        # Above the bar on a terminal; in a log a line among the others.
+        self._bar.console.print(text, style="yellow", highlight=False, soft_wrap=True, markup=False)
+
     def pulse(self, pulse: Pulse) -> None:
-        if pulse.status != self._status and not self._console.is_terminal:
-            self._console.print(f"{pulse.job_name}: {pulse.status}", highlight=False)
-        self._status = pulse.status
-        if self._task is None:
+        name = pulse.job_name if pulse.jobs == 1 else f"{pulse.job_name} ({pulse.number} of {pulse.jobs})"
+        if (name, pulse.status) != self._shown and not self._console.is_terminal:
+            self._console.print(f"{name}: {pulse.status}", highlight=False)
+        if self._task is None or self._shown is None or name != self._shown[0]:
             self._task = self._bar.add_task("", total=pulse.expected_s, latest="")
+        self._shown = (name, pulse.status)
         self._bar.update(
             self._task,
-            description=f"{pulse.job_name} {pulse.status}",
+            description=f"{name} {pulse.status}",
             completed=min(pulse.elapsed_s, pulse.expected_s),
             latest=_latest(pulse),
         )
@@ -71,23 +76,27 @@ def show(recommendation: Recommendation, console: Console) -> None:
         table.add_row(*_cells(one), style="" if one.meets_objective else "dim")
     console.print(table)
     for one in recommendation.candidates:
-        console.print(f"{one.instance_type}: {one.reason} {one.cost_reason or ''}", highlight=False, soft_wrap=True)
+        console.print(f"{_name(one)}: {one.reason} {one.cost_reason or ''}", highlight=False, soft_wrap=True)
     console.print(_verdict(recommendation), highlight=False, soft_wrap=True)
 
 
 def _cells(one: Candidate) -> tuple[str, ...]:
     percentiles, scaling = one.model_latency_percentiles_ms, one.autoscaling
     return (
-        one.instance_type,
-        _number(one.max_invocations_per_minute, ",.0f"),
-        _number(one.model_latency_ms, ".4g"),
-        _number(percentiles.p99, ".3g"),
-        _number(one.instance_count, "d"),
+        _name(one),
+        number(one.max_invocations_per_minute, ",.0f"),
+        number(one.model_latency_ms, ".4g"),
+        number(percentiles.p99, ".3g"),
+        number(one.instance_count, "d"),
         f"{scaling.min_capacity}-{scaling.max_capacity}" if scaling else MISSING,
-        _number(scaling.target_invocations_per_instance if scaling else None, ",.0f"),
-        _number(one.cost_per_hour_usd, ",.3f"),
-        _number(one.cost_per_million_invocations_usd, ",.3f"),
+        number(scaling.target_invocations_per_instance if scaling else None, ",.0f"),
+        number(one.cost_per_hour_usd, ",.3f"),
+        number(one.cost_per_million_invocations_usd, ",.3f"),
     )
+
+
+def _name(one: Candidate) -> str:
+    return " ".join([one.instance_type, *(f"{key}={value}" for key, value in one.environment.items())])
 
 
 def _asked(recommendation: Recommendation) -> str:
@@ -108,5 +117,6 @@ def _verdict(recommendation: Recommendation) -> str:
     return f"{recommended} Measured on this machine ({origin.machine}), not on SageMaker."
 
 
-def _number(value: float | None, spec: str) -> str:
+def number(value: float | None, spec: str) -> str:
+    """A figure in a table's cell."""
     return MISSING if value is None else format(value, spec)

@@ -8,7 +8,8 @@ from workloads import LatencyObjective, PhasedTraffic, StairTraffic
 DOCUMENTED_USERS = range(1, 4)
 DOCUMENTED_SPAWN_RATE = range(0, 4)
 DOCUMENTED_PHASE_S = range(120, 3601)
-DOCUMENTED_JOB_S = 18_000
+DOCUMENTED_PERCENTILES = ("P95", "P99")
+DOCUMENTED_LOAD_TEST_PERCENTILE = "P95"
 
 
 def traffic_pattern(traffic: PhasedTraffic | StairTraffic) -> dict[str, Any]:
@@ -45,12 +46,18 @@ def stopping_conditions(traffic: PhasedTraffic | StairTraffic, objective: Latenc
     }
 
 
-def warnings(name: str, traffic: PhasedTraffic | StairTraffic) -> tuple[str, ...]:
-    """One sentence for each documented limit that `traffic` exceeds. AWS's own samples exceed them too."""
+def warnings(name: str, traffic: PhasedTraffic | StairTraffic, objective: LatencyObjective) -> tuple[str, ...]:
+    """One sentence for each documented limit that an advanced job exceeds. AWS's own samples exceed them too."""
     found = list(_phase_warnings(name, traffic)) if isinstance(traffic, PhasedTraffic) else []
-    if traffic.duration_s > DOCUMENTED_JOB_S:
+    if objective.percentile not in DOCUMENTED_PERCENTILES:
         found.append(
-            f"traffic.{name} lasts {traffic.duration_s} s; the service documents at most {DOCUMENTED_JOB_S} s."
+            f"objective.percentile is {objective.percentile}; the service documents "
+            f"{' and '.join(DOCUMENTED_PERCENTILES)} for a job's latency threshold."
+        )
+    elif objective.percentile != DOCUMENTED_LOAD_TEST_PERCENTILE:
+        found.append(
+            f"objective.percentile is {objective.percentile}; the service documents "
+            f"{DOCUMENTED_LOAD_TEST_PERCENTILE} for the latency threshold of an advanced job."
         )
     return tuple(found)
 

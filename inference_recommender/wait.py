@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,12 +21,17 @@ def poll_interval_s(expected_s: float) -> float:
 
 
 def wait_for_job(
-    service: Service, name: str, expected_s: float, progress: Progress, sleep: Sleep = time.sleep
+    service: Service,
+    name: str,
+    expected_s: float,
+    progress: Progress,
+    sleep: Sleep = time.sleep,
+    place: tuple[int, int] = (1, 1),
 ) -> dict[str, Any]:
-    """The job's description once it has ended, however it ended."""
+    """The job's description once it has ended, however it ended. `place` is its number, and of how many."""
     while True:
         described = service.describe_job(name)
-        progress.pulse(_pulse(service, described, expected_s))
+        progress.pulse(replace(_pulse(service, described, expected_s), number=place[0], jobs=place[1]))
         if described["Status"] in TERMINAL:
             return described
         sleep(poll_interval_s(expected_s))
@@ -57,11 +63,8 @@ def _pulse(service: Service, described: Mapping[str, Any], expected_s: float) ->
 def _with_latest(pulse: Pulse, series: Series) -> Pulse:
     # The very last point may still be filling up.
     at = -2 if len(series.seconds) > 1 else -1
-    return Pulse(
-        job_name=pulse.job_name,
-        status=pulse.status,
-        elapsed_s=pulse.elapsed_s,
-        expected_s=pulse.expected_s,
+    return replace(
+        pulse,
         users=series.users[at],
         invocations_per_minute=series.invocations_per_minute()[at],
         p99_ms=series.latency_ms["p99"][at],

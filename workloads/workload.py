@@ -15,6 +15,7 @@ from workloads.errors import NoLatencyObjective
 from workloads.hosting import Hosting
 from workloads.model import METRICS, Model
 from workloads.objective import LatencyObjective, Objective, Sizing
+from workloads.recommender import Recommender
 from workloads.serving import Serving, Variant
 from workloads.target import Target
 from workloads.traffic import Traffic
@@ -36,6 +37,7 @@ class Workload(Document):
     objective: Objective
     sizing: Sizing = Sizing()
     traffic: dict[Name, Traffic] = Field(default={}, description="None: there is nothing to load-test.")
+    recommender: Recommender = Recommender()
     hosting: Hosting
 
     @classmethod

@@ -1,4 +1,4 @@
-"""`run`: measure a workload with an Inference Recommender job, decide, report."""
+"""`run`: measure a workload with Inference Recommender jobs, decide, report."""
 
 import argparse
 import json
@@ -10,10 +10,13 @@ from rich.console import Console
 
 from inference_recommender.aws import Aws
 from inference_recommender.commands import Commands
+from inference_recommender.commands.subject import add_subject, add_surroundings, stand_in, subject, surroundings
 from inference_recommender.errors import AwsUnavailable
-from inference_recommender.job import Subject, plan_job
-from inference_recommender.run import Prepared, payload_key, run
+from inference_recommender.from_default import candidates_of
+from inference_recommender.job import SERVICES_OWN, JobPlan, plan_default_job, plan_job
+from inference_recommender.run import Prepared, resume, run
 from inference_recommender.run_folder import RunFolder
+from inference_recommender.subject import AnySubject
 from inference_recommender.terminal import JobProgress, show
 from workloads import ROOT, Recommendation, WorkloadFolder, load_artifact, load_workload
 
@@ -24,8 +27,17 @@ LOG_WIDTH = 120
 def add(commands: Commands) -> None:
     parser = commands.add_parser("run", help="run a job and size the endpoint from what it measures")
     parser.add_argument("workload", nargs="?", default="spellcheck", metavar="WORKLOAD", help="default: spellcheck")
-    parser.add_argument("--job", required=True, choices=["advanced"], help="advanced: a load test of your own traffic")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--job",
+        choices=["default", "advanced"],
+        help="default: the service's own traffic, at most 45 minutes; advanced: a load test of your own traffic",
+    )
+    what.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was killed or cut off")
     parser.add_argument("--traffic", default="production", metavar="NAME", help="a [traffic.NAME] of workload.toml")
+    parser.add_argument(
+        "--from-default", type=Path, metavar="RUN", help="test what a default job's run found, as it configured it"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the request as JSON, send nothing")
     parser.add_argument("--json", action="store_true", help="print the recommendation as one JSON document")
     parser.add_argument(
@@ -33,62 +45,75 @@ def add(commands: Commands) -> None:
         metavar="NAME",
         help="default: workload, traffic and time; begin with the workload: the role allows no other",
     )
-    parser.add_argument("--model-name", metavar="NAME", help="SageMaker model; default: the one the stack deployed")
-    parser.add_argument("--role-arn", metavar="ARN", help="role the job assumes; default: the stack's")
-    parser.add_argument("--payload-bucket", metavar="BUCKET", help="default: SageMaker's bucket of account and region")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="where run folders go")
+    add_subject(parser)
+    add_surroundings(parser)
     parser.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace, people: Console) -> int:
     aws = Aws()
+    if options.resume:
+        return _resume(options, aws, people)
     folder = load_workload(options.workload)
-    traffic = folder.traffic(options.traffic)
-    subject = _subject_to_show(options, aws, folder, people) if options.dry_run else _subject(options, aws, folder)
-    name = options.job_name or _job_name(options.workload, options.traffic)
-    plan = plan_job(folder.workload, options.traffic, traffic, subject, name)
+    plan = _plan(options, aws, folder, people)
     for warning in plan.warnings:
         _warn(people, warning)
     if options.dry_run:
-        print(json.dumps(plan.request, indent=2))
+        shown = plan.requests if len(plan.requests) > 1 else plan.request
+        print(json.dumps(shown, indent=2))
         return 0
     artifact = load_artifact(ROOT, options.workload, folder.workload.hosting.target)
-    prepared = Prepared(folder=folder, artifact=artifact, plan=plan, traffic_name=options.traffic)
-    return _measure(prepared, aws, RunFolder(options.runs / plan.job_name), people, as_json=options.json)
-
-
-def _measure(prepared: Prepared, aws: Aws, kept: RunFolder, people: Console, *, as_json: bool) -> int:
+    name = options.traffic if options.job == "advanced" else SERVICES_OWN
+    prepared = Prepared(folder=folder, artifact=artifact, plan=plan, traffic_name=name)
+    kept = RunFolder(options.runs / plan.job_name)
     with JobProgress(people) as progress:
         recommendation = run(prepared, aws, kept, progress)
+    return _told(recommendation, folder, kept, people, as_json=options.json)
+
+
+def _resume(options: argparse.Namespace, aws: Aws, people: Console) -> int:
+    kept = RunFolder(options.resume)
+    kept.jobs()
+    folder = load_workload(kept.workload().name)
+    with JobProgress(people) as progress:
+        recommendation = resume(folder, aws, kept, progress)
+    return _told(recommendation, folder, kept, people, as_json=options.json)
+
+
+def _plan(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, people: Console) -> JobPlan:
+    workload, around = folder.workload, surroundings(options)
+    if options.job == "default":
+        tested = _subject(options, aws, folder, people)
+        name = options.job_name or _job_name(options.workload, "default")
+        deployed = aws.deployed_endpoint(options.endpoint) if options.endpoint and not options.dry_run else None
+        return plan_default_job(workload, tested, name, around, deployed)
+    traffic = folder.traffic(options.traffic)
+    candidates = candidates_of(RunFolder(options.from_default), workload.name) if options.from_default else None
+    tested = _subject(options, aws, folder, people)
+    name = options.job_name or _job_name(options.workload, options.traffic)
+    return plan_job(workload, options.traffic, traffic, tested, name, around, candidates)
+
+
+def _subject(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, people: Console) -> AnySubject:
+    try:
+        return subject(options, aws, folder.workload)
+    except AwsUnavailable as error:
+        if not options.dry_run:
+            raise
+        _warn(people, f"{error} Until then ACCOUNT, REGION and the names of model and role stand for the real ones.")
+        return stand_in(options, folder.workload)
+
+
+def _told(
+    recommendation: Recommendation, folder: WorkloadFolder, kept: RunFolder, people: Console, *, as_json: bool
+) -> int:
     _render(recommendation, as_json)
     people.print(f"Report: {kept.report}", highlight=False, soft_wrap=True)
     if recommendation.recommended is None:
         return NO_CANDIDATE
-    people.print(f"Written for review: {prepared.folder.recommendation_file}", highlight=False, soft_wrap=True)
+    people.print(f"Written for review: {folder.recommendation_file}", highlight=False, soft_wrap=True)
     return 0
-
-
-def _subject(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder) -> Subject:
-    """The model and role named on the command line; where one is missing, the stack's."""
-    model, role = options.model_name, options.role_arn
-    if not (model and role):
-        outputs = aws.stack_outputs(folder.workload.stack_name)
-        model, role = model or outputs.model_name, role or outputs.role_arn
-    bucket = options.payload_bucket or aws.payload_bucket()
-    return Subject(model_name=model, role_arn=role, payload_url=f"s3://{bucket}/{payload_key(folder.workload.name)}")
-
-
-def _subject_to_show(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, people: Console) -> Subject:
-    """As `_subject`; where AWS cannot tell, names that stand for what it would have told."""
-    try:
-        return _subject(options, aws, folder)
-    except AwsUnavailable as error:
-        _warn(people, f"{error} Until then ACCOUNT, REGION and the names of model and role stand for the real ones.")
-    return Subject(
-        model_name=options.model_name or f"{folder.workload.stack_name}-ServingModel",
-        role_arn=options.role_arn or "arn:aws:iam::000000000000:role/RecommenderRole",
-        payload_url=f"s3://{options.payload_bucket or 'sagemaker-REGION-ACCOUNT'}/{payload_key(folder.workload.name)}",
-    )
 
 
 def _warn(people: Console, warning: str) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from inference_recommender.measurement import Series
+from inference_recommender.errors import JobNameTaken
+from inference_recommender.measurement import DeployedEndpoint, Series
 
 CREATED = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 COMPLETED = CREATED + timedelta(minutes=2)
@@ -86,32 +87,56 @@ class FakeService:
         self._steps = list(steps)
         self.machine: str | None = None
         self.course: Series | None = SERIES
+        self.log: list[str] = []
         self.uploaded: dict[str, bytes] = {}
         self.created: list[Mapping[str, Any]] = []
         self.stopped: list[str] = []
+        self.troubles: dict[str, list[Exception]] = {}
+        """By method: what it raises before it answers."""
 
     def upload(self, url: str, body: bytes) -> None:
+        self._trouble("upload")
         self.uploaded[url] = body
 
     def create_job(self, request: Mapping[str, Any]) -> str:
+        """A name that is taken is refused, as by the service."""
+        self._trouble("create_job")
+        if any(job["JobName"] == request["JobName"] for job in self.created):
+            raise JobNameTaken(request["JobName"])
         self.created.append(request)
         return ARN
 
     def describe_job(self, name: str) -> dict[str, Any]:
-        return self._descriptions.pop(0) if len(self._descriptions) > 1 else self._descriptions[0]
+        self._trouble("describe_job")
+        found = self._descriptions.pop(0) if len(self._descriptions) > 1 else self._descriptions[0]
+        return {**found, "JobName": name}
 
     def job_steps(self, name: str) -> list[dict[str, Any]]:
+        self._trouble("job_steps")
         return self._steps
 
     def stop_job(self, name: str) -> None:
+        self._trouble("stop_job")
         self.stopped.append(name)
         self._descriptions = [description("STOPPING"), description("STOPPED")]
+
+    def job_tags(self, job_arn: str) -> dict[str, str]:
+        return {tag["Key"]: tag["Value"] for tag in self.created[0]["Tags"]}
 
     def measured_on(self, job_arn: str) -> str | None:
         return self.machine
 
-    def series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Series]:
+    def container_log(self, job_name: str, endpoint_name: str) -> list[str]:
+        return self.log
+
+    def series(
+        self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None
+    ) -> dict[str, Series]:
         return {"sm-epc-1": self.course} if self.course else {}
 
     def latest_series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> list[Series]:
         return [self.course] if self.course else []
+
+    def _trouble(self, method: str) -> None:
+        if errors := self.troubles.get(method):
+            raise errors.pop(0)

@@ -74,22 +74,30 @@ def test_an_objective_between_milliseconds_is_rounded_up(spellcheck: WorkloadFol
     assert threshold["ValueInMilliseconds"] == 10
 
 
-def test_the_production_profile_needs_no_warning_and_the_quick_one_says_where_it_is_steeper(
+P99_IS_NOT_DOCUMENTED = (
+    "objective.percentile is P99; the service documents P95 for the latency threshold of an advanced job."
+)
+
+
+def test_the_production_profile_keeps_the_documented_traffic_and_the_quick_one_says_where_it_is_steeper(
     spellcheck: WorkloadFolder,
 ) -> None:
-    assert _plan(spellcheck).warnings == ()
+    assert _plan(spellcheck).warnings == (P99_IS_NOT_DOCUMENTED,)
     plan = _plan(spellcheck, "quick")
     assert "traffic.quick.phases.0.duration_s is 20; the service documents 120 to 3600." in plan.warnings
     assert "MaxInvocations" not in plan.request["StoppingConditions"]
 
 
-def test_every_documented_limit_is_watched() -> None:
+def test_every_documented_limit_is_watched(spellcheck: WorkloadFolder) -> None:
     traffic = PhasedTraffic.model_validate(
-        {"type": "phases", "phases": ({"initial_users": 4, "spawn_rate_per_minute": 9, "duration_s": 20_000},)}
+        {"type": "phases", "phases": ({"initial_users": 4, "spawn_rate_per_minute": 9, "duration_s": 5_000},)}
     )
-    assert warnings("wild", traffic) == (
+    objective = spellcheck.workload.latency_objective
+    assert warnings("wild", traffic, objective.model_copy(update={"percentile": "P90"})) == (
         "traffic.wild.phases.0.initial_users is 4; the service documents 1 to 3.",
         "traffic.wild.phases.0.spawn_rate_per_minute is 9; the service documents 0 to 3.",
-        "traffic.wild.phases.0.duration_s is 20000; the service documents 120 to 3600.",
-        "traffic.wild lasts 20000 s; the service documents at most 18000 s.",
+        "traffic.wild.phases.0.duration_s is 5000; the service documents 120 to 3600.",
+        "objective.percentile is P90; the service documents P95 and P99 for a job's latency threshold.",
     )
+    assert warnings("wild", traffic, objective)[-1] == P99_IS_NOT_DOCUMENTED
+    assert len(warnings("wild", traffic, objective.model_copy(update={"percentile": "P95"}))) == 3
