@@ -4,13 +4,37 @@ TARGET/graphs/         the files
 TARGET/compiled.json   what they were compiled from and with; without it, or with another key, they do not count
 """
 
+import functools
+import hashlib
 import shutil
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from typing_extensions import Self
 
 from workloads import ParityReport
 from workloads.document import Document
+
+COMPILERS = ("onnx", "onnxruntime", "torch", "torch-neuron", "torch-neuronx", "transformers")
+
+
+@functools.cache
+def toolchain_key() -> str:
+    """What compiles: this package's code and the packages it calls, as one hash."""
+    digest = hashlib.sha256()
+    here = Path(__file__).parent
+    for file in sorted(here.rglob("*.py")):
+        digest.update(file.relative_to(here).as_posix().encode() + b"\0" + file.read_bytes())
+    for package in COMPILERS:
+        digest.update(f"{package} {_version(package)}\0".encode())
+    return digest.hexdigest()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 class Record(Document):

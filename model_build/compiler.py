@@ -12,6 +12,7 @@ from model_build.neuron import arguments
 from model_build.tensorrt.compile import plan_name
 from model_build.tensorrt.profiles import Profile, encoder_profile, text2text_profiles
 from model_build.tensorrt.trtexec import Major, command
+from model_build.text2text.int8 import BLOCK, INT8_ACTIVATIONS
 from workloads import (
     EncoderModel,
     Model,
@@ -60,14 +61,29 @@ def _exports(model: Model) -> list[str]:
 
 
 def _onnxruntime(model: Model, target: OnnxRuntimeTarget) -> list[str]:
-    graphs = ("encoder", "decoder") if isinstance(model, TextToText) else ("model",)
-    quantised = []
+    quantised: list[str] = []
     if target.precision == "int8":
-        kept = f", nodes_to_exclude={list(target.fp32_layers)}" if target.fp32_layers else ""
-        function = f"onnxruntime.quantization.quantize_{target.quantisation}"
-        quantised = [_call(function, f"per_channel=True, weight_type=QInt8{kept}", f"{each}.onnx") for each in graphs]
+        quantised = _quantised_text2text() if isinstance(model, TextToText) else [_quantised_encoder(target)]
+    graphs = ("encoder", "decoder") if isinstance(model, TextToText) else ("model",)
     fused = [_call("onnxruntime.InferenceSession", "ORT_ENABLE_EXTENDED", f"{each}.onnx") for each in graphs]
     return [*quantised, *fused]
+
+
+def _quantised_text2text() -> list[str]:
+    quantization = "onnxruntime.quantization"
+    by_block = f"block_size={BLOCK}, bits=8, accuracy_level={INT8_ACTIVATIONS}"
+    return [
+        _call(f"{quantization}.quantize_dynamic", "per_channel=True, weight_type=QInt8", "encoder.onnx"),
+        _call(f"{quantization}.matmul_nbits_quantizer.MatMulNBitsQuantizer", by_block, "decoder.onnx"),
+    ]
+
+
+def _quantised_encoder(target: OnnxRuntimeTarget) -> str:
+    kept = f", nodes_to_exclude={list(target.fp32_layers)}" if target.fp32_layers else ""
+    if target.quantisation == "static":
+        arguments = f"per_channel=True, weight_type=QInt8{kept}"
+        return _call("onnxruntime.quantization.quantize_static", arguments, "model.onnx")
+    return _call("model_build.encoder.quantise.quantise", f"DynamicQuantizeMatMul{kept}", "model.onnx")
 
 
 def _tensorrt(model: Model, target: TensorRtTarget, serving: Serving, checkpoint: Checkpoint) -> list[str]:

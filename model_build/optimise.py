@@ -18,8 +18,7 @@ import onnxruntime
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
-BLOCK = 128
-INT8_ACTIVATIONS = 4  # MatMulNBits' accuracy_level
+from model_build.text2text.int8 import BLOCK, INT8_ACTIVATIONS
 
 
 def optimise(portable: Path, compiled: Path, precision: Literal["fp32", "int8"]) -> None:

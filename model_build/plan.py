@@ -12,6 +12,7 @@ from typing import Any
 
 from model_build import compiler, repository
 from model_build.checkpoint import Checkpoint, resolve
+from model_build.compiled import toolchain_key
 from model_build.encoder import repository as encoder
 from model_build.errors import NoSuchBuild
 from model_build.neuron import package as neuron
@@ -74,8 +75,9 @@ class BuildPlan:
 
     @property
     def compiled_key(self) -> str:
-        """Changes with anything of the workload that the compiled graphs depend on."""
+        """Changes with anything that the compiled graphs depend on."""
         parts = [
+            toolchain_key(),
             self.checkpoint.sha256,
             self.workload.model.model_dump(mode="json"),
             self.target.model_dump(mode="json"),

@@ -1,6 +1,7 @@
 """What every room's tests share: a copy of a workload's folder that a test may damage."""
 
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import pytest
 from workloads import ROOT, WorkloadFolder, load_workload
 
 EditToml = Callable[..., Path]
+
+# A shell gives what it starts in the background SIGINT as ignored, and children inherit that: Ctrl-C would reach none
+# of the programs under test.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """A portable BERT graph to one for ONNX Runtime on CPU: quantised for int8, fused, stripped of where it was made.
 
-ONNX Runtime's own offline optimiser fuses what it knows. int8 quantises the weights of matrix products per channel;
+ONNX Runtime's own offline optimiser fuses what it knows; beforehand GELU becomes one node, which it does not recognise
+as torch writes it, and norms are spelt out (`norms`). int8 quantises the weights of matrix products per channel;
 activations are scaled as they come (dynamic) or by the ranges seen on evaluation texts (static). Layers named in
 `fp32_layers` keep their products in fp32; so do the heads on the first token, which cost next to nothing.
 """
@@ -10,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import onnx.helper
 import onnxruntime
 from numpy.typing import NDArray
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.transformers.fusion_gelu import FusionGelu
+from onnxruntime.transformers.onnx_model import OnnxModel
 
 from model_build import layers
+from model_build.encoder import norms, quantise
 from model_build.encoder.graphs import INLINE_LIMIT
 from workloads import OnnxRuntimeTarget
 
@@ -24,11 +29,17 @@ PRODUCT = "MatMul"
 
 def optimise(portable: Path, compiled: Path, target: OnnxRuntimeTarget, calibration: Iterable[Tensors]) -> None:
     """Compile the graph `portable` into the file `compiled`."""
-    source = portable
-    if target.precision == "int8":
-        source = portable.with_name("int8.onnx")
-        _quantise(portable, source, target, calibration)
-    _fuse(source, compiled)
+    prepared = portable.with_name("prepared.onnx")
+    match target.precision, target.quantisation:
+        case "fp32", _:
+            _prepare(portable, prepared)
+        case "int8", "dynamic":
+            _prepare(portable, prepared, in_int8=_in_int8(portable, target))
+        case "int8", "static":
+            fp32 = portable.with_name("fp32.onnx")
+            _prepare(portable, fp32)
+            _quantise_by_ranges(fp32, prepared, _in_int8(portable, target), calibration)
+    _fuse(prepared, compiled)
     _strip(compiled)
 
 
@@ -43,24 +54,45 @@ def products(file: Path) -> dict[str, str]:
     }
 
 
-def _quantise(source: Path, quantised: Path, target: OnnxRuntimeTarget, calibration: Iterable[Tensors]) -> None:
+def _in_int8(source: Path, target: OnnxRuntimeTarget) -> list[str]:
+    """The products to quantise, by node name."""
     layer_of = products(source)
     kept = layers.chosen(tuple(dict.fromkeys(layer_of.values())), target.fp32_layers)
-    common: dict[str, Any] = {
-        "op_types_to_quantize": [PRODUCT],
-        "nodes_to_exclude": [node for node, layer in layer_of.items() if layer in kept],
-        "per_channel": True,
-        "weight_type": QuantType.QInt8,
-        # Products of two activations (attention) stay in fp32.
-        "extra_options": {"MatMulConstBOnly": True},
-        "use_external_data_format": source.with_name(f"{source.name}.data").exists(),
-    }
-    if target.quantisation == "dynamic":
-        quantize_dynamic(source, quantised, **common)
-    else:
-        quantize_static(source, quantised, _Calibration(calibration), quant_format=QuantFormat.QDQ, **common)
-    if common["use_external_data_format"]:
+    return [node for node, layer in layer_of.items() if layer not in kept]
+
+
+def _prepare(source: Path, prepared: Path, in_int8: list[str] | None = None) -> None:
+    """With GELU in one node and norms spelt out; the products of these names in int8, scaled as they come."""
+    model = onnx.load(source, load_external_data=False)
+    wrapped = OnnxModel(model)
+    FusionGelu(wrapped).apply()
+    wrapped.prune_graph()
+    if quantise.MICROSOFT not in {opset.domain for opset in model.opset_import}:
+        model.opset_import.append(onnx.helper.make_opsetid(quantise.MICROSOFT, 1))
+    norms.spell_out(model)
+    if in_int8 is not None:
+        quantise.quantise(model, source.parent, in_int8)
         # A quarter of the size: the weights fit into the graph's own file again.
+        quantise.inline(model, source.parent)
+    onnx.save(model, prepared)
+
+
+def _quantise_by_ranges(source: Path, quantised: Path, in_int8: list[str], calibration: Iterable[Tensors]) -> None:
+    large = source.with_name("model.onnx.data").exists()
+    quantize_static(
+        source,
+        quantised,
+        _Calibration(calibration),
+        quant_format=QuantFormat.QDQ,
+        nodes_to_quantize=in_int8,
+        op_types_to_quantize=[PRODUCT],
+        per_channel=True,
+        weight_type=QuantType.QInt8,
+        # Products of two activations (attention) stay in fp32.
+        extra_options={"MatMulConstBOnly": True},
+        use_external_data_format=large,
+    )
+    if large:
         onnx.save(onnx.load(quantised), quantised)
 
 
@@ -81,11 +113,18 @@ def _fuse(source: Path, compiled: Path) -> None:
     options.optimized_model_filepath = str(compiled)
     options.log_severity_level = 3
     options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy, for running
-    if sum(file.stat().st_size for file in source.parent.glob(f"{source.name}*")) > INLINE_LIMIT:
+    if _size(source) > INLINE_LIMIT:
         options.add_session_config_entry(
             "session.optimized_model_external_initializers_file_name", f"{compiled.name}.data"
         )
     onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+
+
+def _size(file: Path) -> int:
+    """In bytes, with the external data that the graph names."""
+    tensors = onnx.load(file, load_external_data=False).graph.initializer
+    external = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+    return file.stat().st_size + sum(file.with_name(name).stat().st_size for name in external)
 
 
 def _strip(file: Path) -> None:
