@@ -1,0 +1,201 @@
+"""What an experiment comes to: the fleet and cost of each cell, the front, ratios to a baseline; table and page."""
+
+import io
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from inference_recommender.experiment.cells import Cell
+from inference_recommender.experiment.folder import Origin
+from inference_recommender.experiment.page import page
+from inference_recommender.experiment.plan import Experiment
+from inference_recommender.experiment.result import Result, Row, pareto_front, result
+from inference_recommender.experiment.terminal import show
+from inference_recommender.measurement import Measurement
+from workloads import Candidate, LatencyPercentiles, load_workload
+
+WORKLOAD = load_workload("question_answering").workload
+"""P99 ≤ 25 ms at 60,000 invocations per minute, headroom 20 %."""
+PRICES = {"ml.inf1.xlarge": 0.3, "ml.inf1.6xlarge": 1.5}
+ORIGIN = Origin(
+    measured_on="local", machine="Some CPU with 2 cores", region="us-east-1", measured_at="2026-11-21T22:00:00+00:00"
+)
+
+
+def _measured(
+    variant: str, instance_type: str, rate: float | None, latency_ms: float | None, **more: object
+) -> Measurement:
+    return Measurement.model_validate(
+        {
+            "instance_type": instance_type,
+            "variant": variant,
+            "endpoint_name": f"{variant}-{instance_type}",
+            "max_invocations_per_minute": rate,
+            "model_latency_ms": latency_ms,
+            "percentiles_ms": LatencyPercentiles(p50=3.0, p95=latency_ms and latency_ms - 1, p99=latency_ms),
+            "price_per_hour_usd": PRICES.get(instance_type),
+            **more,
+        }
+    )
+
+
+DATA_PARALLEL = _measured("inf1-data-parallel", "ml.inf1.xlarge", 60_000.0, 9.0)
+LARGE = _measured("inf1-data-parallel", "ml.inf1.6xlarge", 200_000.0, 10.0)
+PIPELINE = _measured("inf1-pipeline", "ml.inf1.6xlarge", 100_000.0, 5.0)
+
+
+def _result(*measured: Measurement, baseline: Cell | None = None, cells: Sequence[Cell] = ()) -> Result:
+    found = tuple(Cell(variant=one.variant or "", instance_type=one.instance_type) for one in measured)
+    experiment = Experiment(
+        name="question-answering-experiment-1",
+        workload="question_answering",
+        traffic="quick",
+        archives={},
+        cells=tuple(cells) or found,
+        baseline=baseline,
+    )
+    return result(experiment, WORKLOAD, measured, ORIGIN, ["arn:aws:sagemaker:us-east-1:1:job/a"])
+
+
+def _table(found: Result) -> str:
+    text = io.StringIO()
+    show(found, Console(file=text, width=150))
+    return text.getvalue()
+
+
+def test_data_parallel_against_pipeline_by_throughput_p95_and_cost() -> None:
+    base = Cell(variant="inf1-data-parallel", instance_type="ml.inf1.xlarge")
+    one, large, pipeline = _result(DATA_PARALLEL, LARGE, PIPELINE, baseline=base).rows
+    assert one.cost_per_million_at_capacity_usd == pytest.approx(0.3 / (60_000 * 60) * 1e6)
+    assert pipeline.ratios is not None
+    assert pipeline.ratios.invocations_per_minute == pytest.approx(100_000 / 60_000)
+    assert pipeline.ratios.p95_latency == pytest.approx(4 / 8)
+    assert pipeline.ratios.cost_per_million == pytest.approx((1.5 / 100_000) / (0.3 / 60_000))
+    assert (one.neuron_chips, pipeline.neuron_chips, pipeline.gpus) == (1, 4, 0)
+    assert [row.on_pareto_front for row in (one, large, pipeline)] == [True, False, True]
+    assert [row.cheapest for row in (one, large, pipeline)] == [True, False, False]
+
+
+def test_the_fleet_and_its_cost_are_those_of_the_sizing() -> None:
+    (row,) = _result(DATA_PARALLEL).rows
+    assert row.candidate is not None
+    assert row.candidate.instance_count == 2  # 60,000 and a fifth more, of 60,000 each
+    assert row.candidate.cost_per_hour_usd == pytest.approx(0.6)
+    assert row.candidate.cost_per_million_invocations_usd == pytest.approx(0.6 / (60_000 * 60) * 1e6)
+
+
+def test_where_a_price_is_not_known_the_front_is_of_throughput_and_no_price_is_invented() -> None:
+    unpriced = _measured("inf2", "ml.inf2.48xlarge", 150_000.0, 4.0)
+    found = _result(DATA_PARALLEL, LARGE, PIPELINE, unpriced)
+    assert found.front_against == "invocations per minute"
+    assert [row.on_pareto_front for row in found.rows] == [False, True, False, True]
+    row = found.rows[-1]
+    assert row.candidate is not None
+    assert (row.candidate.cost_per_hour_usd, row.cost_per_million_at_capacity_usd) == (None, None)
+    assert (
+        "ml.inf2.48xlarge: The job reported no price, and prices.json has none for ml.inf2.48xlarge in us-east-1."
+        in _table(found)
+    )
+
+
+def test_a_cell_that_misses_the_objective_says_so_and_is_not_sized() -> None:
+    slow = _measured("inf1-pipeline", "ml.inf1.6xlarge", 100_000.0, 40.0)
+    found = _result(DATA_PARALLEL, slow)
+    candidate = found.rows[1].candidate
+    assert candidate is not None
+    assert candidate.instance_count is None
+    assert "ml.inf1.6xlarge/inf1-pipeline: Misses P99 model latency ≤ 25 ms: 40 ms at 100,000" in _table(found)
+
+
+def test_one_cell_that_proves_nothing_is_no_verdict() -> None:
+    lagged = "generator lagged: it used 97% of its core, so it was the bottleneck"
+    found = _result(DATA_PARALLEL, _measured("inf1-pipeline", "ml.inf1.6xlarge", None, None, failure_reason=lagged))
+    assert found.recommended is None
+    assert found.why_no_verdict == f"inf1-pipeline on ml.inf1.6xlarge: {lagged}."
+    assert f"No verdict: {found.why_no_verdict}" in _table(found)
+
+
+def test_a_cell_that_was_never_measured_has_a_row_without_figures() -> None:
+    missing = Cell(variant="inf2", instance_type="ml.inf2.xlarge")
+    found = _result(DATA_PARALLEL, cells=[_result(DATA_PARALLEL).rows[0].cell, missing])
+    assert found.rows[1].candidate is None
+    assert "ml.inf2.xlarge/inf2: Not measured." in _table(found)
+
+
+def test_the_table_marks_the_cheapest_and_the_front() -> None:
+    lines = _table(_result(DATA_PARALLEL, LARGE, PIPELINE)).splitlines()
+    assert [line.split()[:2] for line in lines if "ml.inf1" in line and "inf1-" in line.split("ml.")[0]] == [
+        ["*P", "inf1-data-parallel"],
+        ["inf1-data-parallel", "ml.inf1.6xlarge"],
+        ["P", "inf1-pipeline"],
+    ]
+    assert lines[-1] == (
+        "Cheapest: 2 × ml.inf1.xlarge with inf1-data-parallel. Measured on this machine (Some CPU with 2 cores), which "
+        "stood in for every instance type, not on SageMaker."
+    )
+
+
+def test_the_page_has_every_cell_three_plots_and_says_on_what_it_was_measured() -> None:
+    found = _result(
+        DATA_PARALLEL, LARGE, PIPELINE, baseline=Cell(variant="inf1-pipeline", instance_type="ml.inf1.6xlarge")
+    )
+    text = page(found, WORKLOAD.description)
+    assert text.count("<svg") == 3
+    assert text.count("<tr class=") == 3
+    assert "Measured on this machine (Some CPU with 2 cores)" in text
+    assert "Ratios are to ml.inf1.6xlarge/inf1-pipeline" in text
+    assert text == page(found, WORKLOAD.description), "the same result gives the same bytes"
+
+
+def test_a_page_without_any_figure_still_says_why() -> None:
+    text = page(_result(_measured("inf2", "ml.inf2.xlarge", None, None, failure_reason="It <died>.")), "d")
+    assert "It &lt;died&gt;." in text
+    assert "<svg" not in text
+
+
+def _row(number: int, rate: float, latency_ms: float, cost: float | None) -> Row:
+    return Row(
+        variant=f"v{number}",
+        instance_type="ml.c5.xlarge",
+        vcpus=4,
+        memory_gib=8,
+        gpus=0,
+        neuron_chips=0,
+        cost_per_million_at_capacity_usd=cost,
+        candidate=Candidate(
+            instance_type="ml.c5.xlarge",
+            max_invocations_per_minute=rate,
+            model_latency_ms=latency_ms,
+            meets_objective=True,
+            reason="",
+        ),
+    )
+
+
+FIGURES = st.integers(1, 6).map(float)
+
+
+@given(st.lists(st.tuples(FIGURES, FIGURES, FIGURES | st.none()), min_size=1, max_size=12))
+def test_the_front_is_what_no_cell_beats_and_all_others_are_beaten_by_one_on_it(
+    figures: list[tuple[float, float, float | None]],
+) -> None:
+    rows = [_row(number, *one) for number, one in enumerate(figures)]
+    against, front = pareto_front(rows)
+    known = all(cost is not None for *_, cost in figures)
+    assert against == ("cost per million" if known else "invocations per minute")
+
+    def beats(one: Row, other: Row) -> bool:
+        first, second = (
+            (row.latency_ms or 0, (row.cost_per_million_at_capacity_usd or 0) if known else -(row.rate or 0))
+            for row in (one, other)
+        )
+        return first != second and first[0] <= second[0] and first[1] <= second[1]
+
+    assert front
+    for row in rows:
+        beaten_by = [other for other in rows if beats(other, row)]
+        assert (row.cell in front) == (not beaten_by)
+        assert not beaten_by or any(other.cell in front for other in beaten_by)
