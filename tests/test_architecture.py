@@ -39,6 +39,7 @@ ONLY_IN = {
     "boto3": {
         "containers/batch/s3.py",
         "inference_recommender/aws.py",
+        "inference_recommender/generator/sagemaker.py",
         "inference_recommender/client/",
         "inference_recommender/price_service.py",
         "model_build/checkpoint.py",

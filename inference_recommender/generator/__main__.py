@@ -16,10 +16,15 @@ from typing import Any
 
 import uvloop
 
+from inference_recommender.generator.calibration import calibrate
+from inference_recommender.generator.load import connections
+from inference_recommender.generator.outgoing import Outgoing, outgoing
 from inference_recommender.generator.payloads import read_payloads
 from inference_recommender.generator.plan import LoadPlan
 from inference_recommender.generator.run import Run
-from inference_recommender.generator.summary import SelfWatch, Summary, summarise, why_invalid
+from inference_recommender.generator.self_watch import SelfWatch
+from inference_recommender.generator.summary import Measured, summarise, why_invalid
+from inference_recommender.generator.timeline import Timeline
 from inference_recommender.generator.windows import Window
 from workloads import ProjectError
 
@@ -30,39 +35,52 @@ INVALID = 4
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m inference_recommender.generator", description=__doc__)
     parser.add_argument("plan", type=Path, metavar="PLAN.json", help="a LoadPlan: url, payloads, traffic, conditions")
-    parser.add_argument("--out", type=Path, required=True, help="folder for records.npz and summary.json")
+    parser.add_argument("--out", type=Path, required=True, help="folder for records.npz, timeline.npz and summary.json")
     options = parser.parse_args(arguments)
     try:
         plan = LoadPlan.from_json(options.plan)
-        bodies = read_payloads(plan.payloads)
+        sent = outgoing(plan, read_payloads(plan.payloads))
     except ProjectError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     options.out.mkdir(parents=True, exist_ok=True)
-    return uvloop.run(_run(plan, bodies, options.out))
+    return uvloop.run(_run(plan, sent, options.out))
 
 
-async def _run(plan: LoadPlan, bodies: list[bytes], out: Path) -> int:
+async def _run(plan: LoadPlan, sent: Outgoing, out: Path) -> int:
+    calibration = await calibrate(sent.requests, connections(plan)) if plan.calibrate else None
+
     def tell(window: Window) -> None:
         if not _print(window.as_event()):
             run.stop()
 
-    run = Run(plan, bodies, tell)
+    run = Run(plan, sent, tell)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, run.stop)
-    _print({"event": "started", "started_at": time.time(), "payloads": len(bodies)})
+    _print({"event": "started", "started_at": time.time(), "payloads": len(sent.requests)})
     cpu_before = time.process_time()
     reason = await run.drive()
-    watch = SelfWatch.of(time.process_time() - cpu_before, run.duration_s, run.lags_s)
-    records = run.records
-    summary = summarise(records.rows(), plan.stopping_conditions, run.duration_s, watch, reason, records.first_error)
-    return _finish(summary, run, out)
+    cpu_s = time.process_time() - cpu_before
+    rows = run.records.rows()
+    measured = Measured(
+        rows=rows,
+        unfinished_intended_s=run.records.unfinished_intended_s(),
+        open_loop=plan.arrivals is not None,
+        started_at=run.started_at,
+        duration_s=run.duration_s,
+        first_error=run.records.first_error,
+        reason=reason,
+        watch=SelfWatch.of(cpu_s, run.duration_s, run.lags_s, rows, calibration),
+    )
+    return _finish(measured, run, plan, out)
 
 
-def _finish(summary: Summary, run: Run, out: Path) -> int:
+def _finish(measured: Measured, run: Run, plan: LoadPlan, out: Path) -> int:
+    summary = summarise(measured, plan.stopping_conditions)
     target_failed = summary.reason.startswith("target failed")
-    invalid = None if target_failed or summary.reason == "stopped" else why_invalid(summary)
+    invalid = None if target_failed or summary.reason == "stopped" else why_invalid(summary, plan.stopping_conditions)
     run.records.write(out / "records.npz")
+    Timeline.of(measured.rows, measured.unfinished_intended_s, measured.started_at).write(out / "timeline.npz")
     document = {**summary.as_json(), "reason": invalid or summary.reason}
     (out / "summary.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
     _print({"event": "finished", "reason": document["reason"]})

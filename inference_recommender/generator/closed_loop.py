@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from inference_recommender.generator.connection import Connection
+from inference_recommender.generator.outgoing import Outgoing
+from inference_recommender.generator.plan import Share
 from inference_recommender.generator.pool import Pool
 from inference_recommender.generator.records import Records
 from inference_recommender.generator.schedule import Schedule
-from inference_recommender.generator.target import Target
 
 PRIME = 7919
 """Users start this far apart in the payloads, so that no two send the same sequence at once."""
@@ -16,12 +17,13 @@ class ClosedLoop:
     lags_s: Sequence[float] = ()
     """A user's next request is due when the last one returns: it cannot be late."""
 
-    def __init__(self, schedule: Schedule, target: Target, requests: Sequence[bytes], records: Records) -> None:
-        self.pool = Pool(target, records, self._send)
+    def __init__(self, schedule: Schedule, outgoing: Outgoing, records: Records, share: Share) -> None:
+        self.pool = Pool(outgoing, records, self._send)
         self.end_s = schedule.end_s
         self.changes_s = [change.at_s for change in schedule.changes]
         self._schedule = schedule
-        self._requests = requests
+        self._share = share
+        self._requests = outgoing.requests
         self._turns: list[int] = []
         """Of each user: the payload that comes next."""
 
@@ -29,11 +31,12 @@ class ClosedLoop:
         """Users connect when they join."""
 
     def change(self, second: float) -> None:
-        count = self._schedule.users_at(second)
+        count = self._share.count(self._schedule.users_at(second))
         while len(self.pool) > count:
             self.pool.close_latest()
         while len(self.pool) < count:
-            self._turns.append(len(self._turns) * PRIME % len(self._requests))
+            of_all = len(self._turns) * self._share.of + self._share.index
+            self._turns.append(of_all * PRIME % len(self._requests))
             self.pool.open(len(self._turns) - 1)
 
     def end(self) -> None:

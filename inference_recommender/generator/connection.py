@@ -1,7 +1,7 @@
 """One keep-alive HTTP/1.1 connection with at most one request under way, which it times and records.
 
-Nothing is parsed of a response but its status and its end. A connection does not know when to send: whenever it is
-free it says so, and whoever listens calls `send`.
+Nothing is read of an answer but its status and its end. A connection does not know when to send: whenever it is free it
+says so, and whoever listens calls `send`.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from typing import cast
 
 import httptools
 
+from inference_recommender.generator.answer import ParsedAnswer, whole_head
 from inference_recommender.generator.records import CONNECTION_FAILED, Records
 
 
@@ -20,8 +21,9 @@ class Connection(asyncio.Protocol):
         number: int,
         records: Records,
         on_free: Callable[["Connection"], None],
-        on_lost: Callable[["Connection", str], None],
+        on_lost: Callable[["Connection", str | None], None],
     ) -> None:
+        """`on_lost` gets the reason; None where the server hung up after an answer, as it may at any time."""
         self.number = number
         self.leaving = False
         self.free_since = perf_counter()
@@ -31,8 +33,12 @@ class Connection(asyncio.Protocol):
         self._on_lost = on_lost
         self._intended = 0.0
         self._sent: float | None = None
-        self._parser = httptools.HttpResponseParser(self)
+        self._answers = 0
         self._transport: asyncio.Transport | None = None
+        # Of the answer that is coming in:
+        self._missing = 0
+        self._keep_alive = True
+        self._parsed: ParsedAnswer | None = None
 
     @property
     def busy(self) -> bool:
@@ -72,29 +78,57 @@ class Connection(asyncio.Protocol):
             self._on_free(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._missing:
+            self._missing -= len(data)
+        elif self._parsed is not None or (head := whole_head(data)) is None:
+            return self._parse(data)
+        else:
+            length, self._keep_alive = head
+            self._missing = length - len(data)
+        if self._missing == 0:
+            self._complete(200)
+        elif self._missing < 0 or self._sent is None:
+            self._refuse("it sends more than an answer to each request")
+        return None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is None and self._sent is None and self._answers:
+            self._on_lost(self, None)
+        else:
+            self._fail(str(exc) if exc else "the connection was closed")
+
+    def _parse(self, data: bytes) -> None:
+        self._parsed = self._parsed or ParsedAnswer()
         try:
-            self._parser.feed_data(data)
+            self._parsed.feed(data)
         except httptools.HttpParserError as error:
-            self._transport.abort() if self._transport else None
-            self._fail(f"its answer is not HTTP: {error}")
+            return self._refuse(f"its answer is not HTTP: {error}")
+        if self._parsed.complete:
+            answer, self._parsed = self._parsed, None
+            self._keep_alive = answer.keep_alive
+            if answer.status != 200 and self._records.first_error is None:
+                self._records.first_error = f"HTTP {answer.status}: {answer.body.decode('utf-8', 'replace')}"
+            self._complete(answer.status)
+        return None
 
-    def on_body(self, body: bytes) -> None:
-        if self._records.first_error is None and (status := self._parser.get_status_code()) != 200:
-            self._records.first_error = f"HTTP {status}: {body[:300].decode('utf-8', 'replace')}"
-
-    def on_message_complete(self) -> None:
+    def _complete(self, status: int) -> None:
         finished = perf_counter()
-        assert self._sent is not None
-        assert self._transport is not None
-        self._records.add(self._intended, self._sent, finished, self._parser.get_status_code(), self.number)
+        if self._sent is None:  # An answer to nothing: servers say so that they hang up.
+            return self._refuse("it sends more than an answer to each request")
+        self._records.add(self._intended, self._sent, finished, status, self.number)
         self.free_since, self._sent = finished, None
-        if self.leaving or not self._parser.should_keep_alive():
+        self._answers += 1
+        if self.leaving or not self._keep_alive:
+            assert self._transport is not None
             self._transport.close()
         else:
             self._on_free(self)
+        return None
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(str(exc) if exc else "the connection was closed")
+    def _refuse(self, reason: str) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+        self._fail(reason)
 
     def _fail(self, reason: str) -> None:
         if self._sent is not None:

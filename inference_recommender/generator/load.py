@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from inference_recommender.generator.closed_loop import ClosedLoop
+from inference_recommender.generator.open_loop import OpenLoop
+from inference_recommender.generator.outgoing import Outgoing
+from inference_recommender.generator.plan import LoadPlan
 from inference_recommender.generator.pool import Pool
+from inference_recommender.generator.records import Records
+from inference_recommender.generator.schedule import schedule
 
 
 class Load(Protocol):
@@ -30,3 +36,20 @@ class Load(Protocol):
 
     def end(self) -> None:
         """Send no more, and record what should have been sent by now."""
+
+
+def load(plan: LoadPlan, outgoing: Outgoing, records: Records) -> Load:
+    """The traffic that `plan` asks for."""
+    if plan.arrivals is not None:
+        return OpenLoop(plan.arrivals, plan.job_duration_s, outgoing, records, plan.share)
+    assert plan.traffic_pattern is not None, "held by LoadPlan"
+    return ClosedLoop(schedule(plan.traffic_pattern, plan.job_duration_s), outgoing, records, plan.share)
+
+
+def connections(plan: LoadPlan) -> int:
+    """The most that the run will have."""
+    if plan.arrivals is not None:
+        return max(plan.share.count(plan.arrivals.connections), 1)
+    assert plan.traffic_pattern is not None, "held by LoadPlan"
+    changes = schedule(plan.traffic_pattern, plan.job_duration_s).changes
+    return max(plan.share.count(max(change.users for change in changes)), 1)

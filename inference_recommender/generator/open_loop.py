@@ -9,12 +9,13 @@ from array import array
 from collections.abc import Sequence
 from time import perf_counter
 
-from inference_recommender.capacity import Floats
 from inference_recommender.generator.alarm import Alarm
+from inference_recommender.generator.arrivals import arrival_times, end_of
 from inference_recommender.generator.connection import Connection
+from inference_recommender.generator.outgoing import Outgoing
+from inference_recommender.generator.plan import Arrivals, Share
 from inference_recommender.generator.pool import Pool
 from inference_recommender.generator.records import Records
-from inference_recommender.generator.target import Target
 
 CONNECTING_AT_ONCE = 16
 """A server's queue of connections not yet accepted may be short."""
@@ -25,21 +26,20 @@ class OpenLoop:
 
     def __init__(
         self,
-        times_s: Floats,
-        end_s: float,
-        connections: int,
-        target: Target,
-        requests: Sequence[bytes],
+        arrivals: Arrivals,
+        longest_s: float | None,
+        outgoing: Outgoing,
         records: Records,
+        share: Share,
     ) -> None:
-        """`times_s`: ascending, since the start."""
-        self.pool = Pool(target, records, self._free)
-        self.end_s = end_s
+        self.pool = Pool(outgoing, records, self._free)
+        self.end_s = end_of(arrivals, longest_s)
         self.lags_s = array("d")
         """By how much each request that found a connection free was sent too late."""
-        self._times_s = times_s
-        self._connections = connections
-        self._requests = requests
+        self._share = share
+        self._times_s = arrival_times(arrivals, longest_s)[share.index :: share.of]
+        self._connections = max(share.count(arrivals.connections), 1)
+        self._requests = outgoing.requests
         self._records = records
         self._moments: list[float] = []
         """Of `perf_counter`; empty until the run starts."""
@@ -94,4 +94,5 @@ class OpenLoop:
     def _send(self, connection: Connection) -> None:
         number = self._next
         self._next = number + 1
-        connection.send(self._moments[number], self._requests[number % len(self._requests)])
+        of_all = number * self._share.of + self._share.index
+        connection.send(self._moments[number], self._requests[of_all % len(self._requests)])

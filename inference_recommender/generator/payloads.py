@@ -3,12 +3,7 @@
 import tarfile
 from pathlib import Path
 
-from workloads import ProjectError
-
-
-class UnreadablePayloads(ProjectError):
-    def __init__(self, source: Path, why: str) -> None:
-        super().__init__(f"{source}: {why}. Give a folder or a tar.gz of request bodies, one file each.")
+from inference_recommender.generator.errors import UnreadablePayloads
 
 
 def read_payloads(source: Path) -> list[bytes]:

@@ -65,6 +65,11 @@ class StoppingConditions(ApiShape):
     def latency(self) -> ModelLatencyThreshold | None:
         return self.model_latency_thresholds[0] if self.model_latency_thresholds else None
 
+    def of_one_in(self, generators: int) -> Self:
+        """As each of several generators sees them: its part of the invocations, everybody's latency."""
+        most = self.max_invocations
+        return self.model_copy(update={"max_invocations": most and -(-most // generators)})
+
 
 class Arrivals(Document):
     """Open loop: requests arrive on their own, as a Poisson process, whatever the answers do."""
@@ -75,18 +80,55 @@ class Arrivals(Document):
     connections: Annotated[int, Field(ge=1, description="Requests under way at most; those beyond wait.")] = 256
 
 
+class SageMakerEndpoint(Document):
+    """An endpoint by name: requests to it are signed with the credentials that boto3 finds."""
+
+    name: Annotated[str, Field(min_length=1)]
+    region: str | None = Field(default=None, description="Default: boto3's.")
+    variant: str | None = Field(default=None, description="Default: the endpoint's own division of traffic.")
+
+
+class Share(Document):
+    """What one of several generators does of a plan that they all have: every `of`-th user or arrival."""
+
+    index: Annotated[int, Field(ge=0)]
+    of: Annotated[int, Field(ge=1)]
+
+    @model_validator(mode="after")
+    def _is_one_of_them(self) -> Self:
+        if self.index >= self.of:
+            raise ValueError(f"index is {self.index}; of {self.of} generators the last has {self.of - 1}.")
+        return self
+
+    def count(self, of_all: int) -> int:
+        """How many of `of_all`, dealt out in turn, are this one's."""
+        return max(of_all - self.index + self.of - 1, 0) // self.of
+
+
 class LoadPlan(Document):
-    url: Annotated[str, Field(pattern=r"^http://[^/]+/.*$")]
+    url: Annotated[str | None, Field(pattern=r"^https?://[^/]+/.*$")] = None
+    endpoint: SageMakerEndpoint | None = None
+    headers: dict[str, str] = Field(default={}, description="Sent with every request, beside the content type.")
+    ca_file: Path | None = Field(default=None, description="Certificates to trust for https; default: the system's.")
     payloads: Path = Field(description="Folder or tar.gz of request bodies, one file each.")
     content_type: str = "application/json"
     traffic_pattern: TrafficPattern | None = None
     arrivals: Arrivals | None = None
+    share: Share = Share(index=0, of=1)
+    start_at: float | None = Field(
+        default=None, description="Seconds since the epoch, so that several start together; default: at once."
+    )
     stopping_conditions: StoppingConditions = StoppingConditions()
     job_duration_s: Annotated[float | None, Field(gt=0, description="Cuts the traffic.")] = None
     window_s: Annotated[float, Field(gt=0)] = 1.0
+    calibrate: bool = Field(
+        default=False, description="Measure the generator itself against a null server first: about 1.5 s."
+    )
 
     @model_validator(mode="after")
-    def _has_one_kind_of_traffic(self) -> Self:
+    def _has_one_target_and_one_kind_of_traffic(self) -> Self:
+        if (self.url is None) == (self.endpoint is None):
+            raise ValueError("give exactly one of url and endpoint (of SageMaker, by name).")
         if (self.traffic_pattern is None) == (self.arrivals is None):
             raise ValueError("give exactly one of traffic_pattern (closed loop) and arrivals (open loop).")
         return self

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from time import perf_counter
 
 from inference_recommender.generator.connection import Connection
+from inference_recommender.generator.outgoing import Outgoing
 from inference_recommender.generator.records import Records
-from inference_recommender.generator.target import Target
 
 DRAIN_S = 5.0
 """How long requests under way may take to return once the run has ended."""
@@ -15,10 +15,11 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 class Pool:
-    def __init__(self, target: Target, records: Records, on_free: Callable[[Connection], None]) -> None:
+    def __init__(self, outgoing: Outgoing, records: Records, on_free: Callable[[Connection], None]) -> None:
         self.lost_because: str | None = None
         """Why the last lost connection was lost; whoever sees an answer again sets it to None."""
-        self._target = target
+        self._target = outgoing.target
+        self._tls = outgoing.tls
         self._records = records
         self._on_free = on_free
         self._connections: list[Connection] = []
@@ -29,7 +30,7 @@ class Pool:
 
     def open(self, number: int) -> asyncio.Task[None]:
         """Begin to connect; the task ends when that came to something, or to nothing."""
-        connection = Connection(number, self._records, self._on_free, self._replace)
+        connection = Connection(number, self._records, self._on_free, self._lose)
         self._connections.append(connection)
         task = asyncio.create_task(self._connect(connection))
         self._tasks.add(task)
@@ -55,16 +56,26 @@ class Pool:
 
     async def _connect(self, connection: Connection) -> None:
         target = self._target
+        name = target.host if self._tls else None
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await asyncio.get_running_loop().create_connection(lambda: connection, target.host, target.port)
+                await loop.create_connection(
+                    lambda: connection, target.host, target.port, ssl=self._tls, server_hostname=name
+                )
         except TimeoutError:
             self._replace(connection, f"{target.authority} accepts no connection within {CONNECT_TIMEOUT_S:.0f} s")
         except OSError as error:
             self._replace(connection, f"{target.authority} refuses connections ({error.strerror or error})")
 
+    def _lose(self, connection: Connection, reason: str | None) -> None:
+        """A lost connection is followed by another of the same number: at once where the server just hung up."""
+        if reason is None:
+            self._reopen(connection)
+        else:
+            self._replace(connection, reason)
+
     def _replace(self, connection: Connection, reason: str) -> None:
-        """A lost connection is followed by another of the same number, after a pause."""
         if connection.leaving or connection not in self._connections:
             return
         self.lost_because = reason

@@ -6,7 +6,8 @@
     outcome = generator.outcome()
 
 Leaving the `with` early, by Ctrl-C or any other exception too, ends the run as a signal does: requests under way
-return, what was measured is kept, and `outcome()` tells it. A generator whose parent was killed ends at its next window.
+return, what was measured is kept, and `outcome()` tells it. A generator whose parent was killed ends at its next
+window.
 Everything here blocks; several threads may each have a generator, and `request_stop` may be called from another thread.
 """
 

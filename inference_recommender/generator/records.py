@@ -83,13 +83,33 @@ class Records:
         return np.array(self._unfinished, dtype=np.float64) - self.started
 
     def write(self, file: Path) -> None:
-        """A numpy archive of plain arrays (read it with allow_pickle=False)."""
-        np.savez_compressed(
+        save(
             file,
-            intended_s=np.array(self._intended) - self.started,
-            sent_s=np.array(self._sent) - self.started,
-            finished_s=np.array(self._finished) - self.started,
-            status=np.array(self._status),
-            user=np.array(self._user),
-            unfinished_intended_s=self.unfinished_intended_s(),
+            np.array(self._intended) - self.started,
+            np.array(self._sent) - self.started,
+            np.array(self._finished) - self.started,
+            np.array(self._status),
+            np.array(self._user),
+            self.unfinished_intended_s(),
         )
+
+
+def save(
+    file: Path,
+    intended_s: Floats,
+    sent_s: Floats,
+    finished_s: Floats,
+    status: "np.typing.NDArray[np.int16]",
+    user: "np.typing.NDArray[np.int32]",
+    unfinished_intended_s: Floats,
+) -> None:
+    """A numpy archive of plain arrays (read it with allow_pickle=False), in seconds since the start of the run."""
+    np.savez_compressed(
+        file,
+        intended_s=intended_s,
+        sent_s=sent_s,
+        finished_s=finished_s,
+        status=status,
+        user=user,
+        unfinished_intended_s=unfinished_intended_s,
+    )

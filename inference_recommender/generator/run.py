@@ -4,31 +4,35 @@
 """
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import perf_counter
 
 from inference_recommender.capacity import INTERVAL_S
-from inference_recommender.generator.arrivals import arrival_times, end_of
-from inference_recommender.generator.closed_loop import ClosedLoop
-from inference_recommender.generator.load import Load
-from inference_recommender.generator.open_loop import OpenLoop
+from inference_recommender.generator.load import load
+from inference_recommender.generator.outgoing import Outgoing
 from inference_recommender.generator.plan import LoadPlan
 from inference_recommender.generator.records import Records, Rows
-from inference_recommender.generator.schedule import schedule
 from inference_recommender.generator.stopping import Interval, reason_to_stop
-from inference_recommender.generator.target import Target, serialise
-from inference_recommender.generator.windows import Window, histogram, percentiles
+from inference_recommender.generator.windows import Window, percentiles
+from inference_recommender.histogram import Histogram
 
 DEAD_WINDOWS = 2
 """After this many windows with failures and not one success, the target has failed."""
 
 
 class Run:
-    def __init__(self, plan: LoadPlan, bodies: Sequence[bytes], on_window: Callable[[Window], None]) -> None:
+    def __init__(self, plan: LoadPlan, outgoing: Outgoing, on_window: Callable[[Window], None]) -> None:
         self.records = Records()
+        self.started_at = 0.0
+        """In seconds since the epoch."""
         self._plan = plan
-        self._load = load(plan, bodies, self.records)
+        self._conditions = plan.stopping_conditions.of_one_in(plan.share.of)
+        self._signer = outgoing.signer
+        self._requests = outgoing.requests
+        self._signing: asyncio.Task[None] | None = None
+        self._load = load(plan, outgoing, self.records)
         self._on_window = on_window
         self._stopped = asyncio.Event()
         self._ended = 0.0
@@ -51,14 +55,24 @@ class Run:
         self._stopped.set()
 
     async def drive(self) -> str:
+        if self._signer is not None:
+            self._signing = asyncio.create_task(self._signer.keep_fresh(self._requests))
         await self._load.prepare()
-        self.records.started = perf_counter()
+        await self._wait_for_the_others()
+        self.records.started, self.started_at = perf_counter(), time.time()
         try:
             return await self._until_over()
         finally:
             self._ended = self._clock()
             self._load.end()
             await self._load.pool.drain()
+            if self._signing is not None:
+                self._signing.cancel()
+
+    async def _wait_for_the_others(self) -> None:
+        if self._plan.start_at is not None and not self._stopped.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), max(self._plan.start_at - time.time(), 0))
 
     async def _until_over(self) -> str:
         window_rows = 0
@@ -93,12 +107,14 @@ class Run:
     def _reason_to_end(self, now: float) -> str | None:
         if self._stopped.is_set():
             return "stopped"
+        if self._signing is not None and self._signing.done():
+            return f"target failed: its requests can no longer be signed: {self._signing.exception()}"
         if self._target_is_dead():
             return f"target failed: {self.records.first_error or self._load.pool.lost_because}"
         if now >= self._load.end_s:
             return "traffic ended"
         self._close_interval(now)
-        return reason_to_stop(self._plan.stopping_conditions, self._intervals)
+        return reason_to_stop(self._conditions, self._intervals)
 
     def _target_is_dead(self) -> bool:
         latest = self._windows[-DEAD_WINDOWS:]
@@ -125,12 +141,12 @@ class Run:
         window = Window(
             start_s=start,
             end_s=end,
-            started_at=time.time() - (self._clock() - start),
+            started_at=self.started_at + start,
             users=len(self._load.pool),
             invocations=len(rows.finished_s),
             errors=rows.errors,
             latency_ms=percentiles(rows.successful_ms),
-            histogram=histogram(rows.successful_ms),
+            histogram=Histogram.of(rows.successful_ms).pairs(),
         )
         if window.invocations > window.errors:
             self._load.pool.lost_because = None
@@ -139,15 +155,3 @@ class Run:
 
     def _clock(self) -> float:
         return perf_counter() - self.records.started
-
-
-def load(plan: LoadPlan, bodies: Sequence[bytes], records: Records) -> Load:
-    """The traffic that `plan` asks for."""
-    target = Target.of(plan.url)
-    requests = serialise(target, {"Content-Type": plan.content_type}, bodies)
-    if plan.arrivals is not None:
-        times_s = arrival_times(plan.arrivals, plan.job_duration_s)
-        end_s = end_of(plan.arrivals, plan.job_duration_s)
-        return OpenLoop(times_s, end_s, plan.arrivals.connections, target, requests, records)
-    assert plan.traffic_pattern is not None, "held by LoadPlan"
-    return ClosedLoop(schedule(plan.traffic_pattern, plan.job_duration_s), target, requests, records)

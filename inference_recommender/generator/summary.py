@@ -1,19 +1,16 @@
-"""What a run comes to, and whether it may be believed."""
+"""What a run comes to, and whether it may be believed. Pure."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from inference_recommender.capacity import MAX_ERROR_SHARE, Capacity, Limit, capacity, samples_needed
+from inference_recommender.capacity import MAX_ERROR_SHARE, Capacity, Limit, capacity, samples_needed, sustained
 from inference_recommender.generator.plan import StoppingConditions
 from inference_recommender.generator.records import Rows
+from inference_recommender.generator.self_watch import SelfWatch
 from inference_recommender.generator.windows import percentiles
-
-MAX_CPU_SHARE = 0.9
-MAX_LAG_MS = 50.0
-"""Of the generator's own ticks, at their 90th percentile."""
+from inference_recommender.statistics import Floats
 
 INVALID_REASONS = ("generator lagged", "too many errors", "too few samples")
 """How the reason of a run begins from which no verdict may be drawn."""
@@ -23,35 +20,44 @@ DEFAULT_PERCENTILE = "P95"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SelfWatch:
-    cpu_share: float
-    """Of one core, over the run."""
-    lag_ms: float
+class Measured:
+    """A run that is over."""
 
-    @classmethod
-    def of(cls, cpu_s: float, wall_s: float, lags_s: Sequence[float]) -> "SelfWatch":
-        lag_ms = float(np.percentile(lags_s, 90)) * 1000 if lags_s else 0.0
-        return cls(cpu_share=cpu_s / wall_s, lag_ms=lag_ms)
-
-    def complaint(self) -> str | None:
-        if self.cpu_share > MAX_CPU_SHARE:
-            return f"generator lagged: it used {self.cpu_share:.0%} of its core, so it was the bottleneck"
-        if self.lag_ms > MAX_LAG_MS:
-            return f"generator lagged: its own clock came {self.lag_ms:.0f} ms late"
-        return None
+    rows: Rows
+    unfinished_intended_s: Floats
+    """Of the requests that were due and had no answer in the end."""
+    open_loop: bool
+    """Requests arrived on their own: a latency is then from intended send, and the load was one throughout."""
+    started_at: float
+    """In seconds since the epoch."""
+    duration_s: float
+    first_error: str | None
+    reason: str
+    watch: SelfWatch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
     max_invocations_per_minute: float | None
+    max_invocations_interval: tuple[float, float] | None
+    """95 % confidence interval of that rate."""
     model_latency_ms: float | None
     percentile: str
-    percentiles_ms: dict[str, float | None]
-    """In the interval of that rate."""
+    warm_up_s: float | None
     interval_s: tuple[float, float] | None
+    """A stretch of time at that rate; the three below are of it, by percentile."""
+    client_latency_ms: dict[str, float | None]
+    """From actual send."""
+    client_latency_from_intended_ms: dict[str, float | None]
+    """From intended send; a request without an answer counts with as long as it had waited in the end."""
+    held_back_ms: dict[str, float | None]
+    """The second less the first: what the generator, or connections that were all busy, held requests back by."""
     invocations: int
     errors: int
+    unfinished: int
     first_error: str | None
+    started_at: float
+    duration_s: float
     generator: SelfWatch
     reason: str
 
@@ -59,35 +65,37 @@ class Summary:
         return asdict(self)
 
 
-def summarise(
-    rows: Rows, conditions: StoppingConditions, end_s: float, watch: SelfWatch, reason: str, first_error: str | None
-) -> Summary:
+def summarise(measured: Measured, conditions: StoppingConditions) -> Summary:
     limit = conditions.latency
     percentile = limit.percentile if limit else DEFAULT_PERCENTILE
-    best = capacity(
-        rows.finished_s,
-        rows.latencies_ms,
-        rows.succeeded,
-        Limit(percentile=float(percentile[1:]), latency_ms=limit.value_in_milliseconds if limit else None),
-        end_s,
+    best = _capacity(
+        measured, Limit(percentile=float(percentile[1:]), latency_ms=limit.value_in_milliseconds if limit else None)
     )
+    from_send, from_intended = _latencies(measured, best)
     return Summary(
         max_invocations_per_minute=best.invocations_per_minute if best else None,
+        max_invocations_interval=best.interval if best else None,
         model_latency_ms=best.latency_ms if best else None,
         percentile=percentile,
-        percentiles_ms=percentiles(_within(rows, best)),
+        warm_up_s=best.warm_up_s if best else None,
         interval_s=(best.start_s, best.end_s) if best else None,
-        invocations=len(rows.finished_s),
-        errors=rows.errors,
-        first_error=first_error,
-        generator=watch,
-        reason=reason,
+        client_latency_ms=from_send,
+        client_latency_from_intended_ms=from_intended,
+        held_back_ms={name: _difference(from_intended[name], value) for name, value in from_send.items()},
+        invocations=len(measured.rows.finished_s),
+        errors=measured.rows.errors,
+        unfinished=len(measured.unfinished_intended_s),
+        first_error=measured.first_error,
+        started_at=measured.started_at,
+        duration_s=measured.duration_s,
+        generator=measured.watch,
+        reason=measured.reason,
     )
 
 
-def why_invalid(summary: Summary) -> str | None:
+def why_invalid(summary: Summary, conditions: StoppingConditions) -> str | None:
     """Why no verdict may be drawn from the run, or None."""
-    if complaint := summary.generator.complaint():
+    if complaint := summary.generator.complaint(conditions.latency):
         return complaint
     if summary.errors > summary.invocations * MAX_ERROR_SHARE:
         return (
@@ -97,14 +105,30 @@ def why_invalid(summary: Summary) -> str | None:
     if summary.max_invocations_per_minute is None:
         needed = samples_needed(float(summary.percentile[1:]))
         return (
-            f"too few samples: {summary.percentile} needs at least {needed} requests within 10 s; "
+            f"too few samples: {summary.percentile} needs at least {needed} requests at one load; "
             f"the run had {summary.invocations} in all"
         )
     return None
 
 
-def _within(rows: Rows, best: Capacity | None) -> "np.typing.NDArray[np.float64]":
-    if best is None:
-        return rows.successful_ms
-    first, last = np.searchsorted(rows.finished_s, [best.start_s, best.end_s])
-    return rows.latencies_ms[first:last][rows.succeeded[first:last]]
+def _capacity(measured: Measured, limit: Limit) -> Capacity | None:
+    rows, end_s = measured.rows, measured.duration_s
+    if measured.open_loop:
+        return sustained(rows.finished_s, rows.from_intended_ms, rows.succeeded, limit, end_s)
+    return capacity(rows.finished_s, rows.latencies_ms, rows.succeeded, limit, end_s)
+
+
+def _latencies(measured: Measured, best: Capacity | None) -> tuple[dict[str, float | None], dict[str, float | None]]:
+    rows = measured.rows
+    start_s, end_s = (best.start_s, best.end_s) if best else (0.0, np.inf)
+    chosen = rows.succeeded & (rows.finished_s >= start_s) & (rows.finished_s < end_s)
+    waiting = measured.unfinished_intended_s
+    waited_ms = (measured.duration_s - waiting[(waiting >= start_s) & (waiting < end_s)]) * 1000
+    return (
+        percentiles(rows.latencies_ms[chosen]),
+        percentiles(np.concatenate([rows.from_intended_ms[chosen], np.maximum(waited_ms, 0.0)])),
+    )
+
+
+def _difference(of: float | None, less: float | None) -> float | None:
+    return None if of is None or less is None else of - less

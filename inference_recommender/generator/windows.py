@@ -7,9 +7,6 @@ import numpy as np
 
 from inference_recommender.capacity import Floats
 
-BIN_WIDTH = 0.02
-"""Histogram bins are this wide on a natural-log scale: a latency read back is within 1 % of what was measured."""
-
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 
 
@@ -26,6 +23,7 @@ class Window:
     errors: int
     latency_ms: dict[str, float | None]
     histogram: tuple[tuple[float, int], ...]
+    """(latency in ms, count): `Histogram.pairs`."""
 
     def as_event(self) -> dict[str, Any]:
         return {"event": "window", **asdict(self)}
@@ -39,9 +37,3 @@ def percentiles(latencies_ms: Floats) -> dict[str, float | None]:
         **{name: float(value) for name, value in zip(PERCENTILES, values, strict=True)},
         "max": float(latencies_ms.max()),
     }
-
-
-def histogram(latencies_ms: Floats) -> tuple[tuple[float, int], ...]:
-    """(latency in ms, count) for each occupied bin, ascending."""
-    bins, counts = np.unique(np.round(np.log(np.maximum(latencies_ms, 1e-3)) / BIN_WIDTH), return_counts=True)
-    return tuple((round(float(np.exp(b * BIN_WIDTH)), 4), int(n)) for b, n in zip(bins, counts, strict=True))

@@ -1,0 +1,97 @@
+"""Several generators' runs of one plan as one: their timelines added on the common clock, judged as one run is.
+
+What holds is the time in which all were at work: before it some were still starting, after it some had stopped. The
+result has the shape of a single run; its records are those of the timelines, so latencies are within
+`histogram.RELATIVE_ERROR` and order within a second is not known.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+
+import numpy as np
+
+from inference_recommender.generator.calibration import Calibration
+from inference_recommender.generator.errors import NothingToMerge
+from inference_recommender.generator.plan import LoadPlan
+from inference_recommender.generator.process import Outcome
+from inference_recommender.generator.records import CONNECTION_FAILED, Rows, save
+from inference_recommender.generator.self_watch import SelfWatch
+from inference_recommender.generator.summary import Measured, summarise, why_invalid
+from inference_recommender.generator.timeline import Timeline, merged
+
+TARGET_FAILED = 3
+INVALID = 4
+
+
+def merge(outcomes: Sequence[Outcome], plan: LoadPlan, folder: Path) -> Outcome:
+    """One outcome of `outcomes`, which ran the shares of `plan`; its files are written to `folder`.
+
+    Raises `NothingToMerge` where one came to no summary, or never two ran at once.
+    """
+    for outcome in outcomes:
+        if outcome.summary is None:
+            raise NothingToMerge(f"{outcome.folder} holds no summary: {outcome.reason}")
+    measured, timeline = _together(outcomes, plan)
+    summary = summarise(measured, plan.stopping_conditions)
+    exit_code, reason = _verdict(outcomes, why_invalid(summary, plan.stopping_conditions), summary.reason)
+    document = {**summary.as_json(), "generators": len(outcomes), "reason": reason}
+    folder.mkdir(parents=True, exist_ok=True)
+    timeline.write(folder / "timeline.npz")
+    _write_records(measured.rows, measured.unfinished_intended_s, folder / "records.npz")
+    (folder / "summary.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    return Outcome(folder=folder, exit_code=exit_code, reason=reason, summary=document)
+
+
+def _together(outcomes: Sequence[Outcome], plan: LoadPlan) -> tuple[Measured, Timeline]:
+    summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
+    start_at = max(summary["started_at"] for summary in summaries)
+    end_at = min(summary["started_at"] + summary["duration_s"] for summary in summaries)
+    if start_at >= end_at:
+        raise NothingToMerge(
+            f"The {len(outcomes)} generators were never at work at once: the last began at {start_at:.1f} s, the first "
+            f"ended at {end_at:.1f} s of the epoch. Give their plans one start_at, and check the clocks."
+        )
+    timeline = merged([Timeline.read(outcome.folder / "timeline.npz") for outcome in outcomes])
+    measured = Measured(
+        rows=timeline.rows(start_at, end_at),
+        unfinished_intended_s=timeline.unfinished_at - start_at,
+        open_loop=plan.arrivals is not None,
+        started_at=start_at,
+        duration_s=end_at - start_at,
+        first_error=next((summary["first_error"] for summary in summaries if summary["first_error"]), None),
+        reason=summaries[0]["reason"],
+        watch=reduce(SelfWatch.worst_with, (_watch(summary["generator"]) for summary in summaries)),
+    )
+    return measured, timeline
+
+
+def _verdict(outcomes: Sequence[Outcome], invalid: str | None, reason: str) -> tuple[int, str]:
+    """A generator's own failure is everybody's, but for too few samples: together they may be enough."""
+    for exit_code, begins in ((TARGET_FAILED, ""), (INVALID, "generator lagged")):
+        for outcome in outcomes:
+            if outcome.exit_code == exit_code and outcome.reason.startswith(begins):
+                return exit_code, outcome.reason
+    if "stopped" in {outcome.reason for outcome in outcomes}:
+        return 0, "stopped"
+    return (INVALID, invalid) if invalid else (0, reason)
+
+
+def _watch(document: "dict[str, object]") -> SelfWatch:
+    calibration = document["calibration"]
+    fields = {**document, "calibration": Calibration(**calibration) if isinstance(calibration, dict) else None}
+    return SelfWatch(**fields)  # type: ignore[arg-type]
+
+
+def _write_records(rows: Rows, unfinished_intended_s: "np.typing.NDArray[np.float64]", file: Path) -> None:
+    """Of a status is known whether it was 200, of a user nothing."""
+    save(
+        file,
+        rows.finished_s - rows.from_intended_ms / 1000,
+        rows.finished_s - rows.latencies_ms / 1000,
+        rows.finished_s,
+        np.where(rows.succeeded, 200, CONNECTION_FAILED).astype(np.int16),
+        np.full(len(rows.finished_s), -1, dtype=np.int32),
+        unfinished_intended_s,
+    )

@@ -1,0 +1,98 @@
+"""What a run measured, second by second, small enough to send and made to be merged. Pure but for its file.
+
+A row says how many requests finished in a second of the common clock (whole seconds since the epoch) with these bins of
+latency, from actual and from intended send. Merging adds counts of equal rows, so it is exact: the timeline of several
+generators is that of all their requests, whatever the order of merging.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_recommender.generator.records import Rows
+from inference_recommender.histogram import Floats, bins_of, latencies_of
+
+Integers = npt.NDArray[np.int64]
+SPREAD_SEED = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    table: Integers
+    """A row per occupied cell, ascending: second, succeeded (0 or 1), bin from send, bin from intended, count."""
+    unfinished_at: Floats
+    """When each request was intended that had no answer in the end, ascending, in seconds since the epoch."""
+
+    @classmethod
+    def of(cls, rows: Rows, unfinished_intended_s: Floats, started_at: float) -> "Timeline":
+        """`started_at`: the run's start in seconds since the epoch."""
+        cells = np.column_stack(
+            [
+                np.floor(started_at + rows.finished_s),
+                rows.succeeded,
+                bins_of(rows.latencies_ms),
+                bins_of(rows.from_intended_ms),
+                np.ones(len(rows.finished_s)),
+            ]
+        )
+        return cls(_added(cells.astype(np.int64)), np.sort(unfinished_intended_s + started_at))
+
+    @classmethod
+    def read(cls, file: Path) -> "Timeline":
+        with np.load(file, allow_pickle=False) as archive:
+            return cls(archive["table"], archive["unfinished_at"])
+
+    def write(self, file: Path) -> None:
+        """A numpy archive of plain arrays (read it with allow_pickle=False)."""
+        np.savez_compressed(file, table=self.table, unfinished_at=self.unfinished_at)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Timeline)
+            and np.array_equal(self.table, other.table)
+            and np.array_equal(self.unfinished_at, other.unfinished_at)
+        )
+
+    def __len__(self) -> int:
+        return int(self.table[:, 4].sum())
+
+    def errors(self) -> int:
+        return int(self.table[self.table[:, 1] == 0, 4].sum())
+
+    def rows(self, start_at: float, end_at: float) -> Rows:
+        """The requests between two moments, with the latencies of their bins, in an order like that of finish.
+
+        Within a second they are spread evenly over what of it lies between the moments, in a random order of a fixed
+        seed: their own order is not known, and one by latency would look like a trend.
+        """
+        second, succeeded, send_bin, intended_bin = np.repeat(self.table[:, :4], self.table[:, 4], axis=0).T
+        order = np.lexsort([np.random.default_rng(SPREAD_SEED).random(len(second)), second])
+        second = second[order]
+        low, high = np.maximum(second, start_at), np.minimum(second + 1, end_at)
+        _, first, counts = np.unique(second, return_index=True, return_counts=True)
+        place = (np.arange(len(second)) - np.repeat(first, counts) + 0.5) / np.repeat(counts, counts)
+        within = low < high
+        return Rows(
+            finished_s=(low + place * (high - low) - start_at)[within],
+            latencies_ms=latencies_of(send_bin[order][within].astype(np.int32)),
+            from_intended_ms=latencies_of(intended_bin[order][within].astype(np.int32)),
+            succeeded=succeeded[order][within].astype(np.bool_),
+        )
+
+
+def merged(timelines: Sequence[Timeline]) -> Timeline:
+    """The timeline of all requests of `timelines`."""
+    return Timeline(
+        _added(np.concatenate([timeline.table for timeline in timelines])),
+        np.sort(np.concatenate([timeline.unfinished_at for timeline in timelines])),
+    )
+
+
+def _added(cells: Integers) -> Integers:
+    """Rows that are equal but for their count, made one."""
+    keys, inverse = np.unique(cells[:, :4], axis=0, return_inverse=True)
+    counts = np.bincount(inverse.reshape(-1), weights=cells[:, 4], minlength=len(keys)).astype(np.int64)
+    return np.column_stack([keys, counts])

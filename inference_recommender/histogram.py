@@ -1,0 +1,74 @@
+"""Latency histograms that merge exactly: counts in bins of a logarithmic scale. Pure.
+
+Bin b holds the latencies in [exp((b - ½)·w), exp((b + ½)·w)) ms and stands for exp(b·w), with w = `BIN_WIDTH`. So a
+latency read back is at most `RELATIVE_ERROR` (exp(w/2) - 1, about 0.5 %) off, whatever its size, and so is every
+percentile, which is the latency of a request (nearest rank). Bins are the same everywhere: adding counts is exact,
+in any order and any grouping. The scheme is that of DDSketch (Masson, Rim, Lee, VLDB 2019) without a bound on its bins.
+
+Latencies below `LOWEST_MS` count as that.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Bins = npt.NDArray[np.int32]
+
+BIN_WIDTH = 0.01
+RELATIVE_ERROR = math.exp(BIN_WIDTH / 2) - 1
+LOWEST_MS = 1e-3
+
+
+def bins_of(latencies_ms: Floats) -> Bins:
+    """The bin of each latency."""
+    return np.round(np.log(np.maximum(latencies_ms, LOWEST_MS)) / BIN_WIDTH).astype(np.int32)
+
+
+def latencies_of(bins: Bins) -> Floats:
+    """What each bin stands for, in ms."""
+    latencies_ms: Floats = np.exp(bins * BIN_WIDTH)
+    return latencies_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    counts: tuple[tuple[int, int], ...] = ()
+    """(bin, how many) for each occupied bin, ascending."""
+
+    @classmethod
+    def of(cls, latencies_ms: Floats) -> "Histogram":
+        bins, counts = np.unique(bins_of(latencies_ms), return_counts=True)
+        return cls(tuple(zip(bins.tolist(), counts.tolist(), strict=True)))
+
+    def __add__(self, other: "Histogram") -> "Histogram":
+        return merged([self, other])
+
+    def __len__(self) -> int:
+        return sum(count for _, count in self.counts)
+
+    def percentile(self, percentile: float) -> float | None:
+        """The latency in ms that `percentile` % do not exceed, by nearest rank; None of nothing."""
+        rank = max(math.ceil(len(self) * percentile / 100 - 1e-9), 1)
+        seen = 0
+        for number, count in self.counts:
+            seen += count
+            if seen >= rank:
+                return math.exp(number * BIN_WIDTH)
+        return None
+
+    def pairs(self) -> tuple[tuple[float, int], ...]:
+        """(latency in ms, how many), ascending."""
+        return tuple((round(math.exp(number * BIN_WIDTH), 6), count) for number, count in self.counts)
+
+
+def merged(histograms: Iterable[Histogram]) -> Histogram:
+    total: Counter[int] = Counter()
+    for histogram in histograms:
+        for number, count in histogram.counts:
+            total[number] += count
+    return Histogram(tuple(sorted(total.items())))
