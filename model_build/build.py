@@ -125,8 +125,6 @@ def _with_remedy(plan: BuildPlan, scratch: Path, failed: GateFailed, progress: P
         layers = find(plan, scratch, progress)
     except Fp32Fails as hopeless:
         return failed.advised(str(hopeless))
-    if layers is None:
-        return failed
     named = ", ".join(f'"{layer}"' for layer in layers)
     return failed.advised(f"Or keep these layers in fp32, with which it passes: fp32_layers = [{named}]")
 

@@ -4,12 +4,14 @@ In and out: folders with encoder.onnx and decoder.onnx. ONNX Runtime's own offli
 it fuses the norms, turns product-and-residual into Gemm and folds transposes. One node per attention
 (MultiHeadAttention, GroupQueryAttention) was tried and won next to nothing: a step's time is in its weights.
 
-int8 leaves embeddings in fp32: those cost size, not time. The decoder's weights are scaled by blocks of `BLOCK` inputs
-(MatMulNBits), its activations by blocks of their own row. The encoder reads many positions at once, for which that
-operator is the slower one: its weights are scaled by output (DynamicQuantizeMatMul). There the activations of a batch
-share one scale, so that an int8 answer may still depend on its neighbours in the batch; an fp32 answer does not.
+int8 leaves embeddings in fp32, which cost size and not time, and the layers named in `fp32_layers`. The decoder's
+weights are scaled by blocks of `BLOCK` inputs (MatMulNBits), its activations by blocks of their own row. The encoder
+reads many positions at once, for which that operator is the slower one: its weights are scaled by output
+(DynamicQuantizeMatMul). There the activations of a batch share one scale, so that an int8 answer may still depend on
+its neighbours in the batch; an fp32 answer does not.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -18,27 +20,55 @@ import onnxruntime
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
+from model_build import layers
 from model_build.text2text.int8 import BLOCK, INT8_ACTIVATIONS
 
+GRAPHS = ("encoder", "decoder")
+PRODUCT = "MatMul"
 
-def optimise(portable: Path, compiled: Path, precision: Literal["fp32", "int8"]) -> None:
-    """Compile both graphs of `portable` into `compiled`."""
-    for name, quantise in (("encoder.onnx", _quantise_by_output), ("decoder.onnx", _quantise_by_block)):
+
+def optimise(
+    portable: Path, compiled: Path, precision: Literal["fp32", "int8"], fp32_layers: Sequence[str] = ()
+) -> None:
+    """Compile both graphs of `portable` into `compiled`. Raises `UnknownLayer`."""
+    kept = _kept(portable, fp32_layers)
+    for name, quantise in (("encoder", _quantise_by_output), ("decoder", _quantise_by_block)):
+        source, file = portable / f"{name}.onnx", compiled / f"{name}.onnx"
         if precision == "int8":
-            scratch = compiled / f"int8-{name}"
-            quantise(portable / name, scratch)
-            _fuse(scratch, compiled / name)
+            scratch = compiled / f"int8-{name}.onnx"
+            quantise(source, scratch, [node for node, layer in products(source, name).items() if layer in kept])
+            _fuse(scratch, file)
             scratch.unlink()
         else:
-            _fuse(portable / name, compiled / name)
-        _strip(compiled / name)
+            _fuse(source, file)
+        _strip(file)
 
 
-def _quantise_by_output(source: Path, quantised: Path) -> None:
+def products(file: Path, graph: str) -> dict[str, str]:
+    """The layer of every product with weights, by node name: what int8 quantises and `fp32_layers` can name.
+
+    Layers are called by their graph first, as in `encoder.block.0.feed_forward.wo`.
+    """
+    model = onnx.load(file)
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return {
+        node.name: f"{graph}.{layer}"
+        for node, layer in zip(model.graph.node, layers.by_node(model), strict=True)
+        if node.op_type == PRODUCT and weights.intersection(node.input)
+    }
+
+
+def _kept(portable: Path, fp32_layers: Sequence[str]) -> frozenset[str]:
+    known = [layer for graph in GRAPHS for layer in products(portable / f"{graph}.onnx", graph).values()]
+    return layers.chosen(tuple(dict.fromkeys(known)), fp32_layers)
+
+
+def _quantise_by_output(source: Path, quantised: Path, kept: list[str]) -> None:
     quantize_dynamic(
         source,
         quantised,
-        op_types_to_quantize=["MatMul"],
+        op_types_to_quantize=[PRODUCT],
+        nodes_to_exclude=kept,
         per_channel=True,
         weight_type=QuantType.QInt8,
         # Products of two activations (attention) stay in fp32.
@@ -46,11 +76,11 @@ def _quantise_by_output(source: Path, quantised: Path) -> None:
     )
 
 
-def _quantise_by_block(source: Path, quantised: Path) -> None:
+def _quantise_by_block(source: Path, quantised: Path, kept: list[str]) -> None:
     config = DefaultWeightOnlyQuantConfig(
-        block_size=BLOCK, is_symmetric=True, accuracy_level=INT8_ACTIVATIONS, bits=8, op_types_to_quantize=("MatMul",)
+        block_size=BLOCK, is_symmetric=True, accuracy_level=INT8_ACTIVATIONS, bits=8, op_types_to_quantize=(PRODUCT,)
     )
-    quantizer = MatMulNBitsQuantizer(onnx.load(source), algo_config=config)
+    quantizer = MatMulNBitsQuantizer(onnx.load(source), nodes_to_exclude=kept, algo_config=config)
     quantizer.process()
     quantizer.model.save_model_to_file(str(quantised), False)
 

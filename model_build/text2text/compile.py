@@ -1,10 +1,12 @@
 """A T5 compiled for its target, and compared with its original."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from containers.text2text.generator import TextGenerator
-from model_build import optimise, parity
+from model_build import bisect, optimise, parity
+from model_build.optimise import GRAPHS
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
 from model_build.repository import version_folder
@@ -13,7 +15,6 @@ from model_build.tensorrt.compile import Toolchain
 from model_build.text2text import export, repository, verify
 from workloads import OnnxRuntimeTarget, TensorRtTarget, TextToText
 
-GRAPHS = ("encoder", "decoder")
 PORTABLE = "portable"
 
 
@@ -23,7 +24,7 @@ def compile_graphs(plan: BuildPlan, graphs: Path, scratch: Path, progress: Progr
         case OnnxRuntimeTarget() as target:
             _export(plan, scratch, progress)
             progress(f"Compiling for ONNX Runtime, {target.precision}")
-            optimise.optimise(scratch / PORTABLE, graphs, target.precision)
+            optimise.optimise(scratch / PORTABLE, graphs, target.precision, target.fp32_layers)
             return {"onnx_opset": str(export.OPSET)}
         case TensorRtTarget() as target:
             found = Toolchain.find(plan.workload.name, plan.variant.target, target)
@@ -39,22 +40,42 @@ def compare(plan: BuildPlan, made: Path, progress: Progress) -> list[parity.Comp
     return _compare(plan, _original(plan), version_folder(made, plan.workload.name), progress)
 
 
-def fp32_layers(plan: BuildPlan, scratch: Path, progress: Progress) -> tuple[str, ...] | None:
-    """The layers of fp16 engines to keep in fp32 for the gate to pass, by bisection. Raises `Fp32Fails`.
-
-    None for int8, whose layers cannot be chosen yet.
-    """
+def fp32_layers(plan: BuildPlan, scratch: Path, progress: Progress) -> tuple[str, ...]:
+    """The layers to keep in fp32 for the gate to pass, by bisection. Raises `Fp32Fails`."""
     target = plan.target
-    if not isinstance(target, TensorRtTarget):
-        return None
-    found = Toolchain.find(plan.workload.name, plan.variant.target, target)
     portable, original = _export(plan, scratch, progress), _original(plan)
     tried = scratch / "tried"
     tried.mkdir()
     shutil.copyfile(plan.checkpoint.tokenizer, tried / "tokenizer.json")
-    return engines.fp32_layers(
-        plan, target, found, portable, tried, lambda folder: _compare(plan, original, folder, silent), progress
-    )
+
+    def compare(folder: Path) -> list[parity.Comparison]:
+        return _compare(plan, original, folder, silent)
+
+    match target:
+        case TensorRtTarget():
+            found = Toolchain.find(plan.workload.name, plan.variant.target, target)
+            return engines.fp32_layers(plan, target, found, portable, tried, compare, progress)
+        case OnnxRuntimeTarget():
+            return _int8_fp32_layers(plan, target, scratch / PORTABLE, tried, compare, progress)
+        case _:
+            raise AssertionError(target.runtime)  # in fp32
+
+
+def _int8_fp32_layers(
+    plan: BuildPlan,
+    target: OnnxRuntimeTarget,
+    portable: Path,
+    tried: Path,
+    compare: Callable[[Path], list[parity.Comparison]],
+    progress: Progress,
+) -> tuple[str, ...]:
+    def passes(kept: frozenset[str]) -> bool:
+        progress(f"Searching for layers to keep in fp32, trying {len(kept)}")
+        optimise.optimise(portable, tried, target.precision, sorted(kept))
+        return not parity.differences(parity.report(plan.workload.model.task, compare(tried)), target.parity)
+
+    known = [layer for graph in GRAPHS for layer in optimise.products(portable / f"{graph}.onnx", graph).values()]
+    return bisect.fp32_layers(tuple(dict.fromkeys(known)), passes)
 
 
 def _export(plan: BuildPlan, scratch: Path, progress: Progress) -> dict[str, Path]:

@@ -10,7 +10,7 @@ from onnx import numpy_helper
 
 from model_build import archive
 from model_build.build import build, verify_built
-from model_build.errors import BuildRunning, GateFailed, StaleArtifact
+from model_build.errors import BuildRunning, GateFailed, StaleArtifact, UnknownLayer
 from model_build.lock import exclusive
 from model_build.plan import BuildPlan, plan
 from tests.model_build.tiny_t5 import make_checkpoint
@@ -183,6 +183,32 @@ def test_int8_is_built_within_the_drop_that_its_target_allows(tiny_workload: Wor
     assert artifact.precision == "int8"
     assert artifact.parity is not None
     assert 0 < artifact.parity.mean_logit_difference < 0.5
+
+
+def test_int8_that_fails_parity_names_the_layers_of_both_graphs_to_keep_in_fp32(
+    tiny_workload: WorkloadFolder, tiny_copy: Path
+) -> None:
+    loose, limits = (
+        "parity = { max_metric_drop = 1.0 }",
+        "parity = { max_metric_drop = 1.0, max_logit_difference = 0.002 }",
+    )
+    strict = edited(plan(tiny_workload, "cpu-int8", tiny_copy), loose, limits)
+    with pytest.raises(GateFailed) as caught:
+        build(strict)
+    told = re.search(r"Or keep these layers in fp32, with which it passes: (fp32_layers = \[.+\])", str(caught.value))
+    assert told is not None, str(caught.value)
+    assert {name.split(".")[0] for name in re.findall(r'"([^"]+)"', told[1])} <= {"encoder", "decoder"}
+    artifact = build(edited(strict, limits, f"{limits}\n{told[1]}"))
+    assert artifact.parity is not None
+    assert artifact.parity.max_logit_difference <= 0.002
+
+
+def test_a_layer_that_no_graph_has_is_refused(tiny_workload: WorkloadFolder, tiny_copy: Path) -> None:
+    astray = edited(
+        plan(tiny_workload, "cpu-int8", tiny_copy), 'precision = "int8"', 'precision = "int8"\nfp32_layers = ["wo"]'
+    )
+    with pytest.raises(UnknownLayer, match=r"fp32_layers: the graph has no wo\."):
+        build(astray)
 
 
 def test_an_evaluation_text_that_cannot_be_asked_is_an_error_of_the_workload(copy_plan: BuildPlan) -> None:
