@@ -16,12 +16,15 @@ from inference_recommender.experiment.errors import ModelTaken
 class ExperimentAws(Aws):
     def upload_archive(self, url: str, file: Path) -> None:
         bucket, _, key = url.removeprefix("s3://").partition("/")
-        with speaking_plainly("HeadObject"):
-            listed = self._client("s3").list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents", [])
-        if [item["Size"] for item in listed if item["Key"] == key] == [file.stat().st_size]:
-            return
+        s3 = self._client("s3")
         with speaking_plainly("PutObject"):
-            self._client("s3").upload_file(str(file), bucket, key)
+            try:
+                listed = s3.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents", [])
+            except s3.exceptions.NoSuchBucket:
+                self._create_bucket(bucket)
+                listed = []
+            if [item["Size"] for item in listed if item["Key"] == key] != [file.stat().st_size]:
+                s3.upload_file(str(file), bucket, key)
 
     def make_model(self, request: Mapping[str, Any]) -> None:
         name = request["ModelName"]

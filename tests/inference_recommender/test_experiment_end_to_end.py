@@ -90,7 +90,7 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]
 def test_eight_cells_killed_midway_and_resumed_end_in_one_table_and_page(laboratory: Laboratory) -> None:
     options = ("--variants", "ts-*", "ort-*", "--traffic", "short", "--baseline", "ml.c5.xlarge/ts-base", *ACCESS)
     first = laboratory.start(*EXPERIMENT, "text_classification", *options)
-    (folder,) = _wait_for(laboratory.root, cells=3)
+    (folder,) = _wait_for(laboratory.root, first, cells=3)
     first.send_signal(signal.SIGKILL)
     first.communicate()
     before = {file: file.read_bytes() for file in folder.glob("cells/*/*.json")}
@@ -129,9 +129,10 @@ def test_the_table_of_a_finished_experiment_is_drawn_without_measuring(laborator
     print(table)
 
 
-def _wait_for(root: Path, cells: int) -> list[Path]:
+def _wait_for(root: Path, process: "subprocess.Popen[str]", cells: int) -> list[Path]:
     deadline = time.monotonic() + 400
     while len(list(root.glob("runs/*/cells/*/*.json"))) < cells:
+        assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.5)
     return list((root / "runs").iterdir())
