@@ -1,4 +1,5 @@
-"""One test of an Inference Recommender job, run for real: a fresh Triton, the load generator against it, the results.
+"""One test of an Inference Recommender job, run for real: a fresh Triton or an endpoint's own, the load generator
+against it, the results.
 
 What was measured is kept whichever way the test ends. The generator is a child process with a plan on disk and JSON
 lines on its standard output; this module does not know how it makes its load.
@@ -20,6 +21,7 @@ from local_aws.endpoint import shortened
 from local_aws.errors import LocalAccountError, UnsupportedModel
 from local_aws.fleet import death_notice
 from local_aws.guarded_process import GuardedProcess
+from local_aws.job_subject import VARIANT, Deployed
 from local_aws.model_host import Container, ModelHost, say
 from local_aws.process_usage import UsageSampler
 from local_aws.recommendation_request import JobPlan, LoadTest
@@ -27,7 +29,6 @@ from local_aws.triton import TritonServer
 from workloads import ROOT
 
 GENERATOR = (sys.executable, "-m", "inference_recommender.generator")
-VARIANT = "AllTraffic"
 WINDOW_S = 1.0
 
 Status = Literal["PENDING", "IN_PROGRESS", "COMPLETED", "FAILED", "STOPPED"]
@@ -38,7 +39,7 @@ OnWindow = Callable[[Mapping[str, Any]], None]
 class Step:
     """A test and what is known of it so far."""
 
-    test: LoadTest
+    test: LoadTest | Deployed
     status: Status = "PENDING"
     endpoint_name: str = field(default_factory=lambda: f"sm-epc-{uuid.uuid4()}")
     metrics: dict[str, int | float] = field(default_factory=dict)
@@ -46,9 +47,35 @@ class Step:
     started_at: datetime | None = None
     ended_at: datetime | None = None
 
+    @classmethod
+    def of(cls, test: LoadTest | Deployed) -> "Step":
+        """On an endpoint of its own, or on the one that exists."""
+        return cls(test, endpoint_name=test.endpoint_name) if isinstance(test, Deployed) else cls(test)
+
+    @property
+    def name(self) -> str:
+        """For the person at the terminal."""
+        return f"endpoint {self.endpoint_name}" if isinstance(self.test, Deployed) else self.test.instance_type
+
+    @property
+    def variant(self) -> str:
+        return self.test.variant_name if isinstance(self.test, Deployed) else VARIANT
+
     def benchmark(self) -> dict[str, Any]:
         """In the shape of RecommendationJobInferenceBenchmark, and of InferenceRecommendation but for its id."""
-        shown: dict[str, Any] = {
+        optional = {"InvocationStartTime": self.started_at, "InvocationEndTime": self.ended_at}
+        return self._shown() | {name: value for name, value in optional.items() if value}
+
+    def endpoint_metrics(self) -> dict[str, Any]:
+        """InferenceMetrics, which an existing endpoint has in place of RecommendationMetrics; both members or none."""
+        found = {name: self.metrics.get(name) for name in ("MaxInvocations", "ModelLatency")}
+        return {} if None in found.values() else found
+
+    def _shown(self) -> dict[str, Any]:
+        if isinstance(self.test, Deployed):
+            measured = self.endpoint_metrics()
+            return {"ModelConfiguration": {}, **({"EndpointMetrics": measured} if measured else {})}
+        return {
             "EndpointConfiguration": {
                 "EndpointName": self.endpoint_name,
                 "VariantName": VARIANT,
@@ -56,13 +83,8 @@ class Step:
                 "InitialInstanceCount": 1,
             },
             "ModelConfiguration": self.test.model_configuration(),
+            **({"Metrics": dict(self.metrics)} if self.metrics else {}),
         }
-        optional = {
-            "Metrics": dict(self.metrics),
-            "InvocationStartTime": self.started_at,
-            "InvocationEndTime": self.ended_at,
-        }
-        return shown | {name: value for name, value in optional.items() if value}
 
 
 @dataclass(slots=True)
@@ -92,14 +114,20 @@ class LoadTestRunner:
             reason = str(error) if isinstance(error, LocalAccountError) else f"{type(error).__name__}: {error}"
             step.failure_reason = shortened(reason)
         step.status = "FAILED" if step.failure_reason else "STOPPED" if self.stopped.is_set() else "COMPLETED"
-        say(f"test on {step.test.instance_type}: {': '.join(filter(None, (step.status, step.failure_reason)))}")
+        say(f"test on {step.name}: {': '.join(filter(None, (step.status, step.failure_reason)))}")
 
     def _run(self, step: Step, left_s: float, on_window: OnWindow) -> None:
-        if refused := machine.refusal(step.test.instance_type):
-            raise UnsupportedModel(refused)
         if left_s < 1:
             raise UnsupportedModel("The job's JobDurationInSeconds was over before this test could start.")
-        environment = {**self.container.environment, **step.test.environment}
+        if isinstance(step.test, Deployed):
+            self._load(step, step.test.server(), left_s, on_window)
+        else:
+            self._run_fresh(step, step.test, left_s, on_window)
+
+    def _run_fresh(self, step: Step, test: LoadTest, left_s: float, on_window: OnWindow) -> None:
+        if refused := machine.refusal(test.instance_type):
+            raise UnsupportedModel(refused)
+        environment = {**self.container.environment, **test.environment}
         container = Container(model_data_url=self.container.model_data_url, environment=environment)
         began = datetime.now(UTC)
         server = self.host.start(container, step.endpoint_name)
@@ -118,14 +146,16 @@ class LoadTestRunner:
         usage = UsageSampler(server.pid)
         usage.start()
         step.started_at = datetime.now(UTC)
-        say(f"test on {step.test.instance_type}: load on Triton (process {server.pid}), kept in {folder}")
+        say(f"test on {step.name}: load on Triton (process {server.pid}), kept in {folder}")
         try:
             status, reason = self._generate(plan_file, folder, on_window)
         finally:
             step.ended_at = datetime.now(UTC)
             usage.stop()
             step.metrics |= _metrics(folder / "summary.json", usage)
-        if (failure := _failure(status, reason, server, folder)) and not (self.stopped.is_set() and server.alive()):
+        if (failure := _failure(status, reason, server, step.variant, folder)) and not (
+            self.stopped.is_set() and server.alive()
+        ):
             step.failure_reason = shortened(failure)
 
     def _generator_plan(self, server: TritonServer, left_s: float) -> dict[str, Any]:
@@ -179,10 +209,10 @@ def _metrics(summary_file: Path, usage: UsageSampler) -> dict[str, int | float]:
     return found
 
 
-def _failure(status: int, reason: str, server: TritonServer, folder: Path) -> str | None:
+def _failure(status: int, reason: str, server: TritonServer, variant: str, folder: Path) -> str | None:
     """Why the test failed, or None when it did not."""
     if (ended := server.exit_status) is not None:
-        return death_notice(VARIANT, ended, server)
+        return death_notice(variant, ended, server)
     if status == 0:
         return None
     if reason:  # in the generator's own words: by them a reader tells a test that failed from one that proves nothing

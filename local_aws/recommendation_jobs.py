@@ -7,7 +7,7 @@ with what it was measured on.
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,10 +19,10 @@ from local_aws import archive, job_metrics, machine
 from local_aws.cloudwatch import LocalCloudWatchBackend
 from local_aws.endpoint import shortened
 from local_aws.errors import LocalAccountError
-from local_aws.fleet import Variant
-from local_aws.load_test import VARIANT, LoadTestRunner, Step
-from local_aws.model_host import ModelHost, say
-from local_aws.recommendation_request import JobPlan, plan
+from local_aws.job_subject import ControlPlane, Deployed, container_of, deployed_of, package_of
+from local_aws.load_test import LoadTestRunner, Step
+from local_aws.model_host import Container, ModelHost, say
+from local_aws.recommendation_request import EndpointTest, JobPlan, LoadTest, check_subject, plan
 
 MEASURED_ON = "local-aws:measured-on"
 _ENDED = ("COMPLETED", "FAILED", "STOPPED")
@@ -55,23 +55,31 @@ class Job:
     def described(self) -> dict[str, Any]:
         """DescribeInferenceRecommendationsJob."""
         kept = ("JobName", "JobDescription", "JobType", "RoleArn", "InputConfig", "StoppingConditions")
+        completed = [step for step in self.steps if step.status == "COMPLETED"]
         found = [
             {"RecommendationId": self._id(step), **step.benchmark()}
-            for step in self.steps
-            if step.status == "COMPLETED"
+            for step in completed
+            if not isinstance(step.test, Deployed)
+        ]
+        performances = [
+            {"Metrics": metrics, "EndpointInfo": {"EndpointName": step.endpoint_name}}
+            for step in completed
+            if isinstance(step.test, Deployed) and (metrics := step.endpoint_metrics())
         ]
         return {
             **{name: self.request[name] for name in kept if name in self.request},
             **self._state(),
             **({"InferenceRecommendations": found[:10]} if found else {}),
+            **({"EndpointPerformances": performances} if performances else {}),
         }
 
     def summary(self) -> dict[str, Any]:
         """One item of ListInferenceRecommendationsJobs."""
+        named, about = ("ModelName", "ModelPackageVersionArn"), self.request["InputConfig"]
         return {
             **{name: self.request[name] for name in ("JobName", "JobType", "RoleArn")},
             "JobDescription": self.request.get("JobDescription", ""),
-            "ModelName": self.request["InputConfig"]["ModelName"],
+            **{name: about[name] for name in named if name in about},
             "SamplePayloadUrl": self.runner.plan.payload_url,
             **self._state(),
         }
@@ -106,10 +114,11 @@ class Job:
 
 
 class RecommendationJobs:
-    """All jobs of one region. `find_model` gives a model as DescribeModel shows it."""
+    """All jobs of one region. `plane` is the SageMaker backend, which makes itself known once it is there."""
+
+    plane: ControlPlane
 
     def __init__(self, host: ModelHost, region: str, cloudwatch: Callable[[], LocalCloudWatchBackend]) -> None:
-        self.find_model: Callable[[str], Mapping[str, Any]] = lambda name: {}
         self._host = host
         self._region = region
         self._cloudwatch = cloudwatch
@@ -119,8 +128,9 @@ class RecommendationJobs:
 
     def create(self, request: Mapping[str, Any]) -> Job:
         """Check, register and start. Raises moto's exceptions in the service's words."""
-        planned = plan(request)
-        job = self._job(request, planned)
+        check_subject(request)
+        package = package_of(self.plane, request["InputConfig"])
+        job = self._job(request, plan(request, package), package)
         with self._lock:
             if job.name in self._jobs:
                 raise ResourceInUseException(
@@ -166,14 +176,18 @@ class RecommendationJobs:
         with self._turn:
             pass
 
-    def _job(self, request: Mapping[str, Any], planned: JobPlan) -> Job:
-        model = self.find_model(planned.model_name)
-        # Any of its tests would do: only the container is wanted, and its refusal.
-        variant = {"VariantName": VARIANT, "InstanceType": planned.tests[0].instance_type}
-        try:
-            container = Variant.of(variant, model).container
-        except LocalAccountError as error:
-            raise ValidationError(str(error)) from error
+    def _job(self, request: Mapping[str, Any], planned: JobPlan, package: Mapping[str, Any]) -> Job:
+        tests = [deployed_of(self.plane, one.endpoint_name) for one in planned.tests if isinstance(one, EndpointTest)]
+        fresh = [one for one in planned.tests if isinstance(one, LoadTest)]
+        # Any instance type would do: only the container is wanted, and its refusal.
+        container = container_of(
+            self.plane, request["InputConfig"], package, fresh[0].instance_type if fresh else "ml.c5.xlarge"
+        )
+        return self._made(request, planned, container, [*tests, *fresh])
+
+    def _made(
+        self, request: Mapping[str, Any], planned: JobPlan, container: Container, tests: Sequence[LoadTest | Deployed]
+    ) -> Job:
         name = request["JobName"]
         folder = self._host.state / "jobs" / name
         runner = LoadTestRunner(self._host, planned, container, folder / "payloads.tar.gz", folder)
@@ -182,7 +196,7 @@ class RecommendationJobs:
             request={key: value for key, value in request.items() if value is not None},
             arn=f"arn:aws:sagemaker:{self._region}:{self._host.account_id}:inference-recommendations-job/{name}",
             runner=runner,
-            steps=[Step(test) for test in planned.tests],
+            steps=[Step.of(test) for test in tests],
             tags=tags_of({**tags, MEASURED_ON: machine.tag_value(machine.description())}),
         )
 
@@ -212,7 +226,7 @@ class RecommendationJobs:
 
     def _publisher(self, job_name: str, step: Step) -> Callable[[Mapping[str, Any]], None]:
         backend = self._cloudwatch()
-        return lambda window: job_metrics.publish(backend, job_name, step.endpoint_name, VARIANT, window)
+        return lambda window: job_metrics.publish(backend, job_name, step.endpoint_name, step.variant, window)
 
 
 def tags_of(values: Mapping[str, str]) -> "list[dict[str, str]]":
@@ -239,8 +253,8 @@ def _matches(item: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
     return (
         request.get("NameContains", "") in item["JobName"]
         and request.get("StatusEquals") in (None, item["Status"])
-        and request.get("ModelNameEquals") in (None, item["ModelName"])
-        and request.get("ModelPackageVersionArnEquals") is None
+        and request.get("ModelNameEquals") in (None, item.get("ModelName"))
+        and request.get("ModelPackageVersionArnEquals") in (None, item.get("ModelPackageVersionArn"))
         and ((limit := moment(before)) is None or item["CreationTime"] < limit)
         and ((limit := moment(after)) is None or item["CreationTime"] > limit)
         and ((limit := moment("LastModifiedTimeBefore")) is None or item["LastModifiedTime"] < limit)

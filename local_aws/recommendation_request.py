@@ -1,11 +1,13 @@
 """A CreateInferenceRecommendationsJob request → the tests it asks for. Pure.
 
 The shapes were checked before (`service_model`); here are the service's rules across members, in its words where
-they are known. One test is one endpoint configuration with one combination of environment parameters.
+they are known. One test is one endpoint configuration with one combination of environment parameters, or an endpoint
+that exists. MaxParallelOfTests is taken and not followed: on one machine tests beside each other would measure each
+other.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,48 +46,58 @@ class LoadTest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EndpointTest:
+    """The test of an endpoint that exists."""
+
+    endpoint_name: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class JobPlan:
-    model_name: str
     payload_url: str
     content_type: str
     traffic_pattern: Mapping[str, Any]
     stopping_conditions: Mapping[str, Any]
     duration_s: int
-    tests: tuple[LoadTest, ...]
+    tests: tuple[LoadTest | EndpointTest, ...]
 
 
-def plan(request: Mapping[str, Any]) -> JobPlan:
-    """Raises moto's `ValidationError` in one sentence."""
+def check_subject(request: Mapping[str, Any]) -> None:
+    """That the request names one model, and an endpoint only where the service takes one. Raises `ValidationError`."""
     configuration = request["InputConfig"]
-    _refuse_what_is_not_served(configuration)
-    container = configuration.get("ContainerConfig") or {}
-    payload_url = (container.get("PayloadConfig") or {}).get("SamplePayloadUrl")
-    if not payload_url:
-        raise ValidationError("ContainerConfig.PayloadConfig.SamplePayloadUrl is required to send traffic.")
-    duration = configuration.get("JobDurationInSeconds") or DEFAULT_DURATION_S[request["JobType"]]
-    return JobPlan(
-        model_name=configuration["ModelName"],
-        payload_url=payload_url,
-        content_type=next(
-            iter((container.get("PayloadConfig") or {}).get("SupportedContentTypes") or ()), "application/json"
-        ),
-        traffic_pattern=_traffic(request, configuration, duration),
-        stopping_conditions=_stopping(request.get("StoppingConditions") or {}),
-        duration_s=duration,
-        tests=_tests(request, configuration, container),
-    )
-
-
-def _refuse_what_is_not_served(configuration: Mapping[str, Any]) -> None:
     named = [key for key in ("ModelName", "ModelPackageVersionArn") if configuration.get(key)]
     if not named:
         raise ValidationError("Exactly one of ModelName and ModelPackageVersionArn is required, but none was given.")
     if len(named) == 2:
         raise ValidationError("Exactly one of ModelName and ModelPackageVersionArn is required, but both were given.")
-    if named == ["ModelPackageVersionArn"]:
-        raise ValidationError("This local account measures models by ModelName only, not model packages.")
-    if configuration.get("Endpoints"):
-        raise ValidationError("This local account measures models only, not existing endpoints: leave out Endpoints.")
+    if configuration.get("Endpoints") and request["JobType"] != "Default":
+        raise ValidationError("Endpoints can be given for a Default job only.")
+
+
+def plan(request: Mapping[str, Any], package: Mapping[str, Any]) -> JobPlan:
+    """`package` holds what the model's package says (SamplePayloadUrl, InferenceSpecification), nothing for a model of
+    a name; ContainerConfig goes before it. Raises moto's `ValidationError` in one sentence.
+    """
+    configuration = request["InputConfig"]
+    container, specification = configuration.get("ContainerConfig") or {}, package.get("InferenceSpecification") or {}
+    payload = container.get("PayloadConfig") or {}
+    payload_url = payload.get("SamplePayloadUrl") or package.get("SamplePayloadUrl")
+    if not payload_url:
+        raise ValidationError("ContainerConfig.PayloadConfig.SamplePayloadUrl is required to send traffic.")
+    duration = configuration.get("JobDurationInSeconds") or DEFAULT_DURATION_S[request["JobType"]]
+    content_types = payload.get("SupportedContentTypes") or specification.get("SupportedContentTypes") or ()
+    return JobPlan(
+        payload_url=payload_url,
+        content_type=next(iter(content_types), "application/json"),
+        traffic_pattern=_traffic(request, configuration, duration),
+        stopping_conditions=_stopping(request.get("StoppingConditions") or {}),
+        duration_s=duration,
+        tests=_tests(
+            request,
+            configuration,
+            container.get("SupportedInstanceTypes") or specification.get("SupportedRealtimeInferenceInstanceTypes"),
+        ),
+    )
 
 
 def _traffic(request: Mapping[str, Any], configuration: Mapping[str, Any], duration_s: int) -> Mapping[str, Any]:
@@ -120,15 +132,17 @@ def _stopping(conditions: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _tests(
-    request: Mapping[str, Any], configuration: Mapping[str, Any], container: Mapping[str, Any]
-) -> tuple[LoadTest, ...]:
-    endpoints = configuration.get("EndpointConfigurations") or []
-    if not endpoints and request["JobType"] == "Default":
-        endpoints = [{"InstanceType": name} for name in container.get("SupportedInstanceTypes") or []]
-    if not endpoints:
+    request: Mapping[str, Any], configuration: Mapping[str, Any], supported: Sequence[str] | None
+) -> tuple[LoadTest | EndpointTest, ...]:
+    existing = [EndpointTest(endpoint_name=one["EndpointName"]) for one in configuration.get("Endpoints") or []]
+    configurations = configuration.get("EndpointConfigurations") or []
+    if not configurations and request["JobType"] == "Default":
+        configurations = [{"InstanceType": name} for name in supported or []]
+    if not configurations and not existing:
         raise ValidationError("EndpointConfigurations is required: name at least one InstanceType to test.")
     limit = (configuration.get("ResourceLimit") or {}).get("MaxNumberOfTests", MAX_TESTS)
-    return tuple(test for endpoint in endpoints for test in _of_endpoint(endpoint))[:limit]
+    found = tuple(test for one in configurations for test in _of_endpoint(one))
+    return (*existing, *found[:limit])
 
 
 def _of_endpoint(endpoint: Mapping[str, Any]) -> Iterator[LoadTest]:

@@ -46,7 +46,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         super().__init__(region_name, account_id)
         self.host = host
         self.jobs = jobs
-        jobs.find_model = lambda name: self.describe_model(name).response_object
+        jobs.plane = self
 
     @property
     def _url_module(self) -> Any:

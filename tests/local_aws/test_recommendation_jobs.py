@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from local_aws import machine
 from local_aws.local_account import LocalAccount
-from tests.local_aws.conftest import BUCKET, ROLE, Endpoints, wait_until
+from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, echo_request, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -50,7 +50,7 @@ def request(
         },
         "StoppingConditions": {
             "MaxInvocations": 30000,
-            "ModelLatencyThresholds": [{"Percentile": "P99", "ValueInMilliseconds": 500}],
+            "ModelLatencyThresholds": [{"Percentile": "P95", "ValueInMilliseconds": 500}],
             "FlatInvocations": "Continue",
         },
         "Tags": [{"Key": "workload", "Value": "echo"}],
@@ -205,6 +205,20 @@ def _with_package(wanted: Any) -> None:
     wanted["InputConfig"]["ModelPackageVersionArn"] = "arn:aws:sagemaker:us-east-1:123456789012:model-package/p/1"
 
 
+def _with_an_endpoint(wanted: Any) -> None:
+    wanted["InputConfig"]["Endpoints"] = [{"EndpointName": "nothing"}]
+
+
+def _with_an_unknown_endpoint(wanted: Any) -> None:
+    _with_an_endpoint(wanted)
+    wanted["JobType"] = "Default"
+
+
+def _with_an_unknown_package(wanted: Any) -> None:
+    _with_package(wanted)
+    del wanted["InputConfig"]["ModelName"]
+
+
 def _with_unknown_model(wanted: Any) -> None:
     wanted["InputConfig"]["ModelName"] = "nothing"
 
@@ -227,6 +241,15 @@ def _with_long_traffic(wanted: Any) -> None:
     [
         (_without_model, "Exactly one of ModelName and ModelPackageVersionArn is required, but none was given."),
         (_with_package, "Exactly one of ModelName and ModelPackageVersionArn is required, but both were given."),
+        (_with_an_endpoint, "Endpoints can be given for a Default job only."),
+        (
+            _with_an_unknown_endpoint,
+            'Could not find endpoint "arn:aws:sagemaker:us-east-1:123456789012:endpoint/nothing".',
+        ),
+        (
+            _with_an_unknown_package,
+            "Model package arn:aws:sagemaker:us-east-1:123456789012:model-package/p/1 not found",
+        ),
         (_with_unknown_model, "Could not find model 'arn:aws:sagemaker:us-east-1:123456789012:model/nothing'."),
         (
             _with_a_bad_name,
@@ -271,3 +294,61 @@ def test_jobs_are_listed_by_name_status_and_page(sagemaker: Any, model: str) -> 
     )
     found = [job["JobName"] for page in pages for job in page["InferenceRecommendationsJobs"]]
     assert found == ["listed-b", "listed-a"]
+
+
+def test_a_model_package_is_measured_by_its_container_payload_and_instance_types(sagemaker: Any) -> None:
+    sagemaker.create_model_package_group(ModelPackageGroupName="echoes", ModelPackageGroupDescription="a test")
+    container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz", "Framework": "PYTORCH"}
+    arn = sagemaker.create_model_package(
+        ModelPackageGroupName="echoes",
+        Domain="NATURAL_LANGUAGE_PROCESSING",
+        Task="OTHER",
+        SamplePayloadUrl=f"s3://{BUCKET}/payloads.tar.gz",
+        InferenceSpecification={
+            "Containers": [container],
+            "SupportedContentTypes": ["application/json"],
+            "SupportedRealtimeInferenceInstanceTypes": ["ml.c5.xlarge"],
+        },
+    )["ModelPackageArn"]
+    wanted = {
+        "JobName": "packaged",
+        "JobType": "Default",
+        "RoleArn": ROLE,
+        "InputConfig": {"ModelPackageVersionArn": arn, "JobDurationInSeconds": 4},
+    }
+    sagemaker.create_inference_recommendations_job(**wanted)
+    job = ended(sagemaker, "packaged")
+    assert job["Status"] == "COMPLETED", job.get("FailureReason")
+    (found,) = job["InferenceRecommendations"]
+    assert found["EndpointConfiguration"]["InstanceType"] == "ml.c5.xlarge"
+    assert found["Metrics"]["MaxInvocations"] > 0
+    listed = sagemaker.list_inference_recommendations_jobs(ModelPackageVersionArnEquals=arn)
+    assert [one["JobName"] for one in listed["InferenceRecommendationsJobs"]] == ["packaged"]
+
+
+def test_an_existing_endpoint_is_measured_where_it_is_and_goes_on_answering(
+    sagemaker: Any, client: Callable[[str], Any], runtime: Any, endpoints: Endpoints, model: str
+) -> None:
+    endpoints.create("lives", config=endpoints.config("lives-config"))
+    assert endpoints.settled("lives")["EndpointStatus"] == "InService"
+    wanted = request("visited", model)
+    wanted |= {"JobType": "Default"}
+    wanted["InputConfig"] = {
+        "ModelName": model,
+        "JobDurationInSeconds": 4,
+        "Endpoints": [{"EndpointName": "lives"}],
+        "ContainerConfig": wanted["InputConfig"]["ContainerConfig"],
+    }
+    sagemaker.create_inference_recommendations_job(**wanted)
+    job = ended(sagemaker, "visited")
+    assert job["Status"] == "COMPLETED", job.get("FailureReason")
+    (performance,) = job["EndpointPerformances"]
+    assert performance["EndpointInfo"] == {"EndpointName": "lives"}
+    assert performance["Metrics"]["MaxInvocations"] > 0
+    assert "InferenceRecommendations" not in job
+    (step,) = steps(sagemaker, "visited")
+    assert step["InferenceBenchmark"]["EndpointMetrics"] == performance["Metrics"]
+    assert "EndpointConfiguration" not in step["InferenceBenchmark"]
+    body = echo_request("still here")
+    answer = runtime.invoke_endpoint(EndpointName="lives", ContentType="application/json", Body=body)
+    assert b"got still here" in answer["Body"].read()
