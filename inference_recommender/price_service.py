@@ -14,6 +14,6 @@ REGION = "us-east-1"
 def products(query: dict[str, Any]) -> Iterator[str]:
     """The products of all pages of GetProducts, as JSON. Raises `AwsUnavailable`."""
     with speaking_plainly("GetProducts"):
-        pages = boto3.client("pricing", region_name=REGION).get_paginator("get_products").paginate(**query)
+        pages = boto3.Session().client("pricing", region_name=REGION).get_paginator("get_products").paginate(**query)
         for page in pages:
             yield from page["PriceList"]

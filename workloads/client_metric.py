@@ -1,6 +1,6 @@
 """The custom CloudWatch metric of end-to-end latency: who serves traffic publishes it, a stack's alarms read it.
 
-One datum per workload: what a caller waited, from the intended call to the answer, retries included.
+A value per call: how long the caller waited for an answer or for the last error, retries included.
 """
 
 NAMESPACE = "TransformersInProduction"

@@ -1,0 +1,38 @@
+"""A client for production code: tensors in, tensors out, from a SageMaker endpoint or any KServe v2 server.
+
+    with LatencyMetric("query_intent") as metric, SageMakerEndpoint("QueryIntent") as endpoint:
+        client = InferenceClient(endpoint, latency=metric)
+        answer = client.infer({"QUERY": [["where is my parcel"]]})   # {"LABEL": array([[b"order_status"]])}
+
+Requests are KServe v2, in binary unless JSON is asked for. Throttled and failed requests are tried again after a wait;
+a request that ran out of time is not. How long callers waited goes to CloudWatch in the background, and a metric that
+cannot be sent never fails a request. A client may be used by many threads at once.
+"""
+
+from inference_recommender.client.errors import (
+    CannotEncode,
+    InferenceFailed,
+    NotAnAnswer,
+    Refused,
+    TimedOut,
+    Unreachable,
+)
+from inference_recommender.client.http_server import HttpServer
+from inference_recommender.client.inference import InferenceClient
+from inference_recommender.client.latency_metric import LatencyMetric
+from inference_recommender.client.retries import Retries
+from inference_recommender.client.sagemaker_endpoint import SageMakerEndpoint
+
+__all__ = [
+    "CannotEncode",
+    "HttpServer",
+    "InferenceClient",
+    "InferenceFailed",
+    "LatencyMetric",
+    "NotAnAnswer",
+    "Refused",
+    "Retries",
+    "SageMakerEndpoint",
+    "TimedOut",
+    "Unreachable",
+]

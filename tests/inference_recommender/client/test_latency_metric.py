@@ -1,0 +1,180 @@
+"""The client's latency in CloudWatch: what is published, in the background and on close, and that it never hurts."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Set
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+import pytest
+from botocore.session import get_session
+from botocore.validate import ParamValidator
+from hypothesis import given
+from hypothesis import strategies as st
+from moto import mock_aws
+
+from inference_recommender.client import LatencyMetric
+from inference_recommender.client.metric_data import DATA_PER_REQUEST, VALUES_PER_DATUM, requests, seen
+
+NOON_S = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
+SHAPE = get_session().get_service_model("cloudwatch").shape_for("PutMetricDataInput")
+
+
+class Watch:
+    """A CloudWatch client that keeps what it is sent; the calls of the numbers in `failing` fail."""
+
+    def __init__(self, failing: Set[int] = frozenset()) -> None:
+        self._failing = failing
+        self._calls = 0
+        self.sent: list[Mapping[str, Any]] = []
+        self.came = threading.Event()
+
+    def put_metric_data(self, **request: Any) -> None:
+        assert ParamValidator().validate(request, SHAPE).generate_report() == ""
+        self._calls += 1
+        if self._calls in self._failing:
+            raise ConnectionError("no network")
+        self.sent.append(request)
+        self.came.set()
+
+    def total(self) -> int:
+        return int(sum(sum(datum["Counts"]) for request in self.sent for datum in request["MetricData"]))
+
+
+def test_a_minutes_latencies_become_one_datum_of_values_and_counts() -> None:
+    watch = Watch()
+    with LatencyMetric("spellcheck", client=watch, clock_s=lambda: NOON_S + 59) as metric:
+        for latency in (12.34, 12.341, 9.0):
+            metric.record(latency)
+    assert watch.sent == [
+        {
+            "Namespace": "TransformersInProduction",
+            "MetricData": [
+                {
+                    "MetricName": "ClientLatency",
+                    "Dimensions": [{"Name": "Workload", "Value": "spellcheck"}],
+                    "Timestamp": datetime(2026, 11, 21, 12, tzinfo=UTC),
+                    "Values": [9.0, 12.3],
+                    "Counts": [1.0, 2.0],
+                    "Unit": "Milliseconds",
+                }
+            ],
+        }
+    ]
+
+
+@given(
+    latencies=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 7_200)), max_size=2_000),
+)
+def test_every_latency_is_published_once_within_the_services_limits(latencies: list[tuple[float, float]]) -> None:
+    counts = Counter(seen(latency, NOON_S + offset) for latency, offset in latencies)
+    total = 0
+    for request in requests("w", counts):
+        assert len(request["MetricData"]) <= DATA_PER_REQUEST
+        for datum in request["MetricData"]:
+            assert 1 <= len(datum["Values"]) == len(datum["Counts"]) <= VALUES_PER_DATUM
+            total += sum(datum["Counts"])
+    assert total == len(latencies)
+
+
+@given(latency=st.floats(0.001, 1e7))
+def test_a_value_is_off_by_half_a_percent_at_most(latency: float) -> None:
+    assert seen(latency, 0)[1] == pytest.approx(latency, rel=0.005)
+
+
+def test_it_is_published_in_the_background() -> None:
+    watch = Watch()
+    with LatencyMetric("w", client=watch, flush_every_s=0.01) as metric:
+        metric.record(5)
+        assert watch.came.wait(5)
+    assert watch.total() == 1
+
+
+def test_what_could_not_be_sent_is_logged_and_sent_with_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    watch = Watch({1})
+    metric = LatencyMetric("w", client=watch, clock_s=lambda: NOON_S)
+    metric.record(5)
+    metric.flush()
+    assert (watch.total(), [record.message for record in caplog.records]) == (
+        0,
+        ["The client latency of w could not be published: no network"],
+    )
+    metric.record(5)
+    metric.close()
+    assert watch.total() == 2
+
+
+def test_what_was_sent_before_a_failure_is_not_sent_twice() -> None:
+    watch = Watch({2})
+    now = [NOON_S]
+    metric = LatencyMetric("w", client=watch, clock_s=lambda: now[0])
+    for minute in range(DATA_PER_REQUEST + 5):
+        now[0] = NOON_S + 60 * minute
+        metric.record(5)
+    metric.flush()
+    assert watch.total() == DATA_PER_REQUEST
+    metric.close()
+    assert watch.total() == DATA_PER_REQUEST + 5
+
+
+def test_what_could_not_be_sent_for_an_hour_is_let_go() -> None:
+    watch = Watch({1})
+    now = [NOON_S]
+    metric = LatencyMetric("w", client=watch, clock_s=lambda: now[0])
+    metric.record(5)
+    now[0] += 3_700
+    metric.flush()
+    metric.close()
+    assert watch.total() == 0
+
+
+def test_a_cloudwatch_that_cannot_be_had_fails_nobody(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    with LatencyMetric("w") as metric:
+        metric.record(5)
+    assert [record.message for record in caplog.records] == [
+        "The client latency of w could not be published: You must specify a region."
+    ]
+
+
+def test_threads_that_record_at_once_lose_nothing() -> None:
+    def record() -> None:
+        for _ in range(500):
+            metric.record(5)
+
+    watch = Watch()
+    with LatencyMetric("w", client=watch, flush_every_s=0.001) as metric:
+        threads = [threading.Thread(target=record) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert watch.total() == 4_000
+
+
+def test_cloudwatch_tells_the_statistics_of_what_was_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """moto's CloudWatch, through boto3."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    with mock_aws():
+        client = boto3.client("cloudwatch", region_name="us-east-1")
+        with LatencyMetric("spellcheck", client=client) as metric:
+            for latency in (10, 20, 60):
+                metric.record(latency)
+        now = time.time()
+        (point,) = client.get_metric_statistics(
+            Namespace="TransformersInProduction",
+            MetricName="ClientLatency",
+            Dimensions=[{"Name": "Workload", "Value": "spellcheck"}],
+            StartTime=datetime.fromtimestamp(now - 600, UTC),
+            EndTime=datetime.fromtimestamp(now + 600, UTC),
+            Period=3_600 * 24,
+            Statistics=["SampleCount", "Average", "Maximum"],
+        )["Datapoints"]
+    assert (point["SampleCount"], point["Average"], point["Maximum"]) == (3, 30, 60)

@@ -1,0 +1,126 @@
+"""The client against a real Triton: over HTTP, and over the SageMaker front end through boto3 itself."""
+
+import threading
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import boto3
+import numpy as np
+import pytest
+
+from inference_recommender.client import HttpServer, InferenceClient, Refused, SageMakerEndpoint
+from inference_recommender.client.inference import Server
+from local_aws.triton import TritonServer
+from local_aws.triton_toolchain import DEFAULT_TOOLCHAIN
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not DEFAULT_TOOLCHAIN.exists(), reason="needs the Triton environment: make setup"),
+]
+
+CONFIG = """
+backend: "python"
+max_batch_size: 4
+input [
+  {name: "TEXT" data_type: TYPE_STRING dims: [1]},
+  {name: "NUMBER" data_type: TYPE_FP32 dims: [-1]}
+]
+output [
+  {name: "TEXT_BACK" data_type: TYPE_STRING dims: [1]},
+  {name: "DOUBLE" data_type: TYPE_FP32 dims: [-1]}
+]
+instance_group [{count: 1 kind: KIND_CPU}]
+"""
+
+MODEL = """
+import triton_python_backend_utils as pb
+
+class TritonPythonModel:
+    def execute(self, requests):
+        tensor = pb.get_input_tensor_by_name
+        return [
+            pb.InferenceResponse([
+                pb.Tensor("TEXT_BACK", tensor(request, "TEXT").as_numpy()),
+                pb.Tensor("DOUBLE", tensor(request, "NUMBER").as_numpy() * 2),
+            ])
+            for request in requests
+        ]
+"""
+
+
+@pytest.fixture(scope="module")
+def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+    folder: Path = tmp_path_factory.mktemp("triton")
+    version = folder / "models" / "echo" / "1"
+    version.mkdir(parents=True)
+    (version / "model.py").write_text(MODEL, "utf-8")
+    (version.parent / "config.pbtxt").write_text(CONFIG, "utf-8")
+    with TritonServer.start(folder / "models", default_model="echo", log_file=folder / "triton.log") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def runtime_url(triton: TritonServer) -> Iterator[str]:
+    """What SageMaker's runtime does with InvokeEndpoint: hand body and Content-Type to the container, and back."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            request = urllib.request.Request(f"{triton.sagemaker_url}/invocations", body)
+            request.add_header("Content-Type", self.headers["Content-Type"])
+            with urllib.request.urlopen(request) as answer:
+                content, kind = answer.read(), answer.headers["Content-Type"]
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Quiet."""
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    httpd.daemon_threads = True
+    thread = threading.Thread(target=lambda: httpd.serve_forever(0.05), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{httpd.server_port}"
+    httpd.shutdown()
+    httpd.server_close()
+    thread.join()
+
+
+@pytest.fixture(params=["http", "sagemaker"])
+def server(
+    request: pytest.FixtureRequest, triton: TritonServer, runtime_url: str, monkeypatch: pytest.MonkeyPatch
+) -> Server:
+    if request.param == "http":
+        return HttpServer(triton.http_url, "echo")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    client = boto3.client("sagemaker-runtime", region_name="us-east-1", endpoint_url=runtime_url)
+    return SageMakerEndpoint("echo", client=client)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_tensors_go_there_and_back(server: Server, binary: bool) -> None:
+    numbers = np.array([[0.1, 2], [3, -4]], np.float32)
+    found = InferenceClient(server, binary=binary).infer({"TEXT": [["runing sheos"], ["süß"]], "NUMBER": numbers})
+    assert found["TEXT_BACK"].tolist() == [[b"runing sheos"], ["süß".encode()]]
+    assert found["DOUBLE"].dtype == np.float32
+    assert found["DOUBLE"].tolist() == (numbers * 2).tolist()
+
+
+def test_only_the_outputs_asked_for_come_back(server: Server) -> None:
+    inputs = {"TEXT": [["a"]], "NUMBER": np.ones((1, 3), np.float32)}
+    assert list(InferenceClient(server).infer(inputs, ["DOUBLE"])) == ["DOUBLE"]
+
+
+def test_tritons_refusal_is_told_in_its_words(triton: TritonServer) -> None:
+    with HttpServer(triton.http_url, "echo") as server, pytest.raises(Refused) as refused:
+        InferenceClient(server).infer({"TEXT": [["a"]]})
+    assert refused.value.status == 400
+    assert "expected 2 inputs but got 1 inputs for model 'echo'" in str(refused.value)

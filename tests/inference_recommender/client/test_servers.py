@@ -1,0 +1,134 @@
+"""Servers that refuse, hang or are not there, over loopback: what each becomes, through urllib3 and through boto3."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from inference_recommender.client import (
+    HttpServer,
+    InferenceClient,
+    Refused,
+    SageMakerEndpoint,
+    TimedOut,
+    Unreachable,
+)
+from inference_recommender.client.kserve import Body
+from inference_recommender.errors import NoCredentials
+from tests.inference_recommender.server import Answer, serving
+
+OUTPUT = json.dumps({"outputs": [{"name": "O", "shape": [1], "datatype": "INT64", "data": [7]}]}).encode()
+REQUEST = Body(content=b"{}")
+TIMEOUT_S = 0.2
+
+
+@pytest.fixture(autouse=True)
+def _an_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+
+def _http(url: str) -> HttpServer:
+    return HttpServer(url, "m", timeout_s=TIMEOUT_S)
+
+
+def _sagemaker(url: str) -> SageMakerEndpoint:
+    """With the very settings that it has against AWS, but for the address."""
+    config = Config(connect_timeout=TIMEOUT_S, read_timeout=TIMEOUT_S, retries={"total_max_attempts": 1})
+    return SageMakerEndpoint(
+        "e", timeout_s=TIMEOUT_S, client=boto3.client("sagemaker-runtime", endpoint_url=url, config=config)
+    )
+
+
+BOTH = pytest.mark.parametrize(
+    ("connect", "name"), [(_http, r"http://127.0.0.1:\d+/v2/models/m/infer"), (_sagemaker, "Endpoint e")]
+)
+Connect = Callable[[str], Any]
+
+
+def _failing_once(status: int, body: bytes) -> Answer:
+    answers = [(status, body), (200, OUTPUT)]
+    return lambda request: answers.pop(0)
+
+
+@BOTH
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_throttled_request_is_sent_again(connect: Connect, name: str, status: int) -> None:
+    with serving(_failing_once(status, b"{}")) as server, connect(server.url.removesuffix("/invocations")) as place:
+        assert InferenceClient(place).infer({"A": [1]})["O"].tolist() == [7]
+        assert len(server.seen) == 2
+        assert server.seen[0] == server.seen[1]
+
+
+@BOTH
+def test_a_bad_request_is_refused_with_the_servers_words(connect: Connect, name: str) -> None:
+    refusal = b'{"error": "unexpected shape", "message": "unexpected shape"}'
+    with serving(lambda body: (400, refusal)) as server, connect(server.url.removesuffix("/invocations")) as place:
+        with pytest.raises(Refused, match=rf"^{name} answered 400: .*unexpected shape"):
+            InferenceClient(place).infer({"A": [1]})
+        assert len(server.seen) == 1
+
+
+@BOTH
+def test_an_answer_that_does_not_come_in_time_is_not_asked_for_again(connect: Connect, name: str) -> None:
+    with serving(delay_s=3 * TIMEOUT_S) as server, connect(server.url.removesuffix("/invocations")) as place:
+        with pytest.raises(TimedOut, match=rf"^{name} gave no answer within 0.2 s\.$"):
+            InferenceClient(place).infer({"A": [1]})
+        assert len(server.seen) == 1
+
+
+@BOTH
+def test_a_server_that_is_not_there_is_unreachable(connect: Connect, name: str) -> None:
+    with connect("http://127.0.0.1:9") as place, pytest.raises(Unreachable, match=rf"^{name} cannot be reached: "):
+        place.send(REQUEST)
+
+
+@BOTH
+def test_a_connection_that_breaks_before_an_answer_is_unreachable(connect: Connect, name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        closing = threading.Thread(target=lambda: listener.accept()[0].close())
+        closing.start()
+        with connect(f"http://127.0.0.1:{listener.getsockname()[1]}") as place, pytest.raises(Unreachable):
+            place.send(REQUEST)
+        closing.join()
+
+
+class ModelError:
+    """boto3's answer where the container failed: 424, with the container's own status beside it."""
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    def invoke_endpoint(self, **request: Any) -> None:
+        from botocore.exceptions import ClientError
+
+        response: Any = {
+            "Error": {"Code": "ModelError", "Message": "Received server error (…) from primary. See …"},
+            "OriginalStatusCode": self._status,
+            "OriginalMessage": "queue is full",
+            "ResponseMetadata": {"HTTPStatusCode": 424},
+        }
+        raise ClientError(response, "InvokeEndpoint")
+
+
+@pytest.mark.parametrize(("status", "again"), [(503, True), (400, False)])
+def test_an_error_of_the_container_counts_by_its_own_status(status: int, again: bool) -> None:
+    with pytest.raises(Refused, match=rf"^Endpoint e answered {status}: ModelError: queue is full$") as refused:
+        SageMakerEndpoint("e", client=ModelError(status)).send(REQUEST)
+    assert refused.value.may_retry is again
+
+
+def test_an_endpoint_without_credentials_says_how_to_get_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/dev/null")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(NoCredentials):
+        SageMakerEndpoint("e").send(REQUEST)
