@@ -1,7 +1,8 @@
 """A CloudFormation type made by the API of its service: a row of names instead of a class with three methods.
 
 `as_request` turns the properties into the call's parameters; Ref, GetAtt and what later calls know the resource by are
-read from the call's request and answer by JMESPath. What CloudFormation would replace is `stack_change`'s to know.
+read from the call's request and answer. What has a call of its own in the API is in `also`. What CloudFormation would
+replace is `stack_change`'s to know.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,6 +16,19 @@ from local_aws.api_request import as_request
 from local_aws.service_api import call, input_shape
 
 Properties = dict[str, Any]
+Known = dict[str, Any]
+"""The parameters by which the API knows a resource."""
+Read = str | Callable[[Properties], Any]
+"""A JMESPath in {request, answer, account, region}, or what a path cannot say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Also:
+    """A property that a call of its own sets, on creation and on every change; no request, no call."""
+
+    property: str
+    operation: str
+    request: Callable[[Any, Known], Known | None]
 
 
 class Made:
@@ -47,27 +61,28 @@ class ApiType:
     service: str
     create: str
     delete: str
-    ref: str
-    """JMESPath in {request, answer}; so are the values of `attributes` and `keys`."""
+    ref: Read
     update: str | None = None
-    """None: what creates also overwrites."""
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    keys: Mapping[str, str] = field(default_factory=dict)
+    """None: all that may change without a replacement is in `also`, or in what `overwrites`."""
+    overwrites: bool = False
+    """Making it again is how it is changed."""
+    attributes: Mapping[str, Read] = field(default_factory=dict)
+    keys: Mapping[str, Read] = field(default_factory=dict)
     """Parameters by which update and delete know the resource; a call gets those that it has."""
     named_by: str | None = None
     """The property for which CloudFormation generates a name."""
     within: str | None = None
     """The parameter that holds all others, where the API nests them."""
     renames: Mapping[str, str] = field(default_factory=dict)
-    prepare: Callable[[Properties], Properties] = dict
-    """What is not a matter of names."""
+    prepare: Callable[[Properties, str], Properties] = lambda properties, region: properties
+    """What is not a matter of names, in the region that comes second."""
     delete_with: Mapping[str, Any] = field(default_factory=dict)
+    also: tuple[Also, ...] = ()
 
     def create_from_cloudformation_json(
         self, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
     ) -> Made:
-        properties = self._named(resource_name, cloudformation_json["Properties"])
-        return self._create(properties, region_name)
+        return self._create(resource_name, cloudformation_json["Properties"], account_id, region_name)
 
     def update_from_cloudformation_json(
         self,
@@ -77,12 +92,15 @@ class ApiType:
         account_id: str,
         region_name: str,
     ) -> Made:
-        properties = self._named(original_resource.name, cloudformation_json["Properties"])
-        if self.update is None:
-            return self._create(properties, region_name)
-        changed = self._request(self.update, properties, region_name, partial=True)
-        known = self._known_by(self.update, original_resource, region_name)
-        call(self.service, self.update, {**changed, **known}, region_name)
+        properties = cloudformation_json["Properties"]
+        if self.overwrites:
+            return self._create(original_resource.name, properties, account_id, region_name)
+        if self.update is not None:
+            named = self._named(original_resource.name, properties)
+            changed = self._request(self.update, named, region_name, partial=True)
+            known = self._known_by(self.update, original_resource, region_name)
+            call(self.service, self.update, {**changed, **known}, region_name)
+        self._set_also(original_resource, properties, region_name)
         return original_resource
 
     def delete_from_cloudformation_json(
@@ -99,17 +117,29 @@ class ApiType:
     def _named(self, name: str, properties: Properties) -> Properties:
         return {self.named_by: name, **properties} if self.named_by else properties
 
-    def _create(self, properties: Properties, region: str) -> Made:
-        request = self._request(self.create, properties, region)
-        found = {"request": request, "answer": call(self.service, self.create, request, region)}
-        attributes = {name: jmespath.search(path, found) for name, path in self.attributes.items()}
-        keys = {name: jmespath.search(path, found) for name, path in self.keys.items()}
-        name = properties.get(self.named_by, "") if self.named_by else ""
-        return Made(jmespath.search(self.ref, found), name, attributes, keys, self)
+    def _create(self, name: str, properties: Properties, account_id: str, region: str) -> Made:
+        named = self._named(name, properties)
+        request = self._request(self.create, named, region)
+        answer = call(self.service, self.create, request, region)
+        found = {"request": request, "answer": answer, "account": account_id, "region": region}
+        attributes = {name: str(_read(path, found)) for name, path in self.attributes.items()}
+        keys = {name: _read(path, found) for name, path in self.keys.items()}
+        made = Made(_read(self.ref, found), named.get(self.named_by or "", ""), attributes, keys, self)
+        self._set_also(made, properties, region)
+        return made
+
+    def _set_also(self, made: Made, properties: Properties, region: str) -> None:
+        for also in self.also:
+            if also.property in properties:
+                request = also.request(properties[also.property], dict(made.keys))
+                if request is not None:
+                    shape = input_shape(self.service, also.operation, region)
+                    call(self.service, also.operation, as_request(shape, request), region)
 
     def _request(self, operation: str, properties: Properties, region: str, *, partial: bool = False) -> Properties:
         shape: Any = input_shape(self.service, operation, region)
-        prepared = self.prepare(dict(properties))
+        elsewhere = {also.property for also in self.also}
+        prepared = self.prepare({key: value for key, value in properties.items() if key not in elsewhere}, region)
         if self.within is None:
             return as_request(shape, prepared, self.renames, partial=partial)
         outer = {key: value for key, value in prepared.items() if key[0].lower() + key[1:] in shape.members}
@@ -121,3 +151,7 @@ class ApiType:
         shape: Any = input_shape(self.service, operation, region)
         known = {key: value for key, value in made.keys.items() if key in shape.members and value is not None}
         return as_request(shape, known)
+
+
+def _read(path: Read, found: Properties) -> Any:
+    return jmespath.search(path, found) if isinstance(path, str) else path(found)

@@ -114,6 +114,10 @@ class LocalCloudWatchBackend(CloudWatchBackend):
 
 
 class LocalCloudWatchResponse(CloudWatchResponse):
+    def put_composite_alarm(self) -> ActionResult:
+        """moto's alarms may have a rule, and its own operation reads it."""
+        return super().put_metric_alarm()
+
     def get_metric_statistics(self) -> ActionResult:
         """As moto's, with ExtendedStatistics."""
         names = [*(self._get_param("Statistics") or []), *(self._get_param("ExtendedStatistics") or [])]

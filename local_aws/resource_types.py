@@ -23,12 +23,14 @@ from local_aws.endpoint import LocalEndpoint
 from local_aws.metric_alarm import alarm_arguments
 from local_aws.recorded import RECORDED_TYPES
 from local_aws.sagemaker import LocalSageMakerBackend, installed_in
+from local_aws.service_api import call
 
 
 def register() -> None:
     """Make the rows known to moto. Before the first stack; a second time changes nothing."""
     models: dict[str, Any] = get_model_map()
-    models.update({kind.name: kind for kind in (*API_TYPES, *RECORDED_TYPES)})
+    models.update({kind.name: kind for kind in API_TYPES})
+    models.update({kind.name: kind for kind in RECORDED_TYPES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +259,33 @@ class BucketPolicyResource(_Resource, CloudFormationModel):
     @classmethod
     def _delete(cls, identifier: str, where: Where) -> None:
         s3_backends[where.account_id]["aws"].delete_bucket_policy(identifier)
+
+
+class TopicPolicyResource(_Resource, CloudFormationModel):
+    """AWS::SNS::TopicPolicy: one document for several topics."""
+
+    attribute_names = ("Id",)
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::SNS::TopicPolicy"
+
+    @classmethod
+    def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
+        document = json.dumps(properties["PolicyDocument"])
+        for topic in properties["Topics"]:
+            _set_topic_policy(topic, document, where)
+        identifier = "|".join(properties["Topics"])
+        return cls(identifier, {"Id": identifier})
+
+    @classmethod
+    def _delete(cls, identifier: str, where: Where) -> None:
+        """Nothing, as in CloudFormation: a policy cannot be taken from a topic, which goes next."""
+
+
+def _set_topic_policy(topic: str, document: str, where: Where) -> None:
+    request = {"TopicArn": topic, "AttributeName": "Policy", "AttributeValue": document}
+    call("sns", "SetTopicAttributes", request, where.region)
 
 
 def enforceable(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,15 +1,11 @@
-"""The types that a service's own API makes: one row each, moto behind the call.
-
-moto's CloudFormation has some of these too, but passes on only a few of their properties. What moto's own API does not
-keep of a request is not here to be known; `docs/rehearsal.md` shows it.
-"""
+"""Clusters, services and the machines that they would run on. moto starts neither a task nor an instance."""
 
 from local_aws.api_type import ApiType, Properties
 
 _ASG_ONLY_HERE = ("MetricsCollection", "NotificationConfigurations")
 
 
-def _auto_scaling_group(properties: Properties) -> Properties:
+def _auto_scaling_group(properties: Properties, _region: str) -> Properties:
     """Subnets are one text in the API; group metrics and notifications are calls of their own, which moto ignores."""
     kept = {key: value for key, value in properties.items() if key not in _ASG_ONLY_HERE}
     subnets = kept.get("VPCZoneIdentifier")
@@ -43,6 +39,7 @@ ECS = (
         name="AWS::ECS::ClusterCapacityProviderAssociations",
         service="ecs",
         create="PutClusterCapacityProviders",
+        overwrites=True,
         delete="PutClusterCapacityProviders",
         delete_with={"capacityProviders": [], "defaultCapacityProviderStrategy": []},
         ref="request.cluster",
@@ -83,87 +80,3 @@ ECS = (
         prepare=_auto_scaling_group,
     ),
 )
-
-WATCH = (
-    ApiType(
-        name="AWS::CloudWatch::CompositeAlarm",
-        service="cloudwatch",
-        create="PutCompositeAlarm",
-        delete="DeleteAlarms",
-        ref="request.AlarmName",
-        keys={"AlarmNames": "[request.AlarmName]"},
-        named_by="AlarmName",
-    ),
-    ApiType(
-        name="AWS::SNS::Subscription",
-        service="sns",
-        create="Subscribe",
-        delete="Unsubscribe",
-        ref="answer.SubscriptionArn",
-        keys={"SubscriptionArn": "answer.SubscriptionArn"},
-    ),
-)
-
-BATCH = (
-    ApiType(
-        name="AWS::Scheduler::ScheduleGroup",
-        service="scheduler",
-        create="CreateScheduleGroup",
-        delete="DeleteScheduleGroup",
-        ref="request.Name",
-        attributes={"Arn": "answer.ScheduleGroupArn"},
-        keys={"Name": "request.Name"},
-        named_by="Name",
-    ),
-    ApiType(
-        name="AWS::Scheduler::Schedule",
-        service="scheduler",
-        create="CreateSchedule",
-        update="UpdateSchedule",
-        delete="DeleteSchedule",
-        ref="request.Name",
-        attributes={"Arn": "answer.ScheduleArn"},
-        keys={"Name": "request.Name", "GroupName": "request.GroupName"},
-        named_by="Name",
-    ),
-    ApiType(
-        name="AWS::StepFunctions::StateMachine",
-        service="stepfunctions",
-        create="CreateStateMachine",
-        update="UpdateStateMachine",
-        delete="DeleteStateMachine",
-        ref="answer.stateMachineArn",
-        attributes={"Arn": "answer.stateMachineArn", "Name": "request.name"},
-        keys={"stateMachineArn": "answer.stateMachineArn"},
-        named_by="StateMachineName",
-        renames={"StateMachineName": "name", "DefinitionString": "definition", "StateMachineType": "type"},
-    ),
-)
-
-RELEASE = (
-    ApiType(
-        name="AWS::CodeBuild::Project",
-        service="codebuild",
-        create="CreateProject",
-        update="UpdateProject",
-        delete="DeleteProject",
-        ref="request.name",
-        attributes={"Arn": "answer.project.arn"},
-        keys={"name": "request.name"},
-        named_by="Name",
-    ),
-    ApiType(
-        name="AWS::CodePipeline::Pipeline",
-        service="codepipeline",
-        create="CreatePipeline",
-        update="UpdatePipeline",
-        delete="DeletePipeline",
-        ref="request.pipeline.name",
-        attributes={"Version": "to_string(answer.pipeline.version)"},
-        keys={"name": "request.pipeline.name"},
-        named_by="Name",
-        within="pipeline",
-    ),
-)
-
-API_TYPES = (*ECS, *WATCH, *BATCH, *RELEASE)

@@ -1,0 +1,14 @@
+"""The types that a service's own API makes: one row each, moto behind the call.
+
+moto's CloudFormation has some of these too, but passes on only a few of their properties. What moto's own API does not
+keep of a request is not here to be known; `docs/rehearsal.md` lists it.
+"""
+
+from local_aws.api_types.batch import BATCH
+from local_aws.api_types.ecs import ECS
+from local_aws.api_types.network import NETWORK
+from local_aws.api_types.release import RELEASE
+from local_aws.api_types.storage import STORAGE
+from local_aws.api_types.watch import WATCH
+
+API_TYPES = (*ECS, *NETWORK, *STORAGE, *WATCH, *BATCH, *RELEASE)

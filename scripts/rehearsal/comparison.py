@@ -1,0 +1,115 @@
+"""Does an API's answer tell what a template asked for? Pure.
+
+CloudFormation and the services write names alike but for case; numbers and truths may be texts; a list is told when
+each of its items is. Of what is asked, each leaf is equal, different, or not told at all.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Comparison:
+    equal: list[str] = field(default_factory=list)
+    different: list[str] = field(default_factory=list)
+    untold: list[str] = field(default_factory=list)
+
+    def add(self, other: "Comparison") -> None:
+        self.equal += other.equal
+        self.different += other.different
+        self.untold += other.untold
+
+
+def compare(asked: Any, told: Any, path: str = "") -> Comparison:
+    asked, told = _parsed(asked, told)
+    match asked, told:
+        case Mapping(), Mapping():
+            return _mappings(asked, told, path)
+        case Mapping(), list() if all(_is_pair(each) for each in told):
+            return _mappings(asked, _from_pairs(told), path)
+        case list(), Mapping() if all(_is_pair(each) for each in asked):
+            return _mappings(_from_pairs(asked), told, path)
+        case list(), list():
+            return _lists(asked, told, path)
+        case list(), str():
+            return _lists(asked, told.split(","), path)
+    if _same(asked, told):
+        return Comparison(equal=[path])
+    return Comparison(different=[f"{path}: asked {_shown(asked)}, told {_shown(told)}"])
+
+
+def leaves(asked: Any, path: str) -> Iterator[str]:
+    if isinstance(asked, Mapping) and asked:
+        for key, value in asked.items():
+            yield from leaves(value, f"{path}.{key}" if path else key)
+    else:
+        yield path
+
+
+def _mappings(asked: Mapping[str, Any], told: Mapping[str, Any], path: str) -> Comparison:
+    names = {key.lower(): key for key in told}
+    found = Comparison()
+    for key, value in asked.items():
+        below = f"{path}.{key}" if path else key
+        name = names.get(key.lower())
+        if name is None or told[name] is None:
+            found.untold += list(leaves(value, below))
+        else:
+            found.add(compare(value, told[name], below))
+    return found
+
+
+def _lists(asked: list[Any], told: list[Any], path: str) -> Comparison:
+    """Each asked item beside the told one that fits best."""
+    found, left = Comparison(), list(told)
+    for number, item in enumerate(asked):
+        tries = [compare(item, each, f"{path}[{number}]") for each in left]
+        if not tries:
+            found.different.append(f"{path}[{number}]: asked {_shown(item)}, told nothing")
+            continue
+        best = min(range(len(tries)), key=lambda index: (len(tries[index].different), len(tries[index].untold)))
+        found.add(tries[best])
+        left.pop(best)
+    return found
+
+
+def _parsed(asked: Any, told: Any) -> tuple[Any, Any]:
+    """Documents inside texts (policies, definitions) are compared as documents."""
+    if isinstance(told, str) and told[:1] in ("{", "["):
+        try:
+            document = json.loads(told)
+        except ValueError:
+            return asked, told
+        if isinstance(asked, str):
+            return json.loads(asked), document
+        if not isinstance(asked, re.Pattern):
+            return asked, document
+    return asked, told
+
+
+def _same(asked: Any, told: Any) -> bool:
+    if isinstance(asked, re.Pattern):
+        return bool(asked.fullmatch(str(told)))
+    if isinstance(asked, bool) or isinstance(told, bool):
+        return str(asked).lower() == str(told).lower()
+    try:
+        return float(asked) == float(told)
+    except (TypeError, ValueError):
+        return bool(str(asked) == str(told))
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, Mapping) and {key.lower() for key in item} in ({"key", "value"}, {"name", "value"})
+
+
+def _from_pairs(pairs: list[Any]) -> dict[str, Any]:
+    rows = [{key.lower(): value for key, value in pair.items()} for pair in pairs]
+    return {row.get("key", row.get("name")): row["value"] for row in rows}
+
+
+def _shown(value: Any) -> str:
+    text = value.pattern if isinstance(value, re.Pattern) else json.dumps(value, default=str)
+    return text if len(text) <= 80 else f"{text[:77]}..."

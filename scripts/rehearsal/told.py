@@ -1,0 +1,82 @@
+"""`python scripts/rehearsal/told.py STACK ...`: is what each template asked for what the services' APIs tell?
+
+Asks CloudFormation for the deployed template and its resources, each service for each resource, and compares property by
+property. stdout: a line for each type. Exit code 1 if a resource is missing or an answer differs from what was asked.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import boto3
+from api_answers import ANSWERS, ask
+from comparison import Comparison, compare
+from template_values import resolve
+
+# Made of nothing, or told with another resource: routes with their table, policies with their role.
+NO_ANSWER = {"AWS::CDK::Metadata"}
+
+
+@cache
+def client(service: str) -> Any:
+    make: Any = boto3.client
+    return make(service)
+
+
+def main(stacks: list[str]) -> int:
+    failed = False
+    for stack in stacks:
+        found = told(stack)
+        failed |= any(comparison.different for _, comparison in found.values())
+        _print(stack, found)
+    return int(failed)
+
+
+def told(stack: str) -> dict[str, tuple[int, Comparison]]:
+    """By type: how many resources, and how their properties compare."""
+    cloudformation = client("cloudformation")
+    template = cloudformation.get_template(StackName=stack)["TemplateBody"]
+    template = json.loads(template) if isinstance(template, str) else template
+    made = cloudformation.describe_stack_resources(StackName=stack)["StackResources"]
+    ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in made}
+    names = {"AWS::StackName": stack, "AWS::Region": client("sts").meta.region_name, "AWS::Partition": "aws"}
+    names |= {"AWS::AccountId": client("sts").get_caller_identity()["Account"], "AWS::URLSuffix": "amazonaws.com"}
+    found: dict[str, tuple[int, Comparison]] = defaultdict(lambda: (0, Comparison()))
+    for logical_id, resource in template["Resources"].items():
+        kind = resource["Type"]
+        if kind in NO_ANSWER:
+            continue
+        asked = resolve(resource.get("Properties", {}), {**names, **ids})
+        count, comparison = found[kind]
+        comparison.add(_compared(kind, ids.get(logical_id), asked))
+        found[kind] = (count + 1, comparison)
+    return dict(sorted(found.items()))
+
+
+def _compared(kind: str, physical_id: str | None, asked: Mapping[str, Any]) -> Comparison:
+    if physical_id is None:
+        return Comparison(different=["there is no such resource"])
+    if kind not in ANSWERS:
+        return Comparison(different=[f"scripts/rehearsal/api_answers.py has no call for it ({physical_id})"])
+    answer = ask(kind, client, physical_id)
+    if answer is None:
+        return Comparison(different=[f"{physical_id}: the API knows none"])
+    return compare(ANSWERS[kind][0].renamed(asked), answer)
+
+
+def _print(stack: str, found: Mapping[str, tuple[int, Comparison]]) -> None:
+    print(f"{stack}: {sum(count for count, _ in found.values())} resources")
+    for kind, (count, comparison) in found.items():
+        asked = len(comparison.equal) + len(comparison.different) + len(comparison.untold)
+        print(f"  {count:>3} {kind:<45} {len(comparison.equal):>3} of {asked} properties told")
+        if comparison.untold:
+            print(f"      not told: {', '.join(sorted(set(comparison.untold)))}")
+        for line in comparison.different:
+            print(f"      DIFFERENT {line}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
