@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from inference_recommender.client.errors import InferenceFailed
-from inference_recommender.client.kserve import Array, Body, Values, decode, encode
+from inference_recommender.client.kserve import Array, Body, decode, encode
 from inference_recommender.client.retries import Retries
 
 
@@ -42,8 +42,9 @@ class InferenceClient:
         self._latency = latency
         self._clock_s, self._sleep, self._chance = clock_s, sleep, chance
 
-    def infer(self, inputs: Mapping[str, Values], outputs: Sequence[str] = ()) -> dict[str, Array]:
-        """The model's outputs by name: those named, or all. Text goes in as str or bytes and comes out as bytes.
+    def infer(self, inputs: Mapping[str, object], outputs: Sequence[str] = ()) -> dict[str, Array]:
+        """The model's outputs by name: those named, or all. An input is whatever numpy makes an array of; text goes in
+        as str or bytes and comes out as bytes.
 
         Raises `CannotEncode`, or the `InferenceFailed` of the last attempt.
         """

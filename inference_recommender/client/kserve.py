@@ -9,7 +9,7 @@ import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,6 @@ import numpy.typing as npt
 from inference_recommender.client.errors import CannotEncode, NotAnAnswer
 
 Array = npt.NDArray[Any]
-Values: TypeAlias = npt.ArrayLike | Sequence[Any]
-"""What numpy makes an array of."""
 
 DTYPES = {
     "BOOL": np.dtype(np.bool_),
@@ -39,8 +37,10 @@ class Body:
     header_size: int | None = None
 
 
-def encode(inputs: Mapping[str, Values], outputs: Sequence[str] = (), *, binary: bool = True) -> Body:
-    """A request for `outputs`, or for all there are. Text is sent as BYTES in UTF-8. Raises `CannotEncode`."""
+def encode(inputs: Mapping[str, object], outputs: Sequence[str] = (), *, binary: bool = True) -> Body:
+    """A request for `outputs`, or for all there are. An input is whatever numpy makes an array of; text is sent as
+    BYTES in UTF-8. Raises `CannotEncode`.
+    """
     arrays = {name: np.asarray(value) for name, value in inputs.items()}
     if not binary:
         return Body(content=_json(_header([_json_tensor(name, array) for name, array in arrays.items()], outputs)))
