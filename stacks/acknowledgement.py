@@ -1,15 +1,17 @@
-"""cdk-nag's finding on a wildcard, answered beside the resource with a reason.
+"""cdk-nag's findings, answered beside the resource with a reason.
 
 A finding is known by its text, in which cdk-nag writes a reference of the template as <Reference>; its answer
 is too.
 """
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any
 
 from aws_cdk import Acknowledgment, Stack, Validations
 from aws_cdk import aws_iam as iam
+from constructs import IConstruct
 
 
 def acknowledge_actions(role: iam.Role, actions: Iterable[str], reason: str) -> None:
@@ -36,5 +38,12 @@ def _flat(value: Any) -> str:
             return f"<{name}.{attribute}>"
         case {"Fn::Sub": text}:
             return re.sub(r"\$\{([^}]+)\}", r"<\1>", text)
+        case dict():
+            return json.dumps(value, separators=(",", ":"))
         case _:
             return str(value)
+
+
+def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
+    """A finding that names no action or resource: "AwsSolutions-ECS2"."""
+    Validations.of(construct).acknowledge(Acknowledgment(id=rule, reason=reason))

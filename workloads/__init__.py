@@ -16,7 +16,7 @@ from workloads.endpoint_hosting import (
 )
 from workloads.errors import MissingArtifact, ProjectError
 from workloads.folder import ROOT, Example, Row, WorkloadFolder, load_workload, workload_names
-from workloads.hosting import EcsServiceHosting, Hosting, ScheduledBatchHosting
+from workloads.hosting import EcsServiceHosting, ExistingNetwork, Hosting, ScheduledBatchHosting
 from workloads.model import (
     METRICS,
     EncoderModel,
@@ -54,6 +54,7 @@ __all__ = [
     "EndpointScalingRules",
     "EndpointUpdate",
     "Example",
+    "ExistingNetwork",
     "ExistingVpc",
     "Hosting",
     "LatencyObjective",

@@ -38,7 +38,11 @@ class Model:
         parsed = kserve.parse(
             body, request.content_type, settings.fields, settings.task, max_rows=serving.max_batch_size
         )
-        answers = await self._batcher.answer(parsed.rows)
+        try:
+            answers = await self._batcher.answer(parsed.rows)
+        except Exception:
+            self._record.add_error()
+            raise
         answered = _json(200, kserve.answer(parsed, answers, serving.model, settings.task))
         self._record.add((time.monotonic() - arrived) * 1000)
         return answered

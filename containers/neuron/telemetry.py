@@ -40,14 +40,21 @@ class Record:
 
     def __init__(self) -> None:
         self._latencies_ms: list[float] = []
+        self._errors = 0
 
     def add(self, latency_ms: float) -> None:
         self._latencies_ms.append(latency_ms)
 
+    def add_error(self) -> None:
+        """A 5xx; what the caller got wrong is none."""
+        self._errors += 1
+
     def take(self) -> "dict[str, Any]":
         """As it goes over the pipe."""
         taken, self._latencies_ms = self._latencies_ms, []
-        return {"requests": len(taken), "latencies_ms": [round(each, 3) for each in sample(taken, MOST_VALUES)]}
+        errors, self._errors = self._errors, 0
+        sampled = [round(each, 3) for each in sample(taken, MOST_VALUES)]
+        return {"requests": len(taken) + errors, "errors": errors, "latencies_ms": sampled}
 
 
 class Reports:
@@ -57,12 +64,14 @@ class Reports:
         self._telemetry = telemetry
         self._tell = tell
         self._requests = 0
+        self._errors = 0
         self._latencies_ms: list[list[float]] = []
 
     def hear(self, said: Mapping[str, Any]) -> None:
         if not self._telemetry.dimensions:
             return
         self._requests += said["requests"]
+        self._errors += said["errors"]
         if said["latencies_ms"]:
             self._latencies_ms.append(said["latencies_ms"])
 
@@ -73,11 +82,11 @@ class Reports:
                 self.tell(time.time())
 
     def tell(self, at_s: float) -> None:
-        metrics = [Metric("Invocations", "Count", self._requests)]
+        metrics = [Metric("Invocations", "Count", self._requests), Metric("ServerErrors", "Count", self._errors)]
         metrics += [Metric("ResponseTime", "Milliseconds", sampled) for sampled in self._latencies_ms]
         for metric in metrics:
             self._tell(json.dumps(document(self._telemetry.dimensions, [metric], at_s)))
-        self._requests, self._latencies_ms = 0, []
+        self._requests, self._errors, self._latencies_ms = 0, 0, []
 
 
 async def ticks(period_s: float, first_after_s: float) -> AsyncIterator[None]:

@@ -31,24 +31,27 @@ def test_a_workers_record_is_empty_once_taken() -> None:
     record = Record()
     for latency in (2.0, 1.00049):
         record.add(latency)
-    assert record.take() == {"requests": 2, "latencies_ms": [1.0, 2.0]}
-    assert record.take() == {"requests": 0, "latencies_ms": []}
+    record.add_error()
+    assert record.take() == {"requests": 3, "errors": 1, "latencies_ms": [1.0, 2.0]}
+    assert record.take() == {"requests": 0, "errors": 0, "latencies_ms": []}
 
 
 def test_the_requests_of_all_workers_are_one_number_and_a_quiet_minute_is_told_too() -> None:
     told: list[str] = []
     reports = Reports(Telemetry.read(ASKED), told.append)
-    reports.hear({"requests": 3, "latencies_ms": [1.0, 2.0, 3.0]})
-    reports.hear({"requests": 4, "latencies_ms": [9.0]})
+    reports.hear({"requests": 3, "errors": 0, "latencies_ms": [1.0, 2.0, 3.0]})
+    reports.hear({"requests": 4, "errors": 1, "latencies_ms": [9.0]})
     reports.tell(at_s=60)
     reports.tell(at_s=120)
     values = [{key: each for key, each in json.loads(line).items() if key != "_aws"} for line in told]
     dimensions = {"Workload": "query_intent", "Stack": "QueryIntentStack"}
     assert values == [
         {**dimensions, "Invocations": 7},
+        {**dimensions, "ServerErrors": 1},
         {**dimensions, "ResponseTime": [1.0, 2.0, 3.0]},
         {**dimensions, "ResponseTime": [9.0]},
         {**dimensions, "Invocations": 0},
+        {**dimensions, "ServerErrors": 0},
     ]
 
 

@@ -1,0 +1,61 @@
+"""Where a batch's rows come from and where its answers go: two buckets, encrypted, TLS only, versioned, access logged.
+
+INPUT/<day>/…      .jsonl or .jsonl.gz, put there before the run of that day starts
+OUTPUT/<day>/…     predictions, bad rows, manifest.json; what the shards said of their speed under runs/<day>/
+"""
+
+from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from stacks.acknowledgement import acknowledge, acknowledge_actions, acknowledge_resources
+
+OLD_VERSIONS = Duration.days(30)
+LOGS_KEPT = Duration.days(90)
+
+
+class BatchStorage(Construct):
+    """`input` and `output`. Both outlive the stack: they hold people's data."""
+
+    def __init__(self, scope: Construct, id: str) -> None:
+        super().__init__(scope, id)
+        self._logs = s3.Bucket(
+            self,
+            "AccessLogs",
+            encryption=s3.BucketEncryption.S3_MANAGED,  # S3 delivers logs to no other
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            enforce_ssl=True,
+            lifecycle_rules=[s3.LifecycleRule(expiration=LOGS_KEPT)],
+        )
+        acknowledge(self._logs, "AwsSolutions-S1", "It is where access logs go; logging its own would never end.")
+        self.input = self._bucket("Input")
+        self.output = self._bucket("Output")
+
+    def grant_run(self, role: iam.Role) -> None:
+        """What a shard and the account need: rows to read, answers to write and to read again."""
+        self.input.grant_read(role)
+        self.output.grant_read(role)
+        self.output.grant_put(role)
+        acknowledge_actions(
+            role, ["s3:GetObject*", "s3:GetBucket*", "s3:List*", "s3:Abort*"], "CDK's wording of access."
+        )
+        everything = [bucket.arn_for_objects("*") for bucket in (self.input, self.output)]
+        acknowledge_resources(role, everything, "Each run has a folder of its own, named after its day.")
+
+    def _bucket(self, name: str) -> s3.Bucket:
+        return s3.Bucket(
+            self,
+            name,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            enforce_ssl=True,
+            versioned=True,
+            server_access_logs_bucket=self._logs,
+            server_access_logs_prefix=f"{name.lower()}/",
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    noncurrent_version_expiration=OLD_VERSIONS, abort_incomplete_multipart_upload_after=Duration.days(7)
+                )
+            ],
+        )

@@ -1,0 +1,71 @@
+"""The metrics of a workload on ECS: what CloudWatch has of the service and its load balancer, what its programs report.
+
+A network load balancer counts connections, not requests, and has no latency. So requests and response times are what
+the Neuron server prints (containers/neuron/telemetry.py), and what callers wait is the client's own metric
+(workloads/client_metric.py).
+"""
+
+from collections.abc import Mapping
+
+from aws_cdk import Aws, Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+from workloads import client_metric
+
+
+def client_latency(workload: str, statistic: str) -> cloudwatch.Metric:
+    """In ms, end to end."""
+    dimensions = {client_metric.DIMENSION: workload}
+    return _metric(client_metric.NAMESPACE, client_metric.METRIC_NAME, dimensions, statistic, "Client latency")
+
+
+def response_time(workload: str, statistic: str) -> cloudwatch.Metric:
+    """In ms, in the server."""
+    return _reported(workload, "ResponseTime", statistic, "Response time")
+
+
+def invocations(workload: str) -> cloudwatch.Metric:
+    """Per minute, of all tasks."""
+    return _reported(workload, "Invocations", "Sum", "Invocations")
+
+
+def invocations_per_task(workload: str) -> cloudwatch.Metric:
+    """Per minute: each task reports one number."""
+    return _reported(workload, "Invocations", "Average", "Invocations per task")
+
+
+def server_errors(workload: str) -> cloudwatch.Metric:
+    return _reported(workload, "ServerErrors", "Sum", "5xx")
+
+
+def rows_per_second(workload: str) -> cloudwatch.Metric:
+    """Of a batch: of all its shards together, one number for each run; the slowest run of the period."""
+    return _reported(workload, "RowsPerSecond", "Minimum", "Rows per second")
+
+
+def rows(workload: str) -> cloudwatch.Metric:
+    return _reported(workload, "Rows", "Sum", "Rows")
+
+
+def bad_rows(workload: str) -> cloudwatch.Metric:
+    return _reported(workload, "BadRows", "Sum", "Bad rows")
+
+
+def reported_dimensions(workload: str) -> Mapping[str, str]:
+    """As EcsTask tells the programs: two stages of one workload are two stacks."""
+    return {"Workload": workload, "Stack": Aws.STACK_NAME}
+
+
+def _reported(workload: str, name: str, statistic: str, label: str) -> cloudwatch.Metric:
+    return _metric(client_metric.NAMESPACE, name, reported_dimensions(workload), statistic, label)
+
+
+def _metric(namespace: str, name: str, dimensions: Mapping[str, str], statistic: str, label: str) -> cloudwatch.Metric:
+    return cloudwatch.Metric(
+        namespace=namespace,
+        metric_name=name,
+        dimensions_map=dict(dimensions),
+        statistic=statistic,
+        label=f"{label}, {statistic}" if statistic.startswith("p") else label,
+        period=Duration.minutes(1),
+    )

@@ -1,0 +1,107 @@
+"""A task of ours on such a fleet: roles, log, the container alone on its instance with the chips' devices.
+
+Everything of a workload that runs on ECS is one of these: the service's server, a batch's shard, its account.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aws_cdk import Aws, Duration, RemovalPolicy
+from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from stacks.acknowledgement import acknowledge
+from stacks.own_image import OwnImage
+
+LEAST_MEMORY_MIB = 512
+"""Reserved, and no limit: a task has its instance to itself."""
+OPEN_FILES = 65_536
+"""Every connection is one, and Docker's own limit is 1,024."""
+SHARED_MEMORY_MIB = 1024
+"""Triton hands tensors to its Python backend through it; Docker's own is 64."""
+STOP_TIMEOUT = Duration.seconds(60)
+"""From SIGTERM to SIGKILL; the servers end the requests that they have in 20 to 30 s."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EcsTaskProps:
+    workload: str
+    image: OwnImage
+    devices: tuple[str, ...]
+    """Of the instance's chips, for all of them; none on CPU, and for what does not use them."""
+    purpose: str
+
+
+class EcsTask(Construct):
+    """`definition` to run, `role` to grant to, `log` to read."""
+
+    def __init__(self, scope: Construct, id: str, props: EcsTaskProps) -> None:
+        super().__init__(scope, id)
+        self._props = props
+        tasks = iam.ServicePrincipal("ecs-tasks.amazonaws.com")
+        self.role = iam.Role(self, "Role", assumed_by=tasks, description=f"{props.workload}: {props.purpose}.")
+        starts = f"Starts the containers of {props.workload}: pulls the image, writes the log."
+        starter = iam.Role(self, "ExecutionRole", assumed_by=tasks, description=starts)
+        props.image.grant_pull(starter)
+        self.log = logs.LogGroup(
+            self, "Log", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
+        )
+        self.definition = ecs.Ec2TaskDefinition(
+            self, "Task", network_mode=ecs.NetworkMode.AWS_VPC, task_role=self.role, execution_role=starter
+        )
+        acknowledge(
+            self.definition, "AwsSolutions-ECS2", "What the environment says is configuration; no secret is in it."
+        )
+
+    def environment(self, own: Mapping[str, str]) -> dict[str, str]:
+        """With what the program needs to name its metrics."""
+        return {**own, "METRICS_STACK": Aws.STACK_NAME, "METRICS_WORKLOAD": self._props.workload}
+
+    def add_container(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        cpu: int,
+        health_check: ecs.HealthCheck | None = None,
+    ) -> ecs.ContainerDefinition:
+        """The one that works: with the chips' devices, where there are chips."""
+        return self.definition.add_container(
+            name,
+            image=ecs.ContainerImage.from_registry(self._props.image.uri),
+            command=list(command),
+            environment=dict(environment),
+            cpu=cpu,
+            memory_reservation_mib=LEAST_MEMORY_MIB,
+            linux_parameters=self._linux(name),
+            logging=self._logging(name),
+            ulimits=[ecs.Ulimit(name=ecs.UlimitName.NOFILE, soft_limit=OPEN_FILES, hard_limit=OPEN_FILES)],
+            stop_timeout=STOP_TIMEOUT,
+            health_check=health_check,
+        )
+
+    def add_beforehand(self, name: str, command: Sequence[str]) -> ecs.ContainerDefinition:
+        """One that ends before the others start. As root, which owns the volume that it fills for them."""
+        return self.definition.add_container(
+            name,
+            image=ecs.ContainerImage.from_registry(self._props.image.uri),
+            command=list(command),
+            essential=False,
+            memory_reservation_mib=LEAST_MEMORY_MIB,
+            logging=self._logging(name),
+            user="0",
+        )
+
+    def _linux(self, name: str) -> ecs.LinuxParameters:
+        linux = ecs.LinuxParameters(
+            self, f"{name.capitalize()}Linux", init_process_enabled=True, shared_memory_size=SHARED_MEMORY_MIB
+        )
+        for device in self._props.devices:
+            readable = [ecs.DevicePermission.READ, ecs.DevicePermission.WRITE]
+            linux.add_devices(ecs.Device(host_path=device, container_path=device, permissions=readable))
+        return linux
+
+    def _logging(self, name: str) -> ecs.LogDriver:
+        return ecs.LogDriver.aws_logs(stream_prefix=name, log_group=self.log)
