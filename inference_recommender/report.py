@@ -89,7 +89,7 @@ def _reasons(recommendation: Recommendation) -> str:
 
 
 def _locality(recommendation: Recommendation) -> str:
-    if recommendation.provenance.measured_on == "sagemaker":
+    if recommendation.provenance.measured_on != "local":
         return ""
     return (
         "<div class='card note'><p><b>Measured on this machine, not on SageMaker.</b> "

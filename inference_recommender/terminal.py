@@ -112,7 +112,7 @@ def _verdict(recommendation: Recommendation) -> str:
     if chosen is None:
         return "No candidate meets the objective: no recommendation was written."
     recommended = f"Recommended: {chosen.instance_count} × {chosen.instance_type}."
-    if origin.measured_on == "sagemaker":
+    if origin.measured_on != "local":
         return recommended
     return f"{recommended} Measured on this machine ({origin.machine}), not on SageMaker."
 

@@ -60,7 +60,9 @@ class Candidate(Document):
 
 
 class Provenance(Document):
-    measured_on: Literal["sagemaker", "local"]
+    measured_on: Literal["sagemaker", "local", "service"] = Field(
+        description="Local: this machine stood in for the instance types. Service: a server at a URL, as it runs."
+    )
     machine: str = Field(description="Instance types of the service, or what the local machine is.")
     job_name: str
     job_arn: str
