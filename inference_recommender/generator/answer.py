@@ -34,6 +34,8 @@ class ParsedAnswer:
 
     def __init__(self) -> None:
         self.complete = False
+        self.status = 0
+        self.keep_alive = False
         self.body = b""
         """Its first bytes."""
         self._parser = httptools.HttpResponseParser(self)
@@ -42,17 +44,11 @@ class ParsedAnswer:
         """Raises `httptools.HttpParserError`."""
         self._parser.feed_data(data)
 
-    @property
-    def status(self) -> int:
-        return int(self._parser.get_status_code())
-
-    @property
-    def keep_alive(self) -> bool:
-        return bool(self._parser.should_keep_alive())
-
     def on_body(self, body: bytes) -> None:
         if len(self.body) < SHOWN_BYTES:
             self.body += body[:SHOWN_BYTES]
 
     def on_message_complete(self) -> None:
+        """The parser tells whether the connection stays only here."""
+        self.status, self.keep_alive = self._parser.get_status_code(), self._parser.should_keep_alive()
         self.complete = self.status >= 200  # "100 Continue" comes before the answer

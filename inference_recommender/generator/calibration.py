@@ -55,7 +55,7 @@ async def _drive(target: Target, requests: Sequence[bytes], connections: int, se
     load = ClosedLoop(whole, outgoing, records, Share(index=0, of=1))
     load.change(0.0)
     await asyncio.sleep(seconds)
-    await load.pool.drain()
+    await load.end()
     return records
 
 

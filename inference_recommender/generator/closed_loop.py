@@ -39,8 +39,8 @@ class ClosedLoop:
             self._turns.append(of_all * PRIME % len(self._requests))
             self.pool.open(len(self._turns) - 1)
 
-    def end(self) -> None:
-        """Nothing is due but what is under way."""
+    async def end(self) -> None:
+        await self.pool.drain()
 
     def _send(self, user: Connection) -> None:
         turn = self._turns[user.number]

@@ -34,8 +34,8 @@ class Load(Protocol):
     def change(self, second: float) -> None:
         """Do what the schedule says at `second`."""
 
-    def end(self) -> None:
-        """Send no more, and record what should have been sent by now."""
+    async def end(self) -> None:
+        """Let nothing new become due, let what is under way return for a while, hang up, and record what did not."""
 
 
 def load(plan: LoadPlan, outgoing: Outgoing, records: Records) -> Load:

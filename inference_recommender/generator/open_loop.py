@@ -6,6 +6,7 @@ send shows that. What was due and never sent, or never answered, is recorded as 
 
 import asyncio
 from array import array
+from bisect import bisect_right
 from collections.abc import Sequence
 from time import perf_counter
 
@@ -17,6 +18,8 @@ from inference_recommender.generator.plan import Arrivals, Share
 from inference_recommender.generator.pool import Pool
 from inference_recommender.generator.records import Records
 
+BACKLOG_S = 1.0
+"""How long requests that are due at the end may still wait for a connection."""
 CONNECTING_AT_ONCE = 16
 """A server's queue of connections not yet accepted may be short."""
 
@@ -59,14 +62,19 @@ class OpenLoop:
         self._moments = (self._times_s + self._records.started).tolist()
         self._send_what_is_due()
 
-    def end(self) -> None:
-        now = perf_counter()
-        for moment in self._moments[self._next :]:
-            if moment <= now:
-                self._records.add_unfinished(moment)
-        self._moments, self._next = [], 0
+    async def end(self) -> None:
+        """What is due waits for a connection a little longer, as it would have if the run had gone on."""
+        ended = perf_counter()
+        self._moments = self._moments[: bisect_right(self._moments, ended)]
+        while self._next < len(self._moments) and perf_counter() < ended + BACKLOG_S:
+            await asyncio.sleep(0.01)
+        unsent, self._moments = self._moments[self._next :], []
+        for moment in unsent:
+            self._records.add_unfinished(moment)
         if self._alarm is not None:
             self._alarm.close()
+            self._alarm = None
+        await self.pool.drain()
 
     def _free(self, connection: Connection) -> None:
         """Serve the request that has waited longest, if one has; else be idle."""

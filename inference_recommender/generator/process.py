@@ -34,7 +34,7 @@ LOG_TAIL = 600
 class Outcome:
     folder: Path
     exit_code: int
-    """0, 2 (plan or payloads), 3 (target failed), 4 (invalid); anything else is a crash, told in `reason`."""
+    """0, 2 (plan or payloads), 3 (target failed, or no AWS), 4 (invalid); else a crash, told in `reason`."""
     reason: str
     summary: Mapping[str, Any] | None
     """summary.json; None where the run came to none."""
@@ -120,7 +120,7 @@ class GeneratorProcess:
 
     def _why_it_ended(self, exit_code: int) -> str:
         log = (self._folder / "generator.log").read_text("utf-8", "replace").strip()
-        if exit_code == 2:
+        if exit_code in (2, 3):  # refused in a sentence of its own
             return log
         return f"The load generator ended with exit status {exit_code}: {log[-LOG_TAIL:] or 'it said nothing'}"
 

@@ -64,8 +64,7 @@ class Run:
             return await self._until_over()
         finally:
             self._ended = self._clock()
-            self._load.end()
-            await self._load.pool.drain()
+            await self._load.end()
             if self._signing is not None:
                 self._signing.cancel()
 

@@ -105,7 +105,7 @@ def why_invalid(summary: Summary, conditions: StoppingConditions) -> str | None:
     if summary.max_invocations_per_minute is None:
         needed = samples_needed(float(summary.percentile[1:]))
         return (
-            f"too few samples: {summary.percentile} needs at least {needed} requests at one load; "
+            f"too few samples: {summary.percentile} needs at least {needed} independent requests at one load; "
             f"the run had {summary.invocations} in all"
         )
     return None

@@ -1,5 +1,6 @@
 """A loopback HTTP server whose answers a test chooses, to point the load generator at."""
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,11 +14,19 @@ Answer = Callable[[bytes], tuple[int, bytes]]
 @dataclass
 class Server:
     httpd: ThreadingHTTPServer
+    scheme: str = "http"
     seen: list[bytes] = field(default_factory=list)
+    heads: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    """Path and headers of each request."""
+    connections: int = 0
+
+    @property
+    def root(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.httpd.server_port}"
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.httpd.server_port}/invocations"
+        return f"{self.root}/invocations"
 
     def die(self) -> None:
         """Stop listening and cut every connection, as a killed process does."""
@@ -26,13 +35,20 @@ class Server:
 
 
 @contextmanager
-def serving(answer: Answer = lambda body: (200, b"{}"), delay_s: float = 0.002) -> Iterator[Server]:
+def serving(
+    answer: Answer = lambda body: (200, b"{}"), delay_s: float = 0.002, tls: ssl.SSLContext | None = None
+) -> Iterator[Server]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            server.connections += 1
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             server.seen.append(body)
+            server.heads.append((self.path, dict(self.headers.items())))
             time.sleep(delay_s)
             status, content = answer(body)
             self.send_response(status)
@@ -49,7 +65,9 @@ def serving(answer: Answer = lambda body: (200, b"{}"), delay_s: float = 0.002) 
     alive.set()
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     httpd.daemon_threads = True
-    server = Server(httpd)
+    if tls:
+        httpd.socket = tls.wrap_socket(httpd.socket, server_side=True, do_handshake_on_connect=False)
+    server = Server(httpd, "https" if tls else "http")
     thread = threading.Thread(target=lambda: httpd.serve_forever(0.05), daemon=True)
     thread.start()
     original = server.die

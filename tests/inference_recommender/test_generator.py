@@ -140,7 +140,9 @@ def test_too_few_samples_make_the_run_invalid(tmp_path: Path) -> None:
     with serving(delay_s=0.5) as server:
         code, events = Generator(tmp_path, server.url, users=1, seconds=2).run()
     assert code == 4
-    assert events[-1]["reason"].startswith("too few samples: P95 needs at least 59 requests at one load; the run had")
+    assert events[-1]["reason"].startswith(
+        "too few samples: P95 needs at least 59 independent requests at one load; the run"
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -50,7 +50,9 @@ def test_what_is_too_short_to_tell_counts_as_the_lowest() -> None:
     assert Histogram.of(np.array([0.0, -1.0, 1e-9])) == Histogram.of(np.full(3, LOWEST_MS))
 
 
-REQUEST = st.tuples(st.floats(0, 20), st.floats(0.01, 1e4), st.floats(0, 1e3), st.booleans())
+REQUEST = st.tuples(
+    st.integers(0, 20_000).map(lambda ms: ms / 1000), st.floats(0.01, 1e4), st.floats(0, 1e3), st.booleans()
+)
 
 
 def _rows(requests: list[tuple[float, float, float, bool]]) -> Rows:
