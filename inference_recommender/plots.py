@@ -35,13 +35,17 @@ SIZE_IN, WIDE_IN = (6.4, 3.6), (13.0, 3.4)
 
 
 def latency_against_load(series: Series, measured: Measurement, objective: LatencyObjective) -> str:
-    """Each point of the course: its load against its p50 and p99, with the objective and the capacity found."""
+    """Each point of the course: its load against its p50 and p99, with the objective, and the capacity found with its
+    confidence interval shaded.
+    """
     figure, axes = new_figure()
     load = series.invocations_per_minute()
     for name, colour in (("p50", BLUE), ("p99", ORANGE)):
         pairs = [(x, y) for x, y in zip(load, series.latency_ms.get(name, ()), strict=False) if x and y]
         axes.scatter([x for x, _ in pairs], [y for _, y in pairs], s=18, color=colour, alpha=0.75, label=name)
     _objective_line(axes, objective)
+    if measured.max_invocations_interval:
+        axes.axvspan(*measured.max_invocations_interval, color=GREY, alpha=0.2, linewidth=0)
     if measured.max_invocations_per_minute:
         axes.axvline(measured.max_invocations_per_minute, color=GREY, linewidth=1)
         axes.annotate(
@@ -59,13 +63,19 @@ def latency_against_load(series: Series, measured: Measurement, objective: Laten
     return svg(figure)
 
 
-def throughput_over_time(series: Series, traffic_pattern: Mapping[str, Any] | None) -> str:
-    """Invocations per minute and users over the test, with the beginning of each phase that it reached marked.
+def throughput_over_time(
+    series: Series, traffic_pattern: Mapping[str, Any] | None, warm_up_s: float | None = None
+) -> str:
+    """Invocations per minute and users over the test, with the beginning of each phase that it reached marked and the
+    warm-up shaded.
 
     `traffic_pattern` is None where the service chose its own traffic.
     """
     figure, axes = new_figure(WIDE_IN)
     (rate,) = axes.plot(series.seconds, _numbers(series.invocations_per_minute()), color=BLUE, marker=".")
+    if warm_up_s:
+        axes.axvspan(0, warm_up_s, color=GREY, alpha=0.2, linewidth=0)
+        axes.annotate(" warm-up", (0, 0.02), xycoords=("data", "axes fraction"), color=GREY)
     users_axes = axes.twinx()
     users_axes.grid(False)
     users_axes.spines[["top", "right"]].set_visible(False)

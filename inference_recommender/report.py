@@ -5,6 +5,7 @@ from html import escape
 from typing import Any
 
 from inference_recommender import plots
+from inference_recommender.candidate_notes import ClientLatency, client_latencies, notes
 from inference_recommender.measurement import Measurement
 from workloads import Candidate, Recommendation, Workload
 
@@ -36,6 +37,7 @@ def page(
         _decision(workload, recommendation),
         _locality(recommendation),
         _candidates(recommendation),
+        *(_client_view(one) for one in recommendation.candidates if client_latencies(one)),
         *(_evidence(workload, one, request) for one in measured),
         _provenance(recommendation),
     ]
@@ -75,14 +77,24 @@ def _sizing(workload: Workload, chosen: Candidate) -> str:
     return (
         f"<p class=soft>{objective.peak_invocations_per_minute:,} at the peak, plus {sizing.headroom:.0%} headroom, "
         f"over {chosen.max_invocations_per_minute:,.0f} per instance makes {chosen.instance_count}. Autoscaling adds "
-        f"an instance when the average exceeds {sizing.safety_factor:.0%} of that.</p>"
+        f"an instance when the average exceeds {sizing.safety_factor:.0%} of that.</p>{_parts(chosen)}"
     )
+
+
+def _parts(chosen: Candidate) -> str:
+    """What the peak needs, and what each kind of headroom that was asked for added to it."""
+    parts = {name: count for name, count in chosen.instance_count_parts.items() if count or name == "peak"}
+    if not parts:
+        return ""
+    names = _row("th", [name.replace("_", " ") for name in parts])
+    counts = _row("td", [f"+ {count}" if name != "peak" else str(count) for name, count in parts.items()])
+    return f"<div class=wide><table>{names}{counts}</table></div>"
 
 
 def _reasons(recommendation: Recommendation) -> str:
     items = "".join(
         f"<li><code>{escape(_name(one))}</code> <span class={'good' if one.meets_objective else 'bad'}>"
-        f"{escape(one.reason)}</span> {escape(one.cost_reason or '')}</li>"
+        f"{escape(one.reason)}</span> {escape(' '.join((*notes(one), one.cost_reason or '')))}</li>"
         for one in recommendation.candidates
     )
     return f"<ul>{items}</ul>"
@@ -131,13 +143,32 @@ def _cells(one: Candidate) -> tuple[str, ...]:
     )
 
 
+def _client_view(one: Candidate) -> str:
+    """Latency from intended and from actual send: a difference is time in which a request waited to be sent."""
+    heads = ("percentile", "from actual send, ms", "from intended send, ms", "difference, ms")
+    rows = "".join(
+        _row(
+            "td",
+            (found.percentile, *(f"{ms:.4g}" for ms in (found.from_send_ms, found.from_intended_ms)), _gap(found)),
+        )
+        for found in client_latencies(one)
+    )
+    return _card(f"Client latency: {escape(_name(one))}", f"<table>{_row('th', heads)}{rows}</table>")
+
+
+def _gap(found: ClientLatency) -> str:
+    return f"{found.difference_ms:.3g}"
+
+
 def _evidence(workload: Workload, measured: Measurement, request: Mapping[str, Any]) -> str:
     series = measured.series
     if series is None or not series.seconds:
         return _card(measured.instance_type, "<p class=soft>CloudWatch has no course of this test.</p>")
     objective, course = workload.latency_objective, series.complete()
     shown = {
-        "Throughput over time": plots.throughput_over_time(course, request["InputConfig"].get("TrafficPattern")),
+        "Throughput over time": plots.throughput_over_time(
+            course, request["InputConfig"].get("TrafficPattern"), measured.warm_up_s
+        ),
         "Latency against load": plots.latency_against_load(course, measured, objective),
     }
     if series.model_latency_quantiles_ms:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from inference_recommender.candidate_notes import notes
 from inference_recommender.progress import Pulse
 from workloads import Candidate, Recommendation
 
@@ -76,7 +77,8 @@ def show(recommendation: Recommendation, console: Console) -> None:
         table.add_row(*_cells(one), style="" if one.meets_objective else "dim")
     console.print(table)
     for one in recommendation.candidates:
-        console.print(f"{_name(one)}: {one.reason} {one.cost_reason or ''}", highlight=False, soft_wrap=True)
+        said = " ".join((one.reason, *notes(one), one.cost_reason or ""))
+        console.print(f"{_name(one)}: {said}", highlight=False, soft_wrap=True)
     console.print(_verdict(recommendation), highlight=False, soft_wrap=True)
 
 

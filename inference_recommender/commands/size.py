@@ -12,6 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from inference_recommender.candidate_notes import notes
 from inference_recommender.commands import Commands
 from inference_recommender.errors import Usage
 from inference_recommender.evidence import Evidence
@@ -149,9 +150,7 @@ def _show(candidates: tuple[Candidate, ...], chosen: Candidate | None, demand: D
         table.add_row(*_cells(one), style="" if one.meets_objective else "dim")
     console.print(table)
     for one in candidates:
-        parts = ", ".join(f"{key} {count}" for key, count in one.instance_count_parts.items() if count)
-        counted = f" Instances: {parts}." if parts else ""
-        text = f"{one.instance_type}: {one.reason}{counted} Price: {one.cost_reason}"
+        text = f"{one.instance_type}: {' '.join((one.reason, *notes(one)))} Price: {one.cost_reason}"
         console.print(text, highlight=False, soft_wrap=True, markup=False)
     console.print(
         f"Recommended: {chosen.instance_count} × {chosen.instance_type}." if chosen else "None meets the objective.",
