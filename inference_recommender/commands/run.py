@@ -13,6 +13,8 @@ from inference_recommender.commands import Commands
 from inference_recommender.commands.subject import add_subject, add_surroundings, stand_in, subject, surroundings
 from inference_recommender.errors import AwsUnavailable
 from inference_recommender.from_default import candidates_of
+from inference_recommender.harness import command_line as harness
+from inference_recommender.harness.aws import HarnessAws
 from inference_recommender.job import SERVICES_OWN, JobPlan, plan_default_job, plan_job
 from inference_recommender.run import Prepared, resume, run
 from inference_recommender.run_folder import RunFolder
@@ -33,6 +35,12 @@ def add(commands: Commands) -> None:
         choices=["default", "advanced"],
         help="default: the service's own traffic, at most 45 minutes; advanced: a load test of your own traffic",
     )
+    what.add_argument(
+        "--with",
+        dest="load",
+        choices=["harness"],
+        help="harness: the traffic by our own generator, against --endpoint or --url, without a job",
+    )
     what.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was killed or cut off")
     parser.add_argument("--traffic", default="production", metavar="NAME", help="a [traffic.NAME] of workload.toml")
     parser.add_argument(
@@ -48,10 +56,14 @@ def add(commands: Commands) -> None:
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="where run folders go")
     add_subject(parser)
     add_surroundings(parser)
+    harness.add_options(parser)
     parser.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace, people: Console) -> int:
+    if options.load == "harness":
+        return _with_harness(options, people)
+    harness.refuse_without_harness(options)
     aws = Aws()
     if options.resume:
         return _resume(options, aws, people)
@@ -70,6 +82,16 @@ def _run(options: argparse.Namespace, people: Console) -> int:
     with JobProgress(people) as progress:
         recommendation = run(prepared, aws, kept, progress)
     return _told(recommendation, folder, kept, people, as_json=options.json)
+
+
+def _with_harness(options: argparse.Namespace, people: Console) -> int:
+    aws = HarnessAws()
+    begun = harness.begin(options, aws, options.job_name or _job_name(options.workload, options.traffic))
+    if options.dry_run:
+        print(harness.show(begun))
+        return 0
+    recommendation = harness.measure(begun, aws, people)
+    return _told(recommendation, begun.prepared.source, begun.kept, people, as_json=options.json)
 
 
 def _resume(options: argparse.Namespace, aws: Aws, people: Console) -> int:

@@ -3,9 +3,9 @@
     python3 entry.py
 
 Standard library alone and Python 3.10, since the image's own Python starts it. The generator gets the Python and the
-packages that constraints.txt was resolved for, from the network. What it measured is left below the output folder, in a folder
-named after the host, with the generator's exit status in `exit.json`: a run that proves nothing is still a job that did
-its work. Why a job failed goes to /opt/ml/output/message, of which SageMaker shows the first kilobyte.
+packages that constraints.txt was resolved for, from the network. What it measured is left below the output folder, in
+one named after the host, with the generator's exit status in `exit.json`: a run that proves nothing is still a job that
+did its work. Why a job failed goes to /opt/ml/output/message, of which SageMaker shows the first kilobyte.
 
 The meeting: the first host listens, every other one connects when it is ready, and when all have, each is told how many
 seconds later to start. Clocks are those of the hosts: AWS keeps them within a millisecond or so of each other.
@@ -40,7 +40,7 @@ class StepFailed(Exception):
     pass
 
 
-def main(system: Path = Path("/"), python: str | None = None) -> int:
+def main(system: Path = Path("/"), python: str | None = None, port: int = MEETING_PORT) -> int:
     """`system` is where the file system begins, `python` one that has the packages: a test puts its own there."""
     processing = system / "opt/ml/processing"
     source, work = processing / "source", processing / "work"
@@ -50,7 +50,7 @@ def main(system: Path = Path("/"), python: str | None = None) -> int:
         with tarfile.open(source / "source.tar.gz") as archive:
             archive.extractall(work)
         python = python or install(work)
-        start_at = meet(host, hosts)
+        start_at = meet(host, hosts, port)
         place = (hosts.index(host), len(hosts))
         generate(python, work, source, processing / "output" / host, place, start_at)
     except (StepFailed, OSError) as error:
@@ -76,7 +76,7 @@ def install(work: Path) -> str:
     return python
 
 
-def meet(host: str, hosts: list[str], port: int = MEETING_PORT) -> float:
+def meet(host: str, hosts: list[str], port: int) -> float:
     """When all start, in seconds since the epoch. Raises `StepFailed` when not all come within `MEETING_S`."""
     deadline = time.monotonic() + MEETING_S
     try:
