@@ -117,17 +117,25 @@ def described_job(file: Path, text: str) -> Evidence:
         percentile=thresholds[0].Percentile if thresholds else None,
         job_limit_per_minute=response.StoppingConditions.MaxInvocations,
         cautions=(
+            *_unfinished(response.Status),
             *((ON_EXISTING,) if response.EndpointPerformances else ()),
             *(_doubt(one) for one in measured if _is_doubtful(one)),
         ),
     )
 
 
+def _unfinished(status: str | None) -> tuple[str, ...]:
+    if status in (None, "COMPLETED"):
+        return ()
+    return (f"The job's Status is {status}: what it had not tested by then is missing, and its rates may be too low.",)
+
+
 def _response(file: Path, text: str) -> _Response:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise NotADescription(file, f"it is not JSON ({error})") from error
+        hint = "; boto3's response becomes JSON with json.dumps(response, default=str)"
+        raise NotADescription(file, f"it is not JSON ({error}){hint}") from error
     if not isinstance(document, dict):
         raise NotADescription(file, f"it holds a {type(document).__name__}, not an object")
     try:

@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from inference_recommender.described_job import described_job
 from inference_recommender.errors import NoSuchEvidence
 from inference_recommender.evidence import Evidence
 from inference_recommender.run_folder import RunFolder
 from workloads import Workload
+from workloads.errors import InvalidDocument
 
 
 def kept_evidence(path: Path) -> Evidence:
@@ -45,10 +47,20 @@ def _run(kept: RunFolder) -> tuple[str | None, str | None, str | None]:
 
 def _experiment(path: Path) -> tuple[str | None, str | None, str | None]:
     """The same of an experiment, from the files that `experiment.folder` keeps; its other files are not needed."""
-    traffic = json.loads((path / "experiment.json").read_text("utf-8")).get("traffic")
-    file = path / "origin.json"
-    origin = json.loads(file.read_text("utf-8")) if file.exists() else {}
-    return traffic, origin.get("region"), origin.get("machine") if origin.get("measured_on") == "local" else None
+    plan, origin = _json(path / "experiment.json"), _json(path / "origin.json")
+    return (
+        plan.get("traffic"),
+        origin.get("region"),
+        origin.get("machine") if origin.get("measured_on") == "local" else None,
+    )
+
+
+def _json(file: Path) -> dict[str, Any]:
+    """Empty where there is no such file: the experiment has not come so far."""
+    try:
+        return dict(json.loads(file.read_text("utf-8"))) if file.exists() else {}
+    except ValueError as error:
+        raise InvalidDocument(file, [f"cannot be read: {error}"]) from error
 
 
 def _limit(workload: Workload, traffic: str | None) -> int | None:

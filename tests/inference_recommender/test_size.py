@@ -191,6 +191,12 @@ def test_an_existing_endpoint_counts_as_one_instance_and_that_is_said() -> None:
     )
 
 
+def test_a_job_that_did_not_end_by_itself_is_doubted() -> None:
+    assert _evidence(_result(MaxInvocations=1), Status="STOPPED").cautions == (
+        "The job's Status is STOPPED: what it had not tested by then is missing, and its rates may be too low.",
+    )
+
+
 def test_an_unknown_price_is_none_with_the_reason_and_the_count_stands() -> None:
     evidence = _evidence(_result(MaxInvocations=100, ModelLatency=1))
     found = _document(evidence, Demand(peak_invocations_per_minute=250), Sizing(headroom=0))["recommended"]
@@ -311,7 +317,11 @@ def test_options_that_do_not_go_together_are_refused(
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("{", "it is not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))"),
+        (
+            "{'JobName': 'j'}",
+            "it is not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)); boto3's "
+            "response becomes JSON with json.dumps(response, default=str)",
+        ),
         ("[]", "it holds a list, not an object"),
         ("{}", "it has no InferenceRecommendations"),
         (
@@ -415,6 +425,14 @@ def test_an_experiments_folder_is_sized_by_variant(run_folder: RunFolder, capsys
         ("onnxruntime", 4),
     ]
     assert found["recommended"]["variant"] == "onnxruntime"
+
+
+def test_a_damaged_experiment_is_named(run_folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    file = run_folder.path / "experiment.json"
+    file.write_text("{", "utf-8")
+    code, out, err = _size(capsys, "--from", str(run_folder.path))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"{file}: cannot be read: Expecting property name")
 
 
 def test_a_folder_that_is_neither_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

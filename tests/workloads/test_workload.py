@@ -53,7 +53,18 @@ def _refusal(folder: Path) -> str:
         (
             "[sizing]\n",
             "[sizing]\nheadrom = 0.1\n",
-            "sizing.headrom: unknown key. Allowed here: headroom, min_instances, safety_factor.",
+            "sizing.headrom: unknown key. Allowed here: availability_zones, burst_factor, headroom, min_instances, "
+            "safety_factor, spare_instances.",
+        ),
+        (
+            "[sizing]\n",
+            "[sizing]\nburst_factor = 0.5\n",
+            "sizing.burst_factor: got 0.5. Input should be greater than or equal to 1.",
+        ),
+        (
+            "[sizing]\n",
+            "[sizing]\navailability_zones = 1\n",
+            "sizing.availability_zones: got 1. Input should be greater than or equal to 2.",
         ),
         (
             "{ initial_users = 1,",
