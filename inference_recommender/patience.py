@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from inference_recommender.errors import AwsBusy, AwsUnavailable, AwsUnreachable
+from inference_recommender.errors import AwsBusy, AwsRefused, AwsUnavailable, AwsUnreachable, JobNameTaken
 from inference_recommender.measurement import DeployedEndpoint, Series
 from inference_recommender.progress import Progress
 from inference_recommender.service import Service
@@ -88,14 +88,24 @@ class Patient:
                 pause = pause_s(attempt, self._jitter())
                 if waited + pause > GIVE_UP_S:
                     raise
-                self._say_once(attempt, error)
+                if attempt == 0:
+                    self._progress.say(_trouble(error))
                 self._sleep(pause)
                 attempt, waited = attempt + 1, waited + pause
+            except (AwsRefused, JobNameTaken):
+                self._say_answered(attempt)
+                raise
             else:
-                if attempt:
-                    self._progress.say("AWS answers again.")
+                self._say_answered(attempt)
                 return found
 
-    def _say_once(self, attempt: int, error: AwsUnavailable) -> None:
-        if attempt == 0:
-            self._progress.say(f"{error} Asking again for up to {GIVE_UP_S / 60:.0f} minutes; the job is not affected.")
+    def _say_answered(self, attempt: int) -> None:
+        if attempt:
+            self._progress.say("AWS answers again.")
+
+
+def _trouble(error: AwsUnavailable) -> str:
+    return (
+        f"{str(error).rstrip('.')}. Asking again for up to {GIVE_UP_S / 60:.0f} minutes; a job under way is not "
+        "affected."
+    )
