@@ -70,9 +70,14 @@ def _add_demand(group: "argparse._ArgumentGroup") -> None:
     )
     group.add_argument("--region", metavar="REGION", help="whose prices to take; default: the job's")
     group.add_argument(
-        "--headroom", type=float, metavar="H", help="capacity above the peak, as its fraction; default: 0.2"
+        "--headroom",
+        type=float,
+        metavar="H",
+        help="capacity above the peak, as its fraction; default: [sizing]'s, else 0.2",
     )
-    group.add_argument("--burst-factor", type=float, metavar="B", help="what the peak is multiplied by; default: 1")
+    group.add_argument(
+        "--burst-factor", type=float, metavar="B", help="what the peak is multiplied by; default: [sizing]'s, else 1"
+    )
     group.add_argument("--spare-instances", type=int, metavar="N", help="may fail at the peak, N+1 is 1; default: 0")
     group.add_argument(
         "--availability-zones", type=int, metavar="N", help="of which one may fail at the peak; default: none may"

@@ -1,0 +1,38 @@
+"""The production client on the account as it is: an endpoint with a real Triton, and its CloudWatch."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from inference_recommender.client import InferenceClient, LatencyMetric, SageMakerEndpoint
+from tests.local_aws.conftest import Endpoints
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_answers_come_back_and_what_callers_waited_is_in_cloudwatch(
+    endpoints: Endpoints, client: Callable[[str], Any], binary: bool
+) -> None:
+    name = f"asked-in-{'binary' if binary else 'json'}"
+    endpoints.create(name, config=endpoints.config(f"{name}-config", DELAY_S="0.03"))
+    assert endpoints.settled(name)["EndpointStatus"] == "InService"
+    server = SageMakerEndpoint(name, client=client("sagemaker-runtime"))
+    with LatencyMetric(name, client=client("cloudwatch")) as latency:
+        asking = InferenceClient(server, binary=binary, latency=latency)
+        answers = [asking.infer({"TEXT": [["süß"]]})["OUT"].tolist() for _ in range(3)]
+    assert answers == [[["got süß".encode()]]] * 3
+    now = datetime.now(UTC)
+    (point,) = client("cloudwatch").get_metric_statistics(
+        Namespace="TransformersInProduction",
+        MetricName="ClientLatency",
+        Dimensions=[{"Name": "Workload", "Value": name}],
+        StartTime=now - timedelta(hours=1),
+        EndTime=now + timedelta(hours=1),
+        Period=86_400,
+        Statistics=["SampleCount", "Minimum"],
+    )["Datapoints"]
+    assert point["SampleCount"] == 3
+    assert point["Minimum"] >= 30
