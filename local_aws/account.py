@@ -13,12 +13,14 @@ from moto.cloudformation.models import cloudformation_backends
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.codebuild.models import codebuild_backends
 from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.ecs.models import ecs_backends
 from moto.sagemaker.models import sagemaker_backends
 
 from local_aws import resource_types
 from local_aws.cloudformation import LocalCloudFormationBackend
 from local_aws.cloudwatch import LocalCloudWatchBackend
 from local_aws.codebuild import LocalCodeBuildBackend
+from local_aws.ecs import LocalEcsBackend
 from local_aws.endpoint import LocalEndpoint
 from local_aws.endpoint_metrics import EndpointMetrics
 from local_aws.model_host import ModelHost
@@ -48,6 +50,7 @@ class Account:
         _replace(cloudwatch_backends, LocalCloudWatchBackend)
         _replace(cloudformation_backends, LocalCloudFormationBackend)
         _replace(codebuild_backends, LocalCodeBuildBackend)
+        _replace(ecs_backends, LocalEcsBackend)
         _replace(sagemaker_backends, self._sagemaker)
         self._metrics = EndpointMetrics(self._cloudwatch(self.settings.region))
         self._metrics.start()

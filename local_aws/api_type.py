@@ -13,6 +13,7 @@ import jmespath
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
 
 from local_aws.api_request import as_request
+from local_aws.resource_schema import schema_of
 from local_aws.service_api import call, input_shape
 
 Properties = dict[str, Any]
@@ -115,7 +116,13 @@ class ApiType:
         call(self.service, self.delete, {**self._known_by(self.delete, made, region), **self.delete_with}, region)
 
     def _named(self, name: str, properties: Properties) -> Properties:
-        return {self.named_by: name, **properties} if self.named_by else properties
+        return {self.named_by: self._shortened(name), **properties} if self.named_by else properties
+
+    def _shortened(self, name: str) -> str:
+        """Within the schema's limit, in the middle, so that the random end stays: as CloudFormation does it."""
+        schema = schema_of(self.name)
+        limit = schema.document["properties"].get(self.named_by, {}).get("maxLength", 255) if schema else 255
+        return name if len(name) <= limit else f"{name[: limit - 13]}-{name[-12:]}"
 
     def _create(self, name: str, properties: Properties, account_id: str, region: str) -> Made:
         named = self._named(name, properties)

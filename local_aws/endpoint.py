@@ -11,8 +11,9 @@ from typing import Any
 from moto.core.utils import utcnow
 from moto.sagemaker.models import FakeEndpoint
 
-from local_aws.errors import LocalAccountError
+from local_aws.errors import LocalAccountError, RolledBack
 from local_aws.fleet import Fleet, Variant
+from local_aws.guardrails import Guardrails
 from local_aws.model_host import ModelHost, say
 
 REASON_CHARACTERS = 1024
@@ -40,6 +41,7 @@ class LocalEndpoint(FakeEndpoint):
         self.failure_reason: str | None = None  # type: ignore[assignment]  # moto infers None
         self.settled = threading.Event()
         self.update_failed = False
+        self.guardrails: Guardrails | None = None
         self._host = host
         self._fleet: Fleet | None = None
         self._lock = threading.Lock()
@@ -100,6 +102,8 @@ class LocalEndpoint(FakeEndpoint):
             "CreationTime": self.creation_time,
             "LastModifiedTime": self.last_modified_time,
         }
+        if self.guardrails:
+            response["LastDeploymentConfig"] = dict(self.guardrails.config)
         return response | ({"FailureReason": self.failure_reason} if self.failure_reason else {})
 
     def _switch(
@@ -113,6 +117,8 @@ class LocalEndpoint(FakeEndpoint):
         try:
             say(f"endpoint {self.endpoint_name}: starting")
             fleet.start(self.endpoint_name, [resolve(variant) for variant in production_variants])
+            if config_name is not None:
+                self._guard(fleet)
         except Exception as error:  # whatever it was: an endpoint must not stay Creating for ever
             self._failed(error, updating=config_name is not None)
             return
@@ -124,6 +130,18 @@ class LocalEndpoint(FakeEndpoint):
         for unused in [old, fleet if self._deleted else None]:
             if unused is not None:
                 unused.stop()
+
+    def _guard(self, fleet: Fleet) -> None:
+        """The new fleet answers and is about to take the traffic. Raises `RolledBack`; it is stopped then."""
+        if self.guardrails is None:
+            return
+        if alarmed := self.guardrails.alarmed():
+            fleet.stop()
+            raise RolledBack(self.endpoint_name, alarmed)
+        say(
+            f"endpoint {self.endpoint_name}: SageMaker would shift the traffic {self.guardrails.describe()} and watch "
+            f"{len(self.guardrails.alarm_names)} alarm(s) meanwhile; here the new Triton answers and takes all of it"
+        )
 
     def _adopt(self, config_name: str, production_variants: list[dict[str, Any]], retain: bool) -> None:
         kept = {variant["VariantName"]: variant for variant in self.production_variants} if retain else {}

@@ -1,5 +1,6 @@
 """What can go wrong with the local account, in the user's words. Exit codes are the README's."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from workloads import ProjectError
@@ -32,6 +33,16 @@ class ToolchainMissing(LocalAccountError):
             f"There is no Triton server to answer for an endpoint: {reason}. "
             f"On Linux x86-64, `make triton` installs one; elsewhere, use a running endpoint of a real AWS account "
             f"(unset AWS_ENDPOINT_URL)."
+        )
+
+
+class RolledBack(LocalAccountError):
+    """An update that its own alarms stopped."""
+
+    def __init__(self, endpoint: str, alarms: Sequence[str]) -> None:
+        super().__init__(
+            f"The update of endpoint {endpoint} was rolled back: of its AutoRollbackConfiguration, {', '.join(alarms)} "
+            f"{'is' if len(alarms) == 1 else 'are'} in ALARM."
         )
 
 

@@ -28,17 +28,27 @@ class Variant:
     def of(cls, production_variant: Mapping[str, Any], model: Mapping[str, Any]) -> "Variant":
         """From a ProductionVariant and its model as DescribeModel shows it. Raises `UnsupportedModel`."""
         name = production_variant["VariantName"]
-        if "InstanceType" not in production_variant:
+        types = instance_types_of(production_variant)
+        if not types:
             raise UnsupportedModel(f"Variant {name} is serverless: this local account serves instance types only.")
         containers = [model["PrimaryContainer"]] if model.get("PrimaryContainer") else model.get("Containers", [])
         if len(containers) != 1:
             raise UnsupportedModel(f"Model {model['ModelName']} has {len(containers)} containers: one is supported.")
         return cls(
             name=name,
-            instance_type=production_variant["InstanceType"],
+            # Of an instance pool the first that this machine can stand in for; the refusal names the first of all.
+            instance_type=next((each for each in types if machine.refusal(each) is None), types[0]),
             weight=float(production_variant.get("InitialVariantWeight", 1.0)),
             container=Container.of(containers[0]),
         )
+
+
+def instance_types_of(production_variant: Mapping[str, Any]) -> list[str]:
+    """In the order in which SageMaker would try them; none for a serverless variant."""
+    if "InstanceType" in production_variant:
+        return [production_variant["InstanceType"]]
+    pools = sorted(production_variant.get("InstancePools", []), key=lambda pool: int(pool.get("Priority", 1)))
+    return [pool["InstanceType"] for pool in pools]
 
 
 OnDeath = Callable[["Fleet", str], None]

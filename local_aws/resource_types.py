@@ -15,15 +15,17 @@ from moto.cloudformation.exceptions import UnformattedGetAttTemplateException, V
 from moto.cloudformation.parsing import get_model_map
 from moto.cloudwatch.models import CloudWatchBackend, cloudwatch_backends
 from moto.core.common_models import CloudFormationModel
+from moto.iam.access_control import IAMPolicy
 from moto.s3.models import s3_backends
 from moto.sagemaker.models import sagemaker_backends
 
+from local_aws.api_request import as_request
 from local_aws.api_types import API_TYPES
 from local_aws.endpoint import LocalEndpoint
 from local_aws.metric_alarm import alarm_arguments
 from local_aws.recorded import RECORDED_TYPES
 from local_aws.sagemaker import LocalSageMakerBackend, installed_in
-from local_aws.service_api import call
+from local_aws.service_api import call, input_shape
 
 
 def register() -> None:
@@ -121,7 +123,8 @@ class EndpointResource(_Resource, CloudFormationModel):
     def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
         backend = installed_in(sagemaker_backends, where.account_id, where.region)
         name = _at_most_63(properties.get("EndpointName", name))
-        endpoint = backend.create_endpoint(name, properties["EndpointConfigName"], properties.get("Tags", []))
+        _call_endpoint("CreateEndpoint", {**properties, "EndpointName": name}, where)
+        endpoint = backend.endpoint(name)
         try:
             _wait_in_service(endpoint)
         except ValidationError:
@@ -132,9 +135,9 @@ class EndpointResource(_Resource, CloudFormationModel):
     @classmethod
     def _update(cls, old: Self, name: str, properties: Mapping[str, Any], where: Where) -> Self:
         backend = installed_in(sagemaker_backends, where.account_id, where.region)
-        retain = properties.get("RetainAllVariantProperties") in (True, "true")
         kept = old.attributes["EndpointName"]
-        endpoint = backend.update_endpoint(kept, properties["EndpointConfigName"], retain=retain)
+        _call_endpoint("UpdateEndpoint", {**properties, "EndpointName": kept}, where)
+        endpoint = backend.endpoint(kept)
         _wait_in_service(endpoint)
         return cls(endpoint.arn, {"EndpointName": kept})
 
@@ -171,10 +174,12 @@ class ScalableTargetResource(_Resource, CloudFormationModel):
             backend = installed_in(sagemaker_backends, where.account_id, where.region)
             backend.endpoint(endpoint).clamp(variant, low, high)
         identifier = f"{resource}|{properties['ScalableDimension']}|{namespace}"
+        _schedule(identifier, properties.get("ScheduledActions", []), where)
         return cls(identifier, {"Id": identifier})
 
     @classmethod
     def _delete(cls, identifier: str, where: Where) -> None:
+        _schedule(identifier, [], where)
         resource, dimension, namespace = identifier.split("|")
         backend = applicationautoscaling_backends[where.account_id][where.region]
         backend.deregister_scalable_target(namespace, resource, dimension)
@@ -251,9 +256,11 @@ class BucketPolicyResource(_Resource, CloudFormationModel):
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
-        document = enforceable(properties["PolicyDocument"])
-        if document["Statement"]:
-            s3_backends[where.account_id]["aws"].put_bucket_policy(properties["Bucket"], json.dumps(document).encode())
+        document = properties["PolicyDocument"]
+        s3 = s3_backends[where.account_id]["aws"]
+        s3.put_bucket_policy(properties["Bucket"], json.dumps(document).encode())
+        bucket: Any = s3.get_bucket(properties["Bucket"])
+        bucket.get_permission = IAMPolicy(json.dumps(enforceable(document))).is_action_permitted
         return cls(properties["Bucket"], {})
 
     @classmethod
@@ -283,17 +290,37 @@ class TopicPolicyResource(_Resource, CloudFormationModel):
         """Nothing, as in CloudFormation: a policy cannot be taken from a topic, which goes next."""
 
 
+def _schedule(identifier: str, wanted: list[Mapping[str, Any]], where: Where) -> None:
+    """The scheduled actions of a scalable target become those that are wanted."""
+    resource, dimension, namespace = identifier.split("|")
+    target = {"ServiceNamespace": namespace, "ResourceId": resource, "ScalableDimension": dimension}
+    service = "application-autoscaling"
+    found = call(service, "DescribeScheduledActions", target, where.region)["ScheduledActions"]
+    names = {action["ScheduledActionName"] for action in wanted}
+    for name in {action["ScheduledActionName"] for action in found} - names:
+        call(service, "DeleteScheduledAction", {**target, "ScheduledActionName": name}, where.region)
+    shape = input_shape(service, "PutScheduledAction", where.region)
+    for action in wanted:
+        call(service, "PutScheduledAction", as_request(shape, {**target, **action}), where.region)
+
+
 def _set_topic_policy(topic: str, document: str, where: Where) -> None:
     request = {"TopicArn": topic, "AttributeName": "Policy", "AttributeValue": document}
     call("sns", "SetTopicAttributes", request, where.region)
 
 
 def enforceable(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A policy without its conditional statements: moto would apply them as if their condition always held.
+    """What is enforced of a policy: moto would apply a conditional statement as if its condition always held.
 
     The usual one denies what comes without TLS, and would here deny everything: loopback has none.
     """
     return {**document, "Statement": [each for each in document["Statement"] if "Condition" not in each]}
+
+
+def _call_endpoint(operation: str, properties: Mapping[str, Any], where: Where) -> None:
+    """Each of the two calls takes its own part of the properties."""
+    shape = input_shape("sagemaker", operation, where.region)
+    call("sagemaker", operation, as_request(shape, properties, partial=True), where.region)
 
 
 def _wait_in_service(endpoint: LocalEndpoint) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from moto.cloudwatch.models import cloudwatch_backends
 from moto.core.base_backend import BackendDict
 from moto.core.responses import ActionResult, EmptyResult
 from moto.sagemaker import urls
@@ -17,14 +18,18 @@ from moto.sagemaker.responses import SageMakerResponse
 
 from local_aws import machine, service_model
 from local_aws.endpoint import LocalEndpoint
-from local_aws.fleet import Variant
+from local_aws.fleet import Variant, instance_types_of
+from local_aws.guardrails import Guardrails
 from local_aws.model_host import ModelHost
 from local_aws.recommendation_jobs import RecommendationJobs, tags_of
 
+_KEPT = ("EnableNetworkIsolation", "ExecutionRoleArn", "MetricsConfig", "ShadowProductionVariants", "VpcConfig")
 _BUSY = ("Creating", "Updating", "RollingBack", "SystemUpdating", "Deleting")
 
 
 class LocalEndpointConfig(FakeEndpointConfig):
+    kept: Mapping[str, Any] = {}
+
     def validate_instance_type(self, instance_type: str) -> None:
         if instance_type not in machine.instance_types():
             raise ValidationError(
@@ -33,12 +38,22 @@ class LocalEndpointConfig(FakeEndpointConfig):
                 f"[{', '.join(sorted(machine.instance_types()))}]"
             )
 
+    def validate_production_variants(self, production_variants: list[dict[str, Any]]) -> None:
+        for variant in production_variants:
+            for instance_type in instance_types_of(variant):
+                self.validate_instance_type(instance_type)
+
     def is_created(self) -> bool:
         return True
 
+    def keep(self, request: Mapping[str, Any]) -> None:
+        """What of the request moto forgets."""
+        self.kept = {name: request[name] for name in _KEPT if name in request}
+
     @property
     def response_object(self) -> dict[str, Any]:
-        return {name: value for name, value in super().response_object.items() if value not in ({}, [])}
+        told = {name: value for name, value in super().response_object.items() if value not in ({}, [])}
+        return {**told, **self.kept}
 
 
 class LocalSageMakerBackend(SageMakerModelBackend):
@@ -90,8 +105,13 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         return config
 
     def create_endpoint(
-        self, endpoint_name: str, endpoint_config_name: str, tags: list[dict[str, str]]
+        self,
+        endpoint_name: str,
+        endpoint_config_name: str,
+        tags: list[dict[str, str]],
+        guardrails: Guardrails | None = None,
     ) -> LocalEndpoint:
+        self._check_alarms(guardrails)
         variants = self._variants(endpoint_config_name)
         if endpoint_name in self.endpoints:
             raise ValidationError(f'Cannot create already existing endpoint "{self.endpoints[endpoint_name].arn}".')
@@ -104,17 +124,36 @@ class LocalSageMakerBackend(SageMakerModelBackend):
             tags=tags,
             host=self.host,
         )
+        endpoint.guardrails = guardrails
         self.endpoints[endpoint_name] = endpoint
         endpoint.create(self._resolver(variants), variants)
         return endpoint
 
-    def update_endpoint(self, endpoint_name: str, endpoint_config_name: str, *, retain: bool = False) -> LocalEndpoint:
+    def update_endpoint(
+        self,
+        endpoint_name: str,
+        endpoint_config_name: str,
+        *,
+        retain: bool = False,
+        guardrails: Guardrails | None = None,
+    ) -> LocalEndpoint:
         endpoint = self.endpoint(endpoint_name)
         if endpoint.endpoint_status in _BUSY:
             raise ValidationError(f'Cannot update in-progress endpoint "{endpoint.arn}".')
+        self._check_alarms(guardrails)
         variants = self._variants(endpoint_config_name)
+        endpoint.guardrails = guardrails
         endpoint.update(self._resolver(variants), endpoint_config_name, variants, retain=retain)
         return endpoint
+
+    def _check_alarms(self, guardrails: Guardrails | None) -> None:
+        """Raises `ValidationError` for an alarm that does not exist; a rollback would wait for it in vain."""
+        missing = guardrails.missing() if guardrails else []
+        if missing:
+            raise ValidationError(
+                f"AutoRollbackConfiguration names alarms that do not exist in {self.region_name}: "
+                f"{', '.join(missing)}. Create them first."
+            )
 
     def delete_endpoint(self, endpoint_name: str) -> None:
         endpoint = self.endpoint(endpoint_name)
@@ -165,8 +204,11 @@ class LocalSageMakerResponse(SageMakerResponse):
         return request
 
     def create_model(self) -> ActionResult:
-        self._checked()
-        return super().create_model()
+        request = self._checked()
+        answer = super().create_model()
+        model = self.backend._models[request["ModelName"]]
+        model.enable_network_isolation = bool(request.get("EnableNetworkIsolation", False))
+        return answer
 
     def describe_model(self) -> ActionResult:
         """As moto's, without what is empty: an empty VpcConfig is not one."""
@@ -174,18 +216,32 @@ class LocalSageMakerResponse(SageMakerResponse):
         return ActionResult({name: value for name, value in found.items() if value not in ({}, [])})
 
     def create_endpoint_config(self) -> ActionResult:
-        self._checked()
-        return super().create_endpoint_config()
+        request = self._checked()
+        answer = super().create_endpoint_config()
+        config = self.backend.endpoint_configs[request["EndpointConfigName"]]
+        assert isinstance(config, LocalEndpointConfig), "our backend makes no other"
+        config.keep(request)
+        return answer
 
     def create_endpoint(self) -> ActionResult:
-        self._checked()
-        return super().create_endpoint()
+        request = self._checked()
+        name, config, tags = request["EndpointName"], request["EndpointConfigName"], request.get("Tags", [])
+        endpoint = self.backend.create_endpoint(name, config, tags, self._guardrails(request))
+        return ActionResult({"EndpointArn": endpoint.arn})
 
     def update_endpoint(self) -> ActionResult:
         request = self._checked()
-        retain = bool(request.get("RetainAllVariantProperties", False))
-        endpoint = self.backend.update_endpoint(request["EndpointName"], request["EndpointConfigName"], retain=retain)
+        endpoint = self.backend.update_endpoint(
+            request["EndpointName"],
+            request["EndpointConfigName"],
+            retain=bool(request.get("RetainAllVariantProperties", False)),
+            guardrails=self._guardrails(request),
+        )
         return ActionResult({"EndpointArn": endpoint.arn})
+
+    def _guardrails(self, request: Mapping[str, Any]) -> Guardrails | None:
+        config = request.get("DeploymentConfig")
+        return Guardrails(config, cloudwatch_backends[self.current_account][self.region]) if config else None
 
     def create_inference_recommendations_job(self) -> ActionResult:
         job = self.backend.jobs.create(self._checked())

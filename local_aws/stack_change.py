@@ -250,8 +250,8 @@ def references(node: Any) -> Iterator[str]:
         match key:
             case "Ref" | "DependsOn" if isinstance(value, str):
                 yield value
-            case "DependsOn":
-                yield from value
+            case "DependsOn":  # of a resource; a container's, in a task definition, holds mappings
+                yield from (name for name in value if isinstance(name, str))
             case "Fn::GetAtt":
                 yield value[0] if isinstance(value, list) else value.split(".")[0]
             case "Fn::Sub":

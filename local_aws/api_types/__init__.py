@@ -8,7 +8,8 @@ from local_aws.api_types.batch import BATCH
 from local_aws.api_types.ecs import ECS
 from local_aws.api_types.network import NETWORK
 from local_aws.api_types.release import RELEASE
+from local_aws.api_types.serving import SERVING
 from local_aws.api_types.storage import STORAGE
 from local_aws.api_types.watch import WATCH
 
-API_TYPES = (*ECS, *NETWORK, *STORAGE, *WATCH, *BATCH, *RELEASE)
+API_TYPES = (*SERVING, *ECS, *NETWORK, *STORAGE, *WATCH, *BATCH, *RELEASE)

@@ -33,7 +33,7 @@ class Answer:
     renames: Mapping[str, str] = field(default_factory=dict)
     """Property → what the answer calls it, at the top."""
 
-    def ask(self, client: Client, physical_id: str) -> Any:
+    def ask(self, client: Client, physical_id: str, asked: Mapping[str, Any]) -> Any:
         """The answer's part about the resource; None if there is none."""
         parts = {"id": physical_id, "last": physical_id.replace(":", "/").split("/")[-1]}
         parts |= {f"part{number}": part for number, part in enumerate(physical_id.split("|"))}
@@ -41,6 +41,8 @@ class Answer:
             parts["cluster"] = physical_id.split("/")[-2]
         if ":resource/" in physical_id:
             parts["namespace"] = physical_id.partition(":resource/")[2].split("/")[0]
+        if "Roles" in asked:
+            parts |= {"role": asked["Roles"][0], "policy": asked.get("PolicyName", "")}
         parameters = _filled(self.parameters, parts)
         try:
             answer = getattr(client(self.service), self.operation)(**parameters)
@@ -139,6 +141,12 @@ _ANSWERS: dict[str, Answer | tuple[Answer, ...]] = {
         ),
     ),
     "AWS::IAM::Role": Answer(service="iam", operation="get_role", parameters={"RoleName": "{id}"}, path="Role"),
+    "AWS::IAM::Policy": Answer(
+        service="iam",
+        operation="get_role_policy",
+        parameters={"RoleName": "{role}", "PolicyName": "{policy}"},
+        path="{{PolicyDocument: PolicyDocument, PolicyName: PolicyName, Roles: [RoleName]}}",
+    ),
     "AWS::IAM::InstanceProfile": Answer(
         service="iam",
         operation="get_instance_profile",
@@ -290,8 +298,9 @@ _ANSWERS: dict[str, Answer | tuple[Answer, ...]] = {
             service="ec2",
             operation="describe_security_group_rules",
             parameters={"SecurityGroupRuleIds": ["{id}"]},
-            path="SecurityGroupRules[0].{{GroupId: GroupId, CidrIp: CidrIpv4, IpProtocol: IpProtocol, FromPort: FromPort, "
-            "ToPort: ToPort, Description: Description, SourceSecurityGroupId: ReferencedGroupInfo.GroupId, "
+            path="SecurityGroupRules[0].{{GroupId: GroupId, CidrIp: CidrIpv4, IpProtocol: IpProtocol, "
+            "FromPort: FromPort, ToPort: ToPort, Description: Description, "
+            "SourceSecurityGroupId: ReferencedGroupInfo.GroupId, "
             "DestinationSecurityGroupId: ReferencedGroupInfo.GroupId, DestinationPrefixListId: PrefixListId}}",
         )
         for way in ("Ingress", "Egress")
@@ -377,11 +386,11 @@ _ANSWERS: dict[str, Answer | tuple[Answer, ...]] = {
 ANSWERS = {kind: found if isinstance(found, tuple) else (found,) for kind, found in _ANSWERS.items()}
 
 
-def ask(kind: str, client: Client, physical_id: str) -> dict[str, Any] | None:
+def ask(kind: str, client: Client, physical_id: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
     """All that the calls for a type tell, as one; None if the first knows no such resource."""
     told: dict[str, Any] = {}
     for number, answer in enumerate(ANSWERS[kind]):
-        found = answer.ask(client, physical_id)
+        found = answer.ask(client, physical_id, asked)
         if number == 0 and not found and found != {}:
             return None
         told |= found or {}

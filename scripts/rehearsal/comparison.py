@@ -98,7 +98,12 @@ def _same(asked: Any, told: Any) -> bool:
     try:
         return float(asked) == float(told)
     except (TypeError, ValueError):
-        return bool(str(asked) == str(told))
+        return bool(str(asked) == str(told)) or _names(asked, told) or _names(told, asked)
+
+
+def _names(name: Any, arn: Any) -> bool:
+    """Where one side has a name, the other may have the ARN that ends with it."""
+    return str(arn).startswith("arn:") and str(arn).endswith((f"/{name}", f":{name}"))
 
 
 def _is_pair(item: Any) -> bool:

@@ -1,7 +1,7 @@
 """`python scripts/rehearsal/told.py STACK ...`: is what each template asked for what the services' APIs tell?
 
-Asks CloudFormation for the deployed template and its resources, each service for each resource, and compares property by
-property. stdout: a line for each type. Exit code 1 if a resource is missing or an answer differs from what was asked.
+Asks CloudFormation for the deployed template and its resources, each service for each resource, and compares property
+by property. stdout: a line for each type. Exit code 1 if a resource is missing or an answer is not what was asked for.
 """
 
 import json
@@ -41,6 +41,7 @@ def told(stack: str) -> dict[str, tuple[int, Comparison]]:
     template = cloudformation.get_template(StackName=stack)["TemplateBody"]
     template = json.loads(template) if isinstance(template, str) else template
     made = cloudformation.describe_stack_resources(StackName=stack)["StackResources"]
+    reasons = {each["ResourceType"]: each.get("ResourceStatusReason") for each in made}
     ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in made}
     names = {"AWS::StackName": stack, "AWS::Region": client("sts").meta.region_name, "AWS::Partition": "aws"}
     names |= {"AWS::AccountId": client("sts").get_caller_identity()["Account"], "AWS::URLSuffix": "amazonaws.com"}
@@ -50,6 +51,9 @@ def told(stack: str) -> dict[str, tuple[int, Comparison]]:
         if kind in NO_ANSWER:
             continue
         asked = resolve(resource.get("Properties", {}), {**names, **ids})
+        if reasons.get(kind):
+            print(f"{stack}: {kind}: {reasons[kind]}")
+            continue
         count, comparison = found[kind]
         comparison.add(_compared(kind, ids.get(logical_id), asked))
         found[kind] = (count + 1, comparison)
@@ -61,7 +65,7 @@ def _compared(kind: str, physical_id: str | None, asked: Mapping[str, Any]) -> C
         return Comparison(different=["there is no such resource"])
     if kind not in ANSWERS:
         return Comparison(different=[f"scripts/rehearsal/api_answers.py has no call for it ({physical_id})"])
-    answer = ask(kind, client, physical_id)
+    answer = ask(kind, client, physical_id, asked)
     if answer is None:
         return Comparison(different=[f"{physical_id}: the API knows none"])
     return compare(ANSWERS[kind][0].renamed(asked), answer)

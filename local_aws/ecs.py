@@ -1,0 +1,50 @@
+"""moto's ECS with services that keep what was asked of their deployments; moto forgets most of it.
+
+No task runs: a service's desired count stays pending, and DescribeServices says so.
+"""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+from moto.core.responses import ActionResult
+from moto.core.utils import camelcase_to_underscores
+from moto.ecs import urls
+from moto.ecs.models import EC2ContainerServiceBackend
+from moto.ecs.responses import EC2ContainerServiceResponse
+
+_KEPT = (
+    "availabilityZoneRebalancing",
+    "capacityProviderStrategy",
+    "deploymentConfiguration",
+    "enableECSManagedTags",
+    "enableExecuteCommand",
+    "healthCheckGracePeriodSeconds",
+    "loadBalancers",
+    "networkConfiguration",
+    "placementConstraints",
+    "placementStrategy",
+)
+
+
+class LocalEcsBackend(EC2ContainerServiceBackend):
+    @property
+    def _url_module(self) -> Any:
+        dispatch = LocalEcsResponse.dispatch
+        return SimpleNamespace(url_bases=urls.url_bases, url_paths=dict.fromkeys(urls.url_paths, dispatch))
+
+
+class LocalEcsResponse(EC2ContainerServiceResponse):
+    def create_service(self) -> ActionResult:
+        return self._kept(super().create_service())
+
+    def update_service(self) -> ActionResult:
+        return self._kept(super().update_service())
+
+    def _kept(self, answer: ActionResult) -> ActionResult:
+        request: dict[str, Any] = json.loads(self.body)
+        service = answer.result["service"]  # type: ignore[index]
+        for name in _KEPT:
+            if name in request:
+                setattr(service, camelcase_to_underscores(name), request[name])
+        return answer
