@@ -13,10 +13,12 @@ from aws_cdk import App, Environment
 from constructs import Construct
 
 import workloads
+from stacks.ecs_service_stack import EcsServiceStack
 from stacks.errors import NoStack, NothingBuilt, UnknownOption
 from stacks.options import Options, read_options
 from stacks.sagemaker_endpoint_stack import SageMakerEndpointStack
-from stacks.workload_stack import WorkloadStackProps
+from stacks.scheduled_batch_stack import ScheduledBatchStack
+from stacks.workload_stack import BuiltArtifact, WorkloadStackProps
 
 
 def add_stacks(
@@ -31,7 +33,7 @@ def add_stacks(
     before = len(scope.node.children)
     for folder in _folders(root, options.hosting_target):
         try:
-            _add_stack(scope, _props(root, folder, environment, options))
+            _add_stack(scope, root, _props(root, folder, environment, options))
         except (workloads.MissingArtifact, NoStack) as error:
             left_out.append(error)
     if left_out and len(scope.node.children) == before:
@@ -53,27 +55,34 @@ def _folders(root: Path, target: str | None) -> list[workloads.WorkloadFolder]:
 def _props(
     root: Path, folder: workloads.WorkloadFolder, environment: Environment | None, options: Options
 ) -> WorkloadStackProps:
-    name, target = folder.workload.name, folder.workload.hosting.target
-    artifact = workloads.load_artifact(root, name, target)
+    built = _built(root, folder, folder.workload.hosting.target)
     return WorkloadStackProps(
         folder=folder,
-        artifact=artifact,
-        archive_file=workloads.artifact_file(root, name, target).with_name(artifact.archive),
+        artifact=built.artifact,
+        archive_file=built.archive_file,
         recommendation=folder.recommendation(),
         options=options,
         environment=environment,
     )
 
 
-def _add_stack(scope: Construct, props: WorkloadStackProps) -> None:
+def _built(root: Path, folder: workloads.WorkloadFolder, target: str) -> BuiltArtifact:
+    name = folder.workload.name
+    artifact = workloads.load_artifact(root, name, target)
+    archive_file = workloads.artifact_file(root, name, target).with_name(artifact.archive)
+    return BuiltArtifact(artifact=artifact, archive_file=archive_file)
+
+
+def _add_stack(scope: Construct, root: Path, props: WorkloadStackProps) -> None:
     name = props.folder.workload.stack_name
     match props.folder.workload.hosting:
         case workloads.SageMakerEndpointHosting() as hosting:
-            if isinstance(props.folder.workload.hosted, workloads.NeuronTarget):
-                raise NoStack(props.folder.file, f"{hosting.kind} on Inferentia", name)
-            SageMakerEndpointStack(scope, name, hosting, props)
-        case hosting:
-            raise NoStack(props.folder.file, hosting.kind, name)
+            shadow = _built(root, props.folder, hosting.shadow.target) if hosting.shadow else None
+            SageMakerEndpointStack(scope, name, hosting, props, shadow)
+        case workloads.EcsServiceHosting() as hosting:
+            EcsServiceStack(scope, name, hosting, props)
+        case workloads.ScheduledBatchHosting() as hosting:
+            ScheduledBatchStack(scope, name, hosting, props)
 
 
 def deploying_to(variables: Mapping[str, str]) -> Environment:

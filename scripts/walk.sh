@@ -45,7 +45,7 @@ source "$exports"
 
 say "3. Deploy: one instance, until there is a recommendation"
 run cdk bootstrap --ci
-run cdk deploy SpellcheckStack --require-approval never --ci
+run cdk deploy SpellcheckStack -c recommendation=ignore --require-approval never --ci
 
 say "4. Measure: an advanced Inference Recommender job of about a minute"
 run python -m inference_recommender run spellcheck --job advanced --traffic quick

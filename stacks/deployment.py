@@ -1,21 +1,25 @@
-"""What to deploy: instance type, count and scaling, copied from the recommendation, and what to warn about.
+"""What to deploy, whatever hosts it: instance type, count and scaling, copied from the recommendation; what is refused.
 
-Pure: knows the contract only, neither AWS nor CDK. It decides between numbers; it computes none.
+It decides between numbers and computes none, but for the least that production has of instances. What only an
+endpoint has is in endpoint_plan.py.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from stacks.errors import IncompleteRecommendation, NoRecommendedCandidate
-from workloads import Autoscaling, Candidate, ModelArtifact, Recommendation, SageMakerEndpointHosting, WorkloadFolder
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Caution:
-    """A warning at synth; `id` is what a user acknowledges it by."""
-
-    id: str
-    text: str
+from stacks.cautions import Caution, local_caution, zone_cautions
+from stacks.errors import (
+    IncompleteRecommendation,
+    LocalRecommendation,
+    NoRecommendation,
+    NoRecommendedCandidate,
+    OtherArtifact,
+    OtherVariant,
+    SeveralProblems,
+)
+from stacks.fitness import Wanted, not_offered, unfit
+from stacks.workload_stack import WorkloadStackProps
+from workloads import Autoscaling, Candidate, ProjectError, Recommendation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,86 +28,110 @@ class Deployment:
     instance_count: int
     environment: dict[str, str]
     autoscaling: Autoscaling | None
+    recommended: Candidate | None
     cautions: tuple[Caution, ...]
 
 
-def plan_deployment(
-    folder: WorkloadFolder,
-    hosting: SageMakerEndpointHosting,
-    artifact: ModelArtifact,
-    recommendation: Recommendation | None,
-) -> Deployment:
-    """Raises `NoRecommendedCandidate` or `IncompleteRecommendation`."""
-    image = _image_cautions(folder, artifact, hosting.image_uri)
-    if recommendation is None:
-        return _single_instance(folder, image)
-    chosen, count, autoscaling = _recommended(folder, recommendation)
+def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_production: int = 2) -> Deployment:
+    """`region` None: any. Raises the one `ProjectError` that stands in the way, or `SeveralProblems`."""
+    used, about_it = _used_recommendation(props)
+    refuse(_about_recommendation(props, used))
+    chosen = used.recommended if used is not None else None
+    wanted = _instance_type(props, chosen)
+    refuse(_about_hardware(props, wanted, region))
+    least = least_in_production if props.options.in_production else 1
     return Deployment(
-        instance_type=chosen.instance_type,
-        instance_count=count,
-        environment=chosen.environment,
-        autoscaling=autoscaling,
-        cautions=(*image, *_recommendation_cautions(folder, artifact, recommendation)),
+        instance_type=wanted.instance_type,
+        instance_count=max(chosen.instance_count or 1, least) if chosen else 1,
+        environment=chosen.environment if chosen else {},
+        autoscaling=_autoscaling(chosen, least),
+        recommended=chosen,
+        cautions=(*about_it, *_about_zones(props, wanted, region)),
     )
 
 
-def _single_instance(folder: WorkloadFolder, image: tuple[Caution, ...]) -> Deployment:
-    instance_type = folder.workload.instance_types[0]
-    caution = Caution(
-        id="recommendation:missing",
-        text=f"{folder.recommendation_file} does not exist: one {instance_type} is deployed, without "
-        f"autoscaling. Measure with `{_measure(folder)}`, review the file and deploy again.",
+def refuse(problems: Iterable[ProjectError]) -> None:
+    """Raise all of them, as one."""
+    match list(problems):
+        case []:
+            return
+        case [only]:
+            raise only
+        case several:
+            raise SeveralProblems(several)
+
+
+def _used_recommendation(props: WorkloadStackProps) -> tuple[Recommendation | None, list[Caution]]:
+    """The recommendation, unless there is none, it is to be ignored, or a rehearsal deploys something else."""
+    file, given, options, measure = (
+        props.folder.recommendation_file,
+        props.recommendation,
+        props.options,
+        _measure(props),
     )
-    return Deployment(
-        instance_type=instance_type,
-        instance_count=1,
-        environment={},
-        autoscaling=None,
-        cautions=(*image, caution),
+    single = f"one {props.folder.workload.instance_types[0]} is deployed, without autoscaling"
+    if given is None:
+        text = f"{file} does not exist: {single}. Measure with `{measure}`, review the file and deploy again."
+        return None, [Caution(id="recommendation:missing", text=text)]
+    if options.recommendation == "ignore":
+        text = f"{file} is ignored, as -c recommendation=ignore says: {single}. Measure with `{measure}`."
+        return None, [Caution(id="recommendation:ignored", text=text)]
+    if options.hosting_target is not None and given.target != props.folder.workload.hosting.target:
+        text = f"{file} is of {given.target}, and -c hosting-target={options.hosting_target} deploys another: {single}."
+        return None, [Caution(id="recommendation:rehearsal", text=text)]
+    return given, list(local_caution(file, given, measure))
+
+
+def _about_recommendation(props: WorkloadStackProps, used: Recommendation | None) -> Iterator[ProjectError]:
+    file, workload, measure = props.folder.recommendation_file, props.folder.workload, _measure(props)
+    if used is None:
+        if props.options.in_production:
+            yield NoRecommendation(file, measure)
+        return
+    if used.archive_sha256 != props.artifact.archive_sha256:
+        yield OtherArtifact(file, used.archive_sha256, props.artifact, workload.stack_name, measure)
+    if props.options.in_production and used.provenance.measured_on == "local":
+        yield LocalRecommendation(file, used.provenance.machine, measure)
+    if (chosen := used.recommended) is None:
+        yield NoRecommendedCandidate(file)
+        return
+    if chosen.variant not in (None, workload.hosting.target):
+        yield OtherVariant(file, props.folder.file, str(chosen.variant), workload.hosting.target)
+    if missing := [key for key in ("instance_count", "autoscaling") if getattr(chosen, key) is None]:
+        yield IncompleteRecommendation(file, [f"recommended.{key}" for key in missing], workload.name)
+
+
+def _instance_type(props: WorkloadStackProps, chosen: Candidate | None) -> Wanted:
+    folder = props.folder
+    if chosen is not None:
+        key, file, instance_type = "recommended.instance_type", folder.recommendation_file, chosen.instance_type
+    else:
+        target = folder.workload.variant(folder.workload.hosting.target).target
+        key, file, instance_type = f"targets.{target}.instance_types", folder.file, folder.workload.instance_types[0]
+    return Wanted(instance_type=instance_type, file=file, key=key)
+
+
+def _about_hardware(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[ProjectError]:
+    yield from unfit(wanted, props.artifact, props.folder.workload.hosted)
+    if region is not None:
+        yield from not_offered(wanted, region)
+
+
+def _autoscaling(chosen: Candidate | None, least: int) -> Autoscaling | None:
+    if chosen is None or chosen.autoscaling is None:
+        return None
+    return Autoscaling(
+        min_capacity=max(chosen.autoscaling.min_capacity, least),
+        max_capacity=max(chosen.autoscaling.max_capacity, least),
+        target_invocations_per_instance=chosen.autoscaling.target_invocations_per_instance,
     )
 
 
-def _recommended(folder: WorkloadFolder, recommendation: Recommendation) -> tuple[Candidate, int, Autoscaling]:
-    file: Path = folder.recommendation_file
-    chosen = recommendation.recommended
-    if chosen is None:
-        raise NoRecommendedCandidate(file)
-    if chosen.instance_count is None or chosen.autoscaling is None:
-        missing = [f"recommended.{key}" for key in ("instance_count", "autoscaling") if getattr(chosen, key) is None]
-        raise IncompleteRecommendation(file, missing, folder.workload.name)
-    return chosen, chosen.instance_count, chosen.autoscaling
+def _about_zones(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[Caution]:
+    if props.options.in_production and region is not None:
+        yield from zone_cautions(wanted.file, wanted.instance_type, region)
 
 
-def _image_cautions(folder: WorkloadFolder, artifact: ModelArtifact, own_image: str | None) -> tuple[Caution, ...]:
-    if artifact.runtime != "onnxruntime" or own_image is not None:
-        return ()
-    text = (
-        f"{folder.file}: hosting.image_uri is not set, and SageMaker's stock Triton image has neither "
-        "onnxruntime nor tokenizers, which this model needs. For an AWS account build "
-        "containers/triton/Dockerfile, push it to Amazon ECR and set hosting.image_uri. local_aws needs no image."
-    )
-    return (Caution(id="image:stock", text=text),)
-
-
-def _recommendation_cautions(
-    folder: WorkloadFolder, artifact: ModelArtifact, recommendation: Recommendation
-) -> list[Caution]:
-    cautions = []
-    if recommendation.archive_sha256 != artifact.archive_sha256:
-        text = (
-            f"{folder.recommendation_file}: was measured on another artifact (archive_sha256 "
-            f"{recommendation.archive_sha256[:12]}…, this one is {artifact.archive_sha256[:12]}…). "
-            f"Measure this one with `{_measure(folder)}`."
-        )
-        cautions.append(Caution(id="recommendation:artifact", text=text))
-    if recommendation.provenance.measured_on == "local":
-        text = (
-            f"{folder.recommendation_file}: was measured locally, on {recommendation.provenance.machine}. "
-            f"Production wants one measured on SageMaker: run `{_measure(folder)}` against an AWS account."
-        )
-        cautions.append(Caution(id="recommendation:local", text=text))
-    return cautions
-
-
-def _measure(folder: WorkloadFolder) -> str:
-    return f"python -m inference_recommender run {folder.workload.name} --job advanced"
+def _measure(props: WorkloadStackProps) -> str:
+    """The command that writes a recommendation."""
+    return f"python -m inference_recommender run {props.folder.workload.name} --job advanced"

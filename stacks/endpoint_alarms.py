@@ -1,46 +1,94 @@
-"""Alarms of an endpoint. Every latency threshold is the workload's objective; whom they wake is not known."""
+"""Alarms of an endpoint: which of them wake somebody, and which roll an update back.
+
+Every threshold is the workload's objective or the recommendation's measurement; none is typed here.
+"""
 
 from dataclasses import dataclass
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from stacks.workload_endpoint import WorkloadEndpoint
+from stacks.endpoint_metrics import MICROSECONDS_PER_MILLISECOND, EndpointMetrics
 from workloads import LatencyObjective
 
-# Three bad minutes of five: one slow minute while an instance joins is no incident, three are.
+# Three bad minutes of five: one slow minute while an instance joins is no incident, three are. An update's bake is at
+# least as long (`[hosting.update]`), or it would be over before an alarm can tell.
 EVALUATION_PERIODS = 5
 DATAPOINTS_TO_ALARM = 3
-MICROSECONDS_PER_MILLISECOND = 1000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EndpointAlarmsProps:
-    endpoint: WorkloadEndpoint
+    metrics: EndpointMetrics
     objective: LatencyObjective
+    capacity_per_instance: float | None
+    """Invocations per minute at which an instance still keeps the objective, as measured; None: not known."""
 
 
 class EndpointAlarms(Construct):
+    """`paging` wake somebody; `rollback` end an update; `all` are on the dashboard."""
+
     def __init__(self, scope: Construct, id: str, props: EndpointAlarmsProps) -> None:
         super().__init__(scope, id)
-        endpoint, objective = props.endpoint, props.objective
-        percentile = objective.percentile.lower()
-        self._alarm(
+        latency, errors = self._latency(props), self._errors(props)
+        caller = self._client_errors(props)
+        saturation = self._saturation(props)
+        # Callers that send what cannot be answered are no reason to wake somebody; a release that calls everything
+        # unanswerable is one to undo.
+        self.paging = [*latency, self._client_latency(props), *errors, *saturation]
+        self.rollback = [*latency, *errors, caller]
+        self.all = [*self.paging, caller]
+
+    def _latency(self, props: EndpointAlarmsProps) -> list[cloudwatch.Alarm]:
+        metrics, objective = props.metrics, props.objective
+        model = self._alarm(
             "ModelLatency",
-            endpoint.metric_model_latency(percentile),
+            metrics.model_latency(objective.percentile.lower()),
             objective.model_latency_ms * MICROSECONDS_PER_MILLISECOND,
             f"{objective.percentile} model latency reached the objective, {objective.model_latency_ms:g} ms.",
         )
-        self._alarm(
+        overhead = self._alarm(
             "OverheadLatency",
-            endpoint.metric_overhead_latency(),
+            metrics.overhead_latency(),
             objective.overhead_latency_ms * MICROSECONDS_PER_MILLISECOND,
             f"SageMaker added {objective.overhead_latency_ms:g} ms or more around the model, on average.",
         )
-        self._alarm("ServerErrors", endpoint.metric_server_errors(), 1, "Requests were answered with a 5xx error.")
+        return [model, overhead]
 
-    def _alarm(self, id: str, metric: cloudwatch.Metric, threshold: float, description: str) -> None:
-        cloudwatch.Alarm(
+    def _client_latency(self, props: EndpointAlarmsProps) -> cloudwatch.Alarm:
+        objective = props.objective
+        limit_ms = client_latency_limit_ms(objective)
+        return self._alarm(
+            "ClientLatency",
+            props.metrics.client_latency(objective.percentile.lower()),
+            limit_ms,
+            f"{objective.percentile} of what callers waited reached {limit_ms:g} ms, the model's objective and the "
+            "overhead's limit together.",
+        )
+
+    def _errors(self, props: EndpointAlarmsProps) -> list[cloudwatch.Alarm]:
+        metrics, limit = props.metrics, props.objective.max_error_rate
+        return [
+            self._alarm("ServerErrors", metrics.server_error_rate(), limit, f"{limit:.2%} of requests got a 5xx."),
+            self._alarm(
+                "ModelErrors", metrics.model_error_rate(), limit, f"The container failed {limit:.2%} of requests."
+            ),
+        ]
+
+    def _client_errors(self, props: EndpointAlarmsProps) -> cloudwatch.Alarm:
+        limit = props.objective.max_error_rate
+        return self._alarm(
+            "ClientErrors", props.metrics.client_error_rate(), limit, f"{limit:.2%} of requests got a 4xx."
+        )
+
+    def _saturation(self, props: EndpointAlarmsProps) -> list[cloudwatch.Alarm]:
+        if (capacity := props.capacity_per_instance) is None:
+            return []
+        text = f"Each instance gets {capacity:,.0f} invocations a minute or more, the most that kept the objective."
+        return [self._alarm("Saturation", props.metrics.invocations_per_instance(), capacity, text)]
+
+    def _alarm(self, id: str, metric: cloudwatch.Metric, threshold: float, description: str) -> cloudwatch.Alarm:
+        return cloudwatch.Alarm(
             self,
             id,
             metric=metric,
@@ -52,3 +100,8 @@ class EndpointAlarms(Construct):
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
             alarm_description=description,
         )
+
+
+def client_latency_limit_ms(objective: LatencyObjective) -> float:
+    """What a caller may wait: the model, and what is around it."""
+    return objective.model_latency_ms + objective.overhead_latency_ms

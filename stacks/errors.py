@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from workloads import ProjectError
+from workloads import ModelArtifact, ProjectError
 
 
 class UnpublishedTriton(ProjectError):
@@ -84,3 +84,90 @@ class RehearsalInProduction(ProjectError):
             f"-c {key}={value}: is for rehearsing and measuring, and -c stage=production is neither. "
             "Leave one of the two out."
         )
+
+
+class WrongHardware(ProjectError):
+    def __init__(self, file: Path, key: str, instance_type: str, artifact: ModelArtifact, needed: str) -> None:
+        super().__init__(
+            f"{file}: {key}: got '{instance_type}', but {artifact.variant} of {artifact.workload} was built with "
+            f"{artifact.runtime} for {needed or 'no GPU that its artifact.json names'} and runs on nothing else. "
+            "Choose such an instance type, or a hosting.target that was built for this one."
+        )
+
+
+class UnknownRegion(ProjectError):
+    def __init__(self, region: str, known: Sequence[str]) -> None:
+        super().__init__(
+            f"There is no region '{region}'. Known: {', '.join(known)}. Set AWS_REGION, or the profile's region."
+        )
+
+
+class NotInRegion(ProjectError):
+    def __init__(self, file: Path, key: str, instance_type: str, region: str, offered: Sequence[str]) -> None:
+        super().__init__(
+            f"{file}: {key}: got '{instance_type}', which AWS does not have in {region}, only in "
+            f"{', '.join(offered)}. Deploy to one of these, or choose another instance type."
+        )
+
+
+class NotInZone(ProjectError):
+    def __init__(self, file: Path, zone: str, instance_type: str, offered: Sequence[str]) -> None:
+        super().__init__(
+            f"{file}: hosting.network.zone_ids: got '{zone}', which has no {instance_type}. "
+            f"Zones of this region that have it: {', '.join(offered)}."
+        )
+
+
+class OtherArtifact(ProjectError):
+    def __init__(self, file: Path, measured: str, artifact: ModelArtifact, stack: str, measure: str) -> None:
+        super().__init__(
+            f"{file}: archive_sha256: was measured on the artifact {measured[:12]}…, but the one to deploy is "
+            f"{artifact.archive_sha256[:12]}… ({artifact.variant}). Deploy it on one instance with "
+            f"`cdk deploy {stack} -c recommendation=ignore`, measure it with `{measure}`, review the file and deploy "
+            "again."
+        )
+
+
+class OtherVariant(ProjectError):
+    def __init__(self, file: Path, workload_file: Path, recommended: str, hosted: str) -> None:
+        super().__init__(
+            f"{file}: recommended.variant: is '{recommended}', but {workload_file} hosts '{hosted}'. "
+            f"Set hosting.target = \"{recommended}\", or measure '{hosted}'."
+        )
+
+
+class NoRecommendation(ProjectError):
+    def __init__(self, file: Path, measure: str) -> None:
+        super().__init__(
+            f"{file}: does not exist, and production is sized by nothing else. Deploy without -c stage=production, "
+            f"measure on SageMaker with `{measure}` and review the file."
+        )
+
+
+class LocalRecommendation(ProjectError):
+    def __init__(self, file: Path, machine: str, measure: str) -> None:
+        super().__init__(
+            f"{file}: provenance.measured_on: is 'local' ({machine}), and production wants 'sagemaker'. "
+            f"Run `{measure}` against an AWS account."
+        )
+
+
+class MinimumOutOfRange(ProjectError):
+    def __init__(self, file: Path, number: int, got: int, low: int, high: int) -> None:
+        super().__init__(
+            f"{file}: hosting.scaling.scheduled_minimums.{number}.min_capacity: got {got}. The fleet has between "
+            f"{low} and {high} instances; choose one of these, or measure for a larger peak."
+        )
+
+
+class ShadowOnInf1(ProjectError):
+    def __init__(self, file: Path, instance_type: str) -> None:
+        super().__init__(
+            f"{file}: hosting.shadow: SageMaker runs no shadow tests with Inf1 (got {instance_type}). "
+            "Leave hosting.shadow out, or host a target for Inf2."
+        )
+
+
+class SeveralProblems(ProjectError):
+    def __init__(self, problems: Sequence[ProjectError]) -> None:
+        super().__init__("\n".join(map(str, problems)))

@@ -1,16 +1,31 @@
-"""What the name of a SageMaker instance type says about its hardware. Knows no prices, sizes or regions."""
+"""What the name of an instance type, with or without "ml.", says of its hardware. Knows no prices, sizes or regions."""
 
 import re
+from typing import Literal
+
+Hardware = Literal["x86 CPU", "Arm CPU", "GPU", "Inferentia 1", "Inferentia 2", "Trainium"]
+
+_BY_PREFIX: tuple[tuple[str, Hardware], ...] = (
+    (r"inf1", "Inferentia 1"),
+    (r"inf2", "Inferentia 2"),
+    (r"trn\d", "Trainium"),
+    (r"(g|p)\d", "GPU"),
+    (r"[a-z]+\d+g", "Arm CPU"),
+)
 
 
 def family(instance_type: str) -> str:
     """g4dn for ml.g4dn.xlarge."""
-    return instance_type.split(".")[1]
+    return instance_type.removeprefix("ml.").split(".")[0]
+
+
+def hardware(instance_type: str) -> Hardware:
+    """What a model computes on there."""
+    return next((kind for prefix, kind in _BY_PREFIX if re.match(prefix, family(instance_type))), "x86 CPU")
 
 
 def has_accelerator(instance_type: str) -> bool:
-    """True for GPUs (g, p), Inferentia (inf) and Trainium (trn)."""
-    return re.match(r"(g|p|inf|trn)\d", family(instance_type)) is not None
+    return not hardware(instance_type).endswith("CPU")
 
 
 def has_local_storage(instance_type: str) -> bool:

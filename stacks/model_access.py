@@ -8,16 +8,15 @@ from aws_cdk import aws_iam as iam
 
 from stacks.acknowledgement import acknowledge_resources
 from stacks.model_archive import ModelArchive
-from stacks.triton_image import TritonImage
+from stacks.serving_image import ServingImage
 
 # An endpoint is created after its model, and the model after its role: the group's last part is unknown here.
 ENDPOINT_LOGS = "/aws/sagemaker/Endpoints/*"
 
 
-def grant_model_files(role: iam.Role, archive: ModelArchive, image: TritonImage) -> None:
+def grant_model_files(role: iam.Role, archive: ModelArchive, image: ServingImage) -> None:
     archive.grant_read(role)
-    image.repository.grant_pull(role)
-    acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
+    image.grant_pull(role)
 
 
 def grant_container_telemetry(role: iam.Role, *log_groups: str) -> None:

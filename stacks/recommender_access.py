@@ -14,7 +14,7 @@ from constructs import Construct
 from stacks.acknowledgement import acknowledge_resources
 from stacks.model_access import ENDPOINT_LOGS, grant_container_telemetry, grant_model_files
 from stacks.model_archive import ModelArchive
-from stacks.triton_image import TritonImage
+from stacks.serving_image import ServingImage
 from stacks.workload_endpoint import WorkloadEndpoint
 
 PAYLOADS = "inference-recommender/*"
@@ -26,7 +26,7 @@ class RecommenderAccessProps:
     workload: str
     endpoint: WorkloadEndpoint
     archive: ModelArchive
-    image: TritonImage
+    image: ServingImage
 
 
 class RecommenderAccess(Construct):

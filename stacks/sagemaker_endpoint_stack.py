@@ -3,61 +3,123 @@
 from aws_cdk import Annotations, CfnOutput, Stack
 from constructs import Construct
 
-from stacks.deployment import Deployment, plan_deployment
+from stacks.deployment import Deployment
 from stacks.endpoint_alarms import EndpointAlarms, EndpointAlarmsProps
 from stacks.endpoint_dashboard import EndpointDashboard, EndpointDashboardProps
+from stacks.endpoint_metrics import EndpointMetrics
+from stacks.endpoint_plan import EndpointPlan, plan_endpoint
 from stacks.endpoint_scaling import EndpointScaling, EndpointScalingProps
 from stacks.model_archive import ModelArchive, ModelArchiveProps
+from stacks.paging import Paging, PagingProps
 from stacks.recommender_access import RecommenderAccess, RecommenderAccessProps
-from stacks.triton_image import TritonImage, TritonImageProps
+from stacks.served_model import Served
+from stacks.serving_image import ServingImage, ServingImageProps
 from stacks.workload_endpoint import WorkloadEndpoint, WorkloadEndpointProps
-from stacks.workload_stack import WorkloadStackProps
-from workloads import ModelArtifact, SageMakerEndpointHosting
+from stacks.workload_stack import BuiltArtifact, WorkloadStackProps, region_of
+from workloads import SageMakerEndpointHosting
 
 
 class SageMakerEndpointStack(Stack):
-    """Outputs: EndpointName, ModelName, RecommenderRoleArn."""
+    """Outputs: EndpointName, ModelName, RecommenderRoleArn, PagingTopicArn.
 
-    def __init__(self, scope: Construct, id: str, hosting: SageMakerEndpointHosting, props: WorkloadStackProps) -> None:
-        workload, artifact = props.folder.workload, props.artifact
-        super().__init__(scope, id, env=props.environment, description=workload.description)
-        deployment = plan_deployment(props.folder, hosting, artifact, props.recommendation)
-        for caution in deployment.cautions:
+    `shadow` is the build that `hosting.shadow` names.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        hosting: SageMakerEndpointHosting,
+        props: WorkloadStackProps,
+        shadow: BuiltArtifact | None = None,
+    ) -> None:
+        super().__init__(scope, id, env=props.environment, description=props.folder.workload.description)
+        self._props, self._hosting = props, hosting
+        plan = plan_endpoint(props, hosting, region_of(self), shadow.artifact if shadow else None)
+        deployment = plan.deployment
+        for caution in plan.cautions:
             Annotations.of(self).add_warning_v2(caution.id, caution.text)
-        archive = ModelArchive(
-            self, "Archive", ModelArchiveProps(file=props.archive_file, sha256=artifact.archive_sha256)
-        )
-        image = TritonImage(
+        metrics = EndpointMetrics(endpoint_name=self.stack_name, workload=props.folder.workload.name)
+        alarms = self._alarms(metrics, deployment)
+        production = self._served(plan)
+        endpoint = WorkloadEndpoint(
             self,
-            "Image",
-            TritonImageProps(hosting=hosting, instance_type=deployment.instance_type, workload_file=props.folder.file),
+            "Serving",
+            WorkloadEndpointProps(
+                name=self.stack_name,
+                hosting=hosting,
+                production=production,
+                shadow=self._shadow(shadow),
+                update=plan.update,
+                rollback_alarms=alarms.rollback,
+            ),
         )
-        endpoint = self._endpoint(artifact, archive, image, deployment)
-        if deployment.autoscaling is not None:
-            scaling = EndpointScalingProps(endpoint=endpoint, autoscaling=deployment.autoscaling)
-            EndpointScaling(self, "Scaling", scaling)
-        EndpointAlarms(self, "Alarms", EndpointAlarmsProps(endpoint=endpoint, objective=workload.latency_objective))
-        watched = EndpointDashboardProps(endpoint=endpoint, objective=workload.latency_objective)
-        EndpointDashboard(self, "Watch", watched)
-        access = RecommenderAccessProps(workload=workload.name, endpoint=endpoint, archive=archive, image=image)
+        self._scale(endpoint, deployment)
+        paging = self._watch(metrics, alarms, deployment)
+        access = RecommenderAccessProps(
+            workload=props.folder.workload.name, endpoint=endpoint, archive=production.archive, image=production.image
+        )
         recommender = RecommenderAccess(self, "Recommender", access)
         # `inference_recommender` and the README find these by name.
         CfnOutput(self, "EndpointName", value=endpoint.endpoint_name)
         CfnOutput(self, "ModelName", value=endpoint.model_name)
         CfnOutput(self, "RecommenderRoleArn", value=recommender.role.role_arn)
+        CfnOutput(self, "PagingTopicArn", value=paging.topic.topic_arn)
 
-    def _endpoint(
-        self, artifact: ModelArtifact, archive: ModelArchive, image: TritonImage, deployment: Deployment
-    ) -> WorkloadEndpoint:
-        return WorkloadEndpoint(
-            self,
-            "Serving",
-            WorkloadEndpointProps(
-                archive=archive,
-                image=image,
-                default_model=artifact.default_model,
-                instance_type=deployment.instance_type,
-                instance_count=deployment.instance_count,
-                environment={**artifact.environment, **deployment.environment},
-            ),
+    def _served(self, plan: EndpointPlan) -> Served:
+        built = BuiltArtifact(artifact=self._props.artifact, archive_file=self._props.archive_file)
+        deployment = plan.deployment
+        return self._packed("", built, plan.instance_types, deployment.instance_count, deployment.environment)
+
+    def _shadow(self, built: BuiltArtifact | None) -> Served | None:
+        shadow = self._hosting.shadow
+        if built is None or shadow is None:
+            return None
+        return self._packed("Shadow", built, (shadow.instance_type,), shadow.instance_count, {})
+
+    def _packed(
+        self, prefix: str, built: BuiltArtifact, types: tuple[str, ...], count: int, environment: dict[str, str]
+    ) -> Served:
+        artifact = built.artifact
+        image = ServingImageProps(
+            hosting=self._hosting, artifact=artifact, instance_type=types[0], workload_file=self._props.folder.file
         )
+        archive = ModelArchiveProps(file=built.archive_file, sha256=artifact.archive_sha256)
+        return Served(
+            artifact=artifact,
+            archive=ModelArchive(self, f"{prefix}Archive", archive),
+            image=ServingImage(self, f"{prefix}Image", image),
+            environment={**artifact.environment, **environment},
+            instance_types=types,
+            instance_count=count,
+        )
+
+    def _alarms(self, metrics: EndpointMetrics, deployment: Deployment) -> EndpointAlarms:
+        recommended = deployment.recommended
+        props = EndpointAlarmsProps(
+            metrics=metrics,
+            objective=self._props.folder.workload.latency_objective,
+            capacity_per_instance=recommended.max_invocations_per_minute if recommended else None,
+        )
+        return EndpointAlarms(self, "Alarms", props)
+
+    def _scale(self, endpoint: WorkloadEndpoint, deployment: Deployment) -> None:
+        if deployment.autoscaling is not None:
+            props = EndpointScalingProps(
+                endpoint_name=endpoint.endpoint_name,
+                autoscaling=deployment.autoscaling,
+                rules=self._hosting.scaling,
+            )
+            EndpointScaling(self, "Scaling", props)
+
+    def _watch(self, metrics: EndpointMetrics, alarms: EndpointAlarms, deployment: Deployment) -> Paging:
+        workload = self._props.folder.workload
+        props = EndpointDashboardProps(
+            metrics=metrics,
+            objective=workload.latency_objective,
+            alarms=alarms.all,
+            instance_type=deployment.instance_type,
+            recommended=deployment.recommended,
+        )
+        EndpointDashboard(self, "Watch", props)
+        return Paging(self, "Paging", PagingProps(workload=workload.name, alarms=alarms.paging))

@@ -1,96 +1,69 @@
-"""A SageMaker real-time endpoint for one packed Triton repository: role, key, model, config, endpoint.
+"""A SageMaker real-time endpoint for one packed model: role, key, model, config, endpoint.
 
 One variant, `AllTraffic`, of a given size; `EndpointScaling` changes it, `EndpointAlarms` watches it.
 L1 for SageMaker: the alpha L2 has neither `RetainAllVariantProperties` nor `InferenceAmiVersion`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
+from stacks.captured_data import CapturedData, CapturedDataProps
+from stacks.endpoint_metrics import VARIANT
+from stacks.endpoint_network import EndpointNetworkPlace, EndpointNetworkProps
+from stacks.endpoint_update import deployment_config
 from stacks.instance_type import has_local_storage
 from stacks.model_access import ENDPOINT_LOGS, grant_container_telemetry, grant_model_files
-from stacks.model_archive import ModelArchive
-from stacks.triton_image import TritonImage
+from stacks.served_model import Served, ServedModel, ServedModelProps
+from workloads import EndpointUpdate, SageMakerEndpointHosting
 
-VARIANT = "AllTraffic"
+SHADOW = "Shadow"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkloadEndpointProps:
-    archive: ModelArchive
-    image: TritonImage
-    default_model: str
-    instance_type: str
-    instance_count: int
-    environment: Mapping[str, str]
+    name: str
+    """Fixed, since the alarms that guard an update are there before the endpoint, and are on its name."""
+    hosting: SageMakerEndpointHosting
+    production: Served
+    shadow: Served | None
+    update: EndpointUpdate | None
+    """None: as SageMaker does it by itself, all at once."""
+    rollback_alarms: Sequence[cloudwatch.IAlarm]
 
 
 class WorkloadEndpoint(Construct):
-    """Names, ARNs and `role` for others; metrics and grants by intent."""
+    """Names, ARNs and `role` for others; grants by intent. Its metrics are `EndpointMetrics` of its name."""
 
     def __init__(self, scope: Construct, id: str, props: WorkloadEndpointProps) -> None:
         super().__init__(scope, id)
-        self.role = self._execution_role(props)
-        model = self._model(props)
-        config = self._config(props, model)
-        endpoint = sagemaker.CfnEndpoint(
-            self,
-            "Endpoint",
-            endpoint_config_name=config.attr_endpoint_config_name,
-            # Otherwise every update resets an autoscaled fleet to its initial count.
-            retain_all_variant_properties=True,
+        hosting = props.hosting
+        self._network = (
+            EndpointNetworkPlace(self, "Network", EndpointNetworkProps(network=hosting.network))
+            if hosting.network
+            else None
         )
-        self.model_name = model.attr_model_name
-        self.model_arn = model.ref
+        self.role = self._execution_role(props)
+        self._key = self._storage_key(props)
+        self._capture = self._captured_data(props)
+        production = self._served("Production", props.production)
+        shadow = self._served(SHADOW, props.shadow) if props.shadow else None
+        config = self._config(props, production, shadow)
+        endpoint = self._endpoint(props, config)
+        self.model_name = production.model.attr_model_name
+        self.model_arn = production.model.ref
         self.endpoint_name = endpoint.attr_endpoint_name
         self.endpoint_arn = endpoint.ref
 
     def grant_invoke(self, grantee: iam.IGrantable) -> iam.Grant:
         return iam.Grant.add_to_principal(
             grantee=grantee, actions=["sagemaker:InvokeEndpoint"], resource_arns=[self.endpoint_arn]
-        )
-
-    def metric_model_latency(self, statistic: str) -> cloudwatch.Metric:
-        """In µs. CloudWatch has any percentile of it: "p99"."""
-        return self._metric("ModelLatency", statistic)
-
-    def metric_overhead_latency(self) -> cloudwatch.Metric:
-        """In µs, the average: percentiles of this one are not documented."""
-        return self._metric("OverheadLatency", "Average")
-
-    def metric_invocations(self) -> cloudwatch.Metric:
-        return self._metric("Invocations", "Sum")
-
-    def metric_invocations_per_instance(self) -> cloudwatch.Metric:
-        return self._metric("InvocationsPerInstance", "Sum")
-
-    def metric_client_errors(self) -> cloudwatch.Metric:
-        return self._metric("Invocation4XXErrors", "Sum")
-
-    def metric_server_errors(self) -> cloudwatch.Metric:
-        return self._metric("Invocation5XXErrors", "Sum")
-
-    def metric_cpu_utilization(self) -> cloudwatch.Metric:
-        """In percent of one core: 400 is four busy cores."""
-        return self._metric("CPUUtilization", "Average", "/aws/sagemaker/Endpoints")
-
-    def metric_memory_utilization(self) -> cloudwatch.Metric:
-        return self._metric("MemoryUtilization", "Average", "/aws/sagemaker/Endpoints")
-
-    def _metric(self, name: str, statistic: str, namespace: str = "AWS/SageMaker") -> cloudwatch.Metric:
-        return cloudwatch.Metric(
-            namespace=namespace,
-            metric_name=name,
-            statistic=statistic,
-            period=Duration.minutes(1),
-            dimensions_map={"EndpointName": self.endpoint_name, "VariantName": VARIANT},
         )
 
     def _execution_role(self, props: WorkloadEndpointProps) -> iam.Role:
@@ -100,56 +73,53 @@ class WorkloadEndpoint(Construct):
             assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
             description="Reads the model archive, pulls the image, writes the endpoint's logs and metrics.",
         )
-        grant_model_files(role, props.archive, props.image)
+        for served in _all(props):
+            grant_model_files(role, served.archive, served.image)
         grant_container_telemetry(role, ENDPOINT_LOGS)
+        if self._network is not None:
+            self._network.grant_join(role)
         return role
 
-    def _model(self, props: WorkloadEndpointProps) -> sagemaker.CfnModel:
-        model = sagemaker.CfnModel(
-            self,
-            "Model",
-            execution_role_arn=self.role.role_arn,
-            # SageMaker fetches archive and image itself; the container has no business on the network.
-            enable_network_isolation=True,
-            primary_container=sagemaker.CfnModel.ContainerDefinitionProperty(
-                image=props.image.uri,
-                model_data_url=props.archive.url,
-                environment={**triton_environment(props.default_model), **props.environment},
-            ),
-        )
-        # SageMaker tries archive and image when the model is created: the role's policy has to be there.
-        model.node.add_dependency(self.role.node.find_child("DefaultPolicy"))
-        return model
+    def _served(self, id: str, served: Served) -> ServedModel:
+        return ServedModel(self, id, ServedModelProps(served=served, role=self.role, network=self._network))
 
-    def _config(self, props: WorkloadEndpointProps, model: sagemaker.CfnModel) -> sagemaker.CfnEndpointConfig:
-        variant = sagemaker.CfnEndpointConfig.ProductionVariantProperty(
-            variant_name=VARIANT,
-            model_name=model.attr_model_name,
-            instance_type=props.instance_type,
-            initial_instance_count=props.instance_count,
-            initial_variant_weight=1,
-            inference_ami_version=props.image.host_ami,
-        )
+    def _config(
+        self, props: WorkloadEndpointProps, production: ServedModel, shadow: ServedModel | None
+    ) -> sagemaker.CfnEndpointConfig:
+        copied = props.hosting.shadow
         return sagemaker.CfnEndpointConfig(
             self,
             "Config",
-            production_variants=[variant],
-            kms_key_id=self._volume_key_arn(props.instance_type),
+            production_variants=[production.variant(VARIANT, 1)],
+            # The shadow's weight, against the production variant's, is the share of requests that it gets a copy of.
+            shadow_production_variants=[shadow.variant(SHADOW, copied.percent / 100)] if shadow and copied else None,
+            data_capture_config=self._capture.config if self._capture else None,
+            kms_key_id=self._key.key_arn if self._key and _has_volumes(props) else None,
         )
 
-    def _volume_key_arn(self, instance_type: str) -> str | None:
-        # Hosts with NVMe of their own encrypt it in hardware; a key is refused there according to older API
-        # documents, and of no effect according to newer ones.
-        if has_local_storage(instance_type):
-            return None
-        key = kms.Key(
+    def _endpoint(self, props: WorkloadEndpointProps, config: sagemaker.CfnEndpointConfig) -> sagemaker.CfnEndpoint:
+        return sagemaker.CfnEndpoint(
             self,
-            "VolumeKey",
-            description="Encrypts the storage volumes of the endpoint's instances.",
-            enable_key_rotation=True,
-            # It encrypts nothing that outlives the instances.
-            removal_policy=RemovalPolicy.DESTROY,
+            "Endpoint",
+            endpoint_name=props.name,
+            endpoint_config_name=config.attr_endpoint_config_name,
+            # Otherwise every update resets an autoscaled fleet to its initial count.
+            retain_all_variant_properties=True,
+            deployment_config=deployment_config(props.update, props.rollback_alarms) if props.update else None,
         )
+
+    def _captured_data(self, props: WorkloadEndpointProps) -> CapturedData | None:
+        if props.hosting.data_capture is None or self._key is None:
+            return None
+        captured = CapturedData(self, "Captured", CapturedDataProps(capture=props.hosting.data_capture, key=self._key))
+        captured.grant_write(self.role)
+        return captured
+
+    def _storage_key(self, props: WorkloadEndpointProps) -> kms.IKey | None:
+        """For volumes and captured data; None where there is neither."""
+        if not _has_volumes(props) and props.hosting.data_capture is None:
+            return None
+        key = self._own_key(props) if props.hosting.kms_key_arn is None else self._given_key(props.hosting.kms_key_arn)
         key.grant(self.role, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext")
         self.role.add_to_policy(
             iam.PolicyStatement(
@@ -159,14 +129,28 @@ class WorkloadEndpoint(Construct):
                 conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
             )
         )
-        return key.key_arn
+        return key
+
+    def _given_key(self, arn: str) -> kms.IKey:
+        return kms.Key.from_key_arn(self, "StorageKey", arn)
+
+    def _own_key(self, props: WorkloadEndpointProps) -> kms.Key:
+        # What is captured is kept, and so is its key; volumes end with their instances.
+        keeps = props.hosting.data_capture is not None
+        return kms.Key(
+            self,
+            "StorageKey",
+            description="Encrypts the storage volumes of the endpoint's instances, and what is captured.",
+            enable_key_rotation=True,
+            removal_policy=RemovalPolicy.RETAIN if keeps else RemovalPolicy.DESTROY,
+        )
 
 
-def triton_environment(default_model: str) -> dict[str, str]:
-    return {
-        "SAGEMAKER_TRITON_ALLOW_METRICS": "true",
-        # An archive with more than one model directory answers /invocations with this one.
-        "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": default_model,
-        # The image's own default logs every request.
-        "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
-    }
+def _all(props: WorkloadEndpointProps) -> list[Served]:
+    return [props.production, *([props.shadow] if props.shadow else [])]
+
+
+def _has_volumes(props: WorkloadEndpointProps) -> bool:
+    # Hosts with NVMe of their own encrypt it in hardware; a key is refused there according to older API documents,
+    # and of no effect according to newer ones.
+    return not any(has_local_storage(name) for served in _all(props) for name in served.instance_types)

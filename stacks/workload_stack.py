@@ -3,10 +3,18 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from aws_cdk import Environment
+from aws_cdk import Environment, Stack, Token
+from aws_cdk.region_info import Fact
 
+from stacks.errors import UnknownRegion
 from stacks.options import Options
 from workloads import ModelArtifact, Recommendation, WorkloadFolder
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuiltArtifact:
+    artifact: ModelArtifact
+    archive_file: Path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,3 +27,12 @@ class WorkloadStackProps:
     recommendation: Recommendation | None
     options: Options
     environment: Environment | None = None
+
+
+def region_of(stack: Stack) -> str | None:
+    """None for a stack that fits every region. Raises `UnknownRegion`."""
+    if Token.is_unresolved(stack.region):
+        return None
+    if stack.region not in (known := Fact.regions):
+        raise UnknownRegion(stack.region, known)
+    return stack.region

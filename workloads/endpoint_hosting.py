@@ -10,14 +10,18 @@ from workloads.target import InstanceType
 
 PositiveInt = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
-Seconds = Annotated[int, Field(ge=0, le=3600)]
+Cooldown = Annotated[int, Field(ge=0, le=3600)]
+# Less is over before the alarms, three bad minutes of five, can tell; more steps of more would exceed the 8 hours that
+# SageMaker gives an update.
+Bake = Annotated[int, Field(ge=300, le=3600)]
+StepBake = Annotated[int, Field(ge=300, le=1200)]
 
 
 class AllAtOnce(Document):
     """A new fleet takes all traffic in one step."""
 
     strategy: Literal["all-at-once"]
-    bake_s: Seconds = Field(default=600, description="How long the old fleet is kept for a rollback.")
+    bake_s: Bake = Field(default=600, description="How long the old fleet is kept for a rollback.")
 
 
 class Canary(Document):
@@ -25,7 +29,7 @@ class Canary(Document):
 
     strategy: Literal["canary"]
     percent: Annotated[int, Field(ge=1, le=50)] = Field(default=10, description="Of the fleet, in the first step.")
-    bake_s: Seconds = Field(default=600, description="How long the alarms watch the first step.")
+    bake_s: Bake = Field(default=600, description="How long the alarms watch the first step.")
 
 
 class Linear(Document):
@@ -33,7 +37,7 @@ class Linear(Document):
 
     strategy: Literal["linear"]
     percent: Annotated[int, Field(ge=10, le=50)] = Field(default=25, description="Of the fleet, in each step.")
-    bake_s: Seconds = Field(default=300, description="How long the alarms watch each step.")
+    bake_s: StepBake = Field(default=300, description="How long the alarms watch each step.")
 
 
 class Rolling(Document):
@@ -41,7 +45,7 @@ class Rolling(Document):
 
     strategy: Literal["rolling"]
     percent: Annotated[int, Field(ge=5, le=50)] = Field(default=25, description="Of the fleet, in each batch.")
-    bake_s: Seconds = Field(default=300, description="How long the alarms watch each batch.")
+    bake_s: StepBake = Field(default=300, description="How long the alarms watch each batch.")
 
 
 EndpointUpdate = Annotated[AllAtOnce | Canary | Linear | Rolling, Field(discriminator="strategy")]
@@ -67,11 +71,11 @@ class EndpointScalingRules(Document):
         "None: invocations alone.",
     )
     scheduled_minimums: tuple[ScheduledMinimum, ...] = ()
-    scale_out_cooldown_s: Seconds = Field(
+    scale_out_cooldown_s: Cooldown = Field(
         default=300,
         description="An instance takes minutes to serve: by then the larger fleet's metric shows if one more is due.",
     )
-    scale_in_cooldown_s: Seconds = Field(
+    scale_in_cooldown_s: Cooldown = Field(
         default=600,
         description="Longer than the dip between two waves: an instance too many costs cents, one too few the "
         "objective.",
@@ -86,7 +90,6 @@ class NewVpc(Document):
     zone_ids: Annotated[tuple[Annotated[str, Field(pattern=r"^[a-z0-9]+-az\d$")], ...], Field(min_length=2)] = Field(
         description="A subnet in each: use1-az4. Ids, since a zone's name differs from account to account."
     )
-    cidr: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+\.\d+/\d+$")] = "10.0.0.0/16"
 
 
 class ExistingVpc(Document):

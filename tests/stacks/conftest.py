@@ -3,8 +3,14 @@
 from pathlib import Path
 
 import pytest
+from aws_cdk import Environment
 
-from tests.stacks.miniature import Repository, Synthesis, candidate, make_repository
+from stacks.options import Options
+from tests.stacks.miniature import Repository, Synthesis, as_committed, candidate, make_repository
+
+ENDPOINTS = ("question_answering", "spellcheck", "text_classification")
+PRODUCTION = Options(stage="production")
+VIRGINIA = Environment(account="123456789012", region="us-east-1")
 
 
 @pytest.fixture
@@ -20,7 +26,40 @@ def unmeasured(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
 
 @pytest.fixture(scope="session")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    """With a recommendation measured on SageMaker: what production looks like."""
+    """With a recommendation measured on SageMaker."""
     repository = make_repository(tmp_path_factory.mktemp("measured"))
     repository.recommend(candidate())
     return repository.synthesise()
+
+
+@pytest.fixture(scope="session")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """In production, with all that an endpoint may have, in one region."""
+    repository = make_repository(tmp_path_factory.mktemp("everything"))
+    repository.build("cpu-int8")
+    repository.host(
+        "tensorrt",
+        fallback_instance_types=["ml.g4dn.xlarge"],
+        update={"strategy": "canary", "percent": 20},
+        scaling={
+            "concurrent_requests_per_instance": 8.0,
+            "scheduled_minimums": [
+                {"schedule": "cron(0 7 ? * MON-FRI *)", "min_capacity": 5, "timezone": "Europe/Berlin"},
+                {"schedule": "cron(0 22 ? * MON-FRI *)", "min_capacity": 2, "timezone": "Europe/Berlin"},
+            ],
+            "scale_in": False,
+        },
+        network={"kind": "new-vpc", "zone_ids": ["use1-az4", "use1-az6"]},
+        data_capture={"percent": 5},
+        shadow={"target": "cpu-int8", "instance_type": "ml.c5.xlarge", "percent": 25},
+    )
+    repository.recommend(candidate(instance_type="ml.g5.xlarge"))
+    return repository.synthesise(VIRGINIA, PRODUCTION)
+
+
+@pytest.fixture(scope="session", params=ENDPOINTS)
+def committed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """Each endpoint as its workload.toml says, in production."""
+    repository = as_committed(tmp_path_factory.mktemp(request.param), request.param)
+    repository.recommend(candidate(instance_type=repository.folder.workload.instance_types[0]))
+    return repository.synthesise(options=PRODUCTION)

@@ -17,6 +17,7 @@ from aws_cdk import App, Environment, Stack
 from aws_cdk.assertions import Annotations, Match, Template
 
 from app import add_stacks
+from stacks.options import Options
 from tests.artifacts import an_artifact
 from workloads import (
     ROOT,
@@ -25,6 +26,7 @@ from workloads import (
     LatencyObjective,
     Provenance,
     Recommendation,
+    WorkloadFolder,
     artifact_file,
     file_sha256,
 )
@@ -34,38 +36,56 @@ OTHER_SHA256 = "f" * 64
 
 @dataclass(frozen=True)
 class Repository:
-    """A root folder for `add_stacks`, with ways to change what lies in it."""
+    """A root folder for `add_stacks` with one workload, and ways to change what lies in it."""
 
     root: Path
+    workload: str = "spellcheck"
 
     @property
     def workload_file(self) -> Path:
-        return self.root / "workloads/spellcheck/workload.toml"
+        return self.root / "workloads" / self.workload / "workload.toml"
 
     @property
     def recommendation_file(self) -> Path:
-        return self.root / "workloads/spellcheck/recommendation.json"
+        return self.workload_file.with_name("recommendation.json")
 
     @property
     def archive(self) -> Path:
-        return artifact_file(self.root, "spellcheck", "cpu").with_name("model.tar.gz")
+        """Of the hosted target."""
+        return self.artifact_file(self.folder.workload.hosting.target).with_name("model.tar.gz")
 
-    def host(self, **keys: object) -> None:
-        """Rewrite [hosting], the last table of the file; `instance_types` are those of its target."""
-        types = json.dumps(keys.pop("instance_types", ["ml.c5.xlarge"]))
-        table = {"kind": "sagemaker-endpoint", "target": "cpu", **keys}
-        lines = [f"{key} = {json.dumps(value)}" for key, value in table.items()]
+    @property
+    def folder(self) -> WorkloadFolder:
+        return WorkloadFolder(self.workload_file.parent)
+
+    def artifact_file(self, target: str) -> Path:
+        return artifact_file(self.root, self.workload, target)
+
+    def host(self, target: str = "cpu", **keys: object) -> None:
+        """Rewrite [hosting], the last table of the file, and build its target; `instance_types` are those of it."""
+        types = keys.pop("instance_types", None)
+        table = {"kind": "sagemaker-endpoint", "target": target, **keys}
         before = self.workload_file.read_text("utf-8").partition("[hosting]")[0]
-        before = re.sub("(?m)^instance_types = .*$", f"instance_types = {types}", before, count=1)  # cpu comes first
+        if types is not None:
+            before = re.sub(
+                rf"(?ms)(^\[targets\.{target}\].*?^instance_types = ).*?$", rf"\g<1>{toml(types)}", before, count=1
+            )
+        lines = [f"{key} = {toml(value)}" for key, value in table.items()]
         self.workload_file.write_text("\n".join([before, "[hosting]", *lines, ""]), "utf-8")
+        if not self.artifact_file(target).exists():
+            self.build(target)
+
+    def build(self, target: str, **changes: object) -> None:
+        """Leave an artifact as a finished build of `target` does, but for `changes`."""
+        write_artifact(self, target, **changes)
 
     def recommend(self, recommended: Candidate | None, **keys: object) -> None:
         write_recommendation(self, recommended, **keys)
 
-    def synthesise(self, environment: Environment | None = None) -> "Synthesis":
+    def synthesise(self, environment: Environment | None = None, options: Options | None = None) -> "Synthesis":
         app = App(outdir=str(self.root / "cdk.out"), context=cdk_context())
-        add_stacks(app, self.root, environment)
-        stack = app.node.find_child("SpellcheckStack")
+        add_stacks(app, self.root, environment, options)
+        stack = app.node.find_child(self.folder.workload.stack_name)
         assert isinstance(stack, Stack)
         return Synthesis(app, stack)
 
@@ -92,13 +112,36 @@ def cdk_context() -> Mapping[str, Any]:
     return dict(json.loads((ROOT / "cdk.json").read_text("utf-8"))["context"])
 
 
-def make_repository(root: Path) -> Repository:
-    repository = Repository(root)
-    repository.workload_file.parent.mkdir(parents=True)
-    shutil.copy(ROOT / "workloads/spellcheck/workload.toml", repository.workload_file)
+def make_repository(root: Path, workload: str = "spellcheck") -> Repository:
+    """With `cpu` as the hosted target, built, and nothing optional in [hosting]."""
+    repository = _copied(root, workload)
     repository.host()
-    _write_artifact(repository)
     return repository
+
+
+def as_committed(root: Path, workload: str) -> Repository:
+    """With the hosted target built, and [hosting] as it is."""
+    repository = _copied(root, workload)
+    repository.build(repository.folder.workload.hosting.target)
+    return repository
+
+
+def _copied(root: Path, workload: str) -> Repository:
+    repository = Repository(root, workload)
+    repository.workload_file.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "workloads" / workload / "workload.toml", repository.workload_file)
+    return repository
+
+
+def toml(value: object) -> str:
+    """As an inline table, an array or a plain value."""
+    match value:
+        case dict():
+            return "{ " + ", ".join(f"{key} = {toml(item)}" for key, item in value.items()) + " }"
+        case list():
+            return "[" + ", ".join(map(toml, value)) + "]"
+        case _:
+            return json.dumps(value)
 
 
 def candidate(**keys: object) -> Candidate:
@@ -106,7 +149,9 @@ def candidate(**keys: object) -> Candidate:
     values: dict[str, Any] = {
         "instance_type": "ml.c5.2xlarge",
         "environment": {"OMP_NUM_THREADS": "1"},
+        "max_invocations_per_minute": 6421.0,
         "instance_count": 3,
+        "cost_per_hour_usd": 1.224,
         "autoscaling": autoscaling,
         "meets_objective": True,
         "reason": "the cheapest that meets the objective",
@@ -127,8 +172,8 @@ def write_recommendation(repository: Repository, recommended: Candidate | None, 
         run="runs/spellcheck-1",
     )
     values: dict[str, Any] = {
-        "workload": "spellcheck",
-        "target": "cpu",
+        "workload": repository.workload,
+        "target": repository.folder.workload.hosting.target,
         "archive_sha256": file_sha256(repository.archive),
         "objective": LatencyObjective(percentile="P99", model_latency_ms=50.0, peak_invocations_per_minute=30_000),
         "recommended": recommended,
@@ -138,10 +183,23 @@ def write_recommendation(repository: Repository, recommended: Candidate | None, 
     Recommendation(**{**values, **keys}).write_json(repository.recommendation_file)
 
 
-def _write_artifact(repository: Repository) -> None:
-    archive = repository.archive
-    archive.parent.mkdir(parents=True)
+def write_artifact(repository: Repository, target: str, **changes: object) -> None:
+    folder = repository.folder
+    built_for = folder.target(folder.variant(target).target)
+    file = repository.artifact_file(target)
+    archive = file.with_name("model.tar.gz")
+    archive.parent.mkdir(parents=True, exist_ok=True)
     with gzip.GzipFile(archive, "wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
-        tar.addfile(tarfile.TarInfo("spellcheck/config.pbtxt"))
-    made = an_artifact(archive_sha256=file_sha256(archive), archive_bytes=archive.stat().st_size)
-    made.write_json(artifact_file(repository.root, "spellcheck", "cpu"))
+        tar.addfile(tarfile.TarInfo(f"{repository.workload}/{target}"))
+    known = {"compute_capability": "7.5, 8.6"} if built_for.runtime == "tensorrt" else {}
+    values: dict[str, object] = {
+        "workload": repository.workload,
+        "variant": target,
+        "target": folder.variant(target).target,
+        "runtime": built_for.runtime,
+        "default_model": repository.workload,
+        "toolchain": known,
+        "archive_sha256": file_sha256(archive),
+        "archive_bytes": archive.stat().st_size,
+    }
+    an_artifact(**{**values, **changes}).write_json(file)

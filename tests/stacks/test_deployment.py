@@ -3,9 +3,12 @@
 import pytest
 
 from stacks.errors import IncompleteRecommendation, NoRecommendedCandidate
-from tests.stacks.miniature import OTHER_SHA256, Repository, candidate
-from workloads import file_sha256
+from stacks.options import Options
+from tests.stacks.miniature import OTHER_SHA256, Repository, Synthesis, candidate
+from workloads import Autoscaling
 
+OWN_IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/triton-onnxruntime:25.09"
+PRODUCTION = Options(stage="production")
 MEASURE = "`python -m inference_recommender run spellcheck --job advanced`"
 
 
@@ -24,24 +27,56 @@ def test_without_a_recommendation_one_instance_is_deployed_and_both_reasons_to_h
 def test_an_image_of_ones_own_and_a_recommendation_of_this_artifact_leave_nothing_to_warn_about(
     repository: Repository,
 ) -> None:
-    repository.host(image_uri="123456789012.dkr.ecr.eu-west-1.amazonaws.com/triton-onnxruntime:25.09")
+    repository.host(image_uri=OWN_IMAGE)
     repository.recommend(candidate())
     assert repository.synthesise().warnings() == []
 
 
-def test_a_local_measurement_of_another_artifact_is_deployed_with_two_warnings(repository: Repository) -> None:
-    repository.host(image_uri="123456789012.dkr.ecr.eu-west-1.amazonaws.com/triton-onnxruntime:25.09")
-    repository.recommend(
-        candidate(),
-        archive_sha256=OTHER_SHA256,
-        provenance={"measured_on": "local", "machine": "2 cores of an AMD EPYC"},
-    )
+def test_a_local_measurement_is_deployed_with_a_warning(repository: Repository) -> None:
+    repository.host(image_uri=OWN_IMAGE)
+    repository.recommend(candidate(), provenance={"measured_on": "local", "machine": "2 cores of an AMD EPYC"})
     assert repository.synthesise().warnings() == [
-        f"{repository.recommendation_file}: was measured on another artifact (archive_sha256 ffffffffffff…, this one "
-        f"is {file_sha256(repository.archive)[:12]}…). Measure this one with {MEASURE}. [ack: recommendation:artifact]",
         f"{repository.recommendation_file}: was measured locally, on 2 cores of an AMD EPYC. Production wants one "
         f"measured on SageMaker: run {MEASURE} against an AWS account. [ack: recommendation:local]",
     ]
+
+
+def test_a_new_artifact_is_deployed_on_one_instance_to_be_measured_when_told_so(repository: Repository) -> None:
+    repository.host(image_uri=OWN_IMAGE)
+    repository.recommend(candidate(), archive_sha256=OTHER_SHA256)
+    synthesis = repository.synthesise(options=Options(recommendation="ignore"))
+    assert synthesis.warnings() == [
+        f"{repository.recommendation_file} is ignored, as -c recommendation=ignore says: one ml.c5.xlarge is deployed, "
+        f"without autoscaling. Measure with {MEASURE}. [ack: recommendation:ignored]"
+    ]
+    (variant,) = synthesis.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
+    assert (variant["InstanceType"], variant["InitialInstanceCount"]) == ("ml.c5.xlarge", 1)
+
+
+def test_a_rehearsal_of_another_target_leaves_the_recommendation_alone(repository: Repository) -> None:
+    repository.host("tensorrt", image_uri=OWN_IMAGE)
+    repository.recommend(candidate(instance_type="ml.g5.xlarge"))
+    synthesis = repository.synthesise(options=Options(hosting_target="cpu"))
+    assert synthesis.warnings() == [
+        f"{repository.recommendation_file} is of tensorrt, and -c hosting-target=cpu deploys another: one ml.c5.xlarge "
+        "is deployed, without autoscaling. [ack: recommendation:rehearsal]"
+    ]
+
+
+def test_production_keeps_two_instances_whatever_the_trough_needs(repository: Repository) -> None:
+    small = Autoscaling(min_capacity=1, max_capacity=1, target_invocations_per_instance=100.0)
+    repository.recommend(candidate(instance_count=1, autoscaling=small))
+    assert fleet(repository.synthesise(options=Options(stage="beta"))) == (1, 1, 1)
+    assert fleet(repository.synthesise(options=PRODUCTION)) == (2, 2, 2)
+    repository.host(min_instances_in_production=1)
+    assert fleet(repository.synthesise(options=PRODUCTION)) == (1, 1, 1)
+
+
+def fleet(synthesis: Synthesis) -> tuple[int, int, int]:
+    """(initial, least, most) instances."""
+    (variant,) = synthesis.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
+    target = synthesis.only("AWS::ApplicationAutoScaling::ScalableTarget")
+    return variant["InitialInstanceCount"], target["MinCapacity"], target["MaxCapacity"]
 
 
 def test_a_recommendation_without_a_candidate_is_refused(repository: Repository) -> None:

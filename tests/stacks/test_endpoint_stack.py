@@ -1,12 +1,10 @@
 """What the stack of a SageMaker endpoint promises: one test per intention."""
 
-import json
 from typing import Any
 
-import pytest
 from aws_cdk import App, Duration, Stack
 from aws_cdk import aws_iam as iam
-from aws_cdk.assertions import Match, Template
+from aws_cdk.assertions import Template
 
 from stacks.workload_endpoint import WorkloadEndpoint
 from tests.stacks.cloudformation import filled
@@ -81,6 +79,18 @@ def test_an_update_keeps_the_size_that_autoscaling_chose(unmeasured: Synthesis) 
     unmeasured.template.has_resource_properties("AWS::SageMaker::Endpoint", {"RetainAllVariantProperties": True})
 
 
+def test_requests_go_to_the_instance_with_the_fewest_waiting(unmeasured: Synthesis) -> None:
+    (variant,) = unmeasured.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
+    assert variant["RoutingConfig"] == {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
+
+
+def test_how_long_sagemaker_waits_follows_the_archives_size(repository: Repository) -> None:
+    repository.build("cpu", archive_bytes=2_000_000_000)
+    (variant,) = repository.synthesise().only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
+    assert variant["ModelDataDownloadTimeoutInSeconds"] == 60 + 100
+    assert variant["ContainerStartupHealthCheckTimeoutInSeconds"] == 300 + 200
+
+
 def test_volumes_are_encrypted_with_a_key_that_rotates(unmeasured: Synthesis) -> None:
     unmeasured.template.has_resource_properties("AWS::KMS::Key", {"EnableKeyRotation": True})
     key = unmeasured.only("AWS::SageMaker::EndpointConfig")["KmsKeyId"]["Fn::GetAtt"]
@@ -88,63 +98,34 @@ def test_volumes_are_encrypted_with_a_key_that_rotates(unmeasured: Synthesis) ->
 
 
 def test_a_host_with_nvme_of_its_own_gets_no_key(repository: Repository) -> None:
-    repository.host(instance_types=["ml.g4dn.xlarge"])
+    repository.host("tensorrt", instance_types=["ml.g4dn.xlarge"])
     synthesis = repository.synthesise()
     assert "KmsKeyId" not in synthesis.only("AWS::SageMaker::EndpointConfig")
-    synthesis.template.resource_count_is("AWS::KMS::Key", 0)
-
-
-@pytest.mark.parametrize(
-    ("metric", "statistic", "threshold"),
-    [
-        ("ModelLatency", {"ExtendedStatistic": "p99"}, 50_000),
-        ("OverheadLatency", {"Statistic": "Average"}, 20_000),
-        ("Invocation5XXErrors", {"Statistic": "Sum"}, 1),
-    ],
-)
-def test_an_alarm_watches_the_objective_in_cloudwatchs_unit(
-    unmeasured: Synthesis, metric: str, statistic: dict[str, str], threshold: float
-) -> None:
-    unmeasured.template.has_resource_properties(
-        "AWS::CloudWatch::Alarm",
-        {
-            "Namespace": "AWS/SageMaker",
-            "MetricName": metric,
-            "Threshold": threshold,
-            "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-            "TreatMissingData": "notBreaching",
-            "Dimensions": Match.array_with([{"Name": "VariantName", "Value": "AllTraffic"}]),
-            **statistic,
-        },
-    )
-
-
-def test_the_dashboard_shows_latency_against_the_objective_and_the_fleet(unmeasured: Synthesis) -> None:
-    body = json.loads(filled(unmeasured.only("AWS::CloudWatch::Dashboard")["DashboardBody"]))
-    graphs: dict[str, Any] = {widget["properties"]["title"]: widget["properties"] for widget in body["widgets"]}
-    assert list(graphs) == [
-        "Model latency (µs)",
-        "Overhead latency (µs)",
-        "Invocations per minute",
-        "Errors per minute",
-        "Instances in service",
-        "CPU (100 % per core) and memory (%)",
-    ]
-    latency = graphs["Model latency (µs)"]
-    assert [metric[-1]["stat"] for metric in latency["metrics"]] == ["p50", "p90", "p99"]
-    (objective,) = latency["annotations"]["horizontal"]
-    assert (objective["label"], objective["value"]) == ("Objective, P99", 50_000)
+    synthesis.template.resource_count_is("AWS::KMS::Key", 1)  # the paging topic's
 
 
 def test_the_outputs_are_what_the_recommender_looks_for(unmeasured: Synthesis) -> None:
-    assert list(unmeasured.json["Outputs"]) == ["EndpointName", "ModelName", "RecommenderRoleArn"]
+    assert list(unmeasured.json["Outputs"]) == [
+        "EndpointName",
+        "ModelName",
+        "RecommenderRoleArn",
+        "PagingTopicArn",
+    ]
 
 
-def test_nothing_has_a_physical_name_that_could_stand_in_a_replacements_way(measured: Synthesis) -> None:
-    names = {"ModelName", "EndpointName", "EndpointConfigName", "RoleName", "AlarmName", "DashboardName"}
-    for resource in measured.json["Resources"].values():
-        named = names & set(resource["Properties"])
-        assert not named - {"EndpointConfigName"} or resource["Type"] == "AWS::SageMaker::Endpoint"
+def test_nothing_has_a_physical_name_but_what_is_never_replaced_and_called_by_it(measured: Synthesis) -> None:
+    """The alarms that guard an update are there before the endpoint, on its name; CDK names composite alarms."""
+    names = {"ModelName", "EndpointName", "RoleName", "AlarmName", "DashboardName", "TopicName", "BucketName"}
+    named = {
+        (resource["Type"], name)
+        for resource in measured.json["Resources"].values()
+        for name in names & set(resource.get("Properties", {}))
+    }
+    assert named == {("AWS::SageMaker::Endpoint", "EndpointName"), ("AWS::CloudWatch::CompositeAlarm", "AlarmName")}
+
+
+def test_the_endpoint_is_called_as_its_stack(measured: Synthesis) -> None:
+    assert measured.only("AWS::SageMaker::Endpoint")["EndpointName"] == "SpellcheckStack"
 
 
 def test_the_endpoints_role_may_do_nothing_but_start_and_report(unmeasured: Synthesis) -> None:

@@ -51,7 +51,8 @@ def test_production_is_no_rehearsal(given: str) -> None:
 
 def test_a_rehearsal_takes_the_target_where_a_workload_has_it(repository: Repository) -> None:
     shutil.copytree(ROOT / "workloads/question_answering", repository.root / "workloads/question_answering")
-    repository.host(target="tensorrt", triton_version="25.09")
+    repository.host(target="tensorrt")
+    repository.artifact_file("tensorrt").unlink()
     with pytest.raises(NothingBuilt) as refusal:
         add_stacks(App(), repository.root, options=Options(hosting_target="inf2"))
     build = "does not exist: build it with `python -m model_build build"

@@ -1,6 +1,7 @@
 """The image and the host AMI: the stock one by region, one's own, and every pair that is refused."""
 
 import re
+from pathlib import Path
 
 import pytest
 from aws_cdk import Environment
@@ -8,7 +9,7 @@ from aws_cdk import Environment
 from stacks.errors import NotAnEcrImage, TritonNotInRegion, UnknownHostAmi, UnpublishedTriton
 from stacks.instance_type import has_accelerator, has_local_storage
 from stacks.triton_image import HOST_AMIS, registry_accounts
-from tests.stacks.miniature import Repository, candidate
+from tests.stacks.miniature import Repository, candidate, make_repository
 
 IRELAND = Environment(account="123456789012", region="eu-west-1")
 
@@ -55,7 +56,7 @@ def test_an_image_of_ones_own_replaces_the_stock_one_and_only_its_repository_may
 def test_the_host_ami_carries_a_driver_for_the_images_cuda(
     repository: Repository, version: str, instance_type: str, ami: str | None
 ) -> None:
-    repository.host(triton_version=version, instance_types=[instance_type])
+    repository.host("tensorrt" if ami else "cpu", triton_version=version, instance_types=[instance_type])
     synthesis = repository.synthesise()
     (variant,) = synthesis.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
     assert variant.get("InferenceAmiVersion") == ami
@@ -63,6 +64,7 @@ def test_the_host_ami_carries_a_driver_for_the_images_cuda(
 
 
 def test_the_ami_follows_the_recommended_instance_type(repository: Repository) -> None:
+    repository.host("tensorrt")
     repository.recommend(candidate(instance_type="ml.g5.xlarge"))
     (variant,) = repository.synthesise().only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
     assert variant["InstanceType"] == "ml.g5.xlarge"
@@ -70,12 +72,18 @@ def test_the_ami_follows_the_recommended_instance_type(repository: Repository) -
 
 
 @pytest.mark.parametrize(
-    ("version", "instance_type"), [("25.06", "ml.g5.xlarge"), ("25.09", "ml.inf1.xlarge"), ("25.09", "ml.p3.2xlarge")]
+    ("workload", "target", "version", "instance_type"),
+    [
+        ("spellcheck", "tensorrt", "25.06", "ml.g5.xlarge"),
+        ("text_classification", "pytorch", "25.09", "ml.p3.2xlarge"),
+        ("text_classification", "pytorch", "25.09", "ml.g6.xlarge"),
+    ],
 )
 def test_a_pair_of_image_and_host_that_is_not_known_to_start_is_refused(
-    repository: Repository, version: str, instance_type: str
+    tmp_path: Path, workload: str, target: str, version: str, instance_type: str
 ) -> None:
-    repository.host(triton_version=version, instance_types=[instance_type])
+    repository = make_repository(tmp_path, workload)
+    repository.host(target, triton_version=version, instance_types=[instance_type])
     with pytest.raises(UnknownHostAmi) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (

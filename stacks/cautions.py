@@ -1,0 +1,61 @@
+"""What to warn about at synth, where a refusal would say too much."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stacks import instance_offerings
+from stacks.instance_type import family, hardware
+from workloads import ModelArtifact, Recommendation, SageMakerEndpointHosting
+
+NEURON = ("neuron", "neuronx")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caution:
+    """A warning at synth; `id` is what a user acknowledges it by."""
+
+    id: str
+    text: str
+
+
+def image_cautions(file: Path, hosting: SageMakerEndpointHosting, artifact: ModelArtifact) -> Iterator[Caution]:
+    if artifact.runtime in NEURON or hosting.image_uri is not None:
+        return
+    lacks = "neither onnxruntime nor tokenizers" if artifact.runtime == "onnxruntime" else "no tokenizers"
+    text = (
+        f"{file}: hosting.image_uri is not set, and SageMaker's stock Triton image has {lacks}, which this "
+        "model needs. For an AWS account build containers/triton/Dockerfile, push it to Amazon ECR and set "
+        "hosting.image_uri. local_aws needs no image."
+    )
+    yield Caution(id="image:stock", text=text)
+
+
+def inf1_cautions(file: Path, instance_type: str) -> Iterator[Caution]:
+    if hardware(instance_type) == "Inferentia 1":
+        text = (
+            f"{file}: hosting: SageMaker excludes endpoints on Inf1 ({instance_type}) from deployment guardrails and "
+            "shadow tests: an update moves all traffic at once, and no alarm rolls it back. With hosting.kind = "
+            '"ecs-service" the same build is rolled back by itself; workloads/query_intent shows how.'
+        )
+        yield Caution(id="guardrails:inf1", text=text)
+
+
+def zone_cautions(file: Path, instance_type: str, region: str) -> Iterator[Caution]:
+    """Two instances are spread over zones only where two have the type."""
+    offered = (instance_offerings.zones(family(instance_type)) or {}).get(region)
+    if offered is not None and len(offered) < 2:
+        text = (
+            f"{file}: hosting: only zone {offered[0]} of {region} has {instance_type}, so the fleet cannot "
+            "outlive it. Deploy to another region, or accept it."
+        )
+        yield Caution(id="zones:one", text=text)
+
+
+def local_caution(file: Path, recommendation: Recommendation, measure: str) -> Iterator[Caution]:
+    if recommendation.provenance.measured_on == "local":
+        text = (
+            f"{file}: was measured locally, on {recommendation.provenance.machine}. "
+            f"Production wants one measured on SageMaker: run `{measure}` against an AWS account."
+        )
+        yield Caution(id="recommendation:local", text=text)

@@ -1,0 +1,92 @@
+"""An endpoint's metrics, by intent, with the statistics that CloudWatch has of each.
+
+An endpoint's name is enough, so that alarms can be there before the endpoint that they guard.
+"""
+
+from dataclasses import dataclass
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+from workloads import client_metric
+
+VARIANT = "AllTraffic"
+MICROSECONDS_PER_MILLISECOND = 1000
+MINUTE = Duration.minutes(1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndpointMetrics:
+    endpoint_name: str
+    workload: str
+
+    def model_latency(self, statistic: str) -> cloudwatch.Metric:
+        """In µs. CloudWatch has any percentile of it: "p99"."""
+        return self._metric("ModelLatency", statistic)
+
+    def overhead_latency(self) -> cloudwatch.Metric:
+        """In µs, the average: percentiles of this one are not documented."""
+        return self._metric("OverheadLatency", "Average")
+
+    def client_latency(self, statistic: str) -> cloudwatch.Metric:
+        """In ms, what callers waited: published by them, under the workload's name."""
+        return cloudwatch.Metric(
+            namespace=client_metric.NAMESPACE,
+            metric_name=client_metric.METRIC_NAME,
+            statistic=statistic,
+            period=MINUTE,
+            dimensions_map={client_metric.DIMENSION: self.workload},
+        )
+
+    def invocations(self) -> cloudwatch.Metric:
+        return self._metric("Invocations", "Sum")
+
+    def invocations_per_instance(self) -> cloudwatch.Metric:
+        return self._metric("InvocationsPerInstance", "Sum")
+
+    def client_error_rate(self) -> cloudwatch.Metric:
+        """Share of requests answered with a 4xx: each request counts 1 or 0, so the average is the share."""
+        return self._metric("Invocation4XXErrors", "Average")
+
+    def server_error_rate(self) -> cloudwatch.Metric:
+        """Share of requests answered with a 5xx."""
+        return self._metric("Invocation5XXErrors", "Average")
+
+    def model_error_rate(self) -> cloudwatch.Metric:
+        """Share of requests that the container itself did not answer with a 2xx."""
+        return self._metric("InvocationModelErrors", "Average")
+
+    def instances(self) -> cloudwatch.MathExpression:
+        # SageMaker reports no instance count; each invocation counts 1/instances in InvocationsPerInstance.
+        return cloudwatch.MathExpression(
+            expression="invocations / per_instance",
+            using_metrics={"invocations": self.invocations(), "per_instance": self.invocations_per_instance()},
+            label="Instances",
+            period=MINUTE,
+        )
+
+    def cpu_utilization(self) -> cloudwatch.Metric:
+        """In percent of one core: 400 is four busy cores."""
+        return self._hardware("CPUUtilization")
+
+    def memory_utilization(self) -> cloudwatch.Metric:
+        return self._hardware("MemoryUtilization")
+
+    def gpu_utilization(self) -> cloudwatch.Metric:
+        """In percent of one GPU: 400 is four busy GPUs."""
+        return self._hardware("GPUUtilization")
+
+    def gpu_memory_utilization(self) -> cloudwatch.Metric:
+        return self._hardware("GPUMemoryUtilization")
+
+    def _hardware(self, name: str) -> cloudwatch.Metric:
+        return self._metric(name, "Average", "/aws/sagemaker/Endpoints")
+
+    def _metric(self, name: str, statistic: str, namespace: str = "AWS/SageMaker") -> cloudwatch.Metric:
+        return cloudwatch.Metric(
+            namespace=namespace,
+            metric_name=name,
+            statistic=statistic,
+            period=MINUTE,
+            dimensions_map={"EndpointName": self.endpoint_name, "VariantName": VARIANT},
+        )

@@ -1,0 +1,110 @@
+"""Where an endpoint's instances stand in a VPC: in one that is there, or in a private one of their own.
+
+The new one has no way to the internet: a subnet in each zone, and endpoints for what SageMaker and the container call
+from inside: S3, ECR, CloudWatch Logs and metrics, and the keys of KMS.
+"""
+
+from dataclasses import dataclass
+
+from aws_cdk import Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from stacks.acknowledgement import acknowledge_resources
+from workloads import EndpointNetwork, NewVpc
+
+INTERFACES = (
+    ("EcrApi", ec2.InterfaceVpcEndpointAwsService.ECR),
+    ("EcrImages", ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER),
+    ("Logs", ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS),
+    ("Metrics", ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_MONITORING),
+    ("Keys", ec2.InterfaceVpcEndpointAwsService.KMS),
+)
+CIDR = "10.0.0.0/16"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndpointNetworkProps:
+    network: EndpointNetwork
+
+
+class EndpointNetworkPlace(Construct):
+    """`subnet_ids` and `security_group_ids` for a model; `grant_join` for its role."""
+
+    def __init__(self, scope: Construct, id: str, props: EndpointNetworkProps) -> None:
+        super().__init__(scope, id)
+        if isinstance(props.network, NewVpc):
+            self.subnet_ids, self.security_group_ids = self._new(props.network)
+        else:
+            self.subnet_ids = list(props.network.subnet_ids)
+            self.security_group_ids = list(props.network.security_group_ids)
+
+    def grant_join(self, role: iam.Role) -> None:
+        """What SageMaker does in the role's name to attach instances to the subnets."""
+        interfaces = [self._arn("network-interface", "*")]
+        places = [
+            *(self._arn("subnet", subnet) for subnet in self.subnet_ids),
+            *(self._arn("security-group", group) for group in self.security_group_ids),
+        ]
+        verbs = ["CreateNetworkInterface", "DeleteNetworkInterface"]
+        permissions = [f"{verb}Permission" for verb in verbs]
+        self._allow(role, [*verbs, *permissions], [*interfaces, *places])
+        acknowledge_resources(role, interfaces, "An interface has no id before it is created.")
+        seen = ["NetworkInterfaces", "Vpcs", "DhcpOptions", "Subnets", "SecurityGroups"]
+        self._allow(role, [f"Describe{noun}" for noun in seen], ["*"])
+        acknowledge_resources(role, ["*"], "EC2's Describe actions are on no resource.")
+
+    def _new(self, network: NewVpc) -> tuple[list[str], list[str]]:
+        vpc = ec2.CfnVPC(self, "Vpc", cidr_block=CIDR, enable_dns_hostnames=True, enable_dns_support=True)
+        table = ec2.CfnRouteTable(self, "Routes", vpc_id=vpc.ref)
+        subnets = [self._subnet(network, vpc, table, number) for number in range(len(network.zone_ids))]
+        placed = ec2.Vpc.from_vpc_attributes(
+            self,
+            "Placed",
+            vpc_id=vpc.ref,
+            vpc_cidr_block=CIDR,
+            availability_zones=list(network.zone_ids),
+            isolated_subnet_ids=[subnet.ref for subnet in subnets],
+            isolated_subnet_route_table_ids=[table.ref] * len(subnets),
+        )
+        group = ec2.SecurityGroup(
+            self,
+            "Group",
+            vpc=placed,
+            description="Instances of the endpoint and what they call.",
+            allow_all_outbound=False,
+        )
+        group.add_ingress_rule(group, ec2.Port.tcp(443), "The VPC endpoints take calls from the instances.")
+        group.add_egress_rule(group, ec2.Port.tcp(443), "The instances call the VPC endpoints.")
+        self._reach_services(placed, group)
+        ec2.FlowLog(self, "FlowLog", resource_type=ec2.FlowLogResourceType.from_vpc(placed))
+        return [subnet.ref for subnet in subnets], [group.security_group_id]
+
+    def _subnet(self, network: NewVpc, vpc: ec2.CfnVPC, table: ec2.CfnRouteTable, number: int) -> ec2.CfnSubnet:
+        # L1, because only it takes a zone's id; ec2.Vpc would ask AWS for names at synth.
+        subnet = ec2.CfnSubnet(
+            self,
+            f"Subnet{number}",
+            vpc_id=vpc.ref,
+            availability_zone_id=network.zone_ids[number],
+            cidr_block=f"10.0.{number}.0/24",
+        )
+        ec2.CfnSubnetRouteTableAssociation(self, f"Route{number}", subnet_id=subnet.ref, route_table_id=table.ref)
+        return subnet
+
+    def _reach_services(self, vpc: ec2.IVpc, group: ec2.SecurityGroup) -> None:
+        storage = vpc.add_gateway_endpoint(
+            "Storage",
+            service=ec2.GatewayVpcEndpointAwsService.S3,
+            subnets=[ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)],
+        )
+        group.node.add_dependency(storage)
+        for name, service in INTERFACES:
+            vpc.add_interface_endpoint(name, service=service, security_groups=[group], open=False)
+
+    def _allow(self, role: iam.Role, actions: list[str], arns: list[str]) -> None:
+        iam.Grant.add_to_principal(grantee=role, actions=[f"ec2:{action}" for action in actions], resource_arns=arns)
+
+    def _arn(self, resource: str, name: str) -> str:
+        return Stack.of(self).format_arn(service="ec2", resource=resource, resource_name=name)

@@ -1,0 +1,151 @@
+"""What is watched of an endpoint, and at which limits: each is the objective's or the recommendation's."""
+
+import json
+from typing import Any
+
+import pytest
+
+from stacks.endpoint_alarms import EVALUATION_PERIODS
+from tests.stacks.cloudformation import filled
+from tests.stacks.miniature import Repository, Synthesis, candidate
+from workloads.endpoint_hosting import Canary
+
+AVERAGE = {"Statistic": "Average"}
+ENDPOINT = [{"Name": "EndpointName", "Value": "SpellcheckStack"}, {"Name": "VariantName", "Value": "AllTraffic"}]
+
+
+@pytest.mark.parametrize(
+    ("metric", "statistic", "threshold"),
+    [
+        ("ModelLatency", {"ExtendedStatistic": "p99"}, 50_000),
+        ("OverheadLatency", AVERAGE, 20_000),
+        ("Invocation4XXErrors", AVERAGE, 0.001),
+        ("Invocation5XXErrors", AVERAGE, 0.001),
+        ("InvocationModelErrors", AVERAGE, 0.001),
+        ("InvocationsPerInstance", {"Statistic": "Sum"}, 6_421.0),
+    ],
+)
+def test_an_alarm_watches_the_objective_in_cloudwatchs_unit(
+    measured: Synthesis, metric: str, statistic: dict[str, str], threshold: float
+) -> None:
+    measured.template.has_resource_properties(
+        "AWS::CloudWatch::Alarm",
+        {
+            "Namespace": "AWS/SageMaker",
+            "MetricName": metric,
+            "Threshold": threshold,
+            "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+            "TreatMissingData": "notBreaching",
+            "Dimensions": ENDPOINT,
+            **statistic,
+        },
+    )
+
+
+def test_what_callers_wait_is_watched_under_the_workloads_name(measured: Synthesis) -> None:
+    measured.template.has_resource_properties(
+        "AWS::CloudWatch::Alarm",
+        {
+            "Namespace": "TransformersInProduction",
+            "MetricName": "ClientLatency",
+            "Dimensions": [{"Name": "Workload", "Value": "spellcheck"}],
+            "ExtendedStatistic": "p99",
+            "Threshold": 70,  # 50 ms for the model and 20 ms around it
+        },
+    )
+
+
+def test_the_limits_move_with_the_objective(repository: Repository) -> None:
+    file = repository.workload_file
+    text = file.read_text("utf-8").replace("model_latency_ms = 50.0", "model_latency_ms = 80.0\nmax_error_rate = 0.02")
+    file.write_text(text.replace('percentile = "P99"', 'percentile = "P95"'), "utf-8")
+    limits = {
+        alarm["MetricName"]: (alarm.get("ExtendedStatistic"), alarm["Threshold"])
+        for alarm in alarms(repository.synthesise())
+    }
+    assert limits == {
+        "ModelLatency": ("p95", 80_000),
+        "OverheadLatency": (None, 20_000),
+        "ClientLatency": ("p95", 100),
+        "Invocation4XXErrors": (None, 0.02),
+        "Invocation5XXErrors": (None, 0.02),
+        "InvocationModelErrors": (None, 0.02),
+    }
+
+
+def test_saturation_is_watched_only_where_a_capacity_was_measured(unmeasured: Synthesis) -> None:
+    assert "InvocationsPerInstance" not in {alarm["MetricName"] for alarm in alarms(unmeasured)}
+
+
+def test_callers_faults_wake_nobody(measured: Synthesis) -> None:
+    rule = measured.only("AWS::CloudWatch::CompositeAlarm")["AlarmRule"]["Fn::Join"][1]
+    paging = {part["Fn::GetAtt"][0] for part in rule if isinstance(part, dict)}
+    found = measured.template.find_resources("AWS::CloudWatch::Alarm")
+    silent = {alarm["Properties"]["MetricName"] for name, alarm in found.items() if name not in paging}
+    assert silent == {"Invocation4XXErrors"}
+
+
+def test_an_updates_bake_is_no_shorter_than_its_alarms_need() -> None:
+    shortest = Canary.model_json_schema()["properties"]["bake_s"]["minimum"]
+    assert shortest >= EVALUATION_PERIODS * 60
+
+
+def test_the_dashboard_begins_with_the_alarms_and_five_numbers(measured: Synthesis) -> None:
+    status, now, *_ = widgets(measured)
+    assert status["type"] == "alarm"
+    assert len(status["properties"]["alarms"]) == 7
+    labels = [metric[-1]["label"] for metric in now["properties"]["metrics"] if metric[-1].get("visible") is not False]
+    assert labels == [
+        "P99 model latency, ms (objective 50)",
+        "Invocations per minute",
+        "Share of 5xx",
+        "Instances",
+        "USD per day",
+    ]
+
+
+def test_the_dashboard_shows_latency_against_the_objective(measured: Synthesis) -> None:
+    latency = graphs(measured)["Model latency (µs)"]
+    assert [metric[-1]["stat"] for metric in latency["metrics"]] == ["p50", "p90", "p99"]
+    (objective,) = latency["annotations"]["horizontal"]
+    assert (objective["label"], objective["value"]) == ("Objective, P99", 50_000)
+
+
+def test_the_dashboard_shows_load_against_capacity_and_target(measured: Synthesis) -> None:
+    lines = graphs(measured)["Invocations per minute and instance"]["annotations"]["horizontal"]
+    assert {line["label"]: line["value"] for line in lines} == {
+        "Measured capacity": 6421.0,
+        "Autoscaling's target": 3210.5,
+    }
+
+
+def test_the_cost_per_day_stands_beside_the_recommendations_estimate(measured: Synthesis) -> None:
+    cost = graphs(measured)["USD per day at the present size (left), instances (right)"]
+    (estimate,) = cost["annotations"]["horizontal"]
+    assert (estimate["label"], estimate["value"]) == ("The recommendation's estimate, at the peak: 29.38", 1.224 * 24)
+    assert {"expression": "instances * 1.224 / 3 * 24", "label": "USD per day"}.items() <= cost["metrics"][0][0].items()
+
+
+def test_an_unknown_cost_says_why(repository: Repository) -> None:
+    reason = "prices.json has none for ml.c5.2xlarge."
+    repository.recommend(candidate(cost_per_hour_usd=None, cost_reason=reason))
+    texts = [item["properties"]["markdown"] for item in widgets(repository.synthesise()) if item["type"] == "text"]
+    assert texts == [f"**Cost per day** is not known: {reason}"]
+
+
+def test_a_gpus_use_is_shown_where_there_is_one(repository: Repository) -> None:
+    repository.host("tensorrt")
+    assert "GPU and its memory (100 % each), CPU (100 % per core)" in graphs(repository.synthesise())
+
+
+def alarms(synthesis: Synthesis) -> list[dict[str, Any]]:
+    return [item["Properties"] for item in synthesis.template.find_resources("AWS::CloudWatch::Alarm").values()]
+
+
+def widgets(synthesis: Synthesis) -> list[dict[str, Any]]:
+    return list(json.loads(filled(synthesis.only("AWS::CloudWatch::Dashboard")["DashboardBody"]))["widgets"])
+
+
+def graphs(synthesis: Synthesis) -> dict[str, Any]:
+    shown = [item["properties"] for item in widgets(synthesis) if item["type"] == "metric"]
+    return {item["title"]: item for item in shown if "title" in item}
