@@ -40,7 +40,9 @@ class StepFailed(Exception):
     pass
 
 
-def main(system: Path = Path("/"), python: str | None = None, port: int = MEETING_PORT) -> int:
+def main(
+    system: Path = Path("/"), python: str | None = None, port: int = MEETING_PORT, notice_s: float = NOTICE_S
+) -> int:
     """`system` is where the file system begins, `python` one that has the packages: a test puts its own there."""
     processing = system / "opt/ml/processing"
     source, work = processing / "source", processing / "work"
@@ -50,10 +52,10 @@ def main(system: Path = Path("/"), python: str | None = None, port: int = MEETIN
         with tarfile.open(source / "source.tar.gz") as archive:
             archive.extractall(work)
         python = python or install(work)
-        start_at = meet(host, hosts, port)
+        start_at = meet(host, hosts, port, notice_s)
         place = (hosts.index(host), len(hosts))
         generate(python, work, source, processing / "output" / host, place, start_at)
-    except (StepFailed, OSError) as error:
+    except (StepFailed, OSError, tarfile.TarError) as error:
         tell(system / "opt/ml/output/message", str(error))
         return 1
     return 0
@@ -76,11 +78,11 @@ def install(work: Path) -> str:
     return python
 
 
-def meet(host: str, hosts: list[str], port: int) -> float:
+def meet(host: str, hosts: list[str], port: int, notice_s: float) -> float:
     """When all start, in seconds since the epoch. Raises `StepFailed` when not all come within `MEETING_S`."""
     deadline = time.monotonic() + MEETING_S
     try:
-        return _call(hosts, port, deadline) if host == hosts[0] else _come(hosts[0], port, deadline)
+        return _call(hosts, port, deadline, notice_s) if host == hosts[0] else _come(hosts[0], port, deadline)
     except TimeoutError:
         raise StepFailed(
             f"{host}: the {len(hosts)} generators did not meet on port {port} of {hosts[0]} within {MEETING_S} s. In a "
@@ -88,16 +90,16 @@ def meet(host: str, hosts: list[str], port: int) -> float:
         ) from None
 
 
-def _call(hosts: list[str], port: int, deadline: float) -> float:
+def _call(hosts: list[str], port: int, deadline: float, notice_s: float) -> float:
     """The first host's part: wait for the others, tell all."""
     if len(hosts) == 1:
-        return time.time() + NOTICE_S
+        return time.time() + notice_s
     with socket.create_server(("" if not hosts[0].startswith("127.") else hosts[0], port)) as server:
         come: list[socket.socket] = []
         while len(come) < len(hosts) - 1:
             server.settimeout(max(deadline - time.monotonic(), 0.01))
             come.append(server.accept()[0])
-        start_at = time.time() + NOTICE_S
+        start_at = time.time() + notice_s
         for connection in come:
             with connection:
                 connection.sendall(f"{start_at!r}\n".encode())

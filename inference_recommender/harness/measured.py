@@ -37,8 +37,8 @@ def measurement(outcome: Outcome, plan: LoadPlan, served: Served) -> Measurement
         model_latency_ms=summary["model_latency_ms"],
         percentiles_ms=LatencyPercentiles(**{name: quantiles.get(name) for name in LATENCIES}),
         warm_up_s=summary["warm_up_s"],
-        client_latency_ms=_known(summary["client_latency_ms"]),
-        client_latency_from_intended_ms=_known(summary["client_latency_from_intended_ms"]),
+        client_latency_ms=_percentiles(summary["client_latency_ms"]),
+        client_latency_from_intended_ms=_percentiles(summary["client_latency_from_intended_ms"]),
         failure_reason=outcome.reason if outcome.exit_code else None,
         series=series,
     )
@@ -86,6 +86,11 @@ def _per_instance(rate: float | None, served: Served) -> float | None:
 
 def _known(values: Mapping[str, float | None]) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _percentiles(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Without the highest of all, which is none."""
+    return _known({name: values.get(name) for name in LATENCIES})
 
 
 def _nothing(served: Served, why: str) -> Measurement:
