@@ -146,8 +146,9 @@ def _network(surroundings: Surroundings) -> Iterator[str]:
 
 
 def _tags(tags: Mapping[str, str]) -> Iterator[str]:
-    if len(tags) > MOST_TAGS:
-        yield f"--tag: got {len(tags)} with those of the job's own. Allowed: {MOST_TAGS} at most."
+    all_tags = len(tags) + 1  # a run marks its jobs with one more
+    if all_tags > MOST_TAGS:
+        yield f"--tag: got {all_tags} with those of the run's own. Allowed: {MOST_TAGS} at most."
     for key, value in tags.items():
         if not 1 <= len(key) <= MOST_TAG_KEY or len(value) > MOST_TAG_VALUE:
             yield (

@@ -1,6 +1,10 @@
 """The API's responses read into numbers: units, fleets, NaN, absent values, failed steps."""
 
-from inference_recommender.measurement import measurements
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_recommender.measurement import DeployedEndpoint, latency_unit, measurements
 from tests.inference_recommender.api import SERIES, description, endpoint, recommendation, step
 
 
@@ -59,3 +63,84 @@ def test_the_points_at_either_end_are_left_out_of_the_complete_course() -> None:
 
 def test_invocations_per_minute_follow_from_the_period() -> None:
     assert SERIES.invocations_per_minute() == (3_600, 7_200, 10_800, 12_000)
+
+
+def test_the_older_spelling_of_max_invocations_is_read_too() -> None:
+    older = recommendation(Metrics={"MaximumInvocations": 648, "ModelLatency": 263})
+    (found,) = measurements(description(InferenceRecommendations=[older]), [], {})
+    assert found.max_invocations_per_minute == 648
+
+
+def test_zero_invocations_are_zero_and_not_unknown() -> None:
+    none = recommendation(Metrics={"MaxInvocations": 0, "ModelLatency": 0})
+    (found,) = measurements(description(InferenceRecommendations=[none]), [], {})
+    assert (found.max_invocations_per_minute, found.model_latency_ms) == (0, 0)
+
+
+def test_an_instance_count_that_is_absent_or_empty_is_one() -> None:
+    bare = {"EndpointName": "e", "VariantName": "v", "InstanceType": "ml.c5.xlarge", "InitialInstanceCount": None}
+    (found,) = measurements(description(InferenceRecommendations=[recommendation(EndpointConfiguration=bare)]), [], {})
+    assert found.max_invocations_per_minute == 12_000
+
+
+def test_a_latency_in_microseconds_is_told_by_cloudwatch_and_converted() -> None:
+    micro = recommendation(Metrics={"MaxInvocations": 12_000, "ModelLatency": 21_000})
+    (found,) = measurements(description(InferenceRecommendations=[micro]), [], {"sm-epc-1": SERIES})
+    assert (found.model_latency_ms, found.model_latency_unit) == (21, "µs")
+    (plain,) = measurements(description(), [], {"sm-epc-1": SERIES})
+    assert (plain.model_latency_ms, plain.model_latency_unit) == (21, "ms")
+
+
+def test_awss_own_sample_is_in_microseconds_which_its_rate_gives_away() -> None:
+    """648 invocations a minute at 263,596 ms would be 2,847 users; at 263.596 ms they are three."""
+    sample = recommendation(Metrics={"MaximumInvocations": 648, "ModelLatency": 263_596})
+    (found,) = measurements(description(InferenceRecommendations=[sample]), [], {})
+    assert (found.model_latency_ms, found.model_latency_unit) == (263.596, "µs")
+
+
+@given(st.floats(0.5, 400), st.floats(0.3, 3_000))
+def test_without_cloudwatch_the_users_tell_the_unit(users: float, latency_ms: float) -> None:
+    """A closed loop of up to 400 users: rate · latency = users in flight."""
+    rate = users / (latency_ms / 1000) * 60
+    assert latency_unit(latency_ms, rate, {}) == "ms"
+    if users > 0.5:
+        assert latency_unit(latency_ms * 1000, rate, {}) == "µs"
+
+
+@pytest.mark.parametrize(("reported", "unit"), [(9.0, "ms"), (200.0, "ms"), (2_000.0, "µs"), (12_000.0, "µs")])
+def test_with_cloudwatch_a_latency_far_beyond_its_p95_is_in_the_smaller_unit(reported: float, unit: str) -> None:
+    assert latency_unit(reported, 1e9, {"p95": 12.0}) == unit
+
+
+ENDPOINT = DeployedEndpoint(name="lives", variant_name="AllTraffic", instance_type="ml.m5.large", instance_count=4)
+
+
+def test_an_existing_endpoints_performance_is_a_measurement_per_instance_before_the_others() -> None:
+    performance = {"EndpointInfo": {"EndpointName": "lives"}, "Metrics": {"MaxInvocations": 4_000, "ModelLatency": 8}}
+    existing, other = measurements(description(EndpointPerformances=[performance]), [], {}, ENDPOINT)
+    assert (existing.endpoint_name, existing.instance_type) == ("lives", "ml.m5.large")
+    assert (existing.max_invocations_per_minute, existing.model_latency_ms) == (1_000, 8)
+    assert other.endpoint_name == "sm-epc-1"
+    assert other.max_invocations_per_minute == 12_000
+
+
+def test_an_existing_endpoint_of_which_nothing_is_known_keeps_its_name_and_an_unknown_type() -> None:
+    performance = {"EndpointInfo": {"EndpointName": "lives"}, "Metrics": {"MaxInvocations": 4_000, "ModelLatency": 8}}
+    existing, _ = measurements(description(EndpointPerformances=[performance]), [], {})
+    assert (existing.endpoint_name, existing.instance_type) == ("lives", "unknown")
+    assert existing.max_invocations_per_minute == 4_000
+
+
+def test_a_step_of_an_existing_endpoint_is_told_by_its_metrics() -> None:
+    benchmark = {"ModelConfiguration": {}, "EndpointMetrics": {"MaxInvocations": 800, "ModelLatency": 8}}
+    running = {"StepType": "BENCHMARK", "JobName": "job-1", "Status": "COMPLETED", "InferenceBenchmark": benchmark}
+    (found,) = measurements(description(InferenceRecommendations=[]), [running], {}, ENDPOINT)
+    assert (found.endpoint_name, found.max_invocations_per_minute) == ("lives", 200)
+
+
+def test_a_test_that_failed_before_it_had_an_endpoint_is_not_lost() -> None:
+    benchmark = {"ModelConfiguration": {}, "FailureReason": "No capacity for ml.g5.xlarge."}
+    failed = {"StepType": "BENCHMARK", "JobName": "job-1", "Status": "FAILED", "InferenceBenchmark": benchmark}
+    (found,) = measurements(description(InferenceRecommendations=[]), [failed], {})
+    assert (found.endpoint_name, found.instance_type) == ("test-1", "unknown")
+    assert found.failure_reason == "No capacity for ml.g5.xlarge."
