@@ -47,8 +47,8 @@ class Catalogue(Document):
 
 
 def price(instance_type: str, region: str | None, reported_usd_per_hour: float | None) -> Price:
-    """`reported_usd_per_hour` is what a job in that very region reported of one instance."""
-    if reported_usd_per_hour is not None:
+    """`reported_usd_per_hour` is what a job in that very region reported of one instance; nothing costs 0."""
+    if reported_usd_per_hour:
         return Price(usd_per_hour=reported_usd_per_hour, reason="Reported by the job.")
     if region is None:
         return Price(usd_per_hour=None, reason="The job reported no price, and its region is not known.")

@@ -14,6 +14,9 @@ from inference_recommender.measurement import Measurement
 from inference_recommender.prices import Price
 from workloads import Candidate, Sizing
 
+SERVERLESS = "serverless"
+"""A measurement's instance type where the endpoint had none."""
+
 
 def cost_per_million_usd(cost_per_hour_usd: float, invocations_per_minute: float) -> float:
     return cost_per_hour_usd / (invocations_per_minute * 60) * 1e6
@@ -78,6 +81,8 @@ def _verdict(measured: Measurement, demand: Demand) -> tuple[bool, str]:
     asked = " ".join(word for word in (demand.percentile, f"model latency ≤ {limit or 0:g} ms") if word)
     if measured.failure_reason:
         return False, measured.failure_reason
+    if measured.instance_type == SERVERLESS:
+        return False, "Serverless: there are no instances to count."
     if rate is None:
         return False, "The job reported no capacity for it."
     if rate <= 0:

@@ -172,6 +172,25 @@ def test_zero_invocations_size_nothing() -> None:
     assert found.reason == "The job reported 0 invocations/min for it: it bore no load."
 
 
+def test_a_serverless_result_has_no_instances_to_count() -> None:
+    serverless = {
+        "EndpointName": "e",
+        "VariantName": "v",
+        "ServerlessConfig": {"MemorySizeInMB": 1, "MaxConcurrency": 1},
+    }
+    metrics = {"MaxInvocations": 100, "ModelLatency": 1, "ModelSetupTime": 300}
+    evidence = _evidence(recommendation(Metrics=metrics, EndpointConfiguration=serverless))
+    (found,) = sized(evidence, Demand(peak_invocations_per_minute=100), Sizing(), None)
+    assert (found.instance_type, found.meets_objective, found.instance_count) == ("serverless", False, None)
+    assert found.reason == "Serverless: there are no instances to count."
+
+
+def test_a_price_of_nothing_is_no_price() -> None:
+    evidence = _evidence(_result(MaxInvocations=100, ModelLatency=1, CostPerHour=0.0))
+    (found,) = sized(evidence, Demand(peak_invocations_per_minute=100), Sizing(), None)
+    assert (found.instance_count, found.cost_per_hour_usd) == (2, None)
+
+
 def test_results_with_the_same_endpoint_name_are_all_kept() -> None:
     assert len(_evidence(_result(MaxInvocations=1), _result(MaxInvocations=2)).measured) == 2
 
