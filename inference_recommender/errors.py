@@ -139,6 +139,14 @@ class NoCandidates(ProjectError):
         super().__init__(f"--from-default: {run} {why}")
 
 
+class RunExists(ProjectError):
+    def __init__(self, run: Path) -> None:
+        super().__init__(
+            f"{run} holds a run already: go on with it by `python -m inference_recommender run --resume {run}`, "
+            "or choose another name with --job-name."
+        )
+
+
 class NothingToResume(ProjectError):
     def __init__(self, run: Path) -> None:
         super().__init__(

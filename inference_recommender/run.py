@@ -12,6 +12,7 @@ from typing import Any
 
 from inference_recommender.collect import RUN_TAG, collect
 from inference_recommender.decision import decide
+from inference_recommender.errors import RunExists
 from inference_recommender.job import SERVICES_OWN, JobPlan
 from inference_recommender.measurement import Measurement
 from inference_recommender.payloads import check_payloads, payload_archive
@@ -45,8 +46,10 @@ def run(
     prepared: Prepared, service: Service, kept: RunFolder, progress: Progress, sleep: Sleep = time.sleep
 ) -> Recommendation:
     """Measure and decide. What was measured is in `kept` however it ends; a recommendation also goes into the
-    workload's folder, for review. Raises what `measure` raises.
+    workload's folder, for review. Raises `RunExists`, or what `measure` raises.
     """
+    if kept.begun:
+        raise RunExists(kept.path)
     kept.keep_verdict(Verdict(traffic=prepared.traffic_name, archive_sha256=prepared.artifact.archive_sha256))
     _begin(prepared.plan, prepared.folder, kept)
     return resume(prepared.folder, service, kept, progress, sleep)

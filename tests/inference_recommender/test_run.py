@@ -100,7 +100,7 @@ def test_a_job_measured_on_this_machine_says_so(prepared: Prepared, kept: RunFol
 
 
 def test_a_candidate_too_slow_leaves_the_reviewed_recommendation_alone(prepared: Prepared, kept: RunFolder) -> None:
-    reviewed = _run(prepared, FakeService([description()]), kept)
+    reviewed = _run(prepared, FakeService([description()]), RunFolder(kept.path.with_name("job-0")))
     slow = recommendation(Metrics={"MaxInvocations": 12_000, "ModelLatency": 51})
     found = _run(prepared, FakeService([description(InferenceRecommendations=[slow])]), kept)
     assert found.recommended is None
