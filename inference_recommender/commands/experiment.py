@@ -14,6 +14,7 @@ from inference_recommender.commands import Commands
 from inference_recommender.errors import AwsUnavailable, Interrupted, InvalidRun
 from inference_recommender.experiment.aws import ExperimentAws
 from inference_recommender.experiment.cells import baseline_cell, cells
+from inference_recommender.experiment.conclude import conclude
 from inference_recommender.experiment.errors import (
     BuiltAnew,
     ExperimentSuspended,
@@ -23,9 +24,8 @@ from inference_recommender.experiment.errors import (
 )
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.model import Access, model_request
-from inference_recommender.experiment.page import page
 from inference_recommender.experiment.plan import Experiment, batches, job_plan
-from inference_recommender.experiment.result import Result, result
+from inference_recommender.experiment.result import Result
 from inference_recommender.experiment.run import Prepared, run
 from inference_recommender.experiment.terminal import show
 from inference_recommender.terminal import JobProgress
@@ -90,6 +90,8 @@ def _measure(prepared: Prepared, aws: ExperimentAws, kept: ExperimentFolder, peo
         with JobProgress(people) as progress:
             run(prepared, aws, kept, progress)
     except (Interrupted, AwsUnavailable) as error:
+        if kept.has_measured:
+            conclude(kept)
         raise ExperimentSuspended(error, kept.path, len(cells) - len(kept.left(cells)), len(cells)) from error
     found = conclude(kept)
     _render(found, as_json)
@@ -97,15 +99,6 @@ def _measure(prepared: Prepared, aws: ExperimentAws, kept: ExperimentFolder, peo
     if found.why_no_verdict:
         raise InvalidRun(found.why_no_verdict, kept.path)
     return 0 if found.recommended else NO_CELL
-
-
-def conclude(kept: ExperimentFolder) -> Result:
-    """The result of what is measured, kept with its page."""
-    experiment, workload = kept.experiment(), kept.workload()
-    found = result(experiment, workload, kept.measured(experiment.cells), kept.origin(), kept.job_arns())
-    kept.keep_result(found)
-    kept.keep_page(page(found, workload.description))
-    return found
 
 
 def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolder]:

@@ -63,6 +63,11 @@ class NotAnExperiment(ProjectError):
         super().__init__(f"--resume: {path} is no experiment's folder: it has no experiment.json.")
 
 
+class NothingMeasured(ProjectError):
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path}: no cell is measured yet. Go on with `experiment --resume {path}`.")
+
+
 class ResumedDifferently(ProjectError):
     """What was asked is already written down in the folder."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from inference_recommender.experiment.cells import Cell
-from inference_recommender.experiment.errors import NotAnExperiment
+from inference_recommender.experiment.errors import NotAnExperiment, NothingMeasured
 from inference_recommender.experiment.plan import Batch, Experiment
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
@@ -40,16 +40,19 @@ class ExperimentFolder:
     def report(self) -> Path:
         return self.path / "report.html"
 
+    @property
+    def begun(self) -> bool:
+        return (self.path / "experiment.json").exists()
+
     def begin(self, experiment: Experiment, workload: Workload) -> None:
         self._run.keep_workload(workload)
         experiment.write_json(self.path / "experiment.json")
 
     def experiment(self) -> Experiment:
         """Raises `NotAnExperiment` or `InvalidDocument`."""
-        file = self.path / "experiment.json"
-        if not file.exists():
+        if not self.begun:
             raise NotAnExperiment(self.path)
-        return Experiment.from_json(file)
+        return Experiment.from_json(self.path / "experiment.json")
 
     def workload(self) -> Workload:
         return self._run.workload()
@@ -69,7 +72,14 @@ class ExperimentFolder:
     def keep_origin(self, origin: Origin) -> None:
         origin.write_json(self.path / "origin.json")
 
+    @property
+    def has_measured(self) -> bool:
+        return (self.path / "origin.json").exists()
+
     def origin(self) -> Origin:
+        """Raises `NothingMeasured`."""
+        if not self.has_measured:
+            raise NothingMeasured(self.path)
         return Origin.from_json(self.path / "origin.json")
 
     def job_arns(self) -> tuple[str, ...]:
