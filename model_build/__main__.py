@@ -14,6 +14,7 @@ from model_build.errors import DryRunHere, MissingToolchain, NothingToBuild
 from model_build.lint import command_line as linting
 from model_build.plan import BuildPlan, plan
 from model_build.progress import Progress
+from model_build.recorded import verify_recorded
 from model_build.remote import command_line as remote
 from workloads import ROOT, ProjectError, WorkloadFolder, load_workload, workload_names
 
@@ -56,6 +57,9 @@ def parser() -> argparse.ArgumentParser:
         command.set_defaults(run=_build)
         if name == "build":
             remote.add_options(command)
+        if name == "verify":
+            recorded = "judge the figures that the build recorded on its own hardware; run nothing"
+            command.add_argument("--recorded", action="store_true", help=recorded)
     purpose = "what would fail on SageMaker after half an hour, found in an archive that anybody built"
     command = commands.add_parser("lint", help=purpose, description=purpose.capitalize() + ".", epilog=EPILOG)
     linting.add_options(command)
@@ -108,6 +112,8 @@ def _chosen(options: argparse.Namespace) -> Iterable[tuple[WorkloadFolder, str]]
 def _run(options: argparse.Namespace, folder: WorkloadFolder, name: str, progress: Progress) -> dict[str, Any]:
     if options.command == "build" and options.on == "sagemaker":
         return _run_remotely(options, folder, name, progress)
+    if options.command == "verify" and options.recorded:
+        return verify_recorded(plan(folder, name, ROOT)).model_dump(mode="json")
     return _run_here(options.command, plan(folder, name, ROOT), progress)
 
 

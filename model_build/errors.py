@@ -93,6 +93,18 @@ class StaleArtifact(ProjectError):
         )
 
 
+class NotCompared(ProjectError):
+    """A build whose parity nobody knows is no build to release."""
+
+    exit_code = 1
+
+    def __init__(self, file: Path, workload: str, target: str) -> None:
+        super().__init__(
+            f"{file}: parity: the build compared nothing, since the model could not run where it was compiled. "
+            f"Run `python -m model_build verify {workload} --target {target}` on the target's hardware."
+        )
+
+
 class UnknownLayer(ProjectError):
     def __init__(self, names: Sequence[str], known: Sequence[str]) -> None:
         super().__init__(

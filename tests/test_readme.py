@@ -27,7 +27,7 @@ COMMANDS = {
         "--subnet",
         "--max-runtime-s",
     },
-    ("model_build", "verify"): {"--all", "--target", "--variants", "--json"},
+    ("model_build", "verify"): {"--all", "--target", "--variants", "--recorded", "--json"},
     ("model_build", "plan"): {"--all", "--target", "--variants", "--json"},
     ("model_build", "lint"): {
         "--workload",

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# build_model.sh WORKLOAD TARGET [ARGUMENT...]: build one model, unless nothing that it is made from has changed.
+# Extra arguments go to the build: --on sagemaker --role-arn ARN builds where the target's hardware is.
+# Engines differ from build to build: one that is kept is the very one that was measured.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+workload=$1 target=$2
+kept=build/$workload/$target/release.key
+key=$(git ls-tree -r HEAD workloads model_build containers constraints.txt | grep -v '/recommendation\.json$' | sha256sum)
+if [ -f "build/$workload/$target/artifact.json" ] && [ "$(cat "$kept" 2> /dev/null)" = "$key" ]; then
+  echo "$workload for $target: nothing has changed, the build of an earlier release is used."
+else
+  python -m model_build build "$workload" --target "$target" "${@:3}"
+  printf '%s\n' "$key" > "$kept"
+fi
+python -m model_build lint "build/$workload/$target/model.tar.gz" --workload "$workload" --target "$target"

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# measure.sh WORKLOAD MODEL_NAME ROLE_ARN: an advanced job on the deployed model; its run is left in runs/candidate.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+workload=$1 model=$2 role=$3
+name=${workload//_/-}-release-$(date -u +%Y%m%d-%H%M%S)
+rm -rf runs/candidate
+python -m inference_recommender run "$workload" --job advanced --job-name "$name" --model-name "$model" --role-arn "$role"
+mv "runs/$name" runs/candidate

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# performance_gate.sh WORKLOAD BASELINES: runs/candidate beside the run of what production serves, in the S3 folder
+# BASELINES/WORKLOAD. Fails only where the difference is beyond the noise.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+workload=$1 baselines=$2
+rm -rf runs/baseline
+aws s3 cp --recursive --only-show-errors "$baselines/$workload" runs/baseline
+if [ ! -d runs/baseline ]; then
+  echo "Production has served no $workload yet: there is nothing to compare with."
+  exit 0
+fi
+python -m inference_recommender compare runs/baseline runs/candidate

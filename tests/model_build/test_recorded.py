@@ -1,0 +1,60 @@
+"""The gate over a build's own record: what a release asks of a machine that cannot run the model."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from model_build.errors import GateFailed, NotCompared, StaleArtifact
+from model_build.plan import plan
+from model_build.recorded import verify_recorded
+from workloads import ROOT, WorkloadFolder, load_workload
+
+
+def rewritten(root: Path, **changes: object) -> None:
+    """Change the artifact's document."""
+    file = root / "build" / "tiny" / "cpu" / "artifact.json"
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps({**document, **changes}))
+
+
+def test_what_the_build_recorded_passes_again(tiny_workload: WorkloadFolder, tiny_copy: Path) -> None:
+    assert verify_recorded(plan(tiny_workload, "cpu", tiny_copy)).examples > 0
+
+
+def test_a_record_beyond_the_limits_fails_the_gate(tiny_workload: WorkloadFolder, tiny_copy: Path) -> None:
+    planned = plan(tiny_workload, "cpu", tiny_copy)
+    parity = json.loads(planned.artifact.read_text())["parity"]
+    rewritten(tiny_copy, parity={**parity, "max_logit_difference": 0.5})
+    with pytest.raises(GateFailed) as caught:
+        verify_recorded(planned)
+    assert str(caught.value) == (
+        "The compiled model differs from the original on evaluation.jsonl:\n"
+        "- the largest logit difference is 0.5, at most 0.001 is allowed (parity.max_logit_difference).\n"
+        "Build again, or for a coarser precision allow more in the target's parity in workload.toml."
+    )
+
+
+def test_a_build_that_compared_nothing_is_not_released(tiny_workload: WorkloadFolder, tiny_copy: Path) -> None:
+    planned = plan(tiny_workload, "cpu", tiny_copy)
+    rewritten(tiny_copy, parity=None)
+    with pytest.raises(NotCompared) as caught:
+        verify_recorded(planned)
+    assert caught.value.exit_code == 1
+    assert str(caught.value) == (
+        f"{planned.artifact}: parity: the build compared nothing, since the model could not run where it was compiled. "
+        "Run `python -m model_build verify tiny --target cpu` on the target's hardware."
+    )
+
+
+def test_a_build_of_another_checkpoint_is_not_released(tiny_workload: WorkloadFolder, tiny_copy: Path) -> None:
+    rewritten(tiny_copy, checkpoint_sha256="0" * 64)
+    with pytest.raises(StaleArtifact):
+        verify_recorded(plan(load_workload("tiny", tiny_workload.path.parent), "cpu", tiny_copy))
+
+
+def test_it_needs_no_torch() -> None:
+    code = "import sys, model_build.recorded; sys.exit(bool({'torch', 'onnxruntime'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
