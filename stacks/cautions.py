@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stacks import instance_offerings
+from stacks.fitness import Wanted
 from stacks.instance_type import family, hardware
 from workloads import ModelArtifact, Recommendation, SageMakerEndpointHosting
 
@@ -41,12 +42,12 @@ def inf1_cautions(file: Path, instance_type: str) -> Iterator[Caution]:
         yield Caution(id="guardrails:inf1", text=text)
 
 
-def zone_cautions(file: Path, instance_type: str, region: str) -> Iterator[Caution]:
+def zone_cautions(wanted: Wanted, region: str) -> Iterator[Caution]:
     """Two instances are spread over zones only where two have the type."""
-    offered = (instance_offerings.zones(family(instance_type)) or {}).get(region)
+    offered = (instance_offerings.zones(family(wanted.instance_type)) or {}).get(region)
     if offered is not None and len(offered) < 2:
         text = (
-            f"{file}: hosting: only zone {offered[0]} of {region} has {instance_type}, so the fleet cannot "
+            f"{wanted.file}: {wanted.key}: only zone {offered[0]} of {region} has {wanted.instance_type}, so the fleet cannot "
             "outlive it. Deploy to another region, or accept it."
         )
         yield Caution(id="zones:one", text=text)

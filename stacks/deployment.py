@@ -129,7 +129,7 @@ def _autoscaling(chosen: Candidate | None, least: int) -> Autoscaling | None:
 
 def _about_zones(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[Caution]:
     if props.options.in_production and region is not None:
-        yield from zone_cautions(wanted.file, wanted.instance_type, region)
+        yield from zone_cautions(wanted, region)
 
 
 def _measure(props: WorkloadStackProps) -> str:
