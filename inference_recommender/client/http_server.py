@@ -5,7 +5,7 @@ from typing import Self
 from urllib.parse import quote
 
 import urllib3
-from urllib3.exceptions import HTTPError, NewConnectionError, TimeoutError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, TimeoutError
 
 from inference_recommender.client.errors import Refused, TimedOut, Unreachable
 from inference_recommender.client.kserve import Body
@@ -40,7 +40,7 @@ class HttpServer:
     def send(self, request: Body) -> Body:
         try:
             response = self._pool.request("POST", self._url, body=request.content, headers=_headers(request))
-        except NewConnectionError as error:  # a TimeoutError by descent, though nothing was sent
+        except ConnectTimeoutError as error:  # a timeout too, but nothing was sent
             raise Unreachable(self._url, error) from error
         except TimeoutError as error:
             raise TimedOut(self._url, self._timeout_s) from error
@@ -48,8 +48,8 @@ class HttpServer:
             raise Unreachable(self._url, error) from error
         if response.status != 200:
             raise Refused(self._url, response.status, response.data.decode(errors="replace"))
-        size = response.headers.get(HEADER_SIZE)
-        return Body(content=response.data, header_size=None if size is None else int(size))
+        size = response.headers.get(HEADER_SIZE, "")
+        return Body(content=response.data, header_size=int(size) if size.isdecimal() else None)
 
 
 def _headers(request: Body) -> dict[str, str]:

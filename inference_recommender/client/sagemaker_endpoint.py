@@ -15,6 +15,7 @@ from botocore.exceptions import (
     ConnectTimeoutError,
     EndpointConnectionError,
     ReadTimeoutError,
+    ResponseStreamingError,
 )
 
 from inference_recommender.aws_errors import speaking_plainly
@@ -69,7 +70,13 @@ class SageMakerEndpoint:
         return Unreachable(where, error)
 
 
-FAILURES = (EndpointConnectionError, ConnectTimeoutError, ConnectionClosedError, ReadTimeoutError)
+FAILURES = (
+    EndpointConnectionError,
+    ConnectTimeoutError,
+    ConnectionClosedError,
+    ReadTimeoutError,
+    ResponseStreamingError,
+)
 
 
 def _config(timeout_s: float, connections: int) -> Config:

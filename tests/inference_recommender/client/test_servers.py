@@ -101,6 +101,21 @@ def test_a_connection_that_breaks_before_an_answer_is_unreachable(connect: Conne
         closing.join()
 
 
+@BOTH
+def test_an_answer_that_breaks_off_is_unreachable(connect: Connect, name: str) -> None:
+    def answer_half(listener: socket.socket) -> None:
+        with listener.accept()[0] as connection:
+            connection.recv(65_536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answering = threading.Thread(target=answer_half, args=(listener,))
+        answering.start()
+        with connect(f"http://127.0.0.1:{listener.getsockname()[1]}") as place, pytest.raises(Unreachable):
+            place.send(REQUEST)
+        answering.join()
+
+
 class ModelError:
     """boto3's answer where the container failed: 424, with the container's own status beside it."""
 
