@@ -165,7 +165,7 @@ def _measure(start: Start, latencies: Latencies, url: str, concurrency: int, sec
             wall_s = time.perf_counter() - at
             answered, cpu_s = _answered(url) - answered, _cpu_s(process.pid) - cpu_s
             if process.wait(60):
-                raise RuntimeError(f"{process.args} ended with {process.returncode}")
+                raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
         finally:
             process.kill()
             process.wait()
@@ -182,7 +182,7 @@ def _wait_for_answers(url: str, count: int, process: "subprocess.Popen[bytes]") 
     deadline = time.monotonic() + START_TIMEOUT_S
     while _answered(url) < count:
         if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"{process.args} sent nothing (exit status {process.poll()})")
+            raise RuntimeError(f"{process.args!r} sent nothing (exit status {process.poll()})")
         time.sleep(0.05)
 
 
@@ -230,7 +230,7 @@ def _perf_analyzer(url: str, concurrency: int, seconds: float, folder: Path) -> 
     (libraries / "libcudart.so.12").symlink_to(next(carried.glob("libcudart-*.so.12*")))
     # Three windows whatever they say of stability: the time is ours to choose.
     window_ms = int(seconds / 3 * 1000) + 1
-    command = [PEERS / "perf_analyzer", "-m", "null", "-u", url.removeprefix("http://"), "-i", "http"]
+    command: list[str | Path] = [PEERS / "perf_analyzer", "-m", "null", "-u", url.removeprefix("http://"), "-i", "http"]
     command += ["--input-tensor-format", "json", "--output-tensor-format", "json", "--string-data", TEXT]
     command += ["--concurrency-range", f"{concurrency}:{concurrency}", "--measurement-interval", str(window_ms)]
     command += ["--stability-percentage", "999", "--max-trials", "3", "-f", folder / "report.csv"]
@@ -248,7 +248,16 @@ def _locust(url: str, concurrency: int, seconds: float, folder: Path) -> "subpro
     (folder / "locustfile.py").write_text(LOCUSTFILE, "utf-8")
     tensor = {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [TEXT]}
     environment = {**os.environ, "BODY": json.dumps({"inputs": [tensor]}), "LATENCIES": str(folder / "latencies.json")}
-    command = [PEERS / "locust", "--headless", "-f", folder / "locustfile.py", "-H", url, "-u", str(concurrency)]
+    command: list[str | Path] = [
+        PEERS / "locust",
+        "--headless",
+        "-f",
+        folder / "locustfile.py",
+        "-H",
+        url,
+        "-u",
+        str(concurrency),
+    ]
     command += ["-r", str(concurrency), "-t", f"{int(seconds + 1)}s", "--only-summary", "--loglevel", "ERROR"]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=folder)
 

@@ -5,6 +5,8 @@ more of those than the length. All others (errors, whose body is kept, chunked, 
 which is httptools.
 """
 
+from functools import lru_cache
+
 import httptools
 
 SHOWN_BYTES = 300
@@ -15,18 +17,21 @@ def whole_head(data: bytes) -> tuple[int, bool] | None:
 
     None where that cannot be told from these bytes alone.
     """
-    end = data.find(b"\r\n\r\n") + 2
-    if end == 1 or not data.startswith(b"HTTP/1.1 200"):
-        return None
-    head = data[:end].lower()
+    return _read(data[: data.find(b"\r\n\r\n") + 2])
+
+
+@lru_cache(maxsize=128)
+def _read(head: bytes) -> tuple[int, bool] | None:
+    """As `whole_head`. Heads without a date or an id are few, and then this is the half of all work."""
+    head = head.lower()
     at = head.find(b"\r\ncontent-length:")
-    if at < 0 or b"\r\ntransfer-encoding:" in head:
+    if not head.startswith(b"http/1.1 200") or at < 0 or b"\r\ntransfer-encoding:" in head:
         return None
     try:
         length = int(head[at + 17 : head.index(b"\r", at + 17)])
     except ValueError:
         return None
-    return None if length < 0 else (end + 2 + length, b"\r\nconnection: close" not in head)
+    return None if length < 0 else (len(head) + 2 + length, b"\r\nconnection: close" not in head)
 
 
 class ParsedAnswer:
