@@ -52,12 +52,12 @@ def _show(options: argparse.Namespace, people: Console) -> int:
 
 
 def _refresh(options: argparse.Namespace, people: Console) -> int:
-    from inference_recommender.price_service import products  # boto3, which `show` needs not
+    from inference_recommender.price_service import connected  # boto3, which `show` needs not
 
     catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
     regions = options.region or list(catalogue.regions)
     types = options.instance_type or sorted({*catalogue.instance_types, *_types_of_workloads()})
-    fresh, unclear = fresh_prices(regions, types, products, datetime.now(UTC).date().isoformat())
+    fresh, unclear = fresh_prices(regions, types, connected(), datetime.now(UTC).date().isoformat())
     for sentence in unclear:
         people.print(f"Warning: {sentence}", style="yellow", highlight=False, soft_wrap=True, markup=False)
     found = sum(len(listed) for listed in fresh.regions.values())
