@@ -47,8 +47,8 @@ def zone_cautions(wanted: Wanted, region: str) -> Iterator[Caution]:
     offered = (instance_offerings.zones(family(wanted.instance_type)) or {}).get(region)
     if offered is not None and len(offered) < 2:
         text = (
-            f"{wanted.file}: {wanted.key}: only zone {offered[0]} of {region} has {wanted.instance_type}, so the fleet cannot "
-            "outlive it. Deploy to another region, or accept it."
+            f"{wanted.file}: {wanted.key}: only zone {offered[0]} of {region} has {wanted.instance_type}, so the fleet "
+            "cannot outlive it. Deploy to another region, or accept it."
         )
         yield Caution(id="zones:one", text=text)
 

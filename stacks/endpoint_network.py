@@ -6,9 +6,10 @@ from inside: S3, ECR, CloudWatch Logs and metrics, and the keys of KMS.
 
 from dataclasses import dataclass
 
-from aws_cdk import Stack
+from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from stacks.acknowledgement import acknowledge_resources
@@ -30,10 +31,11 @@ class EndpointNetworkProps:
 
 
 class EndpointNetworkPlace(Construct):
-    """`subnet_ids` and `security_group_ids` for a model; `grant_join` for its role."""
+    """`subnet_ids` and `security_group_ids` for a model, `ways` that it must wait for; `grant_join` for its role."""
 
     def __init__(self, scope: Construct, id: str, props: EndpointNetworkProps) -> None:
         super().__init__(scope, id)
+        self.ways: list[Construct] = []
         if isinstance(props.network, NewVpc):
             self.subnet_ids, self.security_group_ids = self._new(props.network)
         else:
@@ -76,9 +78,10 @@ class EndpointNetworkPlace(Construct):
             allow_all_outbound=False,
         )
         group.add_ingress_rule(group, ec2.Port.tcp(443), "The VPC endpoints take calls from the instances.")
-        group.add_egress_rule(group, ec2.Port.tcp(443), "The instances call the VPC endpoints.")
+        # To any address, because S3's gateway has S3's own; there is no other way out of the subnets.
+        group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "The instances call the services.")
         self._reach_services(placed, group)
-        ec2.FlowLog(self, "FlowLog", resource_type=ec2.FlowLogResourceType.from_vpc(placed))
+        self._log_flow(placed)
         return [subnet.ref for subnet in subnets], [group.security_group_id]
 
     def _subnet(self, network: NewVpc, vpc: ec2.CfnVPC, table: ec2.CfnRouteTable, number: int) -> ec2.CfnSubnet:
@@ -90,7 +93,10 @@ class EndpointNetworkPlace(Construct):
             availability_zone_id=network.zone_ids[number],
             cidr_block=f"10.0.{number}.0/24",
         )
-        ec2.CfnSubnetRouteTableAssociation(self, f"Route{number}", subnet_id=subnet.ref, route_table_id=table.ref)
+        route = ec2.CfnSubnetRouteTableAssociation(
+            self, f"Route{number}", subnet_id=subnet.ref, route_table_id=table.ref
+        )
+        self.ways.append(route)
         return subnet
 
     def _reach_services(self, vpc: ec2.IVpc, group: ec2.SecurityGroup) -> None:
@@ -99,9 +105,22 @@ class EndpointNetworkPlace(Construct):
             service=ec2.GatewayVpcEndpointAwsService.S3,
             subnets=[ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)],
         )
-        group.node.add_dependency(storage)
-        for name, service in INTERFACES:
+        interfaces = [
             vpc.add_interface_endpoint(name, service=service, security_groups=[group], open=False)
+            for name, service in INTERFACES
+        ]
+        self.ways += [storage, *interfaces]
+
+    def _log_flow(self, vpc: ec2.IVpc) -> None:
+        group = logs.LogGroup(
+            self, "Flow", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
+        )
+        ec2.FlowLog(
+            self,
+            "FlowLog",
+            resource_type=ec2.FlowLogResourceType.from_vpc(vpc),
+            destination=ec2.FlowLogDestination.to_cloud_watch_logs(group),
+        )
 
     def _allow(self, role: iam.Role, actions: list[str], arns: list[str]) -> None:
         iam.Grant.add_to_principal(grantee=role, actions=[f"ec2:{action}" for action in actions], resource_arns=arns)

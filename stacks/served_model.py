@@ -59,6 +59,8 @@ class ServedModel(Construct):
         )
         # SageMaker tries archive and image when the model is created: the role's policy has to be there.
         self.model.node.add_dependency(props.role.node.find_child("DefaultPolicy"))
+        if network is not None:
+            self.model.node.add_dependency(*network.ways)
 
     def variant(self, name: str, weight: float) -> sagemaker.CfnEndpointConfig.ProductionVariantProperty:
         served = self._served

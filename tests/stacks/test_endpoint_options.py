@@ -226,8 +226,8 @@ def test_a_fleet_that_one_zone_alone_can_hold_is_warned_about(tmp_path: Path, mo
     monkeypatch.setattr("stacks.instance_offerings.zones", lambda family: {"us-east-1": ("use1-az4",)})
     virginia = Environment(account="123456789012", region="us-east-1")
     assert repository.synthesise(virginia, PRODUCTION).warnings() == [
-        f"{repository.recommendation_file}: recommended.instance_type: only zone use1-az4 of us-east-1 has ml.inf2.xlarge, "
-        "so the fleet cannot outlive it. Deploy to another region, or accept it. [ack: zones:one]"
+        f"{repository.recommendation_file}: recommended.instance_type: only zone use1-az4 of us-east-1 has "
+        "ml.inf2.xlarge, so the fleet cannot outlive it. Deploy to another region, or accept it. [ack: zones:one]"
     ]
 
 
