@@ -33,8 +33,9 @@ from workloads import ROOT, MissingArtifact, ModelArtifact, WorkloadFolder, arti
 
 NO_CELL = 1
 TABLE_WIDTH = 150
-SETTLED = ("variants", "instance_types", "traffic", "baseline", "runs")
+SETTLED = ("variants", "instance_types", "traffic", "load", "baseline", "runs")
 """Options that a resumed experiment has settled."""
+FLAGS = {"load": "with"}
 
 
 def add(commands: Commands) -> None:
@@ -51,6 +52,13 @@ def add(commands: Commands) -> None:
         "--instance-types", nargs="+", default=[], metavar="TYPE", help="default: each target's instance_types"
     )
     parser.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; default: production")
+    parser.add_argument(
+        "--with",
+        dest="load",
+        choices=["sagemaker", "harness"],
+        help="sagemaker: Inference Recommender jobs, the default; harness: our own generator on endpoints made for it",
+    )
+    parser.add_argument("--host-ami", metavar="NAME", help="with harness: InferenceAmiVersion of GPU instances")
     parser.add_argument("--baseline", metavar="TYPE[/VARIANT]", help="the cell that ratios are to; default: none")
     parser.add_argument("--role-arn", metavar="ARN", help="of jobs and models; default: the stack's recommender role")
     parser.add_argument("--image-uri", metavar="URI", help="of the models; default: that of the stack's model")
@@ -78,6 +86,7 @@ def _experiment(options: argparse.Namespace, people: Console) -> int:
         artifacts=artifacts,
         archives={n: artifact_file(ROOT, source.workload.name, n).with_name(a.archive) for n, a in artifacts.items()},
         access=_access(options, aws, source),
+        host_ami=options.host_ami,
     )
     kept.begin(experiment, source.workload)
     return _measure(prepared, aws, kept, people, as_json=options.json)
@@ -117,6 +126,7 @@ def _planned(options: argparse.Namespace, source: WorkloadFolder, kept: Experime
         name=kept.path.name,
         workload=source.workload.name,
         traffic=traffic,
+        load=options.load or "sagemaker",
         archives={},
         cells=chosen,
         baseline=baseline_cell(options.baseline, chosen) if options.baseline else None,
@@ -126,7 +136,7 @@ def _planned(options: argparse.Namespace, source: WorkloadFolder, kept: Experime
 def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolder]:
     """The folder says what is measured. Raises `NotAnExperiment` or `ResumedDifferently`."""
     kept = ExperimentFolder(options.resume)
-    named = [f"--{name.replace('_', '-')}" for name in SETTLED if getattr(options, name)]
+    named = [f"--{FLAGS.get(name, name).replace('_', '-')}" for name in SETTLED if getattr(options, name)]
     experiment = kept.experiment()
     if options.workload not in (None, experiment.workload):
         named.insert(0, options.workload)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from inference_recommender.measurement import DeployedEndpoint
 from inference_recommender.service import Service
 
 
@@ -18,3 +19,18 @@ class Account(Service, Protocol):
 
     def delete_model(self, name: str) -> None:
         """Also where there is none."""
+
+    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
+        """CreateEndpointConfig and CreateEndpoint; what is there of those names is taken as it is."""
+
+    def endpoint_status(self, name: str) -> tuple[str, str | None]:
+        """EndpointStatus and FailureReason."""
+
+    def delete_endpoint(self, name: str) -> None:
+        """With its configuration of the same name; also where there is none."""
+
+    def deployed_endpoint(self, name: str) -> DeployedEndpoint:
+        """Raises `UnsuitableEndpoint`."""
+
+    def runtime_host(self) -> str:
+        """To which endpoints are asked."""

@@ -1,19 +1,22 @@
-"""AWS as an experiment needs it: models that live as long as their jobs, and the image they run in.
+"""AWS as an experiment needs it: models and endpoints that live as long as they are measured.
 
-What it shares with a single run is `inference_recommender.aws`.
+What it shares with a single run is `inference_recommender.aws` and `harness.aws`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from inference_recommender.aws import Aws
+from botocore.exceptions import ClientError
+
 from inference_recommender.aws_errors import speaking_plainly
 from inference_recommender.errors import AwsRefused
 from inference_recommender.experiment.errors import ModelTaken
+from inference_recommender.harness.aws import HarnessAws
 
 
-class ExperimentAws(Aws):
+class ExperimentAws(HarnessAws):
     def upload_archive(self, url: str, file: Path) -> None:
         bucket, _, key = url.removeprefix("s3://").partition("/")
         s3 = self._client("s3")
@@ -39,6 +42,23 @@ class ExperimentAws(Aws):
             with speaking_plainly("DeleteModel"):
                 self._sagemaker.delete_model(ModelName=name)
 
+    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
+        with speaking_plainly("CreateEndpointConfig"), _if_missing():
+            self._sagemaker.create_endpoint_config(**config)
+        with speaking_plainly("CreateEndpoint"), _if_missing():
+            self._sagemaker.create_endpoint(**endpoint)
+
+    def endpoint_status(self, name: str) -> tuple[str, str | None]:
+        with speaking_plainly("DescribeEndpoint"):
+            found = self._sagemaker.describe_endpoint(EndpointName=name)
+        return str(found["EndpointStatus"]), found.get("FailureReason")
+
+    def delete_endpoint(self, name: str) -> None:
+        with speaking_plainly("DeleteEndpoint"), _if_there():
+            self._sagemaker.delete_endpoint(EndpointName=name)
+        with speaking_plainly("DeleteEndpointConfig"), _if_there():
+            self._sagemaker.delete_endpoint_config(EndpointConfigName=name)
+
     def image_uri(self, model_name: str) -> str:
         """Of the container of a model that is there."""
         with speaking_plainly("DescribeModel"):
@@ -53,3 +73,23 @@ class ExperimentAws(Aws):
                 return None
             raise
         return found
+
+
+@contextmanager
+def _if_missing() -> Iterator[None]:
+    """What is there already is no failure; the service has no code of its own for it."""
+    try:
+        yield
+    except ClientError as error:
+        if "already existing" not in str(error):
+            raise
+
+
+@contextmanager
+def _if_there() -> Iterator[None]:
+    """What is not there need not be deleted."""
+    try:
+        yield
+    except ClientError as error:
+        if "Could not find" not in str(error):
+            raise

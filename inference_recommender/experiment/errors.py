@@ -94,6 +94,13 @@ class ModelTaken(ProjectError):
         super().__init__(f"There is already a SageMaker model called '{name}' that this experiment did not make.")
 
 
+class EndpointFailed(ProjectError):
+    exit_code = 3
+
+    def __init__(self, name: str, status: str, reason: str | None) -> None:
+        super().__init__(f"Endpoint {name} is {status}: {reason or 'the service gave no reason.'}")
+
+
 class ExperimentSuspended(ProjectError):
     """What was measured is kept; the error says what became of the rest."""
 

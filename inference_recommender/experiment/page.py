@@ -11,6 +11,7 @@ UNKNOWN = "unknown"
 OWN_CSS = """
 tr.cheapest td{background:#e8f5ee;font-weight:600}tr.missed td{color:var(--soft)}
 .badge{display:inline-block;border-radius:9px;padding:0 8px;font-size:12px;font-weight:600;margin-left:6px}
+th,td{padding:7px 6px}th{white-space:normal;vertical-align:bottom}table{font-size:14px;margin-bottom:14px}
 .badge.good{background:#d3ecdf}.badge.front{background:#fbe6d6;color:#8a4413}
 """
 HEADS = (
@@ -18,17 +19,17 @@ HEADS = (
     "instance type",
     "vCPUs",
     "GPUs",
-    "chips",
-    "memory, GiB",
+    "Neuron chips",
+    "GiB",
     "instances",
-    "invocations/min per instance",
-    "model latency, ms",
-    "P95, ms",
+    "inv/min per instance",
+    "model latency ms",
+    "P95 ms",
     "USD/h",
-    "USD/million",
-    "USD/million at capacity",
+    "USD per million",
+    "the same at capacity",
 )
-RATIO_HEADS = ("× throughput", "× P95", "× USD/million")
+RATIO_HEADS = ("inv/min ×", "P95 ×", "USD/1M ×")
 
 
 def page(result: Result, title: str) -> str:
@@ -71,7 +72,9 @@ def _decision(result: Result) -> str:
     )
     shown = "".join(f"<div><b>{escape(value)}</b><span>{label}</span></div>" for value, label in figures)
     reason = f"<p><span class=good>{escape(one.reason)}</span> {escape(one.cost_reason or '')}</p>"
-    return _card("The cheapest that meets the objective", f"{asked}<div class=figures>{shown}</div>{reason}")
+    known = one.cost_per_hour_usd is not None
+    title = "The cheapest that meets the objective" if known else "Meets the objective with the fewest instances"
+    return _card(title, f"{asked}<div class=figures>{shown}</div>{reason}")
 
 
 def _locality(result: Result) -> str:
@@ -89,7 +92,7 @@ def _table(result: Result) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
     rows = "".join(_row(row, with_ratios=result.baseline is not None) for row in result.rows)
     notes = [
-        "Instances, USD/h and USD/million are of the fleet for the peak; the rest is of one instance.",
+        "Instances, USD/h and USD per million are of the fleet for the peak; the rest is of one instance.",
         f"Front: no other cell beats it in latency and in {result.front_against} both.",
     ]
     if result.front_against == "invocations per minute":
@@ -102,7 +105,7 @@ def _table(result: Result) -> str:
 
 def _row(row: Row, *, with_ratios: bool) -> str:
     one, ratios = row.candidate, row.ratios
-    badges = ("<span class='badge good'>cheapest</span>" if row.cheapest else "") + (
+    badges = ("<span class='badge good'>recommended</span>" if row.cheapest else "") + (
         "<span class='badge front'>front</span>" if row.on_pareto_front else ""
     )
     cells = (

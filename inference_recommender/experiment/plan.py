@@ -7,9 +7,11 @@ instance types needs several.
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from itertools import count
+from typing import Literal
 
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.job import JobPlan, Subject, plan_job
+from inference_recommender.measurement import Measurement
 from workloads import Workload
 from workloads.document import Document
 
@@ -36,6 +38,8 @@ class Experiment(Document):
     name: str
     workload: str
     traffic: str
+    load: Literal["sagemaker", "harness"] = "sagemaker"
+    """Who makes it: Inference Recommender's jobs, or our own generator against endpoints made for it."""
     archives: dict[str, str]
     """sha256 of each variant's archive."""
     cells: tuple[Cell, ...]
@@ -67,6 +71,18 @@ def as_hosted(workload: Workload, batch: Batch) -> Workload:
     candidates = workload.targets[target].model_copy(update={"instance_types": batch.instance_types})
     hosting = workload.hosting.model_copy(update={"target": batch.variant})
     return workload.model_copy(update={"targets": {**workload.targets, target: candidates}, "hosting": hosting})
+
+
+def failed(batch: Batch, instance_type: str, why: str) -> Measurement:
+    """Of a cell whose test came to nothing."""
+    return Measurement(
+        instance_type=instance_type,
+        variant=batch.variant,
+        endpoint_name=batch.name,
+        max_invocations_per_minute=None,
+        model_latency_ms=None,
+        failure_reason=why,
+    )
 
 
 def _names(experiment: str, variant: str) -> Iterator[str]:

@@ -33,8 +33,9 @@ def tradeoff(result: Result) -> str:
             zorder=2,
             label=name,
         )
-    for row, x, y in shown:
-        axes.annotate(row.variant, (x, y), xytext=(7, 4), textcoords="offset points", color=_colour(row))
+    for number, (row, x, y) in enumerate(sorted(shown, key=lambda point: point[1:])):
+        above_or_below = 4 if number % 2 else -12  # so that neighbours do not cover each other's names
+        axes.annotate(row.variant, (x, y), xytext=(7, above_or_below), textcoords="offset points", color=_colour(row))
     _objective(axes, result, [y for *_, y in shown])
     axes.set(xlabel="USD per million invocations at capacity" if costs else "invocations per minute, per instance")
     axes.set(ylabel="model latency, ms", ylim=(0, None))

@@ -36,8 +36,9 @@ def show(result: Result, console: Console) -> None:
 
 def legend(result: Result) -> list[str]:
     lines = [
-        f"{CHEAPEST} the cheapest that meets the objective. {FRONT} on the Pareto front: no other cell beats it in "
-        f"latency and in {result.front_against} both.",
+        f"{CHEAPEST} recommended: of the cells that meet the objective the cheapest, or where costs are not known the "
+        "one of fewest instances.",
+        f"{FRONT} on the Pareto front: no other cell beats it in latency and in {result.front_against} both.",
         "inv/min is per instance; count and USD are of the fleet for the peak.",
     ]
     if result.baseline:
@@ -52,7 +53,7 @@ def verdict(result: Result) -> str:
         return "No cell meets the objective."
     (row,) = [row for row in result.rows if row.cheapest]
     count = row.candidate.instance_count if row.candidate else None
-    chosen = f"Cheapest: {count} × {row.instance_type} with {row.variant}."
+    chosen = f"Recommended: {count} × {row.instance_type} with {row.variant}."
     return f"{chosen} {locality(result)}".strip()
 
 

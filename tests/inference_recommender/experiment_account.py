@@ -73,6 +73,21 @@ class DiskAccount:
     def delete_model(self, name: str) -> None:
         (self.state / f"{name}.model").unlink(missing_ok=True)
 
+    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
+        raise AssertionError("a job makes its own endpoints")
+
+    def endpoint_status(self, name: str) -> tuple[str, str | None]:
+        raise AssertionError("a job makes its own endpoints")
+
+    def delete_endpoint(self, name: str) -> None:
+        raise AssertionError("a job makes its own endpoints")
+
+    def deployed_endpoint(self, name: str) -> DeployedEndpoint:
+        raise AssertionError("a job makes its own endpoints")
+
+    def runtime_host(self) -> str:
+        raise AssertionError("a job makes its own endpoints")
+
     def create_job(self, request: Mapping[str, Any]) -> str:
         if any(job["request"]["JobName"] == request["JobName"] for job in self.created):
             raise JobNameTaken(request["JobName"])

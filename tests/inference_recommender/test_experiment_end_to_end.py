@@ -123,7 +123,7 @@ def test_the_table_of_a_finished_experiment_is_drawn_without_measuring(laborator
     (folder,) = (laboratory.root / "runs").iterdir()
     table = laboratory.run(*EXPERIMENT, "--resume", str(folder), *ACCESS)
     assert all(f" {variant} " in table for variant in VARIANTS)
-    assert "Cheapest: " in table
+    assert "Recommended: " in table
     jobs = laboratory.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
     assert len(jobs["InferenceRecommendationsJobs"]) == len(VARIANTS)
     print(table)

@@ -133,8 +133,8 @@ def test_the_table_marks_the_cheapest_and_the_front() -> None:
         ["P", "inf1-pipeline"],
     ]
     assert lines[-1] == (
-        "Cheapest: 2 × ml.inf1.xlarge with inf1-data-parallel. Measured on this machine (Some CPU with 2 cores), which "
-        "stood in for every instance type, not on SageMaker."
+        "Recommended: 2 × ml.inf1.xlarge with inf1-data-parallel. Measured on this machine (Some CPU with 2 cores), "
+        "which stood in for every instance type, not on SageMaker."
     )
 
 
