@@ -1,8 +1,4 @@
-"""The steps of a batch as ECS tasks on instances that scale from zero: one for each shard, each alone on its instance.
-
-A command's words cannot be computed in a state machine's JSONPath, an environment variable can: so the shell puts in
-the day and the shard.
-"""
+"""A batch's steps as ECS tasks on instances that scale from zero: one for each shard, each alone on its instance."""
 
 from dataclasses import dataclass
 
@@ -15,6 +11,7 @@ from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from stacks.acknowledgement import acknowledge_resources
+from stacks.batch_commands import account_command, shard_command
 from stacks.batch_steps import DAY, SHARDS, with_retries
 from stacks.batch_storage import BatchStorage
 from stacks.ecs_fleet import EcsFleet
@@ -48,7 +45,7 @@ class EcsBatchWork(Construct):
         self._group = ec2.SecurityGroup(
             self, "TaskGroup", vpc=props.network.vpc, description="Tasks of the batch: nobody calls them."
         )
-        self._shard = self._container(props.shard, shard_command(props.archive.url), props.fleet.cpu)
+        self._shard = self._container(props.shard, shard_command(props.archive.url, "$SHARD"), props.fleet.cpu)
         self._account = self._container(props.account, account_command(props.max_bad_share), ACCOUNT_CPU)
         props.archive.grant_read(props.shard.role)
         for task in (props.shard, props.account):
@@ -111,21 +108,6 @@ class EcsBatchWork(Construct):
             result_path=sfn.JsonPath.DISCARD,
         )
         return with_retries(state)
-
-
-def shard_command(model: str) -> str:
-    """Bad rows are the account's to judge: a shard has only its own."""
-    return (
-        f'exec python3 -m containers.batch --model {model} --input "$INPUT/$DAY" --output "$OUTPUT/$DAY" '
-        '--shard "$SHARD" --summary "$OUTPUT/runs/$DAY/shard-$(echo "$SHARD" | tr / -).json" --max-bad-share 1'
-    )
-
-
-def account_command(max_bad_share: float) -> str:
-    return (
-        'exec python3 -m containers.batch.account --input "$INPUT/$DAY" --output "$OUTPUT/$DAY" '
-        f'--summaries "$OUTPUT/runs/$DAY" --max-bad-share {max_bad_share}'
-    )
 
 
 def _acknowledge_any_revision(role: iam.Role, definition: ecs.Ec2TaskDefinition) -> None:

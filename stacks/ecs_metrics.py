@@ -16,39 +16,39 @@ from workloads import client_metric
 def client_latency(workload: str, statistic: str) -> cloudwatch.Metric:
     """In ms, end to end."""
     dimensions = {client_metric.DIMENSION: workload}
-    return _metric(client_metric.NAMESPACE, client_metric.METRIC_NAME, dimensions, statistic, "Client latency")
+    return _metric(client_metric.NAMESPACE, client_metric.METRIC_NAME, dimensions, statistic)
 
 
 def response_time(workload: str, statistic: str) -> cloudwatch.Metric:
     """In ms, in the server."""
-    return _reported(workload, "ResponseTime", statistic, "Response time")
+    return _reported(workload, "ResponseTime", statistic)
 
 
 def invocations(workload: str) -> cloudwatch.Metric:
     """Per minute, of all tasks."""
-    return _reported(workload, "Invocations", "Sum", "Invocations")
+    return _reported(workload, "Invocations", "Sum")
 
 
 def invocations_per_task(workload: str) -> cloudwatch.Metric:
     """Per minute: each task reports one number."""
-    return _reported(workload, "Invocations", "Average", "Invocations per task")
+    return _reported(workload, "Invocations", "Average")
 
 
 def server_errors(workload: str) -> cloudwatch.Metric:
-    return _reported(workload, "ServerErrors", "Sum", "5xx")
+    return _reported(workload, "ServerErrors", "Sum")
 
 
 def rows_per_second(workload: str) -> cloudwatch.Metric:
     """Of a batch: of all its shards together, one number for each run; the slowest run of the period."""
-    return _reported(workload, "RowsPerSecond", "Minimum", "Rows per second")
+    return _reported(workload, "RowsPerSecond", "Minimum")
 
 
 def rows(workload: str) -> cloudwatch.Metric:
-    return _reported(workload, "Rows", "Sum", "Rows")
+    return _reported(workload, "Rows", "Sum")
 
 
 def bad_rows(workload: str) -> cloudwatch.Metric:
-    return _reported(workload, "BadRows", "Sum", "Bad rows")
+    return _reported(workload, "BadRows", "Sum")
 
 
 def reported_dimensions(workload: str) -> Mapping[str, str]:
@@ -56,16 +56,15 @@ def reported_dimensions(workload: str) -> Mapping[str, str]:
     return {"Workload": workload, "Stack": Aws.STACK_NAME}
 
 
-def _reported(workload: str, name: str, statistic: str, label: str) -> cloudwatch.Metric:
-    return _metric(client_metric.NAMESPACE, name, reported_dimensions(workload), statistic, label)
+def _reported(workload: str, name: str, statistic: str) -> cloudwatch.Metric:
+    return _metric(client_metric.NAMESPACE, name, reported_dimensions(workload), statistic)
 
 
-def _metric(namespace: str, name: str, dimensions: Mapping[str, str], statistic: str, label: str) -> cloudwatch.Metric:
+def _metric(namespace: str, name: str, dimensions: Mapping[str, str], statistic: str) -> cloudwatch.Metric:
     return cloudwatch.Metric(
         namespace=namespace,
         metric_name=name,
         dimensions_map=dict(dimensions),
         statistic=statistic,
-        label=f"{label}, {statistic}" if statistic.startswith("p") else label,
         period=Duration.minutes(1),
     )

@@ -30,7 +30,8 @@ class EcsServiceStack(Stack):
         deployment = plan_deployment(props, region_of(self))
         for caution in deployment.cautions:
             Annotations.of(self).add_warning_v2(caution.id, caution.text)
-        runs_on = machine(props.folder.file, deployment.instance_type)
+        named_in = props.folder.recommendation_file if deployment.recommended else props.folder.file
+        runs_on = machine(named_in, deployment.instance_type)
         network = PrivateNetwork(self, "Network", PrivateNetworkProps(existing=hosting.vpc))
         fleet = EcsFleet(
             self,
@@ -47,7 +48,7 @@ class EcsServiceStack(Stack):
                 safety_factor=workload.sizing.safety_factor,
             )
             EcsScaling(self, "Scaling", scaling)
-        watch = self._watch(props, service, runs_on)
+        watch = self._watch(props, service, deployment, runs_on)
         CfnOutput(self, "ServiceUrl", value=service.url)
         CfnOutput(self, "ClusterName", value=fleet.cluster.cluster_name)
         CfnOutput(self, "ServiceName", value=service.service.service_name)
@@ -95,8 +96,10 @@ class EcsServiceStack(Stack):
             ),
         )
 
-    def _watch(self, props: WorkloadStackProps, service: EcsService, runs_on: Machine) -> EcsServiceWatch:
-        recommended = props.recommendation.recommended if props.recommendation else None
+    def _watch(
+        self, props: WorkloadStackProps, service: EcsService, deployment: Deployment, runs_on: Machine
+    ) -> EcsServiceWatch:
+        recommended = deployment.recommended
         return EcsServiceWatch(
             self,
             "Watch",

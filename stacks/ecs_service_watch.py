@@ -78,7 +78,7 @@ class EcsServiceWatch(Construct):
         return self._props.service.balancer.metrics.tcp_target_reset_count(period=MINUTE, statistic="Sum")
 
     def _cpu(self) -> cloudwatch.Metric:
-        return self._props.service.service.metric_cpu_utilization(period=MINUTE, label="CPU")
+        return self._props.service.service.metric_cpu_utilization(period=MINUTE)
 
     def _alarm(self, id: str, metric: cloudwatch.Metric, threshold: float, description: str) -> cloudwatch.Alarm:
         return cloudwatch.Alarm(
@@ -94,38 +94,43 @@ class EcsServiceWatch(Construct):
         )
 
     def _dashboard(self) -> None:
-        workload, objective = self._props.workload, self._props.objective
         dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.hours(3))
-        status = cloudwatch.AlarmStatusWidget(
-            title="Is anything wrong?", alarms=[self.paging.alarm], width=24, height=3
-        )
-        percentiles = dict.fromkeys(("p50", "p90", objective.percentile.lower()))
-        limit = cloudwatch.HorizontalAnnotation(
-            value=objective.model_latency_ms, label=f"Objective, {objective.percentile}"
-        )
-        dashboard.add_widgets(status)
         dashboard.add_widgets(
-            _graph(
-                "Client latency (ms)",
-                *(ecs_metrics.client_latency(workload, each) for each in percentiles),
-                limit=limit,
-            ),
-            _graph(
-                "Response time (ms)", *(ecs_metrics.response_time(workload, each) for each in percentiles), limit=limit
-            ),
+            cloudwatch.AlarmStatusWidget(title="Is anything wrong?", alarms=[self.paging.alarm], width=24, height=3)
         )
-        dashboard.add_widgets(
-            _graph("Invocations per minute", ecs_metrics.invocations(workload)),
-            _graph("5xx and connections reset, per minute", ecs_metrics.server_errors(workload), self._resets()),
-        )
+        dashboard.add_widgets(*self._latency_graphs())
+        dashboard.add_widgets(*self._load_graphs())
         dashboard.add_widgets(
             _graph("Healthy tasks", self._http.metrics.healthy_host_count(period=MINUTE, statistic="Minimum")),
             _graph(
                 "CPU and memory (%)",
                 self._cpu(),
-                self._props.service.service.metric_memory_utilization(period=MINUTE, label="Memory"),
+                self._props.service.service.metric_memory_utilization(period=MINUTE),
             ),
         )
+
+    def _latency_graphs(self) -> list[cloudwatch.GraphWidget]:
+        objective, workload = self._props.objective, self._props.workload
+        percentiles = dict.fromkeys(("p50", "p90", objective.percentile.lower()))
+        kinds = {"Client latency (ms)": ecs_metrics.client_latency}
+        if self._props.reports:
+            kinds["Response time (ms)"] = ecs_metrics.response_time
+        limit = cloudwatch.HorizontalAnnotation(
+            value=objective.model_latency_ms, label=f"Objective, {objective.percentile}"
+        )
+        return [
+            _graph(title, *(metric(workload, each) for each in percentiles), limit=limit)
+            for title, metric in kinds.items()
+        ]
+
+    def _load_graphs(self) -> list[cloudwatch.GraphWidget]:
+        workload = self._props.workload
+        if not self._props.reports:
+            return [_graph("Connections reset, per minute", self._resets())]
+        return [
+            _graph("Invocations per minute", ecs_metrics.invocations(workload)),
+            _graph("5xx and connections reset, per minute", ecs_metrics.server_errors(workload), self._resets()),
+        ]
 
 
 def _graph(

@@ -5,8 +5,9 @@ Everything of a workload that runs on ECS is one of these: the service's server,
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from aws_cdk import Aws, Duration, RemovalPolicy
+from aws_cdk import Annotations, Aws, Duration, RemovalPolicy
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
@@ -68,9 +69,8 @@ class EcsTask(Construct):
         health_check: ecs.HealthCheck | None = None,
     ) -> ecs.ContainerDefinition:
         """The one that works: with the chips' devices, where there are chips."""
-        return self.definition.add_container(
+        return self._pulled(
             name,
-            image=ecs.ContainerImage.from_registry(self._props.image.uri),
             command=list(command),
             environment=dict(environment),
             cpu=cpu,
@@ -84,15 +84,21 @@ class EcsTask(Construct):
 
     def add_beforehand(self, name: str, command: Sequence[str]) -> ecs.ContainerDefinition:
         """One that ends before the others start. As root, which owns the volume that it fills for them."""
-        return self.definition.add_container(
+        return self._pulled(
             name,
-            image=ecs.ContainerImage.from_registry(self._props.image.uri),
             command=list(command),
             essential=False,
             memory_reservation_mib=LEAST_MEMORY_MIB,
             logging=self._logging(name),
             user="0",
         )
+
+    def _pulled(self, name: str, **keys: Any) -> ecs.ContainerDefinition:
+        image = ecs.ContainerImage.from_registry(self._props.image.uri)
+        container = self.definition.add_container(name, image=image, **keys)
+        granted = "The execution role has been granted the pull; CDK does not see it for an image named by its URI."
+        Annotations.of(container).acknowledge_warning("@aws-cdk/aws-ecs:ecrImageRequiresPolicy", granted)
+        return container
 
     def _linux(self, name: str) -> ecs.LinuxParameters:
         linux = ecs.LinuxParameters(

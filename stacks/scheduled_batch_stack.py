@@ -4,7 +4,7 @@ from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.batch_steps import BatchSteps, BatchStepsProps
+from stacks.batch_steps import BatchSteps, BatchStepsProps, Work
 from stacks.batch_storage import BatchStorage
 from stacks.batch_watch import BatchWatch, BatchWatchProps
 from stacks.deployment import refuse
@@ -17,6 +17,7 @@ from stacks.machine import machine
 from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.own_image import OwnImage, OwnImageProps
 from stacks.private_network import PrivateNetwork, PrivateNetworkProps, zones
+from stacks.processing_batch_work import ProcessingBatchWork, ProcessingBatchWorkProps, check_processing_type
 from stacks.workload_stack import WorkloadStackProps
 from workloads import ScheduledBatchHosting, ThroughputObjective
 
@@ -41,7 +42,7 @@ class ScheduledBatchStack(Stack):
             assumed_by=iam.ServicePrincipal("states.amazonaws.com"),
             description=f"Lets the steps of {workload.name} start what answers and accounts for its rows.",
         )
-        work = self._on_ecs(hosting, props, storage, archive, role)
+        work = self._work(hosting, props, storage, archive, role)
         steps = BatchSteps(
             self,
             "Steps",
@@ -74,6 +75,38 @@ class ScheduledBatchStack(Stack):
         """CDK would ask AWS for them."""
         return zones(self._zones)
 
+    def _work(
+        self,
+        hosting: ScheduledBatchHosting,
+        props: WorkloadStackProps,
+        storage: BatchStorage,
+        archive: ModelArchive,
+        role: iam.Role,
+    ) -> Work:
+        """The instance type decides: SageMaker's own are written ml.*."""
+        workload, file = props.folder.workload, props.folder.file
+        instance_type = workload.instance_types[0]
+        key = f"targets.{workload.variant(workload.hosting.target).target}.instance_types"
+        refuse(unfit(Wanted(instance_type=instance_type, file=file, key=key), props.artifact, workload.hosted))
+        if not instance_type.startswith("ml."):
+            return self._on_ecs(hosting, props, storage, archive, role)
+        check_processing_type(file, instance_type)
+        return ProcessingBatchWork(
+            self,
+            "Work",
+            ProcessingBatchWorkProps(
+                workload=workload.name,
+                image=OwnImage(self, "Image", OwnImageProps(uri=hosting.image_uri, kind="cpu", workload_file=file)),
+                archive=archive,
+                storage=storage,
+                instance_type=instance_type,
+                shards=hosting.shards,
+                deadline_s=int(Duration.hours(hosting.deadline_hours).to_seconds()),
+                max_bad_share=hosting.max_bad_share,
+                role=role,
+            ),
+        )
+
     def _on_ecs(
         self,
         hosting: ScheduledBatchHosting,
@@ -83,14 +116,7 @@ class ScheduledBatchStack(Stack):
         role: iam.Role,
     ) -> EcsBatchWork:
         name, file = props.folder.workload.name, props.folder.file
-        workload = props.folder.workload
-        wanted = Wanted(
-            instance_type=workload.instance_types[0],
-            file=file,
-            key=f"targets.{workload.variant(workload.hosting.target).target}.instance_types",
-        )
-        refuse(unfit(wanted, props.artifact, workload.hosted))
-        runs_on = machine(file, wanted.instance_type)
+        runs_on = machine(file, props.folder.workload.instance_types[0])
         network = PrivateNetwork(self, "Network", PrivateNetworkProps(existing=hosting.vpc))
         fleet = EcsFleet(self, "Fleet", EcsFleetProps(network=network, machine=runs_on, max_instances=hosting.shards))
         image = OwnImage(self, "Image", OwnImageProps(uri=hosting.image_uri, kind=runs_on.kind, workload_file=file))

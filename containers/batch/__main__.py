@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         summary = run(options, os.environ, _tell)
         if parsed.summary:
-            write_to(parsed.summary, json.dumps(summary.document()).encode())
+            write_to(_summary_file(parsed.summary, parsed.shard), json.dumps(summary.document()).encode())
     except BatchError as error:
         _tell(str(error))
         return error.exit_code
@@ -47,6 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     print(json.dumps(summary.document()))
     return _verdict(summary, parsed.max_bad_share)
+
+
+def _summary_file(place: str, shard: tuple[int, int]) -> str:
+    return f"{place}shard-{shard[0] + 1}-of-{shard[1]}.json" if place.endswith("/") else place
 
 
 def _verdict(summary: Summary, max_bad_share: float) -> int:
@@ -78,7 +82,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--max-bad-share", type=share, default=0.01, help="exit code 1 above this share of bad rows (default 0.01)"
     )
-    parser.add_argument("--summary", help="file, or s3:// object, that the summary is written to as well")
+    parser.add_argument(
+        "--summary",
+        help="file, or s3:// object, that the summary is written to as well; after a / it gets the shard's name",
+    )
     return parser
 
 

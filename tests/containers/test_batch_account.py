@@ -40,7 +40,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_shard(model: object, source: object, output: object, number: int, summaries: object) -> int:
-    at = ["--shard", f"{number}/2", "--summary", f"{summaries}/shard-{number}.json"]
+    at = ["--shard", f"{number}/2", "--summary", f"{summaries}/"]
     common = ["--model", model, "--input", source, "--output", output, "--chunk-rows", 64, "--workers", 1]
     return main(list(map(str, [*common, *at, "--max-bad-share", 1])))
 
@@ -71,6 +71,7 @@ def test_every_row_is_accounted_for_and_the_shards_speeds_add_up(
     assert (code, told) == (0, "")
     assert printed is not None
     assert [printed[key] for key in ("rows", "answered", "bad", "bad_share")] == [ROWS, ROWS - 3, 3, 0.01]
+    assert {file.name for file in (finished / "summaries").iterdir()} == {"shard-1-of-2.json", "shard-2-of-2.json"}
     speeds = [json.loads(file.read_text())["rows_per_second"] for file in (finished / "summaries").iterdir()]
     assert len(speeds) == 2
     assert printed["rows_per_second"] == pytest.approx(sum(speeds))

@@ -20,6 +20,11 @@ def filled(value: Any) -> Any:
             return f"arn:aws:service:us-east-1:123456789012:{name}"
         case {"Fn::GetAtt": [name, _]}:
             return f"{name}-name"
+        case {"Fn::Select": [index, {"Fn::Split": [separator, text]}]}:
+            parts = filled(text).split(separator)
+            return parts[min(int(index), len(parts) - 1)]
+        case {"Fn::Select": [index, {"Fn::GetAZs": _}]}:
+            return f"us-east-1{'abcdef'[int(index)]}"
         case {"Fn::FindInMap": _}:
             return "763104351884"
         case {"Fn::Sub": text}:
