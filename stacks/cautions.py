@@ -53,6 +53,14 @@ def zone_cautions(wanted: Wanted, region: str) -> Iterator[Caution]:
         yield Caution(id="zones:one", text=text)
 
 
+def size_caution(instance_type: str) -> Caution:
+    text = (
+        "-c autoscaling=off: the fleet keeps its present size, whatever the load. "
+        f"Deploy without it as soon as the endpoint is on {instance_type}."
+    )
+    return Caution(id="autoscaling:off", text=text)
+
+
 def local_caution(file: Path, recommendation: Recommendation, measure: str) -> Iterator[Caution]:
     if recommendation.provenance.measured_on == "local":
         text = (

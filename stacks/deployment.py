@@ -7,7 +7,7 @@ endpoint has is in endpoint_plan.py.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from stacks.cautions import Caution, local_caution, zone_cautions
+from stacks.cautions import Caution, local_caution, size_caution, zone_cautions
 from stacks.errors import (
     IncompleteRecommendation,
     LocalRecommendation,
@@ -44,9 +44,9 @@ def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_prod
         instance_type=wanted.instance_type,
         instance_count=max(chosen.instance_count or 1, least) if chosen else 1,
         environment=chosen.environment if chosen else {},
-        autoscaling=_autoscaling(chosen, least),
+        autoscaling=_autoscaling(chosen, least) if props.options.autoscaling == "on" else None,
         recommended=chosen,
-        cautions=(*about_it, *_about_zones(props, wanted, region)),
+        cautions=(*about_it, *_about_size(props, wanted), *_about_zones(props, wanted, region)),
     )
 
 
@@ -125,6 +125,11 @@ def _autoscaling(chosen: Candidate | None, least: int) -> Autoscaling | None:
         max_capacity=max(chosen.autoscaling.max_capacity, least),
         target_invocations_per_instance=chosen.autoscaling.target_invocations_per_instance,
     )
+
+
+def _about_size(props: WorkloadStackProps, wanted: Wanted) -> Iterator[Caution]:
+    if props.options.autoscaling == "off":
+        yield size_caution(wanted.instance_type)
 
 
 def _about_zones(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[Caution]:

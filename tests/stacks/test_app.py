@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from aws_cdk import Environment
+from aws_cdk import App, Environment
 
-from app import deploying_to
+from app import add_stacks, deploying_to
 from tests.stacks.miniature import Repository, candidate
 from workloads import ROOT, artifact_file
 
@@ -47,6 +47,17 @@ def test_a_workload_that_is_not_built_is_left_out_with_its_reason(repository: Re
         f"No stack for it: {artifact} does not exist: build it with "
         "`python -m model_build build text_classification --target trt-db-ig`.",
     ]
+
+
+def test_a_new_folder_is_a_new_stack(repository: Repository) -> None:
+    """No code knows a workload's name."""
+    folder = shutil.copytree(repository.workload_file.parent, repository.root / "workloads/typo_fixer")
+    file = folder / "workload.toml"
+    file.write_text(file.read_text("utf-8").replace('name = "spellcheck"', 'name = "typo_fixer"'), "utf-8")
+    shutil.copytree(repository.root / "build/spellcheck", repository.root / "build/typo_fixer")
+    app = App()
+    assert add_stacks(app, repository.root) == []
+    assert [child.node.id for child in app.node.children] == ["SpellcheckStack", "TypoFixerStack"]
 
 
 def test_account_and_region_are_what_the_cli_found_and_may_both_be_missing() -> None:

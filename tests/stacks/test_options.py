@@ -9,7 +9,7 @@ from aws_cdk import App
 from app import add_stacks
 from stacks.errors import NothingBuilt, RehearsalInProduction, UnknownOption
 from stacks.options import Options, read_options
-from tests.stacks.miniature import Repository
+from tests.stacks.miniature import Repository, candidate
 from workloads import ROOT, artifact_file
 
 
@@ -31,6 +31,7 @@ def test_options_are_read_from_the_context() -> None:
     [
         ({"stage": "prod"}, "-c stage: got 'prod'. Allowed: beta, production."),
         ({"recommendation": "no"}, "-c recommendation: got 'no'. Allowed: use, ignore."),
+        ({"autoscaling": "0"}, "-c autoscaling: got '0'. Allowed: on, off."),
     ],
 )
 def test_a_value_that_means_nothing_is_refused(context: dict[str, str], message: str) -> None:
@@ -64,6 +65,19 @@ def test_a_rehearsal_takes_the_target_where_a_workload_has_it(repository: Reposi
     left_out = add_stacks(App(), repository.root, options=Options(hosting_target="cpu"))
     assert [str(error).split(" ")[0] for error in left_out] == [
         str(artifact_file(repository.root, "question_answering", "cpu"))
+    ]
+
+
+def test_autoscaling_is_let_go_before_another_instance_type(repository: Repository) -> None:
+    repository.host(image_uri="123456789012.dkr.ecr.eu-west-1.amazonaws.com/triton-onnxruntime:25.09")
+    repository.recommend(candidate())
+    synthesis = repository.synthesise(options=read(stage="production", autoscaling="off"))
+    synthesis.template.resource_count_is("AWS::ApplicationAutoScaling::ScalableTarget", 0)
+    (variant,) = synthesis.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
+    assert (variant["InstanceType"], variant["InitialInstanceCount"]) == ("ml.c5.2xlarge", 3)
+    assert synthesis.warnings() == [
+        "-c autoscaling=off: the fleet keeps its present size, whatever the load. Deploy without it as soon as the "
+        "endpoint is on ml.c5.2xlarge. [ack: autoscaling:off]"
     ]
 
 
