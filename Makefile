@@ -44,6 +44,9 @@ bench: setup
 	python benchmarks/batch.py
 	python benchmarks/warm_up.py
 	python benchmarks/build_memory.py
+	test -x build/venv-generators/bin/python || $(PYTHON) -m venv build/venv-generators
+	build/venv-generators/bin/python $(PIP) --requirement benchmarks/generator-requirements.txt
+	python benchmarks/generator.py
 
 triton: $(TRITON)/.installed
 

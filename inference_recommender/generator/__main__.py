@@ -1,7 +1,16 @@
-"""`python -m inference_recommender.generator PLAN.json --out DIR`: send the traffic of a plan, print what happens.
+"""Send the traffic of a plan and print what happens.
 
-stdout holds one JSON document per line: started, window…, finished. SIGINT and SIGTERM end the run in
-good order, and so does the end of whoever reads stdout.
+  python -m inference_recommender.generator PLAN.json --out DIR
+
+PLAN.json, for example (`generator/plan.py` has every key):
+
+  {"url": "http://127.0.0.1:8000/v2/models/spellcheck/infer", "payloads": "payloads.tar.gz", "calibrate": true,
+   "arrivals": {"invocations_per_minute": 6000.0, "duration_in_seconds": 60.0, "connections": 64},
+   "stopping_conditions": {"ModelLatencyThresholds": [{"Percentile": "P99", "ValueInMilliseconds": 50}]}}
+
+stdout holds one JSON document per line: started, window…, finished. SIGINT and SIGTERM end the run in good order, and
+so does the end of whoever reads stdout. Exit codes: 0 the run is valid; 2 the plan or its payloads; 3 the target failed
+or AWS refuses; 4 no verdict may be drawn: generator lagged, too many errors, too few samples.
 """
 
 import argparse
@@ -34,9 +43,17 @@ INVALID = 4
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m inference_recommender.generator", description=__doc__)
-    parser.add_argument("plan", type=Path, metavar="PLAN.json", help="a LoadPlan: url, payloads, traffic, conditions")
-    parser.add_argument("--out", type=Path, required=True, help="folder for records.npz, timeline.npz and summary.json")
+    parser = argparse.ArgumentParser(
+        prog="python -m inference_recommender.generator",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "plan", type=Path, metavar="PLAN.json", help="a LoadPlan: target, payloads, traffic, conditions"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder for records.npz, timeline.npz and summary.json"
+    )
     options = parser.parse_args(arguments)
     try:
         plan = LoadPlan.from_json(options.plan)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inference_recommender.generator import __main__ as generator_main
 from inference_recommender.generator.arrivals import arrival_times
 from inference_recommender.generator.plan import Arrivals, LoadPlan
 from inference_recommender.generator.process import Outcome, generate
@@ -111,3 +112,11 @@ def test_what_no_connection_was_free_for_is_kept_as_unfinished(tmp_path: Path) -
     kept = np.sort(np.concatenate([records["intended_s"], records["unfinished_intended_s"]]))
     assert kept == pytest.approx(arrival_times(arrivals), abs=1e-6)
     assert len(records["unfinished_intended_s"]) > 100
+
+
+def test_the_plan_that_help_shows_is_one(tmp_path: Path) -> None:
+    shown = str(generator_main.__doc__)
+    (tmp_path / "plan.json").write_text(shown[shown.index("{") : shown.rindex("}") + 1], "utf-8")
+    plan = LoadPlan.from_json(tmp_path / "plan.json")
+    assert plan.calibrate
+    assert plan.stopping_conditions.latency is not None
