@@ -131,7 +131,9 @@ class SageMakerEndpointHosting(Document):
         default=None, description="Image to use instead of the stock SageMaker Triton image of that version."
     )
     fallback_instance_types: Annotated[tuple[InstanceType, ...], Field(max_length=4)] = Field(
-        default=(), description="Tried in this order where the chosen type has no capacity: ml.g4dn.xlarge for a g5."
+        default=(),
+        description="Tried in this order where the chosen type has no capacity: ml.g4dn.xlarge for a g5. Autoscaling "
+        "keeps the chosen type's target, so a slower one may miss the objective.",
     )
     min_instances_in_production: PositiveInt = Field(
         default=2, description="SageMaker spreads two or more over zones. 1 accepts to be down with a zone."
@@ -143,7 +145,8 @@ class SageMakerEndpointHosting(Document):
     scaling: EndpointScalingRules = EndpointScalingRules()
     network: EndpointNetwork | None = Field(default=None, description="None: no VPC; the container has no network.")
     kms_key_arn: Annotated[str, Field(pattern=r"^arn:[a-z-]+:kms:[a-z0-9-]+:\d{12}:key/[\w-]+$")] | None = Field(
-        default=None, description="Encrypts volumes and captured data. None: the stack makes a key."
+        default=None,
+        description="Encrypts volumes and captured data; its policy lets IAM decide. None: the stack makes a key.",
     )
     data_capture: DataCapture | None = Field(default=None, description="None keeps nothing.")
     shadow: Shadow | None = Field(default=None, description="None copies no traffic.")
