@@ -84,14 +84,6 @@ class Aws:
                 self._create_bucket(bucket)
                 s3.put_object(Bucket=bucket, Key=key, Body=body)
 
-    def invoke(self, endpoint: str, body: bytes) -> bytes:
-        """What the endpoint answers to one JSON request."""
-        with speaking_plainly("InvokeEndpoint"):
-            response = self._client("sagemaker-runtime").invoke_endpoint(
-                EndpointName=endpoint, ContentType="application/json", Body=body
-            )
-            return bytes(response["Body"].read())
-
     def deployed_endpoint(self, name: str) -> DeployedEndpoint:
         """An existing endpoint for a job. Raises `UnsuitableEndpoint`."""
         with speaking_plainly("DescribeEndpoint"):

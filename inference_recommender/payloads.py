@@ -7,7 +7,10 @@ import gzip
 import io
 import json
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy.typing as npt
 
 from inference_recommender.errors import NotARow, PayloadTooLarge
 from workloads import Row
@@ -37,14 +40,24 @@ def row_of(argument: str, fields: Sequence[str]) -> Row:
     return row
 
 
-def answer(response_body: bytes) -> str:
-    """The outputs of a KServe v2 JSON response to one row: a text by itself, the others with their names.
+def tensors(row: Row) -> dict[str, list[list[str]]]:
+    """The inputs of a request for `row` as a batch of one."""
+    return {field.upper(): [[text]] for field, text in row.items()}
+
+
+def answer(outputs: Mapping[str, npt.NDArray[Any]]) -> str:
+    """The outputs for one row: a text by itself, the others with their names.
 
     An ensemble gives its outputs in an order of its own.
     """
-    first, *others = sorted(json.loads(response_body)["outputs"], key=lambda output: output.get("datatype") != "BYTES")
-    named = [f"{output['name'].lower()} {output['data'][0]}" for output in others]
-    return ", ".join([str(first["data"][0]), *named])
+    (_, first), *others = sorted(outputs.items(), key=lambda output: output[1].dtype != object)
+    named = [f"{name.lower()} {_plain(values)}" for name, values in others]
+    return ", ".join([_plain(first), *named])
+
+
+def _plain(values: npt.NDArray[Any]) -> str:
+    value = values.flat[0]
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def check_payloads(workload: str, rows: Sequence[Row]) -> None:

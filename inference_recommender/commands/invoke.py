@@ -5,9 +5,13 @@ import argparse
 from rich.console import Console
 
 from inference_recommender.aws import Aws
+from inference_recommender.client import InferenceClient, SageMakerEndpoint
 from inference_recommender.commands import Commands
-from inference_recommender.payloads import answer, request_body, row_of
+from inference_recommender.payloads import answer, row_of, tensors
 from workloads import load_workload
+
+LONGEST_S = 60.0
+"""After which SageMaker itself gives an invocation up."""
 
 
 def add(commands: Commands) -> None:
@@ -22,6 +26,8 @@ def _invoke(options: argparse.Namespace, people: Console) -> int:
     workload = load_workload(options.workload).workload
     rows = [row_of(text, workload.model.fields) for text in options.texts]
     endpoint = aws.stack_outputs(workload.stack_name).endpoint_name
-    for text, row in zip(options.texts, rows, strict=True):
-        print(f"{text} -> {answer(aws.invoke(endpoint, request_body(row)))}")
+    with SageMakerEndpoint(endpoint, timeout_s=LONGEST_S) as server:
+        client = InferenceClient(server)
+        for text, row in zip(options.texts, rows, strict=True):
+            print(f"{text} -> {answer(client.infer(tensors(row)))}")
     return 0

@@ -4,12 +4,14 @@ import io
 import json
 import tarfile
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference_recommender.client.kserve import encode
 from inference_recommender.errors import NotARow
-from inference_recommender.payloads import answer, payload_archive, request_body, row_of
+from inference_recommender.payloads import answer, payload_archive, request_body, row_of, tensors
 
 
 @given(st.text(min_size=1))
@@ -36,12 +38,16 @@ def test_the_archive_has_a_file_per_payload_and_is_reproducible() -> None:
 
 
 def test_an_answer_is_the_text_and_the_other_outputs_with_their_names() -> None:
-    assert answer(b'{"outputs":[{"name":"CORRECTED","data":["running shoes"]}]}') == "running shoes"
-    two = (
-        b'{"outputs":[{"name":"SCORE","datatype":"FP32","data":[0.75]},'
-        b'{"name":"LABEL","datatype":"BYTES","data":["returns"]}]}'
-    )
-    assert answer(two) == "returns, score 0.75"
+    text = np.array([[b"running shoes"]], object)
+    assert answer({"CORRECTED": text}) == "running shoes"
+    score = np.array([[0.1]], np.float32)
+    assert answer({"SCORE": score, "LABEL": text}) == "running shoes, score 0.1"
+    assert answer({"SCORE": score}) == "0.1"
+
+
+def test_the_clients_inputs_are_those_of_the_body() -> None:
+    row = {"question": "How tall?", "context": "café"}
+    assert json.loads(encode(tensors(row), binary=False).content) == json.loads(request_body(row))
 
 
 def test_what_a_person_types_is_the_only_field_or_a_json_object_of_all() -> None:
