@@ -29,7 +29,16 @@ from inference_recommender.experiment.result import Result
 from inference_recommender.experiment.run import Prepared, run
 from inference_recommender.experiment.terminal import show
 from inference_recommender.terminal import JobProgress
-from workloads import ROOT, MissingArtifact, ModelArtifact, WorkloadFolder, artifact_file, load_artifact, load_workload
+from workloads import (
+    ROOT,
+    MissingArtifact,
+    ModelArtifact,
+    ProjectError,
+    WorkloadFolder,
+    artifact_file,
+    load_artifact,
+    load_workload,
+)
 
 NO_CELL = 1
 TABLE_WIDTH = 150
@@ -94,20 +103,26 @@ def _experiment(options: argparse.Namespace, people: Console) -> int:
 
 def _measure(prepared: Prepared, aws: ExperimentAws, kept: ExperimentFolder, people: Console, *, as_json: bool) -> int:
     people.print(f"Experiment: {kept.path}", highlight=False, soft_wrap=True)
-    cells = prepared.experiment.cells
     try:
         with JobProgress(people) as progress:
             run(prepared, aws, kept, progress)
+    except KeyboardInterrupt:
+        raise _suspended(Interrupted("nothing was being measured."), prepared, kept) from None
     except (Interrupted, AwsUnavailable) as error:
-        if kept.has_measured:
-            conclude(kept)
-        raise ExperimentSuspended(error, kept.path, len(cells) - len(kept.left(cells)), len(cells)) from error
+        raise _suspended(error, prepared, kept) from error
     found = conclude(kept)
     _render(found, as_json)
     people.print(f"Report: {kept.report}", highlight=False, soft_wrap=True)
     if found.why_no_verdict:
         raise InvalidRun(found.why_no_verdict, kept.path)
     return 0 if found.recommended else NO_CELL
+
+
+def _suspended(error: ProjectError, prepared: Prepared, kept: ExperimentFolder) -> ExperimentSuspended:
+    if kept.has_measured:
+        conclude(kept)
+    cells = prepared.experiment.cells
+    return ExperimentSuspended(error, kept.path, len(cells) - len(kept.left(cells)), len(cells))
 
 
 def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolder]:
@@ -142,7 +157,9 @@ def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFol
         named.insert(0, options.workload)
     if named:
         raise ResumedDifferently(options.resume, named)
-    return load_workload(experiment.workload), kept
+    source = load_workload(experiment.workload)
+    source.workload = kept.workload()  # as it was when the first cell was measured
+    return source, kept
 
 
 def _artifacts(experiment: Experiment) -> dict[str, ModelArtifact]:

@@ -74,7 +74,7 @@ def measure(prepared: Prepared, drive: Drive, kept: RunFolder, progress: Progres
     """Raises `Interrupted`, `InvalidRun`, `TargetFailed` or `GeneratorFailed`, or what `drive` raises."""
     _keep_request(prepared, kept)
     try:
-        outcome = drive(prepared.plan, kept.path / LOAD, _told(prepared, kept, progress))
+        outcome = drive(prepared.plan, kept.path / LOAD, _told(prepared, progress))
     except Stopped as stopped:
         _keep(stopped.outcome, prepared, kept)
         raise Interrupted(f"the load was stopped. What was measured is kept in {kept.path}.") from None
@@ -124,7 +124,7 @@ def _refuse(outcome: Outcome, measured: Measurement, prepared: Prepared, kept: R
         raise InvalidRun(reason, kept.path)
 
 
-def _told(prepared: Prepared, kept: RunFolder, progress: Progress) -> OnEvent:
+def _told(prepared: Prepared, progress: Progress) -> OnEvent:
     """Each of the generator's windows as a pulse."""
     began = time.monotonic()
 
@@ -134,7 +134,7 @@ def _told(prepared: Prepared, kept: RunFolder, progress: Progress) -> OnEvent:
         length_s = max(event["end_s"] - event["start_s"], 1e-9)
         progress.pulse(
             Pulse(
-                job_name=kept.path.name,
+                job_name=prepared.served.name,
                 status="IN_PROGRESS",
                 elapsed_s=time.monotonic() - began,
                 expected_s=prepared.traffic.duration_s,
