@@ -6,6 +6,8 @@
   python -m inference_recommender size --from FILE --peak-invocations-per-minute N   a fleet from results you have
   python -m inference_recommender run --job default               the service's own traffic; feeds --from-default
   python -m inference_recommender run --resume runs/NAME          go on with a run that was killed or cut off
+  python -m inference_recommender capacity spellcheck --url URL   the highest rate a server bears within the objective
+  python -m inference_recommender compare runs/OLD runs/NEW       is the new one slower, beyond the noise
   python -m inference_recommender report runs/NAME                draw a run's report again, without AWS
   python -m inference_recommender invoke spellcheck "runing sheos"   ask the deployed endpoint
 
@@ -21,7 +23,20 @@ from rich.console import Console
 
 from workloads import ProjectError
 
-COMMANDS = ("run", "experiment", "size", "prices", "report", "invoke", "register", "list", "describe", "stop")
+COMMANDS = (
+    "run",
+    "experiment",
+    "capacity",
+    "compare",
+    "size",
+    "prices",
+    "report",
+    "invoke",
+    "register",
+    "list",
+    "describe",
+    "stop",
+)
 """Modules of `commands`. Each has `add(commands)`, which gives its parser a `command(options, people) -> exit code`."""
 
 INTERRUPTED = 130

@@ -111,6 +111,23 @@ class InvalidRun(ProjectError):
         super().__init__(f"No verdict: {why} What was measured is kept in {run}.")
 
 
+class ProbeFailed(ProjectError):
+    """What a capacity search probes stopped answering, or never did."""
+
+    exit_code = 3
+
+    def __init__(self, url: str, why: str, run: Path) -> None:
+        super().__init__(f"{url}: {why.rstrip('.')}. What was measured is kept in {run}.")
+
+
+class UnlikeRuns(ProjectError):
+    def __init__(self, candidate: Path, what: str, got: str, baseline: Path, wanted: str) -> None:
+        super().__init__(
+            f"{candidate}: its {what} is {got}, but that of the baseline {baseline} is {wanted}. Only runs of the same "
+            f"workload and traffic compare: measure the candidate with the baseline's {what}."
+        )
+
+
 class Interrupted(ProjectError):
     exit_code = 130
 

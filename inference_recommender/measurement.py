@@ -13,6 +13,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from inference_recommender.capacity import Limit
+from inference_recommender.course import CourseFindings, course_findings
 from workloads import LatencyPercentiles
 from workloads.document import Document
 
@@ -106,8 +108,9 @@ def measurements(
     endpoint name; `deployed` is the existing endpoint that the job was to test, if any.
     """
     found: dict[str, Measurement] = {}
+    limit = latency_limit(describe.get("StoppingConditions", {}))
     for result in results(describe, steps, deployed):
-        one = _measurement(result, series.get(result["EndpointConfiguration"]["EndpointName"]))
+        one = _measurement(result, series.get(result["EndpointConfiguration"]["EndpointName"]), limit)
         found.setdefault(one.endpoint_name, one)
     return tuple(found.values())
 
@@ -147,7 +150,15 @@ def _of_step(
     }
 
 
-def _measurement(result: Mapping[str, Any], series: Series | None) -> Measurement:
+def latency_limit(stopping_conditions: Mapping[str, Any]) -> Limit:
+    """Of a job, which may have none."""
+    threshold = next(iter(stopping_conditions.get("ModelLatencyThresholds", [])), None)
+    if threshold is None:
+        return Limit(percentile=95.0, latency_ms=None)
+    return Limit(percentile=float(threshold["Percentile"][1:]), latency_ms=threshold["ValueInMilliseconds"])
+
+
+def _measurement(result: Mapping[str, Any], series: Series | None, limit: Limit) -> Measurement:
     metrics, endpoint = result.get("Metrics", {}), result["EndpointConfiguration"]
     instances = endpoint.get("InitialInstanceCount") or 1
     parameters = result.get("ModelConfiguration", {}).get("EnvironmentParameters", [])
@@ -155,16 +166,20 @@ def _measurement(result: Mapping[str, Any], series: Series | None) -> Measuremen
     quantiles = series.model_latency_quantiles_ms if series else {}
     reported = _number(metrics.get("ModelLatency"))
     unit = latency_unit(reported, rate, quantiles)
+    found = course_findings(series, limit) if series else CourseFindings(interval=None, warm_up_s=None)
+    low, high = found.interval or (None, None)
     return Measurement(
         instance_type=endpoint.get("InstanceType") or ("serverless" if "ServerlessConfig" in endpoint else "unknown"),
         environment={parameter["Key"]: parameter["Value"] for parameter in parameters},
         endpoint_name=endpoint["EndpointName"],
         max_invocations_per_minute=_per(instances, rate),
+        max_invocations_interval=None if low is None or high is None else (low / instances, high / instances),
         model_latency_ms=reported / 1000 if reported is not None and unit == "µs" else reported,
         model_latency_unit=unit,
         cpu_utilization_percent=_number(metrics.get("CpuUtilization")),
         memory_utilization_percent=_number(metrics.get("MemoryUtilization")),
         price_per_hour_usd=_per(instances, _number(metrics.get("CostPerHour"))),
+        warm_up_s=found.warm_up_s,
         failure_reason=result.get("FailureReason"),
         series=series,
         percentiles_ms=LatencyPercentiles(**{p: quantiles.get(p) for p in ("p50", "p90", "p95", "p99")}),

@@ -1,0 +1,364 @@
+"""The highest rate of arrivals at which a service keeps a latency limit. Pure: an algorithm over a port that probes.
+
+Open loop: requests arrive as a Poisson process whatever the answers do, and latency counts from the intended send, so
+that an overloaded service cannot slow down its own measurement (coordinated omission).
+
+1. The start rate is kept up until the service has warmed up (`warm_up`).
+2. Probes of a few seconds quadruple the rate (or quarter it) until one is over the limit and the one below is not.
+3. The rate between is interpolated, rate and latency in logarithms, by regula falsi with the Illinois rule (Dowell and
+   Jarratt, BIT 11, 1971), kept off the ends, until the bracket is narrow enough for a straight line.
+4. Then a line is fitted to the late requests of all probes near the limit (`crossing`), and probes are added a little
+   below and a little above where it crosses what the percentile allows, until the capacity is known well enough. No
+   single probe decides, so that looking often is no way to pass.
+5. The capacity is the rate of the crossing, or the lower one at which a percentile `MARGIN` over the limit can be
+   excluded with 95 % confidence: noise makes the result smaller, not bolder.
+
+It takes a service to be as fast in an hour as it is now, and probes to be independent of each other.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from math import exp, log, sqrt
+
+import numpy as np
+
+from inference_recommender.capacity import CONFIDENCE, MARGIN, Limit
+from inference_recommender.crossing import Crossing, crossing
+from inference_recommender.load_levels import Indices, per_block
+from inference_recommender.statistics import Floats
+from inference_recommender.warm_up import warm_up_s
+
+RESOLUTION = 0.04
+"""The half of the interval, over the capacity, at which the search is content."""
+ACCEPTABLE = 0.10
+"""The same, where the search ended before: a capacity less sure is none."""
+NARROW = 1.15
+"""The bracket in which the logarithm of the late share is nearly a straight line."""
+NEAR = (4.0, 2.5)
+"""Times that distance, below and above: probes within are fitted. Above, the queue soon has no end."""
+SATURATED = 0.3
+"""A probe with more late requests is beyond the straight line."""
+BLOCK_S = 4.0
+EPISODES = 15
+"""Blocks with late requests at least: from fewer, an interval only seems narrow."""
+APART = 0.4
+NEAREST, FARTHEST = 0.02, 0.06
+"""Of the capacity: probes are added so much below and above it that the late share differs by a factor of e^APART."""
+FACTOR = 4.0
+KEPT_OFF = 0.15
+"""Interpolation stays this share of the bracket off its ends."""
+FAR_OFF = log(10)
+"""A latency more than ten times over or under the limit says no more than ten times."""
+GLANCE_S, GLANCE_REQUESTS, LONGEST_GLANCE_S = 5.0, 100, 60.0
+PROBE_S, LATE_EXPECTED, LONGEST_PROBE_S = 20.0, 20, 180.0
+"""A probe lasts so long that at the limit this many requests are late."""
+SETTLING_S, LONGEST_WARM_UP_S = 10.0, 180.0
+IN_FLUX = 0.1
+"""Of each probe, its beginning is left out: the queue of an idle service fills up first."""
+SLOWEST_PER_MINUTE = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Seen:
+    """What a probe saw: an entry per request that was due, in order of intended send."""
+
+    duration_s: float
+    intended_s: Floats
+    """Since the probe's beginning."""
+    latencies_ms: Floats
+    """From the intended send; infinite for a request that failed or was never answered."""
+
+
+Probe = Callable[[float, float], Seen]
+"""(arrivals per minute, seconds) → what was seen. Raises `Bottleneck`."""
+
+
+class Bottleneck(Exception):
+    """The generator could not make the arrivals of a probe, or was in the way of what it measured: why."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Probed:
+    """A probe and what counts of it, without its beginning."""
+
+    invocations_per_minute: float
+    duration_s: float
+    latency_ms: float
+    """At the limit's percentile; infinite where more requests than it allows were never answered."""
+    requests: Floats
+    """By block of time; likewise below."""
+    late: Floats
+    far_late: Floats
+    """Over the limit by `MARGIN`."""
+
+    @property
+    def late_share(self) -> float:
+        return float(self.late.sum() / max(self.requests.sum(), 1))
+
+
+class Reason(Enum):
+    """Why a search ended."""
+
+    RESOLVED = "the capacity is known to its resolution"
+    TIME = "its time was over"
+    NEVER_SETTLED = "the latency never settled at the start rate"
+    NOTHING_KEEPS = "no rate keeps the limit"
+    BOTTLENECK = "the generator was the bottleneck"
+    INTERRUPTED = "it was interrupted"
+    BEARS_MORE = "the service bears more than the highest rate that may be tried"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    invocations_per_minute: float | None
+    """The capacity; None where the search came to none."""
+    interval: tuple[float, float] | None
+    """95 % confidence interval of the rate at which the percentile is the limit."""
+    latency_ms: float | None
+    """At the limit's percentile, of the probes nearest to that rate."""
+    warm_up_s: float | None
+    probed: tuple[Probed, ...]
+    reason: Reason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Fitted:
+    at: Crossing
+    """Where the percentile is the limit."""
+    far_over: float
+    """The rate at which the percentile is `MARGIN` over the limit."""
+
+    def is_known_within(self, share: float) -> bool:
+        """Whether half the interval is at most this share of the rate."""
+        return self.at.high - self.at.low <= 2 * share * self.at.rate
+
+    @property
+    def capacity(self) -> float:
+        """The crossing; less where, were it at the low end of its interval, that would be over by more than `MARGIN`."""
+        return min(self.at.rate, self.at.low * self.far_over / self.at.rate)
+
+
+class _Ended(Exception):
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Search:
+    """One search, for a limit that has a latency. Rates are per minute."""
+
+    probe: Probe
+    limit: Limit
+    start: float = 600.0
+    most: float = 6e7
+    longest_s: float = 3600.0
+    """Of all probes together."""
+    probed: list[Probed] = field(default_factory=list)
+    spent_s: float = 0.0
+    warm_up_s: float | None = None
+    complaint: str = ""
+    """The generator's, where it was the bottleneck."""
+    _fitted: "_Fitted | None" = None
+
+    def run(self) -> Found:
+        try:
+            self._warm_up()
+            self._refine(self._narrow(*self._bracket()))
+            reason = Reason.RESOLVED
+        except _Ended as ended:
+            reason = ended.reason
+        except Bottleneck as bottleneck:
+            self.complaint = str(bottleneck)
+            reason = Reason.BOTTLENECK
+        return self.found(reason)
+
+    def _warm_up(self) -> None:
+        """Keep the start rate up until the latency was settled for half of the last probe."""
+        intended: list[Floats] = []
+        latencies: list[Floats] = []
+        passed, duration = 0.0, max(SETTLING_S, self._glance_s(self.start))
+        while passed < LONGEST_WARM_UP_S:
+            seen = self._see(self.start, duration)
+            intended.append(seen.intended_s + passed)
+            latencies.append(np.minimum(seen.latencies_ms, 1e9))
+            passed += duration
+            settled = warm_up_s(np.concatenate(intended), np.concatenate(latencies), passed)
+            if settled is not None and settled <= passed - duration / 2:
+                self.warm_up_s = settled
+                return
+        raise _Ended(Reason.NEVER_SETTLED)
+
+    def _bracket(self) -> tuple[Probed, Probed]:
+        """A probe under the limit and one over it, at most `FACTOR` apart."""
+        one = self._glance(self.start)
+        return self._down_from(one) if self._is_over(one) else self._up_from(one)
+
+    def _down_from(self, over: Probed) -> tuple[Probed, Probed]:
+        while True:
+            if over.invocations_per_minute / FACTOR < SLOWEST_PER_MINUTE:
+                raise _Ended(Reason.NOTHING_KEEPS)
+            one = self._glance(over.invocations_per_minute / FACTOR)
+            if not self._is_over(one):
+                return one, over
+            over = one
+
+    def _up_from(self, under: Probed) -> tuple[Probed, Probed]:
+        """In smaller steps where the generator cannot follow: the service may be over the limit before that."""
+        factor = FACTOR
+        while True:
+            if under.invocations_per_minute * factor > self.most:
+                raise _Ended(Reason.BEARS_MORE)
+            try:
+                one = self._glance(under.invocations_per_minute * factor)
+            except Bottleneck:
+                factor = sqrt(factor)
+                if factor < NARROW:
+                    raise
+                continue
+            if self._is_over(one):
+                return under, one
+            under = one
+
+    def _narrow(self, under: Probed, over: Probed) -> float:
+        """A rate near the limit."""
+        bracket = _Bracket(low=self._point(under), high=self._point(over))
+        while bracket.high[0] - bracket.low[0] > log(NARROW):
+            bracket = bracket.with_point(self._point(self._glance(bracket.next_rate())))
+        return bracket.next_rate()
+
+    def _refine(self, rate: float) -> None:
+        """Add probes around the crossing until it is known well enough."""
+        apart = FARTHEST / 2
+        while True:
+            for side in (1 - apart, 1 + apart):
+                self._see_at(rate * side, self._probe_s(rate))
+            fitted = self._fit(rate, apart)
+            if fitted is None:  # hardly a request was late, or nearly all
+                rate = min(rate * (1 + apart), self._most_unsaturated(apart))
+                continue
+            self._fitted, at = fitted, fitted.at
+            apart = min(max(APART / at.slope, NEAREST), FARTHEST)
+            rate = min(max(at.rate, rate / NARROW), rate * NARROW, self._most_unsaturated(apart))
+            if at.episodes >= EPISODES and fitted.is_known_within(RESOLUTION):
+                return
+
+    def _most_unsaturated(self, apart: float) -> float:
+        """A step below the lowest rate at which most requests were late."""
+        saturated = [one.invocations_per_minute for one in self.probed if one.late_share > SATURATED]
+        return min(saturated, default=np.inf) / (1 + 2 * apart)
+
+    def _fit(self, rate: float, apart: float) -> "_Fitted | None":
+        """Of the probes near `rate`; None where they do not give one."""
+        near = [
+            one
+            for one in self.probed
+            if 1 - NEAR[0] * apart <= one.invocations_per_minute / rate <= 1 + NEAR[1] * apart
+            and one.late_share <= SATURATED
+        ]
+        if not near:
+            return None
+        requests = np.concatenate([one.requests for one in near])
+        rates = np.concatenate([np.full(len(one.requests), one.invocations_per_minute) for one in near])
+        late, far_late = (np.concatenate([getattr(one, name) for one in near]) for name in ("late", "far_late"))
+        at = crossing(rates, requests, late, self.limit.allowed, CONFIDENCE)
+        far = crossing(rates, requests, far_late, self.limit.allowed, CONFIDENCE)
+        if at is None:
+            return None
+        return _Fitted(at=at, far_over=max(far.rate, at.rate) if far else at.rate)
+
+    def found(self, reason: Reason) -> Found:
+        if self._fitted is None or not self._fitted.is_known_within(
+            RESOLUTION if reason is Reason.RESOLVED else ACCEPTABLE
+        ):
+            return Found(
+                invocations_per_minute=None,
+                interval=None,
+                latency_ms=None,
+                warm_up_s=self.warm_up_s,
+                probed=tuple(self.probed),
+                reason=reason,
+            )
+        at, rate = self._fitted.at, self._fitted.capacity
+        nearest = min(self.probed, key=lambda one: abs(one.invocations_per_minute - rate))
+        return Found(
+            invocations_per_minute=rate,
+            interval=(at.low, at.high),
+            latency_ms=nearest.latency_ms,
+            warm_up_s=self.warm_up_s,
+            probed=tuple(self.probed),
+            reason=reason,
+        )
+
+    def _glance(self, rate: float) -> Probed:
+        return self._see_at(rate, self._glance_s(rate))
+
+    def _glance_s(self, rate: float) -> float:
+        return min(max(GLANCE_S, GLANCE_REQUESTS / rate * 60), LONGEST_GLANCE_S)
+
+    def _probe_s(self, rate: float) -> float:
+        return min(max(PROBE_S, LATE_EXPECTED / self.limit.allowed / rate * 60), LONGEST_PROBE_S)
+
+    def _see_at(self, rate: float, duration_s: float) -> Probed:
+        found = probed(rate, self._see(rate, duration_s), self.limit)
+        self.probed.append(found)
+        return found
+
+    def _see(self, rate: float, duration_s: float) -> Seen:
+        if self.spent_s + duration_s > self.longest_s:
+            raise _Ended(Reason.TIME)
+        self.spent_s += duration_s
+        return self.probe(rate, duration_s)
+
+    def _is_over(self, one: Probed) -> bool:
+        return one.latency_ms > self._limit_ms
+
+    def _point(self, one: Probed) -> tuple[float, float]:
+        over = max(one.latency_ms / self._limit_ms, 1e-9)
+        return log(one.invocations_per_minute), min(max(log(over), -FAR_OFF), FAR_OFF)
+
+    @property
+    def _limit_ms(self) -> float:
+        assert self.limit.latency_ms is not None
+        return self.limit.latency_ms
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Bracket:
+    """Two points of (log rate, log of latency over limit), the low one under the limit."""
+
+    low: tuple[float, float]
+    high: tuple[float, float]
+    stayed: str = ""
+    """The end that the last point left where it was."""
+
+    def next_rate(self) -> float:
+        (x1, y1), (x2, y2) = self.low, self.high
+        share = -y1 / (y2 - y1) if y2 > y1 else 0.5
+        return exp(x1 + (x2 - x1) * min(max(share, KEPT_OFF), 1 - KEPT_OFF))
+
+    def with_point(self, point: tuple[float, float]) -> "_Bracket":
+        """The Illinois rule halves the height of an end that stays twice."""
+        if point[1] <= 0:
+            height = self.high[1] / 2 if self.stayed == "high" else self.high[1]
+            return _Bracket(low=point, high=(self.high[0], height), stayed="high")
+        height = self.low[1] / 2 if self.stayed == "low" else self.low[1]
+        return _Bracket(low=(self.low[0], height), high=point, stayed="low")
+
+
+def probed(rate_per_minute: float, seen: Seen, limit: Limit) -> Probed:
+    """A probe, counted by blocks of time without its beginning."""
+    bound = np.inf if limit.latency_ms is None else limit.latency_ms
+    first = int(np.searchsorted(seen.intended_s, seen.duration_s * IN_FLUX))
+    latencies, duration = seen.latencies_ms[first:], seen.duration_s * (1 - IN_FLUX)
+    count = max(int(duration / BLOCK_S), 1)
+    place = (seen.intended_s[first:] - seen.duration_s * IN_FLUX) * (count / duration)
+    block: Indices = np.clip(place, 0, count - 1).astype(np.intp)
+    return Probed(
+        invocations_per_minute=rate_per_minute,
+        duration_s=seen.duration_s,
+        latency_ms=float(np.percentile(latencies, limit.percentile, method="lower")) if len(latencies) else 0.0,
+        requests=per_block(block, np.ones(len(block), dtype=bool), count),
+        late=per_block(block, latencies > bound, count),
+        far_late=per_block(block, latencies > bound * (1 + MARGIN), count),
+    )
