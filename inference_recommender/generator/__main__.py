@@ -79,7 +79,7 @@ async def _run(plan: LoadPlan, sent: Outgoing, out: Path) -> int:
     gc.collect()
     gc.disable()  # It would stop the clock now and then, and a run makes next to nothing that refers to itself.
     cpu_before = time.process_time()
-    reason = await run.drive()
+    ended = await run.drive()
     cpu_s = time.process_time() - cpu_before
     rows = run.records.rows()
     measured = Measured(
@@ -89,7 +89,7 @@ async def _run(plan: LoadPlan, sent: Outgoing, out: Path) -> int:
         started_at=run.started_at,
         duration_s=run.duration_s,
         first_error=run.records.first_error,
-        reason=reason,
+        ended=ended,
         watch=SelfWatch.of(cpu_s, run.duration_s, run.lags_s, rows, calibration),
     )
     return _finish(measured, run, plan, out)
@@ -97,11 +97,11 @@ async def _run(plan: LoadPlan, sent: Outgoing, out: Path) -> int:
 
 def _finish(measured: Measured, run: Run, plan: LoadPlan, out: Path) -> int:
     summary = summarise(measured, plan.stopping_conditions)
-    target_failed = summary.reason.startswith("target failed")
-    invalid = None if target_failed or summary.reason == "stopped" else why_invalid(summary, plan.stopping_conditions)
+    target_failed = summary.ended.startswith("target failed")
+    invalid = None if target_failed or summary.ended == "stopped" else why_invalid(summary, plan.stopping_conditions)
     run.records.write(out / "records.npz")
     Timeline.of(measured.rows, measured.unfinished_intended_s, measured.started_at).write(out / "timeline.npz")
-    document = {**summary.as_json(), "reason": invalid or summary.reason}
+    document = {**summary.as_json(), "reason": invalid or summary.ended}
     (out / "summary.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
     _print({"event": "finished", "reason": document["reason"]})
     return TARGET_FAILED if target_failed else INVALID if invalid else 0

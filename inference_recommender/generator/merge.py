@@ -23,6 +23,7 @@ from inference_recommender.generator.timeline import Timeline, merged
 
 TARGET_FAILED = 3
 INVALID = 4
+TRAFFIC_ENDED = "traffic ended"
 
 
 def merge(outcomes: Sequence[Outcome], plan: LoadPlan, folder: Path) -> Outcome:
@@ -35,7 +36,7 @@ def merge(outcomes: Sequence[Outcome], plan: LoadPlan, folder: Path) -> Outcome:
             raise NothingToMerge(f"{outcome.folder} holds no summary: {outcome.reason}")
     measured, timeline = _together(outcomes, plan)
     summary = summarise(measured, plan.stopping_conditions)
-    exit_code, reason = _verdict(outcomes, why_invalid(summary, plan.stopping_conditions), summary.reason)
+    exit_code, reason = _verdict(outcomes, why_invalid(summary, plan.stopping_conditions), summary.ended)
     document = {**summary.as_json(), "generators": len(outcomes), "reason": reason}
     folder.mkdir(parents=True, exist_ok=True)
     timeline.write(folder / "timeline.npz")
@@ -61,21 +62,19 @@ def _together(outcomes: Sequence[Outcome], plan: LoadPlan) -> tuple[Measured, Ti
         started_at=start_at,
         duration_s=end_at - start_at,
         first_error=next((summary["first_error"] for summary in summaries if summary["first_error"]), None),
-        reason=summaries[0]["reason"],
+        ended=next((one["ended"] for one in summaries if one["ended"] != TRAFFIC_ENDED), TRAFFIC_ENDED),
         watch=reduce(SelfWatch.worst_with, (_watch(summary["generator"]) for summary in summaries)),
     )
     return measured, timeline
 
 
-def _verdict(outcomes: Sequence[Outcome], invalid: str | None, reason: str) -> tuple[int, str]:
+def _verdict(outcomes: Sequence[Outcome], invalid: str | None, ended: str) -> tuple[int, str]:
     """A generator's own failure is everybody's, but for too few samples: together they may be enough."""
     for exit_code, begins in ((TARGET_FAILED, ""), (INVALID, "generator lagged")):
         for outcome in outcomes:
             if outcome.exit_code == exit_code and outcome.reason.startswith(begins):
                 return exit_code, outcome.reason
-    if "stopped" in {outcome.reason for outcome in outcomes}:
-        return 0, "stopped"
-    return (INVALID, invalid) if invalid else (0, reason)
+    return (INVALID, invalid) if invalid and ended != "stopped" else (0, ended)
 
 
 def _watch(document: "dict[str, object]") -> SelfWatch:

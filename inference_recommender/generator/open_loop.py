@@ -51,10 +51,12 @@ class OpenLoop:
         self._alarm: Alarm | None = None
 
     async def prepare(self) -> None:
-        """Connect, so that no request's latency holds a handshake."""
+        """Connect, so that no request's latency holds a handshake; where one fails, the rest is not waited for."""
         for first in range(0, self._connections, CONNECTING_AT_ONCE):
             last = min(first + CONNECTING_AT_ONCE, self._connections)
-            await asyncio.wait([self.pool.open(number) for number in range(first, last)])
+            connecting = [self.pool.open(number) for number in range(first, last)]
+            if self.pool.lost_because is None:
+                await asyncio.wait(connecting)
         self._alarm = Alarm(self._send_what_is_due)
 
     def change(self, second: float) -> None:

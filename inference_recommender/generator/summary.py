@@ -32,7 +32,8 @@ class Measured:
     """In seconds since the epoch."""
     duration_s: float
     first_error: str | None
-    reason: str
+    ended: str
+    """Why: "traffic ended", a stopping condition's name, "stopped", or "target failed: …"."""
     watch: SelfWatch
 
 
@@ -59,7 +60,7 @@ class Summary:
     started_at: float
     duration_s: float
     generator: SelfWatch
-    reason: str
+    ended: str
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -89,7 +90,7 @@ def summarise(measured: Measured, conditions: StoppingConditions) -> Summary:
         started_at=measured.started_at,
         duration_s=measured.duration_s,
         generator=measured.watch,
-        reason=measured.reason,
+        ended=measured.ended,
     )
 
 

@@ -17,6 +17,8 @@ from inference_recommender.histogram import Floats, bins_of, latencies_of
 
 Integers = npt.NDArray[np.int64]
 SPREAD_SEED = 1
+BIN_BITS = 13
+"""Enough for every bin from a microsecond to weeks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,14 +33,14 @@ class Timeline:
         """`started_at`: the run's start in seconds since the epoch."""
         cells = np.column_stack(
             [
-                np.floor(started_at + rows.finished_s),
+                np.floor(started_at + rows.finished_s).astype(np.int64),
                 rows.succeeded,
                 bins_of(rows.latencies_ms),
                 bins_of(rows.from_intended_ms),
-                np.ones(len(rows.finished_s)),
+                np.ones(len(rows.finished_s), dtype=np.int64),
             ]
         )
-        return cls(_added(cells.astype(np.int64)), np.sort(unfinished_intended_s + started_at))
+        return cls(_added(cells), np.sort(unfinished_intended_s + started_at))
 
     @classmethod
     def read(cls, file: Path) -> "Timeline":
@@ -92,7 +94,18 @@ def merged(timelines: Sequence[Timeline]) -> Timeline:
 
 
 def _added(cells: Integers) -> Integers:
-    """Rows that are equal but for their count, made one."""
-    keys, inverse = np.unique(cells[:, :4], axis=0, return_inverse=True)
-    counts = np.bincount(inverse.reshape(-1), weights=cells[:, 4], minlength=len(keys)).astype(np.int64)
-    return np.column_stack([keys, counts])
+    """Rows that are equal but for their count, made one. Keys are packed into one number each, for quick sorting."""
+    second, succeeded, send_bin, intended_bin, count = cells.T
+    first = second.min() if len(second) else 0
+    middle = 1 << (BIN_BITS - 1)  # bins below 1 ms are negative
+    packed = (((second - first << 1 | succeeded) << BIN_BITS | send_bin + middle) << BIN_BITS) | intended_bin + middle
+    keys, inverse = np.unique(packed, return_inverse=True)
+    mask = (1 << BIN_BITS) - 1
+    columns = [
+        (keys >> 2 * BIN_BITS + 1) + first,
+        keys >> 2 * BIN_BITS & 1,
+        (keys >> BIN_BITS & mask) - middle,
+        (keys & mask) - middle,
+        np.bincount(inverse, weights=count, minlength=len(keys)).astype(np.int64),
+    ]
+    return np.column_stack(columns)

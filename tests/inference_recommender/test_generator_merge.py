@@ -14,6 +14,8 @@ from inference_recommender.generator.errors import NothingToMerge
 from inference_recommender.generator.merge import merge
 from inference_recommender.generator.plan import Arrivals, LoadPlan, Share, StoppingConditions, TrafficPattern
 from inference_recommender.generator.process import Outcome, generate
+from inference_recommender.generator.records import Rows
+from inference_recommender.generator.timeline import Timeline
 from inference_recommender.histogram import RELATIVE_ERROR
 from inference_recommender.payloads import payload_archive
 from tests.inference_recommender.server import serving
@@ -41,13 +43,13 @@ def _columns(outcome: Outcome) -> dict[str, "np.typing.NDArray[np.float64]"]:
 
 @pytest.mark.integration
 def test_the_merged_run_of_several_processes_is_that_of_all_their_records(tmp_path: Path) -> None:
-    arrivals = Arrivals(invocations_per_minute=9000, duration_in_seconds=4, seed=3, connections=12)
+    arrivals = Arrivals(invocations_per_minute=9000, duration_in_seconds=3.5, seed=3, connections=12)
     with serving() as server:
         plan = _plan(tmp_path, server.url, arrivals=arrivals)
         outcomes = _run_all(plan, tmp_path)
     merged = merge(outcomes, plan, tmp_path / "merged")
-    assert (merged.exit_code, merged.reason) == (0, "traffic ended")
     assert merged.summary is not None
+    assert merged.summary["ended"] == "traffic ended"
 
     records = [_columns(outcome) for outcome in outcomes]
     intended = np.sort(np.concatenate([columns["intended_s"] for columns in records]))
@@ -59,7 +61,7 @@ def test_the_merged_run_of_several_processes_is_that_of_all_their_records(tmp_pa
     every = {name: np.concatenate([columns[name] for columns in records]) for name in records[0]}
     finished_at = every["finished_s"] + offset
     both = _columns(merged)
-    whole_seconds = range(int(max(started)) + 1, int(max(started)) + 4)
+    whole_seconds = range(int(max(started)) + 1, int(max(started)) + 3)
     for second in whole_seconds:
         of_all = (finished_at >= second) & (finished_at < second + 1)
         of_merged = np.floor(both["finished_s"] + merged.summary["started_at"] + 1e-6) == second
@@ -92,8 +94,55 @@ def test_users_are_dealt_out_among_the_generators(tmp_path: Path) -> None:
 
 def _outcome(folder: Path, exit_code: int, reason: str, **summary: Any) -> Outcome:
     generator = {"cpu_share": 0.1, "lag_ms": 1.0, "peak_per_second": 10, "calibration": None}
-    document = {"started_at": 1000.0, "duration_s": 10.0, "first_error": None, "generator": generator, "reason": reason}
+    document = {
+        "started_at": 1000.0,
+        "duration_s": 10.0,
+        "first_error": None,
+        "generator": generator,
+        "ended": "traffic ended" if exit_code in (0, 4) and reason != "stopped" else reason,
+    }
     return Outcome(folder=folder, exit_code=exit_code, reason=reason, summary={**document, **summary})
+
+
+FEW = "too few samples: P95 needs at least 59 independent requests at one load; the run had 50 in all"
+LAGGED = "generator lagged: its own clock came 60 ms late"
+FAILED = "target failed: h refuses connections (Connection refused)"
+
+
+@pytest.mark.parametrize(
+    ("of_each", "of_all"),
+    [
+        ([(0, "traffic ended")] * 3, (0, "traffic ended")),
+        ([(4, FEW)] * 3, (0, "traffic ended")),  # together they have enough
+        ([(0, "traffic ended"), (0, "max invocations"), (4, FEW)], (0, "max invocations")),
+        ([(0, "traffic ended"), (4, LAGGED), (4, FEW)], (4, LAGGED)),
+        ([(4, LAGGED), (0, "traffic ended"), (3, FAILED)], (3, FAILED)),
+        ([(0, "traffic ended"), (0, "stopped"), (4, FEW)], (0, "stopped")),
+    ],
+)
+def test_a_generator_s_failure_is_everybody_s_but_for_too_few_samples(
+    tmp_path: Path, of_each: list[tuple[int, str]], of_all: tuple[int, str]
+) -> None:
+    outcomes = []
+    for number, (exit_code, reason) in enumerate(of_each):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        finished = np.sort(np.random.default_rng(number).uniform(0, 10, 300))
+        rows = Rows(
+            finished_s=finished,
+            latencies_ms=np.full(300, 5.0),
+            from_intended_ms=np.full(300, 6.0),
+            succeeded=np.full(300, True),
+        )
+        Timeline.of(rows, np.zeros(0), 1000.0).write(folder / "timeline.npz")
+        outcomes.append(_outcome(folder, exit_code, reason))
+    arrivals = Arrivals(invocations_per_minute=5400, duration_in_seconds=10)
+    merged = merge(outcomes, LoadPlan(url="http://h/", payloads=tmp_path, arrivals=arrivals), tmp_path / "merged")
+    assert (merged.exit_code, merged.reason) == of_all
+    assert merged.summary is not None
+    assert (merged.summary["reason"], merged.summary["generators"]) == (of_all[1], 3)
+    assert merged.summary["max_invocations_per_minute"] == pytest.approx(3 * 300 * 6, rel=0.1)
+    assert merged.summary["held_back_ms"]["p50"] == pytest.approx(1, abs=0.1)
 
 
 def test_generators_that_never_ran_at_once_are_not_merged(tmp_path: Path) -> None:

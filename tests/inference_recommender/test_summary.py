@@ -34,7 +34,7 @@ def _measured(held_ms: float = 5.0, *, open_loop: bool = True, failed: float = 0
         "started_at": 1000.0,
         "duration_s": 20.0,
         "first_error": None,
-        "reason": "traffic ended",
+        "ended": "traffic ended",
         "watch": WATCH,
     }
     return Measured(**{**given, **members})
