@@ -99,7 +99,7 @@ def _outcome(folder: Path, exit_code: int, reason: str, **summary: Any) -> Outco
         "duration_s": 10.0,
         "first_error": None,
         "generator": generator,
-        "ended": "traffic ended" if exit_code in (0, 4) and reason != "stopped" else reason,
+        "ended": "traffic ended" if exit_code == 4 else reason,
     }
     return Outcome(folder=folder, exit_code=exit_code, reason=reason, summary={**document, **summary})
 
