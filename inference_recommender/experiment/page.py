@@ -7,11 +7,11 @@ from inference_recommender.experiment.result import Result, Row
 from inference_recommender.experiment.terminal import locality
 from inference_recommender.report import CSS
 
-UNKNOWN = "unknown"
+UNKNOWN, MISSING = "unknown", "–"
 OWN_CSS = """
-tr.cheapest td{background:#e8f5ee;font-weight:600}tr.missed td{color:var(--soft)}
-.badge{display:inline-block;border-radius:9px;padding:0 8px;font-size:12px;font-weight:600;margin-left:6px}
-th,td{padding:7px 6px}th{white-space:normal;vertical-align:bottom}table{font-size:14px;margin-bottom:14px}
+main{max-width:1280px}tr.cheapest td{background:#e8f5ee;font-weight:600}tr.missed td{color:var(--soft)}
+.badge{display:inline-block;border-radius:9px;padding:0 8px;font-size:12px;font-weight:600;margin-right:4px}
+th,td{padding:7px 5px}th{white-space:normal;vertical-align:bottom}table{font-size:14px;margin-bottom:14px}
 .badge.good{background:#d3ecdf}.badge.front{background:#fbe6d6;color:#8a4413}
 """
 HEADS = (
@@ -92,7 +92,8 @@ def _table(result: Result) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
     rows = "".join(_row(row, with_ratios=result.baseline is not None) for row in result.rows)
     notes = [
-        "Instances, USD/h and USD per million are of the fleet for the peak; the rest is of one instance.",
+        "Instances, USD/h and USD per million are of the fleet for the peak; the rest is of one instance. "
+        f"{MISSING}: not known, or not sized since the objective is missed.",
         f"Front: no other cell beats it in latency and in {result.front_against} both.",
     ]
     if result.front_against == "invocations per minute":
@@ -110,26 +111,26 @@ def _row(row: Row, *, with_ratios: bool) -> str:
     )
     cells = (
         row.instance_type,
-        _figure(row.vcpus, "d"),
-        _figure(row.gpus, "d"),
-        _figure(row.neuron_chips, "d"),
-        _figure(row.memory_gib, "g"),
-        _figure(one.instance_count if one else None, "d"),
-        _figure(row.rate, ",.0f"),
-        _figure(row.latency_ms, ",.4g"),
-        _figure(row.p95_ms, ",.4g"),
-        _usd(one.cost_per_hour_usd if one else None),
-        _usd(one.cost_per_million_invocations_usd if one else None),
-        _usd(row.cost_per_million_at_capacity_usd),
+        _cell(row.vcpus, "d"),
+        _cell(row.gpus, "d"),
+        _cell(row.neuron_chips, "d"),
+        _cell(row.memory_gib, "g"),
+        _cell(one.instance_count if one else None, "d"),
+        _cell(row.rate, ",.0f"),
+        _cell(row.latency_ms, ",.3g"),
+        _cell(row.p95_ms, ",.3g"),
+        _cell(one.cost_per_hour_usd if one else None, ",.2f"),
+        _cell(one.cost_per_million_invocations_usd if one else None, ",.2f"),
+        _cell(row.cost_per_million_at_capacity_usd, ",.2f"),
     )
     compared = (
-        _figure(ratios.invocations_per_minute if ratios else None, ".2f"),
-        _figure(ratios.p95_latency if ratios else None, ".2f"),
-        _figure(ratios.cost_per_million if ratios else None, ".2f"),
+        _cell(ratios.invocations_per_minute if ratios else None, ".2f"),
+        _cell(ratios.p95_latency if ratios else None, ".2f"),
+        _cell(ratios.cost_per_million if ratios else None, ".2f"),
     )
     shown = "".join(f"<td>{escape(cell)}</td>" for cell in (*cells, *(compared if with_ratios else ())))
     kind = "cheapest" if row.cheapest else "missed" if one is None or not one.meets_objective else ""
-    return f"<tr class='{kind}'><td>{escape(row.variant)}{badges}</td>{shown}</tr>"
+    return f"<tr class='{kind}'><td>{escape(row.variant)}{'<br>' if badges else ''}{badges}</td>{shown}</tr>"
 
 
 def _plots(result: Result) -> list[str]:
@@ -173,6 +174,10 @@ def _origin(result: Result) -> str:
 
 def _card(title: str, body: str) -> str:
     return f"<section class=card><h2>{escape(title)}</h2>{body}</section>"
+
+
+def _cell(value: float | None, spec: str) -> str:
+    return MISSING if value is None else format(value, spec)
 
 
 def _figure(value: float | None, spec: str) -> str:

@@ -1,6 +1,7 @@
 """The experiment's plots, each an SVG of its own. Pure: rows in, text out; the same input gives the same bytes."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
@@ -9,6 +10,12 @@ from inference_recommender.experiment.result import Result, Row
 from inference_recommender.plots import BLUE, GREY, ORANGE, RED, new_figure, svg
 
 GREEN = "#1d7f4e"
+PLACES: tuple[tuple[Literal["left", "right"], tuple[int, int]], ...] = (
+    ("left", (7, 4)),
+    ("right", (-7, 4)),
+    ("left", (7, -12)),
+)
+"""Of names beside their points, in turn, so that neighbours do not cover each other's."""
 ROW_IN, LEAST_IN, WIDTH_IN = 0.34, 2.2, 6.4
 MARKERS = "osD^vP*X"
 """One for each instance type, again from the start where there are more."""
@@ -34,8 +41,10 @@ def tradeoff(result: Result) -> str:
             label=name,
         )
     for number, (row, x, y) in enumerate(sorted(shown, key=lambda point: point[1:])):
-        above_or_below = 4 if number % 2 else -12  # so that neighbours do not cover each other's names
-        axes.annotate(row.variant, (x, y), xytext=(7, above_or_below), textcoords="offset points", color=_colour(row))
+        side, offset = PLACES[number % len(PLACES)]
+        axes.annotate(
+            row.variant, (x, y), xytext=offset, textcoords="offset points", horizontalalignment=side, color=_colour(row)
+        )
     _objective(axes, result, [y for *_, y in shown])
     axes.set(xlabel="USD per million invocations at capacity" if costs else "invocations per minute, per instance")
     axes.set(ylabel="model latency, ms", ylim=(0, None))
@@ -72,7 +81,7 @@ def latencies(result: Result) -> str:
         axes.plot([min(ends), max(ends)], [name, name], color=_colour(row), linewidth=3, alpha=0.45)
         axes.plot([row.p95_ms or 0], [name], color=_colour(row), marker="o")
     _objective(axes, result, [row.p95_ms or 0 for row in rows], vertical=True)
-    _bars(axes, "model latency over the whole test, ms: p50 to p99, P95 marked")
+    _bars(axes, "model latency, ms: p50 to p99, P95 marked")
     return svg(figure)
 
 

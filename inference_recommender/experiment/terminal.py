@@ -74,8 +74,8 @@ def _cells(row: Row, *, with_ratios: bool) -> tuple[str, ...]:
         (row.memory_gib, "g"),
         (one.instance_count if one else None, "d"),
         (row.rate, ",.0f"),
-        (row.latency_ms, ".4g"),
-        (row.p95_ms, ".4g"),
+        (row.latency_ms, ".3g"),
+        (row.p95_ms, ".3g"),
         (one.cost_per_hour_usd if one else None, ",.3f"),
         (one.cost_per_million_invocations_usd if one else None, ",.3f"),
     )
