@@ -22,6 +22,8 @@ OPEN_FILES = 65_536
 """Every connection is one, and Docker's own limit is 1,024."""
 SHARED_MEMORY_MIB = 1024
 """Triton hands tensors to its Python backend through it; Docker's own is 64."""
+REGION = {"AWS_DEFAULT_REGION": Aws.REGION}
+"""ECS tells a container its region under a name that boto3 does not look at."""
 STOP_TIMEOUT = Duration.seconds(60)
 """From SIGTERM to SIGKILL; the servers end the requests that they have in 20 to 30 s."""
 
@@ -58,7 +60,8 @@ class EcsTask(Construct):
 
     def environment(self, own: Mapping[str, str]) -> dict[str, str]:
         """With what the program needs to name its metrics."""
-        return {**own, "METRICS_STACK": Aws.STACK_NAME, "METRICS_WORKLOAD": self._props.workload}
+        named = {"METRICS_STACK": Aws.STACK_NAME, "METRICS_WORKLOAD": self._props.workload}
+        return {**own, **named, **REGION}
 
     def add_container(
         self,
@@ -87,6 +90,7 @@ class EcsTask(Construct):
         return self._pulled(
             name,
             command=list(command),
+            environment=REGION,
             essential=False,
             memory_reservation_mib=LEAST_MEMORY_MIB,
             logging=self._logging(name),

@@ -24,17 +24,17 @@ from stacks.model_access import grant_container_telemetry
 from stacks.model_archive import ModelArchive
 from stacks.own_image import OwnImage
 
+_SIXTH = frozenset({"xlarge", "2xlarge", "4xlarge", "8xlarge", "12xlarge", "16xlarge", "24xlarge", "32xlarge"})
+_SEVENTH = frozenset(
+    {"large", "xlarge", "2xlarge", "4xlarge", "8xlarge", "12xlarge", "16xlarge", "24xlarge", "48xlarge"}
+)
 SIZES: Mapping[str, frozenset[str]] = {
     "c5": frozenset({"xlarge", "2xlarge", "4xlarge", "9xlarge", "18xlarge"}),
     "m5": frozenset({"large", "xlarge", "2xlarge", "4xlarge", "12xlarge", "24xlarge"}),
-    **dict.fromkeys(
-        ("c6i", "m6i"),
-        frozenset({"xlarge", "2xlarge", "4xlarge", "8xlarge", "12xlarge", "16xlarge", "24xlarge", "32xlarge"}),
-    ),
-    **dict.fromkeys(
-        ("c7i", "m7i"),
-        frozenset({"large", "xlarge", "2xlarge", "4xlarge", "8xlarge", "12xlarge", "16xlarge", "24xlarge", "48xlarge"}),
-    ),
+    "c6i": _SIXTH,
+    "m6i": _SIXTH | {"large"},
+    "c7i": _SEVENTH,
+    "m7i": _SEVENTH,
 }
 """CPU types that SageMaker has processing jobs on; a test holds them to the API's own list. Inferentia is not on it."""
 VOLUME_GB = 100
