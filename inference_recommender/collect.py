@@ -113,7 +113,10 @@ def _stop_and_keep(
     except NotFound:
         return f"job {name} was not created yet. What was measured is kept in {kept.path}."
     except ProjectError as error:
-        return f"job {name} could not be stopped and may still run. {error}"
+        return (
+            f"job {name} could not be stopped and may still run. {error} Stop it by `python -m inference_recommender "
+            f"stop {name}`, or go on with the run by `python -m inference_recommender run --resume {kept.path}`."
+        )
     return f"job {name} was stopped. What was measured is kept in {kept.path}."
 
 

@@ -23,13 +23,13 @@ class JobProgress:
         self._console = console
         self._bar = Progress(
             TextColumn("[bold]{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=12),
             TimeElapsedColumn(),
             TextColumn("{task.fields[latest]}"),
             console=console,
             disable=not console.is_terminal,
         )
-        self._task: TaskID | None = None
+        self._tasks: dict[str, TaskID] = {}
         self._shown: tuple[str, str] | None = None
 
     def __enter__(self) -> Self:
@@ -46,25 +46,35 @@ class JobProgress:
         self._bar.console.print(text, style="yellow", highlight=False, soft_wrap=True, markup=False)
 
     def pulse(self, pulse: Pulse) -> None:
-        name = pulse.job_name if pulse.jobs == 1 else f"{pulse.job_name} ({pulse.number} of {pulse.jobs})"
-        if (name, pulse.status) != self._shown and not self._console.is_terminal:
-            self._console.print(f"{name}: {pulse.status}", highlight=False)
-        if self._task is None or self._shown is None or name != self._shown[0]:
-            self._task = self._bar.add_task("", total=pulse.expected_s, latest="")
-        self._shown = (name, pulse.status)
+        place = "" if pulse.jobs == 1 else f"{pulse.number} of {pulse.jobs} "
+        self._tell(pulse, f" ({place.strip()})" if place else "")
         self._bar.update(
-            self._task,
-            description=f"{name} {pulse.status}",
+            self._task(pulse),
+            description=f"{place}{pulse.status}",
             completed=min(pulse.elapsed_s, pulse.expected_s),
             latest=_latest(pulse),
         )
+
+    def _tell(self, pulse: Pulse, place: str) -> None:
+        """Job names are long: on a terminal each has a line of its own above its bar."""
+        shown = (pulse.job_name, pulse.status)
+        if self._console.is_terminal and pulse.job_name not in self._tasks:
+            self._console.print(f"{pulse.job_name}{place}", highlight=False, soft_wrap=True)
+        elif not self._console.is_terminal and shown != self._shown:
+            self._console.print(f"{pulse.job_name}{place}: {pulse.status}", highlight=False, soft_wrap=True)
+        self._shown = shown
+
+    def _task(self, pulse: Pulse) -> TaskID:
+        if pulse.job_name not in self._tasks:
+            self._tasks[pulse.job_name] = self._bar.add_task("", total=pulse.expected_s, latest="")
+        return self._tasks[pulse.job_name]
 
 
 def _latest(pulse: Pulse) -> str:
     if pulse.users is None or pulse.invocations_per_minute is None:
         return ""
     latency = "" if pulse.p99_ms is None else f", p99 {pulse.p99_ms:.1f} ms"
-    return f"{pulse.users:.0f} users, {pulse.invocations_per_minute:,.0f} invocations/min{latency}"
+    return f"{pulse.users:.0f} users, {pulse.invocations_per_minute:,.0f}/min{latency}"
 
 
 def show(recommendation: Recommendation, console: Console) -> None:

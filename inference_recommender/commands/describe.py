@@ -76,5 +76,6 @@ def _tests(found: tuple[Measurement, ...]) -> Table:
 
 
 def _name(one: Measurement) -> str:
-    settings = " ".join(f"{key}={value}" for key, value in one.environment.items())
-    return f"{one.instance_type} {settings}".strip()
+    """By what it ran on, or where the job does not say (an endpoint that exists) by its endpoint."""
+    known = one.endpoint_name if one.instance_type == "unknown" else one.instance_type
+    return " ".join([known, *(f"{key}={value}" for key, value in one.environment.items())])

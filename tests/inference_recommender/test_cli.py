@@ -10,6 +10,7 @@ import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 
+from local_aws.service_model import check
 from workloads import ROOT
 
 
@@ -72,6 +73,49 @@ def test_a_dry_run_without_aws_prints_a_valid_request_and_says_what_stands_in() 
         "Warning: objective.percentile is P99; the service documents P95 for the latency threshold of an advanced "
         "job.\n"
     )
+
+
+def test_a_dry_run_of_a_default_job_of_a_package_is_a_valid_request() -> None:
+    arn = "arn:aws:sagemaker:us-east-1:123456789012:model-package/spellcheck/3"
+    role = "arn:aws:iam::123456789012:role/recommender"
+    shown = _cli(
+        *("run", "--job", "default", "--dry-run", "--model-package", arn, "--role-arn", role, "--payload-bucket", "b"),
+        *("--endpoint", "lives", "--subnet", "subnet-1", "--security-group", "sg-1", "--tag", "team=search"),
+    )
+    assert (shown.returncode, shown.stderr) == (0, "")
+    request = json.loads(shown.stdout)
+    check("sagemaker", "CreateInferenceRecommendationsJob", request)
+    assert request["InputConfig"]["ModelPackageVersionArn"] == arn
+    assert request["InputConfig"]["Endpoints"] == [{"EndpointName": "lives"}]
+    assert {"Key": "team", "Value": "search"} in request["Tags"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ("run", "--job", "advanced", "--dry-run", "--tag", "team"),
+            "--tag: got 'team'. Allowed: KEY=VALUE.\n",
+        ),
+        (
+            ("run", "--job", "default", "--dry-run", "--role-arn", "recommender", "--model-name", "m"),
+            "--role-arn: got 'recommender'. Allowed: an IAM role's ARN, arn:aws:iam::ACCOUNT:role/NAME.\n",
+        ),
+        (
+            ("run", "--resume", "nowhere"),
+            "--resume: nowhere holds no run that can be continued: it has no jobs.json. Runs are in the folder that "
+            "--runs names, runs/ by default.\n",
+        ),
+        (
+            ("run", "--job", "advanced", "--from-default", "nowhere"),
+            "nowhere is no run folder: it has no request.json.\n",
+        ),
+    ],
+)
+def test_what_cannot_be_a_job_is_refused_in_a_sentence(arguments: tuple[str, ...], told: str) -> None:
+    refused = _cli(*arguments)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.endswith(told)
 
 
 def test_no_region_says_how_to_set_one() -> None:

@@ -145,8 +145,8 @@ def test_a_folder_that_holds_a_run_is_not_begun_anew(folder: WorkloadFolder, kep
     with pytest.raises(RunExists) as caught:
         finish(prepared(folder), service, kept)
     assert str(caught.value) == (
-        f"{kept.path} holds a run already: go on with it by `python -m inference_recommender run --resume {kept.path}`, "
-        "or choose another name with --job-name."
+        f"{kept.path} holds a run already: go on with it by `python -m inference_recommender run --resume {kept.path}"
+        "`, or choose another name with --job-name."
     )
     assert (caught.value.exit_code, kept.jobs()) == (2, jobs)
 

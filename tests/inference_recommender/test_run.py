@@ -207,8 +207,11 @@ def test_ctrl_c_without_a_service_says_that_the_job_may_still_run(prepared: Prep
     with pytest.raises(Interrupted) as caught:
         _run(prepared, service, kept, sleep=gone)
     assert caught.value.exit_code == 130
-    assert str(caught.value).startswith(
-        "Interrupted: job job-1 could not be stopped and may still run. AWS cannot be reached: Could not connect."
+    assert str(caught.value) == (
+        "Interrupted: job job-1 could not be stopped and may still run. AWS cannot be reached: Could not connect. If "
+        "AWS_ENDPOINT_URL points at an account on this machine, start it with `python -m local_aws`. Stop it by "
+        "`python -m inference_recommender stop job-1`, or go on with the run by `python -m inference_recommender run "
+        f"--resume {kept.path}`."
     )
 
 
