@@ -28,7 +28,8 @@ class Also:
     """A property that a call of its own sets, on creation and on every change; no request, no call."""
 
     property: str
-    operation: str
+    operation: str | Callable[[Known], object]
+    """Of the API; or what takes its place, where moto asks for more than the service does."""
     request: Callable[[Any, Known], Known | None]
 
 
@@ -139,7 +140,9 @@ class ApiType:
         for also in self.also:
             if also.property in properties:
                 request = also.request(properties[also.property], dict(made.keys))
-                if request is not None:
+                if callable(also.operation):
+                    also.operation(request or {})
+                elif request is not None:
                     shape = input_shape(self.service, also.operation, region)
                     call(self.service, also.operation, as_request(shape, request), region)
 

@@ -33,6 +33,14 @@ class LocalEcsBackend(EC2ContainerServiceBackend):
         dispatch = LocalEcsResponse.dispatch
         return SimpleNamespace(url_bases=urls.url_bases, url_paths=dict.fromkeys(urls.url_paths, dispatch))
 
+    @staticmethod
+    def _validate_container_defs(
+        memory: str | None, container_definitions: list[dict[str, Any]], requires_compatibilities: list[str] | None
+    ) -> None:
+        """As on EC2, where a reservation is enough: moto wants a limit for every task that says it is for EC2."""
+        others = [each for each in requires_compatibilities or [] if each != "EC2"]
+        EC2ContainerServiceBackend._validate_container_defs(memory, container_definitions, others)
+
 
 class LocalEcsResponse(EC2ContainerServiceResponse):
     def create_service(self) -> ActionResult:

@@ -66,6 +66,7 @@ ECS = (
         attributes={"Name": "answer.service.serviceName", "ServiceArn": "answer.service.serviceArn"},
         keys={"cluster": "request.cluster", "service": "answer.service.serviceArn"},
         named_by="ServiceName",
+        renames={"PlacementStrategies": "placementStrategy"},
     ),
     ApiType(
         name="AWS::AutoScaling::AutoScalingGroup",

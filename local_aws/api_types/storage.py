@@ -3,6 +3,9 @@
 import re
 from typing import Any
 
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
+
 from local_aws.api_type import Also, ApiType, Known, Properties
 
 
@@ -33,8 +36,16 @@ def _lifecycle_rule(rule: dict[str, Any]) -> dict[str, Any]:
 
 def _logging(value: Any, known: Known) -> Known:
     named = {"DestinationBucketName": "TargetBucket", "LogFilePrefix": "TargetPrefix"}
-    enabled = {"TargetPrefix": ""} | {named[key]: each for key, each in value.items() if key in named}
-    return {**known, "BucketLoggingStatus": {"LoggingEnabled": enabled}}
+    return {**known, "TargetPrefix": ""} | {named[key]: each for key, each in value.items() if key in named}
+
+
+def _log_to(request: Known) -> None:
+    """As PutBucketLogging, but for moto's check that the target already lets the logging service write.
+
+    S3 makes none, and a template's bucket policy comes after both buckets.
+    """
+    bucket = request.pop("Bucket")
+    s3_backends[DEFAULT_ACCOUNT_ID]["aws"].get_bucket(bucket).logging = request
 
 
 def _bucket(properties: Properties, region: str) -> Properties:
@@ -75,7 +86,7 @@ STORAGE = (
         also=(
             Also("BucketEncryption", "PutBucketEncryption", _encryption),
             Also("LifecycleConfiguration", "PutBucketLifecycleConfiguration", _lifecycle),
-            Also("LoggingConfiguration", "PutBucketLogging", _logging),
+            Also("LoggingConfiguration", _log_to, _logging),
             Also(
                 "OwnershipControls",
                 "PutBucketOwnershipControls",

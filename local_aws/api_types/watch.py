@@ -20,6 +20,7 @@ WATCH = (
         overwrites=True,
         delete="DeleteAlarms",
         ref="request.AlarmName",
+        attributes={"Arn": "join('', ['arn:aws:cloudwatch:', region, ':', account, ':alarm:', request.AlarmName])"},
         keys={"AlarmNames": "[request.AlarmName]"},
         named_by="AlarmName",
     ),

@@ -235,7 +235,7 @@ _ANSWERS: dict[str, Answer | tuple[Answer, ...]] = {
         operation="describe_services",
         parameters={"cluster": "{cluster}", "services": ["{id}"]},
         path="services[0]",
-        renames={"Cluster": "clusterArn"},
+        renames={"Cluster": "clusterArn", "PlacementStrategies": "placementStrategy"},
     ),
     "AWS::AutoScaling::AutoScalingGroup": Answer(
         service="autoscaling",
@@ -380,7 +380,10 @@ _ANSWERS: dict[str, Answer | tuple[Answer, ...]] = {
     "AWS::CodePipeline::Pipeline": Answer(
         service="codepipeline", operation="get_pipeline", parameters={"name": "{id}"}, path="pipeline"
     ),
-    "AWS::Events::Rule": Answer(service="events", operation="describe_rule", parameters={"Name": "{last}"}, path="@"),
+    "AWS::Events::Rule": (
+        Answer(service="events", operation="describe_rule", parameters={"Name": "{last}"}, path="@"),
+        Answer(service="events", operation="list_targets_by_rule", parameters={"Rule": "{last}"}, path="@"),
+    ),
 }
 
 ANSWERS = {kind: found if isinstance(found, tuple) else (found,) for kind, found in _ANSWERS.items()}

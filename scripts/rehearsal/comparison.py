@@ -5,10 +5,11 @@ each of its items is. Of what is asked, each leaf is equal, different, or not to
 """
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from template_values import Pieces
 
 
 @dataclass
@@ -66,7 +67,11 @@ def _lists(asked: list[Any], told: list[Any], path: str) -> Comparison:
     """Each asked item beside the told one that fits best."""
     found, left = Comparison(), list(told)
     for number, item in enumerate(asked):
-        tries = [compare(item, each, f"{path}[{number}]") for each in left]
+        tries = []
+        for each in left:
+            tries.append(compare(item, each, f"{path}[{number}]"))
+            if not (tries[-1].different or tries[-1].untold):
+                break
         if not tries:
             found.different.append(f"{path}[{number}]: asked {_shown(item)}, told nothing")
             continue
@@ -85,14 +90,14 @@ def _parsed(asked: Any, told: Any) -> tuple[Any, Any]:
             return asked, told
         if isinstance(asked, str):
             return json.loads(asked), document
-        if not isinstance(asked, re.Pattern):
+        if not isinstance(asked, Pieces):
             return asked, document
     return asked, told
 
 
 def _same(asked: Any, told: Any) -> bool:
-    if isinstance(asked, re.Pattern):
-        return bool(asked.fullmatch(str(told)))
+    if isinstance(asked, Pieces):
+        return asked.fits(str(told))
     if isinstance(asked, bool) or isinstance(told, bool):
         return str(asked).lower() == str(told).lower()
     try:
@@ -116,5 +121,5 @@ def _from_pairs(pairs: list[Any]) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    text = value.pattern if isinstance(value, re.Pattern) else json.dumps(value, default=str)
+    text = "…".join(value.pieces) if isinstance(value, Pieces) else json.dumps(value, default=str)
     return text if len(text) <= 80 else f"{text[:77]}..."

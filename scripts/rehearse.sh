@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# A release rehearsed on one machine: every stack deployed, checked, changed, broken, and taken down. `make rehearse` calls
+# this and keeps what it prints as docs/rehearsal.md. It works in a copy, build/rehearsal: your own files stay as they are.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+origin=$PWD tree=$PWD/build/rehearsal
+export LOCAL_AWS_TRITON_VENV=$origin/.venv-triton PYTHONPATH=. COLUMNS=120
+WORKLOADS="spellcheck text_classification question_answering query_intent duplicates"
+
+say() { printf '\n## %s\n' "$1"; }
+note() { printf '%s\n' "$1" | sed 's/^/# /'; }
+shown() {
+  local text="" word
+  for word in "$@"; do
+    case $word in *[\ \"\{]*) text+=" '$word'" ;; *) text+=" $word" ;; esac
+  done
+  printf '$%s\n' "$text"
+}
+run() { shown "$@"; "$@" 2>&1; }
+run_failing() {
+  shown "$@"
+  local status=0
+  "$@" 2>&1 || status=$?
+  note "exit code $status"
+  [ "$status" -ne 0 ]
+}
+
+account=""
+stop_account() {
+  [ -n "$account" ] || return 0
+  kill -INT "$account" 2>/dev/null || true
+  wait "$account" 2>/dev/null || true
+  account=""
+}
+trap stop_account EXIT
+
+start_account() {
+  mkdir -p .local_aws
+  local exports=.local_aws/exports log=.local_aws/account.log
+  printf '$ python -m local_aws --port 0 > %s 2> %s &  source %s\n' "$exports" "$log" "$exports"
+  : > "$exports"
+  set -m # a process group of its own: Ctrl-C ends the command in front first, then the account
+  python -m local_aws --port 0 > "$exports" 2> "$log" &
+  account=$!
+  set +m
+  until grep -q AWS_EC2_METADATA_DISABLED "$exports"; do
+    kill -0 "$account" 2>/dev/null || { cat "$log" >&2; exit 1; }
+    sleep 0.2
+  done
+  # shellcheck disable=SC1090
+  source "$exports"
+}
+
+ask() { # one of each workload's own requests
+  run python -m inference_recommender invoke spellcheck "ergonomic webcam for travelles"
+  run python -m inference_recommender invoke text_classification "The battery is wonderful. I would choose it again."
+  run python -m inference_recommender invoke question_answering \
+    '{"question": "What is the height of the lamp?", "context": "The lamp has a height of 46 cm and comes in blue."}'
+}
+
+rm -rf "$tree"
+mkdir -p "$tree" docs
+tar --create --exclude='./.*' --exclude=./node_modules --exclude=./build --exclude=./runs --exclude=./cdk.out \
+  --exclude=__pycache__ --exclude='*.egg-info' --exclude=recommendation.json --exclude=./tests . | tar --extract --directory "$tree"
+cd "$tree"
+
+say "1. Build every workload for this machine's CPU"
+run python -m model_build build --all --target cpu
+
+say "2. An AWS account on this machine"
+start_account
+run cdk bootstrap --ci -c hosting-target=cpu
+run python scripts/rehearsal/inventory.py --write .local_aws/before.json
+
+say "3. Deploy every stack"
+for workload in $WORKLOADS; do
+  run python scripts/rehearsal/recommend.py "$workload" --count 2 --min 2 --max 6 --each 3000
+done
+run cdk deploy --all -c hosting-target=cpu --require-approval never --ci --concurrency 1
+
+say "4. Is what the templates asked for what the services' APIs tell?"
+run python scripts/rehearsal/told.py $STACKS
+
+say "5. Ask the endpoints: a real Triton answers for each"
+ask
+
+say "6. Another recommendation: the scaling changes, the fleet keeps its size"
+run python scripts/rehearsal/fleet.py SpellcheckStack
+run python scripts/rehearsal/recommend.py spellcheck --count 5 --min 1 --max 9 --each 4800
+run cdk deploy SpellcheckStack -c hosting-target=cpu --require-approval never --ci
+run python scripts/rehearsal/fleet.py SpellcheckStack
+
+say "7. A broken archive: the update fails, is rolled back, and the old endpoint keeps answering"
+run python scripts/rehearsal/break_archive.py spellcheck --target cpu
+run python scripts/rehearsal/recommend.py spellcheck --count 5 --min 1 --max 9 --each 4800
+run_failing cdk deploy SpellcheckStack -c hosting-target=cpu --require-approval never --ci
+run python scripts/rehearsal/fleet.py SpellcheckStack
+run python -m inference_recommender invoke spellcheck "ergonomic webcam for travelles"
+
+say "8. Take everything down: nothing is left"
+run cdk destroy --all -c hosting-target=cpu --force --ci
+run python scripts/rehearsal/inventory.py --compare .local_aws/before.json
