@@ -4,6 +4,7 @@
 #   make test       set-up, then lint, types and tests
 #   make test-all   the same with the slow tests
 #   make lint       format, lint and types alone
+#   make rehearse   every stack deployed, checked, changed, broken and taken down here; writes docs/rehearsal.md
 #   make bench      us beside our peers
 
 SHELL := /bin/bash
@@ -18,7 +19,7 @@ export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := 1
 # The machine's own Node.js where it is recent enough, else one from a wheel.
 NODE_EXTRA := $(shell node -e 'process.exit(process.versions.node.split(".")[0] >= 22 ? 0 : 1)' 2>/dev/null && npm --version >/dev/null 2>&1 || echo ,node)
 
-.PHONY: run test test-all lint bench setup triton clean
+.PHONY: run test test-all lint rehearse bench setup triton clean
 .DELETE_ON_ERROR:
 
 run: setup
@@ -35,6 +36,11 @@ lint: setup
 	ruff check .
 	mypy
 
+rehearse: setup
+	@set -o pipefail; mkdir -p build docs; bash scripts/rehearse.sh | tee build/rehearsal.log
+	@python scripts/rehearsal/transcript.py < build/rehearsal.log > build/rehearsal.md
+	@mv build/rehearsal.md docs/rehearsal.md
+
 bench: setup
 	python $(PIP) --constraint constraints.txt --editable ".[bench]"
 	python -m model_build build --all --target cpu
@@ -44,6 +50,7 @@ bench: setup
 	python benchmarks/batch.py
 	python benchmarks/warm_up.py
 	python benchmarks/build_memory.py
+	python benchmarks/synth.py
 	test -x build/venv-generators/bin/python || $(PYTHON) -m venv build/venv-generators
 	build/venv-generators/bin/python $(PIP) --requirement benchmarks/generator-requirements.txt
 	python benchmarks/generator.py
