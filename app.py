@@ -6,39 +6,90 @@ found, if any; without them the stacks fit every account and region. Calls no AW
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from aws_cdk import App, Environment
 from constructs import Construct
 
 import workloads
+from stacks.deployment import plan_deployment
 from stacks.ecs_service_stack import EcsServiceStack
-from stacks.errors import NoStack, NothingBuilt, UnknownOption
+from stacks.errors import NoRecommendation, NoStack, NothingBuilt, UnknownOption, waits
 from stacks.options import Options, read_options
+from stacks.release_pipeline_stack import PRODUCTION, ReleasePipelineProps, ReleasePipelineStack
+from stacks.release_source import ReleaseSource, read_release
 from stacks.sagemaker_endpoint_stack import SageMakerEndpointStack
 from stacks.scheduled_batch_stack import ScheduledBatchStack
 from stacks.workload_stack import BuiltArtifact, WorkloadStackProps
 
 
 def add_stacks(
-    scope: Construct, root: Path, environment: Environment | None = None, options: Options | None = None
+    scope: Construct,
+    root: Path,
+    environment: Environment | None = None,
+    options: Options | None = None,
+    *,
+    without: Container[str] = (),
 ) -> list[workloads.ProjectError]:
-    """One stack in `scope` for each folder below root/workloads that is built; why the others have none.
+    """One stack in `scope` for each folder below root/workloads that is built, and in production measured; why the
+    others have none.
 
-    Raises `ProjectError` for a file or an option that is wrong, or when nothing is built.
+    `without` names workloads to leave alone. Raises `ProjectError` for a file or an option that is wrong, or when
+    nothing is built.
     """
     options = options or Options()
     left_out: list[workloads.ProjectError] = []
     before = len(scope.node.children)
     for folder in _folders(root, options.hosting_target):
+        if folder.workload.name in without:
+            continue
         try:
             _add_stack(scope, root, _props(root, folder, environment, options))
-        except (workloads.MissingArtifact, NoStack) as error:
+        except (workloads.MissingArtifact, NoRecommendation, NoStack) as error:
+            scope.node.try_remove_child(folder.workload.stack_name)  # what there is of it
             left_out.append(error)
     if left_out and len(scope.node.children) == before:
         raise NothingBuilt(left_out)
     return left_out
+
+
+def add_release(app: App, root: Path, environment: Environment, source: ReleaseSource) -> None:
+    """The pipeline that releases every workload below root/workloads that is built."""
+    folders = [folder for folder in _folders(root, None) if _artifact_file(root, folder).exists()]
+
+    def add(scope: Construct, options: Options, without: Container[str]) -> None:
+        add_stacks(scope, root, environment, options, without=without)
+
+    props = ReleasePipelineProps(
+        source=source,
+        workloads=[folder.workload for folder in folders],
+        waiting={
+            folder.workload.name: reason
+            for folder in folders
+            if (reason := _waits(root, folder, environment)) is not None
+        },
+        add_stacks=add,
+        environment=environment,
+    )
+    ReleasePipelineStack(app, "ReleasePipelineStack", props)
+
+
+def _artifact_file(root: Path, folder: workloads.WorkloadFolder) -> Path:
+    return workloads.artifact_file(root, folder.workload.name, folder.workload.hosting.target)
+
+
+def _waits(root: Path, folder: workloads.WorkloadFolder, environment: Environment) -> workloads.ProjectError | None:
+    """Why a workload is not in production yet: its recommendation is not of its artifact. A batch needs none."""
+    if isinstance(folder.workload.hosting, workloads.ScheduledBatchHosting):
+        return None
+    try:
+        plan_deployment(_props(root, folder, environment, PRODUCTION), environment.region)
+    except workloads.ProjectError as error:
+        if waits(error):
+            return error
+        raise
+    return None
 
 
 def _folders(root: Path, target: str | None) -> list[workloads.WorkloadFolder]:
@@ -93,9 +144,12 @@ def deploying_to(variables: Mapping[str, str]) -> Environment:
 
 def main(root: Path = workloads.ROOT) -> int:
     app = App()
+    environment = deploying_to(os.environ)
     try:
-        for error in add_stacks(app, root, deploying_to(os.environ), read_options(app.node.try_get_context)):
+        for error in add_stacks(app, root, environment, read_options(app.node.try_get_context)):
             print(f"No stack for it: {error}", file=sys.stderr)
+        if source := read_release(app.node.try_get_context):
+            add_release(app, root, environment, source)
     except workloads.ProjectError as error:
         print(error, file=sys.stderr)
         return error.exit_code

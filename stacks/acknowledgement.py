@@ -6,7 +6,7 @@ is too.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from aws_cdk import Acknowledgment, Stack, Validations
@@ -24,7 +24,29 @@ def acknowledge_resources(role: iam.Role, arns: Iterable[str], reason: str) -> N
         _acknowledge(role, f"Resource::{_flat(Stack.of(role).resolve(arn))}", reason)
 
 
-def _acknowledge(role: iam.Role, finding: str, reason: str) -> None:
+def acknowledge_wildcards(scope: IConstruct, reasons: Mapping[str, str]) -> None:
+    """In every policy below `scope`, the findings that one of the patterns matches; others stay findings.
+
+    For a construct of a library, whose roles it makes itself.
+    """
+    for policy in scope.node.find_all():
+        if isinstance(policy, iam.CfnPolicy):
+            for finding in _wildcards(Stack.of(policy).resolve(policy.policy_document)):
+                reason = next((reason for pattern, reason in reasons.items() if re.fullmatch(pattern, finding)), None)
+                if reason is not None:
+                    _acknowledge(policy, finding, reason)
+
+
+def _wildcards(document: Mapping[str, Any]) -> Iterator[str]:
+    for statement in document["Statement"]:
+        for noun in ("Action", "Resource"):
+            named = statement.get(noun, [])
+            for each in named if isinstance(named, list) else [named]:
+                if "*" in (text := _flat(each)):
+                    yield f"{noun}::{text}"
+
+
+def _acknowledge(role: IConstruct, finding: str, reason: str) -> None:
     Validations.of(role).acknowledge(Acknowledgment(id=f"AwsSolutions-IAM5[{finding}]", reason=reason))
 
 

@@ -168,6 +168,26 @@ class ShadowOnInf1(ProjectError):
         )
 
 
+class IncompleteRelease(ProjectError):
+    def __init__(self, missing: str) -> None:
+        super().__init__(
+            f"cdk.json: context.{missing}: is missing. A release pipeline needs release-repository (OWNER/NAME) and "
+            "release-connection (the ARN of an AWS CodeConnections connection)."
+        )
+
+
+class WrongRelease(ProjectError):
+    def __init__(self, key: str, value: object, example: str) -> None:
+        super().__init__(f"cdk.json: context.{key}: got '{value}'. Write it as {example}.")
+
+
 class SeveralProblems(ProjectError):
     def __init__(self, problems: Sequence[ProjectError]) -> None:
+        self.problems = tuple(problems)
         super().__init__("\n".join(map(str, problems)))
+
+
+def waits(error: ProjectError) -> bool:
+    """It is mended by a recommendation that is measured on the artifact, and by nothing else."""
+    problems = error.problems if isinstance(error, SeveralProblems) else (error,)
+    return all(isinstance(each, NoRecommendation | OtherArtifact | LocalRecommendation) for each in problems)

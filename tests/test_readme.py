@@ -105,7 +105,7 @@ COMMANDS = {
     },
     ("inference_recommender", "compare"): {"--json"},
     ("inference_recommender", "report"): set(),
-    ("inference_recommender", "invoke"): set(),
+    ("inference_recommender", "invoke"): {"--endpoint"},
     ("local_aws",): {"--port", "--state", "--region"},
 }
 

@@ -18,14 +18,14 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser("invoke", help="send texts to a workload's deployed endpoint, print its answers")
     parser.add_argument("workload", metavar="WORKLOAD")
     parser.add_argument("texts", nargs="+", metavar="TEXT", help="a JSON object where the model has several fields")
+    parser.add_argument("--endpoint", metavar="NAME", help="default: the one that the workload's stack deployed")
     parser.set_defaults(command=_invoke)
 
 
 def _invoke(options: argparse.Namespace, people: Console) -> int:
-    aws = Aws()
     workload = load_workload(options.workload).workload
     rows = [row_of(text, workload.model.fields) for text in options.texts]
-    endpoint = aws.stack_outputs(workload.stack_name).endpoint_name
+    endpoint = options.endpoint or Aws().stack_outputs(workload.stack_name).endpoint_name
     with SageMakerEndpoint(endpoint, timeout_s=LONGEST_S) as server:
         client = InferenceClient(server)
         for text, row in zip(options.texts, rows, strict=True):
