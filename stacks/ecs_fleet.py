@@ -20,6 +20,7 @@ from stacks.private_network import PrivateNetwork
 ROOT_VOLUME = Size.gibibytes(100)
 """AWS's PyTorch images for Neuron take more than the AMI's own 30 GiB, once unpacked beside their layers."""
 UNITS_PER_VCPU = 1024
+NO_INSTANCE_ROLE_FOR_TASKS = "echo ECS_AWSVPC_BLOCK_IMDS=true >> /etc/ecs/ecs.config"
 # Pulling such an image is most of it: before that an instance is no capacity, and none more is started for want of it.
 INSTANCE_WARM_UP = Duration.minutes(5)
 
@@ -89,6 +90,8 @@ class EcsFleet(Construct):
             vpc=props.network.vpc,
             description="Instances: nobody calls them; tasks have their own.",
         )
+        user_data = ec2.UserData.for_linux()
+        user_data.add_commands(NO_INSTANCE_ROLE_FOR_TASKS)
         kind = ecs.AmiHardwareType.NEURON if props.machine.devices else ecs.AmiHardwareType.STANDARD
         return ec2.LaunchTemplate(
             self,
@@ -97,7 +100,7 @@ class EcsFleet(Construct):
             instance_type=ec2.InstanceType(props.machine.instance_type),
             role=self.role,
             security_group=closed,
-            user_data=ec2.UserData.for_linux(),
+            user_data=user_data,
             require_imdsv2=True,
             http_put_response_hop_limit=1,
             detailed_monitoring=True,

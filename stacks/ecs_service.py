@@ -98,10 +98,12 @@ class EcsService(Construct):
             props.fleet.cpu,
             health_check=ecs.HealthCheck(
                 command=["CMD-SHELL", f"curl --fail --silent {health} || exit 1"],
-                interval=Duration.seconds(10),
+                # The load balancer is quicker to see that a server has gone; this one waits as long as START_UP, of
+                # which ECS takes no more than 300 s as such.
+                interval=Duration.seconds(30),
                 timeout=Duration.seconds(5),
-                start_period=Duration.seconds(300),  # the longest that ECS takes
-                retries=6,
+                start_period=Duration.seconds(300),
+                retries=10,
             ),
         )
         for protocol, port in props.server.ports.items():

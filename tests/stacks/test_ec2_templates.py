@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cfnlint.api import lint  # type: ignore[import-untyped]
+from cfnlint.api import lint
 
 from tests.stacks.ec2_miniature import Ec2Repository, make_ec2_repository
 from tests.stacks.nag import nag_findings

@@ -9,6 +9,7 @@ from aws_cdk import Environment
 from aws_cdk.assertions import Match
 
 from stacks.ecs_errors import ImageOutOfReach, UnknownMachine
+from stacks.ecs_service import START_UP
 from stacks.errors import LocalRecommendation, OtherArtifact, WrongHardware
 from stacks.options import Options
 from tests.stacks.api_calls import problems
@@ -118,6 +119,7 @@ def test_instances_start_from_ecs_own_neuron_ami_resolved_when_deployed(service:
         "Default": "/aws/service/ecs/optimized-ami/amazon-linux-2023/neuron/recommended/image_id",
     }
     assert template["MetadataOptions"] == {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
+    assert "echo ECS_AWSVPC_BLOCK_IMDS=true >> /etc/ecs/ecs.config" in json.dumps(template["UserData"])
     (volume,) = template["BlockDeviceMappings"]
     assert volume["Ebs"]["Encrypted"] is True
 
@@ -173,6 +175,7 @@ def test_a_target_is_healthy_when_its_server_is_ready_and_drains_before_it_goes(
     assert attributes["deregistration_delay.timeout_seconds"] == "60"
     assert attributes["deregistration_delay.connection_termination.enabled"] == "true"
     health = containers(service)["server"]["HealthCheck"]
+    assert health["StartPeriod"] + health["Retries"] * health["Interval"] == START_UP.to_seconds()
     assert health["Command"][1] == "curl --fail --silent http://localhost:8080/v2/health/ready || exit 1"
 
 

@@ -6,13 +6,15 @@ from typing import Any
 
 import botocore.session
 import pytest
+from botocore.model import StringShape
 
 from stacks.ecs_errors import NoThroughputObjective, UnknownProcessingType
+from stacks.options import Options
 from stacks.processing_batch_work import SIZES
 from tests.stacks.api_calls import problems
 from tests.stacks.cloudformation import filled
 from tests.stacks.ec2_miniature import Ec2Repository, make_ec2_repository
-from tests.stacks.miniature import Synthesis
+from tests.stacks.miniature import Synthesis, write_artifact
 from tests.stacks.test_ecs_service_stack import lowered
 from workloads.errors import InvalidDocument
 
@@ -104,6 +106,18 @@ def test_tasks_run_by_the_capacity_provider_alone_on_an_instance(batch: Synthesi
     assert {"Type": "distinctInstance"} in parameters["PlacementConstraints"]
 
 
+def test_a_rehearsal_runs_the_same_steps_on_cpu_instances(repository: Ec2Repository) -> None:
+    write_artifact(repository.of, "cpu")
+    rehearsed = repository.synthesise(options=Options(hosting_target="cpu"))
+    assert rehearsed.only("AWS::EC2::LaunchTemplate")["LaunchTemplateData"]["InstanceType"] == "c5.xlarge"
+    assert "Devices" not in tasks(rehearsed)["shard"]["LinuxParameters"]
+    assert list(definition(rehearsed)["States"]) == [
+        "Name the run after its day",
+        "Answer every shard",
+        "Account for every row",
+    ]
+
+
 def test_the_fleet_scales_from_nothing_to_the_shards(batch: Synthesis) -> None:
     group = batch.only("AWS::AutoScaling::AutoScalingGroup")
     assert (group["MinSize"], group["MaxSize"]) == ("0", "3")
@@ -122,7 +136,9 @@ def test_sagemaker_runs_the_shards_as_one_job_of_as_many_instances(processing: S
 
 
 def test_the_sizes_that_sagemaker_has_are_the_apis() -> None:
-    enum = botocore.session.get_session().get_service_model("sagemaker").shape_for("ProcessingInstanceType").enum
+    shape = botocore.session.get_session().get_service_model("sagemaker").shape_for("ProcessingInstanceType")
+    assert isinstance(shape, StringShape)
+    enum = shape.enum
     for family, sizes in SIZES.items():
         assert sizes == {name.split(".")[2] for name in enum if name.split(".")[1] == family}
     assert not [name for name in enum if name.startswith("ml.inf")]
