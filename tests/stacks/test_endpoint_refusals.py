@@ -9,7 +9,7 @@ from stacks import instance_offerings
 from stacks.errors import (
     LocalRecommendation,
     MinimumOutOfRange,
-    NoRecommendation,
+    NothingBuilt,
     NotInRegion,
     NotInZone,
     OtherArtifact,
@@ -115,7 +115,8 @@ def test_a_recommendation_of_another_variant_is_refused(repository: Repository) 
 
 
 def test_production_wants_a_recommendation(repository: Repository) -> None:
-    assert refusal(repository, NoRecommendation, PRODUCTION) == (
+    assert refusal(repository, NothingBuilt, PRODUCTION) == (
+        "There is nothing to deploy:\n"
         f"{repository.recommendation_file}: does not exist, and production is sized by nothing else. Deploy without "
         f"-c stage=production, measure on SageMaker with {MEASURE} and review the file."
     )
