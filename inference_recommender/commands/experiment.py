@@ -42,7 +42,18 @@ from workloads import (
 
 NO_CELL = 1
 TABLE_WIDTH = 150
-SETTLED = ("variants", "instance_types", "traffic", "load", "baseline", "runs")
+SETTLED = (
+    "variants",
+    "instance_types",
+    "traffic",
+    "load",
+    "host_ami",
+    "baseline",
+    "role_arn",
+    "image_uri",
+    "payload_bucket",
+    "runs",
+)
 """Options that a resumed experiment has settled."""
 FLAGS = {"load": "with"}
 
@@ -94,10 +105,9 @@ def _experiment(options: argparse.Namespace, people: Console) -> int:
         source=source,
         artifacts=artifacts,
         archives={n: artifact_file(ROOT, source.workload.name, n).with_name(a.archive) for n, a in artifacts.items()},
-        access=_access(options, aws, source),
-        host_ami=options.host_ami,
+        access=kept.access() if options.resume else _access(options, aws, source),
     )
-    kept.begin(experiment, source.workload)
+    kept.begin(experiment, source.workload, prepared.access)
     return _measure(prepared, aws, kept, people, as_json=options.json)
 
 
@@ -189,7 +199,9 @@ def _access(options: argparse.Namespace, aws: ExperimentAws, source: WorkloadFol
     if not (role and image):
         outputs = aws.stack_outputs(source.workload.stack_name)
         role, image = role or outputs.role_arn, image or aws.image_uri(outputs.model_name)
-    return Access(role_arn=role, image_uri=image, bucket=options.payload_bucket or aws.payload_bucket())
+    return Access(
+        role_arn=role, image_uri=image, bucket=options.payload_bucket or aws.payload_bucket(), host_ami=options.host_ami
+    )
 
 
 def _to_show(
@@ -197,13 +209,14 @@ def _to_show(
 ) -> dict[str, Any]:
     """The plan and its requests; where AWS cannot tell, with names that stand for what it would have told."""
     try:
-        access = _access(options, aws, source)
+        access = ExperimentFolder(options.resume).access() if options.resume else _access(options, aws, source)
     except AwsUnavailable as error:
         _warn(people, f"{error} Until then ACCOUNT, REGION and the names of role and image stand for the real ones.")
         access = Access(
             role_arn=options.role_arn or "arn:aws:iam::000000000000:role/RecommenderRole",
             image_uri=options.image_uri or "ACCOUNT.dkr.ecr.REGION.amazonaws.com/sagemaker-tritonserver",
             bucket=options.payload_bucket or "sagemaker-REGION-ACCOUNT",
+            host_ami=options.host_ami,
         )
     try:
         artifacts = _artifacts(experiment)

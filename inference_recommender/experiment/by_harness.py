@@ -33,7 +33,7 @@ def measure_by_harness(
     for number, cell in enumerate(batch.cells, start=1):
         if kept.ended(cell):
             continue
-        planned = plan_endpoint(batch.name, number, cell.instance_type, prepared.host_ami)
+        planned = plan_endpoint(batch.name, number, cell.instance_type, prepared.access.host_ami)
         run_folder = RunFolder(kept.job(batch).path / cell.instance_type)
         try:
             measured = _measured(prepared, batch, planned, account, run_folder, progress, sleep)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.errors import NotAnExperiment, NothingMeasured
+from inference_recommender.experiment.model import Access
 from inference_recommender.experiment.plan import Batch, Experiment
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
@@ -29,7 +30,7 @@ class Origin(Document):
 
 
 class ExperimentFolder:
-    """Files: experiment.json, origin.json, cells/VARIANT/INSTANCE_TYPE.json, jobs/NAME/ with batch.json and a run's
+    """Files: experiment.json, access.json, origin.json, cells/VARIANT/INSTANCE_TYPE.json, jobs/NAME/ with batch.json and a run's
     files, and workload.json, measurements.json, result.json, report.html."""
 
     def __init__(self, path: Path) -> None:
@@ -44,8 +45,9 @@ class ExperimentFolder:
     def begun(self) -> bool:
         return (self.path / "experiment.json").exists()
 
-    def begin(self, experiment: Experiment, workload: Workload) -> None:
+    def begin(self, experiment: Experiment, workload: Workload, access: Access) -> None:
         self._run.keep_workload(workload)
+        access.write_json(self.path / "access.json")
         experiment.write_json(self.path / "experiment.json")
 
     def experiment(self) -> Experiment:
@@ -53,6 +55,9 @@ class ExperimentFolder:
         if not self.begun:
             raise NotAnExperiment(self.path)
         return Experiment.from_json(self.path / "experiment.json")
+
+    def access(self) -> Access:
+        return Access.from_json(self.path / "access.json")
 
     def workload(self) -> Workload:
         return self._run.workload()

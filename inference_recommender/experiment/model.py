@@ -1,22 +1,23 @@
 """The SageMaker model of a variant, as a CreateModel request. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from inference_recommender.job import Subject
 from inference_recommender.run import PAYLOAD_PREFIX, payload_key
 from workloads import ModelArtifact
+from workloads.document import Document
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Access:
+class Access(Document):
     """What an experiment works with in its account."""
 
     role_arn: str
     """Of the jobs and of the models' containers: it reads the archives and the payloads, and pulls the image."""
     image_uri: str
     bucket: str
+    host_ami: str | None = None
+    """Of GPU instances that the harness' endpoints run on; a job of Inference Recommender cannot choose it."""
 
     def subject(self, workload: str, model_name: str) -> Subject:
         return Subject(

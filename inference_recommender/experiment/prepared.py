@@ -17,5 +17,3 @@ class Prepared:
     """By variant."""
     archives: Mapping[str, Path]
     access: Access
-    host_ami: str | None = None
-    """Of GPU instances that the harness' endpoints run on; a job of Inference Recommender cannot choose it."""

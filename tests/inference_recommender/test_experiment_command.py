@@ -128,7 +128,7 @@ def test_an_experiment_of_nothing_is_refused() -> None:
 def test_a_finished_experiment_is_shown_again_and_nothing_is_measured(
     kept: ExperimentFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _run("--resume", str(kept.path), "--json", *ACCESS) == 0
+    assert _run("--resume", str(kept.path), "--json") == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["recommended"] == {"variant": "ort-base", "instance_type": "ml.c5.xlarge"}
     assert json.loads((kept.path / "result.json").read_text("utf-8")) == shown
@@ -150,7 +150,7 @@ def test_a_variant_built_anew_cannot_join_the_cells_of_the_old_one(
         command, "load_artifact", lambda root, name, variant: an_artifact(variant=variant, archive_sha256="b" * 64)
     )
     with pytest.raises(BuiltAnew) as caught:
-        _run("--resume", str(kept.path), *ACCESS)
+        _run("--resume", str(kept.path))
     assert str(caught.value) == (
         f"--resume: {kept.path} began with an archive of 'ts-base' whose sha256 is {'a' * 64}; the one in build/ now "
         f"has {'b' * 64}. Cells of different archives cannot be compared: start a new experiment."

@@ -94,7 +94,7 @@ def test_eight_cells_killed_midway_and_resumed_end_in_one_table_and_page(laborat
     first.send_signal(signal.SIGKILL)
     first.communicate()
     before = {file: file.read_bytes() for file in folder.glob("cells/*/*.json")}
-    shown = laboratory.run(*EXPERIMENT, "--resume", str(folder), "--json", *ACCESS)
+    shown = laboratory.run(*EXPERIMENT, "--resume", str(folder), "--json")
     result = Result.model_validate_json(shown)
 
     assert [row.variant for row in result.rows] == list(VARIANTS)
@@ -121,7 +121,7 @@ def test_eight_cells_killed_midway_and_resumed_end_in_one_table_and_page(laborat
 
 def test_the_table_of_a_finished_experiment_is_drawn_without_measuring(laboratory: Laboratory) -> None:
     (folder,) = (laboratory.root / "runs").iterdir()
-    table = laboratory.run(*EXPERIMENT, "--resume", str(folder), *ACCESS)
+    table = laboratory.run(*EXPERIMENT, "--resume", str(folder))
     assert all(f" {variant} " in table for variant in VARIANTS)
     assert "Recommended: " in table
     jobs = laboratory.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)

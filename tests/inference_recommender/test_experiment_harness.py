@@ -90,14 +90,14 @@ def planned(kept: ExperimentFolder) -> Prepared:
     }
     made.source.workload = workload.model_copy(update=changed)
     experiment = made.experiment.model_copy(update={"load": "harness"})
-    kept.begin(experiment, made.source.workload)
+    access = made.access.model_copy(update={"host_ami": "al2023-ami-sagemaker-inference-gpu-4-1"})
+    kept.begin(experiment, made.source.workload, access)
     return Prepared(
         experiment=experiment,
         source=made.source,
         artifacts=made.artifacts,
         archives=made.archives,
-        access=made.access,
-        host_ami="al2023-ami-sagemaker-inference-gpu-4-1",
+        access=access,
     )
 
 

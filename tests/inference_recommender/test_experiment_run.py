@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from inference_recommender.errors import Interrupted
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.run import run
@@ -99,6 +100,28 @@ def test_a_finished_experiment_asks_nothing_more(kept: ExperimentFolder, account
     first = run(planned, account, kept, Silent())
     assert run(planned, account, kept, Silent()) == first
     assert len(account.created) == 1
+
+
+def test_ctrl_c_stops_the_job_and_keeps_the_cells_whose_test_had_ended(
+    kept: ExperimentFolder, account: DiskAccount
+) -> None:
+    """What of the second test was measured by then measured something else: it is made again."""
+    account.job_s = 60.0
+
+    def pressed(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    planned = prepared(kept, ["ort-base"], TYPES)
+    with pytest.raises(Interrupted):
+        run(planned, account, kept, Silent(), sleep=pressed)
+    first, second = planned.experiment.cells
+    assert kept.left(planned.experiment.cells) == (second,)
+    assert account.models == {}
+    account.job_s = 0.0
+    measured = run(planned, account, kept, Silent())
+    assert [one.max_invocations_per_minute for one in measured] == [12_000, 24_000]
+    tested = [job["request"]["InputConfig"]["EndpointConfigurations"] for job in account.created]
+    assert tested == [[{"InstanceType": name} for name in TYPES], [{"InstanceType": second.instance_type}]]
 
 
 def test_the_folder_reads_as_a_runs(kept: ExperimentFolder, account: DiskAccount) -> None:
