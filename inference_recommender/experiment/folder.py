@@ -30,8 +30,8 @@ class Origin(Document):
 
 
 class ExperimentFolder:
-    """Files: experiment.json, access.json, origin.json, cells/VARIANT/INSTANCE_TYPE.json, jobs/NAME/ with batch.json and a run's
-    files, and workload.json, measurements.json, result.json, report.html."""
+    """Files: experiment.json, access.json, origin.json, cells/VARIANT/INSTANCE_TYPE.json, jobs/NAME/ with batch.json and
+    a run's files, and workload.json, measurements.json, result.json, report.html."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -129,6 +129,24 @@ def test_the_table_of_a_finished_experiment_is_drawn_without_measuring(laborator
     print(table)
 
 
+def test_two_cells_by_our_own_generator_on_endpoints_of_their_own(laboratory: Laboratory) -> None:
+    """Signed requests through the account's runtime, and real Tritons behind it; nothing is left running."""
+    options = ("--variants", "ort-base", "ort-ig", "--with", "harness", "--traffic", "short", "--runs", "harness")
+    jobs = laboratory.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
+    shown = laboratory.run(*EXPERIMENT, "text_classification", *options, "--json", *ACCESS)
+    result = Result.model_validate_json(shown)
+    assert [row.variant for row in result.rows] == ["ort-base", "ort-ig"]
+    for row in result.rows:
+        assert row.rate
+        assert row.candidate is not None
+        assert row.candidate.client_latency_ms["p95"] > 0
+    assert result.origin.measured_on == "local"
+    assert laboratory.client("sagemaker").list_endpoints()["Endpoints"] == []
+    assert laboratory.client("sagemaker").list_models()["Models"] == []
+    after = laboratory.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
+    assert len(after["InferenceRecommendationsJobs"]) == len(jobs["InferenceRecommendationsJobs"])
+
+
 def _wait_for(root: Path, process: "subprocess.Popen[str]", cells: int) -> list[Path]:
     deadline = time.monotonic() + 400
     while len(list(root.glob("runs/*/cells/*/*.json"))) < cells:
