@@ -14,6 +14,7 @@ from inference_recommender.experiment.model import Access
 from inference_recommender.experiment.plan import Batch, Experiment
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
+from inference_recommender.traffic import traffic_pattern
 from workloads import Workload
 from workloads.document import Document
 
@@ -30,8 +31,8 @@ class Origin(Document):
 
 
 class ExperimentFolder:
-    """Files: experiment.json, access.json, origin.json, cells/VARIANT/INSTANCE_TYPE.json, jobs/NAME/ with batch.json and
-    a run's files, and workload.json, measurements.json, result.json, report.html."""
+    """Files: experiment.json, access.json, origin.json, cells/VARIANT/INSTANCE_TYPE.json, jobs/NAME/ with batch.json
+    and a run's files, and workload.json, request.json, measurements.json, result.json, report.html."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,7 +47,10 @@ class ExperimentFolder:
         return (self.path / "experiment.json").exists()
 
     def begin(self, experiment: Experiment, workload: Workload, access: Access) -> None:
+        """Also what `compare` reads of a run: the traffic, as a job asks for it."""
         self._run.keep_workload(workload)
+        pattern = traffic_pattern(workload.traffic[experiment.traffic])
+        self._run.keep("request.json", {"InputConfig": {"TrafficPattern": pattern}})
         access.write_json(self.path / "access.json")
         experiment.write_json(self.path / "experiment.json")
 

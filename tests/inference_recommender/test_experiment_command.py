@@ -173,6 +173,14 @@ def test_size_reads_an_experiment_as_it_reads_a_run(kept: ExperimentFolder) -> N
     assert {(one["variant"], one["instance_count"]) for one in candidates} == {("ts-base", 4), ("ort-base", 2)}
 
 
+def test_compare_reads_an_experiment_cell_by_cell(kept: ExperimentFolder) -> None:
+    shown = _cli("compare", str(kept.path), str(kept.path), "--json")
+    assert shown.returncode == 4, "this account's tests have no confidence interval"
+    unfit = json.loads(shown.stdout)["unfit"]
+    assert [reason for reason in unfit if "ts-base ml.c5.xlarge" in reason]
+    assert [reason for reason in unfit if "ort-base ml.c5.xlarge" in reason]
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
