@@ -34,6 +34,7 @@ class Connection(asyncio.Protocol):
         self._intended = 0.0
         self._sent: float | None = None
         self._answers = 0
+        self._lost = False
         self._transport: asyncio.Transport | None = None
         # Of the answer that is coming in:
         self._missing = 0
@@ -93,7 +94,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is None and self._sent is None and self._answers:
-            self._on_lost(self, None)
+            self._tell_lost(None)
         else:
             self._fail(str(exc) if exc else "the connection was closed")
 
@@ -134,4 +135,10 @@ class Connection(asyncio.Protocol):
         if self._sent is not None:
             self._records.add(self._intended, self._sent, perf_counter(), CONNECTION_FAILED, self.number)
             self._sent = None
-        self._on_lost(self, reason)
+        self._tell_lost(reason)
+
+    def _tell_lost(self, reason: str | None) -> None:
+        """Once: a connection that was given up is closed a moment later, which is no reason of its own."""
+        if not self._lost:
+            self._lost = True
+            self._on_lost(self, reason)

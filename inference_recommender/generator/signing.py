@@ -2,7 +2,7 @@
 
 A signature holds for five minutes. Every request is signed before the clock starts; from then on they are signed again
 one at a time, spread evenly over `CYCLE_S`: the hot path only ever takes bytes that lie ready, and is held up for the
-time of one signature (about 0.2 ms) at most. The algorithm is botocore's own.
+time of one signature (about 0.1 ms) at most. The algorithm is botocore's own.
 """
 
 import asyncio
