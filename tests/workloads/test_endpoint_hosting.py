@@ -4,21 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import EditToml
 from workloads import Canary, SageMakerEndpointHosting, load_workload
 from workloads.errors import InvalidDocument
 
-END = '[hosting]\nkind = "sagemaker-endpoint"\ntarget = "cpu"\n'
 
-
-def hosting(edit_toml: EditToml, keys: str) -> SageMakerEndpointHosting:
-    loaded = load_workload("spellcheck", edit_toml(END, END + keys)).workload.hosting
+def hosting(workloads_copy: Path, keys: str) -> SageMakerEndpointHosting:
+    file = workloads_copy / "spellcheck/workload.toml"
+    before = file.read_text("utf-8").partition("[hosting]")[0]  # the last table
+    file.write_text(f'{before}[hosting]\nkind = "sagemaker-endpoint"\ntarget = "cpu"\n{keys}\n', "utf-8")
+    loaded = load_workload("spellcheck", workloads_copy).workload.hosting
     assert isinstance(loaded, SageMakerEndpointHosting)
     return loaded
 
 
-def test_nothing_optional_is_there_unless_asked_for(edit_toml: EditToml) -> None:
-    plain = hosting(edit_toml, "")
+def test_nothing_optional_is_there_unless_asked_for(workloads_copy: Path) -> None:
+    plain = hosting(workloads_copy, "")
     assert plain.update.strategy == "all-at-once"
     assert (plain.network, plain.kms_key_arn, plain.data_capture, plain.shadow) == (None, None, None, None)
     assert plain.min_instances_in_production == 2
@@ -26,8 +26,8 @@ def test_nothing_optional_is_there_unless_asked_for(edit_toml: EditToml) -> None
     assert plain.scaling.concurrent_requests_per_instance is None
 
 
-def test_a_strategy_has_keys_and_defaults_of_its_own(edit_toml: EditToml) -> None:
-    assert hosting(edit_toml, 'update = { strategy = "canary", percent = 20 }').update == Canary(
+def test_a_strategy_has_keys_and_defaults_of_its_own(workloads_copy: Path) -> None:
+    assert hosting(workloads_copy, 'update = { strategy = "canary", percent = 20 }').update == Canary(
         strategy="canary", percent=20, bake_s=600
     )
 
@@ -63,8 +63,8 @@ def test_a_strategy_has_keys_and_defaults_of_its_own(edit_toml: EditToml) -> Non
         ),
     ],
 )
-def test_what_cannot_be_is_refused(edit_toml: EditToml, workloads_copy: Path, keys: str, message: str) -> None:
+def test_what_cannot_be_is_refused(workloads_copy: Path, keys: str, message: str) -> None:
     file = workloads_copy / "spellcheck/workload.toml"
     with pytest.raises(InvalidDocument) as refusal:
-        hosting(edit_toml, keys)
+        hosting(workloads_copy, keys)
     assert str(refusal.value) == f"{file}: {message.replace('{file}', str(file))}"
