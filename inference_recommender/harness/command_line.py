@@ -17,6 +17,7 @@ from inference_recommender.harness import image, machine
 from inference_recommender.harness.aws import HarnessAws
 from inference_recommender.harness.errors import (
     NoGeneratorRole,
+    NotACount,
     NotAUrl,
     NothingServed,
     NotWithHarness,
@@ -54,6 +55,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 OWN = ("url", "model", "instance_type", "instances", "generators", "generator_type", "generator_image_uri")
+
+
+COUNTS = ("instances", "generators")
 
 
 def refuse_without_harness(options: argparse.Namespace) -> None:
@@ -114,6 +118,9 @@ def _refuse(options: argparse.Namespace) -> None:
     for name in NO_JOBS:
         if getattr(options, name):
             raise NotWithHarness(_flag(name))
+    for name in COUNTS:
+        if (count := getattr(options, name)) is not None and count < 1:
+            raise NotACount(_flag(name), count)
     if options.url is None and options.endpoint is None:
         raise NothingServed()
     if options.url is not None and options.endpoint is not None:

@@ -20,6 +20,11 @@ class NotAUrl(ProjectError):
         super().__init__(f"--url: got '{got}', but a URL is http://HOST:PORT or https://HOST.")
 
 
+class NotACount(ProjectError):
+    def __init__(self, option: str, got: int) -> None:
+        super().__init__(f"{option}: got {got}. Allowed: 1 or more.")
+
+
 class OnlyWithHarness(ProjectError):
     def __init__(self, option: str) -> None:
         super().__init__(f"{option}: only with --with harness; a job of Inference Recommender makes its own load.")
