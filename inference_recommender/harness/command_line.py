@@ -1,8 +1,8 @@
 """What `run … --with harness` adds to the command line, and what it does.
 
-plan   a workload's traffic against what is named, with AWS asked for what was not given
-show   the document of --dry-run
-run    the recommendation, after the traffic's time
+begin     a workload's traffic against what is named, with AWS asked for what was not given
+show      the document of --dry-run
+measure   the recommendation, after the traffic's time
 """
 
 import argparse
@@ -55,8 +55,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 OWN = ("url", "model", "instance_type", "instances", "generators", "generator_type", "generator_image_uri")
-
-
 COUNTS = ("instances", "generators")
 
 
