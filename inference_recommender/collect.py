@@ -27,10 +27,9 @@ from inference_recommender.patience import Patient
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import Jobs, RunFolder
 from inference_recommender.service import Service
+from inference_recommender.subject import RUN_TAG
 from inference_recommender.wait import Sleep, stop_and_wait, wait_for_job
 from workloads import ProjectError
-
-RUN_TAG = "run"
 
 
 def collect(service: Service, kept: RunFolder, progress: Progress, sleep: Sleep) -> tuple[Measurement, ...]:

@@ -147,7 +147,9 @@ def plan_default_job(
         **_request(job_name, "Default", workload, subject, around, "default job"),
         "InputConfig": _input(workload, subject, around, tested),
     }
-    return JobPlan(requests=(request,), traffic=None, warnings=tuple(_default_warnings(workload)), deployed=deployed)
+    return JobPlan(
+        requests=(request,), traffic=None, warnings=tuple(_default_warnings(workload, subject)), deployed=deployed
+    )
 
 
 def container(workload: Workload, payload_url: str, instance_types: Sequence[str]) -> dict[str, Any]:
@@ -203,6 +205,11 @@ def _many_tests(jobs: Sequence[Sequence[Configuration]]) -> Iterator[str]:
         yield f"{tests} tests are more than the {MOST_TESTS} of one job: they are {len(jobs)} jobs, one after another."
 
 
-def _default_warnings(workload: Workload) -> Iterator[str]:
+def _default_warnings(workload: Workload, subject: AnySubject) -> Iterator[str]:
     if workload.recommender.environment:
         yield "recommender.environment is left out: a default job tunes what it knows to tune, and takes no ranges."
+    if subject.endpoint_name:
+        yield (
+            f"{subject.endpoint_name} gets the whole load of the test: AWS advises against testing an endpoint that "
+            "serves anybody."
+        )

@@ -14,7 +14,7 @@ from functools import cache
 import botocore.session
 
 from inference_recommender.configuration import Configuration
-from inference_recommender.subject import AnySubject, PackageSubject, Surroundings
+from inference_recommender.subject import RUN_TAG, AnySubject, PackageSubject, Surroundings
 
 LONGEST_JOB_S = 18_000
 """JobDurationInSeconds at most, as its documentation has it."""
@@ -157,6 +157,8 @@ def _tags(tags: Mapping[str, str]) -> Iterator[str]:
             )
         if not _is_tag_text(key + value):
             yield f"--tag: got '{key}={value}'. Allowed: letters, digits, spaces and _ . : / = + - @."
+        if key == RUN_TAG:
+            yield f"--tag: got '{key}={value}'. The key {RUN_TAG} is the run's own: by it a run knows its jobs again."
         if key.lower().startswith("aws:"):
             yield f"--tag: got '{key}={value}'. A key that begins with aws: is reserved for AWS."
 

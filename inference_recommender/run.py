@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from inference_recommender.collect import RUN_TAG, collect
+from inference_recommender.collect import collect
 from inference_recommender.decision import decide
 from inference_recommender.errors import RunExists
 from inference_recommender.job import SERVICES_OWN, JobPlan
@@ -20,6 +20,7 @@ from inference_recommender.progress import Progress
 from inference_recommender.report import page
 from inference_recommender.run_folder import Jobs, RunFolder, Verdict
 from inference_recommender.service import Service
+from inference_recommender.subject import RUN_TAG
 from inference_recommender.wait import Sleep
 from workloads import ModelArtifact, Provenance, Recommendation, Workload, WorkloadFolder
 

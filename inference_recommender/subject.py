@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+RUN_TAG = "run"
+"""Of every job: the token of its run, by which a run knows its own jobs again."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subject:

@@ -33,5 +33,6 @@ def _register(options: argparse.Namespace, people: Console) -> int:
     aws.upload(url, payload_archive(rows))
     arn = aws.register(group_request(workload), package)
     print(json.dumps({"model_package_arn": arn}) if options.json else arn)
-    people.print(f"Test it with: run {workload.name} --job advanced --model-package {arn}", highlight=False)
+    told = f"Test it by `python -m inference_recommender run {workload.name} --job advanced --model-package {arn}`."
+    people.print(told, highlight=False, soft_wrap=True)
     return 0

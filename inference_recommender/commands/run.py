@@ -11,7 +11,7 @@ from rich.console import Console
 from inference_recommender.aws import Aws
 from inference_recommender.commands import Commands
 from inference_recommender.commands.subject import add_subject, add_surroundings, stand_in, subject, surroundings
-from inference_recommender.errors import AwsUnavailable
+from inference_recommender.errors import AwsUnavailable, RefusedRequest
 from inference_recommender.from_default import candidates_of
 from inference_recommender.harness import command_line as harness
 from inference_recommender.harness.aws import HarnessAws
@@ -22,6 +22,7 @@ from inference_recommender.subject import AnySubject
 from inference_recommender.terminal import JobProgress, show
 from workloads import ROOT, Recommendation, WorkloadFolder, load_artifact, load_workload
 
+DEFAULT_TRAFFIC = "production"
 NO_CANDIDATE = 1
 LOG_WIDTH = 120
 
@@ -42,7 +43,7 @@ def add(commands: Commands) -> None:
         help="harness: the traffic by our own generator, against --endpoint or --url, without a job",
     )
     what.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was killed or cut off")
-    parser.add_argument("--traffic", default="production", metavar="NAME", help="a [traffic.NAME] of workload.toml")
+    parser.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; default: production")
     parser.add_argument(
         "--from-default", type=Path, metavar="RUN", help="test what a default job's run found, as it configured it"
     )
@@ -76,8 +77,8 @@ def _run(options: argparse.Namespace, people: Console) -> int:
         print(json.dumps(shown, indent=2))
         return 0
     artifact = load_artifact(ROOT, options.workload, folder.workload.hosting.target)
-    name = options.traffic if options.job == "advanced" else SERVICES_OWN
-    prepared = Prepared(folder=folder, artifact=artifact, plan=plan, traffic_name=name)
+    traffic = _traffic(options) if options.job == "advanced" else SERVICES_OWN
+    prepared = Prepared(folder=folder, artifact=artifact, plan=plan, traffic_name=traffic)
     kept = RunFolder(options.runs / plan.job_name)
     with JobProgress(people) as progress:
         recommendation = run(prepared, aws, kept, progress)
@@ -104,17 +105,31 @@ def _resume(options: argparse.Namespace, aws: Aws, people: Console) -> int:
 
 
 def _plan(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, people: Console) -> JobPlan:
-    workload, around = folder.workload, surroundings(options)
-    if options.job == "default":
-        tested = _subject(options, aws, folder, people)
-        name = options.job_name or _job_name(options.workload, "default")
-        deployed = aws.deployed_endpoint(options.endpoint) if options.endpoint and not options.dry_run else None
-        return plan_default_job(workload, tested, name, around, deployed)
-    traffic = folder.traffic(options.traffic)
-    candidates = candidates_of(RunFolder(options.from_default), workload.name) if options.from_default else None
+    return (_default if options.job == "default" else _advanced)(options, aws, folder, people)
+
+
+def _default(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, people: Console) -> JobPlan:
+    given = {"--traffic": options.traffic, "--from-default": options.from_default}
+    if odd := [f"{flag}: is of an advanced job: say --job advanced." for flag, value in given.items() if value]:
+        raise RefusedRequest(odd)
+    tested, around = _subject(options, aws, folder, people), surroundings(options)
+    deployed = aws.deployed_endpoint(options.endpoint) if options.endpoint and not options.dry_run else None
+    name = options.job_name or _job_name(options.workload, "default")
+    return plan_default_job(folder.workload, tested, name, around, deployed)
+
+
+def _advanced(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, people: Console) -> JobPlan:
+    name = _traffic(options)
+    traffic, around = folder.traffic(name), surroundings(options)
+    run = options.from_default and RunFolder(options.from_default)
+    candidates = candidates_of(run, folder.workload.name) if run else None
     tested = _subject(options, aws, folder, people)
-    name = options.job_name or _job_name(options.workload, options.traffic)
-    return plan_job(workload, options.traffic, traffic, tested, name, around, candidates)
+    job_name = options.job_name or _job_name(options.workload, name)
+    return plan_job(folder.workload, name, traffic, tested, job_name, around, candidates)
+
+
+def _traffic(options: argparse.Namespace) -> str:
+    return options.traffic or DEFAULT_TRAFFIC
 
 
 def _subject(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, people: Console) -> AnySubject:

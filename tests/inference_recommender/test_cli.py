@@ -82,7 +82,11 @@ def test_a_dry_run_of_a_default_job_of_a_package_is_a_valid_request() -> None:
         *("run", "--job", "default", "--dry-run", "--model-package", arn, "--role-arn", role, "--payload-bucket", "b"),
         *("--endpoint", "lives", "--subnet", "subnet-1", "--security-group", "sg-1", "--tag", "team=search"),
     )
-    assert (shown.returncode, shown.stderr) == (0, "")
+    assert (shown.returncode, shown.stderr) == (
+        0,
+        "Warning: lives gets the whole load of the test: AWS advises against testing an endpoint that serves "
+        "anybody.\n",
+    )
     request = json.loads(shown.stdout)
     check("sagemaker", "CreateInferenceRecommendationsJob", request)
     assert request["InputConfig"]["ModelPackageVersionArn"] == arn
@@ -100,6 +104,11 @@ def test_a_dry_run_of_a_default_job_of_a_package_is_a_valid_request() -> None:
         (
             ("run", "--job", "default", "--dry-run", "--role-arn", "recommender", "--model-name", "m"),
             "--role-arn: got 'recommender'. Allowed: an IAM role's ARN, arn:aws:iam::ACCOUNT:role/NAME.\n",
+        ),
+        (
+            ("run", "--job", "default", "--traffic", "quick", "--from-default", "runs/x"),
+            "--traffic: is of an advanced job: say --job advanced.\n"
+            "--from-default: is of an advanced job: say --job advanced.\n",
         ),
         (
             ("run", "--resume", "nowhere"),

@@ -155,10 +155,17 @@ def test_what_the_service_would_refuse_is_refused_in_the_words_of_the_command_li
     assert caught.value.exit_code == 2
 
 
-def test_a_tag_that_aws_keeps_for_itself_is_refused(spellcheck: WorkloadFolder) -> None:
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("aws:team", "--tag: got 'aws:team=search'. A key that begins with aws: is reserved for AWS."),
+        ("run", "--tag: got 'run=search'. The key run is the run's own: by it a run knows its jobs again."),
+    ],
+)
+def test_a_tag_that_is_somebody_elses_is_refused(spellcheck: WorkloadFolder, key: str, told: str) -> None:
     with pytest.raises(RefusedRequest) as caught:
-        advanced(spellcheck, SUBJECT, Surroundings(tags={"aws:team": "search"}))
-    assert str(caught.value) == ("--tag: got 'aws:team=search'. A key that begins with aws: is reserved for AWS.")
+        advanced(spellcheck, SUBJECT, Surroundings(tags={key: "search"}))
+    assert str(caught.value) == told
 
 
 def test_every_problem_is_told_at_once(spellcheck: WorkloadFolder) -> None:

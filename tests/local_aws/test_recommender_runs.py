@@ -270,3 +270,14 @@ def test_a_model_is_registered_with_what_the_recommender_reads_from_the_registry
     assert [arn.rpartition("model-package/")[2] for arn in arns] == ["spellcheck/1", "spellcheck/2"]
     groups = sagemaker.list_model_package_groups()["ModelPackageGroupSummaryList"]
     assert [one["ModelPackageGroupName"] for one in groups].count("spellcheck") == 1
+
+
+def test_a_containers_last_lines_are_read_from_cloudwatch_logs(service: Aws, client: Any) -> None:
+    logs, group = client("logs"), "/aws/sagemaker/Endpoints/sm-epc-logged"
+    logs.create_log_group(logGroupName=group)
+    logs.create_log_stream(logGroupName=group, logStreamName="AllTraffic/i-1")
+    now = int(time.time() * 1000)
+    events = [{"timestamp": now + number, "message": f"line {number}"} for number in range(12)]
+    logs.put_log_events(logGroupName=group, logStreamName="AllTraffic/i-1", logEvents=events)
+    assert service.container_log("job-1", "sm-epc-logged") == [f"line {number}" for number in range(4, 12)]
+    assert service.container_log("job-1", "sm-epc-unlogged") == []
