@@ -16,7 +16,7 @@ from stacks.served_model import Served
 from stacks.serving_image import ServingImage, ServingImageProps
 from stacks.workload_endpoint import WorkloadEndpoint, WorkloadEndpointProps
 from stacks.workload_stack import BuiltArtifact, WorkloadStackProps, region_of
-from workloads import SageMakerEndpointHosting
+from workloads import ModelArtifact, SageMakerEndpointHosting
 
 
 class SageMakerEndpointStack(Stack):
@@ -69,30 +69,41 @@ class SageMakerEndpointStack(Stack):
     def _served(self, plan: EndpointPlan) -> Served:
         built = BuiltArtifact(artifact=self._props.artifact, archive_file=self._props.archive_file)
         deployment = plan.deployment
-        return self._packed("", built, plan.instance_types, deployment.instance_count, deployment.environment)
+        image = self._image("Image", self._hosting.image_uri, built.artifact, plan.instance_types[0])
+        return Served(
+            artifact=built.artifact,
+            archive=self._archive("Archive", built),
+            image=image,
+            environment={**built.artifact.environment, **deployment.environment},
+            instance_types=plan.instance_types,
+            instance_count=deployment.instance_count,
+        )
 
     def _shadow(self, built: BuiltArtifact | None) -> Served | None:
         shadow = self._hosting.shadow
         if built is None or shadow is None:
             return None
-        return self._packed("Shadow", built, (shadow.instance_type,), shadow.instance_count, {})
-
-    def _packed(
-        self, prefix: str, built: BuiltArtifact, types: tuple[str, ...], count: int, environment: dict[str, str]
-    ) -> Served:
-        artifact = built.artifact
-        image = ServingImageProps(
-            hosting=self._hosting, artifact=artifact, instance_type=types[0], workload_file=self._props.folder.file
-        )
-        archive = ModelArchiveProps(file=built.archive_file, sha256=artifact.archive_sha256)
         return Served(
-            artifact=artifact,
-            archive=ModelArchive(self, f"{prefix}Archive", archive),
-            image=ServingImage(self, f"{prefix}Image", image),
-            environment={**artifact.environment, **environment},
-            instance_types=types,
-            instance_count=count,
+            artifact=built.artifact,
+            archive=self._archive("ShadowArchive", built),
+            image=self._image("ShadowImage", shadow.image_uri, built.artifact, shadow.instance_type),
+            environment=built.artifact.environment,
+            instance_types=(shadow.instance_type,),
+            instance_count=shadow.instance_count,
         )
+
+    def _archive(self, id: str, built: BuiltArtifact) -> ModelArchive:
+        return ModelArchive(self, id, ModelArchiveProps(file=built.archive_file, sha256=built.artifact.archive_sha256))
+
+    def _image(self, id: str, uri: str | None, artifact: ModelArtifact, instance_type: str) -> ServingImage:
+        props = ServingImageProps(
+            image_uri=uri,
+            triton_version=self._hosting.triton_version,
+            artifact=artifact,
+            instance_type=instance_type,
+            workload_file=self._props.folder.file,
+        )
+        return ServingImage(self, id, props)
 
     def _alarms(self, metrics: EndpointMetrics, deployment: Deployment) -> EndpointAlarms:
         recommended = deployment.recommended

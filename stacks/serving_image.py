@@ -17,12 +17,14 @@ from stacks.errors import NotAnEcrImage, TritonNotInRegion, UnpublishedTriton
 from stacks.instance_type import family, has_accelerator
 from stacks.own_image import OwnImage, OwnImageProps
 from stacks.triton_image import ECR_IMAGE, REPOSITORY, host_ami, registry_accounts
-from workloads import ModelArtifact, SageMakerEndpointHosting
+from workloads import ModelArtifact
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServingImageProps:
-    hosting: SageMakerEndpointHosting
+    image_uri: str | None
+    """None: the stock image of `triton_version`."""
+    triton_version: str
     artifact: ModelArtifact
     instance_type: str
     workload_file: Path
@@ -33,17 +35,17 @@ class ServingImage(Construct):
 
     def __init__(self, scope: Construct, id: str, props: ServingImageProps) -> None:
         super().__init__(scope, id)
-        hosting, file = props.hosting, props.workload_file
+        file = props.workload_file
         self._own: OwnImage | None = None
         self.host_ami: str | None = None
         if runs_on_neuron(props.artifact):
             kind = family(props.instance_type)
-            self._own = OwnImage(self, "Own", OwnImageProps(uri=hosting.image_uri, kind=kind, workload_file=file))
+            self._own = OwnImage(self, "Own", OwnImageProps(uri=props.image_uri, kind=kind, workload_file=file))
             self.uri = self._own.uri
         else:
-            self.host_ami = host_ami(hosting.triton_version, props.instance_type, file)
+            self.host_ami = host_ami(props.triton_version, props.instance_type, file)
             account, region, name, self.uri = (
-                self._stock(props) if hosting.image_uri is None else _named(hosting.image_uri, file)
+                self._stock(props) if props.image_uri is None else _named(props.image_uri, file)
             )
             self._repository = self._pulled(account, region, name)
 
@@ -65,7 +67,7 @@ class ServingImage(Construct):
         )
 
     def _stock(self, props: ServingImageProps) -> tuple[str, str, str, str]:
-        version, region = props.hosting.triton_version, Stack.of(self).region
+        version, region = props.triton_version, Stack.of(self).region
         account = self._registry_account(version, region, props.workload_file)
         processor = "" if has_accelerator(props.instance_type) else "-cpu"
         host = f"{account}.dkr.ecr.{region}.{Aws.URL_SUFFIX}"

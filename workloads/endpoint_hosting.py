@@ -10,6 +10,7 @@ from workloads.target import InstanceType
 
 PositiveInt = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
+EcrImage = Annotated[str, Field(pattern=r"^\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/[^:@]+[:@].+$")]
 Cooldown = Annotated[int, Field(ge=0, le=3600)]
 # Less is over before the alarms, three bad minutes of five, can tell; more steps of more would exceed the 8 hours that
 # SageMaker gives an update.
@@ -117,6 +118,9 @@ class Shadow(Document):
     instance_type: InstanceType
     instance_count: PositiveInt = 1
     percent: Annotated[int, Field(ge=1, le=100)] = Field(default=100, description="Of the requests, copied to it.")
+    image_uri: EcrImage | None = Field(
+        default=None, description="Its own image; hosting.image_uri is the other's. None: the stock Triton image."
+    )
 
 
 class SageMakerEndpointHosting(Document):

@@ -10,6 +10,7 @@ from tests.stacks.miniature import Repository, Synthesis, as_committed, candidat
 
 ENDPOINTS = ("question_answering", "spellcheck", "text_classification")
 PRODUCTION = Options(stage="production")
+SHADOW_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/triton-cpu:25.09"
 VIRGINIA = Environment(account="123456789012", region="us-east-1")
 
 
@@ -51,7 +52,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
         },
         network={"kind": "new-vpc", "zone_ids": ["use1-az4", "use1-az6"]},
         data_capture={"percent": 5},
-        shadow={"target": "cpu-int8", "instance_type": "ml.c5.xlarge", "percent": 25},
+        shadow={"target": "cpu-int8", "instance_type": "ml.c5.xlarge", "percent": 25, "image_uri": SHADOW_IMAGE},
     )
     repository.recommend(candidate(instance_type="ml.g5.xlarge"))
     return repository.synthesise(VIRGINIA, PRODUCTION)

@@ -8,6 +8,7 @@ from aws_cdk import Environment
 
 from stacks.options import Options
 from stacks.startup import startup_timeouts
+from tests.stacks.conftest import SHADOW_IMAGE
 from tests.stacks.miniature import Repository, Synthesis, candidate, make_repository
 from tests.stacks.test_endpoint_stack import actions_of
 
@@ -182,6 +183,11 @@ def test_a_shadow_gets_its_share_of_the_requests(everything: Synthesis) -> None:
     assert (shadow["InstanceType"], shadow["InitialInstanceCount"]) == ("ml.c5.xlarge", 1)
     assert (shadow["InitialVariantWeight"], production["InitialVariantWeight"]) == (0.25, 1)
     assert shadow["ModelName"] != production["ModelName"]
+    images = [
+        model["Properties"]["PrimaryContainer"]["Image"]
+        for model in everything.template.find_resources("AWS::SageMaker::Model").values()
+    ]
+    assert [image for image in images if isinstance(image, str)] == [SHADOW_IMAGE]
 
 
 def test_a_key_that_is_given_is_used(repository: Repository) -> None:
