@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_ecs as ecs
 from constructs import Construct
 
 from stacks import ecs_metrics
@@ -35,22 +36,27 @@ class EcsServiceWatchProps:
 
 
 class EcsServiceWatch(Construct):
-    """`paging.topic` is whom to subscribe to."""
+    """`paging.topic` is whom to subscribe to. A deployment under which the answers become slow or wrong rolls back."""
 
     def __init__(self, scope: Construct, id: str, props: EcsServiceWatchProps) -> None:
         super().__init__(scope, id)
         self._props = props
         self._http = props.service.target_groups["http"]
-        alarms = [*self._latency(), *self._health(), *(self._reported() if props.reports else ())]
+        of_answers = [self._latency(), *(self._reported() if props.reports else ())]
+        alarms = [*of_answers, *self._health()]
         self.paging = Paging(self, "Paging", PagingProps(workload=props.workload, alarms=alarms))
+        # Only these: the others name the service, which cannot name them then.
+        props.service.service.enable_deployment_alarms(
+            [alarm.alarm_name for alarm in of_answers], behavior=ecs.AlarmBehavior.ROLLBACK_ON_ALARM
+        )
         self._dashboard()
 
-    def _latency(self) -> list[cloudwatch.Alarm]:
+    def _latency(self) -> cloudwatch.Alarm:
         objective, workload = self._props.objective, self._props.workload
         limit, percentile = objective.model_latency_ms, objective.percentile
         waited = ecs_metrics.client_latency(workload, percentile.lower())
         told = f"{percentile} of what callers wait, end to end, reached the objective, {limit:g} ms."
-        return [self._alarm("ClientLatency", waited, limit, told)]
+        return self._alarm("ClientLatency", waited, limit, told)
 
     def _reported(self) -> list[cloudwatch.Alarm]:
         objective, workload, capacity = self._props.objective, self._props.workload, self._props.capacity_per_minute

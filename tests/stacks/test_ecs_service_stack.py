@@ -230,6 +230,14 @@ def test_every_alarm_is_one_that_pages(service: Synthesis) -> None:
     assert all(f'"{name}"' in rule for name in alarms)
 
 
+def test_an_update_under_which_answers_get_slow_or_wrong_is_rolled_back(service: Synthesis) -> None:
+    watched = service.only("AWS::ECS::Service")["DeploymentConfiguration"]["Alarms"]
+    assert (watched["Enable"], watched["Rollback"]) == (True, True)
+    alarms = service.template.find_resources("AWS::CloudWatch::Alarm")
+    metrics = [alarms[each["Ref"]]["Properties"]["MetricName"] for each in watched["AlarmNames"]]
+    assert metrics == ["ClientLatency", "ResponseTime", "ServerErrors", "Invocations"]
+
+
 def test_what_triton_does_not_report_has_neither_alarm_nor_graph(on_cpu: Synthesis) -> None:
     alarms = on_cpu.template.find_resources("AWS::CloudWatch::Alarm").values()
     watched = {each["Properties"]["MetricName"] for each in alarms}
