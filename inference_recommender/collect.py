@@ -141,7 +141,10 @@ def _refuse_invalid(described: Sequence[Mapping[str, Any]], measured: Sequence[M
     if reason := why_invalid(measured, objective) if completed else why_refused(measured):
         raise InvalidRun(reason, kept.path)
     if not completed:
-        raise JobFailed(described[0]["JobName"], _reason(described[0]), kept.path)
+        reason = _reason(described[0])
+        tests = [f"{one.instance_type}: {one.failure_reason}" for one in measured if one.failure_reason]
+        unknown = [line for line in tests if line.partition(": ")[2] not in reason]
+        raise JobFailed(described[0]["JobName"], reason, kept.path, unknown)
 
 
 def _reason(job: Mapping[str, Any]) -> str:

@@ -98,8 +98,11 @@ class JobNameTaken(AwsUnavailable):
 
 
 class JobFailed(AwsUnavailable):
-    def __init__(self, name: str, reason: str, run: Path) -> None:
-        super().__init__(f"Job {name} failed: {reason}\nWhat was measured is kept in {run}.")
+    """`tests` has a line for each test that failed for a reason which the job's own does not tell."""
+
+    def __init__(self, name: str, reason: str, run: Path, tests: Sequence[str] = ()) -> None:
+        told = "\n".join([f"Job {name} failed: {reason}", *tests])
+        super().__init__(f"{told}\nWhat was measured is kept in {run}.")
 
 
 class InvalidRun(ProjectError):

@@ -8,6 +8,7 @@ import pytest
 from inference_recommender.configuration import Configuration
 from inference_recommender.errors import (
     AwsRefused,
+    AwsUnreachable,
     ExpiredCredentials,
     Interrupted,
     InvalidRun,
@@ -116,6 +117,20 @@ def test_credentials_that_expire_leave_a_run_that_resumes(folder: WorkloadFolder
     assert len(service.created) == 1
 
 
+def test_a_run_that_never_reached_aws_creates_its_job_when_it_is_resumed(
+    folder: WorkloadFolder, kept: RunFolder
+) -> None:
+    service, watcher = FakeService([description()]), Watcher()
+    service.troubles = {"create_job": [AwsUnreachable("Could not connect")] * 100}
+    with pytest.raises(Suspended) as caught:
+        finish(prepared(folder), service, kept, watcher)
+    assert str(caught.value).startswith("AWS cannot be reached: Could not connect.")
+    assert (service.created, len(watcher.said)) == ([], 1)
+    service.troubles = {}
+    assert resume(folder, service, kept, watcher, lambda seconds: None).recommended is not None
+    assert [job["JobName"] for job in service.created] == ["job"]
+
+
 def test_a_resumed_run_is_of_the_workload_as_it_was_begun(folder: WorkloadFolder, kept: RunFolder) -> None:
     service = FakeService([description()])
     service.troubles = {"describe_job": [ExpiredCredentials()]}
@@ -176,8 +191,14 @@ def test_a_failed_test_is_explained_by_its_containers_log(folder: WorkloadFolder
         [step("FAILED", FailureReason="The container did not pass its health check.")],
     )
     service.log = ["loading", "CUDA driver version is insufficient"]
-    with pytest.raises(JobFailed):
+    with pytest.raises(JobFailed) as caught:
         finish(prepared(folder), service, kept)
+    assert str(caught.value) == (
+        "Job job failed: The test failed.\n"
+        "ml.c5.xlarge: The container did not pass its health check. The last lines of its container's log:\n"
+        "loading\nCUDA driver version is insufficient\n"
+        f"What was measured is kept in {kept.path}."
+    )
     (found,) = kept.measurements()
     assert found.failure_reason == (
         "The container did not pass its health check. The last lines of its container's log:\n"

@@ -111,7 +111,7 @@ def test_a_candidate_too_slow_leaves_the_reviewed_recommendation_alone(prepared:
 def test_a_failed_job_is_told_with_its_reason_and_keeps_what_was_measured(prepared: Prepared, kept: RunFolder) -> None:
     failed = description("FAILED", InferenceRecommendations=[], FailureReason="Triton was killed by signal 9.")
     with pytest.raises(JobFailed) as caught:
-        _run(prepared, FakeService([failed], [step("FAILED", FailureReason="Triton was killed.")]), kept)
+        _run(prepared, FakeService([failed], [step("FAILED", FailureReason="Triton was killed by signal 9.")]), kept)
     assert str(caught.value) == (
         f"Job job-1 failed: Triton was killed by signal 9.\nWhat was measured is kept in {kept.path}."
     )
