@@ -7,7 +7,7 @@ from pathlib import Path
 from stacks import instance_offerings
 from stacks.fitness import Wanted
 from stacks.instance_type import family, hardware
-from workloads import ModelArtifact, Recommendation, SageMakerEndpointHosting
+from workloads import LatencyObjective, ModelArtifact, Recommendation, SageMakerEndpointHosting, WorkloadFolder
 
 NEURON = ("neuron", "neuronx")
 
@@ -68,3 +68,21 @@ def local_caution(file: Path, recommendation: Recommendation, measure: str) -> I
             f"Production wants one measured on SageMaker: run `{measure}` against an AWS account."
         )
         yield Caution(id="recommendation:local", text=text)
+
+
+def objective_caution(
+    file: Path, recommendation: Recommendation, folder: WorkloadFolder, measure: str
+) -> Iterator[Caution]:
+    measured, wanted = recommendation.objective, folder.workload.objective
+    if isinstance(wanted, LatencyObjective) and _told(measured) != _told(wanted):
+        text = (
+            f"{file}: objective: was sized for {_told(measured)}, and {folder.file} now says {_told(wanted)}. "
+            f"Measure again with `{measure}`."
+        )
+        yield Caution(id="recommendation:objective", text=text)
+
+
+def _told(objective: LatencyObjective) -> str:
+    """What decides a fleet's size."""
+    peak = objective.peak_invocations_per_minute
+    return f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms at {peak:,} invocations/min"

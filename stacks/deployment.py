@@ -7,7 +7,7 @@ endpoint has is in endpoint_plan.py.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from stacks.cautions import Caution, local_caution, size_caution, zone_cautions
+from stacks.cautions import Caution, local_caution, objective_caution, size_caution, zone_cautions
 from stacks.errors import (
     IncompleteRecommendation,
     LocalRecommendation,
@@ -63,12 +63,8 @@ def refuse(problems: Iterable[ProjectError]) -> None:
 
 def _used_recommendation(props: WorkloadStackProps) -> tuple[Recommendation | None, list[Caution]]:
     """The recommendation, unless there is none, it is to be ignored, or a rehearsal deploys something else."""
-    file, given, options, measure = (
-        props.folder.recommendation_file,
-        props.recommendation,
-        props.options,
-        _measure(props),
-    )
+    file, given, options = props.folder.recommendation_file, props.recommendation, props.options
+    measure = _measure(props)
     single = f"one {props.folder.workload.instance_types[0]} is deployed, without autoscaling"
     if given is None:
         text = f"{file} does not exist: {single}. Measure with `{measure}`, review the file and deploy again."
@@ -79,7 +75,8 @@ def _used_recommendation(props: WorkloadStackProps) -> tuple[Recommendation | No
     if options.hosting_target is not None and given.target != props.folder.workload.hosting.target:
         text = f"{file} is of {given.target}, and -c hosting-target={options.hosting_target} deploys another: {single}."
         return None, [Caution(id="recommendation:rehearsal", text=text)]
-    return given, list(local_caution(file, given, measure))
+    about_it = [*local_caution(file, given, measure), *objective_caution(file, given, props.folder, measure)]
+    return given, about_it
 
 
 def _about_recommendation(props: WorkloadStackProps, used: Recommendation | None) -> Iterator[ProjectError]:

@@ -5,7 +5,7 @@ import pytest
 from stacks.errors import IncompleteRecommendation, NoRecommendedCandidate
 from stacks.options import Options
 from tests.stacks.miniature import OTHER_SHA256, Repository, Synthesis, candidate
-from workloads import Autoscaling
+from workloads import Autoscaling, LatencyObjective
 
 OWN_IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/triton-onnxruntime:25.09"
 PRODUCTION = Options(stage="production")
@@ -38,6 +38,17 @@ def test_a_local_measurement_is_deployed_with_a_warning(repository: Repository) 
     assert repository.synthesise().warnings() == [
         f"{repository.recommendation_file}: was measured locally, on 2 cores of an AMD EPYC. Production wants one "
         f"measured on SageMaker: run {MEASURE} against an AWS account. [ack: recommendation:local]",
+    ]
+
+
+def test_a_fleet_that_was_sized_for_another_objective_is_deployed_with_a_warning(repository: Repository) -> None:
+    repository.host(image_uri=OWN_IMAGE)
+    objective = LatencyObjective(percentile="P95", model_latency_ms=80.0, peak_invocations_per_minute=30_000)
+    repository.recommend(candidate(), objective=objective)
+    assert repository.synthesise().warnings() == [
+        f"{repository.recommendation_file}: objective: was sized for P95 ≤ 80 ms at 30,000 invocations/min, and "
+        f"{repository.workload_file} now says P99 ≤ 50 ms at 240,000 invocations/min. Measure again with {MEASURE}. "
+        "[ack: recommendation:objective]"
     ]
 
 
