@@ -20,8 +20,8 @@ from workloads.document import Document
 
 LIKELY_USERS = 500
 """Requests under way: more are no closed loop of Inference Recommender's, of 3 users and 3 more a minute."""
-UNIT_MISTAKEN = math.sqrt(1000)
-"""Half-way, as ratios go, between the same unit and one a thousand times as large."""
+OUTSIDE = 3.0
+"""How many times beyond CloudWatch's highest and lowest quantile a figure of the same test cannot be."""
 
 
 class Series(Document):
@@ -192,9 +192,9 @@ def latency_unit(
     """Of a job's ModelLatency, judged by CloudWatch's quantiles of the same test, or else by the fleet's whole rate."""
     if reported is None:
         return "ms"
-    known = next((quantiles_ms[name] for name in ("p95", "p99", "p90", "p50") if quantiles_ms.get(name)), None)
-    if known is not None:
-        return "µs" if reported / known > UNIT_MISTAKEN else "ms"
+    if quantiles_ms:
+        lowest, highest = min(quantiles_ms.values()), max(quantiles_ms.values())
+        return "µs" if reported > highest * OUTSIDE and reported / 1000 >= lowest / OUTSIDE else "ms"
     users = (invocations_per_minute or 0) / 60 * reported / 1000
     return "µs" if users > LIKELY_USERS else "ms"
 

@@ -107,9 +107,16 @@ def test_without_cloudwatch_the_users_tell_the_unit(users: float, latency_ms: fl
         assert latency_unit(latency_ms * 1000, rate, {}) == "µs"
 
 
-@pytest.mark.parametrize(("reported", "unit"), [(9.0, "ms"), (200.0, "ms"), (2_000.0, "µs"), (12_000.0, "µs")])
-def test_with_cloudwatch_a_latency_far_beyond_its_p95_is_in_the_smaller_unit(reported: float, unit: str) -> None:
-    assert latency_unit(reported, 1e9, {"p95": 12.0}) == unit
+@pytest.mark.parametrize(
+    ("reported", "unit"), [(1.0, "ms"), (12.0, "ms"), (80.0, "ms"), (2_000.0, "µs"), (12_000.0, "µs"), (80_000.0, "µs")]
+)
+def test_with_cloudwatch_a_latency_beyond_all_its_quantiles_is_in_the_smaller_unit(reported: float, unit: str) -> None:
+    """Also one of a heavy tail: the latency at the highest load may be many times the median of the whole test."""
+    assert latency_unit(reported, 1e9, {"p1": 1.0, "p50": 2.0, "p95": 12.0, "p99.9": 90.0}) == unit
+
+
+def test_a_latency_that_fits_cloudwatch_in_no_unit_is_left_as_documented() -> None:
+    assert latency_unit(500.0, 1e9, {"p50": 20.0, "p99": 30.0}) == "ms"
 
 
 ENDPOINT = DeployedEndpoint(name="lives", variant_name="AllTraffic", instance_type="ml.m5.large", instance_count=4)
