@@ -15,7 +15,7 @@ import numpy as np
 from inference_recommender.statistics import Floats, student_t
 
 SLOPE, SLOPE_SPREAD = 15.0, 15.0
-"""Ten per cent more load, four times as many late requests: weakly supposed, so that the slope of few blocks is sane."""
+"""Ten per cent more load, four times as many late requests: weakly supposed, so that few blocks have a sane slope."""
 WIDEST = 0.5
 """The interval is looked for this far around the crossing, in logarithms of the rate."""
 STEPS = 40

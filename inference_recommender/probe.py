@@ -11,7 +11,8 @@ import numpy as np
 from inference_recommender.errors import ProbeFailed
 from inference_recommender.generator.plan import Arrivals, LoadPlan, StoppingConditions
 from inference_recommender.generator.process import Outcome, generate
-from inference_recommender.search import Bottleneck, Seen
+from inference_recommender.probed import Seen
+from inference_recommender.search import Bottleneck
 
 LAGGED = "generator lagged"
 INVALID = 4
@@ -19,7 +20,7 @@ MOST_CONNECTIONS = 256
 
 
 class GeneratorProbe:
-    """Each probe in a folder of its own below `folder`, with seeds from `seed` on; `tell` hears of it before it runs."""
+    """Each probe in a folder of its own below `folder`, with a seed of its own; `tell` hears of it before it runs."""
 
     def __init__(
         self, url: str, payloads: Path, folder: Path, tell: Callable[[str], None] = lambda text: None, seed: int = 0

@@ -13,62 +13,49 @@ that an overloaded service cannot slow down its own measurement (coordinated omi
 5. The capacity is the rate of the crossing, or the lower one at which a percentile `MARGIN` over the limit can be
    excluded with 95 % confidence: noise makes the result smaller, not bolder.
 
-It takes a service to be as fast in an hour as it is now, and probes to be independent of each other.
+On simulated services of known capacity (tests/inference_recommender/test_search.py) it comes within 5 % for at least 95
+of a hundred seeds and calls a rate the capacity whose percentile is 10 % over for at most 5; the interval covers the
+truth for 86 to 96. It takes a service to be as fast later as it is now, and knows nothing of other machines.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from math import exp, log, sqrt
+from math import log, sqrt
 
 import numpy as np
 
-from inference_recommender.capacity import CONFIDENCE, MARGIN, Limit
+from inference_recommender.bracket import Bracket
+from inference_recommender.capacity import CONFIDENCE, Limit
 from inference_recommender.crossing import Crossing, crossing
-from inference_recommender.load_levels import Indices, per_block
+from inference_recommender.probed import Probed, Seen, probed
 from inference_recommender.statistics import Floats
 from inference_recommender.warm_up import warm_up_s
 
-RESOLUTION = 0.04
+RESOLUTION = 0.03
 """The half of the interval, over the capacity, at which the search is content."""
 ACCEPTABLE = 0.10
 """The same, where the search ended before: a capacity less sure is none."""
 NARROW = 1.15
 """The bracket in which the logarithm of the late share is nearly a straight line."""
-NEAR = (4.0, 2.5)
-"""Times that distance, below and above: probes within are fitted. Above, the queue soon has no end."""
 SATURATED = 0.3
 """A probe with more late requests is beyond the straight line."""
-BLOCK_S = 4.0
 EPISODES = 15
 """Blocks with late requests at least: from fewer, an interval only seems narrow."""
 APART = 0.4
 NEAREST, FARTHEST = 0.02, 0.06
 """Of the capacity: probes are added so much below and above it that the late share differs by a factor of e^APART."""
+NEAR = (4.0, 2.5)
+"""Times that distance, below and above: probes within are fitted. Above, the queue soon has no end."""
 FACTOR = 4.0
-KEPT_OFF = 0.15
-"""Interpolation stays this share of the bracket off its ends."""
 FAR_OFF = log(10)
 """A latency more than ten times over or under the limit says no more than ten times."""
-GLANCE_S, GLANCE_REQUESTS, LONGEST_GLANCE_S = 5.0, 100, 60.0
+GLANCE_S, GLANCE_REQUESTS, LONGEST_GLANCE_S = 5.0, 100, 100.0
 PROBE_S, LATE_EXPECTED, LONGEST_PROBE_S = 20.0, 20, 180.0
 """A probe lasts so long that at the limit this many requests are late."""
 SETTLING_S, LONGEST_WARM_UP_S = 10.0, 180.0
-IN_FLUX = 0.1
-"""Of each probe, its beginning is left out: the queue of an idle service fills up first."""
-SLOWEST_PER_MINUTE = 1.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Seen:
-    """What a probe saw: an entry per request that was due, in order of intended send."""
-
-    duration_s: float
-    intended_s: Floats
-    """Since the probe's beginning."""
-    latencies_ms: Floats
-    """From the intended send; infinite for a request that failed or was never answered."""
-
+SLOWEST_PER_MINUTE = 60.0
+"""Below one a second, enough requests for a percentile take hours."""
 
 Probe = Callable[[float, float], Seen]
 """(arrivals per minute, seconds) → what was seen. Raises `Bottleneck`."""
@@ -78,32 +65,13 @@ class Bottleneck(Exception):
     """The generator could not make the arrivals of a probe, or was in the way of what it measured: why."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Probed:
-    """A probe and what counts of it, without its beginning."""
-
-    invocations_per_minute: float
-    duration_s: float
-    latency_ms: float
-    """At the limit's percentile; infinite where more requests than it allows were never answered."""
-    requests: Floats
-    """By block of time; likewise below."""
-    late: Floats
-    far_late: Floats
-    """Over the limit by `MARGIN`."""
-
-    @property
-    def late_share(self) -> float:
-        return float(self.late.sum() / max(self.requests.sum(), 1))
-
-
 class Reason(Enum):
     """Why a search ended."""
 
     RESOLVED = "the capacity is known to its resolution"
     TIME = "its time was over"
     NEVER_SETTLED = "the latency never settled at the start rate"
-    NOTHING_KEEPS = "no rate keeps the limit"
+    NOTHING_KEEPS = "no rate from 60 a minute on keeps the limit"
     BOTTLENECK = "the generator was the bottleneck"
     INTERRUPTED = "it was interrupted"
     BEARS_MORE = "the service bears more than the highest rate that may be tried"
@@ -135,7 +103,7 @@ class _Fitted:
 
     @property
     def capacity(self) -> float:
-        """The crossing; less where, were it at the low end of its interval, that would be over by more than `MARGIN`."""
+        """The crossing; less where, were the true one at the low end, the percentile would be over by the margin."""
         return min(self.at.rate, self.at.low * self.far_over / self.at.rate)
 
 
@@ -196,9 +164,9 @@ class Search:
 
     def _down_from(self, over: Probed) -> tuple[Probed, Probed]:
         while True:
-            if over.invocations_per_minute / FACTOR < SLOWEST_PER_MINUTE:
+            if over.invocations_per_minute <= SLOWEST_PER_MINUTE:
                 raise _Ended(Reason.NOTHING_KEEPS)
-            one = self._glance(over.invocations_per_minute / FACTOR)
+            one = self._glance(max(over.invocations_per_minute / FACTOR, SLOWEST_PER_MINUTE))
             if not self._is_over(one):
                 return one, over
             over = one
@@ -222,7 +190,7 @@ class Search:
 
     def _narrow(self, under: Probed, over: Probed) -> float:
         """A rate near the limit."""
-        bracket = _Bracket(low=self._point(under), high=self._point(over))
+        bracket = Bracket(low=self._point(under), high=self._point(over))
         while bracket.high[0] - bracket.low[0] > log(NARROW):
             bracket = bracket.with_point(self._point(self._glance(bracket.next_rate())))
         return bracket.next_rate()
@@ -238,6 +206,8 @@ class Search:
                 rate = min(rate * (1 + apart), self._most_unsaturated(apart))
                 continue
             self._fitted, at = fitted, fitted.at
+            if at.rate < SLOWEST_PER_MINUTE and rate < 2 * SLOWEST_PER_MINUTE:
+                raise _Ended(Reason.NOTHING_KEEPS)
             apart = min(max(APART / at.slope, NEAREST), FARTHEST)
             rate = min(max(at.rate, rate / NARROW), rate * NARROW, self._most_unsaturated(apart))
             if at.episodes >= EPISODES and fitted.is_known_within(RESOLUTION):
@@ -268,8 +238,10 @@ class Search:
         return _Fitted(at=at, far_over=max(far.rate, at.rate) if far else at.rate)
 
     def found(self, reason: Reason) -> Found:
-        if self._fitted is None or not self._fitted.is_known_within(
-            RESOLUTION if reason is Reason.RESOLVED else ACCEPTABLE
+        if (
+            self._fitted is None
+            or reason is Reason.NOTHING_KEEPS
+            or not self._fitted.is_known_within(RESOLUTION if reason is Reason.RESOLVED else ACCEPTABLE)
         ):
             return Found(
                 invocations_per_minute=None,
@@ -321,44 +293,3 @@ class Search:
     def _limit_ms(self) -> float:
         assert self.limit.latency_ms is not None
         return self.limit.latency_ms
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Bracket:
-    """Two points of (log rate, log of latency over limit), the low one under the limit."""
-
-    low: tuple[float, float]
-    high: tuple[float, float]
-    stayed: str = ""
-    """The end that the last point left where it was."""
-
-    def next_rate(self) -> float:
-        (x1, y1), (x2, y2) = self.low, self.high
-        share = -y1 / (y2 - y1) if y2 > y1 else 0.5
-        return exp(x1 + (x2 - x1) * min(max(share, KEPT_OFF), 1 - KEPT_OFF))
-
-    def with_point(self, point: tuple[float, float]) -> "_Bracket":
-        """The Illinois rule halves the height of an end that stays twice."""
-        if point[1] <= 0:
-            height = self.high[1] / 2 if self.stayed == "high" else self.high[1]
-            return _Bracket(low=point, high=(self.high[0], height), stayed="high")
-        height = self.low[1] / 2 if self.stayed == "low" else self.low[1]
-        return _Bracket(low=(self.low[0], height), high=point, stayed="low")
-
-
-def probed(rate_per_minute: float, seen: Seen, limit: Limit) -> Probed:
-    """A probe, counted by blocks of time without its beginning."""
-    bound = np.inf if limit.latency_ms is None else limit.latency_ms
-    first = int(np.searchsorted(seen.intended_s, seen.duration_s * IN_FLUX))
-    latencies, duration = seen.latencies_ms[first:], seen.duration_s * (1 - IN_FLUX)
-    count = max(int(duration / BLOCK_S), 1)
-    place = (seen.intended_s[first:] - seen.duration_s * IN_FLUX) * (count / duration)
-    block: Indices = np.clip(place, 0, count - 1).astype(np.intp)
-    return Probed(
-        invocations_per_minute=rate_per_minute,
-        duration_s=seen.duration_s,
-        latency_ms=float(np.percentile(latencies, limit.percentile, method="lower")) if len(latencies) else 0.0,
-        requests=per_block(block, np.ones(len(block), dtype=bool), count),
-        late=per_block(block, latencies > bound, count),
-        far_late=per_block(block, latencies > bound * (1 + MARGIN), count),
-    )

@@ -30,6 +30,7 @@ from math import exp, inf, log, sqrt
 
 import numpy as np
 
+from inference_recommender.probed import Seen
 from inference_recommender.statistics import Bools, Floats
 
 Lengths = Callable[[np.random.Generator, int], Floats]
@@ -93,6 +94,12 @@ class SimulatedService:
         finished = self._serve((begin + arrived).tolist(), work.tolist()) - begin
         self.now_s = begin + max(duration_s, float(finished[-1]) if len(finished) else 0.0)
         return Requests(finished_s=finished, latencies_ms=(finished - arrived) * 1000)
+
+    def probe(self, rate_per_minute: float, duration_s: float) -> Seen:
+        """`open_loop`, as the probe of a capacity search."""
+        run = self.open_loop(rate_per_minute, duration_s)
+        intended = run.finished_s - run.latencies_ms / 1000
+        return Seen(duration_s=duration_s, intended_s=intended, latencies_ms=run.latencies_ms)
 
     def closed_loop(self, joins_s: Sequence[float], duration_s: float) -> Requests:
         """Users who join at `joins_s` (rising) and stay until the end; requests then under way are no records."""
