@@ -115,7 +115,7 @@ def plan_job(
             **_request(name, "Advanced", workload, subject, around, f"traffic {traffic_name}"),
             "InputConfig": {
                 **_input(workload, subject, around, tested),
-                "JobDurationInSeconds": min(traffic.duration_s + SETUP_ALLOWANCE_S, LONGEST_JOB_S),
+                "JobDurationInSeconds": min(_at_most_s(traffic) + SETUP_ALLOWANCE_S, LONGEST_JOB_S),
                 "TrafficPattern": traffic_pattern(traffic),
                 "ResourceLimit": dict.fromkeys(
                     ("MaxNumberOfTests", "MaxParallelOfTests"), sum(c.tests for c in chosen)
@@ -187,6 +187,13 @@ def _input(
         **around.input_config(),
         "ContainerConfig": container(workload, subject.payload_url, types),
     }
+
+
+def _at_most_s(traffic: PhasedTraffic | StairTraffic) -> int:
+    """The API's reference says of a staircase's duration that it is each step's, other documents that it is the whole
+    one's. It is taken for the whole; a job must not be cut off by its limit if it is not.
+    """
+    return traffic.duration_s * traffic.steps if isinstance(traffic, StairTraffic) else traffic.duration_s
 
 
 def _tagged(around: Surroundings, workload: Workload, traffic: str) -> Surroundings:

@@ -47,7 +47,9 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--from-default", type=Path, metavar="RUN", help="test what a default job's run found, as it configured it"
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the request as JSON, send nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the request as JSON, a list where there are several; send nothing"
+    )
     parser.add_argument("--json", action="store_true", help="print the recommendation as one JSON document")
     parser.add_argument(
         "--job-name",

@@ -42,6 +42,7 @@ def test_botocore_accepts_stairs(spellcheck: WorkloadFolder) -> None:
         "TrafficType": "STAIRS",
         "Stairs": {"DurationInSeconds": 600, "NumberOfSteps": 5, "UsersPerStep": 2},
     }
+    assert plan.request["InputConfig"]["JobDurationInSeconds"] == 5 * 600 + 1800, "whichever it is the duration of"
 
 
 def test_the_request_says_what_the_workload_says(spellcheck: WorkloadFolder) -> None:
