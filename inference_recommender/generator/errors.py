@@ -16,6 +16,6 @@ class UnreadableCertificates(ProjectError):
 
 
 class NothingToMerge(ProjectError):
-    """Of several generators, no two moments at which all were at work."""
+    """Of several generators, no second in which all were at work."""
 
     exit_code = 4

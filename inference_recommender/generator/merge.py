@@ -1,11 +1,12 @@
 """Several generators' runs of one plan as one: their timelines added on the common clock, judged as one run is.
 
-What holds is the time in which all were at work: before it some were still starting, after it some had stopped. The
-result has the shape of a single run; its records are those of the timelines, so latencies are within
+What holds are the whole seconds in which all were at work: before, some were still starting, after, some had stopped.
+The result has the shape of a single run; its records are those of the timelines, so latencies are within
 `histogram.RELATIVE_ERROR` and order within a second is not known.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
@@ -29,7 +30,7 @@ TRAFFIC_ENDED = "traffic ended"
 def merge(outcomes: Sequence[Outcome], plan: LoadPlan, folder: Path) -> Outcome:
     """One outcome of `outcomes`, which ran the shares of `plan`; its files are written to `folder`.
 
-    Raises `NothingToMerge` where one came to no summary, or never two ran at once.
+    Raises `NothingToMerge` where one came to no summary, or never all ran at once.
     """
     for outcome in outcomes:
         if outcome.summary is None:
@@ -47,20 +48,22 @@ def merge(outcomes: Sequence[Outcome], plan: LoadPlan, folder: Path) -> Outcome:
 
 def _together(outcomes: Sequence[Outcome], plan: LoadPlan) -> tuple[Measured, Timeline]:
     summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
-    start_at = max(summary["started_at"] for summary in summaries)
-    end_at = min(summary["started_at"] + summary["duration_s"] for summary in summaries)
-    if start_at >= end_at:
+    last_start = max(summary["started_at"] for summary in summaries)
+    first_end = min(summary["started_at"] + summary["duration_s"] for summary in summaries)
+    start, end = math.ceil(last_start), math.floor(first_end)
+    if start >= end:
         raise NothingToMerge(
-            f"The {len(outcomes)} generators were never at work at once: the last began at {start_at:.1f} s, the first "
-            f"ended at {end_at:.1f} s of the epoch. Give their plans one start_at, and check the clocks."
+            f"The {len(outcomes)} generators were not at work at once for a second: the last began at "
+            f"{last_start:.1f} s, the first ended at {first_end:.1f} s of the epoch. Give their plans one start_at, "
+            "and check the clocks."
         )
     timeline = merged([Timeline.read(outcome.folder / "timeline.npz") for outcome in outcomes])
     measured = Measured(
-        rows=timeline.rows(start_at, end_at),
-        unfinished_intended_s=timeline.unfinished_at - start_at,
+        rows=timeline.rows(start, end),
+        unfinished_intended_s=timeline.unfinished_at[timeline.unfinished_at < end] - start,
         open_loop=plan.arrivals is not None,
-        started_at=start_at,
-        duration_s=end_at - start_at,
+        started_at=float(start),
+        duration_s=float(end - start),
         first_error=next((summary["first_error"] for summary in summaries if summary["first_error"]), None),
         ended=next((one["ended"] for one in summaries if one["ended"] != TRAFFIC_ENDED), TRAFFIC_ENDED),
         watch=reduce(SelfWatch.worst_with, (_watch(summary["generator"]) for summary in summaries)),

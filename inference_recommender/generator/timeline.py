@@ -64,24 +64,23 @@ class Timeline:
     def errors(self) -> int:
         return int(self.table[self.table[:, 1] == 0, 4].sum())
 
-    def rows(self, start_at: float, end_at: float) -> Rows:
-        """The requests between two moments, with the latencies of their bins, in an order like that of finish.
+    def rows(self, start: int, end: int) -> Rows:
+        """The requests of the seconds from `start` to before `end`, with the latencies of their bins.
 
-        Within a second they are spread evenly over what of it lies between the moments, in a random order of a fixed
-        seed: their own order is not known, and one by latency would look like a trend.
+        Within a second they are spread evenly, in a random order of a fixed seed: their own is not known, and one by
+        latency would look like a trend.
         """
-        second, succeeded, send_bin, intended_bin = np.repeat(self.table[:, :4], self.table[:, 4], axis=0).T
+        chosen = self.table[(self.table[:, 0] >= start) & (self.table[:, 0] < end)]
+        second, succeeded, send_bin, intended_bin = np.repeat(chosen[:, :4], chosen[:, 4], axis=0).T
         order = np.lexsort([np.random.default_rng(SPREAD_SEED).random(len(second)), second])
         second = second[order]
-        low, high = np.maximum(second, start_at), np.minimum(second + 1, end_at)
         _, first, counts = np.unique(second, return_index=True, return_counts=True)
         place = (np.arange(len(second)) - np.repeat(first, counts) + 0.5) / np.repeat(counts, counts)
-        within = low < high
         return Rows(
-            finished_s=(low + place * (high - low) - start_at)[within],
-            latencies_ms=latencies_of(send_bin[order][within].astype(np.int32)),
-            from_intended_ms=latencies_of(intended_bin[order][within].astype(np.int32)),
-            succeeded=succeeded[order][within].astype(np.bool_),
+            finished_s=second - start + place,
+            latencies_ms=latencies_of(send_bin[order].astype(np.int32)),
+            from_intended_ms=latencies_of(intended_bin[order].astype(np.int32)),
+            succeeded=succeeded[order].astype(np.bool_),
         )
 
 
