@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from inference_recommender.measurement import Series
 
 FEWEST_PERIODS = 5
+PERIODS_PER_DEGREE = 3
+"""A deviation by the median is known as well as an ordinary one from a third of the values (Rousseeuw and Croux,
+Journal of the American Statistical Association 88, 1993: 37 %)."""
 MEDIAN_TO_DEVIATION = 1.4826
 """Of a normal distribution: its standard deviation over the median of its absolute values."""
 
@@ -98,21 +101,22 @@ def _warm_up_periods(periods: _Periods) -> int | None:
 def _interval(periods: _Periods, period_s: float, limit: Limit) -> tuple[float, float] | None:
     requests = periods.rates * period_s / 60
     levels = load_levels(periods.users, requests, period_s, INTERVAL_S, needed=1)
-    t = student_t((1 + CONFIDENCE) / 2, len(periods.rates) - 2)
-    rates, errors = _means(levels, periods.rates)
+    t = student_t((1 + CONFIDENCE) / 2, max(len(periods.rates) // PERIODS_PER_DEGREE, 1))
+    rates, errors = _log_means(levels, periods.rates)
     bound = np.inf if limit.latency_ms is None else np.log(limit.latency_ms)
-    latencies, latency_errors = _means(levels, np.log(np.maximum(periods.latencies_ms, 1e-6)))
+    latencies, latency_errors = _log_means(levels, periods.latencies_ms)
     risen = np.array(rising(latencies.tolist(), [float(len(level)) for level in levels]))
     if not (risen <= bound).any():
         return None
     surely, maybe = risen + t * latency_errors <= bound, risen - t * latency_errors <= bound
-    low = float((rates - t * errors)[surely][-1]) if surely.any() else 0.0
-    high = float((rates + t * errors)[maybe][-1])
-    return max(min(low, high), 0.0), high
+    low = float(np.exp(rates - t * errors)[surely][-1]) if surely.any() else 0.0
+    high = float(np.exp(rates + t * errors)[maybe][-1])
+    return min(low, high), high
 
 
-def _means(levels: list[Indices], values: Floats) -> tuple[Floats, Floats]:
-    """Of each level, with the standard error of each."""
+def _log_means(levels: list[Indices], given: Floats) -> tuple[Floats, Floats]:
+    """The mean logarithm of each level, and its standard error: rates vary by a share of themselves."""
+    values = np.log(np.maximum(given, 1e-6))
     differences = (values[:-2] - 2 * values[1:-1] + values[2:]) / np.sqrt(6)
     deviation = MEDIAN_TO_DEVIATION * float(np.median(np.abs(differences)))
     means = np.array([float(values[level].mean()) for level in levels])

@@ -19,6 +19,9 @@ FEWEST_WINDOWS = 10
 REQUESTS_PER_WINDOW = 5
 SLOWER = 0.05
 """Windows left out are slower than the rest by this on average, or nothing warmed up …"""
+NEARLY = 1.1
+"""The least error is flat where all has settled: the earliest cut that comes so near to it is taken."""
+NEARLY_HALF = 0.95
 CLEARLY = 4.0
 """… and by this many standard errors of their mean, from the spread of the rest."""
 
@@ -54,10 +57,10 @@ def settled_from(latencies_ms: Floats) -> int:
     n = len(y)
     most = n // 2
     errors = [float(((y[d:] - y[d:].mean()) ** 2).sum()) / (n - d) ** 2 for d in range(most + 1)]
-    cut = int(np.argmin(errors))
+    cut = next(d for d, error in enumerate(errors) if error <= NEARLY * min(errors))
     if cut == 0 or not _slower(y[:cut], y[cut:]):
         return 0
-    return n if cut == most else cut
+    return n if cut >= most * NEARLY_HALF else cut
 
 
 def _slower(left_out: Floats, rest: Floats) -> bool:
@@ -67,12 +70,14 @@ def _slower(left_out: Floats, rest: Floats) -> bool:
 
 
 def _window_medians(finished_s: Floats, latencies_ms: Floats, width: float, windows: int) -> Floats:
-    """Median latency by window; one in which nothing finished has that of the next, whose requests were under way."""
+    """Median latency by window; where nothing finished, the latency of the next to finish, which was under way."""
     parts = np.split(latencies_ms, np.searchsorted(finished_s, width * np.arange(1, windows)))
     medians: list[float] = []
+    next_first: float | None = None
     for part in reversed(parts):
         if len(part):
             medians.append(float(np.median(part)))
-        elif medians:
-            medians.append(medians[-1])
+        elif next_first is not None:
+            medians.append(next_first)
+        next_first = float(part[0]) if len(part) else next_first
     return np.array(medians[::-1])
