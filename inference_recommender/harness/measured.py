@@ -3,6 +3,7 @@
 The latency is the client's: what the network and the service's front end add is in it. Rates are per instance.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -45,12 +46,12 @@ def measurement(outcome: Outcome, plan: LoadPlan, served: Served) -> Measurement
 
 
 def course(timeline: Timeline, plan: LoadPlan, summary: Mapping[str, float]) -> Series:
-    """A point for every step of the traffic that the run saw; users are those of the plan. What finished a little after
-    the traffic's end is in the last point."""
-    start_at, duration_s = summary["started_at"], summary["duration_s"]
-    rows = timeline.rows(start_at, start_at + duration_s)
-    step = next((step for step, longest in COARSER_S.items() if duration_s <= longest), 60)
-    points = np.arange(0, max(int(np.ceil(min(duration_s, _traffic_s(plan, duration_s)) / step)), 1)) * step
+    """A point for every step from the second of the run's start to that of its end; users are those of the plan."""
+    began, ended = summary["started_at"], summary["started_at"] + summary["duration_s"]
+    start, end = math.floor(began), math.ceil(ended)
+    rows = timeline.rows(start, end)
+    step = next((step for step, longest in COARSER_S.items() if end - start <= longest), 60)
+    points = np.arange(0, end - start, step)
     of_point = np.searchsorted(points, rows.finished_s, side="right") - 1
     invocations = np.bincount(of_point, minlength=len(points))
     errors = np.bincount(of_point[~rows.succeeded], minlength=len(points))
@@ -59,16 +60,12 @@ def course(timeline: Timeline, plan: LoadPlan, summary: Mapping[str, float]) -> 
     return Series(
         period_s=step,
         seconds=tuple(float(point) for point in points),
-        users=tuple(_users(plan, float(point)) for point in points),
+        users=tuple(_users(plan, max(float(point) - (began - start), 0.0)) for point in points),
         invocations=tuple(float(count) for count in invocations),
         errors=tuple(float(count) for count in errors),
         latency_ms={name: tuple(one.percentile(float(name[1:])) for one in histograms) for name in LATENCIES},
         model_latency_quantiles_ms=_known({name: whole.percentile(float(name[1:])) for name in QUANTILES}),
     )
-
-
-def _traffic_s(plan: LoadPlan, otherwise_s: float) -> float:
-    return schedule(plan.traffic_pattern, plan.job_duration_s).end_s if plan.traffic_pattern else otherwise_s
 
 
 def _users(plan: LoadPlan, second: float) -> float | None:

@@ -3,8 +3,8 @@
 import argparse
 import json
 import os
-import subprocess
-import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from botocore.validate import validate_parameters
 from rich.console import Console
 
+from inference_recommender.__main__ import main
 from inference_recommender.commands import experiment as command
 from inference_recommender.experiment.errors import BuiltAnew, MissingArtifacts, ResumedDifferently
 from inference_recommender.experiment.folder import ExperimentFolder
@@ -20,27 +21,34 @@ from inference_recommender.experiment.run import run
 from inference_recommender.progress import Silent
 from tests.artifacts import an_artifact
 from tests.inference_recommender.experiment_account import IMAGE, ROLE, DiskAccount, prepared
-from workloads import ROOT
 
 ACCESS = ("--role-arn", ROLE, "--image-uri", IMAGE, "--payload-bucket", "bucket")
 
 
-def _cli(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
-    nowhere = {
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "inference_recommender", *arguments],
-        env={**inherited, **nowhere},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+@dataclass(frozen=True)
+class Shown:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Cli = Callable[..., Shown]
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line in this process, with no AWS configuration."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+    def run_it(*arguments: str) -> Shown:
+        code = main(list(arguments))
+        return Shown(code, *capsys.readouterr())
+
+    return run_it
 
 
 def _options(*arguments: str) -> argparse.Namespace:
@@ -92,8 +100,8 @@ def test_a_dry_run_prints_the_plan_and_every_request_and_sends_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_dry_run_without_aws_or_builds_says_what_stands_in() -> None:
-    shown = _cli("experiment", "question_answering", "--variants", "inf1-*", "--dry-run")
+def test_a_dry_run_without_aws_or_builds_says_what_stands_in(cli: Cli) -> None:
+    shown = cli("experiment", "question_answering", "--variants", "inf1-*", "--dry-run")
     assert shown.returncode == 0
     document = json.loads(shown.stdout)
     assert len(document["jobs"]) == 2
@@ -116,8 +124,8 @@ def test_every_missing_build_is_named_with_its_command(
     assert not (tmp_path / "runs").exists(), "nothing was begun"
 
 
-def test_an_experiment_of_nothing_is_refused() -> None:
-    shown = _cli("experiment")
+def test_an_experiment_of_nothing_is_refused(cli: Cli) -> None:
+    shown = cli("experiment")
     assert (shown.returncode, shown.stdout) == (2, "")
     assert shown.stderr == (
         "WORKLOAD: missing. Name the workload to measure, or an experiment to go on with --resume RUN.\n"
@@ -157,24 +165,22 @@ def test_a_variant_built_anew_cannot_join_the_cells_of_the_old_one(
     )
 
 
-def test_report_draws_an_experiment_again_without_aws(kept: ExperimentFolder) -> None:
-    shown = _cli("report", str(kept.path))
+def test_report_draws_an_experiment_again_without_aws(cli: Cli, kept: ExperimentFolder) -> None:
+    shown = cli("report", str(kept.path))
     assert (shown.returncode, shown.stderr) == (0, "")
     assert shown.stdout == f"{kept.report}\n"
     assert kept.report.read_text("utf-8").count("<svg") == 3
 
 
-def test_size_reads_an_experiment_as_it_reads_a_run(kept: ExperimentFolder) -> None:
-    shown = _cli(
-        "size", "--from", str(kept.path), "--peak-invocations-per-minute", "24000", "--headroom", "0", "--json"
-    )
+def test_size_reads_an_experiment_as_it_reads_a_run(cli: Cli, kept: ExperimentFolder) -> None:
+    shown = cli("size", "--from", str(kept.path), "--peak-invocations-per-minute", "24000", "--headroom", "0", "--json")
     assert shown.returncode == 0, shown.stderr
     candidates = json.loads(shown.stdout)["candidates"]
     assert {(one["variant"], one["instance_count"]) for one in candidates} == {("ts-base", 4), ("ort-base", 2)}
 
 
-def test_compare_reads_an_experiment_cell_by_cell(kept: ExperimentFolder) -> None:
-    shown = _cli("compare", str(kept.path), str(kept.path), "--json")
+def test_compare_reads_an_experiment_cell_by_cell(cli: Cli, kept: ExperimentFolder) -> None:
+    shown = cli("compare", str(kept.path), str(kept.path), "--json")
     assert shown.returncode == 4, "this account's tests have no confidence interval"
     unfit = json.loads(shown.stdout)["unfit"]
     assert [reason for reason in unfit if "ts-base ml.c5.xlarge" in reason]
@@ -196,12 +202,12 @@ def test_compare_reads_an_experiment_cell_by_cell(kept: ExperimentFolder) -> Non
         ),
     ],
 )
-def test_the_harness_refuses_what_it_cannot_measure(arguments: tuple[str, ...], problem: str) -> None:
-    shown = _cli("run", "--with", "harness", *arguments)
+def test_the_harness_refuses_what_it_cannot_measure(cli: Cli, arguments: tuple[str, ...], problem: str) -> None:
+    shown = cli("run", "--with", "harness", *arguments)
     assert (shown.returncode, shown.stdout, shown.stderr) == (2, "", f"{problem}\n")
 
 
-def test_a_job_refuses_the_harness_own_options() -> None:
-    shown = _cli("run", "--job", "advanced", "--url", "http://h")
+def test_a_job_refuses_the_harness_own_options(cli: Cli) -> None:
+    shown = cli("run", "--job", "advanced", "--url", "http://h")
     assert shown.returncode == 2
     assert shown.stderr == ("--url: only with --with harness; a job of Inference Recommender makes its own load.\n")
