@@ -38,6 +38,16 @@ def server_errors(workload: str) -> cloudwatch.Metric:
     return _reported(workload, "ServerErrors", "Sum")
 
 
+def server_error_rate(workload: str) -> cloudwatch.MathExpression:
+    """Share of the invocations that were answered with a 5xx."""
+    return cloudwatch.MathExpression(
+        expression="errors / invocations",
+        using_metrics={"errors": server_errors(workload), "invocations": invocations(workload)},
+        label="Share of 5xx",
+        period=Duration.minutes(1),
+    )
+
+
 def rows_per_second(workload: str) -> cloudwatch.Metric:
     """Of a batch: of all its shards together, one number for each run; the slowest run of the period."""
     return _reported(workload, "RowsPerSecond", "Minimum")

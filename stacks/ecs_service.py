@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_elasticloadbalancingv2 as elb
@@ -22,6 +23,7 @@ from stacks.private_network import PrivateNetwork
 MODEL_FOLDER = "/opt/ml/model"
 SERVER = "server"
 HEALTH = "/v2/health/ready"
+MINUTE = Duration.minutes(1)
 START_UP = Duration.minutes(10)
 """Of loading and warming up every graph on every core, at most; the image has been pulled by then."""
 DRAINING = Duration.seconds(60)
@@ -84,6 +86,24 @@ class EcsService(Construct):
             protocol: self._target_group(protocol, port, props.server) for protocol, port in props.server.ports.items()
         }
         self.url = f"http://{self.balancer.load_balancer_dns_name}:{props.server.ports['http']}"
+
+    def metric_healthy_tasks(self) -> cloudwatch.Metric:
+        return self.target_groups["http"].metrics.healthy_host_count(period=MINUTE, statistic="Minimum")
+
+    def metric_unhealthy_tasks(self) -> cloudwatch.Metric:
+        return self.target_groups["http"].metrics.un_healthy_host_count(period=MINUTE, statistic="Maximum")
+
+    def metric_resets(self) -> cloudwatch.Metric:
+        """Connections that tasks reset."""
+        return self.balancer.metrics.tcp_target_reset_count(period=MINUTE, statistic="Sum")
+
+    def metric_cpu(self) -> cloudwatch.Metric:
+        """In per cent of what the tasks reserved, which is all of their instances."""
+        return self.service.metric_cpu_utilization(period=MINUTE)
+
+    def metric_memory(self) -> cloudwatch.Metric:
+        """In per cent of what the tasks reserved, so often over 100: they reserve little, and have no limit."""
+        return self.service.metric_memory_utilization(period=MINUTE)
 
     def _containers(self, props: EcsServiceProps) -> None:
         task, url = props.task, props.archive.url

@@ -99,7 +99,6 @@ class EcsServiceStack(Stack):
     def _watch(
         self, props: WorkloadStackProps, service: EcsService, deployment: Deployment, runs_on: Machine
     ) -> EcsServiceWatch:
-        recommended = deployment.recommended
         return EcsServiceWatch(
             self,
             "Watch",
@@ -107,7 +106,7 @@ class EcsServiceStack(Stack):
                 workload=props.folder.workload.name,
                 service=service,
                 objective=props.folder.workload.latency_objective,
-                capacity_per_minute=recommended.max_invocations_per_minute if recommended else None,
+                recommended=deployment.recommended,
                 reports=bool(runs_on.devices),
             ),
         )

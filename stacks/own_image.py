@@ -3,7 +3,6 @@
 In: hosting.image_uri and the kind of machine. Out: the URI, and the repository to grant a pull on.
 """
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +13,8 @@ from constructs import Construct
 
 from stacks.acknowledgement import acknowledge_resources
 from stacks.ecs_errors import ImageOutOfReach
+from stacks.triton_image import ECR_IMAGE
 
-ECR_IMAGE = re.compile(
-    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?"
-    r"/(?P<repository>[a-z0-9._/-]+)(:[\w.-]+|@sha256:[0-9a-f]{64})"
-)
 REPOSITORY = "transformers-in-production"
 DOCKERFILES = {"inf1": "containers/neuron", "inf2": "containers/neuron", "cpu": "containers/batch"}
 

@@ -16,6 +16,7 @@ from tests.stacks.api_calls import problems
 from tests.stacks.cloudformation import filled
 from tests.stacks.ec2_miniature import IMAGE, Ec2Repository, make_ec2_repository, service_candidate
 from tests.stacks.miniature import OTHER_SHA256, Synthesis
+from workloads import LatencyObjective, load_workload
 from workloads.errors import InvalidDocument
 
 
@@ -209,7 +210,6 @@ def test_without_a_recommendation_one_task_runs_and_nothing_scales_it(repository
         ("ClientLatency", 10, {"ExtendedStatistic": "p99", "Namespace": "TransformersInProduction"}),
         ("ResponseTime", 10, {"ExtendedStatistic": "p99", "Namespace": "TransformersInProduction"}),
         ("Invocations", 200_000, {"Statistic": "Average"}),
-        ("ServerErrors", 1, {"Statistic": "Sum"}),
         ("UnHealthyHostCount", 1, {"Statistic": "Maximum", "Namespace": "AWS/NetworkELB"}),
         ("TCP_Target_Reset_Count", 10, {"Statistic": "Sum", "Namespace": "AWS/NetworkELB"}),
         ("CPUUtilization", 90, {"Statistic": "Average", "Namespace": "AWS/ECS"}),
@@ -223,6 +223,23 @@ def test_an_alarm_watches_the_objective_or_the_measured_capacity(
     )
 
 
+def test_the_share_of_5xx_is_held_to_the_objective(service: Synthesis) -> None:
+    objective = make_objective()
+    (alarm,) = [
+        each["Properties"]
+        for each in service.template.find_resources("AWS::CloudWatch::Alarm").values()
+        if "Metrics" in each["Properties"]
+    ]
+    assert alarm["Threshold"] == objective.max_error_rate
+    expression, *counted = alarm["Metrics"]
+    assert expression["Expression"] == "errors / invocations"
+    assert [each["MetricStat"]["Metric"]["MetricName"] for each in counted] == ["ServerErrors", "Invocations"]
+
+
+def make_objective() -> LatencyObjective:
+    return load_workload("query_intent").workload.latency_objective
+
+
 def test_every_alarm_is_one_that_pages(service: Synthesis) -> None:
     rule = json.dumps(service.only("AWS::CloudWatch::CompositeAlarm")["AlarmRule"])
     alarms = service.template.find_resources("AWS::CloudWatch::Alarm")
@@ -234,13 +251,13 @@ def test_an_update_under_which_answers_get_slow_or_wrong_is_rolled_back(service:
     watched = service.only("AWS::ECS::Service")["DeploymentConfiguration"]["Alarms"]
     assert (watched["Enable"], watched["Rollback"]) == (True, True)
     alarms = service.template.find_resources("AWS::CloudWatch::Alarm")
-    metrics = [alarms[each["Ref"]]["Properties"]["MetricName"] for each in watched["AlarmNames"]]
-    assert metrics == ["ClientLatency", "ResponseTime", "ServerErrors", "Invocations"]
+    metrics = [alarms[each["Ref"]]["Properties"].get("MetricName") for each in watched["AlarmNames"]]
+    assert metrics == ["ClientLatency", "ResponseTime", None, "Invocations"]  # the one without is a share of two
 
 
 def test_what_triton_does_not_report_has_neither_alarm_nor_graph(on_cpu: Synthesis) -> None:
     alarms = on_cpu.template.find_resources("AWS::CloudWatch::Alarm").values()
-    watched = {each["Properties"]["MetricName"] for each in alarms}
+    watched = {each["Properties"].get("MetricName") for each in alarms}
     assert watched == {"ClientLatency", "UnHealthyHostCount", "TCP_Target_Reset_Count", "CPUUtilization"}
     body = filled(on_cpu.only("AWS::CloudWatch::Dashboard")["DashboardBody"])
     assert not {"ResponseTime", "Invocations", "ServerErrors"} & set(json.dumps(json.loads(body)).split('"'))
@@ -255,8 +272,12 @@ def test_the_dashboard_says_at_the_top_whether_anything_is_wrong(service: Synthe
         "Invocations per minute",
         "5xx and connections reset, per minute",
         "Healthy tasks",
-        "CPU and memory (%)",
+        "CPU (%)",
+        "USD per day at the present size",
+        "Memory (% of what is reserved)",
     ]
+    (estimate,) = body["widgets"][7]["properties"]["annotations"]["horizontal"]
+    assert estimate["value"] == pytest.approx(1.224 * 24)  # of the six instances that the peak needs
     (objective,) = body["widgets"][1]["properties"]["annotations"]["horizontal"]
     assert (objective["label"], objective["value"]) == ("Objective, P99", 10)
 
