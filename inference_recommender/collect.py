@@ -43,14 +43,16 @@ def collect(service: Service, kept: RunFolder, progress: Progress, sleep: Sleep)
     for number, name in enumerate(jobs.names, start=1):
         try:
             _create(patient, jobs, kept, number)
-            with _resumable(kept, AwsUnavailable):
+            with resumable(kept, AwsUnavailable):
                 ended = wait_for_job(patient, name, jobs.expected_s, progress, sleep, (number, len(jobs.names)))
         except KeyboardInterrupt:
             raise Interrupted(_stop_and_keep(service, name, jobs, kept, number, measured)) from None
-        with _resumable(kept, AwsUnavailable):
+        with resumable(kept, AwsUnavailable):
             measured += _keep(patient, ended, jobs, kept, number)
         described.append(ended)
         kept.keep_measurements(tuple(measured))
+        if ended["Status"] not in ("COMPLETED", "FAILED"):
+            raise InvalidRun(f"Job {name} was stopped before its traffic ended.", kept.path)
     _tell(described, measured, progress)
     _refuse_invalid(described, measured, kept)
     return tuple(measured)
@@ -58,7 +60,7 @@ def collect(service: Service, kept: RunFolder, progress: Progress, sleep: Sleep)
 
 def _create(service: Service, jobs: Jobs, kept: RunFolder, number: int) -> None:
     request = kept.request(number)
-    with _resumable(kept, AwsBusy, AwsUnreachable, ExpiredCredentials):
+    with resumable(kept, AwsBusy, AwsUnreachable, ExpiredCredentials):
         service.upload(jobs.payload_url, kept.payloads())
         try:
             service.create_job(request)
@@ -70,7 +72,7 @@ def _create(service: Service, jobs: Jobs, kept: RunFolder, number: int) -> None:
 
 
 @contextmanager
-def _resumable(kept: RunFolder, *kinds: type[AwsUnavailable]) -> Iterator[None]:
+def resumable(kept: RunFolder, *kinds: type[AwsUnavailable]) -> Iterator[None]:
     """Turn these errors into one that says how to go on."""
     try:
         yield
@@ -133,9 +135,6 @@ def _tell(described: Sequence[Mapping[str, Any]], measured: Sequence[Measurement
 
 
 def _refuse_invalid(described: Sequence[Mapping[str, Any]], measured: Sequence[Measurement], kept: RunFolder) -> None:
-    for job in described:
-        if job["Status"] in ("STOPPED", "STOPPING"):
-            raise InvalidRun(f"Job {job['JobName']} was stopped before its traffic ended.", kept.path)
     completed = any(job["Status"] == "COMPLETED" for job in described)
     objective = kept.workload().latency_objective
     if reason := why_invalid(measured, objective) if completed else why_refused(measured):

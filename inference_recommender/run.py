@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from inference_recommender.collect import collect
+from inference_recommender.collect import collect, resumable
 from inference_recommender.decision import decide
-from inference_recommender.errors import RunExists
+from inference_recommender.errors import AwsUnavailable, RunExists
 from inference_recommender.job import SERVICES_OWN, JobPlan
 from inference_recommender.measurement import Measurement
+from inference_recommender.patience import Patient
 from inference_recommender.payloads import check_payloads, payload_archive
 from inference_recommender.progress import Progress
 from inference_recommender.report import page
@@ -65,7 +66,8 @@ def resume(
     """
     measured = collect(service, kept, progress, sleep)
     workload, verdict = kept.workload(), kept.verdict()
-    provenance = _provenance(workload, verdict, service, kept)
+    with resumable(kept, AwsUnavailable):
+        provenance = _provenance(workload, verdict, Patient(service, progress, sleep), kept)
     recommendation = decide(workload, verdict.archive_sha256, measured, provenance)
     kept.keep_recommendation(recommendation)
     kept.keep_report(page(workload, recommendation, measured, kept.request()))

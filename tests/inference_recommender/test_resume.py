@@ -218,6 +218,7 @@ def test_any_stopped_job_leaves_the_run_without_a_verdict(folder: WorkloadFolder
     service = FakeService([description("STOPPED"), description()])
     with pytest.raises(InvalidRun, match="Job job-1 was stopped before its traffic ended"):
         finish(prepared(folder, tests=12), service, kept)
+    assert [job["JobName"] for job in service.created] == ["job-1"], "nobody pays for the second"
 
 
 def test_a_payload_that_no_endpoint_takes_is_refused_before_anything_is_sent(
