@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
+from inference_recommender.decision import why_invalid
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.errors import NotAnExperiment, NothingMeasured
 from inference_recommender.experiment.model import Access
@@ -15,7 +16,7 @@ from inference_recommender.experiment.plan import Batch, Experiment
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.traffic import traffic_pattern
-from workloads import Workload
+from workloads import LatencyObjective, Workload
 from workloads.document import Document
 
 
@@ -110,8 +111,9 @@ class ExperimentFolder:
         return self._cell(cell).exists()
 
     def left(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
-        """Those without a measurement, and those whose test failed."""
-        return tuple(cell for cell in cells if not self.ended(cell) or self._measured(cell).failure_reason)
+        """Those without a measurement, and those whose test failed or proves nothing."""
+        objective = self.workload().latency_objective
+        return tuple(cell for cell in cells if not self.ended(cell) or _is_bad(self._measured(cell), objective))
 
     def keep_page(self, page: str) -> None:
         self._run.keep_report(page)
@@ -124,3 +126,7 @@ class ExperimentFolder:
 
     def _cell(self, cell: Cell) -> Path:
         return self.path / "cells" / cell.variant / f"{cell.instance_type}.json"
+
+
+def _is_bad(one: Measurement, objective: LatencyObjective) -> bool:
+    return bool(one.failure_reason or why_invalid([one], objective))

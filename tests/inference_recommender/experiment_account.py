@@ -42,6 +42,8 @@ class DiskAccount:
         self.job_s = job_s
         self.failing: dict[str, str] = {}
         """By variant: why its tests fail."""
+        self.course = SERIES
+        """Of every test."""
         self.made: list[Mapping[str, Any]] = []
         """Every CreateModel of this process."""
         self.machine: str | None = "Some CPU with 2 cores"
@@ -147,7 +149,7 @@ class DiskAccount:
         self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None = None
     ) -> dict[str, Series]:
         endpoints = [step["InferenceBenchmark"]["EndpointConfiguration"]["EndpointName"] for step in steps]
-        return dict.fromkeys(endpoints, SERIES)
+        return dict.fromkeys(endpoints, self.course)
 
     def latest_series(
         self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None = None

@@ -16,6 +16,7 @@ from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.run import run
 from inference_recommender.progress import Silent
+from tests.inference_recommender.api import SERIES
 from tests.inference_recommender.experiment_account import IMAGE, ROLE, DiskAccount, prepared
 from workloads import ROOT
 
@@ -93,6 +94,17 @@ def test_a_variant_that_fails_does_not_end_the_experiment_and_is_measured_again_
         "text-classification-experiment-1-ort-base",
         "text-classification-experiment-1-ts-base-2",
     ]
+
+
+def test_a_cell_that_proves_nothing_is_measured_again_on_resume(kept: ExperimentFolder, account: DiskAccount) -> None:
+    account.course = SERIES.model_copy(update={"errors": (0.0, 90.0, 0.0, 0.0)})
+    planned = prepared(kept, ["ort-base"])
+    run(planned, account, kept, Silent())
+    assert kept.left(planned.experiment.cells) == planned.experiment.cells
+    account.course = SERIES
+    run(planned, account, kept, Silent())
+    assert kept.left(planned.experiment.cells) == ()
+    assert len(account.created) == 2
 
 
 def test_a_finished_experiment_asks_nothing_more(kept: ExperimentFolder, account: DiskAccount) -> None:
