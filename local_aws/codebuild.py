@@ -67,12 +67,9 @@ class LocalCodeBuildResponse(CodeBuildResponse):
     def batch_get_projects(self) -> ActionResult:
         known = self._local.projects
         names = [name.rpartition("project/")[2] for name in self._get_param("names")]
-        return ActionResult(
-            {
-                "projects": [known[name] for name in names if name in known],
-                "projectsNotFound": [name for name in names if name not in known],
-            }
-        )
+        missing = [name for name in names if name not in known]
+        found = {"projects": [known[name] for name in names if name in known]}
+        return ActionResult({**found, "projectsNotFound": missing} if missing else found)
 
     def delete_project(self) -> EmptyResult:
         self._local.projects.pop(self._get_param("name"), None)

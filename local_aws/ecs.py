@@ -41,6 +41,14 @@ class LocalEcsBackend(EC2ContainerServiceBackend):
         others = [each for each in requires_compatibilities or [] if each != "EC2"]
         EC2ContainerServiceBackend._validate_container_defs(memory, container_definitions, others)
 
+    def list_clusters(self) -> list[str]:
+        """Those that are there; a deleted cluster can still be described, as INACTIVE."""
+        return [arn for arn in super().list_clusters() if self._get_cluster(arn).status == "ACTIVE"]
+
+    def describe_capacity_providers(self, names: list[str] | None) -> Any:
+        """All of them, where none is named."""
+        return super().describe_capacity_providers(names or list(self.capacity_providers))
+
 
 class LocalEcsResponse(EC2ContainerServiceResponse):
     def create_service(self) -> ActionResult:

@@ -214,9 +214,11 @@ class ScalingPolicyResource(_Resource, CloudFormationModel):
     @classmethod
     def _delete(cls, identifier: str, where: Where) -> None:
         backend = applicationautoscaling_backends[where.account_id][where.region]
-        for key, policy in list(backend.policies.items()):
-            if policy.policy_arn == identifier:
-                del backend.policies[key]
+        for policy in [each for each in backend.policies.values() if each.policy_arn == identifier]:
+            # With the alarms that tracking a target made.
+            backend.delete_scaling_policy(
+                policy.policy_name, policy.service_namespace, policy.resource_id, policy.scalable_dimension
+            )
 
 
 class AlarmResource(_Resource, CloudFormationModel):

@@ -40,6 +40,11 @@ def _single_rule(properties: Properties, _region: str) -> Properties:
     return {"GroupId": properties["GroupId"], "IpPermissions": [_permission(properties)]}
 
 
+def _flow_log(properties: Properties, _region: str) -> Properties:
+    """The API makes several at once."""
+    return {("ResourceIds" if key == "ResourceId" else key): value for key, value in properties.items()}
+
+
 def _attributes(value: Any, known: Known) -> Known:
     return {**known, "Attributes": value}
 
@@ -141,6 +146,17 @@ NETWORK = (
             prepare=_single_rule,
         )
         for way in ("Ingress", "Egress")
+    ),
+    ApiType(
+        name="AWS::EC2::FlowLog",
+        service="ec2",
+        create="CreateFlowLogs",
+        delete="DeleteFlowLogs",
+        ref="answer.FlowLogIds[0]",
+        attributes={"Id": "answer.FlowLogIds[0]"},
+        keys={"FlowLogIds": "answer.FlowLogIds"},
+        prepare=_flow_log,
+        also=(Also("Tags", "CreateTags", lambda value, known: {"Resources": known["FlowLogIds"], "Tags": value}),),
     ),
     ApiType(
         name="AWS::EC2::VPCEndpoint",

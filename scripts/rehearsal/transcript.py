@@ -1,7 +1,7 @@
 """`python scripts/rehearsal/transcript.py < LOG > docs/rehearsal.md`: what a rehearsal printed, as a page. Pure.
 
 Left out is what differs from run to run or says nothing: times, progress, generated endings of names, ids, hashes,
-warnings at synth. Titles become sections; what stands between them becomes one block each.
+warnings at synth. A title becomes a section, and what follows it one block.
 """
 
 import re
@@ -20,16 +20,8 @@ schedule runs there, and no packet goes through its networks: such a resource is
 Times, progress, warnings, hashes and the generated endings of names are left out.
 """
 
-_DROPPED = re.compile(
-    r"""^\s*$
-    |_IN_PROGRESS|\bCREATE_COMPLETE|\bUPDATE_COMPLETE|\bDELETE_COMPLETE|\bROLLBACK_COMPLETE\s+\|
-    |^✨|^WARNING|^\s+Acknowledge\swith|^\s{2,}\w+Stack$|/lib/program\.js|^\s*NOTICES|feature\sflags\sare\snot
-    |^\w+Stack:?\s(deploying|creating|start|success|fail|destroying|may\sbe)|^Stack\sARN|^arn:aws:cloudformation
-    |^\w+Stack$|^Outputs:$|^Bootstrapping|Trusted\saccounts|Using\sdefault\sexecution|^Successfully\ssynthesized
-    |^Failing\sline|^\w+Stack:\s|^\[\d+/\d+\]|^Synthesis|^CDKToolkit|Acknowledged|^Validation|^Performing
-    """,
-    re.VERBOSE,
-)
+# Of what the CDK CLI prints: how it ended, a stack's outputs, and what failed and why.
+_KEPT_OF_CDK = re.compile(r"✅|❌|^\w+\.\w+ = |\| \w+_FAILED |^error: ")
 
 _MASKED = (
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
@@ -39,35 +31,36 @@ _MASKED = (
     (re.compile(r"-[0-9a-z]{12}\b"), "-…"),
     (re.compile(r"\b(vpc|subnet|sg|rtb|eni|lt|vpce|fl|i)-[0-9a-f]{8,17}\b"), r"\1-…"),
     (re.compile(r"\| \d{1,2}:\d\d:\d\d [AP]M "), ""),
+    (re.compile(r"^\w+ \|(?:.*\|)? *(\w+_FAILED) +\| \S+ +\| "), r"\1 "),
+    (re.compile(r" Its whole log is .*"), ""),
     (re.compile(r"/\S*/build/rehearsal/"), ""),
 )
 
 
 def page(lines: Iterable[str]) -> Iterator[str]:
-    """The page's lines. A line that is repeated is written once."""
+    """The page's lines. What one command says twice is written once."""
     yield PREFACE
-    inside, last = False, ""
-    for line in map(cleaned, lines):
-        if line is None or line == last:
-            continue
-        last = line
+    inside, of_cdk, said = False, False, set[str]()
+    for line in map(masked, lines):
         if line.startswith(TITLE):
             yield from ["```", ""] if inside else []
             yield from [line, "", "```"]
             inside = True
-        elif inside:
+        elif line.startswith(("$ ", "# ")):
+            of_cdk, said = line.startswith("$ cdk "), set()
             yield line
+        elif inside and line and line not in said and (not of_cdk or _KEPT_OF_CDK.search(line)):
+            said.add(line)
+            yield line.strip() if of_cdk else line
     yield from ["```"] if inside else []
 
 
-def cleaned(line: str) -> str | None:
-    """The line without what changes, or None where nothing of it is worth keeping."""
+def masked(line: str) -> str:
+    """The line without what changes from run to run."""
     text = line.rstrip()
     for pattern, replacement in _MASKED:
         text = pattern.sub(replacement, text)
-    if text.startswith(("$ ", TITLE, "# ")):
-        return text
-    return None if _DROPPED.search(text) and "_FAILED" not in text else text
+    return text
 
 
 if __name__ == "__main__":

@@ -1,0 +1,34 @@
+"""`python scripts/rehearsal/retained.py FILE`: deletes the buckets and logs that were not there when FILE was written.
+
+A template that retains them leaves them, with all they hold, when its stack is destroyed: a person deletes them. This
+is that person. FILE is what `inventory.py --write` wrote.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+
+def main(file: str) -> int:
+    before = json.loads(Path(file).read_text("utf-8"))
+    make: Any = boto3.resource
+    for bucket in make("s3").buckets.all():
+        if bucket.name not in before["s3 list_buckets"]:
+            bucket.object_versions.delete()
+            bucket.delete()
+            print(f"deleted {bucket.name}, which its template retains")
+    client: Any = boto3.client
+    logs = client("logs")
+    for page in logs.get_paginator("describe_log_groups").paginate():
+        for name in (group["logGroupName"] for group in page["logGroups"]):
+            if name not in before["logs describe_log_groups"]:
+                logs.delete_log_group(logGroupName=name)
+                print(f"deleted {name}, which its template retains")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
