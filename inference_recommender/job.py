@@ -114,7 +114,7 @@ def plan_job(
         {
             **_request(name, "Advanced", workload, subject, around, f"traffic {traffic_name}"),
             "InputConfig": {
-                **_input(workload, subject, around, tested),
+                **_input(workload, subject, around, chosen),
                 "JobDurationInSeconds": min(_at_most_s(traffic) + SETUP_ALLOWANCE_S, LONGEST_JOB_S),
                 "TrafficPattern": traffic_pattern(traffic),
                 "ResourceLimit": dict.fromkeys(

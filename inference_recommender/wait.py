@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from inference_recommender.errors import AwsRefused
 from inference_recommender.measurement import Series
 from inference_recommender.progress import Progress, Pulse
 from inference_recommender.service import Service
@@ -41,7 +42,13 @@ def stop_and_wait(service: Service, name: str, sleep: Sleep = time.sleep) -> dic
     """Ask the job to stop and wait until it has, for `STOPPING_LIMIT_S` at most; its description."""
     described = service.describe_job(name)
     if described["Status"] not in TERMINAL:
-        service.stop_job(name)
+        try:
+            service.stop_job(name)
+        except AwsRefused:
+            # It may have ended just now, and then there is nothing to stop.
+            described = service.describe_job(name)
+            if described["Status"] not in TERMINAL:
+                raise
     waited = 0.0
     while described["Status"] not in TERMINAL and waited < STOPPING_LIMIT_S:
         sleep(1.0)

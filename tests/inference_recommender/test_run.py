@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from inference_recommender.errors import AwsUnreachable, Interrupted, InvalidRun, JobFailed, NoVerdictKept
+from inference_recommender.errors import AwsRefused, AwsUnreachable, Interrupted, InvalidRun, JobFailed, NoVerdictKept
 from inference_recommender.job import Subject, plan_job
 from inference_recommender.progress import Pulse, Silent
 from inference_recommender.run import Prepared, run
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.wait import poll_interval_s
+from inference_recommender.wait import poll_interval_s, stop_and_wait
 from tests.artifacts import an_artifact
 from tests.inference_recommender.api import SERIES, FakeService, description, recommendation, step
 from workloads import Recommendation, load_workload
@@ -213,6 +213,18 @@ def test_ctrl_c_without_a_service_says_that_the_job_may_still_run(prepared: Prep
         "`python -m inference_recommender stop job-1`, or go on with the run by `python -m inference_recommender run "
         f"--resume {kept.path}`."
     )
+
+
+@pytest.mark.parametrize(("then", "ends"), [("COMPLETED", True), ("IN_PROGRESS", False)])
+def test_a_job_that_ended_before_it_could_be_stopped_is_no_refusal(then: str, ends: bool) -> None:
+    service = FakeService([description("IN_PROGRESS"), description(then)])
+    refusal = AwsRefused("StopInferenceRecommendationsJob", "ValidationException", "It cannot be stopped.")
+    service.troubles = {"stop_job": [refusal]}
+    if ends:
+        assert stop_and_wait(service, "job-1", lambda seconds: None)["Status"] == "COMPLETED"
+    else:
+        with pytest.raises(AwsRefused, match="It cannot be stopped"):
+            stop_and_wait(service, "job-1", lambda seconds: None)
 
 
 def test_a_short_job_is_polled_often_and_a_long_one_seldom() -> None:
