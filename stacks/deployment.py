@@ -19,7 +19,7 @@ from stacks.errors import (
 )
 from stacks.fitness import Wanted, not_offered, unfit
 from stacks.workload_stack import WorkloadStackProps
-from workloads import Autoscaling, Candidate, ProjectError, Recommendation
+from workloads import Autoscaling, Candidate, EcsServiceHosting, ProjectError, Recommendation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,4 +136,7 @@ def _about_zones(props: WorkloadStackProps, wanted: Wanted, region: str | None) 
 
 def _measure(props: WorkloadStackProps) -> str:
     """The command that writes a recommendation."""
-    return f"python -m inference_recommender run {props.folder.workload.name} --job advanced"
+    run = f"python -m inference_recommender run {props.folder.workload.name}"
+    if isinstance(props.folder.workload.hosting, EcsServiceHosting):
+        return f"{run} --with harness --url URL"  # Inference Recommender measures models on SageMaker alone
+    return f"{run} --job advanced"
