@@ -214,8 +214,8 @@ def test_json_and_binary_both_correct_a_query(walk: Walk, recommended: Recommend
 
 
 def test_a_taken_job_name_is_refused_before_anything_runs(walk: Walk, recommended: Recommendation) -> None:
-    name = recommended.provenance.job_name
-    told = walk.run(*walk.recommend("--traffic", "tiny", "--job-name", name), expect=3)
+    name, elsewhere = recommended.provenance.job_name, str(walk.root / "other-runs")
+    told = walk.run(*walk.recommend("--traffic", "tiny", "--job-name", name, "--runs", elsewhere), expect=3)
     assert told.splitlines()[-1] == f"There is already a job called '{name}'. Choose another with --job-name."
 
 
