@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # A release rehearsed on one machine: every stack deployed, checked, changed, broken, and taken down. `make rehearse` calls
-# this and keeps what it prints as docs/rehearsal.md. It works in a copy, build/rehearsal: your own files stay as they are.
+# this and keeps what it prints as docs/rehearsal.md. It works in a copy, below build/rehearsal or the folder that is named
+# as its argument: your own files stay as they are.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-origin=$PWD tree=$PWD/build/rehearsal
+origin=$PWD tree=${1:-$PWD/build/rehearsal}
 export LOCAL_AWS_TRITON_VENV=$origin/.venv-triton PYTHONPATH=. COLUMNS=120
 SCALED="spellcheck text_classification question_answering query_intent"
 
@@ -56,7 +57,7 @@ start_account() {
 
 ask() { # one of each workload's own requests
   run python -m inference_recommender invoke spellcheck "ergonomic webcam for travelles"
-  run python -m inference_recommender invoke text_classification "The battery is wonderful. I would choose it again."
+  run python -m inference_recommender invoke text_classification "It works without any trouble."
   run python -m inference_recommender invoke question_answering \
     '{"question": "What is the height of the lamp?", "context": "The lamp has a height of 46 cm and comes in blue."}'
 }

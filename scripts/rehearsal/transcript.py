@@ -21,7 +21,7 @@ Times, progress, warnings, hashes and the generated endings of names are left ou
 """
 
 # Of what the CDK CLI prints: how it ended, a stack's outputs, and what failed and why.
-_KEPT_OF_CDK = re.compile(r"✅|❌|^\w+\.\w+ = |\| \w+_FAILED |^error: ")
+_KEPT_OF_CDK = re.compile(r"✅|❌|^\w+\.\w+ = |^\w+_FAILED |^error: ")
 
 _MASKED = (
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
@@ -33,7 +33,7 @@ _MASKED = (
     (re.compile(r"\| \d{1,2}:\d\d:\d\d [AP]M "), ""),
     (re.compile(r"^\w+ \|(?:.*\|)? *(\w+_FAILED) +\| \S+ +\| "), r"\1 "),
     (re.compile(r" Its whole log is .*"), ""),
-    (re.compile(r"/\S*/build/rehearsal/"), ""),
+    (re.compile(r"/\S*/rehearsal/(?=build/|workloads/|\.local_aws/)"), ""),
 )
 
 
