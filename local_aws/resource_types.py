@@ -5,25 +5,23 @@ the later definition, ours, wins. What CloudFormation calls Ref is `physical_res
 `api_types` and `recorded`, which are rows and no classes.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 from moto.applicationautoscaling.models import applicationautoscaling_backends
-from moto.cloudformation.exceptions import UnformattedGetAttTemplateException, ValidationError
+from moto.cloudformation.exceptions import ValidationError
 from moto.cloudformation.parsing import get_model_map
 from moto.cloudwatch.models import CloudWatchBackend, cloudwatch_backends
 from moto.core.common_models import CloudFormationModel
-from moto.iam.access_control import IAMPolicy
-from moto.s3.models import s3_backends
 from moto.sagemaker.models import sagemaker_backends
 
+from local_aws import policy_types  # noqa: F401  its classes register themselves
 from local_aws.api_request import as_request
 from local_aws.api_types import API_TYPES
 from local_aws.endpoint import LocalEndpoint
 from local_aws.metric_alarm import alarm_arguments
 from local_aws.recorded import RECORDED_TYPES
+from local_aws.resource import Resource, Where
 from local_aws.sagemaker import LocalSageMakerBackend, installed_in
 from local_aws.service_api import call, input_shape
 
@@ -35,82 +33,7 @@ def register() -> None:
     models.update({kind.name: kind for kind in RECORDED_TYPES})
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    account_id: str
-    region: str
-
-
-class _Resource(CloudFormationModel):  # its type "" is never in a template
-    """What all of ours share: moto's wordy methods made short, GetAtt from a table, and one generated name.
-
-    The short ones are private because moto takes a public `delete` for its own.
-    """
-
-    attribute_names: tuple[str, ...] = ()
-
-    def __init__(self, identifier: str, attributes: Mapping[str, str]) -> None:
-        self.identifier = identifier
-        self.attributes = attributes
-
-    @classmethod
-    def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
-        """`name` is the one that CloudFormation generated."""
-        raise NotImplementedError
-
-    @classmethod
-    def _update(cls, old: Self, name: str, properties: Mapping[str, Any], where: Where) -> Self:
-        """Creating again overwrites; under another identifier it makes a second one, and the old one goes."""
-        new = cls._create(name, properties, where)
-        if new.identifier != old.identifier:
-            cls._delete(old.identifier, where)
-        return new
-
-    @classmethod
-    def _delete(cls, identifier: str, where: Where) -> None:
-        raise NotImplementedError
-
-    @classmethod
-    def create_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **kwargs: Any
-    ) -> Self:
-        return cls._create(resource_name, cloudformation_json["Properties"], Where(account_id, region_name))
-
-    @classmethod
-    def update_from_cloudformation_json(
-        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
-    ) -> Self:
-        where = Where(account_id, region_name)
-        return cls._update(original_resource, new_resource_name, cloudformation_json["Properties"], where)
-
-    @classmethod
-    def delete_from_cloudformation_json(
-        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
-    ) -> None:
-        cls._delete(resource_name, Where(account_id, region_name))
-
-    @property
-    def physical_resource_id(self) -> str:
-        return self.identifier
-
-    def get_cfn_attribute(self, attribute_name: str) -> str:
-        if attribute_name not in self.attributes:
-            raise UnformattedGetAttTemplateException()
-        return self.attributes[attribute_name]
-
-    @classmethod
-    def has_cfn_attr(cls, attr: str) -> bool:
-        return attr in cls.attribute_names
-
-    @staticmethod
-    def cloudformation_name_type() -> str:
-        return ""
-
-    def is_created(self) -> bool:
-        return True
-
-
-class EndpointResource(_Resource, CloudFormationModel):
+class EndpointResource(Resource, CloudFormationModel):
     """AWS::SageMaker::Endpoint: creating and updating wait until Triton answers."""
 
     attribute_names = ("EndpointName",)
@@ -146,7 +69,7 @@ class EndpointResource(_Resource, CloudFormationModel):
         _delete_endpoint(installed_in(sagemaker_backends, where.account_id, where.region), identifier.split("/")[-1])
 
 
-class ScalableTargetResource(_Resource, CloudFormationModel):
+class ScalableTargetResource(Resource, CloudFormationModel):
     """AWS::ApplicationAutoScaling::ScalableTarget: its Ref is resource, dimension and namespace joined by |."""
 
     attribute_names = ("Id",)
@@ -185,7 +108,7 @@ class ScalableTargetResource(_Resource, CloudFormationModel):
         backend.deregister_scalable_target(namespace, resource, dimension)
 
 
-class ScalingPolicyResource(_Resource, CloudFormationModel):
+class ScalingPolicyResource(Resource, CloudFormationModel):
     """AWS::ApplicationAutoScaling::ScalingPolicy."""
 
     attribute_names = ("Arn", "PolicyName")
@@ -221,7 +144,7 @@ class ScalingPolicyResource(_Resource, CloudFormationModel):
             )
 
 
-class AlarmResource(_Resource, CloudFormationModel):
+class AlarmResource(Resource, CloudFormationModel):
     """AWS::CloudWatch::Alarm: its Ref is the alarm's name."""
 
     attribute_names = ("Arn",)
@@ -249,49 +172,6 @@ class AlarmResource(_Resource, CloudFormationModel):
         cloudwatch_backends[where.account_id][where.region].delete_alarms([identifier])
 
 
-class BucketPolicyResource(_Resource, CloudFormationModel):
-    """AWS::S3::BucketPolicy, which `cdk bootstrap` makes: its Ref is the bucket's name."""
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::S3::BucketPolicy"
-
-    @classmethod
-    def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
-        document = properties["PolicyDocument"]
-        s3 = s3_backends[where.account_id]["aws"]
-        s3.put_bucket_policy(properties["Bucket"], json.dumps(document).encode())
-        bucket: Any = s3.get_bucket(properties["Bucket"])
-        bucket.get_permission = IAMPolicy(json.dumps(enforceable(document))).is_action_permitted
-        return cls(properties["Bucket"], {})
-
-    @classmethod
-    def _delete(cls, identifier: str, where: Where) -> None:
-        s3_backends[where.account_id]["aws"].delete_bucket_policy(identifier)
-
-
-class TopicPolicyResource(_Resource, CloudFormationModel):
-    """AWS::SNS::TopicPolicy: one document for several topics."""
-
-    attribute_names = ("Id",)
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::SNS::TopicPolicy"
-
-    @classmethod
-    def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
-        document = json.dumps(properties["PolicyDocument"])
-        for topic in properties["Topics"]:
-            _set_topic_policy(topic, document, where)
-        identifier = "|".join(properties["Topics"])
-        return cls(identifier, {"Id": identifier})
-
-    @classmethod
-    def _delete(cls, identifier: str, where: Where) -> None:
-        """Nothing, as in CloudFormation: a policy cannot be taken from a topic, which goes next."""
-
-
 def _schedule(identifier: str, wanted: list[Mapping[str, Any]], where: Where) -> None:
     """The scheduled actions of a scalable target become those that are wanted."""
     resource, dimension, namespace = identifier.split("|")
@@ -304,19 +184,6 @@ def _schedule(identifier: str, wanted: list[Mapping[str, Any]], where: Where) ->
     shape = input_shape(service, "PutScheduledAction", where.region)
     for action in wanted:
         call(service, "PutScheduledAction", as_request(shape, {**target, **action}), where.region)
-
-
-def _set_topic_policy(topic: str, document: str, where: Where) -> None:
-    request = {"TopicArn": topic, "AttributeName": "Policy", "AttributeValue": document}
-    call("sns", "SetTopicAttributes", request, where.region)
-
-
-def enforceable(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What is enforced of a policy: moto would apply a conditional statement as if its condition always held.
-
-    The usual one denies what comes without TLS, and would here deny everything: loopback has none.
-    """
-    return {**document, "Statement": [each for each in document["Statement"] if "Condition" not in each]}
 
 
 def _call_endpoint(operation: str, properties: Mapping[str, Any], where: Where) -> None:
