@@ -19,6 +19,9 @@ export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := 1
 # The machine's own Node.js where it is recent enough, else one from a wheel.
 NODE_EXTRA := $(shell node -e 'process.exit(process.versions.node.split(".")[0] >= 22 ? 0 : 1)' 2>/dev/null && npm --version >/dev/null 2>&1 || echo ,node)
 
+# A process for each of two cores; the tests of one file stay together, since they share servers and templates.
+SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
+
 .PHONY: run test test-all lint rehearse bench setup triton clean
 .DELETE_ON_ERROR:
 
@@ -26,10 +29,10 @@ run: setup
 	@bash scripts/walk.sh
 
 test: lint
-	python -m pytest -m "not slow"
+	python -m pytest $(SIDE_BY_SIDE) -m "not slow"
 
 test-all: lint
-	python -m pytest
+	python -m pytest $(SIDE_BY_SIDE)
 
 lint: setup
 	ruff format --check .

@@ -16,6 +16,14 @@ EditToml = Callable[..., Path]
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long walks first: with a process per core, one core would otherwise end with them alone."""
+    items.sort(key=lambda item: item.path.parent != HERE)
+
+
 @pytest.fixture(scope="session")
 def spellcheck() -> WorkloadFolder:
     return load_workload("spellcheck")
