@@ -86,7 +86,7 @@ def test_requests_are_sent_at_the_moments_of_the_plan(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_a_stall_is_seen_by_all_that_should_have_been_sent_in_it(tmp_path: Path) -> None:
-    """One answer takes a second on the only connection: from actual send one request is slow, from intended 100 are."""
+    """One answer takes a second on the only connection: from actual send one request is slow, from intended 15 are."""
     stalled: list[bytes] = []
 
     def stall_once(body: bytes) -> tuple[int, bytes]:
@@ -95,13 +95,13 @@ def test_a_stall_is_seen_by_all_that_should_have_been_sent_in_it(tmp_path: Path)
             threading.Event().wait(1)
         return 200, b"{}"
 
-    arrivals = Arrivals(invocations_per_minute=6000, duration_in_seconds=2, connections=1)
+    arrivals = Arrivals(invocations_per_minute=1800, duration_in_seconds=2, connections=1)
     with serving(stall_once) as server:
         _, records = _run(tmp_path, server.url, arrivals)
     from_sent = records["finished_s"] - records["sent_s"]
     from_intended = records["finished_s"] - records["intended_s"]
     assert (from_sent > 0.5).sum() == 1
-    assert (from_intended > 0.5).sum() > 30
+    assert (from_intended > 0.5).sum() > 8
 
 
 @pytest.mark.integration
