@@ -62,7 +62,8 @@ class LocalCodeBuildResponse(CodeBuildResponse):
         return ActionResult({"project": self._local.update(self._checked())})
 
     def list_projects(self) -> ActionResult:
-        return ActionResult({"projects": sorted(self._local.projects)})
+        names = sorted(self._local.projects)
+        return ActionResult({"projects": names} if names else {})
 
     def batch_get_projects(self) -> ActionResult:
         known = self._local.projects

@@ -117,7 +117,7 @@ def _is_pair(item: Any) -> bool:
 
 def _from_pairs(pairs: list[Any]) -> dict[str, Any]:
     rows = [{key.lower(): value for key, value in pair.items()} for pair in pairs]
-    return {row.get("key", row.get("name")): row["value"] for row in rows}
+    return {str(row.get("key", row.get("name"))): row["value"] for row in rows}
 
 
 def _shown(value: Any) -> str:

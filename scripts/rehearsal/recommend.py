@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from workloads import Autoscaling, Candidate, Provenance, Recommendation, load_artifact, load_workload
+from workloads import Autoscaling, Candidate, LatencyObjective, Provenance, Recommendation, load_artifact, load_workload
 
 UNMEASURED = "a rehearsal: chosen by hand, measured by nobody"
 
@@ -18,7 +18,9 @@ def main() -> int:
     root = Path.cwd()
     folder = load_workload(options.workload, root / "workloads")
     artifact = load_artifact(root, options.workload, options.target)
-    target = folder.workload.targets[options.target]
+    target, objective = folder.workload.targets[options.target], folder.workload.objective
+    if not isinstance(objective, LatencyObjective):
+        sys.exit(f"{folder.file}: objective: has no latency, so no fleet is recommended for {options.workload}.")
     chosen = Candidate(
         instance_type=target.instance_types[0] if target.instance_types else "ml.c5.xlarge",
         environment={},
@@ -33,7 +35,7 @@ def main() -> int:
         workload=options.workload,
         target=options.target,
         archive_sha256=artifact.archive_sha256,
-        objective=folder.workload.objective,
+        objective=objective,
         recommended=chosen,
         candidates=(chosen,),
         provenance=Provenance(
