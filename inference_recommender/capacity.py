@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from inference_recommender.load_levels import Blocks, Indices, blocks, load_levels, longest_stretch, per_block
-from inference_recommender.statistics import Bools, EffectiveShare, Floats, effective_share, rising, samples_needed
+from inference_recommender.statistics import Bools, Floats, effective_share, rising, samples_needed
 from inference_recommender.warm_up import first_load_s, warm_up_s
 
 __all__ = ["INTERVAL_S", "MAX_ERROR_SHARE", "Bools", "Capacity", "Floats", "Limit", "capacity", "samples_needed"]
@@ -125,21 +125,21 @@ def _level(run: Blocks, members: Indices, latencies_ms: Floats, succeeded: Bools
         return per_block(block_of, latencies > latency_ms, len(run.load))[members]
 
     invocations = run.invocations[members]
-    far = effective_share(over(bound * (1 + MARGIN)), invocations, spread=over(latency))
+    far = effective_share(over(bound * (1 + MARGIN)), invocations)
     errors = float(run.errors[members].sum())
     return _Level(
         members=members,
         latency_ms=latency,
         late=over(bound),
         invocations=invocations,
-        is_evidence=_is_evidence(far, float(invocations.sum()), errors, limit),
+        is_evidence=_is_evidence(float(invocations.sum()), errors, limit),
         far_over_excluded=far.shown_below(limit.allowed),
     )
 
 
-def _is_evidence(share: EffectiveShare, invocations: float, errors: float, limit: Limit) -> bool:
+def _is_evidence(invocations: float, errors: float, limit: Limit) -> bool:
     failed = errors > (invocations + errors) * MAX_ERROR_SHARE
-    return not failed and share.requests >= samples_needed(limit.percentile)
+    return not failed and invocations >= samples_needed(limit.percentile)
 
 
 def _found(

@@ -48,18 +48,17 @@ class EffectiveShare:
         return count > 0 and 1 - binomial_at_most(count - 1, int(self.requests), limit) <= error
 
 
-def effective_share(events: Floats, requests: Floats, spread: Floats) -> EffectiveShare:
-    """The share of `events` in `requests`, both by block, with the effective sample size that `spread` shows.
+def effective_share(events: Floats, requests: Floats) -> EffectiveShare:
+    """The share of `events` in `requests`, both by block, with its effective sample size; 0 of a single block.
 
-    `spread` are the events by block from which the design effect is measured: the same, or a more frequent event of
-    the same nature where these are too rare for it.
+    It knows only the bursts that it sees: where there is no event at all, requests count as independent.
     """
     total = float(requests.sum())
     blocks = len(requests)
     if blocks < 2 or total == 0:
         return EffectiveShare(share=float(events.sum()) / max(total, 1.0), requests=0.0)
     few_blocks = (student_t(1 - ONE_SIDED, blocks - 1) / NormalDist().inv_cdf(1 - ONE_SIDED)) ** 2
-    effect = max(design_effect(spread, requests) * few_blocks, 1.0)
+    effect = max(design_effect(events, requests) * few_blocks, 1.0)
     return EffectiveShare(share=float(events.sum()) / total, requests=total / effect)
 
 

@@ -86,12 +86,11 @@ def test_a_load_with_failures_is_no_evidence() -> None:
 
 
 def test_one_bad_moment_does_not_decide() -> None:
-    """1.5 % late at 4 users would miss P99; that 8 users were never late says that it was chance."""
+    """1.5 % late at 4 users do not keep P99; that 8 users were never late says that it was chance."""
     finished, latencies = _closed_loop([4] * 10 + [8] * 20, [100] * 10 + [200] * 20)
     latencies[400:415] = 60
     alone = _capacity(finished[:1000], latencies[:1000], 10)
-    assert alone is not None
-    assert not alone.within_limit
+    assert alone is None or not alone.within_limit
     found = _capacity(finished, latencies, 30)
     assert found is not None
     assert (found.within_limit, found.invocations_per_minute) == (True, 12_000)

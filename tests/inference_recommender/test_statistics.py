@@ -59,18 +59,18 @@ def test_a_share_at_the_limit_is_shown_below_it_no_more_often_than_the_error() -
     passed = 0
     for _ in range(1000):
         late = 20 * random.binomial(50, 0.05, 30).astype(np.float64)
-        passed += effective_share(late, requests, spread=late).shown_below(0.05)
+        passed += effective_share(late, requests).shown_below(0.05)
     assert passed <= 70
 
 
 def test_one_block_shows_nothing() -> None:
     one = np.array([1000.0])
-    share = effective_share(np.array([0.0]), one, np.array([0.0]))
+    share = effective_share(np.array([0.0]), one)
     assert not share.shown_below(0.05)
     assert not share.shown_above(0.0001)
 
 
 def test_a_plain_excess_is_shown_above() -> None:
     late, requests = np.full(30, 20.0), np.full(30, 1000.0)
-    assert effective_share(late, requests, late).shown_above(0.01)
-    assert not effective_share(late, requests, late).shown_above(0.03)
+    assert effective_share(late, requests).shown_above(0.01)
+    assert not effective_share(late, requests).shown_above(0.03)
