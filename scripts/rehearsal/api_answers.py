@@ -140,6 +140,7 @@ _ANSWERS: dict[str, Answer | tuple[Answer, ...]] = {
             path="{{EnableKeyRotation: KeyRotationEnabled}}",
         ),
     ),
+    "AWS::KMS::Alias": Answer(service="kms", operation="list_aliases", path="Aliases[?AliasName=='{id}'] | [0]"),
     "AWS::IAM::Role": Answer(service="iam", operation="get_role", parameters={"RoleName": "{id}"}, path="Role"),
     "AWS::IAM::Policy": Answer(
         service="iam",

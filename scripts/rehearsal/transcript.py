@@ -38,7 +38,7 @@ _MASKED = (
 
 
 def page(lines: Iterable[str]) -> Iterator[str]:
-    """The page's lines. What one command says twice is written once."""
+    """The page's lines. What the CDK CLI says twice is written once."""
     yield PREFACE
     inside, of_cdk, said = False, False, set[str]()
     for line in map(masked, lines):
@@ -49,9 +49,11 @@ def page(lines: Iterable[str]) -> Iterator[str]:
         elif line.startswith(("$ ", "# ")):
             of_cdk, said = line.startswith("$ cdk "), set()
             yield line
-        elif inside and line and line not in said and (not of_cdk or _KEPT_OF_CDK.search(line)):
+        elif inside and not of_cdk:
+            yield from [line] if line else []
+        elif inside and line not in said and _KEPT_OF_CDK.search(line):
             said.add(line)
-            yield line.strip() if of_cdk else line
+            yield line.strip()
     yield from ["```"] if inside else []
 
 
