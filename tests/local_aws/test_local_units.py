@@ -19,7 +19,7 @@ from local_aws.errors import InvalidModelArchive, InvalidModelRepository
 from local_aws.exports import as_shell, exports
 from local_aws.job_metrics import window_metrics
 from local_aws.process_usage import highest_average
-from local_aws.recommendation_request import plan
+from local_aws.recommendation_request import LoadTest, plan
 from local_aws.stack_change import in_order, references
 from tests.local_aws.conftest import ECHO_CONFIG, echo_archive, tar_gz
 from tests.local_aws.test_recommendation_jobs import request
@@ -187,7 +187,7 @@ def test_a_job_tests_every_combination_up_to_its_limit() -> None:
     wanted["InputConfig"]["EndpointConfigurations"] = [
         {"InstanceType": "ml.c5.xlarge", "EnvironmentParameterRanges": {"CategoricalParameterRanges": ranges}}
     ]
-    tests = plan(wanted).tests
+    tests = [test for test in plan(wanted, {}).tests if isinstance(test, LoadTest)]
     assert len(tests) == 5, "MaxNumberOfTests"
     assert [dict(test.environment) for test in tests][:2] == [{"A": "1", "B": "x"}, {"A": "1", "B": "y"}]
 
@@ -197,8 +197,8 @@ def test_a_default_job_tests_the_supported_types_with_its_own_traffic() -> None:
     configuration = wanted["InputConfig"]
     del configuration["EndpointConfigurations"], configuration["TrafficPattern"]
     configuration["ContainerConfig"]["SupportedInstanceTypes"] = ["ml.c5.large", "ml.c5.xlarge"]
-    planned = plan(wanted | {"JobType": "Default"})
-    assert [test.instance_type for test in planned.tests] == ["ml.c5.large", "ml.c5.xlarge"]
+    planned = plan(wanted | {"JobType": "Default"}, {})
+    assert [test.instance_type for test in planned.tests if isinstance(test, LoadTest)] == ["ml.c5.large", "ml.c5.xlarge"]
     assert planned.traffic_pattern["TrafficType"] == "STAIRS"
 
 
