@@ -45,6 +45,7 @@ class RecommenderAccess(Construct):
         self._grant_payloads()
         self._grant_own_endpoints(props.workload.replace("_", "-"))
         self._grant_model(props.endpoint)
+        self._grant_packages(props.workload.replace("_", "-"))
         self._allow(["cloudwatch:GetMetricData"], ["*"])
         acknowledge_resources(self.role, ["*"], "cloudwatch:GetMetricData is an action on no resource.")
 
@@ -70,6 +71,8 @@ class RecommenderAccess(Construct):
 
     def _grant_model(self, endpoint: WorkloadEndpoint) -> None:
         self._allow(["sagemaker:DescribeModel"], [endpoint.model_arn])
+        # A default job may test the endpoint itself beside its own.
+        self._allow(["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], [endpoint.endpoint_arn])
         # A test with other environment parameters copies the model; under which role is undocumented.
         self.role.add_to_policy(
             iam.PolicyStatement(
@@ -78,6 +81,12 @@ class RecommenderAccess(Construct):
                 conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
             )
         )
+
+    def _grant_packages(self, group: str) -> None:
+        """The workload's versions in the model registry, which a job may test in place of the model."""
+        packages = self._arn("model-package", f"{group}/*")
+        self._allow(["sagemaker:DescribeModelPackage"], [packages])
+        acknowledge_resources(self.role, [packages], "Each version of the workload's model package has a number.")
 
     def _allow(self, actions: list[str], arns: list[str]) -> None:
         iam.Grant.add_to_principal(grantee=self.role, actions=actions, resource_arns=arns)
