@@ -64,12 +64,14 @@ def candidate(
 
 
 def cheapest(candidates: Iterable[Candidate]) -> Candidate | None:
-    """Of those that meet the objective: lowest cost per hour, unknown costs last, then the fewest instances."""
+    """Of those that meet the objective: lowest cost per hour, unknown costs last, then the fewest instances,
+    then the most that one of them bears."""
     return min(
         (candidate for candidate in candidates if candidate.meets_objective),
         key=lambda found: (
             math.inf if found.cost_per_hour_usd is None else found.cost_per_hour_usd,
             found.instance_count or 0,
+            -(found.max_invocations_per_minute or 0),
         ),
         default=None,
     )

@@ -125,6 +125,12 @@ def test_a_cell_that_was_never_measured_has_a_row_without_figures() -> None:
     assert "ml.inf2.xlarge/inf2: Not measured." in _table(found)
 
 
+def test_of_equal_fleets_the_one_that_bears_more_is_recommended() -> None:
+    weaker = _measured("inf2", "ml.inf2.48xlarge", 61_000.0, 9.0)
+    stronger = _measured("inf1-pipeline", "ml.inf2.48xlarge", 70_000.0, 9.0)
+    assert [row.cheapest for row in _result(weaker, stronger).rows] == [False, True]
+
+
 def test_the_table_marks_the_cheapest_and_the_front() -> None:
     lines = _table(_result(DATA_PARALLEL, LARGE, PIPELINE)).splitlines()
     assert [line.split()[:2] for line in lines if "ml.inf1" in line and "inf1-" in line.split("ml.")[0]] == [
