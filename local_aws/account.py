@@ -15,6 +15,7 @@ from moto.codebuild.models import codebuild_backends
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ecs.models import ecs_backends
 from moto.sagemaker.models import sagemaker_backends
+from moto.stepfunctions.models import stepfunctions_backends
 
 from local_aws import resource_types
 from local_aws.cloudformation import LocalCloudFormationBackend
@@ -26,6 +27,7 @@ from local_aws.endpoint_metrics import EndpointMetrics
 from local_aws.model_host import ModelHost
 from local_aws.recommendation_jobs import RecommendationJobs
 from local_aws.sagemaker import LocalSageMakerBackend
+from local_aws.step_functions import LocalStepFunctionBackend
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +54,7 @@ class Account:
         _replace(codebuild_backends, LocalCodeBuildBackend)
         _replace(ecs_backends, LocalEcsBackend)
         _replace(sagemaker_backends, self._sagemaker)
+        _replace(stepfunctions_backends, LocalStepFunctionBackend)
         self._metrics = EndpointMetrics(self._cloudwatch(self.settings.region))
         self._metrics.start()
 

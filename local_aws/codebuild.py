@@ -1,12 +1,12 @@
 """moto's CodeBuild with projects that are kept as they were asked for: of a pipeline, on any host, with any image.
 
-moto knows neither a pipeline's source nor the newer hosts. Builds are moto's: entries, nothing runs.
+moto knows neither a pipeline's source nor the newer hosts, and makes up builds that succeed; here none is started.
 """
 
 import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 from moto.codebuild import urls
 from moto.codebuild.exceptions import ResourceAlreadyExistsException, ResourceNotFoundException
@@ -71,6 +71,9 @@ class LocalCodeBuildResponse(CodeBuildResponse):
         missing = [name for name in names if name not in known]
         found = {"projects": [known[name] for name in names if name in known]}
         return ActionResult({**found, "projectsNotFound": missing} if missing else found)
+
+    def start_build(self) -> NoReturn:
+        raise NotImplementedError("StartBuild, because no build runs here")
 
     def delete_project(self) -> EmptyResult:
         self._local.projects.pop(self._get_param("name"), None)

@@ -267,3 +267,23 @@ def test_a_composite_alarm_is_told_apart_from_those_that_it_is_made_of(
     assert json.loads(json.dumps(composite["ActionsEnabled"])) is True
     wait_until(lambda: stacks.delete("whole-paging") == {"StackStatus": "GONE"})
     assert client("cloudwatch").describe_alarms()["CompositeAlarms"] == []
+
+
+def test_what_would_be_made_up_is_refused_in_one_sentence(stacks: Stacks, client: Callable[[str], Any]) -> None:  # noqa: F811
+    definition = json.dumps({"StartAt": "End", "States": {"End": {"Type": "Succeed"}}})
+    machine = {
+        "Type": "AWS::StepFunctions::StateMachine",
+        "Properties": {"DefinitionString": definition, "RoleArn": ROLE},
+    }
+    stack = stacks.create("machine", {"Resources": {"Steps": machine}, "Outputs": {"Arn": {"Value": {"Ref": "Steps"}}}})
+    assert stack["StackStatus"] == "CREATE_COMPLETE", stack["StackStatusReason"]
+    with pytest.raises(ClientError) as refusal:
+        client("stepfunctions").start_execution(stateMachineArn=stack["Outputs"][0]["OutputValue"])
+    assert refusal.value.response["Error"]["Message"] == (
+        "This local account cannot do this: StartExecution, because no step of a state machine runs here."
+    )
+    with pytest.raises(ClientError) as refusal:
+        client("codebuild").start_build(projectName="any")
+    assert refusal.value.response["Error"]["Message"] == (
+        "This local account cannot do this: StartBuild, because no build runs here."
+    )
