@@ -36,6 +36,8 @@ RESOLUTION = 0.03
 """The half of the interval, over the capacity, at which the search is content."""
 ACCEPTABLE = 0.10
 """The same, where the search ended before: a capacity less sure is none."""
+STRETCH = 1.15
+"""To stop when the interval is narrow makes it too narrow: by so much, in simulation."""
 NARROW = 1.15
 """The bracket in which the logarithm of the late share is nearly a straight line."""
 SATURATED = 0.3
@@ -104,7 +106,8 @@ class _Fitted:
     @property
     def capacity(self) -> float:
         """The crossing; less where, were the true one at the low end, the percentile would be over by the margin."""
-        return min(self.at.rate, self.at.low * self.far_over / self.at.rate)
+        low = self.at.rate - STRETCH * (self.at.rate - self.at.low)
+        return min(self.at.rate, low * self.far_over / self.at.rate)
 
 
 class _Ended(Exception):
@@ -203,20 +206,28 @@ class Search:
                 self._see_at(rate * side, self._probe_s(rate))
             fitted = self._fit(rate, apart)
             if fitted is None:  # hardly a request was late, or nearly all
-                rate = min(rate * (1 + apart), self._most_unsaturated(apart))
+                rate = min(rate * (1 + apart), self._most_unsaturated())
                 continue
             self._fitted, at = fitted, fitted.at
             if at.rate < SLOWEST_PER_MINUTE and rate < 2 * SLOWEST_PER_MINUTE:
                 raise _Ended(Reason.NOTHING_KEEPS)
             apart = min(max(APART / at.slope, NEAREST), FARTHEST)
-            rate = min(max(at.rate, rate / NARROW), rate * NARROW, self._most_unsaturated(apart))
+            rate = min(max(at.rate, rate / NARROW), rate * NARROW, self._most_unsaturated())
             if at.episodes >= EPISODES and fitted.is_known_within(RESOLUTION):
                 return
 
-    def _most_unsaturated(self, apart: float) -> float:
-        """A step below the lowest rate at which most requests were late."""
-        saturated = [one.invocations_per_minute for one in self.probed if one.late_share > SATURATED]
-        return min(saturated, default=np.inf) / (1 + 2 * apart)
+    def _most_unsaturated(self) -> float:
+        """The lowest rate at and a little above which most probes were saturated.
+
+        A rate above it may be probed, so that a stall which made one probe seem so can be seen to have been one.
+        """
+        saturated = [one for one in self.probed if one.late_share > SATURATED]
+        rates = [one.invocations_per_minute for one in saturated if self._mostly_saturated(one.invocations_per_minute)]
+        return min(rates, default=np.inf)
+
+    def _mostly_saturated(self, rate: float) -> bool:
+        near = [one for one in self.probed if rate <= one.invocations_per_minute <= rate * (1 + FARTHEST)]
+        return 2 * sum(one.late_share > SATURATED for one in near) >= len(near)
 
     def _fit(self, rate: float, apart: float) -> "_Fitted | None":
         """Of the probes near `rate`; None where they do not give one."""

@@ -21,7 +21,8 @@ SLOWER = 0.05
 """Windows left out are slower than the rest by this on average, or nothing warmed up …"""
 NEARLY = 1.1
 """The least error is flat where all has settled: the earliest cut that comes so near to it is taken."""
-NEARLY_HALF = 0.95
+NEARLY_HALF = 0.85
+"""A steady decline has its least at the half and comes near to it at nine tenths of that."""
 CLEARLY = 4.0
 """… and by this many standard errors of their mean, from the spread of the rest."""
 
