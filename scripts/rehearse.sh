@@ -80,10 +80,10 @@ say "3. Deploy every stack"
 for workload in $SCALED; do
   run python scripts/rehearsal/recommend.py "$workload" --count 2 --min 2 --max 6 --each 3000
 done
-run cdk synth --quiet -c hosting-target=cpu -c "release-repository=$REPOSITORY" -c "release-connection=$CONNECTION"
-STACKS=$(cdk list --app cdk.out | grep --invert-match /)
+run cdk synth --quiet --output assembly -c hosting-target=cpu -c "release-repository=$REPOSITORY" -c "release-connection=$CONNECTION"
+STACKS=$(cdk list --app assembly | grep --invert-match /)
 for stack in $STACKS; do
-  run cdk deploy "$stack" --app cdk.out --require-approval never --ci
+  run cdk deploy "$stack" --app assembly --require-approval never --ci
 done
 
 say "4. Is what the templates asked for what the services' APIs tell?"
@@ -108,7 +108,7 @@ run python -m inference_recommender invoke spellcheck "ergonomic webcam for trav
 
 say "8. Take everything down: what templates retain on purpose is deleted by hand, and nothing is left"
 for stack in $STACKS; do
-  run cdk destroy "$stack" --app cdk.out --force --ci
+  run cdk destroy "$stack" --app assembly --force --ci
 done
 run python scripts/rehearsal/retained.py .local_aws/before.json
 run python scripts/rehearsal/inventory.py --compare .local_aws/before.json
