@@ -198,7 +198,10 @@ def test_a_default_job_tests_the_supported_types_with_its_own_traffic() -> None:
     del configuration["EndpointConfigurations"], configuration["TrafficPattern"]
     configuration["ContainerConfig"]["SupportedInstanceTypes"] = ["ml.c5.large", "ml.c5.xlarge"]
     planned = plan(wanted | {"JobType": "Default"}, {})
-    assert [test.instance_type for test in planned.tests if isinstance(test, LoadTest)] == ["ml.c5.large", "ml.c5.xlarge"]
+    assert [test.instance_type for test in planned.tests if isinstance(test, LoadTest)] == [
+        "ml.c5.large",
+        "ml.c5.xlarge",
+    ]
     assert planned.traffic_pattern["TrafficType"] == "STAIRS"
 
 
