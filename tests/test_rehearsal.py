@@ -126,7 +126,8 @@ def test_a_rehearsal_succeeds_and_leaves_the_persons_own_files_alone(tmp_path: P
     assert "DIFFERENT" not in page
     assert page.count("AllTraffic: 2 instances") == 3, "before, after the new recommendation, and after the rollback"
     assert page.index("tracks 3,000") < page.index("tracks 4,800")
-    assert "this model is broken, for a rehearsal" in page
+    assert "❌  SpellcheckStack failed to deploy" in page
+    assert "the last update failed: Triton could not load the model 'spellcheck'" in page
     assert page.count("-> ergonomic webcam for travellers") == 2
     assert "\n0 left of all that was deployed" in page
     assert {file: file.stat().st_mtime_ns for file in (ROOT / "workloads").rglob("recommendation.json")} == own
