@@ -47,6 +47,7 @@ def test_an_exception_ends_the_child_and_keeps_what_was_measured(tmp_path: Path,
                 if event.get("start_s") == 0.25:
                     raise error
 
+    before = psutil.Process().children()  # other tests' servers, where they share this process
     with serving() as server:
         generator = GeneratorProcess.start(_plan(tmp_path, server.url, 60), tmp_path / "out")
         with pytest.raises(error):
@@ -55,7 +56,7 @@ def test_an_exception_ends_the_child_and_keeps_what_was_measured(tmp_path: Path,
     assert (outcome.exit_code, outcome.reason) == (0, "stopped")
     assert outcome.summary is not None
     assert outcome.summary["invocations"] > 0
-    assert not psutil.Process().children()
+    assert set(psutil.Process().children()) <= set(before)
 
 
 def test_another_thread_may_stop_it(tmp_path: Path) -> None:
