@@ -16,8 +16,7 @@ import workloads
 from stacks.deployment import plan_deployment
 from stacks.ecs_service_stack import EcsServiceStack
 from stacks.errors import NoRecommendation, NoStack, NothingBuilt, UnknownOption, waits
-from stacks.options import Options, read_options
-from stacks.release_pipeline_stack import PRODUCTION, ReleasePipelineProps, ReleasePipelineStack
+from stacks.options import PRODUCTION, Options, read_options
 from stacks.release_source import ReleaseSource, read_release
 from stacks.sagemaker_endpoint_stack import SageMakerEndpointStack
 from stacks.scheduled_batch_stack import ScheduledBatchStack
@@ -56,6 +55,9 @@ def add_stacks(
 
 def add_release(app: App, root: Path, environment: Environment, source: ReleaseSource) -> None:
     """The pipeline that releases every workload below root/workloads that is built."""
+    # Only here: most syntheses have no pipeline, and its library takes long to import.
+    from stacks.release_pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
+
     folders = [folder for folder in _folders(root, None) if _artifact_file(root, folder).exists()]
 
     def add(scope: Construct, options: Options, without: Container[str]) -> None:
@@ -143,7 +145,8 @@ def deploying_to(variables: Mapping[str, str]) -> Environment:
 
 
 def main(root: Path = workloads.ROOT) -> int:
-    app = App()
+    # Where in the code each construct was made, and a tree of them all, cost time, and nobody reads them.
+    app = App(stack_traces=False, tree_metadata=False)
     environment = deploying_to(os.environ)
     try:
         for error in add_stacks(app, root, environment, read_options(app.node.try_get_context)):

@@ -32,6 +32,9 @@ class Options:
         return self.stage == "production"
 
 
+PRODUCTION = Options(stage="production")
+
+
 def read_options(context: Callable[[str], Any]) -> Options:
     """`context` is `app.node.try_get_context`. Raises `UnknownOption` or `RehearsalInProduction`."""
     stage = _one_of("stage", context("stage"), get_args(Stage))

@@ -15,7 +15,7 @@ from constructs import Construct
 
 from stacks import release_steps as steps
 from stacks.acknowledgement import acknowledge, acknowledge_wildcards
-from stacks.options import Options
+from stacks.options import PRODUCTION, Options
 from stacks.release_access import ReleaseAccess, ReleaseAccessProps
 from stacks.release_source import ReleaseSource
 from stacks.sagemaker_endpoint_stack import SageMakerEndpointStack
@@ -26,7 +26,6 @@ AddStacks = Callable[[Construct, Options, Container[str]], None]
 
 BETA = Options(stage="beta", recommendation="ignore")
 """One instance of each: it is asked and measured, it bears no load."""
-PRODUCTION = Options(stage="production")
 
 OF_CDK_PIPELINES = {
     r"Resource::.*:log-group:/aws/codebuild/.*": "A project writes into the log group that CodeBuild names after it.",

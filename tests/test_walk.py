@@ -136,6 +136,7 @@ def test_two_builds_give_one_sha256_and_verify_shows_the_figures(walk: Walk) -> 
     assert shown["compiled"]["left_alone"] >= 0.95
 
 
+@pytest.mark.slow
 def test_int8_keeps_the_task_metric_within_what_the_workload_allows(walk: Walk) -> None:
     built = json.loads(walk.run("python", "-m", "model_build", "build", "spellcheck", "--target", "cpu-int8", "--json"))
     parity = built["parity"]

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ def environment() -> Iterator[dict[str, str]]:
     server = ThreadedMotoServer(port=0)
     server.start()
     host, port = server.get_host_and_port()
+    # All of moto's servers in one process share what they hold.
+    urllib.request.urlopen(urllib.request.Request(f"http://localhost:{port}/moto-api/reset", method="POST")).close()
     yield {
         "AWS_ENDPOINT_URL": f"http://{host}:{port}",
         "AWS_ACCESS_KEY_ID": "testing",

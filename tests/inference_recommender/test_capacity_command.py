@@ -97,6 +97,7 @@ def test_a_limit_that_no_rate_keeps_exits_with_1(tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 def test_too_short_a_search_exits_with_4_and_keeps_what_it_saw(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,7 +56,9 @@ def leftovers(pids: list[int]) -> list[Path]:
 
 
 @integration
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL]
+)
 def test_no_process_is_left_behind(number: signal.Signals, tmp_path: Path, toolchain: Path) -> None:
     account, pids = busy_account(tmp_path, toolchain)
     try:

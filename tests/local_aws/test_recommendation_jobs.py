@@ -300,6 +300,7 @@ def test_jobs_are_listed_by_name_status_and_page(sagemaker: Any, model: str) -> 
     assert found == ["listed-b", "listed-a"]
 
 
+@pytest.mark.slow
 def test_a_model_package_is_measured_by_its_container_payload_and_instance_types(sagemaker: Any) -> None:
     sagemaker.create_model_package_group(ModelPackageGroupName="echoes", ModelPackageGroupDescription="a test")
     container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz", "Framework": "PYTORCH"}
@@ -331,6 +332,7 @@ def test_a_model_package_is_measured_by_its_container_payload_and_instance_types
     assert [one["JobName"] for one in listed["InferenceRecommendationsJobs"]] == ["packaged"]
 
 
+@pytest.mark.slow
 def test_an_existing_endpoint_is_measured_where_it_is_and_goes_on_answering(
     sagemaker: Any, client: Callable[[str], Any], runtime: Any, endpoints: Endpoints, model: str
 ) -> None:

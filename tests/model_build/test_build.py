@@ -185,6 +185,7 @@ def test_int8_is_built_within_the_drop_that_its_target_allows(tiny_workload: Wor
     assert 0 < artifact.parity.mean_logit_difference < 0.5
 
 
+@pytest.mark.slow
 def test_int8_that_fails_parity_names_the_layers_of_both_graphs_to_keep_in_fp32(
     tiny_workload: WorkloadFolder, tiny_copy: Path
 ) -> None:

@@ -216,6 +216,7 @@ def test_fp16_that_overflows_is_told_which_layer_to_keep_in_fp32(machine: Machin
     assert build(mended).parity is not None
 
 
+@pytest.mark.slow
 def test_a_t5_that_fails_parity_is_told_layers_of_both_graphs_with_which_it_passes(
     machine: Machine, t5: BuildPlan
 ) -> None:
