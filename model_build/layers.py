@@ -10,6 +10,7 @@ A person may write less: `layers.3` means every name that begins with it and a d
 
 import ast
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import onnx
 
@@ -26,6 +27,17 @@ def by_node(model: onnx.ModelProto) -> list[str]:
     weights = {tensor.name for tensor in model.graph.initializer}
     holders = {outer for module in modules for outer in _around(module)}
     return [_name(node, module, weights, holders) for node, module in zip(model.graph.node, modules, strict=True)]
+
+
+def products(file: Path) -> dict[str, str]:
+    """The layer of every MatMul with weights, by node name: what int8 quantises and `fp32_layers` can name."""
+    model = onnx.load(file, load_external_data=False)
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return {
+        node.name: layer
+        for node, layer in zip(model.graph.node, by_node(model), strict=True)
+        if node.op_type == "MatMul" and weights.intersection(node.input)
+    }
 
 
 def names(model: onnx.ModelProto) -> tuple[str, ...]:

@@ -45,17 +45,8 @@ def optimise(
 
 
 def products(file: Path, graph: str) -> dict[str, str]:
-    """The layer of every product with weights, by node name: what int8 quantises and `fp32_layers` can name.
-
-    Layers are called by their graph first, as in `encoder.block.0.feed_forward.wo`.
-    """
-    model = onnx.load(file)
-    weights = {tensor.name for tensor in model.graph.initializer}
-    return {
-        node.name: f"{graph}.{layer}"
-        for node, layer in zip(model.graph.node, layers.by_node(model), strict=True)
-        if node.op_type == PRODUCT and weights.intersection(node.input)
-    }
+    """As `layers.products`, called by their graph first: `encoder.block.0.feed_forward.wo`."""
+    return {node: f"{graph}.{layer}" for node, layer in layers.products(file).items()}
 
 
 def _kept(portable: Path, fp32_layers: Sequence[str]) -> frozenset[str]:

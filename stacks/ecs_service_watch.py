@@ -14,10 +14,9 @@ from stacks import ecs_metrics
 from stacks.ecs_service import EcsService
 from stacks.ecs_service_dashboard import EcsServiceDashboard, EcsServiceDashboardProps
 from stacks.paging import Paging, PagingProps
+from stacks.sustained_alarm import sustained_alarm
 from workloads import Candidate, LatencyObjective
 
-EVALUATION_PERIODS = 5
-DATAPOINTS_TO_ALARM = 3
 BUSY_CPU_PERCENT = 90
 RESETS_PER_MINUTE = 10
 """A task that ends resets a few connections; one that is overrun, many."""
@@ -64,7 +63,7 @@ class EcsServiceWatch(Construct):
         limit, percentile = objective.model_latency_ms, objective.percentile
         waited = ecs_metrics.client_latency(workload, percentile.lower())
         told = f"{percentile} of what callers wait, end to end, reached the objective, {limit:g} ms."
-        return self._alarm("ClientLatency", waited, limit, told)
+        return sustained_alarm(self, "ClientLatency", waited, limit, told)
 
     def _reported(self) -> list[cloudwatch.Alarm]:
         objective, workload, recommended = self._props.objective, self._props.workload, self._props.recommended
@@ -73,8 +72,9 @@ class EcsServiceWatch(Construct):
         time = ecs_metrics.response_time(workload, percentile.lower())
         told = f"{percentile} response time in the server reached the objective, {limit:g} ms."
         alarms = [
-            self._alarm("ResponseTime", time, limit, told),
-            self._alarm(
+            sustained_alarm(self, "ResponseTime", time, limit, told),
+            sustained_alarm(
+                self,
                 "ServerErrors",
                 ecs_metrics.server_error_rate(workload),
                 objective.max_error_rate,
@@ -83,33 +83,25 @@ class EcsServiceWatch(Construct):
         ]
         if capacity is not None:
             told = f"Tasks got the {capacity:,.0f} invocations a minute that one was measured to hold, on average."
-            alarms.append(self._alarm("Saturation", ecs_metrics.invocations_per_task(workload), capacity, told))
+            alarms.append(
+                sustained_alarm(self, "Saturation", ecs_metrics.invocations_per_task(workload), capacity, told)
+            )
         return alarms
 
     def _health(self) -> list[cloudwatch.Alarm]:
         service = self._props.service
         return [
-            self._alarm(
-                "UnhealthyTasks", service.metric_unhealthy_tasks(), 1, "A task does not answer its health check."
+            sustained_alarm(
+                self, "UnhealthyTasks", service.metric_unhealthy_tasks(), 1, "A task does not answer its health check."
             ),
-            self._alarm("Resets", service.metric_resets(), RESETS_PER_MINUTE, "Tasks reset connections of callers."),
-            self._alarm(
+            sustained_alarm(
+                self, "Resets", service.metric_resets(), RESETS_PER_MINUTE, "Tasks reset connections of callers."
+            ),
+            sustained_alarm(
+                self,
                 "Cpu",
                 self._props.service.metric_cpu(),
                 BUSY_CPU_PERCENT,
                 "The tasks' CPUs are full: tokenising waits for them.",
             ),
         ]
-
-    def _alarm(self, id: str, metric: cloudwatch.IMetric, threshold: float, description: str) -> cloudwatch.Alarm:
-        return cloudwatch.Alarm(
-            self,
-            id,
-            metric=metric,
-            threshold=threshold,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            evaluation_periods=EVALUATION_PERIODS,
-            datapoints_to_alarm=DATAPOINTS_TO_ALARM,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=description,
-        )

@@ -9,12 +9,8 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from stacks.endpoint_metrics import MICROSECONDS_PER_MILLISECOND, EndpointMetrics
+from stacks.sustained_alarm import sustained_alarm
 from workloads import LatencyObjective
-
-# Three bad minutes of five: one slow minute while an instance joins is no incident, three are. An update's bake is at
-# least as long (`[hosting.update]`), or it would be over before an alarm can tell.
-EVALUATION_PERIODS = 5
-DATAPOINTS_TO_ALARM = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,13 +37,15 @@ class EndpointAlarms(Construct):
 
     def _latency(self, props: EndpointAlarmsProps) -> list[cloudwatch.Alarm]:
         metrics, objective = props.metrics, props.objective
-        model = self._alarm(
+        model = sustained_alarm(
+            self,
             "ModelLatency",
             metrics.model_latency(objective.percentile.lower()),
             objective.model_latency_ms * MICROSECONDS_PER_MILLISECOND,
             f"{objective.percentile} model latency reached the objective, {objective.model_latency_ms:g} ms.",
         )
-        overhead = self._alarm(
+        overhead = sustained_alarm(
+            self,
             "OverheadLatency",
             metrics.overhead_latency(),
             objective.overhead_latency_ms * MICROSECONDS_PER_MILLISECOND,
@@ -58,7 +56,8 @@ class EndpointAlarms(Construct):
     def _client_latency(self, props: EndpointAlarmsProps) -> cloudwatch.Alarm:
         objective = props.objective
         limit_ms = client_latency_limit_ms(objective)
-        return self._alarm(
+        return sustained_alarm(
+            self,
             "ClientLatency",
             props.metrics.client_latency(objective.percentile.lower()),
             limit_ms,
@@ -69,37 +68,25 @@ class EndpointAlarms(Construct):
     def _errors(self, props: EndpointAlarmsProps) -> list[cloudwatch.Alarm]:
         metrics, limit = props.metrics, props.objective.max_error_rate
         return [
-            self._alarm("ServerErrors", metrics.server_error_rate(), limit, f"{limit:.2%} of requests got a 5xx."),
-            self._alarm(
-                "ModelErrors", metrics.model_error_rate(), limit, f"The container failed {limit:.2%} of requests."
+            sustained_alarm(
+                self, "ServerErrors", metrics.server_error_rate(), limit, f"{limit:.2%} of requests got a 5xx."
+            ),
+            sustained_alarm(
+                self, "ModelErrors", metrics.model_error_rate(), limit, f"The container failed {limit:.2%} of requests."
             ),
         ]
 
     def _client_errors(self, props: EndpointAlarmsProps) -> cloudwatch.Alarm:
         limit = props.objective.max_error_rate
-        return self._alarm(
-            "ClientErrors", props.metrics.client_error_rate(), limit, f"{limit:.2%} of requests got a 4xx."
+        return sustained_alarm(
+            self, "ClientErrors", props.metrics.client_error_rate(), limit, f"{limit:.2%} of requests got a 4xx."
         )
 
     def _saturation(self, props: EndpointAlarmsProps) -> list[cloudwatch.Alarm]:
         if (capacity := props.capacity_per_instance) is None:
             return []
         text = f"Each instance gets {capacity:,.0f} invocations a minute or more, the most that kept the objective."
-        return [self._alarm("Saturation", props.metrics.invocations_per_instance(), capacity, text)]
-
-    def _alarm(self, id: str, metric: cloudwatch.Metric, threshold: float, description: str) -> cloudwatch.Alarm:
-        return cloudwatch.Alarm(
-            self,
-            id,
-            metric=metric,
-            threshold=threshold,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            evaluation_periods=EVALUATION_PERIODS,
-            datapoints_to_alarm=DATAPOINTS_TO_ALARM,
-            # An endpoint without traffic reports nothing, and breaks no objective.
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-            alarm_description=description,
-        )
+        return [sustained_alarm(self, "Saturation", props.metrics.invocations_per_instance(), capacity, text)]
 
 
 def client_latency_limit_ms(objective: LatencyObjective) -> float:

@@ -9,7 +9,7 @@ from containers.encoder import engine
 from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor, tensors
 from containers.encoder.row import Refusal
-from model_build import bisect, parity
+from model_build import bisect, layers, parity
 from model_build.encoder import export, optimise, verify
 from model_build.encoder.reference import Outputs, Reference
 from model_build.encoder.repository import settings
@@ -87,7 +87,7 @@ def _int8_fp32_layers(
         optimise.optimise(portable, tried / export.GRAPH, with_kept, _calibration(plan))
         return not parity.differences(parity.report(plan.workload.model.task, compare(tried)), target.parity)
 
-    return bisect.fp32_layers(tuple(dict.fromkeys(optimise.products(portable).values())), passes)
+    return bisect.fp32_layers(tuple(dict.fromkeys(layers.products(portable).values())), passes)
 
 
 def _compare(

@@ -43,20 +43,9 @@ def optimise(portable: Path, compiled: Path, target: OnnxRuntimeTarget, calibrat
     _strip(compiled)
 
 
-def products(file: Path) -> dict[str, str]:
-    """The layer of every product with weights, by node name: what int8 quantises and `fp32_layers` can name."""
-    model = onnx.load(file, load_external_data=False)
-    weights = {tensor.name for tensor in model.graph.initializer}
-    return {
-        node.name: layer
-        for node, layer in zip(model.graph.node, layers.by_node(model), strict=True)
-        if node.op_type == PRODUCT and weights.intersection(node.input)
-    }
-
-
 def _in_int8(source: Path, target: OnnxRuntimeTarget) -> list[str]:
     """The products to quantise, by node name."""
-    layer_of = products(source)
+    layer_of = layers.products(source)
     kept = layers.chosen(tuple(dict.fromkeys(layer_of.values())), target.fp32_layers)
     return [node for node, layer in layer_of.items() if layer not in kept]
 
