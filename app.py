@@ -4,12 +4,18 @@ Reads `workloads/`, `build/`, `cdk -c KEY=VALUE` (stacks/options.py) and the acc
 found, if any; without them the stacks fit every account and region. Calls no AWS.
 """
 
+import gc
 import os
 import sys
+
+if __name__ == "__main__":
+    # A synthesis is over in seconds. Looking for garbage among all that the imports make would be a tenth of it.
+    gc.disable()
+
 from collections.abc import Container, Mapping
 from pathlib import Path
 
-from aws_cdk import App, Environment
+from aws_cdk import App, CloudFormationValidatePlugin, Environment, Validations
 from constructs import Construct
 
 import workloads
@@ -54,7 +60,7 @@ def add_stacks(
 
 
 def add_release(app: App, root: Path, environment: Environment, source: ReleaseSource) -> None:
-    """The pipeline that releases every workload below root/workloads that is built."""
+    """The pipeline that releases every workload below root/workloads that is built, all checked by CDK itself, too."""
     # Only here: most syntheses have no pipeline, and its library takes long to import.
     from stacks.release_pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
 
@@ -75,6 +81,7 @@ def add_release(app: App, root: Path, environment: Environment, source: ReleaseS
         environment=environment,
     )
     ReleasePipelineStack(app, "ReleasePipelineStack", props)
+    Validations.of(app).add_plugins(CloudFormationValidatePlugin())
 
 
 def _artifact_file(root: Path, folder: workloads.WorkloadFolder) -> Path:
@@ -145,8 +152,9 @@ def deploying_to(variables: Mapping[str, str]) -> Environment:
 
 
 def main(root: Path = workloads.ROOT) -> int:
-    # Where in the code each construct was made, and a tree of them all, cost time, and nobody reads them.
-    app = App(stack_traces=False, tree_metadata=False)
+    # Where in the code each construct was made, and a tree of them all, cost time, and nobody reads them. CDK's own
+    # checks of the templates would take longer than all the rest: `make test` makes them, and a release.
+    app = App(stack_traces=False, tree_metadata=False, builtin_cloud_formation_validation=False)
     environment = deploying_to(os.environ)
     try:
         for error in add_stacks(app, root, environment, read_options(app.node.try_get_context)):

@@ -50,6 +50,18 @@ def timed(call: Callable[[], object], *, warm_up: int, at_least: int, seconds: f
     return milliseconds
 
 
+def pairs(
+    one: Callable[[], object], other: Callable[[], object], *, number: int, calls: int = 10
+) -> list[tuple[float, float]]:
+    """Median milliseconds of a few calls of each, side by side in time, `number` of times; who goes first changes."""
+    measured: list[tuple[float, float]] = []
+    for turn in range(number):
+        order = (one, other) if turn % 2 else (other, one)
+        medians = [statistics.median(timed(call, warm_up=1, at_least=calls, seconds=0)) for call in order]
+        measured.append((medians[0], medians[1]) if turn % 2 else (medians[1], medians[0]))
+    return measured
+
+
 def p99(values: Sequence[float]) -> float:
     return statistics.quantiles(values, n=100)[98]
 

@@ -15,13 +15,12 @@ from constructs import IConstruct
 
 
 def acknowledge_actions(role: iam.Role, actions: Iterable[str], reason: str) -> None:
-    for action in actions:
-        _acknowledge(role, f"Action::{action}", reason)
+    _acknowledge(role, [f"Action::{action}" for action in actions], reason)
 
 
 def acknowledge_resources(role: iam.Role, arns: Iterable[str], reason: str) -> None:
-    for arn in arns:
-        _acknowledge(role, f"Resource::{_flat(Stack.of(role).resolve(arn))}", reason)
+    resolved = Stack.of(role).resolve(list(arns))
+    _acknowledge(role, [f"Resource::{_flat(arn)}" for arn in resolved], reason)
 
 
 def acknowledge_wildcards(scope: IConstruct, reasons: Mapping[str, str]) -> None:
@@ -34,7 +33,7 @@ def acknowledge_wildcards(scope: IConstruct, reasons: Mapping[str, str]) -> None
             for finding in _wildcards(Stack.of(policy).resolve(policy.policy_document)):
                 reason = next((reason for pattern, reason in reasons.items() if re.fullmatch(pattern, finding)), None)
                 if reason is not None:
-                    _acknowledge(policy, finding, reason)
+                    _acknowledge(policy, [finding], reason)
 
 
 def _wildcards(document: Mapping[str, Any]) -> Iterator[str]:
@@ -46,8 +45,9 @@ def _wildcards(document: Mapping[str, Any]) -> Iterator[str]:
                     yield f"{noun}::{text}"
 
 
-def _acknowledge(role: IConstruct, finding: str, reason: str) -> None:
-    Validations.of(role).acknowledge(Acknowledgment(id=f"AwsSolutions-IAM5[{finding}]", reason=reason))
+def _acknowledge(role: IConstruct, findings: Iterable[str], reason: str) -> None:
+    answers = [Acknowledgment(id=f"AwsSolutions-IAM5[{finding}]", reason=reason) for finding in findings]
+    Validations.of(role).acknowledge(*answers)
 
 
 def _flat(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What cdk-nag's AwsSolutions pack finds in an app and nobody has answered."""
+"""What cdk-nag's AwsSolutions pack and CDK's own checks of templates find in an app and nobody has answered."""
 
 import json
 from pathlib import Path

@@ -60,6 +60,17 @@ def test_a_new_folder_is_a_new_stack(repository: Repository) -> None:
     assert [child.node.id for child in app.node.children] == ["SpellcheckStack", "TypoFixerStack"]
 
 
+def test_only_a_release_pays_for_cdks_own_checks_of_the_templates(repository: Repository, tmp_path: Path) -> None:
+    """They take longer than all the rest of a synthesis; nag.py reads their findings on every stack in `make test`."""
+    connection = "arn:aws:codeconnections:us-east-1:123456789012:connection/01234567-89ab-cdef-0123-456789abcdef"
+    release = {"release-repository": "example/models", "release-connection": connection}
+    for name, context, checked in (("daily", {}, False), ("release", release, True)):
+        output = tmp_path / name
+        done = run_python(RUN_APP, repository, CDK_OUTDIR=str(output), CDK_CONTEXT_JSON=json.dumps(context))
+        assert done.returncode == 0, done.stderr
+        assert (output / "validation-report.json").exists() == checked
+
+
 def test_account_and_region_are_what_the_cli_found_and_may_both_be_missing() -> None:
     found = deploying_to({"CDK_DEFAULT_ACCOUNT": "123456789012", "CDK_DEFAULT_REGION": "eu-west-1"})
     assert (found.account, found.region) == ("123456789012", "eu-west-1")
@@ -96,9 +107,10 @@ def add_workload(repository: Repository, name: str) -> None:
     shutil.copy(ROOT / "workloads" / name / "workload.toml", folder)
 
 
-def run_python(code: str, repository: Repository) -> subprocess.CompletedProcess[str]:
+def run_python(code: str, repository: Repository, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code, str(repository.root)]
-    return subprocess.run(command, cwd=ROOT, env=without_aws(), capture_output=True, text=True, check=False)
+    environment = {**without_aws(), **variables}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
 def without_aws() -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Environment, Stack
+from aws_cdk import App, CfnResource, Environment, Stack
 from aws_cdk import aws_iam as iam
 from cfnlint.api import lint
 
@@ -51,6 +51,12 @@ def test_cdk_nag_would_have_found_a_wildcard(tmp_path: Path) -> None:
     role = iam.Role(Stack(app, "Stack"), "Role", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"))
     role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=["*"]))
     assert nag_findings(app) == ["AwsSolutions-IAM5[Resource::*]"]
+
+
+def test_cdks_own_checks_would_have_found_a_property_that_is_none(tmp_path: Path) -> None:
+    app = App(outdir=str(tmp_path))
+    CfnResource(Stack(app, "Stack"), "Key", type="AWS::KMS::Key", properties={"Rotation": True})
+    assert nag_findings(app) == ["F3002"]
 
 
 def test_cfn_lint_has_neither_errors_nor_warnings(committed: Synthesis) -> None:
