@@ -12,9 +12,11 @@ little as Triton allows. All three ask it over HTTP with the same JSON tensor, c
   p50, p99            as the tool itself reports them; Locust's from its request event, since its report rounds to ms
 
 Tools and server share the cores, as they do whenever one machine tests itself: a tool that takes less leaves more to
-the server. Goals are judged by the median of the ratios within each round. perf_analyzer is tritonclient 2.51's, the
-newest that starts here; the two libraries that it wants (libb64, libcudart) are those that nvidia-pytriton's wheel
-carries. Exits with 1 when a goal is not met. The last line is one JSON document.
+the server. Beside them, a bare loop of three system calls a request (bare_loop.py) shows how much of the CPU is the
+kernel's, which no tool can do without. Goals are judged by the median of the ratios within each round. perf_analyzer is
+tritonclient 2.51's, the newest that starts here; the two libraries that it wants (libb64, libcudart) are those that
+nvidia-pytriton's wheel carries. It runs in its cheapest mode, synchronous, and with --async, in which it ends however
+few the cores. Exits with 1 when a goal is not met. The last line is one JSON document.
 """
 
 import argparse
@@ -28,7 +30,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -48,6 +50,7 @@ PEERS = ROOT / "build" / "venv-generators" / "bin"
 SETTLE_S = 1.0
 """From the first answers to the window."""
 START_TIMEOUT_S = 30.0
+END_TIMEOUT_S = 15.0
 TEXT = "waterproof hiking boots"
 
 MODEL = """
@@ -98,8 +101,9 @@ class User(FastHttpUser):
 class Figures:
     requests_per_second: float
     cpu_us_per_request: float
-    p50_ms: float
-    p99_ms: float
+    p50_ms: float | None
+    p99_ms: float | None
+    """None where the tool did not end, so that it has no report."""
 
 
 Start = Callable[[str, int, float, Path], "subprocess.Popen[bytes]"]
@@ -149,13 +153,21 @@ def _rounds(
     for number in range(rounds):
         order = list(tools)[number % len(tools) :] + list(tools)[: number % len(tools)]
         for name in order:
-            print(f"… {name} at {concurrency}", file=sys.stderr)
-            seen[name].append(_measure(*tools[name], url, concurrency, seconds))
+            print(f"… {name} at {concurrency}", file=sys.stderr, end=": ", flush=True)
+            figures = _measure(*tools[name], url, concurrency, seconds)
+            print(f"{figures.requests_per_second:,.0f}/s, {figures.cpu_us_per_request:.1f} µs of CPU", file=sys.stderr)
+            seen[name].append(figures)
     return seen
 
 
 def _median(of: Sequence[Figures]) -> Figures:
-    return Figures(**{key: statistics.median(asdict(one)[key] for one in of) for key in asdict(of[0])})
+    return Figures(**{key: _middle(asdict(one)[key] for one in of) for key in asdict(of[0])})
+
+
+def _middle(values: Iterable[float | None]) -> float | None:
+    """The median of those that there are."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 def _measure(start: Start, latencies: Latencies, url: str, concurrency: int, seconds: float) -> Figures:
@@ -169,18 +181,28 @@ def _measure(start: Start, latencies: Latencies, url: str, concurrency: int, sec
             time.sleep(seconds)
             wall_s = time.perf_counter() - at
             answered, cpu_s = _answered(url) - answered, _cpu_s(process.pid) - cpu_s
-            if process.wait(60):
-                raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
+            p50_ms, p99_ms = latencies(Path(scratch)) if _ends(process) else (None, None)
         finally:
             process.kill()
             process.wait()
-        p50_ms, p99_ms = latencies(Path(scratch))
     return Figures(
         requests_per_second=answered / wall_s,
         cpu_us_per_request=cpu_s / answered * 1e6,
         p50_ms=p50_ms,
         p99_ms=p99_ms,
     )
+
+
+def _ends(process: "subprocess.Popen[bytes]") -> bool:
+    """perf_analyzer at times goes on and on, and then has no report."""
+    try:
+        status = process.wait(END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        print("(no report)", file=sys.stderr, end=" ", flush=True)
+        return False
+    if status:
+        raise RuntimeError(f"{process.args!r} ended with {status}")
+    return True
 
 
 def _wait_for_answers(url: str, count: int, process: "subprocess.Popen[bytes]") -> None:
@@ -227,7 +249,7 @@ def _our_latencies(folder: Path) -> tuple[float, float]:
     return _p50_and_p99(ms[len(ms) // 10 :])
 
 
-def _perf_analyzer(url: str, concurrency: int, seconds: float, folder: Path) -> "subprocess.Popen[bytes]":
+def _perf_analyzer(url: str, concurrency: int, seconds: float, folder: Path, *mode: str) -> "subprocess.Popen[bytes]":
     libraries = folder / "lib"
     libraries.mkdir()
     carried = next(DEFAULT_TOOLCHAIN.glob("lib/python3*/site-packages/nvidia_pytriton.libs"))
@@ -238,7 +260,7 @@ def _perf_analyzer(url: str, concurrency: int, seconds: float, folder: Path) -> 
     command: list[str | Path] = [PEERS / "perf_analyzer", "-m", "null", "-u", url.removeprefix("http://"), "-i", "http"]
     command += ["--input-tensor-format", "json", "--output-tensor-format", "json", "--string-data", TEXT]
     command += ["--concurrency-range", f"{concurrency}:{concurrency}", "--measurement-interval", str(window_ms)]
-    command += ["--stability-percentage", "999", "--max-trials", "3", "-f", folder / "report.csv"]
+    command += ["--stability-percentage", "999", "--max-trials", "3", "-f", folder / "report.csv", *mode]
     environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
 
@@ -249,10 +271,20 @@ def _perf_analyzer_latencies(folder: Path) -> tuple[float, float]:
     return float(row["p50 latency"]) / 1000, float(row["p99 latency"]) / 1000
 
 
+def _bare(url: str, concurrency: int, seconds: float, folder: Path) -> "subprocess.Popen[bytes]":
+    (folder / "body.json").write_text(json.dumps(_request()), "utf-8")
+    command: list[str | Path] = [sys.executable, Path(__file__).with_name("bare_loop.py")]
+    command += [f"{url}/v2/models/null/infer", str(concurrency), str(seconds + 1)]
+    return subprocess.Popen([*command, folder / "body.json", folder / "latencies.json"])
+
+
+def _request() -> dict[str, Any]:
+    return {"inputs": [{"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [TEXT]}]}
+
+
 def _locust(url: str, concurrency: int, seconds: float, folder: Path) -> "subprocess.Popen[bytes]":
     (folder / "locustfile.py").write_text(LOCUSTFILE, "utf-8")
-    tensor = {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [TEXT]}
-    environment = {**os.environ, "BODY": json.dumps({"inputs": [tensor]}), "LATENCIES": str(folder / "latencies.json")}
+    environment = {**os.environ, "BODY": json.dumps(_request()), "LATENCIES": str(folder / "latencies.json")}
     command: list[str | Path] = [
         PEERS / "locust",
         "--headless",
@@ -267,7 +299,7 @@ def _locust(url: str, concurrency: int, seconds: float, folder: Path) -> "subpro
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, cwd=folder)
 
 
-def _locust_latencies(folder: Path) -> tuple[float, float]:
+def _listed_latencies(folder: Path) -> tuple[float, float]:
     return _p50_and_p99(json.loads((folder / "latencies.json").read_text("utf-8")))
 
 
@@ -276,18 +308,21 @@ def _p50_and_p99(milliseconds: Sequence[float]) -> tuple[float, float]:
     return float(p50), float(p99)
 
 
-OURS, PERF_ANALYZER = "ours", "perf_analyzer"
+OURS, BARE, PERF_ANALYZER, ASYNC = "ours", "bare loop", "perf_analyzer", "… --async"
 TOOLS: dict[str, tuple[Start, Latencies]] = {
     OURS: (_ours, _our_latencies),
+    BARE: (_bare, _listed_latencies),
     PERF_ANALYZER: (_perf_analyzer, _perf_analyzer_latencies),
-    "locust": (_locust, _locust_latencies),
+    ASYNC: (lambda *where: _perf_analyzer(*where, "--async"), _perf_analyzer_latencies),
+    "locust": (_locust, _listed_latencies),
 }
 
 
 def _is_there(tool: str) -> bool:
-    there = tool == OURS or (PEERS / tool).exists()
+    program = PEERS / (PERF_ANALYZER if tool == ASYNC else tool)
+    there = tool in (OURS, BARE) or program.exists()
     if not there:
-        print(f"Left out: {tool}, for {PEERS / tool} is not there; --help says how it is made.", file=sys.stderr)
+        print(f"Left out: {tool}, for {program} is not there; --help says how it is made.", file=sys.stderr)
     return there
 
 
@@ -322,9 +357,19 @@ def _goals(seen: dict[int, dict[str, list[Figures]]]) -> Iterator[dict[str, Any]
             ("p99_ms", "p99 ≤ perf_analyzer's", operator.le, 1.0),
             ("requests_per_second", "requests a second ≥ perf_analyzer's", operator.ge, 1.0),
         ):
-            pairs = zip(of[OURS], of[PERF_ANALYZER], strict=True)
-            ratio = statistics.median(getattr(ours, key) / getattr(theirs, key) for ours, theirs in pairs)
-            yield {"goal": f"{goal} at {concurrency}", "got": round(ratio, 3), "met": holds(ratio, bound)}
+            got, bare = (_ratio(of, tool, key) for tool in (OURS, BARE))
+            if got is not None and bare is not None:
+                ratios = {"got": round(got, 3), "bare_loop": round(bare, 3), "met": holds(got, bound)}
+                yield {"goal": f"{goal} at {concurrency}", **ratios}
+
+
+def _ratio(of: dict[str, list[Figures]], tool: str, key: str) -> float | None:
+    """To perf_analyzer in those rounds in which it has the figure; where it has none, to it with --async."""
+    for peer in (PERF_ANALYZER, ASYNC):
+        pairs = [(getattr(one, key), getattr(two, key)) for one, two in zip(of[tool], of[peer], strict=True)]
+        if ratios := [one / two for one, two in pairs if two is not None]:
+            return statistics.median(ratios)
+    return None
 
 
 def _show(medians: dict[int, dict[str, Figures]], goals: list[dict[str, Any]]) -> None:
@@ -333,11 +378,16 @@ def _show(medians: dict[int, dict[str, Figures]], goals: list[dict[str, Any]]) -
         for tool, one in of.items():
             ratio = one.cpu_us_per_request / of[OURS].cpu_us_per_request
             print(
-                f"{concurrency:>7}  {tool:14}{one.requests_per_second:>11,.0f}{one.p50_ms:>9.3f}{one.p99_ms:>9.3f}"
+                f"{concurrency:>7}  {tool:14}{one.requests_per_second:>11,.0f}{_ms(one.p50_ms)}{_ms(one.p99_ms)}"
                 f"{one.cpu_us_per_request:>16.1f}{ratio:>8.2f}"
             )
     for goal in goals:
-        print(f"{'met    ' if goal['met'] else 'NOT met'} {goal['goal']}: {goal['got']}")
+        state = "met    " if goal["met"] else "NOT met"
+        print(f"{state} {goal['goal']}: {goal['got']} (the bare loop: {goal['bare_loop']})")
+
+
+def _ms(value: float | None) -> str:
+    return f"{'-' if value is None else f'{value:.3f}':>9}"
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ workload file; 3 AWS is not there or refuses; 4 the run is invalid; 130 interrup
 """
 
 import argparse
+import os
+import select
 import sys
 from importlib import import_module
 
@@ -40,6 +42,8 @@ COMMANDS = (
 """Modules of `commands`. Each has `add(commands)`, which gives its parser a `command(options, people) -> exit code`."""
 
 INTERRUPTED = 130
+READER_GONE = 141
+"""As of a program that SIGPIPE ended: `| head` has read what it wanted."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -47,13 +51,30 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser(arguments).parse_args(arguments)
     people = Console(stderr=True)
     try:
-        return int(options.command(options, people))
+        code = int(options.command(options, people))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        if _reader_gone():
+            return READER_GONE
+        raise
     except ProjectError as error:
         people.print(str(error), style="red", highlight=False, soft_wrap=True, markup=False)
         return error.exit_code
     except KeyboardInterrupt:
         people.print("Interrupted.", style="red")
         return INTERRUPTED
+
+
+def _reader_gone() -> bool:
+    """Whether nobody reads stdout any more. Then what is left to write goes nowhere, and quietly."""
+    stdout = sys.stdout.fileno()
+    errors = select.poll()
+    errors.register(stdout, 0)
+    gone = any(event & select.POLLERR for _, event in errors.poll(0))
+    if gone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
+    return gone
 
 
 def _parser(arguments: list[str]) -> argparse.ArgumentParser:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import botocore.session
 import pytest
@@ -14,7 +15,9 @@ from local_aws.service_model import check
 from workloads import ROOT
 
 
-def _cli(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+def _cli(
+    *arguments: str, stdout: int | IO[bytes] = subprocess.PIPE, **environment: str
+) -> "subprocess.CompletedProcess[str]":
     """Run it with no AWS configuration but `environment`."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
     nowhere = {
@@ -26,7 +29,8 @@ def _cli(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[st
         [sys.executable, "-m", "inference_recommender", *arguments],
         env={**inherited, **nowhere, **environment},
         cwd=ROOT,
-        capture_output=True,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
         text=True,
         timeout=60,
         check=False,
@@ -162,3 +166,14 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     refused = _cli("report", str(tmp_path))
     assert refused.returncode == 2
     assert refused.stderr == f"{tmp_path} is no run folder: it has no workload.json.\n"
+
+
+def test_a_reader_of_stdout_that_has_gone_is_no_traceback() -> None:
+    """`… --json | head`."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes, "wb") as gone:
+        done = _cli("run", "--job", "advanced", "--dry-run", stdout=gone)
+    assert done.returncode == 141
+    assert "Traceback" not in done.stderr
+    assert "Broken pipe" not in done.stderr
