@@ -9,7 +9,7 @@ import os
 import sys
 
 if __name__ == "__main__":
-    # A synthesis is over in seconds. Looking for garbage among all that the imports make would be a tenth of it.
+    # A synthesis is over in seconds. Looking for garbage among all that the imports make is a tenth of it.
     gc.disable()
 
 from collections.abc import Container, Mapping
@@ -60,7 +60,7 @@ def add_stacks(
 
 
 def add_release(app: App, root: Path, environment: Environment, source: ReleaseSource) -> None:
-    """The pipeline that releases every workload below root/workloads that is built, all checked by CDK itself, too."""
+    """The pipeline that releases every workload below root/workloads that is built."""
     # Only here: most syntheses have no pipeline, and its library takes long to import.
     from stacks.release_pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
 
@@ -81,7 +81,6 @@ def add_release(app: App, root: Path, environment: Environment, source: ReleaseS
         environment=environment,
     )
     ReleasePipelineStack(app, "ReleasePipelineStack", props)
-    Validations.of(app).add_plugins(CloudFormationValidatePlugin())
 
 
 def _artifact_file(root: Path, folder: workloads.WorkloadFolder) -> Path:
@@ -153,7 +152,7 @@ def deploying_to(variables: Mapping[str, str]) -> Environment:
 
 def main(root: Path = workloads.ROOT) -> int:
     # Where in the code each construct was made, and a tree of them all, cost time, and nobody reads them. CDK's own
-    # checks of the templates would take longer than all the rest: `make test` makes them, and a release.
+    # checks of the templates would take a third of it: `make test` makes them, and every synthesis of a release.
     app = App(stack_traces=False, tree_metadata=False, builtin_cloud_formation_validation=False)
     environment = deploying_to(os.environ)
     try:
@@ -161,6 +160,7 @@ def main(root: Path = workloads.ROOT) -> int:
             print(f"No stack for it: {error}", file=sys.stderr)
         if source := read_release(app.node.try_get_context):
             add_release(app, root, environment, source)
+            Validations.of(app).add_plugins(CloudFormationValidatePlugin())
     except workloads.ProjectError as error:
         print(error, file=sys.stderr)
         return error.exit_code

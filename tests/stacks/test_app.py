@@ -61,7 +61,7 @@ def test_a_new_folder_is_a_new_stack(repository: Repository) -> None:
 
 
 def test_only_a_release_pays_for_cdks_own_checks_of_the_templates(repository: Repository, tmp_path: Path) -> None:
-    """They take longer than all the rest of a synthesis; nag.py reads their findings on every stack in `make test`."""
+    """They are a third of a synthesis. In `make test`, nag.py reads what they find in every stack."""
     connection = "arn:aws:codeconnections:us-east-1:123456789012:connection/01234567-89ab-cdef-0123-456789abcdef"
     release = {"release-repository": "example/models", "release-connection": connection}
     for name, context, checked in (("daily", {}, False), ("release", release, True)):
