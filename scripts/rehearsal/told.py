@@ -64,7 +64,7 @@ def _compared(kind: str, physical_id: str | None, asked: Mapping[str, Any]) -> C
     if physical_id is None:
         return Comparison(different=["there is no such resource"])
     if kind not in ANSWERS:
-        return Comparison(different=[f"scripts/rehearsal/api_answers.py has no call for it ({physical_id})"])
+        return Comparison(different=[f"scripts/rehearsal/api_answers.toml has no call for it ({physical_id})"])
     answer = ask(kind, client, physical_id, asked)
     if answer is None:
         return Comparison(different=[f"{physical_id}: the API knows none"])
