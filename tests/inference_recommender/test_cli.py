@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -15,10 +16,14 @@ from local_aws.service_model import check
 from workloads import ROOT
 
 
-def _cli(
-    *arguments: str, stdout: int | IO[bytes] = subprocess.PIPE, **environment: str
-) -> "subprocess.CompletedProcess[str]":
+def _cli(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     """Run it with no AWS configuration but `environment`."""
+    return _run(arguments, environment, subprocess.PIPE)
+
+
+def _run(
+    arguments: Sequence[str], environment: Mapping[str, str], stdout: int | IO[bytes]
+) -> "subprocess.CompletedProcess[str]":
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
     nowhere = {
         "AWS_CONFIG_FILE": os.devnull,
@@ -173,7 +178,7 @@ def test_a_reader_of_stdout_that_has_gone_is_no_traceback() -> None:
     reads, writes = os.pipe()
     os.close(reads)
     with os.fdopen(writes, "wb") as gone:
-        done = _cli("run", "--job", "advanced", "--dry-run", stdout=gone)
+        done = _run(("run", "--job", "advanced", "--dry-run"), {}, gone)
     assert done.returncode == 141
     assert "Traceback" not in done.stderr
     assert "Broken pipe" not in done.stderr
