@@ -38,7 +38,7 @@ def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_prod
     refuse(_about_recommendation(props, used))
     chosen = used.recommended if used is not None else None
     wanted = _instance_type(props, chosen)
-    refuse(_about_hardware(props, wanted, region))
+    refuse(about_hardware(props, wanted, region))
     least = least_in_production if props.options.in_production else 1
     return Deployment(
         instance_type=wanted.instance_type,
@@ -108,7 +108,8 @@ def _instance_type(props: WorkloadStackProps, chosen: Candidate | None) -> Wante
     return Wanted(instance_type=instance_type, file=file, key=key)
 
 
-def _about_hardware(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[ProjectError]:
+def about_hardware(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[ProjectError]:
+    """Why the instance type cannot run the artifact, or cannot be had in the region."""
     yield from unfit(wanted, props.artifact, props.folder.workload.hosted)
     if region is not None:
         yield from not_offered(wanted, region)

@@ -7,18 +7,18 @@ from constructs import Construct
 from stacks.batch_steps import BatchSteps, BatchStepsProps, Work
 from stacks.batch_storage import BatchStorage
 from stacks.batch_watch import BatchWatch, BatchWatchProps
-from stacks.deployment import refuse
+from stacks.deployment import about_hardware, refuse
 from stacks.ecs_batch_work import EcsBatchWork, EcsBatchWorkProps
 from stacks.ecs_errors import NoThroughputObjective
 from stacks.ecs_fleet import EcsFleet, EcsFleetProps
 from stacks.ecs_task import EcsTask, EcsTaskProps
-from stacks.fitness import Wanted, unfit
+from stacks.fitness import Wanted
 from stacks.machine import machine
 from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.own_image import OwnImage, OwnImageProps
 from stacks.private_network import PrivateNetwork, PrivateNetworkProps, zones
 from stacks.processing_batch_work import ProcessingBatchWork, ProcessingBatchWorkProps, check_processing_type
-from stacks.workload_stack import WorkloadStackProps
+from stacks.workload_stack import WorkloadStackProps, region_of
 from workloads import ScheduledBatchHosting, ThroughputObjective
 
 
@@ -87,7 +87,8 @@ class ScheduledBatchStack(Stack):
         workload, file = props.folder.workload, props.folder.file
         instance_type = workload.instance_types[0]
         key = f"targets.{workload.variant(workload.hosting.target).target}.instance_types"
-        refuse(unfit(Wanted(instance_type=instance_type, file=file, key=key), props.artifact, workload.hosted))
+        wanted = Wanted(instance_type=instance_type, file=file, key=key)
+        refuse(about_hardware(props, wanted, region_of(self)))
         if not instance_type.startswith("ml."):
             return self._on_ecs(hosting, props, storage, archive, role)
         check_processing_type(file, instance_type)

@@ -6,9 +6,12 @@ from typing import Any
 
 import botocore.session
 import pytest
+from aws_cdk import Environment
 from botocore.model import StringShape
 
+from stacks import instance_offerings
 from stacks.ecs_errors import NoThroughputObjective, UnknownProcessingType
+from stacks.errors import NotInRegion
 from stacks.options import Options
 from stacks.processing_batch_work import SIZES
 from tests.stacks.api_calls import problems
@@ -263,6 +266,16 @@ def test_a_type_that_sagemaker_does_not_process_on_is_refused(repository: Ec2Rep
     assert str(refusal.value) == (
         f"{repository.file}: ml.inf1.6xlarge: SageMaker has no processing jobs on it. Write it as EC2 does, without "
         "ml., to run the batch on ECS, or choose another."
+    )
+
+
+def test_a_region_without_the_instance_type_is_refused(repository: Ec2Repository) -> None:
+    with pytest.raises(NotInRegion) as refusal:
+        repository.synthesise(Environment(account="123456789012", region="eu-south-2"))
+    offered = ", ".join(sorted(instance_offerings.zones("inf1") or ()))
+    assert str(refusal.value) == (
+        f"{repository.file}: targets.inf1.instance_types: got 'inf1.6xlarge', which AWS does not have in eu-south-2, "
+        f"only in {offered}. Deploy to one of these, or choose another instance type."
     )
 
 
