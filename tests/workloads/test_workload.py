@@ -12,6 +12,7 @@ KNOWN_TOML = {
     *(f"workloads/{name}/workload.toml" for name in NAMES),
     "model_build/tensorrt/operators.toml",
     "pyproject.toml",
+    "scripts/rehearsal/api_answers.toml",
 }
 
 
