@@ -1,8 +1,10 @@
 """A BERT compiled for its target, and compared with its original."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 from tokenizers import Tokenizer
 
 from containers.encoder import engine
@@ -95,7 +97,7 @@ def _compare(
 ) -> list[parity.Comparison]:
     """`graph` is the folder with the compiled model."""
     known = settings(_model(plan), plan.target, plan.checkpoint)
-    with gate.explained(plan):
+    with gate.explained(plan), _torch_threads_kept():
         return verify.compare(
             wanted,
             Predictor(preprocessor, engine.load(graph, known)),
@@ -104,6 +106,16 @@ def _compare(
             file=plan.source.path / "evaluation.jsonl",
             progress=progress,
         )
+
+
+@contextmanager
+def _torch_threads_kept() -> Iterator[None]:
+    """A TorchScript engine sets them for the process, in which the next original is to run as the one before it did."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _originals(plan: BuildPlan, progress: Progress) -> list[Outputs]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 from containers.text2text.generator import TextGenerator
 from local_aws.triton import TritonServer
@@ -12,6 +13,14 @@ from model_build.plan import BuildPlan, plan
 from model_build.text2text.repository import settings
 from tests.model_build.tiny_t5 import make_workload
 from workloads import TextToText
+
+
+@pytest.fixture(autouse=True)
+def torch_threads_kept() -> Iterator[None]:
+    """A TorchScript engine sets them for the whole process, and other files' tests run in it, too."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx
 import pytest
+import torch
 
 from model_build.build import build
 from model_build.errors import BrokenCheckpoint, GateFailed, NoSuchBuild
@@ -48,6 +49,18 @@ def test_in_fp32_every_answer_is_the_originals(make: Make, task: str, target: st
     assert (artifact.parity.examples, artifact.parity.identical_answers) == (24, 24)
     assert 0 < artifact.parity.max_logit_difference < 1e-4
     assert artifact.parity.original == pytest.approx(artifact.parity.compiled, abs=1e-6)
+
+
+def test_a_build_leaves_the_process_as_it_found_it_to_the_next_one(make: Make) -> None:
+    """With another number of threads, the next original's logits would differ in their last digits."""
+    threads = 3
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        build(plan_of(make(), "cpu-torchscript"))
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("task", ["text-classification", "text-pair-scoring"])
