@@ -1,10 +1,8 @@
 """A BERT compiled for its target, and compared with its original."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import torch
 from tokenizers import Tokenizer
 
 from containers.encoder import engine
@@ -13,7 +11,7 @@ from containers.encoder.preprocess import Preprocessor, tensors
 from containers.encoder.row import Refusal
 from model_build import bisect, layers, parity
 from model_build.encoder import export, optimise, verify
-from model_build.encoder.reference import Outputs, Reference
+from model_build.encoder.reference import Outputs, Reference, torch_threads_kept
 from model_build.encoder.repository import settings
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
@@ -97,7 +95,7 @@ def _compare(
 ) -> list[parity.Comparison]:
     """`graph` is the folder with the compiled model."""
     known = settings(_model(plan), plan.target, plan.checkpoint)
-    with gate.explained(plan), _torch_threads_kept():
+    with gate.explained(plan), torch_threads_kept():
         return verify.compare(
             wanted,
             Predictor(preprocessor, engine.load(graph, known)),
@@ -106,16 +104,6 @@ def _compare(
             file=plan.source.path / "evaluation.jsonl",
             progress=progress,
         )
-
-
-@contextmanager
-def _torch_threads_kept() -> Iterator[None]:
-    """A TorchScript engine sets them for the process, in which the next original is to run as the one before it did."""
-    before = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _originals(plan: BuildPlan, progress: Progress) -> list[Outputs]:

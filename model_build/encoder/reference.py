@@ -3,7 +3,8 @@
 Not `bert.py`: that is what is compiled. Tokens come from transformers' own tokenizer, so that ours is compared too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -96,3 +97,13 @@ def _weights(checkpoint: Checkpoint, prefix: str) -> dict[str, torch.Tensor]:
                 own = bare.startswith(("embeddings.", "encoder.", "pooler."))
                 weights[f"{prefix}{bare}" if own else bare] = stored.get_tensor(name).float()
     return weights
+
+
+@contextmanager
+def torch_threads_kept() -> Iterator[None]:
+    """A TorchScript engine sets them for the process, in which the next original is to run as the one before it did."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
