@@ -25,7 +25,17 @@ from inference_recommender.load_levels import Blocks, Indices, blocks, load_leve
 from inference_recommender.statistics import Bools, Floats, effective_share, rising, samples_needed
 from inference_recommender.warm_up import first_load_s, warm_up_s
 
-__all__ = ["INTERVAL_S", "MAX_ERROR_SHARE", "Bools", "Capacity", "Floats", "Limit", "capacity", "samples_needed"]
+__all__ = [
+    "INTERVAL_S",
+    "MAX_ERROR_SHARE",
+    "Bools",
+    "Capacity",
+    "Floats",
+    "Limit",
+    "NeverSettled",
+    "capacity",
+    "samples_needed",
+]
 
 INTERVAL_S = 10.0
 MAX_ERROR_SHARE = 0.01
@@ -36,6 +46,10 @@ CONFIDENCE = 0.95
 RESAMPLES = 400
 CLEARLY = 3.0
 """Standard errors by which the rate at a lower load must be the higher one."""
+
+
+class NeverSettled(Exception):
+    """All of a run was warm-up: its latency was still falling midway, so that no rate may be believed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,14 +95,14 @@ def capacity(finished_s: Floats, latencies_ms: Floats, succeeded: Bools, limit: 
     """The highest rate sustained within the limit; where none was, the load of lowest latency; None without evidence.
 
     The three arrays have one entry per request of closed-loop users, in order of finish; requests that finish after
-    `end_s` are ignored.
+    `end_s` are ignored. Raises `NeverSettled`.
     """
     if end_s <= 0 or not len(finished_s):
         return None
     whole = blocks(finished_s, latencies_ms, succeeded, 0.0, end_s)
     warm_up = warm_up_s(finished_s, latencies_ms, first_load_s(whole))
     if end_s - (warm_up or 0.0) < whole.block_s:
-        return None
+        raise NeverSettled
     run = blocks(finished_s, latencies_ms, succeeded, warm_up, end_s) if warm_up else whole
     levels = _levels(run, latencies_ms, succeeded, limit, min(INTERVAL_S, end_s - float(run.start_s[0])))
     return _found(run, levels, latencies_ms, succeeded, limit, warm_up)
@@ -102,7 +116,7 @@ def sustained(
         return None
     warm_up = warm_up_s(finished_s, latencies_ms, end_s)
     if warm_up is not None and warm_up >= end_s:
-        return None
+        raise NeverSettled
     run = blocks(finished_s, latencies_ms, succeeded, warm_up or 0.0, end_s)
     level = _level(run, np.arange(len(run.load)), latencies_ms, succeeded, limit)
     return _found(run, [level], latencies_ms, succeeded, limit, warm_up)

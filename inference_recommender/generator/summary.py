@@ -5,7 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from inference_recommender.capacity import MAX_ERROR_SHARE, Capacity, Limit, capacity, samples_needed, sustained
+from inference_recommender.capacity import (
+    MAX_ERROR_SHARE,
+    Capacity,
+    Limit,
+    NeverSettled,
+    capacity,
+    samples_needed,
+    sustained,
+)
 from inference_recommender.generator.plan import StoppingConditions
 from inference_recommender.generator.records import Rows
 from inference_recommender.generator.self_watch import SelfWatch
@@ -45,6 +53,7 @@ class Summary:
     model_latency_ms: float | None
     percentile: str
     warm_up_s: float | None
+    """All of the run where its latency never settled; None where it could not be told."""
     interval_s: tuple[float, float] | None
     """A stretch of time at that rate; the three below are of it, by percentile."""
     client_latency_ms: dict[str, float | None]
@@ -69,7 +78,7 @@ class Summary:
 def summarise(measured: Measured, conditions: StoppingConditions) -> Summary:
     limit = conditions.latency
     percentile = limit.percentile if limit else DEFAULT_PERCENTILE
-    best = _capacity(
+    best, warm_up_s = _capacity(
         measured, Limit(percentile=float(percentile[1:]), latency_ms=limit.value_in_milliseconds if limit else None)
     )
     from_send, from_intended = _latencies(measured, best)
@@ -78,7 +87,7 @@ def summarise(measured: Measured, conditions: StoppingConditions) -> Summary:
         max_invocations_interval=best.interval if best else None,
         model_latency_ms=best.latency_ms if best else None,
         percentile=percentile,
-        warm_up_s=best.warm_up_s if best else None,
+        warm_up_s=warm_up_s,
         interval_s=(best.start_s, best.end_s) if best else None,
         client_latency_ms=from_send,
         client_latency_from_intended_ms=from_intended,
@@ -103,6 +112,11 @@ def why_invalid(summary: Summary, conditions: StoppingConditions) -> str | None:
             f"too many errors: {summary.errors} of {summary.invocations} requests failed; "
             f"the first: {summary.first_error or 'the connection was lost'}"
         )
+    if summary.max_invocations_per_minute is None and summary.warm_up_s is not None:
+        return (
+            "too few samples: none after the warm-up, since the latency was still falling midway through the run's "
+            f"{summary.duration_s:.0f} s; give it longer, or a machine with no other work"
+        )
     if summary.max_invocations_per_minute is None:
         needed = samples_needed(float(summary.percentile[1:]))
         return (
@@ -112,11 +126,16 @@ def why_invalid(summary: Summary, conditions: StoppingConditions) -> str | None:
     return None
 
 
-def _capacity(measured: Measured, limit: Limit) -> Capacity | None:
+def _capacity(measured: Measured, limit: Limit) -> tuple[Capacity | None, float | None]:
+    """And how long the service warmed up."""
     rows, end_s = measured.rows, measured.duration_s
-    if measured.open_loop:
-        return sustained(rows.finished_s, rows.from_intended_ms, rows.succeeded, limit, end_s)
-    return capacity(rows.finished_s, rows.latencies_ms, rows.succeeded, limit, end_s)
+    latencies_ms = rows.from_intended_ms if measured.open_loop else rows.latencies_ms
+    found_by = sustained if measured.open_loop else capacity
+    try:
+        best = found_by(rows.finished_s, latencies_ms, rows.succeeded, limit, end_s)
+    except NeverSettled:
+        return None, end_s
+    return best, best.warm_up_s if best else None
 
 
 def _latencies(measured: Measured, best: Capacity | None) -> tuple[dict[str, float | None], dict[str, float | None]]:

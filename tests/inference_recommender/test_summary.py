@@ -1,5 +1,6 @@
 """What a run comes to: capacity, its latencies from actual and from intended send, and the difference."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,24 @@ def test_a_run_without_evidence_has_no_rate_and_its_latencies_all_the_same() -> 
     assert summary.client_latency_ms["p50"] == pytest.approx(10, abs=1)
     assert why_invalid(summary, LIMIT) == (
         "too few samples: P95 needs at least 59 independent requests at one load; the run had 20 in all"
+    )
+
+
+@pytest.mark.parametrize("open_loop", [False, True])
+def test_a_run_whose_latency_never_settled_says_so(open_loop: bool) -> None:
+    """Ten thousand requests are not too few: it is the machine that changed, or the service that warmed up."""
+    measured = _measured(held_ms=0, open_loop=open_loop)
+    slower = np.where(measured.rows.finished_s < 9.5, 3.0, 0.0)
+    rows = replace(
+        measured.rows,
+        latencies_ms=measured.rows.latencies_ms + slower,
+        from_intended_ms=measured.rows.from_intended_ms + slower,
+    )
+    summary = _summary(replace(measured, rows=rows))
+    assert (summary.max_invocations_per_minute, summary.warm_up_s) == (None, 20)
+    assert why_invalid(summary, LIMIT) == (
+        "too few samples: none after the warm-up, since the latency was still falling midway through the run's 20 s; "
+        "give it longer, or a machine with no other work"
     )
 
 

@@ -27,7 +27,7 @@ from local_aws.local_account import LocalAccount
 from tests.artifacts import an_artifact
 from tests.conftest import EditToml
 from tests.inference_recommender.troubled_api import TroubledApi
-from tests.local_aws.conftest import BUCKET, ROLE, Endpoints, wait_until
+from tests.local_aws.conftest import BUCKET, ROLE, STEADY, Endpoints, wait_until
 from workloads import WorkloadFolder, load_workload
 
 pytestmark = pytest.mark.integration
@@ -55,7 +55,7 @@ stop = { flat_invocations = "Continue" }
 
 @pytest.fixture(scope="module")
 def model(sagemaker: Any) -> str:
-    return Endpoints(sagemaker).model("echoes")
+    return Endpoints(sagemaker).model("echoes", DELAY_S=STEADY)
 
 
 @pytest.fixture
@@ -159,7 +159,8 @@ def test_a_default_jobs_answer_is_tested_by_an_advanced_job_in_stairs(
 def test_an_endpoint_that_exists_is_a_candidate_with_its_own_type_and_count(
     service: Aws, folder: WorkloadFolder, kept: RunFolder, model: str, endpoints: Endpoints
 ) -> None:
-    endpoints.create("visited", config=endpoints.config("visited-config", instance_type="ml.m5.large", count=2))
+    config = endpoints.config("visited-config", instance_type="ml.m5.large", count=2, DELAY_S=STEADY)
+    endpoints.create("visited", config=config)
     with pytest.raises(UnsuitableEndpoint) as early:
         service.deployed_endpoint("visited")
     assert str(early.value) == (
