@@ -28,6 +28,7 @@ ONLY_IN = {
         "model_build/neuron/compile.py",
         "model_build/text2text/export.py",
         "model_build/text2text/verify.py",
+        "model_build/torch_threads.py",
         "workloads/duplicates/train.py",
         "workloads/product_bert/training.py",
         "workloads/query_intent/train.py",

@@ -11,13 +11,14 @@ from containers.encoder.preprocess import Preprocessor, tensors
 from containers.encoder.row import Refusal
 from model_build import bisect, layers, parity
 from model_build.encoder import export, optimise, verify
-from model_build.encoder.reference import Outputs, Reference, torch_threads_kept
+from model_build.encoder.reference import Outputs, Reference
 from model_build.encoder.repository import settings
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
 from model_build.repository import version_folder
 from model_build.tensorrt import engines, gate
 from model_build.tensorrt.compile import Toolchain
+from model_build.torch_threads import threads_kept
 from workloads import EncoderModel, OnnxRuntimeTarget, TensorRtTarget, TextToText, TorchScriptTarget
 
 CALIBRATION_EXAMPLES = 128
@@ -95,7 +96,7 @@ def _compare(
 ) -> list[parity.Comparison]:
     """`graph` is the folder with the compiled model."""
     known = settings(_model(plan), plan.target, plan.checkpoint)
-    with gate.explained(plan), torch_threads_kept():
+    with gate.explained(plan), threads_kept():
         return verify.compare(
             wanted,
             Predictor(preprocessor, engine.load(graph, known)),

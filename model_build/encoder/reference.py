@@ -3,8 +3,7 @@
 Not `bert.py`: that is what is compiled. Tokens come from transformers' own tokenizer, so that ours is compared too.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from transformers import (
 )
 
 from model_build.checkpoint import Checkpoint
+from model_build.torch_threads import every_core
 from workloads import EncoderModel, Row, TextClassification, TextPairScoring
 
 Floats = NDArray[np.float32]
@@ -39,7 +39,7 @@ class Reference:
         """For each row what the compiled model should give; starts and ends [length] without the padding."""
         segments = [[" ".join(row[field] for field in segment) for row in rows] for segment in self._model.segments]
         inputs = self._tokenizer(*segments, padding=True, return_tensors="pt")
-        with torch.inference_mode():
+        with torch.inference_mode(), every_core():
             outputs = self._forward(dict(inputs))
         lengths = inputs["attention_mask"].sum(1).tolist()
         return [
@@ -97,13 +97,3 @@ def _weights(checkpoint: Checkpoint, prefix: str) -> dict[str, torch.Tensor]:
                 own = bare.startswith(("embeddings.", "encoder.", "pooler."))
                 weights[f"{prefix}{bare}" if own else bare] = stored.get_tensor(name).float()
     return weights
-
-
-@contextmanager
-def torch_threads_kept() -> Iterator[None]:
-    """A TorchScript engine sets them for the process, in which the next original is to run as the one before it did."""
-    before = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -20,6 +20,7 @@ from containers.text2text.generator import Refusal, TextGenerator, pad
 from containers.text2text.settings import Settings
 from model_build.parity import Answer, Comparison
 from model_build.progress import Progress, silent
+from model_build.torch_threads import every_core
 from workloads import Example
 from workloads.errors import InvalidDocument
 
@@ -41,7 +42,7 @@ class Original:
     def generate(self, texts: list[str], settings: Settings) -> tuple[Tokens, NDArray[np.float32]]:
         """Greedy: output tokens [rows, steps] and the logits they were chosen by [rows, steps, vocabulary]."""
         inputs = self.tokenizer(texts, padding=True, return_tensors="pt")
-        with torch.inference_mode():
+        with torch.inference_mode(), every_core():
             output = self.model.generate(
                 input_ids=inputs["input_ids"],
                 attention_mask=inputs["attention_mask"],

@@ -61,7 +61,7 @@ class EndpointAccount(DiskAccount):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with serving(delay_s=0.002) as started:
+    with serving(delay_s=0.02) as started:  # steady, whatever else the machine does
         monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME", started.url.rpartition("/")[0])
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+import torch
 from onnx import numpy_helper
 
 from model_build import archive
@@ -13,6 +14,7 @@ from model_build.build import build, verify_built
 from model_build.errors import BuildRunning, GateFailed, StaleArtifact, UnknownLayer
 from model_build.lock import exclusive
 from model_build.plan import BuildPlan, plan
+from model_build.torch_threads import threads_kept
 from tests.model_build.tiny_t5 import make_checkpoint
 from workloads import ModelArtifact, WorkloadFolder, file_sha256, load_artifact, load_workload
 from workloads.errors import InvalidDocument, MissingArtifact, TamperedArchive
@@ -77,6 +79,14 @@ def test_nothing_but_the_result_stays(tiny_plan: BuildPlan) -> None:
 
 def test_verify_measures_the_archive_again(tiny_plan: BuildPlan) -> None:
     assert verify_built(tiny_plan) == load_artifact(tiny_plan.root, "tiny", "cpu").parity
+
+
+def test_what_ran_in_the_process_before_does_not_change_what_is_recorded(tiny_plan: BuildPlan) -> None:
+    """With another number of threads, torch's sums differ in their last digits."""
+    recorded = load_artifact(tiny_plan.root, "tiny", "cpu").parity
+    with threads_kept():
+        torch.set_num_threads(1 if torch.get_num_threads() > 1 else 2)
+        assert verify_built(tiny_plan) == recorded
 
 
 def doctor(planned: BuildPlan) -> None:
