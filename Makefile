@@ -19,8 +19,9 @@ export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := 1
 # The machine's own Node.js where it is recent enough, else one from a wheel.
 NODE_EXTRA := $(shell node -e 'process.exit(process.versions.node.split(".")[0] >= 22 ? 0 : 1)' 2>/dev/null && npm --version >/dev/null 2>&1 || echo ,node)
 
-# A process for each of two cores; the tests of one file stay together, since they share servers and templates.
-SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
+# A process for each of two cores; the tests of one file stay together, since they share servers and templates. In the
+# order of tests/conftest.py, the long ones first: left to itself, xdist begins with the files of many tests.
+SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: run test test-all lint rehearse bench setup triton clean
 .DELETE_ON_ERROR:
