@@ -84,7 +84,8 @@ class Found:
     invocations_per_minute: float | None
     """The capacity; None where the search came to none."""
     interval: tuple[float, float] | None
-    """95 % confidence interval of the rate at which the percentile is the limit."""
+    """95 % confidence interval of the rate at which the percentile is the limit; also where it is too wide for a
+    capacity to be told."""
     latency_ms: float | None
     """At the limit's percentile, of the probes nearest to that rate."""
     warm_up_s: float | None
@@ -249,20 +250,21 @@ class Search:
         return _Fitted(at=at, far_over=max(far.rate, at.rate) if far else at.rate)
 
     def found(self, reason: Reason) -> Found:
+        fitted = self._fitted
         if (
-            self._fitted is None
+            fitted is None
             or reason is Reason.NOTHING_KEEPS
-            or not self._fitted.is_known_within(RESOLUTION if reason is Reason.RESOLVED else ACCEPTABLE)
+            or not fitted.is_known_within(RESOLUTION if reason is Reason.RESOLVED else ACCEPTABLE)
         ):
             return Found(
                 invocations_per_minute=None,
-                interval=None,
+                interval=None if fitted is None or reason is Reason.NOTHING_KEEPS else (fitted.at.low, fitted.at.high),
                 latency_ms=None,
                 warm_up_s=self.warm_up_s,
                 probed=tuple(self.probed),
                 reason=reason,
             )
-        at, rate = self._fitted.at, self._fitted.capacity
+        at, rate = fitted.at, fitted.capacity
         nearest = min(self.probed, key=lambda one: abs(one.invocations_per_minute - rate))
         return Found(
             invocations_per_minute=rate,

@@ -18,8 +18,9 @@ from inference_recommender.errors import Interrupted, InvalidRun
 from inference_recommender.harness.served import infer_url
 from inference_recommender.payloads import payload_archive
 from inference_recommender.probe import GeneratorProbe
+from inference_recommender.probed import Probed, Seen, probed
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.search import Found, Reason, Search
+from inference_recommender.search import Found, Probe, Reason, Search
 from workloads import ROOT, load_workload
 
 NOTHING_KEEPS = 1
@@ -56,15 +57,24 @@ def _capacity(options: argparse.Namespace, people: Console) -> int:
     kept = RunFolder(options.runs / _name(options.workload))
     kept.keep_workload(folder.workload)
     kept.keep_bytes(PAYLOADS, payload_archive(folder.payloads()))
-    probe = GeneratorProbe(
-        infer_url(options.url, options.model or options.workload),
-        kept.path / PAYLOADS,
-        kept.path,
-        tell=_teller(people),
-    )
+    tell = _teller(people)
+    url = infer_url(options.url, options.model or options.workload)
+    probe = told(GeneratorProbe(url, kept.path / PAYLOADS, kept.path, tell=tell), limit, percentile, tell)
     search = Search(probe=probe, limit=limit, longest_s=options.max_duration_s)
     found = _run(search, kept, percentile)
     return _conclude(found, search, kept, percentile, as_json=options.json)
+
+
+def told(probe: Probe, limit: Limit, percentile: str, tell: Callable[[str], None]) -> Probe:
+    """The same, but a person hears what each probe saw."""
+
+    def telling(rate_per_minute: float, duration_s: float) -> Seen:
+        seen = probe(rate_per_minute, duration_s)
+        one = probed(rate_per_minute, seen, limit)
+        tell(f"    {percentile} {_latency(one)}, {one.late_share:.2%} late")
+        return seen
+
+    return telling
 
 
 def _run(search: Search, kept: RunFolder, percentile: str) -> Found:
@@ -99,13 +109,20 @@ def why_none(found: Found, search: Search) -> str:
             )
         case Reason.TIME:
             return (
-                f"too few samples: after {search.spent_s:.0f} s of probes the capacity is not known. Give it longer "
-                "with --max-duration-s."
+                f"too few samples: after {search.spent_s:.0f} s of probes the capacity is {_so_far(found)}. Give it "
+                "longer with --max-duration-s."
             )
         case Reason.NEVER_SETTLED:
             return f"after {search.spent_s:.0f} s at {search.start:,.0f} invocations/min its latency had not settled."
         case _:
             return f"{found.reason.value}."
+
+
+def _so_far(found: Found) -> str:
+    low, high = found.interval or (0.0, float("inf"))
+    ends = [f"above {low:,.0f}"] if low else []
+    ends += [f"below {high:,.0f}"] if high < float("inf") else []
+    return f"known only to be {' and '.join(ends)} invocations/min (95 % interval)" if ends else "not known"
 
 
 def document(found: Found, limit: Limit, percentile: str) -> dict[str, Any]:
@@ -138,15 +155,18 @@ def _finite(interval: tuple[float, float] | None) -> list[float | None] | None:
 def _show(found: Found, limit: Limit, percentile: str, run: Path) -> None:
     console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
     table = Table(box=SIMPLE_HEAD)
-    for name in ("invocations/min", "s", "requests", f"{percentile} ms", "late"):
+    for name in ("invocations/min", "s", "requests", percentile, "late"):
         table.add_column(name, justify="right")
     for one in sorted(found.probed, key=lambda one: one.invocations_per_minute):
-        latency = f"{one.latency_ms:,.1f}" if one.latency_ms < float("inf") else "no answer"
         rate, requests = f"{one.invocations_per_minute:,.0f}", f"{one.requests.sum():,.0f}"
-        table.add_row(rate, f"{one.duration_s:.0f}", requests, latency, f"{one.late_share:.2%}")
+        table.add_row(rate, f"{one.duration_s:.0f}", requests, _latency(one), f"{one.late_share:.2%}")
     console.print(table)
     console.print(sentence(found, limit, percentile), highlight=False, soft_wrap=True, markup=False)
     console.print(f"Kept in {run}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _latency(one: Probed) -> str:
+    return f"{one.latency_ms:,.1f} ms" if one.latency_ms < float("inf") else "no answer"
 
 
 def sentence(found: Found, limit: Limit, percentile: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from inference_recommender.__main__ import main
 from inference_recommender.capacity import Limit
-from inference_recommender.commands.capacity import document, sentence, why_none
+from inference_recommender.commands.capacity import document, sentence, told, why_none
 from inference_recommender.probe import seen
 from inference_recommender.probed import Seen
 from inference_recommender.search import Found, Reason, Search
@@ -46,12 +46,40 @@ def test_why_there_is_no_verdict_says_what_to_do() -> None:
         "generator lagged: it used 99% of its core. Run it from a machine that is not the server's, or with more "
         "cores; or spread the load with `run --with harness --generators N`."
     )
-    assert why_none(replace(FOUND, reason=Reason.TIME), search) == (
-        "too few samples: after 1790 s of probes the capacity is not known. Give it longer with --max-duration-s."
-    )
     assert why_none(replace(FOUND, reason=Reason.NEVER_SETTLED), search) == (
         "after 1790 s at 600 invocations/min its latency had not settled."
     )
+
+
+@pytest.mark.parametrize(
+    ("interval", "so_far"),
+    [
+        ((11_500.0, 13_400.0), "known only to be above 11,500 and below 13,400 invocations/min (95 % interval)"),
+        ((11_500.0, np.inf), "known only to be above 11,500 invocations/min (95 % interval)"),
+        ((0.0, 13_400.0), "known only to be below 13,400 invocations/min (95 % interval)"),
+        ((0.0, np.inf), "not known"),
+        (None, "not known"),
+    ],
+)
+def test_a_search_whose_time_was_over_tells_what_it_knows(interval: tuple[float, float] | None, so_far: str) -> None:
+    search = Search(probe=_nothing, limit=P99, spent_s=1790.0)
+    assert why_none(replace(FOUND, invocations_per_minute=None, interval=interval, reason=Reason.TIME), search) == (
+        f"too few samples: after 1790 s of probes the capacity is {so_far}. Give it longer with --max-duration-s."
+    )
+
+
+def test_every_probe_tells_what_it_saw() -> None:
+    latencies = np.array([10.0] * 96 + [60.0] * 4)
+
+    def probe(rate_per_minute: float, duration_s: float) -> Seen:
+        lost = latencies if rate_per_minute < 1000 else np.full(100, np.inf)
+        return Seen(duration_s=duration_s, intended_s=np.linspace(1, 10, 100), latencies_ms=lost)
+
+    heard: list[str] = []
+    telling = told(probe, P99, "P99", heard.append)
+    assert telling(600, 10).duration_s == 10
+    telling(1200, 10)
+    assert heard == ["    P99 60.0 ms, 4.00% late", "    P99 no answer, 100.00% late"]
 
 
 def test_the_document_has_no_infinities() -> None:

@@ -136,6 +136,13 @@ def test_a_search_ends_when_its_time_is_over() -> None:
     assert found.probed
 
 
+def test_a_search_whose_time_is_over_keeps_the_interval_that_was_too_wide() -> None:
+    found = Search(probe=SimulatedService(STALLING, 1002).probe, limit=P99_80, longest_s=340).run()
+    assert (found.reason, found.invocations_per_minute) == (Reason.TIME, None)
+    assert found.interval is not None
+    assert found.interval[0] < TRUE_CAPACITY < found.interval[1]
+
+
 def test_a_service_that_grows_slower_and_slower_the_other_way_never_settles() -> None:
     """Ten times faster each minute: warming up beyond any patience."""
     clock = [0.0]
