@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-import torch
 
 from containers.text2text.generator import TextGenerator
 from local_aws.triton import TritonServer
@@ -11,6 +10,7 @@ from model_build import repository
 from model_build.build import build
 from model_build.plan import BuildPlan, plan
 from model_build.text2text.repository import settings
+from model_build.torch_threads import threads_kept
 from tests.model_build.tiny_t5 import make_workload
 from workloads import TextToText
 
@@ -18,9 +18,8 @@ from workloads import TextToText
 @pytest.fixture(autouse=True)
 def torch_threads_kept() -> Iterator[None]:
     """A TorchScript engine sets them for the whole process, and other files' tests run in it, too."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
+    with threads_kept():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -118,7 +118,7 @@ def test_a_job_measures_every_combination_and_reports_it_in_the_apis_shape(
         "EnvironmentParameters": [{"Key": "DELAY_S", "ValueType": "String", "Value": STEADY}]
     }
     assert fast["EndpointConfiguration"]["InstanceType"] == "ml.c5.xlarge"
-    assert 20 <= fast["Metrics"]["ModelLatency"] < slow["Metrics"]["ModelLatency"] < 2_000
+    assert 20 <= fast["Metrics"]["ModelLatency"] < slow["Metrics"]["ModelLatency"] < 400
     assert fast["Metrics"]["MaxInvocations"] > 2 * slow["Metrics"]["MaxInvocations"] > 0
     assert 0 < fast["Metrics"]["CpuUtilization"] <= 100 * (os.cpu_count() or 1)
     assert 0 < fast["Metrics"]["MemoryUtilization"] < 100
@@ -131,7 +131,7 @@ def test_a_job_measures_every_combination_and_reports_it_in_the_apis_shape(
     assert max(course(client, "happy", first, "NumberOfUsers", "Maximum")) == 2
     latencies = course(client, "happy", first, "ClientLatency", "p99")
     assert len(latencies) >= 2
-    assert all(20 <= latency < 2_000 for latency in latencies)
+    assert all(20 <= latency < 200 for latency in latencies)
 
     tags = {tag["Key"]: tag["Value"] for tag in sagemaker.list_tags(ResourceArn=arn)["Tags"]}
     assert tags["workload"] == "echo"

@@ -16,6 +16,7 @@ import torch
 from model_build.build import build
 from model_build.errors import BrokenCheckpoint, GateFailed, NoSuchBuild
 from model_build.plan import BuildPlan, plan
+from model_build.torch_threads import threads_kept
 from tests.model_build import tiny_t5
 from tests.model_build.tiny_bert import make_workload
 from workloads import ROOT, WorkloadFolder, file_sha256, load_workload
@@ -52,15 +53,11 @@ def test_in_fp32_every_answer_is_the_originals(make: Make, task: str, target: st
 
 
 def test_a_build_leaves_the_process_as_it_found_it_to_the_next_one(make: Make) -> None:
-    """With another number of threads, the next original's logits would differ in their last digits."""
-    threads = 3
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    """A TorchScript engine sets the number of threads for all of it."""
+    with threads_kept():
+        torch.set_num_threads(3)
         build(plan_of(make(), "cpu-torchscript"))
-        assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
+        assert torch.get_num_threads() == 3
 
 
 @pytest.mark.parametrize("task", ["text-classification", "text-pair-scoring"])
