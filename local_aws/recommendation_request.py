@@ -18,11 +18,9 @@ from local_aws import machine
 DEFAULT_DURATION_S = {"Advanced": 7200, "Default": 2700}
 MAX_TESTS = 10
 
-# A Default job has no traffic of its own in the API: this is what it runs here.
-DEFAULT_TRAFFIC = {
-    "TrafficType": "STAIRS",
-    "Stairs": {"DurationInSeconds": 45, "NumberOfSteps": 3, "UsersPerStep": 1},
-}
+# A Default job has no traffic of its own in the API. This is what it runs here; a shorter job has shorter steps.
+DEFAULT_TRAFFIC_S = 45
+DEFAULT_STEPS = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +101,9 @@ def plan(request: Mapping[str, Any], package: Mapping[str, Any]) -> JobPlan:
 def _traffic(request: Mapping[str, Any], configuration: Mapping[str, Any], duration_s: int) -> Mapping[str, Any]:
     pattern: Mapping[str, Any] | None = configuration.get("TrafficPattern")
     if request["JobType"] == "Default":
-        return DEFAULT_TRAFFIC
+        duration = min(DEFAULT_TRAFFIC_S, duration_s)
+        stairs = {"DurationInSeconds": duration, "NumberOfSteps": DEFAULT_STEPS, "UsersPerStep": 1}
+        return {"TrafficType": "STAIRS", "Stairs": stairs}
     if not pattern:
         raise ValidationError("TrafficPattern is required for an Advanced job.")
     kind = pattern.get("TrafficType", "PHASES")

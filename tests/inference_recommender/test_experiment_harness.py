@@ -23,9 +23,10 @@ from workloads.traffic import Phase, StoppingConditions
 TYPES = ["ml.c5.xlarge", "ml.c5.2xlarge"]
 BRIEF = PhasedTraffic(
     type="phases",
-    phases=(Phase(initial_users=2, duration_s=2),),
+    phases=(Phase(initial_users=1, duration_s=1), Phase(initial_users=2, duration_s=2)),
     stop=StoppingConditions(flat_invocations="Continue"),
 )
+"""The load changes after a second: what a busy machine makes look like a warm-up ends there."""
 
 
 class EndpointAccount(DiskAccount):
@@ -61,7 +62,7 @@ class EndpointAccount(DiskAccount):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with serving(delay_s=0.02) as started:  # steady, whatever else the machine does
+    with serving(delay_s=0.02) as started:
         monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME", started.url.rpartition("/")[0])
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
@@ -81,7 +82,7 @@ def account(tmp_path: Path) -> EndpointAccount:
 
 @pytest.fixture
 def planned(kept: ExperimentFolder) -> Prepared:
-    """Two cells of one variant under two seconds of traffic, with an objective that has samples enough of these."""
+    """Two cells of one variant under three seconds of traffic, with an objective that has samples enough of these."""
     made = prepared(kept, ["ort-base"], TYPES)
     workload = made.source.workload
     changed = {

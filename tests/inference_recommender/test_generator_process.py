@@ -21,19 +21,23 @@ from tests.inference_recommender.server import serving
 pytestmark = pytest.mark.integration
 
 
-def _plan(folder: Path, url: str, seconds: int = 2) -> LoadPlan:
+def _plan(folder: Path, url: str, seconds: int = 3) -> LoadPlan:
+    """The load changes after a second: what a busy machine makes look like a warm-up ends there."""
     payloads = folder / "payloads.tar.gz"
     payloads.write_bytes(payload_archive([{"text": f"query {number}"} for number in range(20)]))
-    phases = (Phase(initial_number_of_users=8, duration_in_seconds=seconds),)
+    phases = tuple(
+        Phase(initial_number_of_users=users, duration_in_seconds=duration)
+        for users, duration in ((4, 1), (8, seconds - 1))
+    )
     pattern = TrafficPattern(traffic_type="PHASES", phases=phases)
     return LoadPlan(url=url, payloads=payloads, traffic_pattern=pattern, window_s=0.25)
 
 
 def test_a_plan_runs_to_its_end_and_its_outcome_is_read_back(tmp_path: Path) -> None:
     seen: list[str] = []
-    with serving(delay_s=0.02) as server:  # long enough to be steady, whatever else the machine does
+    with serving() as server:
         outcome = generate(_plan(tmp_path, server.url), tmp_path / "out", lambda event: seen.append(event["event"]))
-    assert seen == ["started", *["window"] * 8, "finished"]
+    assert seen == ["started", *["window"] * 12, "finished"]
     assert (outcome.exit_code, outcome.reason) == (0, "traffic ended")
     assert outcome.summary is not None
     assert outcome.summary["invocations"] == len(np.load(outcome.records)["sent_s"])

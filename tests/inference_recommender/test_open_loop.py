@@ -107,7 +107,7 @@ def test_a_stall_is_seen_by_all_that_should_have_been_sent_in_it(tmp_path: Path)
 @pytest.mark.integration
 def test_what_no_connection_was_free_for_is_kept_as_unfinished(tmp_path: Path) -> None:
     arrivals = Arrivals(invocations_per_minute=9000, duration_in_seconds=1, connections=2)
-    with serving(delay_s=0.1) as server:
+    with serving(delay_s=0.15) as server:
         _, records = _run(tmp_path, server.url, arrivals)
     kept = np.sort(np.concatenate([records["intended_s"], records["unfinished_intended_s"]]))
     assert kept == pytest.approx(arrival_times(arrivals), abs=1e-6)

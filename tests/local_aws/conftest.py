@@ -24,10 +24,6 @@ ROLE = "arn:aws:iam::123456789012:role/serving"
 IMAGE = "007439368137.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:25.09-py3-cpu"
 BUCKET = "models"
 
-STEADY = "0.02"
-"""Seconds an echo takes where a short run must come to a verdict: so long that other work on the machine hardly changes
-it. A latency of a fraction of a millisecond halves when a neighbour ends, and all before it counts as warm-up."""
-
 ECHO_CONFIG = """
 backend: "python"
 max_batch_size: 8

@@ -7,7 +7,7 @@ import pytest
 
 from inference_recommender.__main__ import main
 from local_aws.local_account import LocalAccount
-from tests.local_aws.conftest import STEADY, Endpoints, wait_until
+from tests.local_aws.conftest import Endpoints, wait_until
 from tests.local_aws.test_recommendation_jobs import ended, request, steps
 
 pytestmark = pytest.mark.integration
@@ -21,7 +21,7 @@ def _the_account(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture(scope="module")
 def model(sagemaker: Any) -> str:
-    return Endpoints(sagemaker).model("commanded", DELAY_S=STEADY)
+    return Endpoints(sagemaker).model("commanded", DELAY_S="0.01")
 
 
 @pytest.fixture(scope="module")

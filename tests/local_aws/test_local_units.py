@@ -202,7 +202,9 @@ def test_a_default_job_tests_the_supported_types_with_its_own_traffic() -> None:
         "ml.c5.large",
         "ml.c5.xlarge",
     ]
-    assert planned.traffic_pattern["TrafficType"] == "STAIRS"
+    assert planned.traffic_pattern["Stairs"] == {"DurationInSeconds": 45, "NumberOfSteps": 3, "UsersPerStep": 1}
+    configuration["JobDurationInSeconds"] = 6
+    assert plan(wanted | {"JobType": "Default"}, {}).traffic_pattern["Stairs"]["DurationInSeconds"] == 6
 
 
 def test_the_exports_are_what_a_shell_can_read() -> None:

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from local_aws import machine
 from local_aws.local_account import LocalAccount
-from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, STEADY, Endpoints, echo_request, wait_until
+from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, echo_request, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -30,7 +30,11 @@ MEDIAN = {"ModelLatencyThresholds": [{"Percentile": "P50", "ValueInMilliseconds"
 def request(
     name: str, model: str | None, *, instance_types: tuple[str, ...] = ("ml.c5.xlarge",), seconds: int = 4
 ) -> Any:
-    phase = {"InitialNumberOfUsers": 2, "SpawnRate": 0, "DurationInSeconds": seconds}
+    """The load changes after a second: what a busy machine makes look like a warm-up ends there."""
+    phases = [
+        {"InitialNumberOfUsers": users, "SpawnRate": 0, "DurationInSeconds": duration}
+        for users, duration in ((1, 1), (2, seconds - 1))
+    ]
     return {
         "JobName": name,
         "JobType": "Advanced",
@@ -39,7 +43,7 @@ def request(
         "InputConfig": {
             **({"ModelName": model} if model else {}),
             "JobDurationInSeconds": 600,
-            "TrafficPattern": {"TrafficType": "PHASES", "Phases": [phase]},
+            "TrafficPattern": {"TrafficType": "PHASES", "Phases": phases},
             "ResourceLimit": {"MaxNumberOfTests": 5, "MaxParallelOfTests": 5},
             "EndpointConfigurations": [{"InstanceType": each} for each in instance_types],
             "ContainerConfig": {
@@ -102,7 +106,7 @@ def test_a_job_measures_every_combination_and_reports_it_in_the_apis_shape(
     sagemaker: Any, client: Callable[[str], Any], model: str
 ) -> None:
     wanted = request("happy", model, seconds=5)
-    ranges = [{"Name": "DELAY_S", "Value": [STEADY, "0.08"]}]
+    ranges = [{"Name": "DELAY_S", "Value": ["0.02", "0.08"]}]
     wanted["InputConfig"]["EndpointConfigurations"] = [
         {"InstanceType": "ml.c5.xlarge", "EnvironmentParameterRanges": {"CategoricalParameterRanges": ranges}},
         {"InstanceType": "ml.g5.xlarge"},
@@ -115,7 +119,7 @@ def test_a_job_measures_every_combination_and_reports_it_in_the_apis_shape(
     fast, slow = job["InferenceRecommendations"]
     assert fast["RecommendationId"].startswith("happy/")
     assert fast["ModelConfiguration"] == {
-        "EnvironmentParameters": [{"Key": "DELAY_S", "ValueType": "String", "Value": STEADY}]
+        "EnvironmentParameters": [{"Key": "DELAY_S", "ValueType": "String", "Value": "0.02"}]
     }
     assert fast["EndpointConfiguration"]["InstanceType"] == "ml.c5.xlarge"
     assert 20 <= fast["Metrics"]["ModelLatency"] < slow["Metrics"]["ModelLatency"] < 400
@@ -237,7 +241,7 @@ def _with_many_users(wanted: Any) -> None:
 
 
 def _with_long_traffic(wanted: Any) -> None:
-    wanted["InputConfig"]["TrafficPattern"]["Phases"][0]["DurationInSeconds"] = 900
+    wanted["InputConfig"]["TrafficPattern"]["Phases"][0]["DurationInSeconds"] = 897
 
 
 @pytest.mark.parametrize(
