@@ -109,7 +109,8 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, kep
     assert kept.report.read_text("utf-8").count("<svg") == 3
     assert kept_evidence(kept.path).measured == (measured,)
     assert pulses[-1].users == 2
-    assert source.recommendation() == (found if found.recommended else None)
+    assert found.recommended is not None
+    assert source.recommendation() == found
 
 
 def test_the_plan_has_the_traffic_the_conditions_and_the_limit_of_a_job() -> None:
