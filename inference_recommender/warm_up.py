@@ -19,12 +19,14 @@ FEWEST_WINDOWS = 10
 REQUESTS_PER_WINDOW = 5
 SLOWER = 0.05
 """Windows left out are slower than the rest by this on average, or nothing warmed up …"""
+CLEARLY = 4.0
+"""… and by this many standard errors of their mean, from the spread of the rest."""
 NEARLY = 1.1
 """The least error is flat where all has settled: the earliest cut that comes so near to it is taken."""
 NEARLY_HALF = 0.85
-"""A steady decline has its least at the half and comes near to it at nine tenths of that."""
-CLEARLY = 4.0
-"""… and by this many standard errors of their mean, from the spread of the rest."""
+"""A steady decline has its least at the half and comes near to it at nine tenths of that. So may, by chance, noise …"""
+LAST = 0.25
+"""… but then this last part of what is left out is no slower than the rest."""
 
 
 def warm_up_s(finished_s: Floats, latencies_ms: Floats, until_s: float) -> float | None:
@@ -61,13 +63,22 @@ def settled_from(latencies_ms: Floats) -> int:
     cut = next(d for d, error in enumerate(errors) if error <= NEARLY * min(errors))
     if cut == 0 or not _slower(y[:cut], y[cut:]):
         return 0
-    return n if cut >= most * NEARLY_HALF else cut
+    still_falling = cut >= most * NEARLY_HALF and _falling(y[cut - int(np.ceil(cut * LAST)) : cut], y[cut:])
+    return n if still_falling else cut
 
 
 def _slower(left_out: Floats, rest: Floats) -> bool:
-    difference = float(left_out.mean() - rest.mean())
-    error = float(rest.std(ddof=1)) * np.sqrt(1 / len(left_out) + 1 / len(rest))
-    return difference > max(float(np.log1p(SLOWER)), CLEARLY * float(error))
+    return _differ_clearly(left_out, rest, float(rest.std(ddof=1)))
+
+
+def _falling(before: Floats, after: Floats) -> bool:
+    """As `_slower`, of what may fall on: the spread is that of neighbours' differences, in which no trend is."""
+    return _differ_clearly(before, after, float(np.diff(after).std(ddof=1)) / np.sqrt(2))
+
+
+def _differ_clearly(slower: Floats, faster: Floats, spread: float) -> bool:
+    error = spread * np.sqrt(1 / len(slower) + 1 / len(faster))
+    return float(slower.mean() - faster.mean()) > max(float(np.log1p(SLOWER)), CLEARLY * float(error))
 
 
 def _window_medians(finished_s: Floats, latencies_ms: Floats, width: float, windows: int) -> Floats:

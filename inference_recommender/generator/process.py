@@ -12,6 +12,7 @@ Everything here blocks; several threads may each have a generator, and `request_
 """
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -34,7 +35,7 @@ LOG_TAIL = 600
 class Outcome:
     folder: Path
     exit_code: int
-    """0, 2 (plan or payloads), 3 (target failed, or no AWS), 4 (invalid); else a crash, told in `reason`."""
+    """0, 2 (plan or payloads), 3 (target failed, or no AWS), 4 (invalid); else `reason` tells: crash or early stop."""
     reason: str
     summary: Mapping[str, Any] | None
     """summary.json; None where the run came to none."""
@@ -122,6 +123,8 @@ class GeneratorProcess:
         log = (self._folder / "generator.log").read_text("utf-8", "replace").strip()
         if exit_code in (2, 3):  # refused in a sentence of its own
             return log
+        if exit_code == -signal.SIGTERM:
+            return "stopped before the load began"
         return f"The load generator ended with exit status {exit_code}: {log[-LOG_TAIL:] or 'it said nothing'}"
 
     @property

@@ -65,10 +65,18 @@ def test_an_exception_ends_the_child_and_keeps_what_was_measured(tmp_path: Path,
 
 def test_another_thread_may_stop_it(tmp_path: Path) -> None:
     with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url, 60), tmp_path / "out") as generator:
+        assert next(generator.events())["event"] == "started"
         timer = threading.Timer(1, generator.request_stop)
         timer.start()
         outcome = generator.outcome()
     assert (outcome.exit_code, outcome.reason) == (0, "stopped")
+
+
+def test_a_stop_before_the_load_began_is_told_as_one(tmp_path: Path) -> None:
+    with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url, 60), tmp_path / "out") as generator:
+        generator.request_stop()
+        outcome = generator.outcome()
+    assert (outcome.reason, outcome.summary) == ("stopped before the load began", None)
 
 
 def test_a_generator_whose_parent_was_killed_ends(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from inference_recommender.warm_up import settled_from, warm_up_s
@@ -43,11 +43,21 @@ def test_one_slow_first_request_is_a_warm_up_of_its_length() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(cold=st.integers(2, 30), factor=st.floats(1.5, 20), seed=st.integers(0, 1000))
+@example(cold=25, factor=2.0, seed=195)  # its noise is by chance greater before the half than after
 def test_a_step_down_is_cut_where_it_is(cold: int, factor: float, seed: int) -> None:
     random = np.random.default_rng(seed)
     latencies = 10 * np.exp(random.normal(0, 0.05, 100))
     latencies[:cold] *= factor
     assert cold <= settled_from(latencies) < 50
+
+
+@pytest.mark.parametrize("windows", [30, 100])
+def test_a_latency_that_falls_all_along_is_all_warm_up(windows: int) -> None:
+    falling = np.geomspace(20, 10, windows)
+    assert all(
+        settled_from(falling * np.exp(np.random.default_rng(seed).normal(0, 0.01, windows))) == windows
+        for seed in range(50)
+    )
 
 
 @given(seed=st.integers(0, 10_000))
