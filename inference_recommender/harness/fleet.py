@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from inference_recommender.generator.errors import NothingToMerge
 from inference_recommender.generator.merge import merge
 from inference_recommender.generator.plan import LoadPlan
 from inference_recommender.generator.process import Outcome
@@ -62,7 +63,7 @@ class FleetDrive:
             described = self._wait()
         except KeyboardInterrupt:
             self._stop()
-            raise Stopped(self._merged(plan, folder)) from None
+            raise Stopped(self._merged_if_any(plan, folder)) from None
         if described["ProcessingJobStatus"] != "Completed":
             why = described.get("ExitMessage") or described.get("FailureReason") or "the service gave no reason."
             raise ProcessingFailed(name, why)
@@ -97,6 +98,13 @@ class FleetDrive:
         """Asked to stop, the generators end in good order and what they measured is uploaded."""
         self._account.stop_processing_job(self._planned.job_name)
         self._wait()
+
+    def _merged_if_any(self, plan: LoadPlan, folder: Path) -> Outcome:
+        """A fleet that was stopped while its instances started has measured nothing."""
+        try:
+            return self._merged(plan, folder)
+        except (OutputMissing, NothingToMerge) as nothing:
+            return Outcome(folder=folder, exit_code=nothing.exit_code, reason=str(nothing), summary=None)
 
     def _merged(self, plan: LoadPlan, folder: Path) -> Outcome:
         outcomes = self._fetched(folder)

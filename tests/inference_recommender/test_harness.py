@@ -257,6 +257,19 @@ def test_ctrl_c_stops_the_fleet_and_keeps_what_it_measured(
     assert sum(count or 0 for count in measured.series.invocations) > 50
 
 
+def test_ctrl_c_while_the_fleet_starts_is_an_interruption_like_any_other(
+    source: WorkloadFolder, kept: RunFolder, server: Server, tmp_path: Path
+) -> None:
+    account = LoopbackFleet(tmp_path / "instances")
+    account.interrupt_when = lambda: True
+    planned = plan_fleet("spellcheck", "spellcheck-quick-1", 120, _fleet(generators=2))
+    with pytest.raises(Interrupted):
+        measure(_prepared(source, kept, server.url), FleetDrive(planned, account, ROOT, Silent(), 0.1), kept, Silent())
+    (measured,) = kept.measurements()
+    assert measured.series is None
+    assert "has what 0 of 2 generators measured" in (measured.failure_reason or "")
+
+
 def test_a_job_that_fails_says_why(
     source: WorkloadFolder, kept: RunFolder, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
