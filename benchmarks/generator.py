@@ -38,7 +38,7 @@ import psutil
 from generator_tools import ASYNC, BARE, OURS, PERF_ANALYZER, TOOLS, Latencies, Start, is_there, peer_versions
 from side_by_side import machine
 
-from local_aws.triton import TritonServer
+from local_aws.process.triton import TritonServer
 
 SETTLE_S = 1.0
 """From the first answers to the window."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from inference_recommender.generator.plan import LoadPlan, Phase, StoppingConditions, TrafficPattern
+from inference_recommender.load_generator.plan import LoadPlan, Phase, StoppingConditions, TrafficPattern
 from inference_recommender.payloads import payload_archive
-from local_aws.triton_toolchain import DEFAULT_TOOLCHAIN
+from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
 from workloads import ROOT
 
 PEERS = ROOT / "build" / "venv-generators" / "bin"
@@ -61,7 +61,7 @@ def _ours(url: str, concurrency: int, seconds: float, folder: Path) -> "subproce
     plan.write_json(folder / "plan.json")
     # That it used its core to the full is what is asked of it here, so its own verdict (4) is no failure.
     program = (
-        "import sys; from inference_recommender.generator.__main__ import main; "
+        "import sys; from inference_recommender.load_generator.__main__ import main; "
         f"sys.exit(main([{str(folder / 'plan.json')!r}, '--out', {str(folder)!r}]) not in (0, 4))"
     )
     return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, cwd=ROOT)

@@ -30,8 +30,7 @@ def prepare(folder: Path) -> None:
     """Everything that takes time and is not asking: conversion, export, compilation."""
     from ctranslate2.converters import TransformersConverter
 
-    from model_build import optimise
-    from model_build.text2text import export
+    from model_build.text2text import export, optimise
 
     checkpoint = folder / "checkpoint"
     TransformersConverter(str(checkpoint)).convert(str(folder / "ctranslate2"))
@@ -113,7 +112,7 @@ def _ours(precision: str, folder: Path, case: Case, threads: int) -> Iterator[As
 
 @contextlib.contextmanager
 def _triton(precision: str, folder: Path, case: Case, threads: int) -> Iterator[Ask]:
-    from local_aws.triton import TritonServer
+    from local_aws.process.triton import TritonServer
 
     repository = folder / f"triton-{precision}-{threads}"
     if not repository.exists():

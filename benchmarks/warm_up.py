@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from local_aws.triton import TritonServer
+from local_aws.process.triton import TritonServer
 from model_build.config_pbtxt import warm_up_sizes
 from workloads import ROOT, Row, load_artifact, load_workload, workload_names
 

@@ -87,7 +87,7 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     named = [name for name in arguments[:1] if name in COMMANDS]
     for name in named or COMMANDS:
-        import_module(f"inference_recommender.commands.{name}").add(commands)
+        import_module(f"inference_recommender.cli.{name}").add(commands)
     return parser
 
 

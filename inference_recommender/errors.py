@@ -4,53 +4,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from aws_api.errors import AwsUnavailable
 from workloads import ProjectError
-
-
-class AwsUnavailable(ProjectError):
-    """AWS is not there or refuses."""
-
-    exit_code = 3
-
-
-class NoCredentials(AwsUnavailable):
-    def __init__(self) -> None:
-        super().__init__(
-            "No AWS credentials were found. Configure them with `aws configure`, or start an account on this "
-            "machine with `python -m local_aws` and export what it prints."
-        )
-
-
-class NoRegion(AwsUnavailable):
-    def __init__(self) -> None:
-        super().__init__("No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`.")
-
-
-class AwsUnreachable(AwsUnavailable):
-    def __init__(self, why: str) -> None:
-        super().__init__(
-            f"AWS cannot be reached: {why}. If AWS_ENDPOINT_URL points at an account on this machine, start it "
-            "with `python -m local_aws`."
-        )
-
-
-class AwsRefused(AwsUnavailable):
-    def __init__(self, operation: str, code: str, message: str) -> None:
-        self.code = code
-        super().__init__(f"AWS refused {operation}: {code}: {message}")
-
-
-class AwsBusy(AwsRefused):
-    """Refused for now: throttled, or a fault of the service's own. To be asked again."""
-
-
-class NotFound(AwsRefused):
-    """There is no such thing in this account and region."""
-
-
-class ExpiredCredentials(AwsUnavailable):
-    def __init__(self) -> None:
-        super().__init__("The AWS credentials have expired: renew them (`aws sso login`, or as you got them).")
 
 
 class Suspended(AwsUnavailable):

@@ -13,8 +13,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from inference_recommender.capacity import Limit
-from inference_recommender.course import CourseFindings, course_findings
+from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.time_series import CourseFindings, course_findings
 from workloads import LatencyPercentiles
 from workloads.document import Document
 

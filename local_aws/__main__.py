@@ -14,9 +14,9 @@ from pathlib import Path
 from local_aws import machine
 from local_aws.account import Account, Settings
 from local_aws.exports import as_shell, exports
-from local_aws.model_host import say
+from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
+from local_aws.sagemaker.model_host import say
 from local_aws.server import AccountServer
-from local_aws.triton_toolchain import DEFAULT_TOOLCHAIN
 from workloads import ROOT, ProjectError
 
 DEFAULT_PORT = 5055

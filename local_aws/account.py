@@ -17,16 +17,16 @@ from moto.ecs.models import ecs_backends
 from moto.sagemaker.models import sagemaker_backends
 from moto.stepfunctions.models import stepfunctions_backends
 
-from local_aws import resource_types
-from local_aws.cloudformation import LocalCloudFormationBackend
+from local_aws.cloudformation import resource_types
+from local_aws.cloudformation.stacks import LocalCloudFormationBackend
 from local_aws.cloudwatch import LocalCloudWatchBackend
 from local_aws.codebuild import LocalCodeBuildBackend
 from local_aws.ecs import LocalEcsBackend
-from local_aws.endpoint import LocalEndpoint
-from local_aws.endpoint_metrics import EndpointMetrics
-from local_aws.model_host import ModelHost
-from local_aws.recommendation_jobs import RecommendationJobs
-from local_aws.sagemaker import LocalSageMakerBackend
+from local_aws.sagemaker.control_plane import LocalSageMakerBackend
+from local_aws.sagemaker.endpoint import LocalEndpoint
+from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
+from local_aws.sagemaker.model_host import ModelHost
+from local_aws.sagemaker.recommendation_jobs import RecommendationJobs
 from local_aws.step_functions import LocalStepFunctionBackend
 
 

@@ -17,8 +17,8 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from local_aws.account import Account
 from local_aws.errors import PortTaken
-from local_aws.model_host import say
-from local_aws.runtime import InvocationMiddleware, Wsgi
+from local_aws.sagemaker.model_host import say
+from local_aws.sagemaker.runtime import InvocationMiddleware, Wsgi
 
 LOOPBACK = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 

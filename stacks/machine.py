@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stacks.ecs_errors import UnknownMachine
+from stacks.ecs.errors import UnknownMachine
 
 CHIPS: Mapping[str, Mapping[str, int]] = {
     "inf1": {"xlarge": 1, "2xlarge": 1, "6xlarge": 4, "24xlarge": 16},

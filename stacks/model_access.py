@@ -7,8 +7,8 @@ from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
 
 from stacks.acknowledgement import acknowledge_resources
+from stacks.endpoint.serving_image import ServingImage
 from stacks.model_archive import ModelArchive
-from stacks.serving_image import ServingImage
 
 # An endpoint is created after its model, and the model after its role: the group's last part is unknown here.
 ENDPOINT_LOGS = "/aws/sagemaker/Endpoints/*"

@@ -12,7 +12,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.acknowledgement import acknowledge_resources
-from stacks.ecs_errors import ImageOutOfReach
+from stacks.ecs.errors import ImageOutOfReach
 from stacks.triton_image import ECR_IMAGE
 
 REPOSITORY = "transformers-in-production"

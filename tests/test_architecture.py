@@ -9,9 +9,10 @@ from workloads import ROOT
 
 ALLOWED = {
     "workloads": set[str](),
-    "model_build": {"workloads", "containers"},
+    "aws_api": {"workloads"},
+    "model_build": {"workloads", "aws_api", "containers"},
     "containers": set[str](),
-    "inference_recommender": {"workloads"},
+    "inference_recommender": {"workloads", "aws_api"},
     "local_aws": {"workloads", "inference_recommender"},
     "stacks": {"workloads"},
     "app.py": {"workloads", "stacks"},
@@ -39,10 +40,10 @@ ONLY_IN = {
     "transformers": {"model_build/", "workloads/"},
     "boto3": {
         "containers/batch/s3.py",
-        "inference_recommender/aws.py",
-        "inference_recommender/generator/sagemaker.py",
+        "inference_recommender/jobs/aws.py",
+        "inference_recommender/load_generator/sagemaker.py",
         "inference_recommender/client/",
-        "inference_recommender/price_service.py",
+        "inference_recommender/sizing/price_service.py",
         "model_build/checkpoint.py",
         "model_build/remote/aws.py",
     },

@@ -93,7 +93,7 @@ COMMANDS = {
         "--dry-run",
         "--json",
     },
-    ("inference_recommender.generator",): {"--out"},
+    ("inference_recommender.load_generator",): {"--out"},
     ("inference_recommender", "capacity"): {
         "--url",
         "--model",

@@ -21,7 +21,7 @@ import psutil
 import pytest
 from tritonclient.http import InferenceServerClient, InferInput
 
-from local_aws.local_account import LocalAccount
+from local_aws.process.local_account import LocalAccount
 from workloads import ROOT, ModelArtifact, Recommendation, file_sha256
 
 pytestmark = pytest.mark.integration

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from inference_recommender.payloads import request_body
-from local_aws.triton import TritonServer
+from local_aws.process.triton import TritonServer
 from model_build.metrics import Answered, measure
 from workloads import ROOT, Example, ModelArtifact, Row, load_artifact, load_workload, workload_names
 

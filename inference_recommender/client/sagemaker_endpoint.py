@@ -18,7 +18,7 @@ from botocore.exceptions import (
     ResponseStreamingError,
 )
 
-from inference_recommender.aws_errors import speaking_plainly
+from aws_api.errors import translate_aws_errors
 from inference_recommender.client.errors import InferenceFailed, Refused, TimedOut, Unreachable
 from inference_recommender.client.kserve import Body
 
@@ -34,7 +34,7 @@ class SageMakerEndpoint:
     def __init__(self, name: str, *, timeout_s: float = 5.0, connections: int = 16, client: Any = None) -> None:
         self._name = name
         self._timeout_s = timeout_s
-        with speaking_plainly("a client of sagemaker-runtime"):
+        with translate_aws_errors("a client of sagemaker-runtime"):
             self._client = client or boto3.Session().client("sagemaker-runtime", config=_config(timeout_s, connections))
 
     def __enter__(self) -> Self:
@@ -50,7 +50,7 @@ class SageMakerEndpoint:
 
     def send(self, request: Body) -> Body:
         """Also raises `AwsUnavailable`, where there are no credentials or no region."""
-        with speaking_plainly("InvokeEndpoint"):
+        with translate_aws_errors("InvokeEndpoint"):
             try:
                 response = self._client.invoke_endpoint(
                     EndpointName=self._name, ContentType=_content_type(request), Body=request.content

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from inference_recommender.jobs.service import Service
 from inference_recommender.measurement import DeployedEndpoint
-from inference_recommender.service import Service
 
 
 class Account(Service, Protocol):

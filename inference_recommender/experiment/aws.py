@@ -1,6 +1,6 @@
 """AWS as an experiment needs it: models and endpoints that live as long as they are measured.
 
-What it shares with a single run is `inference_recommender.aws` and `harness.aws`.
+What it shares with a single run is `inference_recommender.jobs.aws` and `harness.aws`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,17 +10,16 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from inference_recommender.aws_errors import speaking_plainly
-from inference_recommender.errors import AwsRefused
+from aws_api.errors import AwsRefused, translate_aws_errors
 from inference_recommender.experiment.errors import ModelTaken
-from inference_recommender.harness.aws import HarnessAws
+from inference_recommender.load_test.aws import HarnessAws
 
 
 class ExperimentAws(HarnessAws):
     def upload_archive(self, url: str, file: Path) -> None:
         bucket, _, key = url.removeprefix("s3://").partition("/")
         s3 = self._client("s3")
-        with speaking_plainly("PutObject"):
+        with translate_aws_errors("PutObject"):
             try:
                 listed = s3.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents", [])
             except s3.exceptions.NoSuchBucket:
@@ -32,41 +31,41 @@ class ExperimentAws(HarnessAws):
     def make_model(self, request: Mapping[str, Any]) -> None:
         name = request["ModelName"]
         if (there := self._model(name)) is None:
-            with speaking_plainly("CreateModel"):
+            with translate_aws_errors("CreateModel"):
                 self._sagemaker.create_model(**request)
         elif there["PrimaryContainer"].get("ModelDataUrl") != request["PrimaryContainer"]["ModelDataUrl"]:
             raise ModelTaken(name)
 
     def delete_model(self, name: str) -> None:
         if self._model(name) is not None:
-            with speaking_plainly("DeleteModel"):
+            with translate_aws_errors("DeleteModel"):
                 self._sagemaker.delete_model(ModelName=name)
 
     def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
-        with speaking_plainly("CreateEndpointConfig"), _if_missing():
+        with translate_aws_errors("CreateEndpointConfig"), _if_missing():
             self._sagemaker.create_endpoint_config(**config)
-        with speaking_plainly("CreateEndpoint"), _if_missing():
+        with translate_aws_errors("CreateEndpoint"), _if_missing():
             self._sagemaker.create_endpoint(**endpoint)
 
     def endpoint_status(self, name: str) -> tuple[str, str | None]:
-        with speaking_plainly("DescribeEndpoint"):
+        with translate_aws_errors("DescribeEndpoint"):
             found = self._sagemaker.describe_endpoint(EndpointName=name)
         return str(found["EndpointStatus"]), found.get("FailureReason")
 
     def delete_endpoint(self, name: str) -> None:
-        with speaking_plainly("DeleteEndpoint"), _if_there():
+        with translate_aws_errors("DeleteEndpoint"), _if_there():
             self._sagemaker.delete_endpoint(EndpointName=name)
-        with speaking_plainly("DeleteEndpointConfig"), _if_there():
+        with translate_aws_errors("DeleteEndpointConfig"), _if_there():
             self._sagemaker.delete_endpoint_config(EndpointConfigName=name)
 
     def image_uri(self, model_name: str) -> str:
         """Of the container of a model that is there."""
-        with speaking_plainly("DescribeModel"):
+        with translate_aws_errors("DescribeModel"):
             return str(self._sagemaker.describe_model(ModelName=model_name)["PrimaryContainer"]["Image"])
 
     def _model(self, name: str) -> Mapping[str, Any] | None:
         try:
-            with speaking_plainly("DescribeModel"):
+            with translate_aws_errors("DescribeModel"):
                 found: Mapping[str, Any] = self._sagemaker.describe_model(ModelName=name)
         except AwsRefused as error:
             if "Could not find model" in str(error):  # the service's code for it is a plain ValidationException

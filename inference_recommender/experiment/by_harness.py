@@ -9,15 +9,15 @@ from inference_recommender.experiment.errors import EndpointFailed
 from inference_recommender.experiment.folder import ExperimentFolder, Origin
 from inference_recommender.experiment.plan import Batch, failed
 from inference_recommender.experiment.prepared import Prepared
-from inference_recommender.harness import machine
-from inference_recommender.harness import run as harness
-from inference_recommender.harness.errors import GeneratorFailed, TargetFailed
-from inference_recommender.harness.plan import load_plan
-from inference_recommender.harness.served import Served, endpoint_served, is_this_machine
+from inference_recommender.jobs.wait import Sleep
+from inference_recommender.load_test import load_test as harness
+from inference_recommender.load_test import machine
+from inference_recommender.load_test.errors import GeneratorFailed, TargetFailed
+from inference_recommender.load_test.plan import load_plan
+from inference_recommender.load_test.served import Served, endpoint_served, is_this_machine
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress, Pulse
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.wait import Sleep
 
 POLL_S = 10.0
 

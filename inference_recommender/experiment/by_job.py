@@ -9,11 +9,11 @@ from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.folder import ExperimentFolder, Origin
 from inference_recommender.experiment.plan import Batch, failed, job_plan
 from inference_recommender.experiment.prepared import Prepared
+from inference_recommender.jobs.job_run import measure
+from inference_recommender.jobs.wait import Sleep
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress
-from inference_recommender.run import measure
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.wait import Sleep
 
 
 def measure_by_job(

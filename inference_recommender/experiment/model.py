@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from inference_recommender.job import Subject
-from inference_recommender.run import PAYLOAD_PREFIX, payload_key
+from inference_recommender.jobs.job_run import PAYLOAD_PREFIX, payload_key
+from inference_recommender.jobs.requests import Subject
 from workloads import ModelArtifact
 from workloads.document import Document
 

@@ -5,7 +5,7 @@ from html import escape
 from inference_recommender.experiment import instance_shape, plots
 from inference_recommender.experiment.result import Result, Row
 from inference_recommender.experiment.terminal import locality
-from inference_recommender.report import CSS
+from inference_recommender.report.page import CSS
 
 UNKNOWN, MISSING = "unknown", "–"
 OWN_CSS = """

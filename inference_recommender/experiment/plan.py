@@ -10,7 +10,7 @@ from itertools import count
 from typing import Literal
 
 from inference_recommender.experiment.cells import Cell
-from inference_recommender.job import JobPlan, Subject, plan_job
+from inference_recommender.jobs.requests import JobPlan, Subject, plan_job
 from inference_recommender.measurement import Measurement
 from workloads import Workload
 from workloads.document import Document

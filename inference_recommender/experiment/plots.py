@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from inference_recommender.experiment.result import Result, Row
-from inference_recommender.plots import BLUE, GREY, ORANGE, RED, new_figure, svg
+from inference_recommender.report.plots import BLUE, GREY, ORANGE, RED, new_figure, svg
 
 GREEN = "#1d7f4e"
 PLACES: tuple[tuple[Literal["left", "right"], tuple[int, int]], ...] = (

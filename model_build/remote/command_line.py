@@ -13,8 +13,8 @@ from typing import Any
 
 from model_build.progress import Progress
 from model_build.remote.account import Account
+from model_build.remote.remote_build import build_remotely
 from model_build.remote.request import RemoteBuild, dry_run_document, plan_remote
-from model_build.remote.run import build_remotely
 from model_build.remote.where import MAX_RUNTIME_S, Options, resolve, resolve_for_show
 from workloads import ModelArtifact, WorkloadFolder
 

@@ -14,7 +14,7 @@ from model_build import archive
 from model_build.remote.errors import CheckpointLeftBehind
 from workloads import WorkloadFolder
 
-CODE = ("containers", "model_build")
+CODE = ("aws_api", "containers", "model_build")
 FILES = ("constraints.txt", "pyproject.toml")
 TIMING_CACHES = Path("build/timing_caches")
 

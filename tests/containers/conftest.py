@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from containers.text2text.generator import TextGenerator
-from local_aws.triton import TritonServer
+from local_aws.process.triton import TritonServer
 from model_build import repository
 from model_build.build import build
 from model_build.plan import BuildPlan, plan

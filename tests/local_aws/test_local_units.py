@@ -11,18 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto.cloudformation.exceptions import ValidationError
 
-from local_aws import archive, machine
+from local_aws import machine
+from local_aws.cloudformation.stack_change import in_order, references
 from local_aws.cloudwatch import distribution
 from local_aws.distributions import Distribution, buckets, is_statistic, percentile, statistic
-from local_aws.endpoint import REASON_CHARACTERS, shortened
 from local_aws.errors import InvalidModelArchive, InvalidModelRepository
 from local_aws.exports import as_shell, exports
-from local_aws.job_metrics import window_metrics
-from local_aws.process_usage import highest_average
-from local_aws.recommendation_request import LoadTest, plan
-from local_aws.stack_change import in_order, references
+from local_aws.process.usage import highest_average
+from local_aws.sagemaker import archive
+from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened
+from local_aws.sagemaker.job_metrics import window_metrics
+from local_aws.sagemaker.recommendation_request import LoadTest, plan
 from tests.local_aws.conftest import ECHO_CONFIG, echo_archive, tar_gz
-from tests.local_aws.test_recommendation_jobs import request
+from tests.local_aws.sagemaker.test_recommendation_jobs import request
 
 URL = "s3://models/model.tar.gz"
 

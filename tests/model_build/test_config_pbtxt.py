@@ -12,7 +12,7 @@ from containers.text2text.settings import Settings
 from model_build.config_pbtxt import ModelConfig, Step, Tensor, WarmUp, render, warm_up_sizes
 from workloads import Serving
 
-GOLDEN = Path(__file__).parent / "golden" / "config.pbtxt"
+GOLDEN = Path(__file__).parent / "goldens" / "config.pbtxt"
 SETTINGS = Settings(
     max_input_tokens=64,
     max_output_tokens=48,

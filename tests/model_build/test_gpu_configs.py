@@ -12,8 +12,8 @@ from tritonclient.grpc import model_config_pb2
 from model_build.encoder import export
 from model_build.plan import BuildPlan, plan
 from tests.model_build import tiny_bert, tiny_t5
-from tests.model_build.tensorrt_graphs import BERTS, bert
-from tests.model_build.test_tensorrt_build import T5_TOML
+from tests.model_build.tensorrt.tensorrt_graphs import BERTS, bert
+from tests.model_build.tensorrt.test_tensorrt_build import T5_TOML
 
 GOLDENS = Path(__file__).parent / "goldens" / "config"
 TASKS = ("text-classification", "text-pair-scoring", "question-answering")

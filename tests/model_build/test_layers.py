@@ -4,7 +4,7 @@ import pytest
 
 from model_build import layers
 from model_build.errors import UnknownLayer
-from tests.model_build.tensorrt_graphs import graphs
+from tests.model_build.tensorrt.tensorrt_graphs import graphs
 
 
 def test_layers_are_called_after_modules_and_weights() -> None:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from inference_recommender.payloads import request_body
-from local_aws.triton import TritonServer
+from local_aws.process.triton import TritonServer
 from model_build.build import build
 from model_build.plan import plan
 from tests.model_build.tiny_bert import make_workload

@@ -12,8 +12,8 @@ import pytest
 
 from inference_recommender.client import HttpServer, InferenceClient, Refused, SageMakerEndpoint
 from inference_recommender.client.inference import Server
-from local_aws.triton import TritonServer
-from local_aws.triton_toolchain import DEFAULT_TOOLCHAIN
+from local_aws.process.triton import TritonServer
+from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
 
 pytestmark = [
     pytest.mark.integration,

@@ -10,6 +10,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
+from aws_api.errors import NoCredentials
 from inference_recommender.client import (
     HttpServer,
     InferenceClient,
@@ -19,7 +20,6 @@ from inference_recommender.client import (
     Unreachable,
 )
 from inference_recommender.client.kserve import Body
-from inference_recommender.errors import NoCredentials
 from tests.inference_recommender.server import Answer, serving
 
 OUTPUT = json.dumps({"outputs": [{"name": "O", "shape": [1], "datatype": "INT64", "data": [7]}]}).encode()

@@ -1,0 +1,232 @@
+"""The highest rate a run sustained within a latency limit, and how surely. Pure: arrays in, one value out.
+
+1. What the service took to warm up is left out (`warm_up`).
+2. The rest is cut into blocks of time, and these are sorted into levels of equal load (`load_levels`), each of at least
+   `INTERVAL_S` and enough requests: a rate is sustained over a level, and no level is picked from overlapping ones.
+3. With the load, the share of late requests can only rise. Where the levels say otherwise it is noise, and neighbours
+   are pooled (`statistics.rising`): neither one lucky level nor one stall decides.
+4. A level keeps the limit if no more requests are late than the percentile allows, and if a percentile that is
+   `MARGIN` over the limit can be excluded with 95 % confidence, by an exact binomial test on the effective sample size.
+5. The capacity is the rate at the highest load that keeps the limit; at a lower one only where that carried clearly
+   more, since the highest of several noisy rates would be the luckiest. Its interval is of the bootstrap: blocks are
+   drawn again within each level, and the highest load that keeps the limit is found again (Künsch, Annals of Statistics
+   17, 1989, for why blocks; Efron and Tibshirani, An Introduction to the Bootstrap, 1993, 13.3, for the percentiles).
+
+It knows nothing of loads between and above those that were tried: where every level keeps the limit, the service may
+bear more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from inference_recommender.capacity.load_levels import Blocks, Indices, blocks, load_levels, longest_stretch, per_block
+from inference_recommender.capacity.statistics import Bools, Floats, effective_share, rising, samples_needed
+from inference_recommender.capacity.warm_up import first_load_s, warm_up_s
+
+__all__ = [
+    "INTERVAL_S",
+    "MAX_ERROR_SHARE",
+    "Bools",
+    "Capacity",
+    "Floats",
+    "Limit",
+    "NeverSettled",
+    "capacity",
+    "samples_needed",
+]
+
+INTERVAL_S = 10.0
+MAX_ERROR_SHARE = 0.01
+"""A level with more failures is no evidence."""
+MARGIN = 0.10
+"""A percentile this much over the limit is taken for one that keeps it in at most 5 % of runs."""
+CONFIDENCE = 0.95
+RESAMPLES = 400
+CLEARLY = 3.0
+"""Standard errors by which the rate at a lower load must be the higher one."""
+
+
+class NeverSettled(Exception):
+    """All of a run was warm-up: its latency was still falling midway, so that no rate may be believed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limit:
+    """`percentile` (99.0) of the latency must not exceed `latency_ms`; None asks for no limit."""
+
+    percentile: float
+    latency_ms: float | None
+
+    @property
+    def allowed(self) -> float:
+        """The share of requests that may be late."""
+        return 1 - self.percentile / 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Capacity:
+    start_s: float
+    end_s: float
+    """The longest stretch of time at that load, without a change of it."""
+    invocations_per_minute: float
+    latency_ms: float
+    """At the limit's percentile, at that load."""
+    within_limit: bool
+    interval: tuple[float, float] | None = None
+    """95 % confidence interval of the rate, in invocations per minute; None where the run allows none."""
+    warm_up_s: float | None = None
+    """How long the service warmed up, excluded from all of the above; None where the load changed too soon to tell."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Level:
+    members: Indices
+    latency_ms: float
+    late: Floats
+    """Requests over the limit, by block of the level; likewise below."""
+    invocations: Floats
+    is_evidence: bool
+    far_over_excluded: bool
+
+
+def capacity(finished_s: Floats, latencies_ms: Floats, succeeded: Bools, limit: Limit, end_s: float) -> Capacity | None:
+    """The highest rate sustained within the limit; where none was, the load of lowest latency; None without evidence.
+
+    The three arrays have one entry per request of closed-loop users, in order of finish; requests that finish after
+    `end_s` are ignored. Raises `NeverSettled`.
+    """
+    if end_s <= 0 or not len(finished_s):
+        return None
+    whole = blocks(finished_s, latencies_ms, succeeded, 0.0, end_s)
+    warm_up = warm_up_s(finished_s, latencies_ms, first_load_s(whole))
+    if end_s - (warm_up or 0.0) < whole.block_s:
+        raise NeverSettled
+    run = blocks(finished_s, latencies_ms, succeeded, warm_up, end_s) if warm_up else whole
+    levels = _levels(run, latencies_ms, succeeded, limit, min(INTERVAL_S, end_s - float(run.start_s[0])))
+    return _found(run, levels, latencies_ms, succeeded, limit, warm_up)
+
+
+def sustained(
+    finished_s: Floats, latencies_ms: Floats, succeeded: Bools, limit: Limit, end_s: float
+) -> Capacity | None:
+    """As `capacity`, of a run at one load throughout, such as arrivals at a fixed rate."""
+    if end_s <= 0 or not len(finished_s):
+        return None
+    warm_up = warm_up_s(finished_s, latencies_ms, end_s)
+    if warm_up is not None and warm_up >= end_s:
+        raise NeverSettled
+    run = blocks(finished_s, latencies_ms, succeeded, warm_up or 0.0, end_s)
+    level = _level(run, np.arange(len(run.load)), latencies_ms, succeeded, limit)
+    return _found(run, [level], latencies_ms, succeeded, limit, warm_up)
+
+
+def _levels(run: Blocks, latencies_ms: Floats, succeeded: Bools, limit: Limit, enough_s: float) -> list[_Level]:
+    needed = samples_needed(limit.percentile)
+    members = load_levels(run.load, run.invocations, run.block_s, enough_s, needed)
+    return [_level(run, one, latencies_ms, succeeded, limit) for one in members]
+
+
+def _level(run: Blocks, members: Indices, latencies_ms: Floats, succeeded: Bools, limit: Limit) -> _Level:
+    inside = np.isin(run.block_of_request, members) & succeeded
+    latencies, block_of = latencies_ms[inside], run.block_of_request[inside]
+    # "lower": at or below the limit exactly where no more than the allowed share is above it.
+    latency = float(np.percentile(latencies, limit.percentile, method="lower")) if len(latencies) else np.inf
+    bound = np.inf if limit.latency_ms is None else limit.latency_ms
+
+    def over(latency_ms: float) -> Floats:
+        return per_block(block_of, latencies > latency_ms, len(run.load))[members]
+
+    invocations = run.invocations[members]
+    far = effective_share(over(bound * (1 + MARGIN)), invocations)
+    errors = float(run.errors[members].sum())
+    return _Level(
+        members=members,
+        latency_ms=latency,
+        late=over(bound),
+        invocations=invocations,
+        is_evidence=_is_evidence(float(invocations.sum()), errors, limit),
+        far_over_excluded=far.shown_below(limit.allowed),
+    )
+
+
+def _is_evidence(invocations: float, errors: float, limit: Limit) -> bool:
+    failed = errors > (invocations + errors) * MAX_ERROR_SHARE
+    return not failed and invocations >= samples_needed(limit.percentile)
+
+
+def _found(
+    run: Blocks, levels: Sequence[_Level], latencies_ms: Floats, succeeded: Bools, limit: Limit, warm_up: float | None
+) -> Capacity | None:
+    evidence = [level for level in levels if level.is_evidence]
+    keeping = _keeping(evidence, limit)
+    best = _carries_most(keeping) if keeping else _misses_least(evidence, limit)
+    if best is None:
+        return None
+    stretch = longest_stretch(best.members)
+    return Capacity(
+        start_s=float(run.start_s[stretch[0]]),
+        end_s=float(run.start_s[stretch[-1]]) + run.block_s,
+        invocations_per_minute=float(best.invocations.mean()) * 60 / run.block_s,
+        latency_ms=best.latency_ms,
+        within_limit=bool(keeping),
+        interval=_interval(evidence, best, best is not keeping[-1], run.block_s, limit) if keeping else None,
+        warm_up_s=warm_up,
+    )
+
+
+def _keeping(evidence: Sequence[_Level], limit: Limit) -> list[_Level]:
+    """The levels that keep the limit, from the lowest load up."""
+    shares = [float(level.late.sum() / level.invocations.sum()) for level in evidence]
+    pooled = rising(shares, [float(level.invocations.sum()) for level in evidence])
+    return [
+        level
+        for level, share in zip(evidence, pooled, strict=True)
+        if share <= limit.allowed + 1e-12 and level.far_over_excluded
+    ]
+
+
+def _carries_most(keeping: Sequence[_Level]) -> _Level:
+    """The highest load, or the lower one that carries clearly more."""
+    last = keeping[-1]
+    best = max(keeping, key=lambda level: float(level.invocations.mean()))
+    gain = float(best.invocations.mean() - last.invocations.mean())
+    error = np.hypot(*(level.invocations.std(ddof=1) / np.sqrt(len(level.members)) for level in (best, last)))
+    return best if gain > CLEARLY * float(error) else last
+
+
+def _misses_least(evidence: Sequence[_Level], limit: Limit) -> _Level | None:
+    """The level of lowest latency; None where it may as well keep the limit, for too few samples."""
+    least = min(evidence, key=lambda level: level.latency_ms, default=None)
+    return least if least and limit.latency_ms is not None and least.latency_ms > limit.latency_ms else None
+
+
+def _interval(
+    evidence: Sequence[_Level], best: _Level, past_peak: bool, block_s: float, limit: Limit
+) -> tuple[float, float]:
+    """Of the rate at the highest load that keeps the limit, in resamples; one in which none does counts as 0.
+
+    `past_peak`: higher loads than that of `best` keep the limit too, but carry less.
+    """
+    random = np.random.default_rng(0)
+    drawn = [random.integers(len(level.members), size=(RESAMPLES, len(level.members))) for level in evidence]
+    invocations = [level.invocations[chosen] for level, chosen in zip(evidence, drawn, strict=True)]
+    late = [level.late[chosen].sum(axis=1) for level, chosen in zip(evidence, drawn, strict=True)]
+    requests = np.stack([counts.sum(axis=1) for counts in invocations], axis=1)
+    rates = np.stack([counts.mean(axis=1) for counts in invocations], axis=1) * 60 / block_s
+    shares = np.stack(late, axis=1) / np.maximum(requests, 1)
+    if past_peak:
+        peak = evidence.index(best)
+        rates[:, peak:] = rates[:, [peak]]
+    found = [
+        rates[sample, keeping - 1] if (keeping := _count_keeping(shares[sample], requests[sample], limit)) else 0.0
+        for sample in range(RESAMPLES)
+    ]
+    low, high = np.percentile(found, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
+    return float(low), float(high)
+
+
+def _count_keeping(shares: Floats, requests: Floats, limit: Limit) -> int:
+    pooled = rising(shares.tolist(), requests.tolist())
+    return sum(share <= limit.allowed + 1e-12 for share in pooled)

@@ -1,0 +1,123 @@
+"""How sure a job's capacity is and how long the service warmed up, from the course of the test in CloudWatch. Pure.
+
+CloudWatch has no requests, but for each period their number and percentiles. So the periods are the blocks: sorted into
+levels of equal users (`load_levels`), with the spread of a single period's rate and latency from how much it differs
+from the mean of its two neighbours, which the ramp hardly touches (Gasser, Sroka and Jennen-Steinmetz, Biometrika 73,
+1986; by the median of these, for the load may jump between phases). The interval runs from the highest load that surely
+keeps the limit to the highest that may keep it.
+
+It knows neither the dependence between periods, which is little in periods of a minute, nor the percentile over several
+periods, for which it takes the mean of theirs.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from inference_recommender.capacity.closed_loop import CONFIDENCE, INTERVAL_S, Limit
+from inference_recommender.capacity.load_levels import Indices, load_levels
+from inference_recommender.capacity.statistics import Floats, rising, student_t
+from inference_recommender.capacity.warm_up import FEWEST_WINDOWS, settled_from
+
+if TYPE_CHECKING:
+    from inference_recommender.measurement import Series
+
+FEWEST_PERIODS = 5
+PERIODS_PER_DEGREE = 3
+"""A deviation by the median is known as well as an ordinary one from a third of the values (Rousseeuw and Croux,
+Journal of the American Statistical Association 88, 1993: 37 %)."""
+MEDIAN_TO_DEVIATION = 1.4826
+"""Of a normal distribution: its standard deviation over the median of its absolute values."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CourseFindings:
+    interval: tuple[float, float] | None
+    """95 % confidence interval of the capacity, in invocations per minute of the whole fleet; None where the periods
+    are too few, or none of them keeps the limit."""
+    warm_up_s: float | None
+    """None where the first load did not last long enough to tell."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Periods:
+    users: Floats
+    rates: Floats
+    """Per minute."""
+    latencies_ms: Floats
+    """At the limit's percentile; 0 where there is no limit."""
+    medians_ms: Floats
+
+
+def course_findings(series: "Series", limit: Limit) -> CourseFindings:
+    """From a test's course, whose first and last periods are left out, being parts of one only."""
+    complete = series.complete()
+    periods = _periods(complete, limit)
+    if periods is None:
+        return CourseFindings(interval=None, warm_up_s=None)
+    warm_up = _warm_up_periods(periods)
+    settled = _from(periods, warm_up or 0)
+    return CourseFindings(
+        interval=_interval(settled, float(series.period_s), limit) if len(settled.rates) >= FEWEST_PERIODS else None,
+        warm_up_s=None if warm_up is None else float(warm_up * series.period_s),
+    )
+
+
+def _periods(series: "Series", limit: Limit) -> _Periods | None:
+    """Those of which everything is known; None where the percentile was not published."""
+    name = f"p{limit.percentile:g}"
+    if limit.latency_ms is not None and name not in series.latency_ms:
+        return None
+    unlimited = (0.0,) * len(series.seconds)
+    columns = (
+        series.users,
+        series.invocations_per_minute(),
+        unlimited if limit.latency_ms is None else series.latency_ms[name],
+        series.latency_ms.get("p50", unlimited),
+    )
+    known = [row for row in zip(*columns, strict=True) if None not in row]
+    if not known:
+        return None
+    users, rates, latencies, medians = np.array(known, dtype=np.float64).T
+    return _Periods(users=users, rates=rates, latencies_ms=latencies, medians_ms=medians)
+
+
+def _from(periods: _Periods, first: int) -> _Periods:
+    return _Periods(
+        users=periods.users[first:],
+        rates=periods.rates[first:],
+        latencies_ms=periods.latencies_ms[first:],
+        medians_ms=periods.medians_ms[first:],
+    )
+
+
+def _warm_up_periods(periods: _Periods) -> int | None:
+    changed = np.flatnonzero(periods.users != periods.users[0])
+    first_load = int(changed[0]) if len(changed) else len(periods.users)
+    return settled_from(periods.medians_ms[:first_load]) if first_load >= FEWEST_WINDOWS else None
+
+
+def _interval(periods: _Periods, period_s: float, limit: Limit) -> tuple[float, float] | None:
+    requests = periods.rates * period_s / 60
+    levels = load_levels(periods.users, requests, period_s, INTERVAL_S, needed=1)
+    t = student_t((1 + CONFIDENCE) / 2, max(len(periods.rates) // PERIODS_PER_DEGREE, 1))
+    rates, errors = _log_means(levels, periods.rates)
+    bound = np.inf if limit.latency_ms is None else np.log(limit.latency_ms)
+    latencies, latency_errors = _log_means(levels, periods.latencies_ms)
+    risen = np.array(rising(latencies.tolist(), [float(len(level)) for level in levels]))
+    if not (risen <= bound).any():
+        return None
+    surely, maybe = risen + t * latency_errors <= bound, risen - t * latency_errors <= bound
+    low = float(np.exp(rates - t * errors)[surely][-1]) if surely.any() else 0.0
+    high = float(np.exp(rates + t * errors)[maybe][-1])
+    return min(low, high), high
+
+
+def _log_means(levels: list[Indices], given: Floats) -> tuple[Floats, Floats]:
+    """The mean logarithm of each level, and its standard error: rates vary by a share of themselves."""
+    values = np.log(np.maximum(given, 1e-6))
+    differences = (values[:-2] - 2 * values[1:-1] + values[2:]) / np.sqrt(6)
+    deviation = MEDIAN_TO_DEVIATION * float(np.median(np.abs(differences)))
+    means = np.array([float(values[level].mean()) for level in levels])
+    return means, np.array([deviation / np.sqrt(len(level)) for level in levels])

@@ -1,0 +1,95 @@
+"""How long a service was slower at first than later under the same load. Pure.
+
+MSER, the marginal standard error rule (White, Simulation 69, 1997; as MSER-5 on means of batches: White, Cobb and
+Spratt, Winter Simulation Conference 2000): of n observations, leave out the first d for which
+sum((y_i - mean)^2) / (n - d)^2 over the rest is least, with d at most n / 2. Here an observation is the median latency
+of a window of time, so that one stall is not taken for a warm-up, and the latency counts in logarithms. MSER leaves
+a little out even where nothing warms up; so a cut stands only where what it leaves out was plainly slower.
+
+This looks only at the first load: where the load rises, so does the latency, whatever the warmth.
+"""
+
+import numpy as np
+
+from inference_recommender.capacity.load_levels import SAME_LOAD, Blocks
+from inference_recommender.capacity.statistics import Floats
+
+MOST_WINDOWS = 100
+FEWEST_WINDOWS = 10
+REQUESTS_PER_WINDOW = 5
+SLOWER = 0.05
+"""Windows left out are slower than the rest by this on average, or nothing warmed up …"""
+CLEARLY = 4.0
+"""… and by this many standard errors of their mean, from the spread of the rest."""
+NEARLY = 1.1
+"""The least error is flat where all has settled: the earliest cut that comes so near to it is taken."""
+NEARLY_HALF = 0.85
+"""A steady decline has its least at the half and comes near to it at nine tenths of that. So may, by chance, noise …"""
+LAST = 0.25
+"""… but then this last part of what is left out is no slower than the rest."""
+
+
+def warm_up_s(finished_s: Floats, latencies_ms: Floats, until_s: float) -> float | None:
+    """Seconds until the latency settled, of a load that did not change until `until_s`; 0 where it always was.
+
+    `until_s` itself where half of that time was not enough; None where too few requests finished in it to tell.
+    """
+    last = int(np.searchsorted(finished_s, until_s))
+    windows = min(MOST_WINDOWS, last // REQUESTS_PER_WINDOW)
+    if windows < FEWEST_WINDOWS:
+        return None
+    width = until_s / windows
+    medians = _window_medians(finished_s[:last], latencies_ms[:last], width, windows)
+    return min(settled_from(medians) * width, until_s)
+
+
+def first_load_s(run: Blocks) -> float:
+    """When the load of a closed loop first changed; the end of a run of one load.
+
+    The first block is no measure: the users connect in it.
+    """
+    reference = float(run.load[1])
+    changed = np.abs(run.load[1:] - reference) > max(0.5, SAME_LOAD * reference)
+    blocks = int(np.argmax(changed)) + 1 if changed.any() else len(run.load)
+    return float(run.start_s[0]) + blocks * run.block_s
+
+
+def settled_from(latencies_ms: Floats) -> int:
+    """How many observations to leave out at the beginning; all of them where half are not enough."""
+    y = np.log(np.maximum(latencies_ms, 1e-6))
+    n = len(y)
+    most = n // 2
+    errors = [float(((y[d:] - y[d:].mean()) ** 2).sum()) / (n - d) ** 2 for d in range(most + 1)]
+    cut = next(d for d, error in enumerate(errors) if error <= NEARLY * min(errors))
+    if cut == 0 or not _slower(y[:cut], y[cut:]):
+        return 0
+    still_falling = cut >= most * NEARLY_HALF and _falling(y[cut - int(np.ceil(cut * LAST)) : cut], y[cut:])
+    return n if still_falling else cut
+
+
+def _slower(left_out: Floats, rest: Floats) -> bool:
+    return _differ_clearly(left_out, rest, float(rest.std(ddof=1)))
+
+
+def _falling(before: Floats, after: Floats) -> bool:
+    """As `_slower`, of what may fall on: the spread is that of neighbours' differences, in which no trend is."""
+    return _differ_clearly(before, after, float(np.diff(after).std(ddof=1)) / np.sqrt(2))
+
+
+def _differ_clearly(slower: Floats, faster: Floats, spread: float) -> bool:
+    error = spread * np.sqrt(1 / len(slower) + 1 / len(faster))
+    return float(slower.mean() - faster.mean()) > max(float(np.log1p(SLOWER)), CLEARLY * float(error))
+
+
+def _window_medians(finished_s: Floats, latencies_ms: Floats, width: float, windows: int) -> Floats:
+    """Median latency by window; where nothing finished, the latency of the next to finish, which was under way."""
+    parts = np.split(latencies_ms, np.searchsorted(finished_s, width * np.arange(1, windows)))
+    medians: list[float] = []
+    next_first: float | None = None
+    for part in reversed(parts):
+        if len(part):
+            medians.append(float(np.median(part)))
+        elif next_first is not None:
+            medians.append(next_first)
+        next_first = float(part[0]) if len(part) else next_first
+    return np.array(medians[::-1])

@@ -1,0 +1,208 @@
+"""`capacity`: the highest rate of arrivals that a KServe v2 server bears within a latency limit."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.probed import Probed, Seen, probed
+from inference_recommender.capacity.search import Found, Probe, Reason, Search
+from inference_recommender.cli import Commands
+from inference_recommender.errors import Interrupted, InvalidRun
+from inference_recommender.load_test.probe import GeneratorProbe
+from inference_recommender.load_test.served import infer_url
+from inference_recommender.payloads import payload_archive
+from inference_recommender.run_folder import RunFolder
+from workloads import ROOT, load_workload
+
+NOTHING_KEEPS = 1
+LOG_WIDTH = 120
+PAYLOADS, RESULT = "payloads.tar.gz", "capacity.json"
+
+DESCRIPTION = """Open loop: requests arrive at a fixed rate, whatever the answers do, and latency counts from when each
+was due. Probes bracket the highest rate within the limit and go on until it is known to a few per cent: about ten
+minutes. Exit code 1: no rate keeps the limit; 4: the generator was the bottleneck, or the time was over too soon."""
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add_parser(
+        "capacity", help="the highest rate a server bears within a latency limit", description=DESCRIPTION
+    )
+    parser.add_argument("workload", metavar="WORKLOAD", help="whose payloads are sent and whose objective is kept")
+    parser.add_argument("--url", required=True, metavar="URL", help="of a KServe v2 server, or of its model's infer")
+    parser.add_argument("--model", metavar="NAME", help="in the server; default: the workload's name")
+    parser.add_argument("--percentile", type=_percentile, metavar="P", help="default: the objective's")
+    parser.add_argument("--latency-limit-ms", type=_positive, metavar="N", help="default: the objective's")
+    parser.add_argument(
+        "--max-duration-s", type=_positive, default=1800.0, metavar="S", help="of all probes together; default: 1800"
+    )
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="where run folders go")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
+    parser.set_defaults(command=_capacity)
+
+
+def _capacity(options: argparse.Namespace, people: Console) -> int:
+    folder = load_workload(options.workload)
+    objective = folder.workload.latency_objective
+    percentile = options.percentile or objective.percentile
+    limit = Limit(percentile=float(percentile[1:]), latency_ms=options.latency_limit_ms or objective.model_latency_ms)
+    kept = RunFolder(options.runs / _name(options.workload))
+    kept.keep_workload(folder.workload)
+    kept.keep_bytes(PAYLOADS, payload_archive(folder.payloads()))
+    tell = _teller(people)
+    url = infer_url(options.url, options.model or options.workload)
+    probe = told(GeneratorProbe(url, kept.path / PAYLOADS, kept.path, tell=tell), limit, percentile, tell)
+    search = Search(probe=probe, limit=limit, longest_s=options.max_duration_s)
+    found = _run(search, kept, percentile)
+    return _conclude(found, search, kept, percentile, as_json=options.json)
+
+
+def told(probe: Probe, limit: Limit, percentile: str, tell: Callable[[str], None]) -> Probe:
+    """The same, but a person hears what each probe saw."""
+
+    def telling(rate_per_minute: float, duration_s: float) -> Seen:
+        seen = probe(rate_per_minute, duration_s)
+        one = probed(rate_per_minute, seen, limit)
+        tell(f"    {percentile} {_latency(one)}, {one.late_share:.2%} late")
+        return seen
+
+    return telling
+
+
+def _run(search: Search, kept: RunFolder, percentile: str) -> Found:
+    try:
+        return search.run()
+    except KeyboardInterrupt:
+        kept.keep(RESULT, document(search.found(Reason.INTERRUPTED), search.limit, percentile))
+        raise Interrupted(f"the search was stopped. What was measured is kept in {kept.path}.") from None
+
+
+def _conclude(found: Found, search: Search, kept: RunFolder, percentile: str, *, as_json: bool) -> int:
+    result = document(found, search.limit, percentile)
+    kept.keep(RESULT, result)
+    if (found.invocations_per_minute is None) and found.reason is not Reason.NOTHING_KEEPS:
+        raise InvalidRun(why_none(found, search), kept.path)
+    if as_json:
+        print(json.dumps(result, indent=2, ensure_ascii=False))
+    else:
+        _show(found, search.limit, percentile, kept.path)
+    if found.reason is Reason.BOTTLENECK:
+        raise InvalidRun(why_none(found, search), kept.path)
+    return 0 if found.invocations_per_minute is not None else NOTHING_KEEPS
+
+
+def why_none(found: Found, search: Search) -> str:
+    """Why there is no capacity, and what to do."""
+    match found.reason:
+        case Reason.BOTTLENECK:
+            return (
+                f"{search.complaint}. Run it from a machine that is not the server's, or with more cores; or spread "
+                "the load with `run --with harness --generators N`."
+            )
+        case Reason.TIME:
+            return (
+                f"too few samples: after {search.spent_s:.0f} s of probes the capacity is {_so_far(found)}. Give it "
+                "longer with --max-duration-s."
+            )
+        case Reason.NEVER_SETTLED:
+            return f"after {search.spent_s:.0f} s at {search.start:,.0f} invocations/min its latency had not settled."
+        case _:
+            return f"{found.reason.value}."
+
+
+def _so_far(found: Found) -> str:
+    low, high = found.interval or (0.0, float("inf"))
+    ends = [f"above {low:,.0f}"] if low else []
+    ends += [f"below {high:,.0f}"] if high < float("inf") else []
+    return f"known only to be {' and '.join(ends)} invocations/min (95 % interval)" if ends else "not known"
+
+
+def document(found: Found, limit: Limit, percentile: str) -> dict[str, Any]:
+    """The result as JSON: rates in invocations per minute."""
+    return {
+        "max_invocations_per_minute": found.invocations_per_minute,
+        "max_invocations_interval": _finite(found.interval),
+        "latency_ms": found.latency_ms,
+        "percentile": percentile,
+        "latency_limit_ms": limit.latency_ms,
+        "warm_up_s": found.warm_up_s,
+        "reason": found.reason.value,
+        "probes": [
+            {
+                "invocations_per_minute": one.invocations_per_minute,
+                "duration_s": one.duration_s,
+                "requests": int(one.requests.sum()),
+                "late_share": one.late_share,
+                "latency_ms": one.latency_ms if one.latency_ms < float("inf") else None,
+            }
+            for one in found.probed
+        ],
+    }
+
+
+def _finite(interval: tuple[float, float] | None) -> list[float | None] | None:
+    return None if interval is None else [end if end < float("inf") else None for end in interval]
+
+
+def _show(found: Found, limit: Limit, percentile: str, run: Path) -> None:
+    console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("invocations/min", "s", "requests", percentile, "late"):
+        table.add_column(name, justify="right")
+    for one in sorted(found.probed, key=lambda one: one.invocations_per_minute):
+        rate, requests = f"{one.invocations_per_minute:,.0f}", f"{one.requests.sum():,.0f}"
+        table.add_row(rate, f"{one.duration_s:.0f}", requests, _latency(one), f"{one.late_share:.2%}")
+    console.print(table)
+    console.print(sentence(found, limit, percentile), highlight=False, soft_wrap=True, markup=False)
+    console.print(f"Kept in {run}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _latency(one: Probed) -> str:
+    return f"{one.latency_ms:,.1f} ms" if one.latency_ms < float("inf") else "no answer"
+
+
+def sentence(found: Found, limit: Limit, percentile: str) -> str:
+    asked = f"{percentile} ≤ {limit.latency_ms:g} ms"
+    if found.invocations_per_minute is None or found.interval is None:
+        return f"{asked}: {found.reason.value}."
+    low, high = found.interval
+    warm_up = f" It warmed up for {found.warm_up_s:.1f} s, which do not count." if found.warm_up_s else ""
+    upper = f"{high:,.0f}" if high < float("inf") else "unknown"
+    return (
+        f"{asked}: {found.invocations_per_minute:,.0f} invocations/min "
+        f"(95 % interval {low:,.0f} to {upper}; {found.reason.value}).{warm_up}"
+    )
+
+
+def _teller(people: Console) -> Callable[[str], None]:
+    return lambda text: people.print(text, highlight=False, soft_wrap=True, markup=False)
+
+
+def _name(workload: str) -> str:
+    return f"{workload}-capacity-{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}"
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"got '{text}', but it must be more than 0.")
+    return value
+
+
+def _percentile(text: str) -> str:
+    """P99, p99.9 or 99, as P99."""
+    try:
+        rank = float(text.removeprefix("P").removeprefix("p"))
+    except ValueError:
+        rank = 0.0
+    if not 0 < rank < 100:
+        raise argparse.ArgumentTypeError(f"got '{text}', but a percentile is P50, P99, P99.9 and the like.")
+    return f"P{rank:g}"

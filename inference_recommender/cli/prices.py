@@ -1,0 +1,73 @@
+"""`prices`: what the committed catalogue lists, and how it is brought up to date."""
+
+import argparse
+from datetime import UTC, datetime
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from inference_recommender.cli import Commands
+from inference_recommender.sizing import prices
+from inference_recommender.sizing.price_list import fresh_prices
+from inference_recommender.sizing.prices import Catalogue
+from workloads import ROOT, load_workload, workload_names
+
+NOTHING_FOUND = 1
+WIDTH = 120
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add_parser("prices", help="show the catalogue of prices, or fetch it anew")
+    verbs = parser.add_subparsers(required=True, metavar="show|refresh")
+    show = verbs.add_parser("show", help="print the committed catalogue")
+    show.add_argument("--json", action="store_true", help="print it as one JSON document")
+    show.set_defaults(command=_show)
+    refresh = verbs.add_parser("refresh", help="ask the Price List API and write prices.json, for review")
+    refresh.add_argument("--region", action="append", metavar="R", help="repeatable; default: those in the catalogue")
+    refresh.add_argument(
+        "--instance-type",
+        action="append",
+        metavar="T",
+        help="repeatable, ml.g5.xlarge is SageMaker's and g5.xlarge EC2's; default: those in the catalogue and in all "
+        "workloads",
+    )
+    refresh.set_defaults(command=_refresh)
+
+
+def _show(options: argparse.Namespace, people: Console) -> int:
+    catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
+    if options.json:
+        print(catalogue.model_dump_json(indent=2))
+        return 0
+    table = Table("region", "instance type", box=SIMPLE_HEAD)
+    table.add_column("USD/h", justify="right")
+    table.add_column("collected")
+    table.add_column("source")
+    for region, listed in catalogue.regions.items():
+        for name, one in listed.items():
+            table.add_row(region, name, f"{one.usd_per_hour:g}", one.collected, one.source)
+    Console(width=WIDTH).print(table)
+    return 0
+
+
+def _refresh(options: argparse.Namespace, people: Console) -> int:
+    from inference_recommender.sizing.price_service import connected  # boto3, which `show` needs not
+
+    catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
+    regions = options.region or list(catalogue.regions)
+    types = options.instance_type or sorted({*catalogue.instance_types, *_types_of_workloads()})
+    fresh, unclear = fresh_prices(regions, types, connected(), datetime.now(UTC).date().isoformat())
+    for sentence in unclear:
+        people.print(f"Warning: {sentence}", style="yellow", highlight=False, soft_wrap=True, markup=False)
+    found = sum(len(listed) for listed in fresh.regions.values())
+    if not found:
+        return NOTHING_FOUND
+    catalogue.joined_by(fresh).write_json(prices.CATALOGUE_FILE)
+    people.print(f"{found} prices written for review: {prices.CATALOGUE_FILE}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def _types_of_workloads() -> set[str]:
+    loaded = (load_workload(name).workload for name in workload_names(ROOT / "workloads"))
+    return {name for workload in loaded for target in workload.targets.values() for name in target.instance_types}

@@ -1,0 +1,215 @@
+"""`size`: a fleet from what was measured, or a cost from a plain table; without AWS."""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from inference_recommender.cli import Commands
+from inference_recommender.errors import Usage
+from inference_recommender.report.candidate_notes import notes
+from inference_recommender.sizing.candidates import cheapest
+from inference_recommender.sizing.evidence import Evidence
+from inference_recommender.sizing.fleet import Demand
+from inference_recommender.sizing.kept_evidence import kept_evidence
+from inference_recommender.sizing.plain_cost import PlainCost, plain_cost
+from inference_recommender.sizing.sized import document, sized
+from workloads import Candidate, Sizing, Workload, load_workload
+
+NO_CANDIDATE = 1
+LOG_WIDTH = 120
+MISSING = "-"
+ROOM = ("headroom", "burst_factor", "spare_instances", "availability_zones")
+"""Options that replace the keys of [sizing] of the same names."""
+OF_A_JOB = ("peak_invocations_per_minute", "latency_limit_ms", "percentile", "workload", "region", *ROOM)
+OF_A_TABLE = ("price_per_hour", "baseline_throughput", "baseline_price")
+
+DESCRIPTION = """From a job's results: the instances that a peak needs and what they cost, for every configuration
+tested, and the cheapest that meets the objective. From a plain table: the cost per million invocations, and the saving
+against a baseline. ModelLatency is taken for milliseconds, unless it can only be microseconds: the reason says so."""
+
+
+def add(commands: Commands) -> None:
+    parser = commands.add_parser("size", help="a fleet from a job's results, without AWS", description=DESCRIPTION)
+    subject = parser.add_mutually_exclusive_group(required=True)
+    subject.add_argument(
+        "--from",
+        type=Path,
+        dest="source",
+        metavar="PATH",
+        help="a response of DescribeInferenceRecommendationsJob as JSON, or the folder of a run or an experiment",
+    )
+    subject.add_argument("--throughput-per-second", type=_positive, metavar="X", help="of one instance, with its price")
+    _add_demand(parser.add_argument_group("with --from"))
+    plain = parser.add_argument_group("with --throughput-per-second")
+    plain.add_argument("--price-per-hour", type=_positive, metavar="USD", help="of one instance")
+    plain.add_argument("--baseline-throughput", type=_positive, metavar="X", help="per second, of what to compare with")
+    plain.add_argument("--baseline-price", type=_positive, metavar="USD", help="per hour, of what to compare with")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
+    parser.set_defaults(command=_size)
+
+
+def _add_demand(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--peak-invocations-per-minute", type=_positive, metavar="N", help="default: the workload's, where it is known"
+    )
+    group.add_argument("--latency-limit-ms", type=_positive, metavar="N", help="the most that model latency may be")
+    group.add_argument("--percentile", type=_percentile, metavar="P", help="of the limit; default: the job's own")
+    group.add_argument(
+        "--workload",
+        metavar="NAME",
+        help="take objective and [sizing] from this workload; default: the one in the folder, else latency is not "
+        "judged",
+    )
+    group.add_argument("--region", metavar="REGION", help="whose prices to take; default: the job's")
+    group.add_argument(
+        "--headroom",
+        type=float,
+        metavar="H",
+        help="capacity above the peak, as its fraction; default: [sizing]'s, else 0.2",
+    )
+    group.add_argument(
+        "--burst-factor", type=float, metavar="B", help="what the peak is multiplied by; default: [sizing]'s, else 1"
+    )
+    group.add_argument("--spare-instances", type=int, metavar="N", help="may fail at the peak, N+1 is 1; default: 0")
+    group.add_argument(
+        "--availability-zones", type=int, metavar="N", help="of which one may fail at the peak; default: none may"
+    )
+
+
+def _size(options: argparse.Namespace, people: Console) -> int:
+    if options.source is None:
+        _refuse(options, OF_A_JOB, "--from PATH")
+        return _size_plainly(options)
+    _refuse(options, OF_A_TABLE, "--throughput-per-second X")
+    evidence = kept_evidence(options.source)
+    workload = load_workload(options.workload).workload if options.workload else evidence.workload
+    demand, sizing = _demand(options, evidence, workload), _sizing(options, workload)
+    for caution in evidence.cautions:
+        people.print(f"Warning: {caution}", style="yellow", highlight=False, soft_wrap=True, markup=False)
+    candidates = sized(evidence, demand, sizing, options.region)
+    chosen = cheapest(candidates)
+    if options.json:
+        print(json.dumps(document(candidates, chosen), indent=2, ensure_ascii=False))
+    else:
+        _show(candidates, chosen, demand)
+    return 0 if chosen else NO_CANDIDATE
+
+
+def _demand(options: argparse.Namespace, evidence: Evidence, workload: Workload | None) -> Demand:
+    _refuse_half_an_objective(options)
+    known = Demand.of(workload.latency_objective) if workload else None
+    peak = options.peak_invocations_per_minute or (known.peak_invocations_per_minute if known else None)
+    if peak is None:
+        raise Usage("size --from needs --peak-invocations-per-minute N, or --workload NAME, whose objective has one.")
+    own_limit = options.latency_limit_ms is not None
+    demand = (
+        known
+        if known and not own_limit
+        else Demand(
+            peak_invocations_per_minute=peak,
+            percentile=options.percentile or evidence.percentile,
+            model_latency_ms=options.latency_limit_ms,
+        )
+    )
+    trough = min(known.trough_invocations_per_minute, peak) if known else 0
+    return replace(demand, peak_invocations_per_minute=peak, trough_invocations_per_minute=trough)
+
+
+def _refuse(options: argparse.Namespace, names: Sequence[str], belongs_to: str) -> None:
+    for name in names:
+        if getattr(options, name) is not None:
+            raise Usage(f"--{name.replace('_', '-')} goes with {belongs_to}.")
+
+
+def _refuse_half_an_objective(options: argparse.Namespace) -> None:
+    if options.latency_limit_ms is None and options.percentile:
+        raise Usage("--percentile is of a limit: give --latency-limit-ms N too.")
+    if options.latency_limit_ms is not None and options.workload:
+        raise Usage("--latency-limit-ms and --workload both give the objective: leave one out.")
+
+
+def _sizing(options: argparse.Namespace, workload: Workload | None) -> Sizing:
+    """The workload's [sizing], with what the command line says instead."""
+    kept = (workload.sizing if workload else Sizing()).model_dump()
+    given = {key: value for key in ROOM if (value := getattr(options, key)) is not None}
+    return Sizing.from_json_text(Path("the command line"), json.dumps({**kept, **given}))
+
+
+def _show(candidates: tuple[Candidate, ...], chosen: Candidate | None, demand: Demand) -> None:
+    console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
+    table = Table(title=f"At {demand.peak_invocations_per_minute:,.0f} invocations/min", title_justify="left")
+    table.box = SIMPLE_HEAD
+    for head in ("instance type", "variant"):
+        table.add_column(head)
+    for head in ("max\ninv/min", "latency\nms", "count", "USD/h", "USD/1M"):
+        table.add_column(head, justify="right")
+    for one in candidates:
+        table.add_row(*_cells(one), style="" if one.meets_objective else "dim")
+    console.print(table)
+    for one in candidates:
+        text = f"{one.instance_type}: {' '.join((one.reason, *notes(one)))} Price: {one.cost_reason}"
+        console.print(text, highlight=False, soft_wrap=True, markup=False)
+    console.print(
+        f"Recommended: {chosen.instance_count} × {chosen.instance_type}." if chosen else "None meets the objective.",
+        highlight=False,
+    )
+
+
+def _cells(one: Candidate) -> tuple[str, ...]:
+    settings = ", ".join(f"{key}={value}" for key, value in one.environment.items())
+    figures = (
+        (one.max_invocations_per_minute, ",.0f"),
+        (one.model_latency_ms, ".4g"),
+        (one.instance_count, "d"),
+        (one.cost_per_hour_usd, ",.3f"),
+        (one.cost_per_million_invocations_usd, ",.3f"),
+    )
+    named = " ".join(part for part in (one.variant, settings) if part)
+    return (one.instance_type, named or MISSING, *(_figure(value, spec) for value, spec in figures))
+
+
+def _figure(value: float | None, spec: str) -> str:
+    return MISSING if value is None else format(value, spec)
+
+
+def _size_plainly(options: argparse.Namespace) -> int:
+    if options.price_per_hour is None:
+        raise Usage("--throughput-per-second needs --price-per-hour USD.")
+    if (options.baseline_throughput is None) != (options.baseline_price is None):
+        raise Usage("A baseline has --baseline-throughput X and --baseline-price USD: give both.")
+    baseline = options.baseline_throughput and (options.baseline_throughput, options.baseline_price)
+    found = plain_cost(options.throughput_per_second, options.price_per_hour, baseline)
+    print(found.model_dump_json(indent=2) if options.json else _sentence(found))
+    return 0
+
+
+def _sentence(found: PlainCost) -> str:
+    cost = f"${found.cost_per_million_invocations_usd:,.4f} per million invocations"
+    if found.saving_percent is None:
+        return f"{cost}."
+    change = f"{abs(found.saving_percent):.1f} % {'less' if found.saving_percent >= 0 else 'more'}"
+    baseline = f"${found.baseline_cost_per_million_invocations_usd:,.4f} of the baseline"
+    return f"{cost}: {change} than the {baseline}, at {found.throughput_ratio:.2f} times its throughput."
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"got {text}, it must be above 0")
+    return value
+
+
+def _percentile(text: str) -> str:
+    """P99 of P99, p99 or 99."""
+    found = re.fullmatch(r"[Pp]?(\d{1,2}(\.\d{1,2})?)", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"got {text}, a percentile is P50, P95, P99.9 and the like")
+    return f"P{found[1]}"

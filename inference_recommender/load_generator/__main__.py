@@ -1,0 +1,121 @@
+"""Send the traffic of a plan and print what happens.
+
+  python -m inference_recommender.load_generator PLAN.json --out DIR
+
+PLAN.json, for example (`load_generator/plan.py` has every key):
+
+  {"url": "http://127.0.0.1:8000/v2/models/spellcheck/infer", "payloads": "payloads.tar.gz", "calibrate": true,
+   "arrivals": {"invocations_per_minute": 6000.0, "duration_in_seconds": 60.0, "connections": 64},
+   "stopping_conditions": {"ModelLatencyThresholds": [{"Percentile": "P99", "ValueInMilliseconds": 50}]}}
+
+stdout holds one JSON document per line: started, window…, finished. SIGINT and SIGTERM end the run in good order, and
+so does the end of whoever reads stdout. Exit codes: 0 the run is valid; 2 the plan or its payloads; 3 the target failed
+or AWS refuses; 4 no verdict may be drawn: generator lagged, too many errors, too few samples.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from inference_recommender.load_generator.calibration import calibrate
+from inference_recommender.load_generator.load import connections
+from inference_recommender.load_generator.load_run import Run
+from inference_recommender.load_generator.outgoing import Outgoing, outgoing
+from inference_recommender.load_generator.payloads import read_payloads
+from inference_recommender.load_generator.plan import LoadPlan
+from inference_recommender.load_generator.self_watch import SelfWatch
+from inference_recommender.load_generator.summary import Measured, summarise, why_invalid
+from inference_recommender.load_generator.timeline import Timeline
+from inference_recommender.load_generator.windows import Window
+from workloads import ProjectError
+
+TARGET_FAILED = 3
+INVALID = 4
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m inference_recommender.load_generator",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "plan", type=Path, metavar="PLAN.json", help="a LoadPlan: target, payloads, traffic, conditions"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder for records.npz, timeline.npz and summary.json"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        plan = LoadPlan.from_json(options.plan)
+        sent = outgoing(plan, read_payloads(plan.payloads))
+    except ProjectError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    options.out.mkdir(parents=True, exist_ok=True)
+    return uvloop.run(_run(plan, sent, options.out))
+
+
+async def _run(plan: LoadPlan, sent: Outgoing, out: Path) -> int:
+    calibration = await calibrate(sent.requests, connections(plan)) if plan.calibrate else None
+
+    def tell(window: Window) -> None:
+        if not _print(window.as_event()):
+            run.stop()
+
+    run = Run(plan, sent, tell)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, run.stop)
+    _print({"event": "started", "started_at": time.time(), "payloads": len(sent.requests)})
+    gc.collect()
+    gc.disable()  # It would stop the clock now and then, and a run makes next to nothing that refers to itself.
+    cpu_before = time.process_time()
+    ended = await run.drive()
+    cpu_s = time.process_time() - cpu_before
+    rows = run.records.rows()
+    measured = Measured(
+        rows=rows,
+        unfinished_intended_s=run.records.unfinished_intended_s(),
+        open_loop=plan.arrivals is not None,
+        started_at=run.started_at,
+        duration_s=run.duration_s,
+        first_error=run.records.first_error,
+        ended=ended,
+        watch=SelfWatch.of(cpu_s, run.duration_s, run.lags_s, rows, calibration),
+    )
+    return _finish(measured, run, plan, out)
+
+
+def _finish(measured: Measured, run: Run, plan: LoadPlan, out: Path) -> int:
+    summary = summarise(measured, plan.stopping_conditions)
+    target_failed = summary.ended.startswith("target failed")
+    invalid = None if target_failed or summary.ended == "stopped" else why_invalid(summary, plan.stopping_conditions)
+    run.records.write(out / "records.npz")
+    Timeline.of(measured.rows, measured.unfinished_intended_s, measured.started_at).write(out / "timeline.npz")
+    document = {**summary.as_json(), "reason": invalid or summary.ended}
+    (out / "summary.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    _print({"event": "finished", "reason": document["reason"]})
+    return TARGET_FAILED if target_failed else INVALID if invalid else 0
+
+
+def _print(event: dict[str, Any]) -> bool:
+    """False when nobody listens any more: whoever started us is gone."""
+    try:
+        print(json.dumps(event), flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the flush at exit complains
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""Several generators' runs of one plan as one: their timelines added on the common clock, judged as one run is.
+
+What holds are the whole seconds in which all were at work: before, some were still starting, after, some had stopped.
+The result has the shape of a single run; its records are those of the timelines, so latencies are within
+`histogram.RELATIVE_ERROR` and order within a second is not known.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+
+import numpy as np
+
+from inference_recommender.load_generator.calibration import Calibration
+from inference_recommender.load_generator.errors import NothingToMerge
+from inference_recommender.load_generator.plan import LoadPlan
+from inference_recommender.load_generator.process import Outcome
+from inference_recommender.load_generator.records import CONNECTION_FAILED, Rows, save
+from inference_recommender.load_generator.self_watch import SelfWatch
+from inference_recommender.load_generator.summary import Measured, summarise, why_invalid
+from inference_recommender.load_generator.timeline import Timeline, merged
+
+TARGET_FAILED = 3
+INVALID = 4
+TRAFFIC_ENDED = "traffic ended"
+
+
+def merge(outcomes: Sequence[Outcome], plan: LoadPlan, folder: Path) -> Outcome:
+    """One outcome of `outcomes`, which ran the shares of `plan`; its files are written to `folder`.
+
+    Raises `NothingToMerge` where one came to no summary, or never all ran at once.
+    """
+    for outcome in outcomes:
+        if outcome.summary is None:
+            raise NothingToMerge(f"{outcome.folder} holds no summary: {outcome.reason}")
+    measured, timeline = _together(outcomes, plan)
+    summary = summarise(measured, plan.stopping_conditions)
+    exit_code, reason = _verdict(outcomes, why_invalid(summary, plan.stopping_conditions), summary.ended)
+    document = {**summary.as_json(), "generators": len(outcomes), "reason": reason}
+    folder.mkdir(parents=True, exist_ok=True)
+    timeline.write(folder / "timeline.npz")
+    _write_records(measured.rows, measured.unfinished_intended_s, folder / "records.npz")
+    (folder / "summary.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    return Outcome(folder=folder, exit_code=exit_code, reason=reason, summary=document)
+
+
+def _together(outcomes: Sequence[Outcome], plan: LoadPlan) -> tuple[Measured, Timeline]:
+    summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
+    last_start = max(summary["started_at"] for summary in summaries)
+    first_end = min(summary["started_at"] + summary["duration_s"] for summary in summaries)
+    start, end = math.ceil(last_start), math.floor(first_end)
+    if start >= end:
+        raise NothingToMerge(
+            f"The {len(outcomes)} generators were not at work at once for a second: the last began at "
+            f"{last_start:.1f} s, the first ended at {first_end:.1f} s of the epoch. Give their plans one start_at, "
+            "and check the clocks."
+        )
+    timeline = merged([Timeline.read(outcome.folder / "timeline.npz") for outcome in outcomes])
+    measured = Measured(
+        rows=timeline.rows(start, end),
+        unfinished_intended_s=timeline.unfinished_at[timeline.unfinished_at < end] - start,
+        open_loop=plan.arrivals is not None,
+        started_at=float(start),
+        duration_s=float(end - start),
+        first_error=next((summary["first_error"] for summary in summaries if summary["first_error"]), None),
+        ended=next((one["ended"] for one in summaries if one["ended"] != TRAFFIC_ENDED), TRAFFIC_ENDED),
+        watch=reduce(SelfWatch.worst_with, (_watch(summary["generator"]) for summary in summaries)),
+    )
+    return measured, timeline
+
+
+def _verdict(outcomes: Sequence[Outcome], invalid: str | None, ended: str) -> tuple[int, str]:
+    """A generator's own failure is everybody's, but for too few samples: together they may be enough."""
+    for exit_code, begins in ((TARGET_FAILED, ""), (INVALID, "generator lagged")):
+        for outcome in outcomes:
+            if outcome.exit_code == exit_code and outcome.reason.startswith(begins):
+                return exit_code, outcome.reason
+    return (INVALID, invalid) if invalid and ended != "stopped" else (0, ended)
+
+
+def _watch(document: "dict[str, object]") -> SelfWatch:
+    calibration = document["calibration"]
+    fields = {**document, "calibration": Calibration(**calibration) if isinstance(calibration, dict) else None}
+    return SelfWatch(**fields)  # type: ignore[arg-type]
+
+
+def _write_records(rows: Rows, unfinished_intended_s: "np.typing.NDArray[np.float64]", file: Path) -> None:
+    """Of a status is known whether it was 200, of a user nothing."""
+    save(
+        file,
+        rows.finished_s - rows.from_intended_ms / 1000,
+        rows.finished_s - rows.latencies_ms / 1000,
+        rows.finished_s,
+        np.where(rows.succeeded, 200, CONNECTION_FAILED).astype(np.int16),
+        np.full(len(rows.finished_s), -1, dtype=np.int32),
+        unfinished_intended_s,
+    )

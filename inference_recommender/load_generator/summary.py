@@ -1,0 +1,154 @@
+"""What a run comes to, and whether it may be believed. Pure."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from inference_recommender.capacity.closed_loop import (
+    MAX_ERROR_SHARE,
+    Capacity,
+    Limit,
+    NeverSettled,
+    capacity,
+    samples_needed,
+    sustained,
+)
+from inference_recommender.capacity.statistics import Floats
+from inference_recommender.load_generator.plan import StoppingConditions
+from inference_recommender.load_generator.records import Rows
+from inference_recommender.load_generator.self_watch import SelfWatch
+from inference_recommender.load_generator.windows import percentiles
+
+INVALID_REASONS = ("generator lagged", "too many errors", "too few samples")
+"""How the reason of a run begins from which no verdict may be drawn."""
+
+DEFAULT_PERCENTILE = "P95"
+"""Reported when a job sets no latency threshold."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """A run that is over."""
+
+    rows: Rows
+    unfinished_intended_s: Floats
+    """Of the requests that were due and had no answer in the end."""
+    open_loop: bool
+    """Requests arrived on their own: a latency is then from intended send, and the load was one throughout."""
+    started_at: float
+    """In seconds since the epoch."""
+    duration_s: float
+    first_error: str | None
+    ended: str
+    """Why: "traffic ended", a stopping condition's name, "stopped", or "target failed: …"."""
+    watch: SelfWatch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summary:
+    max_invocations_per_minute: float | None
+    max_invocations_interval: tuple[float, float] | None
+    """95 % confidence interval of that rate."""
+    model_latency_ms: float | None
+    percentile: str
+    warm_up_s: float | None
+    """All of the run where its latency never settled; None where it could not be told."""
+    interval_s: tuple[float, float] | None
+    """A stretch of time at that rate; the three below are of it, by percentile."""
+    client_latency_ms: dict[str, float | None]
+    """From actual send."""
+    client_latency_from_intended_ms: dict[str, float | None]
+    """From intended send; a request without an answer counts with as long as it had waited in the end."""
+    held_back_ms: dict[str, float | None]
+    """The second less the first: what the generator, or connections that were all busy, held requests back by."""
+    invocations: int
+    errors: int
+    unfinished: int
+    first_error: str | None
+    started_at: float
+    duration_s: float
+    generator: SelfWatch
+    ended: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def summarise(measured: Measured, conditions: StoppingConditions) -> Summary:
+    limit = conditions.latency
+    percentile = limit.percentile if limit else DEFAULT_PERCENTILE
+    best, warm_up_s = _capacity(
+        measured, Limit(percentile=float(percentile[1:]), latency_ms=limit.value_in_milliseconds if limit else None)
+    )
+    from_send, from_intended = _latencies(measured, best)
+    return Summary(
+        max_invocations_per_minute=best.invocations_per_minute if best else None,
+        max_invocations_interval=best.interval if best else None,
+        model_latency_ms=best.latency_ms if best else None,
+        percentile=percentile,
+        warm_up_s=warm_up_s,
+        interval_s=(best.start_s, best.end_s) if best else None,
+        client_latency_ms=from_send,
+        client_latency_from_intended_ms=from_intended,
+        held_back_ms={name: _difference(from_intended[name], value) for name, value in from_send.items()},
+        invocations=len(measured.rows.finished_s),
+        errors=measured.rows.errors,
+        unfinished=len(measured.unfinished_intended_s),
+        first_error=measured.first_error,
+        started_at=measured.started_at,
+        duration_s=measured.duration_s,
+        generator=measured.watch,
+        ended=measured.ended,
+    )
+
+
+def why_invalid(summary: Summary, conditions: StoppingConditions) -> str | None:
+    """Why no verdict may be drawn from the run, or None."""
+    if complaint := summary.generator.complaint(conditions.latency):
+        return complaint
+    if summary.errors > summary.invocations * MAX_ERROR_SHARE:
+        return (
+            f"too many errors: {summary.errors} of {summary.invocations} requests failed; "
+            f"the first: {summary.first_error or 'the connection was lost'}"
+        )
+    if summary.max_invocations_per_minute is None and summary.warm_up_s is not None:
+        return (
+            "too few samples: none after the warm-up, since the latency was still falling midway through the run's "
+            f"{summary.duration_s:.0f} s; give it longer, or a machine with no other work"
+        )
+    if summary.max_invocations_per_minute is None:
+        needed = samples_needed(float(summary.percentile[1:]))
+        return (
+            f"too few samples: {summary.percentile} needs at least {needed} independent requests at one load; "
+            f"the run had {summary.invocations} in all"
+        )
+    return None
+
+
+def _capacity(measured: Measured, limit: Limit) -> tuple[Capacity | None, float | None]:
+    """And how long the service warmed up."""
+    rows, end_s = measured.rows, measured.duration_s
+    latencies_ms = rows.from_intended_ms if measured.open_loop else rows.latencies_ms
+    found_by = sustained if measured.open_loop else capacity
+    try:
+        best = found_by(rows.finished_s, latencies_ms, rows.succeeded, limit, end_s)
+    except NeverSettled:
+        return None, end_s
+    return best, best.warm_up_s if best else None
+
+
+def _latencies(measured: Measured, best: Capacity | None) -> tuple[dict[str, float | None], dict[str, float | None]]:
+    rows = measured.rows
+    start_s, end_s = (best.start_s, best.end_s) if best else (0.0, np.inf)
+    chosen = rows.succeeded & (rows.finished_s >= start_s) & (rows.finished_s < end_s)
+    waiting = measured.unfinished_intended_s
+    waited_ms = (measured.duration_s - waiting[(waiting >= start_s) & (waiting < end_s)]) * 1000
+    return (
+        percentiles(rows.latencies_ms[chosen]),
+        percentiles(np.concatenate([rows.from_intended_ms[chosen], np.maximum(waited_ms, 0.0)])),
+    )
+
+
+def _difference(of: float | None, less: float | None) -> float | None:
+    return None if of is None or less is None else of - less

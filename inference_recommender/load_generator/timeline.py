@@ -1,0 +1,110 @@
+"""What a run measured, second by second, small enough to send and made to be merged. Pure but for its file.
+
+A row says how many requests finished in a second of the common clock (whole seconds since the epoch) with these bins of
+latency, from actual and from intended send. Merging adds counts of equal rows, so it is exact: the timeline of several
+generators is that of all their requests, whatever the order of merging.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from inference_recommender.capacity.histogram import Floats, bins_of, latencies_of
+from inference_recommender.load_generator.records import Rows
+
+Integers = npt.NDArray[np.int64]
+SPREAD_SEED = 1
+BIN_BITS = 13
+"""Enough for every bin from a microsecond to weeks."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    table: Integers
+    """A row per occupied cell, ascending: second, succeeded (0 or 1), bin from send, bin from intended, count."""
+    unfinished_at: Floats
+    """When each request was intended that had no answer in the end, ascending, in seconds since the epoch."""
+
+    @classmethod
+    def of(cls, rows: Rows, unfinished_intended_s: Floats, started_at: float) -> "Timeline":
+        """`started_at`: the run's start in seconds since the epoch."""
+        cells = np.column_stack(
+            [
+                np.floor(started_at + rows.finished_s).astype(np.int64),
+                rows.succeeded,
+                bins_of(rows.latencies_ms),
+                bins_of(rows.from_intended_ms),
+                np.ones(len(rows.finished_s), dtype=np.int64),
+            ]
+        )
+        return cls(_added(cells), np.sort(unfinished_intended_s + started_at))
+
+    @classmethod
+    def read(cls, file: Path) -> "Timeline":
+        with np.load(file, allow_pickle=False) as archive:
+            return cls(archive["table"], archive["unfinished_at"])
+
+    def write(self, file: Path) -> None:
+        """A numpy archive of plain arrays (read it with allow_pickle=False)."""
+        np.savez_compressed(file, table=self.table, unfinished_at=self.unfinished_at)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Timeline)
+            and np.array_equal(self.table, other.table)
+            and np.array_equal(self.unfinished_at, other.unfinished_at)
+        )
+
+    def __len__(self) -> int:
+        return int(self.table[:, 4].sum())
+
+    def errors(self) -> int:
+        return int(self.table[self.table[:, 1] == 0, 4].sum())
+
+    def rows(self, start: int, end: int) -> Rows:
+        """The requests of the seconds from `start` to before `end`, with the latencies of their bins.
+
+        Within a second they are spread evenly, in a random order of a fixed seed: their own is not known, and one by
+        latency would look like a trend.
+        """
+        chosen = self.table[(self.table[:, 0] >= start) & (self.table[:, 0] < end)]
+        second, succeeded, send_bin, intended_bin = np.repeat(chosen[:, :4], chosen[:, 4], axis=0).T
+        order = np.lexsort([np.random.default_rng(SPREAD_SEED).random(len(second)), second])
+        second = second[order]
+        _, first, counts = np.unique(second, return_index=True, return_counts=True)
+        place = (np.arange(len(second)) - np.repeat(first, counts) + 0.5) / np.repeat(counts, counts)
+        return Rows(
+            finished_s=second - start + place,
+            latencies_ms=latencies_of(send_bin[order].astype(np.int32)),
+            from_intended_ms=latencies_of(intended_bin[order].astype(np.int32)),
+            succeeded=succeeded[order].astype(np.bool_),
+        )
+
+
+def merged(timelines: Sequence[Timeline]) -> Timeline:
+    """The timeline of all requests of `timelines`."""
+    return Timeline(
+        _added(np.concatenate([timeline.table for timeline in timelines])),
+        np.sort(np.concatenate([timeline.unfinished_at for timeline in timelines])),
+    )
+
+
+def _added(cells: Integers) -> Integers:
+    """Rows that are equal but for their count, made one. Keys are packed into one number each, for quick sorting."""
+    second, succeeded, send_bin, intended_bin, count = cells.T
+    first = second.min() if len(second) else 0
+    middle = 1 << (BIN_BITS - 1)  # bins below 1 ms are negative
+    packed = (((second - first << 1 | succeeded) << BIN_BITS | send_bin + middle) << BIN_BITS) | intended_bin + middle
+    keys, inverse = np.unique(packed, return_inverse=True)
+    mask = (1 << BIN_BITS) - 1
+    columns = [
+        (keys >> 2 * BIN_BITS + 1) + first,
+        keys >> 2 * BIN_BITS & 1,
+        (keys >> BIN_BITS & mask) - middle,
+        (keys & mask) - middle,
+        np.bincount(inverse, weights=count, minlength=len(keys)).astype(np.int64),
+    ]
+    return np.column_stack(columns)

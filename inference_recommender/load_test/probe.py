@@ -1,0 +1,70 @@
+"""The probe of a capacity search: the load generator as a child process, arrivals at a fixed rate, every record kept.
+
+The one place where a search meets a process and files. Latency is the client's, from intended send.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from inference_recommender.capacity.probed import Seen
+from inference_recommender.capacity.search import Bottleneck
+from inference_recommender.errors import ProbeFailed
+from inference_recommender.load_generator.plan import Arrivals, LoadPlan, StoppingConditions
+from inference_recommender.load_generator.process import Outcome, generate
+
+LAGGED = "generator lagged"
+INVALID = 4
+MOST_CONNECTIONS = 256
+
+
+class GeneratorProbe:
+    """Each probe in a folder of its own below `folder`, with a seed of its own; `tell` hears of it before it runs."""
+
+    def __init__(
+        self, url: str, payloads: Path, folder: Path, tell: Callable[[str], None] = lambda text: None, seed: int = 0
+    ) -> None:
+        self._url = url
+        self._payloads = payloads
+        self._folder = folder
+        self._tell = tell
+        self._seed = seed
+        self._count = 0
+
+    def __call__(self, rate_per_minute: float, duration_s: float) -> Seen:
+        """Raises `Bottleneck` where the generator was in the way, `ProbeFailed` where the service is not there."""
+        self._count += 1
+        self._tell(f"probe {self._count}: {rate_per_minute:,.0f} invocations/min for {duration_s:.0f} s")
+        plan = LoadPlan(
+            url=self._url,
+            payloads=self._payloads.resolve(),
+            arrivals=Arrivals(
+                invocations_per_minute=rate_per_minute,
+                duration_in_seconds=duration_s,
+                seed=self._seed + self._count,
+                connections=MOST_CONNECTIONS,
+            ),
+            stopping_conditions=StoppingConditions(flat_invocations="Continue"),
+        )
+        outcome = generate(plan, self._folder / f"probe-{self._count:03}")
+        self._refuse(outcome)
+        return seen(outcome.records, duration_s)
+
+    def _refuse(self, outcome: Outcome) -> None:
+        """Too many errors and too few samples are no fault of a probe: the search counts them."""
+        if outcome.reason.startswith(LAGGED):
+            raise Bottleneck(outcome.reason)
+        if outcome.summary is None or outcome.exit_code not in (0, INVALID):
+            raise ProbeFailed(self._url, outcome.reason, self._folder)
+
+
+def seen(records: Path, duration_s: float) -> Seen:
+    """What a generator recorded: a request that failed or had no answer is infinitely late."""
+    with np.load(records, allow_pickle=False) as kept:
+        latencies = (kept["finished_s"] - kept["intended_s"]) * 1000
+        latencies[kept["status"] != 200] = np.inf
+        intended = np.concatenate([kept["intended_s"], kept["unfinished_intended_s"]])
+    latencies = np.concatenate([latencies, np.full(len(intended) - len(latencies), np.inf)])
+    order = np.argsort(intended, kind="stable")
+    return Seen(duration_s=duration_s, intended_s=intended[order], latencies_ms=latencies[order])

@@ -1,0 +1,291 @@
+"""Brings a moto stack to a template: create, update with replacement, clean up, or roll back.
+
+moto updates only resources whose own text changed, in no order, and cannot roll back. CloudFormation decides by the
+*resolved* properties: a replaced model renames what its endpoint configuration refers to, so that is replaced too and
+the endpoint updated. Here resources are visited in order of dependence, each against what it was resolved to last
+time; what a change replaces or drops is deleted only after everything succeeded. What may be written and what a change
+replaces is each type's own schema's to say (`resource_schema`). It knows no resource type, and no status.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from moto.cloudformation.exceptions import ValidationError
+from moto.cloudformation.parsing import (
+    NULL_MODELS,
+    ResourceMap,
+    get_model_map,
+    parse_and_create_resource,
+    parse_and_delete_resource,
+    parse_resource,
+    parse_resource_and_generate_name,
+)
+from moto.core.utils import utcnow
+
+from local_aws.cloudformation.resource_schema import schema_of
+
+# Made of nothing: the CDK writes its own version into a template with it.
+_INERT = frozenset({"AWS::CDK::Metadata", *NULL_MODELS})
+
+# What a moto resource map holds of its template, as against of its resources.
+_TEMPLATE_STATE = ("_template", "_resource_json_map", "input_parameters", "resolved_parameters", "lazy_condition_map")
+
+# (logical id, type, physical id, status without its CREATE_/UPDATE_/DELETE_ prefix's tense, reason)
+OnEvent = Callable[[str, str, str, str, str | None], None]
+
+
+@dataclass(slots=True)
+class Deployed:
+    """A resource as it was last made, and from what."""
+
+    resource: Any
+    resolved: dict[str, Any]
+    updated: bool = False
+    made_at: datetime = field(default_factory=utcnow)
+
+    @property
+    def physical_id(self) -> str:
+        return str(getattr(self.resource, "physical_resource_id", "") or "")
+
+    @property
+    def reason(self) -> str | None:
+        """What the account has to say about it: that it is not run here."""
+        return getattr(self.resource, "status_reason", None)
+
+
+class ChangeFailed(Exception):
+    """One resource could not be made; what had been done is undone."""
+
+    def __init__(self, logical_id: str, reason: str) -> None:
+        super().__init__(f"The following resource(s) failed: [{logical_id}]. {reason}")
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class StackChange:
+    """One change of one stack. `deployed` is the stack's own record, kept from change to change."""
+
+    map: ResourceMap
+    deployed: dict[str, Deployed]
+    account_id: str
+    region: str
+    on_event: OnEvent
+    _undo: list[Callable[[], None]] = field(default_factory=list)
+    _retired: list[Deployed] = field(default_factory=list)
+
+    def apply(self, template: dict[str, Any], parameters: Mapping[str, Any]) -> None:
+        """Raises `ChangeFailed` after undoing; the stack's resources are then as before."""
+        before = {name: getattr(self.map, name) for name in _TEMPLATE_STATE if hasattr(self.map, name)}
+        self.map.resolved_parameters = dict(self.map.resolved_parameters)
+        _retarget(self.map, template, parameters)
+        try:
+            for logical_id in in_order(template["Resources"]):
+                self._converge(logical_id, template["Resources"][logical_id])
+        except ChangeFailed:
+            self._roll_back()
+            for name, value in before.items():
+                setattr(self.map, name, value)
+            raise
+        self._clean_up(template["Resources"])
+
+    def delete_all(self) -> None:
+        """Delete every resource, last made first. Raises `ChangeFailed`."""
+        for logical_id in reversed(list(self.deployed)):
+            self._delete(logical_id, self.deployed[logical_id])
+            del self.deployed[logical_id]
+            self.map._parsed_resources.pop(logical_id, None)
+
+    def _converge(self, logical_id: str, definition: dict[str, Any]) -> None:
+        kind = definition["Type"]
+        if kind in _INERT or not _wanted(definition, self.map):
+            return
+        if kind not in get_model_map():
+            raise ChangeFailed(logical_id, refusal(kind))
+        try:
+            self._make(logical_id, definition)
+        except Exception as error:  # moto raises all sorts; each is a failed resource
+            reason = str(getattr(error, "message", None) or error) or type(error).__name__
+            verb = "UPDATE" if logical_id in self.deployed else "CREATE"
+            self.on_event(logical_id, kind, "", f"{verb}_FAILED", reason)
+            raise ChangeFailed(logical_id, reason) from error
+
+    def _make(self, logical_id: str, definition: dict[str, Any]) -> None:
+        _, resolved, kind = parse_resource(definition, self.map)
+        _check(kind, resolved)
+        old = self.deployed.get(logical_id)
+        if old is None:
+            self._create(logical_id, definition, resolved, "CREATE")
+        elif old.resolved["Type"] != kind or _is_replaced(kind, old.resolved, resolved):
+            del self.map._parsed_resources[logical_id]
+            self._retired.append(old)
+            self._create(logical_id, definition, resolved, "UPDATE", old)
+        elif _changed(old.resolved, resolved):
+            self._update(logical_id, definition, resolved, old)
+
+    def _create(
+        self,
+        logical_id: str,
+        definition: dict[str, Any],
+        resolved: dict[str, Any],
+        verb: str,
+        old: Deployed | None = None,
+    ) -> None:
+        kind = definition["Type"]
+        self.on_event(logical_id, kind, "", f"{verb}_IN_PROGRESS", None)
+        # A parent that was replaced must be undone last, hence before the creation can fail.
+        self._undo.append(lambda: self._restore(logical_id, old))
+        resource: Any = parse_and_create_resource(logical_id, definition, self.map, self.account_id, self.region)
+        self._adopt(logical_id, kind, resource, resolved, verb)
+        new = self.deployed[logical_id]
+        self._undo.append(lambda: self._delete(logical_id, new))
+
+    def _update(self, logical_id: str, definition: dict[str, Any], resolved: dict[str, Any], old: Deployed) -> None:
+        kind = definition["Type"]
+        self.on_event(logical_id, kind, old.physical_id, "UPDATE_IN_PROGRESS", None)
+        model, ready, name = parse_resource_and_generate_name(logical_id, definition, self.map)
+
+        def update(original: Any, properties: dict[str, Any]) -> Any:
+            return model.update_from_cloudformation_json(original, name, properties, self.account_id, self.region)
+
+        self._adopt(logical_id, kind, update(old.resource, ready), resolved, "UPDATE")
+
+        def undo() -> None:
+            resource = update(self.deployed[logical_id].resource, old.resolved)
+            self._adopt(logical_id, kind, resource, old.resolved, "UPDATE")
+
+        self._undo.append(undo)
+
+    def _adopt(self, logical_id: str, kind: str, resource: Any, resolved: dict[str, Any], verb: str) -> None:
+        resource.cf_resource_type = kind
+        resource.logical_resource_id = logical_id
+        self.map._parsed_resources[logical_id] = resource
+        self.deployed.pop(logical_id, None)  # so that the order of the record is the order of making
+        self.deployed[logical_id] = Deployed(resource, resolved, updated=verb == "UPDATE")
+        made = self.deployed[logical_id]
+        self.on_event(logical_id, kind, made.physical_id, f"{verb}_COMPLETE", made.reason)
+
+    def _restore(self, logical_id: str, old: Deployed | None) -> None:
+        self.map._parsed_resources.pop(logical_id, None)
+        self.deployed.pop(logical_id, None)
+        if old is not None:
+            self.map._parsed_resources[logical_id] = old.resource
+            self.deployed[logical_id] = old
+
+    def _roll_back(self) -> None:
+        for undo in reversed(self._undo):
+            try:
+                undo()
+            except Exception as error:  # the rest must still be undone
+                self.on_event("", "", "", "ROLLBACK_FAILED", repr(error))
+
+    def _clean_up(self, wanted: Mapping[str, Any]) -> None:
+        for logical_id in [name for name in reversed(list(self.deployed)) if name not in wanted]:
+            self._delete(logical_id, self.deployed.pop(logical_id))
+            self.map._parsed_resources.pop(logical_id, None)
+        for old in reversed(self._retired):
+            self._delete(old.resource.logical_resource_id, old)
+
+    def _delete(self, logical_id: str, item: Deployed) -> None:
+        kind = item.resolved["Type"]
+        if item.resolved.get("DeletionPolicy", "Delete").startswith("Retain"):
+            self.on_event(logical_id, kind, item.physical_id, "DELETE_SKIPPED", None)
+            return
+        self.on_event(logical_id, kind, item.physical_id, "DELETE_IN_PROGRESS", None)
+        try:
+            self._delete_resource(item)
+        except Exception as error:
+            self.on_event(logical_id, kind, item.physical_id, "DELETE_FAILED", str(error))
+            raise ChangeFailed(logical_id, str(error)) from error
+        self.on_event(logical_id, kind, item.physical_id, "DELETE_COMPLETE", None)
+
+    def _delete_resource(self, item: Deployed) -> None:
+        # Some of moto's resources delete themselves, the others by their class: as moto does it.
+        if callable(method := getattr(item.resource, "delete", None)):
+            try:
+                method(self.account_id, self.region)
+                return
+            except TypeError:  # its `delete` means something else
+                pass
+        parse_and_delete_resource(item.physical_id, item.resolved, self.account_id, self.region)
+
+
+def refusal(kind: str) -> str:
+    """Why this account cannot make a resource of this type, in one sentence."""
+    if kind.startswith("Custom::") or kind == "AWS::CloudFormation::CustomResource":
+        return f"{kind} is made by a Lambda function, and this local account runs none: do without the custom resource."
+    return f"This local account has no resource type {kind}."
+
+
+def in_order(resources: Mapping[str, Any]) -> list[str]:
+    """Logical ids so that each comes after all it refers to. Raises moto's `ValidationError` for a circle."""
+    ordered: list[str] = []
+    visiting: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in ordered:
+            return
+        if name in visiting:
+            raise ValidationError(message=f"Circular dependency between resources: [{', '.join(visiting)}]")
+        visiting.append(name)
+        for other in sorted(set(references(resources[name])) & set(resources)):
+            visit(other)
+        visiting.pop()
+        ordered.append(name)
+
+    for name in resources:
+        visit(name)
+    return ordered
+
+
+def references(node: Any) -> Iterator[str]:
+    """Logical ids named by Ref, Fn::GetAtt, Fn::Sub and DependsOn (and what only looks like one)."""
+    if isinstance(node, list):
+        for item in node:
+            yield from references(item)
+    if not isinstance(node, Mapping):
+        return
+    for key, value in node.items():
+        match key:
+            case "Ref" | "DependsOn" if isinstance(value, str):
+                yield value
+            case "DependsOn":  # of a resource; a container's, in a task definition, holds mappings
+                yield from (name for name in value if isinstance(name, str))
+            case "Fn::GetAtt":
+                yield value[0] if isinstance(value, list) else value.split(".")[0]
+            case "Fn::Sub":
+                text, named = (value, {}) if isinstance(value, str) else value
+                yield from (part.split("}")[0].split(".")[0] for part in text.split("${")[1:])
+                yield from references(named)
+            case _:
+                yield from references(value)
+
+
+def _retarget(resources: ResourceMap, template: dict[str, Any], parameters: Mapping[str, Any]) -> None:
+    resources._template = template
+    resources._resource_json_map = template["Resources"]
+    resources.input_parameters = dict(parameters)
+    resources.load_mapping()
+    resources.load_parameters()
+    resources.load_conditions()
+
+
+def _wanted(definition: Mapping[str, Any], resources: ResourceMap) -> bool:
+    condition = definition.get("Condition")
+    return not condition or bool(resources.lazy_condition_map[condition])
+
+
+def _check(kind: str, resolved: Mapping[str, Any]) -> None:
+    schema = schema_of(kind)
+    if schema and (found := schema.problems(resolved.get("Properties", {}))):
+        raise ValidationError(message=f"Properties validation failed: {'; '.join(found)}")
+
+
+def _is_replaced(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    schema = schema_of(kind)
+    return bool(schema and schema.replaced_by(old.get("Properties", {}), new.get("Properties", {})))
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    return bool(old.get("Properties") != new.get("Properties"))

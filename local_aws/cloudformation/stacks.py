@@ -1,0 +1,235 @@
+"""moto's CloudFormation with changes that run as the service's do: in a thread, with events, statuses and rollback.
+
+What a change does to resources is `stack_change`'s; here are the stack's statuses and events, and the operations
+that start a change.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from moto.cloudformation import urls
+from moto.cloudformation.exceptions import AlreadyExistsException, ValidationError
+from moto.cloudformation.models import ChangeSet, CloudFormationBackend, Event, Stack
+from moto.cloudformation.parsing import ResourceMap
+from moto.cloudformation.responses import CloudFormationResponse
+from moto.core.exceptions import ServiceException
+from moto.core.responses import ActionResult, EmptyResult
+
+from local_aws.cloudformation.stack_change import ChangeFailed, Deployed, StackChange
+from local_aws.sagemaker.model_host import say
+
+
+class ChangeSetNotFound(ServiceException):
+    code = "ChangeSetNotFound"
+
+
+class LocalCloudFormationBackend(CloudFormationBackend):
+    def __init__(self, region_name: str, account_id: str) -> None:
+        super().__init__(region_name, account_id)
+        self._deployed: dict[str, dict[str, Deployed]] = {}
+        self._changing: set[str] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def _url_module(self) -> Any:
+        mine = {"{0}/$": LocalCloudFormationResponse.dispatch}
+        return SimpleNamespace(url_bases=urls.url_bases, url_paths=urls.url_paths | mine)
+
+    def create_stack(
+        self,
+        name: str,
+        template: str,
+        parameters: dict[str, Any],
+        notification_arns: list[str] | None = None,
+        tags: dict[str, str] | None = None,
+        role_arn: str | None = None,
+        *arguments: Any,
+        **named: Any,
+    ) -> Stack:
+        """As the service: returns at once, with the stack CREATE_IN_PROGRESS."""
+        if any(stack.name == name for stack in self.stacks.values()):
+            raise AlreadyExistsException(f"Stack {name} already exists")
+        change_set, stack_id = super().create_change_set(
+            name, "create", template, parameters, "", "CREATE", notification_arns, tags, role_arn
+        )
+        self.stacks[stack_id].events.clear()  # of the review that a change set begins with
+        self.execute_change_set(change_set)
+        self.change_sets.pop(change_set, None)
+        return self.stacks[stack_id]
+
+    def update_stack(
+        self,
+        name: str,
+        template: str,
+        role_arn: str | None,
+        parameters: list[dict[str, Any]],
+        tags: dict[str, str] | None,
+    ) -> Stack:
+        stack = self.get_stack(name)
+        resolved = self._resolve_update_parameters(instance=stack, incoming_params=parameters)
+        self._start(stack, "UPDATE", lambda: self._apply(stack, "UPDATE", template, resolved))
+        return stack
+
+    def describe_change_set(self, change_set_name: str, stack_name: str | None = None) -> ChangeSet:
+        """By id, or by name within a stack: the CDK gives every stack's change set the same name."""
+        for key, change_set in self.change_sets.items():
+            named = change_set_name == change_set.change_set_name
+            if change_set_name == key or (named and stack_name in (None, change_set.stack_name, change_set.stack_id)):
+                return change_set
+        raise ChangeSetNotFound(f"ChangeSet [{change_set_name}] does not exist")
+
+    def delete_change_set(self, change_set_name: str, stack_name: str | None = None) -> None:
+        """Succeeds also when there is none, as the service's does."""
+        with contextlib.suppress(ChangeSetNotFound):
+            del self.change_sets[self.describe_change_set(change_set_name, stack_name).change_set_id]
+
+    def execute_change_set(self, change_set_name: str, stack_name: str | None = None) -> None:
+        change_set = self.describe_change_set(change_set_name, stack_name)
+        stack, verb = self.stacks[change_set.stack_id], change_set.change_set_type
+        self._start(stack, verb, lambda: self._apply(stack, verb, change_set.template, change_set.parameters))
+        change_set.execution_status = "EXECUTE_COMPLETE"
+
+    def delete_stack(self, name_or_stack_id: str) -> None:
+        for stack in list(self.stacks.values()):
+            if name_or_stack_id in (stack.name, stack.stack_id):
+                self._start(stack, "DELETE", lambda stack=stack: self._delete(stack))  # type: ignore[misc]
+
+    def described_resources(self, stack_name: str) -> list[dict[str, Any]]:
+        """In the shape of DescribeStackResources, in the order in which they were made."""
+        stack = self.get_stack(stack_name)
+        return [
+            {
+                "StackName": stack.name,
+                "StackId": stack.stack_id,
+                "LogicalResourceId": logical_id,
+                "PhysicalResourceId": item.physical_id,
+                "ResourceType": item.resolved["Type"],
+                "Timestamp": item.made_at,
+                "ResourceStatus": "UPDATE_COMPLETE" if item.updated else "CREATE_COMPLETE",
+                "ResourceStatusReason": item.reason,
+            }
+            for logical_id, item in self._deployed.get(stack.stack_id, {}).items()
+        ]
+
+    def _start(self, stack: Stack, verb: str, work: Callable[[], None]) -> None:
+        with self._lock:
+            if stack.stack_id in self._changing:
+                raise ValidationError(
+                    message=f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
+                )
+            self._changing.add(stack.stack_id)
+        self._set(stack, f"{verb}_IN_PROGRESS", "User Initiated")
+
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:  # a stack must not stay IN_PROGRESS for ever
+                self._set(stack, f"{verb}_FAILED", repr(error))
+            finally:
+                self._changing.discard(stack.stack_id)
+
+        threading.Thread(target=run, name=f"stack-{stack.name}", daemon=True).start()
+
+    def _apply(self, stack: Stack, verb: str, template: str, parameters: Mapping[str, Any]) -> None:
+        try:
+            self._change(stack).apply(Stack.parse_template(template), parameters)
+        except ChangeFailed as error:
+            rollback = "ROLLBACK" if verb == "CREATE" else "UPDATE_ROLLBACK"
+            self._add_event(stack, f"{rollback}_IN_PROGRESS", str(error))
+            self._set(stack, f"{rollback}_COMPLETE", str(error))
+            return
+        stack.template = template
+        stack._parse_template()
+        stack.parameters = dict(parameters)
+        stack.description = stack.template_dict.get("Description")
+        stack.output_map = stack._create_output_map()
+        self.exports.update({export.name: export for export in stack.exports})
+        self._set(stack, f"{verb}_COMPLETE")
+
+    def _delete(self, stack: Stack) -> None:
+        exported = [export.name for export in stack.exports] if stack.template_dict else []
+        try:
+            self._change(stack).delete_all()
+        except ChangeFailed as error:
+            self._set(stack, "DELETE_FAILED", str(error))
+            return
+        for name in exported:
+            self.exports.pop(name, None)
+        self._set(stack, "DELETE_COMPLETE")
+        self.deleted_stacks[stack.stack_id] = self.stacks.pop(stack.stack_id)
+
+    def _change(self, stack: Stack) -> StackChange:
+        resources = stack.resource_map
+        assert isinstance(resources, ResourceMap)
+        return StackChange(
+            map=resources,
+            deployed=self._deployed.setdefault(stack.stack_id, {}),
+            account_id=self.account_id,
+            region=self.region_name,
+            on_event=lambda *event: self._add_resource_event(stack, *event),
+        )
+
+    def _set(self, stack: Stack, status: str, reason: str | None = None) -> None:
+        # The event first: who waits for the status reads the events next.
+        self._add_event(stack, status, reason)
+        stack.status = status
+        stack.status_reason = reason  # type: ignore[attr-defined]  # read by moto's serializer
+        say(f"stack {stack.name}: {status}{f' ({reason})' if reason and reason != 'User Initiated' else ''}")
+
+    def _add_event(self, stack: Stack, status: str, reason: str | None) -> None:
+        stack._add_stack_event(status, resource_status_reason=reason)
+
+    def _add_resource_event(
+        self, stack: Stack, logical_id: str, kind: str, physical_id: str, status: str, reason: str | None
+    ) -> None:
+        stack.events.append(Event(stack.stack_id, stack.name, logical_id, physical_id, kind, status, reason, "{}"))
+
+
+class LocalCloudFormationResponse(CloudFormationResponse):
+    """Passes the stack on with the change set's name, which moto leaves out, and previous values as they were given.
+
+    moto takes the *resolved* value for the previous one: of an `AWS::SSM::Parameter::Value` that is what the parameter
+    holds, which it would then look up as a parameter's name.
+    """
+
+    def _get_param(self, param_name: str, if_none: Any = None) -> Any:
+        value = super()._get_param(param_name, if_none)
+        return [self._as_given(one) for one in value] if param_name == "Parameters" and value else value
+
+    def _as_given(self, parameter: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not parameter.get("UsePreviousValue"):
+            return parameter
+        stack = self._backend.get_stack(super()._get_param("StackName"))
+        key = parameter["ParameterKey"]
+        declared = stack.template_dict.get("Parameters", {}).get(key, {})
+        return {"ParameterKey": key, "ParameterValue": stack.parameters.get(key, declared.get("Default"))}
+
+    def describe_change_set(self) -> ActionResult:
+        return ActionResult(self._backend.describe_change_set(*self._named()))
+
+    def delete_change_set(self) -> EmptyResult:
+        self._backend.delete_change_set(*self._named())
+        return EmptyResult()
+
+    def describe_stack_resources(self) -> ActionResult:
+        """With each resource's reason, which is where the account says what it only records."""
+        wanted = self._get_param("LogicalResourceId")
+        found = self._backend.described_resources(self._get_param("StackName"))
+        return ActionResult({"StackResources": [each for each in found if wanted in (None, each["LogicalResourceId"])]})
+
+    def list_stack_resources(self) -> ActionResult:
+        found = self._backend.described_resources(self._get_param("StackName"))
+        summaries = [{**each, "LastUpdatedTimestamp": each["Timestamp"]} for each in found]
+        return ActionResult({"StackResourceSummaries": summaries})
+
+    def _named(self) -> tuple[str, str | None]:
+        return self._get_param("ChangeSetName"), self._get_param("StackName")
+
+    @property
+    def _backend(self) -> LocalCloudFormationBackend:
+        backend = self.cloudformation_backend
+        assert isinstance(backend, LocalCloudFormationBackend), "installed before the server starts"
+        return backend

@@ -1,0 +1,93 @@
+"""A local account in a process of its own, for tests and for `make run`.
+
+    with LocalAccount.start(state=folder) as account:
+        boto3.client("s3", **account.client_arguments())
+
+It ends with the block, and with this process however that ends. Knows nothing of what the account does.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from subprocess import PIPE
+from types import TracebackType
+from typing import Any, Self
+
+from local_aws.errors import AccountDidNotStart
+from local_aws.process.guarded_process import GuardedProcess
+from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
+from workloads import ROOT
+
+
+class LocalAccount:
+    def __init__(self, process: GuardedProcess, environment: Mapping[str, str], log_file: Path) -> None:
+        self._process = process
+        self.environment = environment
+        """The account's exports."""
+        self.log_file = log_file
+
+    @classmethod
+    def start(
+        cls, *, state: Path, port: int = 0, region: str = "us-east-1", toolchain: Path = DEFAULT_TOOLCHAIN
+    ) -> "LocalAccount":
+        """Start it and return when it is ready. Raises `AccountDidNotStart`."""
+        state.mkdir(parents=True, exist_ok=True)
+        log_file = state / "account.log"
+        with log_file.open("ab") as log:
+            process = GuardedProcess.start(
+                [sys.executable, "-m", "local_aws", "--port", str(port), "--state", state, "--region", region],
+                environment={
+                    "PATH": "/usr/local/bin:/usr/bin:/bin",
+                    "PYTHONPATH": str(ROOT),
+                    "LOCAL_AWS_TRITON_VENV": str(toolchain),
+                },
+                stdout=PIPE,
+                stderr=log,
+                working_directory=ROOT,
+                grace_s=30,
+            )
+        exported = _read_exports(process)
+        if not exported:
+            status = process.wait()
+            raise AccountDidNotStart(f"it ended with exit status {status}", log_file.read_text("utf-8").strip())
+        return cls(process, exported, log_file)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def endpoint_url(self) -> str:
+        return self.environment["AWS_ENDPOINT_URL"]
+
+    def client_arguments(self) -> dict[str, Any]:
+        """What boto3.client needs to reach it, whatever the environment says."""
+        return {
+            "endpoint_url": self.endpoint_url,
+            "region_name": self.environment["AWS_REGION"],
+            "aws_access_key_id": self.environment["AWS_ACCESS_KEY_ID"],
+            "aws_secret_access_key": self.environment["AWS_SECRET_ACCESS_KEY"],
+        }
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _read_exports(process: GuardedProcess) -> dict[str, str]:
+    """The exports from its standard output; empty when it ended without them."""
+    found: dict[str, str] = {}
+    for line in process.stdout:
+        name, _, value = line.decode().strip().removeprefix("export ").partition("=")
+        if value:
+            found[name] = value
+        if name == "AWS_EC2_METADATA_DISABLED":  # the last one
+            break
+    return found

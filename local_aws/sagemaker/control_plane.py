@@ -1,0 +1,276 @@
+"""moto's SageMaker with endpoints that answer and Inference Recommender jobs that run.
+
+The backend refuses in the service's words and hands the work to `LocalEndpoint` and `Job`; the response class only
+translates. Everything else of SageMaker is moto's.
+"""
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from moto.cloudwatch.models import cloudwatch_backends
+from moto.core.base_backend import BackendDict
+from moto.core.responses import ActionResult, EmptyResult
+from moto.sagemaker import urls
+from moto.sagemaker.exceptions import ValidationError
+from moto.sagemaker.models import FakeEndpointConfig, Model, SageMakerModelBackend
+from moto.sagemaker.responses import SageMakerResponse
+
+from local_aws import machine, service_model
+from local_aws.sagemaker.endpoint import LocalEndpoint
+from local_aws.sagemaker.endpoint_fleet import Variant, instance_types_of
+from local_aws.sagemaker.guardrails import Guardrails
+from local_aws.sagemaker.model_host import ModelHost
+from local_aws.sagemaker.recommendation_jobs import RecommendationJobs, tags_of
+
+_KEPT = ("EnableNetworkIsolation", "ExecutionRoleArn", "MetricsConfig", "ShadowProductionVariants", "VpcConfig")
+_BUSY = ("Creating", "Updating", "RollingBack", "SystemUpdating", "Deleting")
+
+
+class LocalEndpointConfig(FakeEndpointConfig):
+    kept: Mapping[str, Any] = {}
+
+    def validate_instance_type(self, instance_type: str) -> None:
+        if instance_type not in machine.instance_types():
+            raise ValidationError(
+                f"1 validation error detected: Value '{instance_type}' at 'productionVariants.1.member.instanceType' "
+                f"failed to satisfy constraint: Member must satisfy enum value set: "
+                f"[{', '.join(sorted(machine.instance_types()))}]"
+            )
+
+    def validate_production_variants(self, production_variants: list[dict[str, Any]]) -> None:
+        for variant in production_variants:
+            for instance_type in instance_types_of(variant):
+                self.validate_instance_type(instance_type)
+
+    def is_created(self) -> bool:
+        return True
+
+    def keep(self, request: Mapping[str, Any]) -> None:
+        """What of the request moto forgets."""
+        self.kept = {name: request[name] for name in _KEPT if name in request}
+
+    @property
+    def response_object(self) -> dict[str, Any]:
+        told = {name: value for name, value in super().response_object.items() if value not in ({}, [])}
+        return {**told, **self.kept}
+
+
+class LocalSageMakerBackend(SageMakerModelBackend):
+    def __init__(self, region_name: str, account_id: str, host: ModelHost, jobs: RecommendationJobs) -> None:
+        super().__init__(region_name, account_id)
+        self.host = host
+        self.jobs = jobs
+        jobs.plane = self
+
+    @property
+    def _url_module(self) -> Any:
+        return SimpleNamespace(
+            url_bases=urls.url_bases, url_paths=dict.fromkeys(urls.url_paths, LocalSageMakerResponse.dispatch)
+        )
+
+    def reset(self) -> None:
+        """Nothing: moto would build the backend anew and lose the running endpoints."""
+
+    def create_model(self, model_name: str, *arguments: Any, **named: Any) -> Model:
+        if model_name in self._models:
+            raise ValidationError(f'Cannot create already existing model "{self._models[model_name].arn}".')
+        return super().create_model(model_name, *arguments, **named)
+
+    def create_endpoint_config(
+        self,
+        endpoint_config_name: str,
+        production_variants: list[dict[str, Any]],
+        data_capture_config: dict[str, Any],
+        async_inference_config: dict[str, Any],
+        tags: list[dict[str, str]],
+        kms_key_id: str,
+    ) -> FakeEndpointConfig:
+        config = LocalEndpointConfig(
+            self.account_id,
+            self.region_name,
+            endpoint_config_name,
+            production_variants,
+            async_inference_config,
+            data_capture_config,
+            tags,
+            kms_key_id,
+        )
+        if endpoint_config_name in self.endpoint_configs:
+            raise ValidationError(
+                f'Cannot create already existing endpoint configuration "{config.endpoint_config_arn}".'
+            )
+        self.validate_production_variants(production_variants)
+        self.endpoint_configs[endpoint_config_name] = config
+        return config
+
+    def create_endpoint(
+        self,
+        endpoint_name: str,
+        endpoint_config_name: str,
+        tags: list[dict[str, str]],
+        guardrails: Guardrails | None = None,
+    ) -> LocalEndpoint:
+        self._check_alarms(guardrails)
+        variants = self._variants(endpoint_config_name)
+        if endpoint_name in self.endpoints:
+            raise ValidationError(f'Cannot create already existing endpoint "{self.endpoints[endpoint_name].arn}".')
+        endpoint = LocalEndpoint(
+            account_id=self.account_id,
+            region_name=self.region_name,
+            name=endpoint_name,
+            config_name=endpoint_config_name,
+            production_variants=variants,
+            tags=tags,
+            host=self.host,
+        )
+        endpoint.guardrails = guardrails
+        self.endpoints[endpoint_name] = endpoint
+        endpoint.create(self._resolver(variants), variants)
+        return endpoint
+
+    def update_endpoint(
+        self,
+        endpoint_name: str,
+        endpoint_config_name: str,
+        *,
+        retain: bool = False,
+        guardrails: Guardrails | None = None,
+    ) -> LocalEndpoint:
+        endpoint = self.endpoint(endpoint_name)
+        if endpoint.endpoint_status in _BUSY:
+            raise ValidationError(f'Cannot update in-progress endpoint "{endpoint.arn}".')
+        self._check_alarms(guardrails)
+        variants = self._variants(endpoint_config_name)
+        endpoint.guardrails = guardrails
+        endpoint.update(self._resolver(variants), endpoint_config_name, variants, retain=retain)
+        return endpoint
+
+    def _check_alarms(self, guardrails: Guardrails | None) -> None:
+        """Raises `ValidationError` for an alarm that does not exist; a rollback would wait for it in vain."""
+        missing = guardrails.missing() if guardrails else []
+        if missing:
+            raise ValidationError(
+                f"AutoRollbackConfiguration names alarms that do not exist in {self.region_name}: "
+                f"{', '.join(missing)}. Create them first."
+            )
+
+    def delete_endpoint(self, endpoint_name: str) -> None:
+        endpoint = self.endpoint(endpoint_name)
+        if endpoint.endpoint_status != "Deleting":
+            endpoint.delete(lambda: self._forget(endpoint_name))
+
+    def _forget(self, endpoint_name: str) -> None:
+        self.endpoints.pop(endpoint_name, None)
+
+    def describe_endpoint(self, endpoint_name: str) -> dict[str, Any]:
+        return self.endpoint(endpoint_name).response_object
+
+    def endpoint(self, name: str) -> LocalEndpoint:
+        """Raises `ValidationError` as the service words it."""
+        found = self.endpoints.get(name)
+        if not isinstance(found, LocalEndpoint):
+            arn = LocalEndpoint.arn_formatter(name, self.account_id, self.region_name)
+            raise ValidationError(f'Could not find endpoint "{arn}".')
+        return found
+
+    def _get_resource_from_arn(self, arn: str) -> Any:
+        job = self.jobs.by_arn(arn)
+        return job if job is not None else super()._get_resource_from_arn(arn)
+
+    def _variants(self, config_name: str) -> list[dict[str, Any]]:
+        if config_name not in self.endpoint_configs:
+            arn = FakeEndpointConfig.arn_formatter(config_name, self.account_id, self.region_name)
+            raise ValidationError(f'Could not find endpoint configuration "{arn}".')
+        return self.endpoint_configs[config_name].production_variants
+
+    def _resolver(self, variants: list[dict[str, Any]]) -> Callable[[Mapping[str, Any]], Variant]:
+        # Looked up now: the models may be deleted while the endpoint starts, as the service allows.
+        models = {item["ModelName"]: self.describe_model(item["ModelName"]).response_object for item in variants}
+        return lambda item: Variant.of(item, models[item["ModelName"]])
+
+
+class LocalSageMakerResponse(SageMakerResponse):
+    @property
+    def backend(self) -> LocalSageMakerBackend:
+        backend = self.sagemaker_backend
+        assert isinstance(backend, LocalSageMakerBackend), "installed before the server starts"
+        return backend
+
+    def _checked(self) -> dict[str, Any]:
+        """The request's parameters, once botocore's service model has nothing against them."""
+        request = dict(self._get_params())
+        service_model.check("sagemaker", self._get_action(), request)
+        return request
+
+    def create_model(self) -> ActionResult:
+        request = self._checked()
+        answer = super().create_model()
+        model = self.backend._models[request["ModelName"]]
+        model.enable_network_isolation = bool(request.get("EnableNetworkIsolation", False))
+        return answer
+
+    def describe_model(self) -> ActionResult:
+        """As moto's, without what is empty: an empty VpcConfig is not one."""
+        found = self.backend.describe_model(self._checked()["ModelName"]).response_object
+        return ActionResult({name: value for name, value in found.items() if value not in ({}, [])})
+
+    def create_endpoint_config(self) -> ActionResult:
+        request = self._checked()
+        answer = super().create_endpoint_config()
+        config = self.backend.endpoint_configs[request["EndpointConfigName"]]
+        assert isinstance(config, LocalEndpointConfig), "our backend makes no other"
+        config.keep(request)
+        return answer
+
+    def create_endpoint(self) -> ActionResult:
+        request = self._checked()
+        name, config, tags = request["EndpointName"], request["EndpointConfigName"], request.get("Tags", [])
+        endpoint = self.backend.create_endpoint(name, config, tags, self._guardrails(request))
+        return ActionResult({"EndpointArn": endpoint.arn})
+
+    def update_endpoint(self) -> ActionResult:
+        request = self._checked()
+        endpoint = self.backend.update_endpoint(
+            request["EndpointName"],
+            request["EndpointConfigName"],
+            retain=bool(request.get("RetainAllVariantProperties", False)),
+            guardrails=self._guardrails(request),
+        )
+        return ActionResult({"EndpointArn": endpoint.arn})
+
+    def _guardrails(self, request: Mapping[str, Any]) -> Guardrails | None:
+        config = request.get("DeploymentConfig")
+        return Guardrails(config, cloudwatch_backends[self.current_account][self.region]) if config else None
+
+    def create_inference_recommendations_job(self) -> ActionResult:
+        job = self.backend.jobs.create(self._checked())
+        return ActionResult({"JobArn": job.arn})
+
+    def describe_inference_recommendations_job(self) -> ActionResult:
+        return ActionResult(self.backend.jobs.get(self._checked()["JobName"]).described())
+
+    def list_inference_recommendations_jobs(self) -> ActionResult:
+        return ActionResult(self.backend.jobs.list(self._checked()))
+
+    def list_inference_recommendations_job_steps(self) -> ActionResult:
+        return ActionResult(self.backend.jobs.list_steps(self._checked()))
+
+    def stop_inference_recommendations_job(self) -> EmptyResult:
+        self.backend.jobs.stop(self._checked()["JobName"])
+        return EmptyResult()
+
+    def add_tags(self) -> ActionResult:
+        arn, tags = self._get_param("ResourceArn"), self._get_param("Tags")
+        job = self.backend.jobs.by_arn(arn)
+        if job is None:
+            return super().add_tags()
+        # A tag that exists is overwritten; moto would keep both.
+        job.tags = tags_of({**{t["Key"]: t["Value"] for t in job.tags}, **{t["Key"]: t["Value"] for t in tags}})
+        return ActionResult({"Tags": job.tags})
+
+
+def installed_in(backends: "BackendDict[SageMakerModelBackend]", account_id: str, region: str) -> LocalSageMakerBackend:
+    backend = backends[account_id][region]
+    assert isinstance(backend, LocalSageMakerBackend), "installed before the server starts"
+    return backend

@@ -1,0 +1,205 @@
+"""A SageMaker endpoint with real Tritons behind it: Creating → InService or Failed, Updating, Deleting.
+
+Extends moto's endpoint, which only remembers. Every change runs in a thread, as the service's do; an update starts
+the new fleet, switches when it answers, then stops the old one; a failing update leaves the old one answering.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from moto.core.utils import utcnow
+from moto.sagemaker.models import FakeEndpoint
+
+from local_aws.errors import LocalAccountError, RolledBack
+from local_aws.sagemaker.endpoint_fleet import Fleet, Variant
+from local_aws.sagemaker.guardrails import Guardrails
+from local_aws.sagemaker.model_host import ModelHost, say
+
+REASON_CHARACTERS = 1024
+"""FailureReason is no longer than this in the API."""
+
+Resolve = Callable[[Mapping[str, Any]], Variant]
+
+
+class LocalEndpoint(FakeEndpoint):
+    """One endpoint. `settled` is set while no change is under way."""
+
+    def __init__(
+        self,
+        *,
+        account_id: str,
+        region_name: str,
+        name: str,
+        config_name: str,
+        production_variants: list[dict[str, Any]],
+        tags: list[dict[str, str]],
+        host: ModelHost,
+    ) -> None:
+        super().__init__(account_id, region_name, name, config_name, production_variants, {}, tags)
+        self.endpoint_status = "Creating"
+        self.failure_reason: str | None = None  # type: ignore[assignment]  # moto infers None
+        self.settled = threading.Event()
+        self.update_failed = False
+        self.guardrails: Guardrails | None = None
+        self._host = host
+        self._fleet: Fleet | None = None
+        self._lock = threading.Lock()
+        self._deleted = False
+
+    def create(self, resolve: Resolve, production_variants: Sequence[Mapping[str, Any]]) -> None:
+        """Start the fleet in a thread; the status tells how it went."""
+        self._in_thread(lambda: self._switch(resolve, production_variants))
+
+    def update(  # type: ignore[override]  # moto's BaseObject.update sets attributes from JSON; nothing calls it here
+        self, resolve: Resolve, config_name: str, production_variants: list[dict[str, Any]], *, retain: bool
+    ) -> None:
+        """Replace the fleet in a thread. `retain` keeps the counts and weights of variants that stay."""
+        self._set("Updating")
+        self._in_thread(lambda: self._switch(resolve, production_variants, config_name, retain))
+
+    def delete(self, forget: Callable[[], None]) -> None:
+        """Stop the fleet in a thread, then call `forget`."""
+        with self._lock:
+            self._deleted = True
+            fleet, self._fleet = self._fleet, None
+        self._set("Deleting")
+
+        def stop() -> None:
+            if fleet is not None:
+                fleet.stop()
+            forget()
+            say(f"endpoint {self.endpoint_name} is deleted")
+
+        self._in_thread(stop)
+
+    def pick(self, variant: str | None) -> Any:
+        fleet = self._fleet
+        return fleet.pick(variant) if fleet is not None else None
+
+    def instance_count(self, variant: str) -> int:
+        counts = {item["VariantName"]: item.get("DesiredInstanceCount", 1) for item in self.production_variants}
+        return int(counts.get(variant, 1))
+
+    def clamp(self, variant: str, low: int, high: int) -> None:
+        """What application autoscaling does on registration: move the desired count within its bounds."""
+        for item in self.production_variants:
+            if item["VariantName"] == variant:
+                count = min(max(item.get("DesiredInstanceCount", 1), low), high)
+                item["DesiredInstanceCount"] = item["CurrentInstanceCount"] = count
+
+    def is_created(self) -> bool:
+        return self.settled.is_set()
+
+    @property
+    def response_object(self) -> dict[str, Any]:
+        response = {
+            "EndpointName": self.endpoint_name,
+            "EndpointArn": self.arn,
+            "EndpointConfigName": self.endpoint_config_name,
+            "ProductionVariants": self.production_variants,
+            "EndpointStatus": self.endpoint_status,
+            "CreationTime": self.creation_time,
+            "LastModifiedTime": self.last_modified_time,
+        }
+        if self.guardrails:
+            response["LastDeploymentConfig"] = dict(self.guardrails.config)
+        return response | ({"FailureReason": self.failure_reason} if self.failure_reason else {})
+
+    def _switch(
+        self,
+        resolve: Resolve,
+        production_variants: Sequence[Mapping[str, Any]],
+        config_name: str | None = None,
+        retain: bool = False,
+    ) -> None:
+        fleet = Fleet(self._host, self._died)
+        try:
+            say(f"endpoint {self.endpoint_name}: starting")
+            fleet.start(self.endpoint_name, [resolve(variant) for variant in production_variants])
+            if config_name is not None:
+                self._guard(fleet)
+        except Exception as error:  # whatever it was: an endpoint must not stay Creating for ever
+            self._failed(error, updating=config_name is not None)
+            return
+        with self._lock:
+            old, self._fleet = self._fleet, None if self._deleted else fleet
+        if config_name is not None:
+            self._adopt(config_name, [dict(variant) for variant in production_variants], retain)
+        self._announce()
+        for unused in [old, fleet if self._deleted else None]:
+            if unused is not None:
+                unused.stop()
+
+    def _guard(self, fleet: Fleet) -> None:
+        """The new fleet answers and is about to take the traffic. Raises `RolledBack`; it is stopped then."""
+        if self.guardrails is None:
+            return
+        if alarmed := self.guardrails.alarmed():
+            fleet.stop()
+            raise RolledBack(self.endpoint_name, alarmed)
+        say(
+            f"endpoint {self.endpoint_name}: SageMaker would shift the traffic {self.guardrails.describe()} and watch "
+            f"{len(self.guardrails.alarm_names)} alarm(s) meanwhile; here the new Triton answers and takes all of it"
+        )
+
+    def _adopt(self, config_name: str, production_variants: list[dict[str, Any]], retain: bool) -> None:
+        kept = {variant["VariantName"]: variant for variant in self.production_variants} if retain else {}
+        self.endpoint_config_name = config_name
+        new = self._process_production_variants(production_variants)
+        self.production_variants = [variant | kept.get(variant["VariantName"], {}) for variant in new]
+
+    def _announce(self) -> None:
+        if self._deleted:
+            return
+        self.update_failed = False
+        self._set("InService")
+        for variant in self.production_variants:
+            name = variant["VariantName"]
+            say(
+                f"endpoint {self.endpoint_name} is InService; one Triton answers for all "
+                f"{self.instance_count(name)} instance(s) of variant {name}"
+            )
+
+    def _failed(self, error: Exception, *, updating: bool) -> None:
+        reason = str(error) if isinstance(error, LocalAccountError) else f"{type(error).__name__}: {error}"
+        say(f"endpoint {self.endpoint_name}: {'update' if updating else 'creation'} failed: {reason}")
+        # As after a rollback by the service: the old fleet is InService, and the reason stays to be read.
+        self.update_failed = updating
+        status = "InService" if updating and self._fleet is not None else "Failed"
+        self._set(status, reason)
+
+    def _died(self, fleet: Fleet, reason: str) -> None:
+        with self._lock:
+            if fleet is not self._fleet:
+                return
+            self._fleet = None
+        say(f"endpoint {self.endpoint_name} failed: {reason}")
+        self._set("Failed", reason)
+        fleet.stop()
+
+    def _set(self, status: str, reason: str | None = None) -> None:
+        if self._deleted and status != "Deleting":
+            return
+        self.failure_reason = shortened(reason)
+        self.endpoint_status = status
+        self.last_modified_time = utcnow()
+
+    def _in_thread(self, work: Callable[[], None]) -> None:
+        self.settled.clear()
+
+        def run() -> None:
+            try:
+                work()
+            finally:
+                self.settled.set()
+
+        threading.Thread(target=run, name=f"endpoint-{self.endpoint_name}", daemon=True).start()
+
+
+def shortened(reason: str | None) -> str | None:
+    """Within the API's limit: the beginning, which says what happened, and the end, the last log lines."""
+    if reason is None or len(reason) <= REASON_CHARACTERS:
+        return reason
+    head = reason[:400]
+    return f"{head}\n…\n{reason[-(REASON_CHARACTERS - len(head) - 3) :]}"

@@ -1,0 +1,274 @@
+"""Inference Recommender jobs: names, statuses and results in the API's shapes; the work is `load_test`'s.
+
+Jobs run one after another, and so do a job's tests: on one machine they would measure each other. Every job is tagged
+with what it was measured on.
+"""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from moto.sagemaker.exceptions import ResourceInUseException, ResourceNotFound, ValidationError
+
+from local_aws import machine
+from local_aws.cloudwatch import LocalCloudWatchBackend
+from local_aws.errors import LocalAccountError
+from local_aws.sagemaker import archive, job_metrics
+from local_aws.sagemaker.endpoint import shortened
+from local_aws.sagemaker.job_subject import ControlPlane, Deployed, container_of, deployed_of, package_of
+from local_aws.sagemaker.load_test import LoadTestRunner, Step
+from local_aws.sagemaker.model_host import Container, ModelHost, say
+from local_aws.sagemaker.recommendation_request import EndpointTest, JobPlan, LoadTest, check_subject, plan
+
+MEASURED_ON = "local-aws:measured-on"
+_ENDED = ("COMPLETED", "FAILED", "STOPPED")
+
+
+@dataclass(slots=True)
+class Job:
+    request: Mapping[str, Any]
+    arn: str
+    runner: LoadTestRunner
+    steps: list[Step]
+    tags: list[dict[str, str]]
+    status: str = "PENDING"
+    failure_reason: str | None = None
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    modified_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    completed_at: datetime | None = None
+    ids: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return str(self.request["JobName"])
+
+    def set(self, status: str, reason: str | None = None) -> None:
+        self.status, self.failure_reason = status, shortened(reason)
+        self.modified_at = datetime.now(UTC)
+        if status in _ENDED:
+            self.completed_at = self.modified_at
+
+    def described(self) -> dict[str, Any]:
+        """DescribeInferenceRecommendationsJob."""
+        kept = ("JobName", "JobDescription", "JobType", "RoleArn", "InputConfig", "StoppingConditions")
+        completed = [step for step in self.steps if step.status == "COMPLETED"]
+        found = [
+            {"RecommendationId": self._id(step), **step.benchmark()}
+            for step in completed
+            if not isinstance(step.test, Deployed)
+        ]
+        performances = [
+            {"Metrics": metrics, "EndpointInfo": {"EndpointName": step.endpoint_name}}
+            for step in completed
+            if isinstance(step.test, Deployed) and (metrics := step.endpoint_metrics())
+        ]
+        return {
+            **{name: self.request[name] for name in kept if name in self.request},
+            **self._state(),
+            **({"InferenceRecommendations": found[:10]} if found else {}),
+            **({"EndpointPerformances": performances} if performances else {}),
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """One item of ListInferenceRecommendationsJobs."""
+        named, about = ("ModelName", "ModelPackageVersionArn"), self.request["InputConfig"]
+        return {
+            **{name: self.request[name] for name in ("JobName", "JobType", "RoleArn")},
+            "JobDescription": self.request.get("JobDescription", ""),
+            **{name: about[name] for name in named if name in about},
+            "SamplePayloadUrl": self.runner.plan.payload_url,
+            **self._state(),
+        }
+
+    def shown_steps(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "StepType": "BENCHMARK",
+                "JobName": self.name,
+                "Status": step.status,
+                "InferenceBenchmark": {
+                    **step.benchmark(),
+                    **({"FailureReason": step.failure_reason} if step.failure_reason else {}),
+                },
+            }
+            for step in self.steps
+        ]
+
+    def _id(self, step: Step) -> str:
+        return self.ids.setdefault(step.endpoint_name, f"{self.name}/{uuid.uuid4().hex[:8]}")
+
+    def _state(self) -> dict[str, Any]:
+        state = {
+            "JobArn": self.arn,
+            "Status": self.status,
+            "CreationTime": self.created_at,
+            "LastModifiedTime": self.modified_at,
+            "CompletionTime": self.completed_at,
+            "FailureReason": self.failure_reason,
+        }
+        return {name: value for name, value in state.items() if value is not None}
+
+
+class RecommendationJobs:
+    """All jobs of one region. `plane` is the SageMaker backend, which makes itself known once it is there."""
+
+    plane: ControlPlane
+
+    def __init__(self, host: ModelHost, region: str, cloudwatch: Callable[[], LocalCloudWatchBackend]) -> None:
+        self._host = host
+        self._region = region
+        self._cloudwatch = cloudwatch
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+
+    def create(self, request: Mapping[str, Any]) -> Job:
+        """Check, register and start. Raises moto's exceptions in the service's words."""
+        check_subject(request)
+        package = package_of(self.plane, request["InputConfig"])
+        job = self._job(request, plan(request, package), package)
+        with self._lock:
+            if job.name in self._jobs:
+                raise ResourceInUseException(
+                    message=f"InferenceRecommendationsJob names must be unique within an AWS account and region, and "
+                    f"there is already an InferenceRecommendationsJob with this name ({self._jobs[job.name].arn})."
+                )
+            self._jobs[job.name] = job
+        threading.Thread(target=self._run, args=(job,), name=f"job-{job.name}", daemon=True).start()
+        return job
+
+    def get(self, name: str) -> Job:
+        if name not in self._jobs:
+            raise ResourceNotFound(message=f"Could not find InferenceRecommendationsJob with name {name}.")
+        return self._jobs[name]
+
+    def by_arn(self, arn: str) -> Job | None:
+        return next((job for job in self._jobs.values() if job.arn == arn), None)
+
+    def stop(self, name: str) -> None:
+        job = self.get(name)
+        with self._lock:
+            if job.status in _ENDED:
+                raise ValidationError(f"InferenceRecommendationsJob {name} is {job.status} and cannot be stopped.")
+            job.set("STOPPING")
+        job.runner.stop()
+
+    def list(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        chosen = [job.summary() for job in self._jobs.values()]
+        chosen = [item for item in chosen if _matches(item, request)]
+        key = {"Name": "JobName", "Status": "Status"}.get(request.get("SortBy", ""), "CreationTime")
+        chosen.sort(key=lambda item: item[key], reverse=request.get("SortOrder") == "Descending")
+        return _page("InferenceRecommendationsJobs", chosen, request)
+
+    def list_steps(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        steps = self.get(request["JobName"]).shown_steps()
+        wanted = request.get("Status")
+        return _page("Steps", [step for step in steps if wanted in (None, step["Status"])], request)
+
+    def close(self) -> None:
+        """Stop every job and wait until none runs."""
+        for job in list(self._jobs.values()):
+            job.runner.stop()
+        with self._turn:
+            pass
+
+    def _job(self, request: Mapping[str, Any], planned: JobPlan, package: Mapping[str, Any]) -> Job:
+        tests = [deployed_of(self.plane, one.endpoint_name) for one in planned.tests if isinstance(one, EndpointTest)]
+        fresh = [one for one in planned.tests if isinstance(one, LoadTest)]
+        # Any instance type would do: only the container is wanted, and its refusal.
+        container = container_of(
+            self.plane, request["InputConfig"], package, fresh[0].instance_type if fresh else "ml.c5.xlarge"
+        )
+        return self._made(request, planned, container, [*tests, *fresh])
+
+    def _made(
+        self, request: Mapping[str, Any], planned: JobPlan, container: Container, tests: Sequence[LoadTest | Deployed]
+    ) -> Job:
+        name = request["JobName"]
+        folder = self._host.state / "jobs" / name
+        runner = LoadTestRunner(self._host, planned, container, folder / "payloads.tar.gz", folder)
+        tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags") or []}
+        return Job(
+            request={key: value for key, value in request.items() if value is not None},
+            arn=f"arn:aws:sagemaker:{self._region}:{self._host.account_id}:inference-recommendations-job/{name}",
+            runner=runner,
+            steps=[Step.of(test) for test in tests],
+            tags=tags_of({**tags, MEASURED_ON: machine.tag_value(machine.description())}),
+        )
+
+    def _run(self, job: Job) -> None:
+        with self._turn:
+            try:
+                self._run_steps(job)
+            except Exception as error:  # whatever it was: a job must not stay IN_PROGRESS for ever
+                job.set("FAILED", str(error) if isinstance(error, LocalAccountError) else repr(error))
+        say(f"job {job.name}: {': '.join(filter(None, (job.status, job.failure_reason)))}")
+
+    def _run_steps(self, job: Job) -> None:
+        runner = job.runner
+        deadline = time.monotonic() + runner.plan.duration_s
+        if not runner.stopped.is_set():
+            job.set("IN_PROGRESS")
+            say(f"job {job.name}: {len(job.steps)} test(s), one after another, on {machine.description()}")
+            _write(runner.payloads, archive.fetch(runner.plan.payload_url, self._host.account_id))
+        for step in job.steps:
+            if runner.stopped.is_set():
+                step.status = "STOPPED" if step.status == "PENDING" else step.status
+                continue
+            publish = self._publisher(job.name, step)
+            runner.run(step, deadline - time.monotonic(), publish)
+        with self._lock:
+            job.set(*_outcome(job.steps, runner.stopped.is_set()))
+
+    def _publisher(self, job_name: str, step: Step) -> Callable[[Mapping[str, Any]], None]:
+        backend = self._cloudwatch()
+        return lambda window: job_metrics.publish(backend, job_name, step.endpoint_name, step.variant, window)
+
+
+def tags_of(values: Mapping[str, str]) -> "list[dict[str, str]]":
+    return [{"Key": key, "Value": value} for key, value in values.items()]
+
+
+def _outcome(steps: "list[Step]", stopped: bool) -> tuple[str, str | None]:
+    if any(step.status == "COMPLETED" for step in steps) and not stopped:
+        return "COMPLETED", None
+    if stopped:
+        return "STOPPED", None
+    reasons = list(dict.fromkeys(step.failure_reason or "" for step in steps))
+    if len(steps) == 1:
+        return "FAILED", reasons[0]
+    return "FAILED", f"All {len(steps)} tests failed. {' '.join(reasons)}"
+
+
+def _matches(item: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
+    def moment(name: str) -> datetime | None:
+        value = request.get(name)
+        return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+
+    before, after = "CreationTimeBefore", "CreationTimeAfter"
+    return (
+        request.get("NameContains", "") in item["JobName"]
+        and request.get("StatusEquals") in (None, item["Status"])
+        and request.get("ModelNameEquals") in (None, item.get("ModelName"))
+        and request.get("ModelPackageVersionArnEquals") in (None, item.get("ModelPackageVersionArn"))
+        and ((limit := moment(before)) is None or item["CreationTime"] < limit)
+        and ((limit := moment(after)) is None or item["CreationTime"] > limit)
+        and ((limit := moment("LastModifiedTimeBefore")) is None or item["LastModifiedTime"] < limit)
+        and ((limit := moment("LastModifiedTimeAfter")) is None or item["LastModifiedTime"] > limit)
+    )
+
+
+def _page(name: str, items: "list[dict[str, Any]]", request: Mapping[str, Any]) -> dict[str, Any]:
+    first, most = int(request.get("NextToken") or 0), request.get("MaxResults") or 100
+    rest = {"NextToken": str(first + most)} if first + most < len(items) else {}
+    return {name: items[first : first + most], **rest}
+
+
+def _write(file: Path, content: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)

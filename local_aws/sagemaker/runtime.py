@@ -1,0 +1,167 @@
+"""`sagemaker-runtime.invoke_endpoint`: a WSGI middleware that hands invocations to Triton, before moto sees them.
+
+Errors have the shape and the words of the service. Times are taken around the call to the model (ModelLatency) and
+around all of it (OverheadLatency is the rest).
+"""
+
+import http.client
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from local_aws.process.triton import TritonServer
+from local_aws.sagemaker.endpoint import LocalEndpoint
+from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
+
+MAX_BODY_BYTES = 6_291_456
+"""Of a request and of a response."""
+
+TIMEOUT_S = 60.0
+_PATH = re.compile(r"^/endpoints/(?P<name>[^/]+)/invocations$")
+_ERROR_STATUS = {"ValidationError": 400, "ModelError": 424}
+
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswer:
+    status: int
+    content_type: str
+    body: bytes
+
+
+class InvocationMiddleware:
+    """Answers POST /endpoints/NAME/invocations itself and passes everything else on to `application`."""
+
+    def __init__(
+        self,
+        application: Wsgi,
+        find_endpoint: Callable[[str], LocalEndpoint | None],
+        metrics: EndpointMetrics,
+        account_id: str,
+    ) -> None:
+        self._application = application
+        self._find_endpoint = find_endpoint
+        self._metrics = metrics
+        self._account_id = account_id
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        match = _PATH.match(environ.get("PATH_INFO", ""))
+        if match is None or environ["REQUEST_METHOD"] != "POST":
+            return self._application(environ, start_response)
+        answer = self._invoke(unquote(match["name"]), environ)
+        headers = {**answer.headers, "Content-Length": str(len(answer.body))}
+        start_response(f"{answer.status} {http.client.responses.get(answer.status, 'Error')}", list(headers.items()))
+        return [answer.body]
+
+    def _invoke(self, name: str, environ: Mapping[str, Any]) -> Answer:
+        started = time.perf_counter()
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        if length > MAX_BODY_BYTES:
+            return _too_long(environ, length)
+        body = environ["wsgi.input"].read(length)
+        endpoint = self._find_endpoint(name)
+        if endpoint is None:
+            return _error("ValidationError", f"Endpoint {name} of account {self._account_id} not found.")
+        picked = endpoint.pick(environ.get("HTTP_X_AMZN_SAGEMAKER_TARGET_VARIANT"))
+        if picked is None:
+            return self._no_variant(endpoint, environ)
+        variant, server = picked
+        asked = time.perf_counter()
+        model = _ask(server, body, _forwarded(environ))
+        answered = time.perf_counter()
+        answer = _answer(model, variant, server)
+        self._metrics.record(
+            name,
+            variant,
+            status=model.status,
+            model_us=round((answered - asked) * 1e6),
+            overhead_us=round((time.perf_counter() - answered + asked - started) * 1e6),
+            instances=endpoint.instance_count(variant),
+        )
+        return answer
+
+    def _no_variant(self, endpoint: LocalEndpoint, environ: Mapping[str, Any]) -> Answer:
+        name = endpoint.endpoint_name
+        wanted = environ.get("HTTP_X_AMZN_SAGEMAKER_TARGET_VARIANT")
+        if wanted and endpoint.pick(None) is not None:
+            return _error("ValidationError", f"Variant {wanted} of endpoint {name} not found.")
+        reason = f": {endpoint.failure_reason}" if endpoint.failure_reason else "; wait until it is InService."
+        status = f"is {endpoint.endpoint_status}{reason}"
+        return _error("ValidationError", f"Endpoint {name} of account {self._account_id} {status}")
+
+
+def _ask(server: TritonServer, body: bytes, headers: Mapping[str, str]) -> ModelAnswer:
+    """The model's answer; a server that does not answer counts as a 500."""
+    # A connection for each call: the server in front closes its own after each request, so none could be kept.
+    connection = http.client.HTTPConnection(server.sagemaker_url.removeprefix("http://"), timeout=TIMEOUT_S)
+    try:
+        connection.request("POST", "/invocations", body, dict(headers))
+        response = connection.getresponse()
+        content_type = response.headers.get("Content-Type", "application/octet-stream")
+        return ModelAnswer(response.status, content_type, response.read())
+    except (OSError, http.client.HTTPException) as error:
+        return ModelAnswer(500, "text/plain", f"The model's server did not answer: {error}".encode())
+    finally:
+        connection.close()
+
+
+def _forwarded(environ: Mapping[str, Any]) -> dict[str, str]:
+    """The headers that a container gets to see."""
+    headers = {"Content-Type": environ.get("CONTENT_TYPE") or "application/octet-stream"}
+    if accept := environ.get("HTTP_ACCEPT"):
+        headers["Accept"] = accept
+    for name, value in environ.items():
+        if name.startswith("HTTP_X_AMZN_SAGEMAKER_"):
+            headers[name.removeprefix("HTTP_").replace("_", "-").title()] = value
+    return headers
+
+
+def _answer(model: ModelAnswer, variant: str, server: TritonServer) -> Answer:
+    if model.status != http.HTTPStatus.OK:
+        return _model_error(model, server)
+    if len(model.body) > MAX_BODY_BYTES:
+        text = f"The model answered {len(model.body)} bytes; a response may have {MAX_BODY_BYTES}."
+        return _model_error(ModelAnswer(model.status, "text/plain", text.encode()), server)
+    return Answer(200, {"Content-Type": model.content_type, "x-Amzn-Invoked-Production-Variant": variant}, model.body)
+
+
+def _model_error(model: ModelAnswer, server: TritonServer) -> Answer:
+    """424 as the service words it; where the service points to CloudWatch Logs, this points to Triton's log file."""
+    original = model.body.decode("utf-8", "replace")
+    kind = "client" if 400 <= model.status < 500 else "server"
+    return _error(
+        "ModelError",
+        f'Received {kind} error ({model.status}) from primary with message "{original}". '
+        f"See {server.log_file} for more information.",
+        OriginalStatusCode=model.status,
+        OriginalMessage=original,
+        LogStreamArn=f"file://{server.log_file}",
+    )
+
+
+def _too_long(environ: Mapping[str, Any], length: int) -> Answer:
+    # Read and forget what the client is still sending, so that it gets to read the answer.
+    stream, left = environ["wsgi.input"], min(length, 64 * 1024 * 1024)
+    while left > 0 and (chunk := stream.read(min(left, 1 << 16))):
+        left -= len(chunk)
+    text = f"HTTP content length exceeded {MAX_BODY_BYTES} bytes."
+    return Answer(413, {"Content-Type": "application/json"}, json.dumps({"message": text}).encode())
+
+
+def _error(code: str, message: str, **more: object) -> Answer:
+    headers = {"Content-Type": "application/json", "x-amzn-errortype": code}
+    # Both spellings: botocore reads the error's message from `message`, the modelled member is `Message`.
+    body = json.dumps({"message": message, "Message": message, **more})
+    return Answer(_ERROR_STATUS[code], headers, body.encode())

@@ -1,0 +1,142 @@
+"""A workload as a batch by the clock: where its rows are, what answers them, in which steps, and who watches."""
+
+from aws_cdk import CfnOutput, Duration, Stack
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from stacks.batch.ecs_work import EcsBatchWork, EcsBatchWorkProps
+from stacks.batch.processing_work import ProcessingBatchWork, ProcessingBatchWorkProps, check_processing_type
+from stacks.batch.steps import BatchSteps, BatchStepsProps, Work
+from stacks.batch.storage import BatchStorage
+from stacks.batch.watch import BatchWatch, BatchWatchProps
+from stacks.deployment import about_hardware, refuse
+from stacks.ecs.errors import NoThroughputObjective
+from stacks.ecs.fleet import EcsFleet, EcsFleetProps
+from stacks.ecs.private_network import PrivateNetwork, PrivateNetworkProps, zones
+from stacks.ecs.task import EcsTask, EcsTaskProps
+from stacks.fitness import Wanted
+from stacks.machine import machine
+from stacks.model_archive import ModelArchive, ModelArchiveProps
+from stacks.own_image import OwnImage, OwnImageProps
+from stacks.workload_stack import WorkloadStackProps, region_of
+from workloads import ScheduledBatchHosting, ThroughputObjective
+
+
+class ScheduledBatchStack(Stack):
+    """Outputs: InputBucket, OutputBucket, StateMachineArn, AlarmTopicArn."""
+
+    def __init__(self, scope: Construct, id: str, hosting: ScheduledBatchHosting, props: WorkloadStackProps) -> None:
+        workload = props.folder.workload
+        self._zones = hosting.availability_zones
+        super().__init__(scope, id, env=props.environment, description=workload.description)
+        objective = workload.objective
+        if not isinstance(objective, ThroughputObjective):
+            raise NoThroughputObjective(props.folder.file)
+        storage = BatchStorage(self, "Storage")
+        archive = ModelArchive(
+            self, "Archive", ModelArchiveProps(file=props.archive_file, sha256=props.artifact.archive_sha256)
+        )
+        role = iam.Role(
+            self,
+            "StepsRole",
+            assumed_by=iam.ServicePrincipal("states.amazonaws.com"),
+            description=f"Lets the steps of {workload.name} start what answers and accounts for its rows.",
+        )
+        work = self._work(hosting, props, storage, archive, role)
+        steps = BatchSteps(
+            self,
+            "Steps",
+            BatchStepsProps(
+                schedule=hosting.schedule,
+                shards=hosting.shards,
+                deadline=Duration.hours(hosting.deadline_hours),
+                work=work,
+                role=role,
+            ),
+        )
+        watch = BatchWatch(
+            self,
+            "Watch",
+            BatchWatchProps(
+                workload=workload.name,
+                steps=steps,
+                objective=objective,
+                deadline_hours=hosting.deadline_hours,
+                daily=hosting.daily,
+            ),
+        )
+        CfnOutput(self, "InputBucket", value=storage.input.bucket_name)
+        CfnOutput(self, "OutputBucket", value=storage.output.bucket_name)
+        CfnOutput(self, "StateMachineArn", value=steps.machine.state_machine_arn)
+        CfnOutput(self, "AlarmTopicArn", value=watch.paging.topic.topic_arn)
+
+    @property
+    def availability_zones(self) -> list[str]:
+        """CDK would ask AWS for them."""
+        return zones(self._zones)
+
+    def _work(
+        self,
+        hosting: ScheduledBatchHosting,
+        props: WorkloadStackProps,
+        storage: BatchStorage,
+        archive: ModelArchive,
+        role: iam.Role,
+    ) -> Work:
+        """The instance type decides: SageMaker's own are written ml.*."""
+        workload, file = props.folder.workload, props.folder.file
+        instance_type = workload.instance_types[0]
+        key = f"targets.{workload.variant(workload.hosting.target).target}.instance_types"
+        wanted = Wanted(instance_type=instance_type, file=file, key=key)
+        refuse(about_hardware(props, wanted, region_of(self)))
+        if not instance_type.startswith("ml."):
+            return self._on_ecs(hosting, props, storage, archive, role)
+        check_processing_type(file, instance_type)
+        return ProcessingBatchWork(
+            self,
+            "Work",
+            ProcessingBatchWorkProps(
+                workload=workload.name,
+                image=OwnImage(self, "Image", OwnImageProps(uri=hosting.image_uri, kind="cpu", workload_file=file)),
+                archive=archive,
+                storage=storage,
+                instance_type=instance_type,
+                shards=hosting.shards,
+                deadline_s=int(Duration.hours(hosting.deadline_hours).to_seconds()),
+                max_bad_share=hosting.max_bad_share,
+                role=role,
+            ),
+        )
+
+    def _on_ecs(
+        self,
+        hosting: ScheduledBatchHosting,
+        props: WorkloadStackProps,
+        storage: BatchStorage,
+        archive: ModelArchive,
+        role: iam.Role,
+    ) -> EcsBatchWork:
+        name, file = props.folder.workload.name, props.folder.file
+        runs_on = machine(file, props.folder.workload.instance_types[0])
+        network = PrivateNetwork(self, "Network", PrivateNetworkProps(existing=hosting.vpc))
+        fleet = EcsFleet(self, "Fleet", EcsFleetProps(network=network, machine=runs_on, max_instances=hosting.shards))
+        image = OwnImage(self, "Image", OwnImageProps(uri=hosting.image_uri, kind=runs_on.kind, workload_file=file))
+
+        def task(id: str, purpose: str, devices: bool) -> EcsTask:
+            mapped = runs_on.devices if devices else ()
+            return EcsTask(self, id, EcsTaskProps(workload=name, image=image, devices=mapped, purpose=purpose))
+
+        return EcsBatchWork(
+            self,
+            "Work",
+            EcsBatchWorkProps(
+                network=network,
+                fleet=fleet,
+                shard=task("Shard", "reads its archive and rows, writes answers", devices=True),
+                account=task("Account", "reads rows and answers, writes the manifest", devices=False),
+                archive=archive,
+                storage=storage,
+                max_bad_share=hosting.max_bad_share,
+                role=role,
+            ),
+        )

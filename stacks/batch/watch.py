@@ -1,0 +1,139 @@
+"""Alarms and the dashboard of a batch: a run that failed, came late or did not come, or was slower than the objective.
+
+Throughput is the account's own metric, one number a run (containers/batch/account.py): the shards' speeds while they
+answered, added up. Instances that start, and images that are pulled, are not in it; they are in the run's duration.
+"""
+
+from dataclasses import dataclass
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from constructs import Construct
+
+from stacks.batch.steps import BatchSteps
+from stacks.ecs import metrics as ecs_metrics
+from stacks.paging import Paging, PagingProps
+from workloads import ThroughputObjective
+
+HOURS_A_DAY = 24
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchWatchProps:
+    workload: str
+    steps: BatchSteps
+    objective: ThroughputObjective
+    deadline_hours: int
+    daily: bool
+
+
+class BatchWatch(Construct):
+    """`paging.topic` is whom to subscribe to."""
+
+    def __init__(self, scope: Construct, id: str, props: BatchWatchProps) -> None:
+        super().__init__(scope, id)
+        self._props = props
+        alarms = [self._failed(), self._late(), self._slow(), *([self._absent()] if props.daily else [])]
+        self.paging = Paging(self, "Paging", PagingProps(workload=props.workload, alarms=alarms))
+        self._dashboard()
+
+    def _failed(self) -> cloudwatch.Alarm:
+        machine, period = self._props.steps.machine, Duration.minutes(5)
+        ended = cloudwatch.MathExpression(
+            expression="failed + aborted",
+            using_metrics={
+                "failed": machine.metric_failed(period=period),
+                "aborted": machine.metric_aborted(period=period),
+            },
+            period=period,
+            label="Runs that failed or were stopped",
+        )
+        told = "A run failed, or somebody stopped it. Its log says which step; start it again for the same day."
+        return self._at_least_one("Failed", ended, told)
+
+    def _late(self) -> cloudwatch.Alarm:
+        late = self._props.steps.machine.metric_timed_out(period=Duration.minutes(5))
+        hours = self._props.deadline_hours
+        told = f"A run took more than {hours} hours and was stopped. What it answered is kept."
+        return self._at_least_one("Late", late, told)
+
+    def _slow(self) -> cloudwatch.Alarm:
+        limit = self._props.objective.rows_per_second
+        return self._alarm(
+            "Slow",
+            ecs_metrics.rows_per_second(self._props.workload).with_(period=Duration.hours(1)),
+            cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            limit,
+            f"A run answered fewer rows a second than the objective, {limit:,g}.",
+        )
+
+    def _absent(self) -> cloudwatch.Alarm:
+        """No run is no data. As long as two runs in a row may be apart that both keep the deadline."""
+        hours = HOURS_A_DAY + self._props.deadline_hours
+        return self._alarm(
+            "Absent",
+            self._props.steps.machine.metric_succeeded(period=Duration.hours(1)),
+            cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            1,
+            f"No run has succeeded in the last {hours} hours. It is on until the first run has, too.",
+            periods=hours,
+            missing=cloudwatch.TreatMissingData.BREACHING,
+        )
+
+    def _at_least_one(self, id: str, metric: cloudwatch.IMetric, description: str) -> cloudwatch.Alarm:
+        reached = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+        return self._alarm(id, metric, reached, 1, description)
+
+    def _alarm(
+        self,
+        id: str,
+        metric: cloudwatch.IMetric,
+        comparison: cloudwatch.ComparisonOperator,
+        threshold: float,
+        description: str,
+        periods: int = 1,
+        missing: cloudwatch.TreatMissingData = cloudwatch.TreatMissingData.NOT_BREACHING,
+    ) -> cloudwatch.Alarm:
+        return cloudwatch.Alarm(
+            self,
+            id,
+            metric=metric,
+            threshold=threshold,
+            comparison_operator=comparison,
+            evaluation_periods=periods,
+            treat_missing_data=missing,
+            alarm_description=description,
+        )
+
+    def _dashboard(self) -> None:
+        workload, machine, day = self._props.workload, self._props.steps.machine, Duration.days(1)
+        dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.days(14))
+        limit = cloudwatch.HorizontalAnnotation(value=self._props.objective.rows_per_second, label="Objective")
+        dashboard.add_widgets(
+            cloudwatch.AlarmStatusWidget(title="Is anything wrong?", alarms=[self.paging.alarm], width=24, height=3)
+        )
+        dashboard.add_widgets(
+            _bars("Runs a day", machine.metric_succeeded(period=day), machine.metric_failed(period=day)),
+            _bars("Duration of a run (ms)", machine.metric_time(period=day, statistic="Maximum")),
+        )
+        dashboard.add_widgets(
+            _bars("Rows per second", ecs_metrics.rows_per_second(workload).with_(period=day), limit=limit),
+            _bars(
+                "Rows, and bad ones",
+                *(each(workload).with_(period=day) for each in (ecs_metrics.rows, ecs_metrics.bad_rows)),
+            ),
+        )
+
+
+def _bars(
+    title: str, *metrics: cloudwatch.IMetric, limit: cloudwatch.HorizontalAnnotation | None = None
+) -> cloudwatch.GraphWidget:
+    """A point a day makes no line."""
+    return cloudwatch.GraphWidget(
+        title=title,
+        left=list(metrics),
+        left_annotations=[limit] if limit else [],
+        view=cloudwatch.GraphWidgetView.BAR if limit is None else cloudwatch.GraphWidgetView.TIME_SERIES,
+        width=12,
+        height=6,
+    )

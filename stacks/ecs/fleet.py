@@ -1,0 +1,115 @@
+"""EC2 instances for ECS tasks, one task on each: cluster, launch template, auto scaling group, capacity provider.
+
+ECS does not schedule Neuron chips. So a task reserves every vCPU of its instance, by which the capacity provider also
+counts how many instances to start, and is kept off an instance that has one already.
+"""
+
+from dataclasses import dataclass
+
+from aws_cdk import Duration, Size
+from aws_cdk import aws_autoscaling as autoscaling
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from stacks.acknowledgement import acknowledge, acknowledge_actions, acknowledge_resources
+from stacks.ecs.private_network import PrivateNetwork
+from stacks.machine import Machine
+
+ROOT_VOLUME = Size.gibibytes(100)
+"""AWS's PyTorch images for Neuron take more than the AMI's own 30 GiB, once unpacked beside their layers."""
+UNITS_PER_VCPU = 1024
+NO_INSTANCE_ROLE_FOR_TASKS = "echo ECS_AWSVPC_BLOCK_IMDS=true >> /etc/ecs/ecs.config"
+# Pulling such an image is most of it: before that an instance is no capacity, and none more is started for want of it.
+INSTANCE_WARM_UP = Duration.minutes(5)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EcsFleetProps:
+    network: PrivateNetwork
+    machine: Machine
+    max_instances: int
+
+
+class EcsFleet(Construct):
+    """`cluster` to run on, `strategy` to run by, `alone` to be alone on an instance, `cpu` to reserve for it."""
+
+    def __init__(self, scope: Construct, id: str, props: EcsFleetProps) -> None:
+        super().__init__(scope, id)
+        self.machine = props.machine
+        self.cpu = props.machine.vcpus * UNITS_PER_VCPU
+        self.cluster = ecs.Cluster(
+            self, "Cluster", vpc=props.network.vpc, container_insights_v2=ecs.ContainerInsights.ENABLED
+        )
+        self.group = self._group(props)
+        self.provider = ecs.AsgCapacityProvider(
+            self,
+            "CapacityProvider",
+            auto_scaling_group=self.group,
+            instance_warmup_period=INSTANCE_WARM_UP.to_seconds(),
+            enable_managed_draining=True,
+            # ECS drains what it takes away. Its termination protection would do no more, and stays on instances after
+            # the provider is gone, so that the stack could not be deleted (aws/containers-roadmap#2862).
+            enable_managed_termination_protection=False,
+        )
+        self.cluster.add_asg_capacity_provider(self.provider)
+        reason = "What the agent of any instance may do in this cluster; CDK's wording. Its telemetry has no resource."
+        acknowledge_resources(self.role, ["*"], reason)
+        acknowledge_actions(self.role, ["ecs:Submit*"], reason)
+        self.strategy = ecs.CapacityProviderStrategy(capacity_provider=self.provider.capacity_provider_name, weight=1)
+        self.alone = [
+            ecs.PlacementConstraint.distinct_instances(),
+            ecs.PlacementConstraint.member_of(f"attribute:ecs.instance-type == {props.machine.instance_type}"),
+        ]
+
+    def _group(self, props: EcsFleetProps) -> autoscaling.AutoScalingGroup:
+        self.role = iam.Role(
+            self,
+            "InstanceRole",
+            assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
+            description="Lets the ECS agent of an instance register it and report.",
+        )
+        group = autoscaling.AutoScalingGroup(
+            self,
+            "Instances",
+            vpc=props.network.vpc,
+            vpc_subnets=props.network.subnets,
+            launch_template=self._launch_template(props),
+            min_capacity=0,
+            max_capacity=props.max_instances,
+        )
+        reason = "Instances come and go with the tasks, every day; what matters of it has an alarm."
+        acknowledge(group, "AwsSolutions-AS3", reason)
+        return group
+
+    def _launch_template(self, props: EcsFleetProps) -> ec2.LaunchTemplate:
+        closed = ec2.SecurityGroup(
+            self,
+            "InstanceGroup",
+            vpc=props.network.vpc,
+            description="Instances: nobody calls them; tasks have their own.",
+        )
+        user_data = ec2.UserData.for_linux()
+        user_data.add_commands(NO_INSTANCE_ROLE_FOR_TASKS)
+        kind = ecs.AmiHardwareType.NEURON if props.machine.devices else ecs.AmiHardwareType.STANDARD
+        return ec2.LaunchTemplate(
+            self,
+            "LaunchTemplate",
+            machine_image=ecs.EcsOptimizedImage.amazon_linux2023(kind),
+            instance_type=ec2.InstanceType(props.machine.instance_type),
+            role=self.role,
+            security_group=closed,
+            user_data=user_data,
+            require_imdsv2=True,
+            http_put_response_hop_limit=1,
+            detailed_monitoring=True,
+            block_devices=[
+                ec2.BlockDevice(
+                    device_name="/dev/xvda",
+                    volume=ec2.BlockDeviceVolume.ebs(
+                        int(ROOT_VOLUME.to_gibibytes()), encrypted=True, volume_type=ec2.EbsDeviceVolumeType.GP3
+                    ),
+                )
+            ],
+        )

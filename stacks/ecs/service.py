@@ -1,0 +1,185 @@
+"""A workload's server as an ECS service behind a network load balancer inside the VPC: one task on each instance.
+
+Inferentia: the server of containers/neuron, HTTP. CPU: Triton, HTTP and gRPC. The load balancer passes TCP on, so that
+connections are kept alive from the caller to the server. A container before the server fetches and unpacks the model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_elasticloadbalancingv2 as elb
+from constructs import Construct
+
+from stacks.acknowledgement import acknowledge
+from stacks.ecs.fleet import EcsFleet
+from stacks.ecs.private_network import PrivateNetwork
+from stacks.ecs.task import EcsTask
+from stacks.model_archive import ModelArchive
+
+MODEL_FOLDER = "/opt/ml/model"
+SERVER = "server"
+HEALTH = "/v2/health/ready"
+MINUTE = Duration.minutes(1)
+START_UP = Duration.minutes(10)
+"""Of loading and warming up every graph on every core, at most; the image has been pulled by then."""
+DRAINING = Duration.seconds(60)
+"""Kept-alive connections of callers end by themselves, or after this."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Server:
+    """`ports` by protocol; "http" is where the health is asked for."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    ports: Mapping[str, int]
+
+
+NEURON = Server(command=("serve",), environment={"MODEL_FOLDER": MODEL_FOLDER, "PORT": "8080"}, ports={"http": 8080})
+TRITON = Server(
+    command=("tritonserver", f"--model-repository={MODEL_FOLDER}", "--http-port=8000", "--grpc-port=8001"),
+    environment={},
+    ports={"http": 8000, "grpc": 8001},
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EcsServiceProps:
+    network: PrivateNetwork
+    fleet: EcsFleet
+    task: EcsTask
+    archive: ModelArchive
+    server: Server
+    environment: Mapping[str, str]
+    """Of the artifact and of the recommendation."""
+
+
+class EcsService(Construct):
+    """`service`, `balancer`, `target_groups` by protocol, and the `url` that callers in the VPC use."""
+
+    def __init__(self, scope: Construct, id: str, props: EcsServiceProps) -> None:
+        super().__init__(scope, id)
+        self._containers(props)
+        inside = ec2.Peer.ipv4(props.network.cidr)
+        self.balancer_group = self._group(props, "BalancerGroup", "Callers in the VPC reach the load balancer.")
+        tasks = self._group(props, "TaskGroup", "The load balancer reaches the tasks.")
+        for protocol, port in props.server.ports.items():
+            self.balancer_group.add_ingress_rule(inside, ec2.Port.tcp(port), f"{protocol} from inside the VPC")
+            tasks.add_ingress_rule(self.balancer_group, ec2.Port.tcp(port), f"{protocol} from the load balancer")
+        self.balancer = elb.NetworkLoadBalancer(
+            self,
+            "Balancer",
+            vpc=props.network.vpc,
+            vpc_subnets=props.network.subnets,
+            internet_facing=False,
+            # Zones have different numbers of tasks; every task is to get the same share.
+            cross_zone_enabled=True,
+            security_groups=[self.balancer_group],
+        )
+        acknowledge(self.balancer, "AwsSolutions-ELB2", "A network load balancer logs TLS connections alone.")
+        self.service = self._service(props, tasks)
+        self.target_groups = {
+            protocol: self._target_group(protocol, port, props.server) for protocol, port in props.server.ports.items()
+        }
+        self.url = f"http://{self.balancer.load_balancer_dns_name}:{props.server.ports['http']}"
+
+    def metric_healthy_tasks(self) -> cloudwatch.Metric:
+        return self.target_groups["http"].metrics.healthy_host_count(period=MINUTE, statistic="Minimum")
+
+    def metric_unhealthy_tasks(self) -> cloudwatch.Metric:
+        return self.target_groups["http"].metrics.un_healthy_host_count(period=MINUTE, statistic="Maximum")
+
+    def metric_resets(self) -> cloudwatch.Metric:
+        """Connections that tasks reset."""
+        return self.balancer.metrics.tcp_target_reset_count(period=MINUTE, statistic="Sum")
+
+    def metric_cpu(self) -> cloudwatch.Metric:
+        """In per cent of what the tasks reserved, which is all of their instances."""
+        return self.service.metric_cpu_utilization(period=MINUTE)
+
+    def metric_memory(self) -> cloudwatch.Metric:
+        """In per cent of what the tasks reserved, so often over 100: they reserve little, and have no limit."""
+        return self.service.metric_memory_utilization(period=MINUTE)
+
+    def _containers(self, props: EcsServiceProps) -> None:
+        task, url = props.task, props.archive.url
+        props.archive.grant_read(task.role)
+        fetch = task.add_beforehand("model", ["python3", "-m", "containers.batch.archive", url, MODEL_FOLDER])
+        environment = task.environment({**props.server.environment, **props.environment})
+        health = f"http://localhost:{props.server.ports['http']}{HEALTH}"
+        server = task.add_container(
+            SERVER,
+            props.server.command,
+            environment,
+            props.fleet.cpu,
+            health_check=ecs.HealthCheck(
+                command=["CMD-SHELL", f"curl --fail --silent {health} || exit 1"],
+                # The load balancer is quicker to see that a server has gone; this one waits as long as START_UP, of
+                # which ECS takes no more than 300 s as such.
+                interval=Duration.seconds(30),
+                timeout=Duration.seconds(5),
+                start_period=Duration.seconds(300),
+                retries=10,
+            ),
+        )
+        for protocol, port in props.server.ports.items():
+            server.add_port_mappings(ecs.PortMapping(container_port=port, name=protocol))
+        task.definition.add_volume(name="model")
+        for container, read_only in ((fetch, False), (server, True)):
+            container.add_mount_points(
+                ecs.MountPoint(source_volume="model", container_path=MODEL_FOLDER, read_only=read_only)
+            )
+        server.add_container_dependencies(
+            ecs.ContainerDependency(container=fetch, condition=ecs.ContainerDependencyCondition.SUCCESS)
+        )
+
+    def _group(self, props: EcsServiceProps, id: str, description: str) -> ec2.SecurityGroup:
+        return ec2.SecurityGroup(self, id, vpc=props.network.vpc, description=description)
+
+    def _service(self, props: EcsServiceProps, tasks: ec2.SecurityGroup) -> ecs.Ec2Service:
+        service = ecs.Ec2Service(
+            self,
+            "Service",
+            cluster=props.fleet.cluster,
+            task_definition=props.task.definition,
+            vpc_subnets=props.network.subnets,
+            security_groups=[tasks],
+            capacity_provider_strategies=[props.fleet.strategy],
+            placement_constraints=props.fleet.alone,
+            placement_strategies=[ecs.PlacementStrategy.spread_across(ecs.BuiltInAttributes.AVAILABILITY_ZONE)],
+            # No desired count: an update would set an autoscaled service back to it.
+            circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
+            # A task cannot start beside another on an instance: a whole new fleet starts beside the old one, for which
+            # the group has room, and the old one serves until the new one is healthy.
+            min_healthy_percent=100,
+            max_healthy_percent=200,
+            health_check_grace_period=START_UP,
+        )
+        # Deleted before the association of its capacity provider, which cannot go while it is used.
+        service.node.add_dependency(props.fleet.cluster)
+        return service
+
+    def _target_group(self, protocol: str, port: int, server: Server) -> elb.NetworkTargetGroup:
+        listener = self.balancer.add_listener(protocol.capitalize(), port=port, protocol=elb.Protocol.TCP)
+        target_group = listener.add_targets(
+            "Tasks",
+            port=port,
+            protocol=elb.Protocol.TCP,
+            targets=[self.service.load_balancer_target(container_name=SERVER, container_port=port)],
+            deregistration_delay=DRAINING,
+            health_check=elb.HealthCheck(
+                protocol=elb.Protocol.HTTP,
+                port=str(server.ports["http"]),
+                path=HEALTH,
+                interval=Duration.seconds(10),
+                timeout=Duration.seconds(5),
+                healthy_threshold_count=2,
+                unhealthy_threshold_count=3,
+            ),
+        )
+        target_group.set_attribute("deregistration_delay.connection_termination.enabled", "true")
+        return target_group

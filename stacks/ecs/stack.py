@@ -1,0 +1,117 @@
+"""A workload as a service on EC2 instances of its own: network, fleet, server, scaling, watch."""
+
+from aws_cdk import Annotations, CfnOutput, Stack
+from constructs import Construct
+
+from stacks.deployment import Deployment, plan_deployment
+from stacks.ecs.fleet import EcsFleet, EcsFleetProps
+from stacks.ecs.private_network import PrivateNetwork, PrivateNetworkProps, zones
+from stacks.ecs.scaling import EcsScaling, EcsScalingProps
+from stacks.ecs.service import NEURON, TRITON, EcsService, EcsServiceProps
+from stacks.ecs.task import EcsTask, EcsTaskProps
+from stacks.ecs.watch import EcsServiceWatch, EcsServiceWatchProps
+from stacks.machine import Machine, machine
+from stacks.model_archive import ModelArchive, ModelArchiveProps
+from stacks.own_image import OwnImage, OwnImageProps
+from stacks.workload_stack import WorkloadStackProps, region_of
+from workloads import EcsServiceHosting
+
+TASKS_DURING_AN_UPDATE = 2
+"""For each task, the old and the new one: see EcsService."""
+
+
+class EcsServiceStack(Stack):
+    """Outputs: ServiceUrl, ClusterName, ServiceName, AlarmTopicArn."""
+
+    def __init__(self, scope: Construct, id: str, hosting: EcsServiceHosting, props: WorkloadStackProps) -> None:
+        workload = props.folder.workload
+        self._zones = hosting.availability_zones
+        super().__init__(scope, id, env=props.environment, description=workload.description)
+        deployment = plan_deployment(props, region_of(self))
+        for caution in deployment.cautions:
+            Annotations.of(self).add_warning_v2(caution.id, caution.text)
+        named_in = props.folder.recommendation_file if deployment.recommended else props.folder.file
+        runs_on = machine(named_in, deployment.instance_type)
+        network = PrivateNetwork(self, "Network", PrivateNetworkProps(existing=hosting.vpc))
+        fleet = EcsFleet(
+            self,
+            "Fleet",
+            EcsFleetProps(network=network, machine=runs_on, max_instances=_most_tasks(deployment)),
+        )
+        service = self._service(hosting, props, network, fleet, deployment)
+        if deployment.autoscaling is not None:
+            scaling = EcsScalingProps(
+                workload=workload.name,
+                fleet=fleet,
+                service=service,
+                autoscaling=deployment.autoscaling,
+                safety_factor=workload.sizing.safety_factor,
+            )
+            EcsScaling(self, "Scaling", scaling)
+        watch = self._watch(props, service, deployment, runs_on)
+        CfnOutput(self, "ServiceUrl", value=service.url)
+        CfnOutput(self, "ClusterName", value=fleet.cluster.cluster_name)
+        CfnOutput(self, "ServiceName", value=service.service.service_name)
+        CfnOutput(self, "AlarmTopicArn", value=watch.paging.topic.topic_arn)
+
+    @property
+    def availability_zones(self) -> list[str]:
+        """CDK would ask AWS for them."""
+        return zones(self._zones)
+
+    def _service(
+        self,
+        hosting: EcsServiceHosting,
+        props: WorkloadStackProps,
+        network: PrivateNetwork,
+        fleet: EcsFleet,
+        deployment: Deployment,
+    ) -> EcsService:
+        workload, artifact, runs_on = props.folder.workload, props.artifact, fleet.machine
+        archive = ModelArchive(
+            self, "Archive", ModelArchiveProps(file=props.archive_file, sha256=artifact.archive_sha256)
+        )
+        image = OwnImage(
+            self,
+            "Image",
+            OwnImageProps(uri=hosting.image_uri, kind=runs_on.kind, workload_file=props.folder.file),
+        )
+        task = EcsTask(
+            self,
+            "Task",
+            EcsTaskProps(
+                workload=workload.name, image=image, devices=runs_on.devices, purpose="reads its model archive"
+            ),
+        )
+        return EcsService(
+            self,
+            "Serving",
+            EcsServiceProps(
+                network=network,
+                fleet=fleet,
+                task=task,
+                archive=archive,
+                server=NEURON if runs_on.devices else TRITON,
+                environment={**artifact.environment, **deployment.environment},
+            ),
+        )
+
+    def _watch(
+        self, props: WorkloadStackProps, service: EcsService, deployment: Deployment, runs_on: Machine
+    ) -> EcsServiceWatch:
+        return EcsServiceWatch(
+            self,
+            "Watch",
+            EcsServiceWatchProps(
+                workload=props.folder.workload.name,
+                service=service,
+                objective=props.folder.workload.latency_objective,
+                recommended=deployment.recommended,
+                reports=bool(runs_on.devices),
+            ),
+        )
+
+
+def _most_tasks(deployment: Deployment) -> int:
+    most = deployment.autoscaling.max_capacity if deployment.autoscaling else deployment.instance_count
+    return most * TASKS_DURING_AN_UPDATE

@@ -1,0 +1,94 @@
+"""Alarms of an endpoint: which of them wake somebody, and which roll an update back.
+
+Every threshold is the workload's objective or the recommendation's measurement; none is typed here.
+"""
+
+from dataclasses import dataclass
+
+from aws_cdk import aws_cloudwatch as cloudwatch
+from constructs import Construct
+
+from stacks.endpoint.metrics import MICROSECONDS_PER_MILLISECOND, EndpointMetrics
+from stacks.sustained_alarm import sustained_alarm
+from workloads import LatencyObjective
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndpointAlarmsProps:
+    metrics: EndpointMetrics
+    objective: LatencyObjective
+    capacity_per_instance: float | None
+    """Invocations per minute at which an instance still keeps the objective, as measured; None: not known."""
+
+
+class EndpointAlarms(Construct):
+    """`paging` wake somebody; `rollback` end an update; `all` are on the dashboard."""
+
+    def __init__(self, scope: Construct, id: str, props: EndpointAlarmsProps) -> None:
+        super().__init__(scope, id)
+        latency, errors = self._latency(props), self._errors(props)
+        caller = self._client_errors(props)
+        saturation = self._saturation(props)
+        # Callers that send what cannot be answered are no reason to wake somebody; a release that calls everything
+        # unanswerable is one to undo.
+        self.paging = [*latency, self._client_latency(props), *errors, *saturation]
+        self.rollback = [*latency, *errors, caller]
+        self.all = [*self.paging, caller]
+
+    def _latency(self, props: EndpointAlarmsProps) -> list[cloudwatch.Alarm]:
+        metrics, objective = props.metrics, props.objective
+        model = sustained_alarm(
+            self,
+            "ModelLatency",
+            metrics.model_latency(objective.percentile.lower()),
+            objective.model_latency_ms * MICROSECONDS_PER_MILLISECOND,
+            f"{objective.percentile} model latency reached the objective, {objective.model_latency_ms:g} ms.",
+        )
+        overhead = sustained_alarm(
+            self,
+            "OverheadLatency",
+            metrics.overhead_latency(),
+            objective.overhead_latency_ms * MICROSECONDS_PER_MILLISECOND,
+            f"SageMaker added {objective.overhead_latency_ms:g} ms or more around the model, on average.",
+        )
+        return [model, overhead]
+
+    def _client_latency(self, props: EndpointAlarmsProps) -> cloudwatch.Alarm:
+        objective = props.objective
+        limit_ms = client_latency_limit_ms(objective)
+        return sustained_alarm(
+            self,
+            "ClientLatency",
+            props.metrics.client_latency(objective.percentile.lower()),
+            limit_ms,
+            f"{objective.percentile} of what callers waited reached {limit_ms:g} ms, the model's objective and the "
+            "overhead's limit together.",
+        )
+
+    def _errors(self, props: EndpointAlarmsProps) -> list[cloudwatch.Alarm]:
+        metrics, limit = props.metrics, props.objective.max_error_rate
+        return [
+            sustained_alarm(
+                self, "ServerErrors", metrics.server_error_rate(), limit, f"{limit:.2%} of requests got a 5xx."
+            ),
+            sustained_alarm(
+                self, "ModelErrors", metrics.model_error_rate(), limit, f"The container failed {limit:.2%} of requests."
+            ),
+        ]
+
+    def _client_errors(self, props: EndpointAlarmsProps) -> cloudwatch.Alarm:
+        limit = props.objective.max_error_rate
+        return sustained_alarm(
+            self, "ClientErrors", props.metrics.client_error_rate(), limit, f"{limit:.2%} of requests got a 4xx."
+        )
+
+    def _saturation(self, props: EndpointAlarmsProps) -> list[cloudwatch.Alarm]:
+        if (capacity := props.capacity_per_instance) is None:
+            return []
+        text = f"Each instance gets {capacity:,.0f} invocations a minute or more, the most that kept the objective."
+        return [sustained_alarm(self, "Saturation", props.metrics.invocations_per_instance(), capacity, text)]
+
+
+def client_latency_limit_ms(objective: LatencyObjective) -> float:
+    """What a caller may wait: the model, and what is around it."""
+    return objective.model_latency_ms + objective.overhead_latency_ms

@@ -1,0 +1,149 @@
+"""One page on an endpoint, to be read in ten seconds: the alarms, five numbers, then what they are made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from constructs import Construct
+
+from stacks.endpoint.alarms import client_latency_limit_ms
+from stacks.endpoint.metrics import MICROSECONDS_PER_MILLISECOND, MINUTE, EndpointMetrics
+from stacks.instance_type import hardware
+from workloads import Candidate, LatencyObjective
+
+PERCENTILES = ("p50", "p90", "p99")
+HOURS_PER_DAY = 24
+NOT_MEASURED = "there is no recommendation yet."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndpointDashboardProps:
+    metrics: EndpointMetrics
+    objective: LatencyObjective
+    alarms: Sequence[cloudwatch.IAlarm]
+    instance_type: str
+    recommended: Candidate | None
+
+
+class EndpointDashboard(Construct):
+    def __init__(self, scope: Construct, id: str, props: EndpointDashboardProps) -> None:
+        super().__init__(scope, id)
+        self._metrics, self._props = props.metrics, props
+        dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.hours(3))
+        dashboard.add_widgets(
+            cloudwatch.AlarmStatusWidget(title="Alarms", alarms=list(props.alarms), width=24, height=3)
+        )
+        dashboard.add_widgets(self._now())
+        dashboard.add_widgets(self._model_latency(), self._around_the_model())
+        dashboard.add_widgets(self._load(), self._errors())
+        dashboard.add_widgets(self._cost(), self._hardware())
+
+    def _now(self) -> cloudwatch.SingleValueWidget:
+        metrics, percentile = self._metrics, self._props.objective.percentile
+        latency = cloudwatch.MathExpression(
+            expression=f"latency / {MICROSECONDS_PER_MILLISECOND}",
+            using_metrics={"latency": metrics.model_latency(percentile.lower())},
+            label=f"{percentile} model latency, ms (objective {self._props.objective.model_latency_ms:g})",
+            period=MINUTE,
+        )
+        shown: list[cloudwatch.IMetric] = [
+            latency,
+            metrics.invocations().with_(label="Invocations per minute"),
+            metrics.server_error_rate().with_(label="Share of 5xx"),
+            metrics.instances(),
+            *self._cost_per_day(),
+        ]
+        return cloudwatch.SingleValueWidget(title="Now", metrics=shown, width=24, height=4)
+
+    def _model_latency(self) -> cloudwatch.GraphWidget:
+        objective = self._props.objective
+        shown = dict.fromkeys((*PERCENTILES, objective.percentile.lower()))
+        return _graph(
+            "Model latency (µs)",
+            *(self._metrics.model_latency(statistic) for statistic in shown),
+            limits=[_limit(f"Objective, {objective.percentile}", _us(objective.model_latency_ms))],
+        )
+
+    def _around_the_model(self) -> cloudwatch.GraphWidget:
+        objective = self._props.objective
+        client_ms = client_latency_limit_ms(objective)
+        return cloudwatch.GraphWidget(
+            title="Around the model: overhead (µs, left), what callers waited (ms, right)",
+            left=[self._metrics.overhead_latency()],
+            left_annotations=[_limit("Overhead's limit, average", _us(objective.overhead_latency_ms))],
+            right=[self._metrics.client_latency(objective.percentile.lower())],
+            right_annotations=[_limit(f"Callers' limit, {objective.percentile}", client_ms)],
+            width=12,
+            height=6,
+        )
+
+    def _load(self) -> cloudwatch.GraphWidget:
+        limits = []
+        if (recommended := self._props.recommended) is not None:
+            if recommended.max_invocations_per_minute is not None:
+                limits.append(_limit("Measured capacity", recommended.max_invocations_per_minute))
+            if recommended.autoscaling is not None:
+                limits.append(_limit("Autoscaling's target", recommended.autoscaling.target_invocations_per_instance))
+        return _graph("Invocations per minute and instance", self._metrics.invocations_per_instance(), limits=limits)
+
+    def _errors(self) -> cloudwatch.GraphWidget:
+        metrics = self._metrics
+        return _graph(
+            "Share of requests that failed",
+            metrics.client_error_rate(),
+            metrics.server_error_rate(),
+            metrics.model_error_rate(),
+            limits=[_limit("Limit", self._props.objective.max_error_rate)],
+        )
+
+    def _cost(self) -> cloudwatch.GraphWidget | cloudwatch.TextWidget:
+        recommended, spent = self._props.recommended, self._cost_per_day()
+        if not spent or recommended is None or recommended.cost_per_hour_usd is None:
+            reason = (recommended and recommended.cost_reason) or NOT_MEASURED
+            return cloudwatch.TextWidget(markdown=f"**Cost per day** is not known: {reason}", width=12, height=6)
+        estimate = recommended.cost_per_hour_usd * HOURS_PER_DAY
+        return cloudwatch.GraphWidget(
+            title="USD per day at the present size (left), instances (right)",
+            left=spent,
+            left_annotations=[_limit(f"The recommendation's estimate, at the peak: {estimate:,.2f}", estimate)],
+            right=[self._metrics.instances()],
+            width=12,
+            height=6,
+        )
+
+    def _cost_per_day(self) -> list[cloudwatch.IMetric]:
+        """CloudWatch counts the instances; what they cost together at the peak is the recommendation's."""
+        recommended = self._props.recommended
+        if recommended is None or recommended.cost_per_hour_usd is None or recommended.instance_count is None:
+            return []
+        per_hour, count = recommended.cost_per_hour_usd, recommended.instance_count
+        return [
+            cloudwatch.MathExpression(
+                expression=f"instances * {per_hour!r} / {count} * {HOURS_PER_DAY}",
+                using_metrics={"instances": self._metrics.instances()},
+                label="USD per day",
+                period=MINUTE,
+            )
+        ]
+
+    def _hardware(self) -> cloudwatch.GraphWidget:
+        metrics = self._metrics
+        if hardware(self._props.instance_type) == "GPU":
+            shown = [metrics.gpu_utilization(), metrics.gpu_memory_utilization(), metrics.cpu_utilization()]
+            return _graph("GPU and its memory (100 % each), CPU (100 % per core)", *shown)
+        return _graph("CPU (100 % per core) and memory (%)", metrics.cpu_utilization(), metrics.memory_utilization())
+
+
+def _us(milliseconds: float) -> float:
+    return milliseconds * MICROSECONDS_PER_MILLISECOND
+
+
+def _limit(label: str, value: float) -> cloudwatch.HorizontalAnnotation:
+    return cloudwatch.HorizontalAnnotation(value=value, label=label)
+
+
+def _graph(
+    title: str, *metrics: cloudwatch.IMetric, limits: Sequence[cloudwatch.HorizontalAnnotation] = ()
+) -> cloudwatch.GraphWidget:
+    return cloudwatch.GraphWidget(title=title, left=list(metrics), left_annotations=list(limits), width=12, height=6)

@@ -1,0 +1,99 @@
+"""The role that Inference Recommender works under when it tests a workload's model.
+
+AWS documents `AmazonSageMakerFullAccess` for it. This role has what its walk needs: read the payload and the
+model, bring up, call and take down endpoints of its own, and read their metrics and logs.
+"""
+
+from dataclasses import dataclass
+
+from aws_cdk import Aws, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from stacks.acknowledgement import acknowledge_resources
+from stacks.endpoint.endpoint import WorkloadEndpoint
+from stacks.endpoint.serving_image import ServingImage
+from stacks.model_access import ENDPOINT_LOGS, grant_container_telemetry, grant_model_files
+from stacks.model_archive import ModelArchive
+
+PAYLOADS = "inference-recommender/*"
+JOB_LOGS = "/aws/sagemaker/InferenceRecommendationsJobs*"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecommenderAccessProps:
+    workload: str
+    endpoint: WorkloadEndpoint
+    archive: ModelArchive
+    image: ServingImage
+
+
+class RecommenderAccess(Construct):
+    """`role` is what CreateInferenceRecommendationsJob gets as RoleArn."""
+
+    def __init__(self, scope: Construct, id: str, props: RecommenderAccessProps) -> None:
+        super().__init__(scope, id)
+        self.role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
+            description=f"Lets SageMaker Inference Recommender measure {props.workload}.",
+        )
+        grant_model_files(self.role, props.archive, props.image)
+        grant_container_telemetry(self.role, ENDPOINT_LOGS, JOB_LOGS)
+        self._grant_payloads()
+        self._grant_own_endpoints(props.workload.replace("_", "-"))
+        self._grant_model(props.endpoint)
+        self._grant_packages(props.workload.replace("_", "-"))
+        self._allow(["cloudwatch:GetMetricData"], ["*"])
+        acknowledge_resources(self.role, ["*"], "cloudwatch:GetMetricData is an action on no resource.")
+
+    def _grant_payloads(self) -> None:
+        bucket = s3.Bucket.from_bucket_name(self, "DefaultBucket", f"sagemaker-{Aws.REGION}-{Aws.ACCOUNT_ID}")
+        bucket.grant_read(self.role, PAYLOADS)
+        acknowledge_resources(self.role, [bucket.arn_for_objects(PAYLOADS)], "Each job brings a payload of its own.")
+
+    def _grant_own_endpoints(self, job_prefix: str) -> None:
+        # What a job creates is called sm-… or after the job, and the jobs themselves after the workload.
+        def own(resource: str) -> list[str]:
+            return [self._arn(resource, f"{prefix}-*") for prefix in (job_prefix, "sm")]
+
+        endpoints, configs, models = own("endpoint"), own("endpoint-config"), own("model")
+        jobs = [self._arn("inference-recommendations-job", f"{job_prefix}-*")]
+        self._allow(_lifecycle("Endpoint"), [*endpoints, *configs])
+        self._allow(_lifecycle("EndpointConfig"), configs)
+        self._allow(_lifecycle("Model"), models)
+        self._allow(["sagemaker:InvokeEndpoint"], endpoints)
+        self._allow(["sagemaker:DescribeInferenceRecommendationsJob"], jobs)
+        reason = "A job names what it creates itself; the prefix keeps it away from every other endpoint."
+        acknowledge_resources(self.role, [*endpoints, *configs, *models, *jobs], reason)
+
+    def _grant_model(self, endpoint: WorkloadEndpoint) -> None:
+        self._allow(["sagemaker:DescribeModel"], [endpoint.model_arn])
+        # A default job may test the endpoint itself beside its own.
+        self._allow(["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], [endpoint.endpoint_arn])
+        # A test with other environment parameters copies the model; under which role is undocumented.
+        self.role.add_to_policy(
+            iam.PolicyStatement(
+                actions=["iam:PassRole"],
+                resources=[endpoint.role.role_arn, self.role.role_arn],
+                conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
+            )
+        )
+
+    def _grant_packages(self, group: str) -> None:
+        """The workload's versions in the model registry, which a job may test in place of the model."""
+        packages = self._arn("model-package", f"{group}/*")
+        self._allow(["sagemaker:DescribeModelPackage"], [packages])
+        acknowledge_resources(self.role, [packages], "Each version of the workload's model package has a number.")
+
+    def _allow(self, actions: list[str], arns: list[str]) -> None:
+        iam.Grant.add_to_principal(grantee=self.role, actions=actions, resource_arns=arns)
+
+    def _arn(self, resource: str, name: str) -> str:
+        return Stack.of(self).format_arn(service="sagemaker", resource=resource, resource_name=name)
+
+
+def _lifecycle(noun: str) -> list[str]:
+    return [f"sagemaker:{verb}{noun}" for verb in ("Create", "Delete", "Describe")]

@@ -1,0 +1,79 @@
+"""Target tracking with the recommendation's numbers and the workload's rules, and no others.
+
+Where there are two policies, either adds instances, and only both together take some away.
+"""
+
+from dataclasses import dataclass
+
+from aws_cdk import aws_applicationautoscaling as scaling
+from constructs import Construct
+
+from stacks.endpoint.metrics import VARIANT
+from workloads import Autoscaling, EndpointScalingRules
+
+INVOCATIONS = "SageMakerVariantInvocationsPerInstance"
+CONCURRENCY = "SageMakerVariantConcurrentRequestsPerModelHighResolution"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndpointScalingProps:
+    endpoint_name: str
+    """Of an endpoint that is there: a reference to the resource."""
+    autoscaling: Autoscaling
+    rules: EndpointScalingRules
+
+
+class EndpointScaling(Construct):
+    """L1: the L2 would add a role, where SageMaker's service-linked one is used anyway."""
+
+    def __init__(self, scope: Construct, id: str, props: EndpointScalingProps) -> None:
+        super().__init__(scope, id)
+        self._rules = props.rules
+        self._target = scaling.CfnScalableTarget(
+            self,
+            "Target",
+            service_namespace="sagemaker",
+            scalable_dimension="sagemaker:variant:DesiredInstanceCount",
+            resource_id=f"endpoint/{props.endpoint_name}/variant/{VARIANT}",
+            min_capacity=props.autoscaling.min_capacity,
+            max_capacity=props.autoscaling.max_capacity,
+            scheduled_actions=_scheduled(props.rules) or None,
+        )
+        self._track("Policy", "InvocationsPerInstance", INVOCATIONS, props.autoscaling.target_invocations_per_instance)
+        if (requests := props.rules.concurrent_requests_per_instance) is not None:
+            self._track("ConcurrencyPolicy", "ConcurrentRequestsPerInstance", CONCURRENCY, requests)
+
+    def _track(self, id: str, name: str, metric: str, value: float) -> None:
+        rules = self._rules
+        scaling.CfnScalingPolicy(
+            self,
+            id,
+            policy_name=name,
+            policy_type="TargetTrackingScaling",
+            scaling_target_id=self._target.ref,
+            target_tracking_scaling_policy_configuration=(
+                scaling.CfnScalingPolicy.TargetTrackingScalingPolicyConfigurationProperty(
+                    predefined_metric_specification=scaling.CfnScalingPolicy.PredefinedMetricSpecificationProperty(
+                        predefined_metric_type=metric
+                    ),
+                    target_value=value,
+                    scale_out_cooldown=rules.scale_out_cooldown_s,
+                    scale_in_cooldown=rules.scale_in_cooldown_s,
+                    disable_scale_in=None if rules.scale_in else True,
+                )
+            ),
+        )
+
+
+def _scheduled(rules: EndpointScalingRules) -> list[scaling.CfnScalableTarget.ScheduledActionProperty]:
+    return [
+        scaling.CfnScalableTarget.ScheduledActionProperty(
+            scheduled_action_name=f"Minimum{number}",
+            schedule=minimum.schedule,
+            timezone=minimum.timezone,
+            scalable_target_action=scaling.CfnScalableTarget.ScalableTargetActionProperty(
+                min_capacity=minimum.min_capacity
+            ),
+        )
+        for number, minimum in enumerate(rules.scheduled_minimums)
+    ]

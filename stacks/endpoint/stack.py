@@ -1,0 +1,136 @@
+"""A workload on a SageMaker real-time endpoint: what serves it, scales it, watches it and may measure it."""
+
+from aws_cdk import Annotations, CfnOutput, Stack
+from constructs import Construct
+
+from stacks.deployment import Deployment
+from stacks.endpoint.alarms import EndpointAlarms, EndpointAlarmsProps
+from stacks.endpoint.dashboard import EndpointDashboard, EndpointDashboardProps
+from stacks.endpoint.endpoint import WorkloadEndpoint, WorkloadEndpointProps
+from stacks.endpoint.metrics import EndpointMetrics
+from stacks.endpoint.plan import EndpointPlan, plan_endpoint
+from stacks.endpoint.recommender_access import RecommenderAccess, RecommenderAccessProps
+from stacks.endpoint.scaling import EndpointScaling, EndpointScalingProps
+from stacks.endpoint.served_model import Served
+from stacks.endpoint.serving_image import ServingImage, ServingImageProps
+from stacks.model_archive import ModelArchive, ModelArchiveProps
+from stacks.paging import Paging, PagingProps
+from stacks.workload_stack import BuiltArtifact, WorkloadStackProps, region_of
+from workloads import ModelArtifact, SageMakerEndpointHosting
+
+
+class SageMakerEndpointStack(Stack):
+    """Outputs: EndpointName, ModelName, RecommenderRoleArn, PagingTopicArn.
+
+    `shadow` is the build that `hosting.shadow` names.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        hosting: SageMakerEndpointHosting,
+        props: WorkloadStackProps,
+        shadow: BuiltArtifact | None = None,
+    ) -> None:
+        super().__init__(scope, id, env=props.environment, description=props.folder.workload.description)
+        self._props, self._hosting = props, hosting
+        plan = plan_endpoint(props, hosting, region_of(self), shadow.artifact if shadow else None)
+        deployment = plan.deployment
+        for caution in plan.cautions:
+            Annotations.of(self).add_warning_v2(caution.id, caution.text)
+        metrics = EndpointMetrics(endpoint_name=self.stack_name, workload=props.folder.workload.name)
+        alarms = self._alarms(metrics, deployment)
+        production = self._served(plan)
+        endpoint = WorkloadEndpoint(
+            self,
+            "Serving",
+            WorkloadEndpointProps(
+                name=self.stack_name,
+                hosting=hosting,
+                production=production,
+                shadow=self._shadow(shadow),
+                update=plan.update,
+                rollback_alarms=alarms.rollback,
+            ),
+        )
+        self._scale(endpoint, deployment)
+        paging = self._watch(metrics, alarms, deployment)
+        access = RecommenderAccessProps(
+            workload=props.folder.workload.name, endpoint=endpoint, archive=production.archive, image=production.image
+        )
+        recommender = RecommenderAccess(self, "Recommender", access)
+        # `inference_recommender` and the README find these by name.
+        CfnOutput(self, "EndpointName", value=endpoint.endpoint_name)
+        CfnOutput(self, "ModelName", value=endpoint.model_name)
+        CfnOutput(self, "RecommenderRoleArn", value=recommender.role.role_arn)
+        CfnOutput(self, "PagingTopicArn", value=paging.topic.topic_arn)
+
+    def _served(self, plan: EndpointPlan) -> Served:
+        built = BuiltArtifact(artifact=self._props.artifact, archive_file=self._props.archive_file)
+        deployment = plan.deployment
+        image = self._image("Image", self._hosting.image_uri, built.artifact, plan.instance_types[0])
+        return Served(
+            artifact=built.artifact,
+            archive=self._archive("Archive", built),
+            image=image,
+            environment={**built.artifact.environment, **deployment.environment},
+            instance_types=plan.instance_types,
+            instance_count=deployment.instance_count,
+        )
+
+    def _shadow(self, built: BuiltArtifact | None) -> Served | None:
+        shadow = self._hosting.shadow
+        if built is None or shadow is None:
+            return None
+        return Served(
+            artifact=built.artifact,
+            archive=self._archive("ShadowArchive", built),
+            image=self._image("ShadowImage", shadow.image_uri, built.artifact, shadow.instance_type),
+            environment=built.artifact.environment,
+            instance_types=(shadow.instance_type,),
+            instance_count=shadow.instance_count,
+        )
+
+    def _archive(self, id: str, built: BuiltArtifact) -> ModelArchive:
+        return ModelArchive(self, id, ModelArchiveProps(file=built.archive_file, sha256=built.artifact.archive_sha256))
+
+    def _image(self, id: str, uri: str | None, artifact: ModelArtifact, instance_type: str) -> ServingImage:
+        props = ServingImageProps(
+            image_uri=uri,
+            triton_version=self._hosting.triton_version,
+            artifact=artifact,
+            instance_type=instance_type,
+            workload_file=self._props.folder.file,
+        )
+        return ServingImage(self, id, props)
+
+    def _alarms(self, metrics: EndpointMetrics, deployment: Deployment) -> EndpointAlarms:
+        recommended = deployment.recommended
+        props = EndpointAlarmsProps(
+            metrics=metrics,
+            objective=self._props.folder.workload.latency_objective,
+            capacity_per_instance=recommended.max_invocations_per_minute if recommended else None,
+        )
+        return EndpointAlarms(self, "Alarms", props)
+
+    def _scale(self, endpoint: WorkloadEndpoint, deployment: Deployment) -> None:
+        if deployment.autoscaling is not None:
+            props = EndpointScalingProps(
+                endpoint_name=endpoint.endpoint_name,
+                autoscaling=deployment.autoscaling,
+                rules=self._hosting.scaling,
+            )
+            EndpointScaling(self, "Scaling", props)
+
+    def _watch(self, metrics: EndpointMetrics, alarms: EndpointAlarms, deployment: Deployment) -> Paging:
+        workload = self._props.folder.workload
+        props = EndpointDashboardProps(
+            metrics=metrics,
+            objective=workload.latency_objective,
+            alarms=alarms.all,
+            instance_type=deployment.instance_type,
+            recommended=deployment.recommended,
+        )
+        EndpointDashboard(self, "Watch", props)
+        return Paging(self, "Paging", PagingProps(workload=workload.name, alarms=alarms.paging))

@@ -1,0 +1,164 @@
+"""From a commit to production: build, prove, deploy to beta, ask, measure, compare, propose, deploy to production.
+
+A change of a model and a change of the infrastructure take the same way. Production takes only workloads whose
+recommendation was measured on the very artifact that is built: a release that brings a new artifact ends with the
+proposal of its recommendation, and the merge of that is the release that goes to production.
+"""
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+
+from aws_cdk import Annotations, CfnOutput, Environment, RemovalPolicy, Stack, Stage, pipelines
+from aws_cdk import aws_codebuild as codebuild
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from stacks.acknowledgement import acknowledge, acknowledge_wildcards
+from stacks.endpoint.stack import SageMakerEndpointStack
+from stacks.options import PRODUCTION, Options
+from stacks.release import steps as steps
+from stacks.release.access import ReleaseAccess, ReleaseAccessProps
+from stacks.release.source import ReleaseSource
+from workloads import ProjectError, Workload
+
+AddStacks = Callable[[Construct, Options, Container[str]], None]
+"""Adds the stack of every workload to a scope, but for those named."""
+
+BETA = Options(stage="beta", recommendation="ignore")
+"""One instance of each: it is asked and measured, it bears no load."""
+
+OF_CDK_PIPELINES = {
+    r"Resource::.*:log-group:/aws/codebuild/.*": "A project writes into the log group that CodeBuild names after it.",
+    r"Resource::.*:report-group/.*": "A project reports into the groups that CodeBuild names after it.",
+    r"Resource::<[^<>]*\.Arn>/.*": "Files that steps hand on have names that each execution makes.",
+    r"Action::s3:(GetObject|GetBucket|List|DeleteObject|Abort)\*": "What CDK's grants on a bucket are made of.",
+    r"Action::kms:(ReEncrypt|GenerateDataKey)\*": "What CDK's grants on a key are made of.",
+    r"Resource::arn:\*:iam::[^:]*:role/\*": "A condition keeps to the roles of CDK's bootstrap, by their tag.",
+    r"Resource::\*": "cloudformation:DescribeStacks, s3:ListBucket, codebuild:StartBuild: what CDK Pipelines asks for.",
+}
+"""Findings on roles that CDK Pipelines makes, or adds to."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReleasePipelineProps:
+    source: ReleaseSource
+    workloads: Sequence[Workload]
+    """Those that are built."""
+    waiting: Mapping[str, ProjectError]
+    """Of these by name, why one is not in production yet."""
+    add_stacks: AddStacks
+    environment: Environment | None = None
+
+
+class ReleasePipelineStack(Stack):
+    """Output: PipelineName."""
+
+    def __init__(self, scope: Construct, id: str, props: ReleasePipelineProps) -> None:
+        super().__init__(scope, id, env=props.environment, description="Releases models and infrastructure.")
+        self._props = props
+        self._releases = self._bucket()
+        self._access = ReleaseAccess(self, "Access", ReleaseAccessProps(releases=self._releases))
+        self._access.may_offer_payloads()
+        self._commit = pipelines.CodePipelineSource.connection(
+            props.source.repository,
+            props.source.branch,
+            connection_arn=props.source.connection_arn,
+            # A clone, not an archive: builds are known by the commit's trees, and a proposal is pushed.
+            code_build_clone_output=True,
+        )
+        pipeline = pipelines.CodePipeline(
+            self, "Pipeline", synth=self._synth(), cross_account_keys=True, enable_key_rotation=True
+        )
+        runs = self._beta(pipeline)
+        self._production(pipeline, runs)
+        pipeline.build_pipeline()
+        acknowledge_wildcards(pipeline, OF_CDK_PIPELINES)
+        acknowledge_wildcards(self._access, OF_CDK_PIPELINES)
+        _acknowledge_artifacts(pipeline)
+        CfnOutput(self, "PipelineName", value=pipeline.pipeline.pipeline_name)
+
+    def _bucket(self) -> s3.Bucket:
+        bucket = s3.Bucket(
+            self,
+            "Releases",
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            enforce_ssl=True,
+            versioned=True,
+            removal_policy=RemovalPolicy.RETAIN,
+        )
+        acknowledge(bucket, "AwsSolutions-S1", "Read and written by this pipeline alone, whose calls CloudTrail has.")
+        return bucket
+
+    def _synth(self) -> pipelines.CodeBuildStep:
+        checked = steps.check(self._commit)
+        cache = codebuild.Cache.bucket(self._releases, prefix="models/cache")
+        built: dict[str, pipelines.IFileSetProducer] = {}
+        gates: list[pipelines.Step] = []
+        for model in map(_model, self._props.workloads):
+            step = steps.build(model, self._commit, checked, self._access.build, cache, self._releases.bucket_name)
+            files = step.add_output_directory(model.folder)
+            built[model.folder] = files
+            gates.append(steps.parity_gate(model, self._commit, files))
+        return steps.synth(self._commit, built, gates)
+
+    def _beta(self, pipeline: pipelines.CodePipeline) -> dict[str, pipelines.Step]:
+        """The run of every workload that was measured."""
+        stage = self._stage("Beta", BETA, ())
+        runs: dict[str, pipelines.Step] = {}
+        after: list[pipelines.Step] = []
+        for name, stack in _endpoints(stage, self._props.workloads):
+            self._access.may_measure(name, stack.stack_name)
+            endpoint, model, role = (_output(stack, key) for key in ("EndpointName", "ModelName", "RecommenderRoleArn"))
+            asked = steps.smoke_test(name, self._commit, endpoint, self._access.ask)
+            runs[name] = steps.measure(name, self._commit, asked, model, role, self._access.ask)
+            gate = steps.performance_gate(name, self._commit, runs[name], self._baselines, self._access.compare)
+            proposal = steps.propose(name, self._commit, gate, runs[name], self._props.source.connection_arn)
+            after += [asked, runs[name], gate, proposal]
+        pipeline.add_stage(stage, post=after)
+        return runs
+
+    def _production(self, pipeline: pipelines.CodePipeline, runs: dict[str, pipelines.Step]) -> None:
+        for name, reason in self._props.waiting.items():
+            Annotations.of(self).add_info_v2(f"release:waiting-{name}", f"{name} is not in production yet. {reason}")
+        if self._props.waiting.keys() >= {workload.name for workload in self._props.workloads}:
+            return
+        stage = self._stage("Production", PRODUCTION, self._props.waiting.keys())
+        kept = [
+            steps.keep_baseline(name, self._commit, runs[name], self._baselines, self._access.compare)
+            for name, _ in _endpoints(stage, self._props.workloads)
+            if name in runs
+        ]
+        pipeline.add_stage(stage, post=kept)
+
+    def _stage(self, name: str, options: Options, without: Container[str]) -> Stage:
+        stage = Stage(self, name, env=self._props.environment)
+        self._props.add_stacks(stage, options, without)
+        return stage
+
+    @property
+    def _baselines(self) -> str:
+        return f"s3://{self._releases.bucket_name}/baselines"
+
+
+def _model(workload: Workload) -> steps.Model:
+    target = workload.targets[workload.variant(workload.hosting.target).target]
+    remote = target.runtime in ("tensorrt", "neuron", "neuronx")
+    return steps.Model(workload=workload.name, target=workload.hosting.target, remote=remote)
+
+
+def _endpoints(stage: Stage, workloads: Sequence[Workload]) -> list[tuple[str, SageMakerEndpointStack]]:
+    """What Inference Recommender can measure, by its workload's name."""
+    found = ((workload.name, stage.node.try_find_child(workload.stack_name)) for workload in workloads)
+    return [(name, stack) for name, stack in found if isinstance(stack, SageMakerEndpointStack)]
+
+
+def _output(stack: SageMakerEndpointStack, name: str) -> CfnOutput:
+    found = stack.node.find_child(name)
+    assert isinstance(found, CfnOutput)
+    return found
+
+
+def _acknowledge_artifacts(pipeline: pipelines.CodePipeline) -> None:
+    bucket = pipeline.pipeline.artifact_bucket
+    acknowledge(bucket, "AwsSolutions-S1", "What steps hand on, read and written by this pipeline alone.")

@@ -1,0 +1,138 @@
+"""Input and output in S3, served by moto: the same files as on disk, and the same restarts."""
+
+import gzip
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from containers.batch.errors import StorageRefused
+from containers.batch.s3 import Bucket
+from tests.containers.batch.batch_model import row, write_model, write_rows
+from tests.containers.batch.batch_run import contents, install, run
+
+ROWS = 200
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
+    server = ThreadedMotoServer(port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    # All of moto's servers in one process share what they hold.
+    urllib.request.urlopen(urllib.request.Request(f"http://localhost:{port}/moto-api/reset", method="POST")).close()
+    yield {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    server.stop()
+
+
+@pytest.fixture
+def client(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    made = boto3.client("s3")
+    made.create_bucket(Bucket="nightly")
+    return made
+
+
+def objects(client: Any, prefix: str) -> dict[str, bytes]:
+    listed = client.list_objects_v2(Bucket="nightly", Prefix=prefix).get("Contents", ())
+    return {
+        item["Key"].removeprefix(prefix): client.get_object(Bucket="nightly", Key=item["Key"])["Body"].read()
+        for item in listed
+    }
+
+
+def test_a_batch_from_s3_to_s3_writes_what_it_writes_on_disk(
+    client: Any, environment: dict[str, str], tmp_path: Path
+) -> None:
+    program, model = install(tmp_path / "program"), write_model(tmp_path / "model")
+    text = write_rows(tmp_path / "in" / "pairs.jsonl", map(row, range(ROWS)))
+    (tmp_path / "in" / "more.jsonl.gz").write_bytes(gzip.compress(b'{"id": "bad"}\n' * 3))
+    for file in (tmp_path / "in").iterdir():
+        client.upload_file(str(file), "nightly", f"in/{file.name}")
+    client.put_object(Bucket="nightly", Key="in-other/x.jsonl", Body=text.read_bytes())
+    common = ["--model", model, "--chunk-rows", 64, "--workers", 2, "--max-bad-share", 0.1]
+    on_disk = run(program, *common, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    assert on_disk.code == 0
+    job = [*common, "--input", "s3://nightly/in", "--output", "s3://nightly/out/day/"]
+    in_s3 = run(program, *job, environment=environment)
+    assert (in_s3.code, in_s3.told) == (0, on_disk.told)
+    assert objects(client, "out/day/") == contents(tmp_path / "out")
+
+    for key in ("predictions-000002.jsonl", "manifest.json"):
+        client.delete_object(Bucket="nightly", Key=f"out/day/{key}")
+    again = run(program, *job, environment=environment)
+    assert again.summary is not None
+    assert (again.summary["rows"], again.summary["rows_done_before"]) == (64, ROWS + 3 - 64)
+    assert objects(client, "out/day/") == contents(tmp_path / "out")
+
+    other = run(program, *job, "--chunk-rows", 32, environment=environment)
+    assert other.code == 2
+    assert other.told.startswith("s3://nightly/out/day/job.json: this output was begun with other things")
+
+
+def test_one_object_can_be_the_input(client: Any, environment: dict[str, str], tmp_path: Path) -> None:
+    program, model = install(tmp_path / "program"), write_model(tmp_path / "model")
+    client.put_object(Bucket="nightly", Key="one/pairs.jsonl", Body=json.dumps(row(1)).encode())
+    arguments = ["--model", model, "--input", "s3://nightly/one/pairs.jsonl", "--output", tmp_path / "out"]
+    ended = run(program, *arguments, environment=environment)
+    assert ended.code == 0
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["input"][0]["name"] == "pairs.jsonl"
+
+
+def test_a_prefix_without_rows_and_a_bucket_that_is_not_there_are_refused(
+    client: Any, environment: dict[str, str], tmp_path: Path
+) -> None:
+    program, model = install(tmp_path / "program"), write_model(tmp_path / "model")
+    nothing = run(
+        program,
+        *["--model", model, "--input", "s3://nightly/nothing", "--output", tmp_path / "out"],
+        environment=environment,
+    )
+    assert (nothing.code, nothing.told) == (2, "--input s3://nightly/nothing: there is no .jsonl or .jsonl.gz file.\n")
+    with pytest.raises(StorageRefused) as refusal:
+        Bucket.open("s3://no-such-bucket/x").names()
+    assert str(refusal.value) == (
+        "s3://no-such-bucket/x: An error occurred (NoSuchBucket) when calling the ListObjectsV2 operation: "
+        "The specified bucket does not exist"
+    )
+
+
+def test_without_credentials_or_boto3_the_reason_is_one_sentence(environment: dict[str, str], tmp_path: Path) -> None:
+    program, model = install(tmp_path / "program"), write_model(tmp_path / "model")
+    job = ["--model", model, "--input", "s3://nightly/in", "--output", tmp_path / "out"]
+    nobody = {
+        **environment,
+        "AWS_ACCESS_KEY_ID": "",
+        "AWS_SECRET_ACCESS_KEY": "",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
+        "AWS_CONFIG_FILE": str(tmp_path / "none"),
+    }
+    ended = run(program, *job, environment=nobody)
+    assert (ended.code, ended.told) == (3, "s3://nightly/in: Unable to locate credentials\n")
+    (program / "boto3.py").write_text("raise ModuleNotFoundError(name='boto3')")
+    ended = run(program, *job, environment=environment)
+    assert (ended.code, ended.told) == (
+        3,
+        "s3://nightly/in: needs boto3, which is not installed. Install it, or use a path on disk.\n",
+    )
+
+
+def test_the_first_to_claim_a_prefix_has_it(client: Any) -> None:
+    bucket = Bucket.open("s3://nightly/claim")
+    assert bucket.create("job.json", b"1") == b"1"
+    assert bucket.create("job.json", b"2") == b"1"
+    bucket.write("job.json", b"3")
+    assert bucket.read("job.json") == b"3"
+    assert bucket.names() == {"job.json"}

@@ -1,0 +1,152 @@
+"""Rows to encodings: whatever a row holds, it is read whole or refused in words, and its neighbours do not notice."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import normalizers
+
+from containers.encoder.preprocess import Encoding, Preprocessor, Refusal
+from containers.encoder.settings import Settings
+from tests.containers.encoder.encoder_miniature import (
+    CLASSIFICATION,
+    LETTERS,
+    PAIR_SCORING,
+    QUESTION_ANSWERING,
+    make_tokenizer,
+)
+
+CLS, SEP = 2, 3
+GOOD_PAIR = {"left_brand": "b", "left_title": "x", "right_brand": "", "right_title": "y"}
+
+
+def word_pieces(*words: str) -> list[int]:
+    return [LETTERS.index(letter) + (30 if index else 4) for word in words for index, letter in enumerate(word)]
+
+
+def encode(settings: Settings, *rows: dict[str, Any]) -> list[Encoding | Refusal]:
+    return Preprocessor(make_tokenizer(), settings).encode(rows)
+
+
+def encode_one(settings: Settings, row: dict[str, Any]) -> Encoding:
+    [encoding] = encode(settings, row)
+    assert isinstance(encoding, Encoding)
+    return encoding
+
+
+def test_one_segment() -> None:
+    encoding = encode_one(CLASSIFICATION, {"text": "Red shoe"})
+    assert encoding == Encoding((CLS, *word_pieces("red", "shoe"), SEP), (0,) * 9)
+
+
+def test_the_fields_of_a_segment_are_joined_by_a_space_and_some_may_be_blank() -> None:
+    encoding = encode_one(PAIR_SCORING, {**GOOD_PAIR, "left_title": "shoe", "unknown": 3})
+    assert encoding == Encoding(
+        (CLS, *word_pieces("b", "shoe"), SEP, *word_pieces("y"), SEP), (0, 0, 0, 0, 0, 0, 0, 1, 1)
+    )
+
+
+def test_the_characters_of_every_token_of_the_context_are_known_and_of_no_other() -> None:
+    encoding = encode_one(QUESTION_ANSWERING, {"question": "who", "context": "É 李 ab"})
+    assert len(encoding) == 10
+    assert encoding.answer_spans == (*[(-1, -1)] * 5, (0, 1), (2, 3), (4, 5), (5, 6), (-1, -1))
+
+
+REFUSALS: list[tuple[Settings, dict[str, Any], str]] = [
+    (CLASSIFICATION, {}, "lacks the field text"),
+    (PAIR_SCORING, {"left_brand": "b", "right_title": "x"}, "lacks the fields left_title, right_brand"),
+    (CLASSIFICATION, {"text": ""}, "has no text in text"),
+    (CLASSIFICATION, {"text": " \t\n\u3000"}, "has no text in text"),
+    (PAIR_SCORING, {**GOOD_PAIR, "right_title": " "}, "has no text in right_brand, right_title"),
+    (CLASSIFICATION, {"text": "\u0000"}, "has no token in text"),
+    (QUESTION_ANSWERING, {"question": "who", "context": "\ufffd"}, "has no token in context"),
+    (CLASSIFICATION, {"text": b"abc\xff"}, "is not UTF-8 in text: byte 3 is 0xff"),
+    (CLASSIFICATION, {"text": "ab\ud83d"}, "is not UTF-8 in text: character 2 is U+D83D"),
+    (CLASSIFICATION, {"text": None}, "has a value of type NoneType in text, and text is wanted"),
+    (PAIR_SCORING, {**GOOD_PAIR, "left_brand": 7}, "has a value of type int in left_brand, and text is wanted"),
+    (CLASSIFICATION, {"text": "a" * 31}, "has 33 tokens, at most 32 are allowed"),
+    (QUESTION_ANSWERING, {"question": "a" * 20, "context": "b " * 30}, "has 53 tokens, at most 48 are allowed"),
+    (CLASSIFICATION, {"text": "a" * 4097}, "has 4097 characters, at most 4096 are read for 32 tokens"),
+    (
+        QUESTION_ANSWERING,
+        {"question": "a" * 6000, "context": "a" * 6000},
+        "has 12000 characters, at most 6144 are read for 48 tokens",
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "row", "message"), REFUSALS)
+def test_a_bad_row_is_refused_and_its_neighbours_are_read(
+    settings: Settings, row: dict[str, Any], message: str
+) -> None:
+    good = dict.fromkeys(settings.fields, "hello")
+    assert encode(settings, good, row, good) == [
+        encode_one(settings, good),
+        Refusal(message),
+        encode_one(settings, good),
+    ]
+
+
+def test_the_longest_row_allowed_is_not_cut() -> None:
+    """tokenizer.json says to cut at 8 tokens and to pad to 20; serving must do neither."""
+    assert len(encode_one(CLASSIFICATION, {"text": "a" * 30})) == 32
+    assert len(encode_one(CLASSIFICATION, {"text": "a"})) == 3
+
+
+def test_a_text_that_would_take_seconds_to_tokenise_never_reaches_the_tokenizer() -> None:
+    class Unused:
+        def no_truncation(self) -> None: ...
+
+        def no_padding(self) -> None: ...
+
+        def encode_batch_fast(self, texts: list[str]) -> list[Any]:
+            assert texts == []
+            return []
+
+    [refusal] = Preprocessor(Unused(), CLASSIFICATION).encode([{"text": "a" * 6_000_000}])  # type: ignore[arg-type]
+    assert refusal == Refusal("has 6000000 characters, at most 4096 are read for 32 tokens")
+
+
+def test_a_long_text_of_few_tokens_is_read() -> None:
+    tokenizer = make_tokenizer()
+    tokenizer.normalizer = normalizers.Replace("-", "")
+    [encoding] = Preprocessor(tokenizer, CLASSIFICATION).encode([{"text": "-" * 4000 + "abc"}])
+    assert encoding == Encoding((CLS, *word_pieces("abc"), SEP), (0,) * 5)
+
+
+@given(st.lists(st.text(max_size=40), max_size=8))
+def test_any_text_is_read_or_refused_and_batching_changes_neither(texts: list[str]) -> None:
+    rows = [{"question": "who", "context": text} for text in texts]
+    encoded = encode(QUESTION_ANSWERING, *rows)
+    assert encoded == [encode(QUESTION_ANSWERING, row)[0] for row in rows]
+    for row, encoding in zip(rows, encoded, strict=True):
+        if isinstance(encoding, Encoding):
+            assert all(0 <= start <= end <= len(row["context"]) for start, end in encoding.answer_spans if start >= 0)
+
+
+def test_settings_survive_the_way_through_the_file() -> None:
+    for settings in (CLASSIFICATION, PAIR_SCORING, QUESTION_ANSWERING):
+        assert Settings.from_json(settings.to_json()) == settings
+
+
+def test_settings_know_the_fields_in_order() -> None:
+    assert PAIR_SCORING.fields == ("left_brand", "left_title", "right_brand", "right_title")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"task": "translation"},
+            "task: got 'translation'; allowed: text-classification, text-pair-scoring, question-answering.",
+        ),
+        ({"pad_to": (16, 8, 32)}, "pad_to: got [16, 8, 32]; it must ascend and its last fit max_input_tokens = 32."),
+        ({"pad_to": (8, 16)}, "pad_to: got [8, 16]; it must ascend and its last fit max_input_tokens = 32."),
+    ],
+)
+def test_settings_that_cannot_be_served_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011 the whole text is compared
+        replace(CLASSIFICATION, **change)
+    assert str(error.value) == message

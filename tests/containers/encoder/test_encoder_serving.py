@@ -1,0 +1,229 @@
+"""The three Triton models and their ensemble in a real Triton: answers, ragged dynamic batches, refusals, the cache."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import psutil
+import pytest
+
+from containers.encoder.predictor import Predictor
+from containers.encoder.settings import Settings
+from local_aws.process.triton import TritonServer
+from tests.containers.encoder.encoder_ensemble import MAX_BATCH_SIZE, lay_out
+from tests.containers.encoder.encoder_miniature import CLASSIFICATION, PAIR_SCORING, QUESTION_ANSWERING, SETTINGS
+
+pytestmark = pytest.mark.integration
+
+MODELS = {"text-classification": "model.pt", "text-pair-scoring": "model.onnx", "question-answering": "model.onnx"}
+WAITING = "dynamic_batching { max_queue_delay_microseconds: 20000 }"
+Row = Mapping[str, str]
+
+
+class Served:
+    """A server, and the same model loaded here to say what is right."""
+
+    def __init__(self, server: TritonServer, predictor: Predictor) -> None:
+        self.server = server
+        self.predictor = predictor
+        self.settings = predictor.settings
+
+    def post(self, rows: Sequence[Row]) -> tuple[int, Any]:
+        """The status with the answers, or the error's text, through SageMaker's front end."""
+        inputs = [
+            {
+                "name": field.upper(),
+                "shape": [len(rows), 1],
+                "datatype": "BYTES",
+                "data": [row[field] for row in rows],
+            }
+            for field in self.settings.fields
+        ]
+        request = urllib.request.Request(
+            f"{self.server.sagemaker_url}/invocations",
+            json.dumps({"inputs": inputs}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as response:
+                columns = {output["name"]: output["data"] for output in json.load(response)["outputs"]}
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)["error"]
+        return 200, [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+    def expected(self, rows: Sequence[Row]) -> Any:
+        """In any order of the keys: Triton has its own order for an ensemble's outputs."""
+        return [pytest.approx(answer, abs=1e-5) for answer in self.predictor.predict(rows)]
+
+    def statistics(self, model: str) -> Any:
+        with urllib.request.urlopen(f"{self.server.http_url}/v2/models/{model}/stats", timeout=30) as response:
+            return json.load(response)["model_stats"][0]
+
+    def batch_sizes(self, model: str) -> set[int]:
+        return {entry["batch_size"] for entry in self.statistics(model)["batch_stats"]}
+
+    def at_once(self, requests: Sequence[Sequence[Row]]) -> list[tuple[int, Any]]:
+        barrier = threading.Barrier(len(requests))
+        answers: list[tuple[int, Any]] = [(0, None)] * len(requests)
+
+        def send(number: int) -> None:
+            barrier.wait()
+            answers[number] = self.post(requests[number])
+
+        threads = [threading.Thread(target=send, args=(number,)) for number in range(len(requests))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return answers
+
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    """Starts servers, which the end of the module stops."""
+    servers = []
+
+    def start(settings: Settings, extra: Mapping[str, str], flags: str = "") -> Served:
+        folder = tmp_path_factory.mktemp("served")
+        made = lay_out(folder / "repository", settings, MODELS[settings.task], extra)
+        servers.append(
+            TritonServer.start(
+                folder / "repository",
+                default_model="ensemble",
+                environment={"SAGEMAKER_TRITON_ADDITIONAL_ARGS": flags},
+                log_file=folder / "triton.log",
+            )
+        )
+        return Served(servers[-1], Predictor.load(made))
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def served(serve: Serve) -> Callable[[Settings], Served]:
+    """One server per task, batching dynamically in every step."""
+    made: dict[str, Served] = {}
+
+    def get(settings: Settings) -> Served:
+        if settings.task not in made:
+            made[settings.task] = serve(settings, dict.fromkeys(("tokenise", "engine", "postprocess"), WAITING))
+        return made[settings.task]
+
+    return get
+
+
+def make_rows(settings: Settings) -> list[dict[str, str]]:
+    """As many as a batch takes, each of another length."""
+    return [
+        {field: " ".join("abcdefgh"[: number + 1 if field == settings.fields[-1] else 2]) for field in settings.fields}
+        for number in range(MAX_BATCH_SIZE)
+    ]
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=list(SETTINGS))
+def test_a_request_of_many_rows_is_answered_in_order(served: Callable[[Settings], Served], settings: Settings) -> None:
+    model, rows = served(settings), make_rows(settings)
+    assert model.post(rows) == (200, model.expected(rows))
+    assert model.post(rows[3:4]) == (200, model.expected(rows[3:4]))
+
+
+@pytest.mark.parametrize("settings", [CLASSIFICATION, QUESTION_ANSWERING], ids=lambda settings: settings.task)
+def test_requests_of_different_lengths_share_a_batch(served: Callable[[Settings], Served], settings: Settings) -> None:
+    """No two of these requests have the same shape, so every batch of two or more is a ragged one."""
+    model = served(settings)
+    requests = [[row] for row in make_rows(settings)[1:]]
+    expected = [(200, model.expected(request)) for request in requests]
+    before = model.batch_sizes("engine")
+    for _ in range(50):
+        assert model.at_once(requests) == expected
+        if max(model.batch_sizes("engine") - before, default=1) > 1:
+            return
+    pytest.fail(f"Triton never put requests together: {model.batch_sizes('engine')}")
+
+
+def test_requests_of_several_rows_share_a_batch(served: Callable[[Settings], Served]) -> None:
+    model, rows = served(QUESTION_ANSWERING), make_rows(QUESTION_ANSWERING)
+    requests = [rows[:2], rows[2:5], rows[5:6]]
+    expected = [(200, model.expected(request)) for request in requests]
+    for _ in range(5):
+        assert model.at_once(requests) == expected
+
+
+def test_a_bad_row_is_the_callers_error_and_its_request_is_refused_as_a_whole(
+    served: Callable[[Settings], Served],
+) -> None:
+    """400, not 500: SageMaker counts a 500 as an error of the model. Triton puts the ensemble's name before it."""
+    model, rows = served(PAIR_SCORING), make_rows(PAIR_SCORING)
+    bad = {**rows[0], "right_brand": " ", "right_title": ""}
+    long = {**rows[0], "left_title": "a" * 40}
+    assert model.post([bad]) == (400, "in ensemble 'ensemble', Row 0 has no text in right_brand, right_title.")
+    assert model.post([rows[0], bad, long]) == (
+        400,
+        "in ensemble 'ensemble', Row 1 has no text in right_brand, right_title. "
+        "Row 2 has 48 tokens, at most 32 are allowed. No row of this request was answered.",
+    )
+
+
+def test_a_refused_request_spoils_nothing_for_its_neighbours_in_the_same_batch(
+    served: Callable[[Settings], Served],
+) -> None:
+    model, rows = served(CLASSIFICATION), make_rows(CLASSIFICATION)
+    requests = [[rows[0]], [{"text": ""}], [rows[5]], [{"text": "a" * 40}], [rows[7]], [rows[2]]]
+    expected = [(200, model.expected(request)) for request in requests]
+    expected[1] = (400, "in ensemble 'ensemble', Row 0 has no text in text.")
+    expected[3] = (400, "in ensemble 'ensemble', Row 0 has 42 tokens, at most 32 are allowed.")
+    for _ in range(50):
+        assert model.at_once(requests) == expected
+        # With 2 bad requests of 6, more than 4 in one execution hold at least one of each kind.
+        if model.batch_sizes("tokenise") & {5, 6}:
+            return
+    pytest.fail(f"Triton never put more than 4 requests together: {model.batch_sizes('tokenise')}")
+
+
+CACHED = "response_cache { enable: true }"
+CACHE_FLAGS = "--cache-config=local,size=1048576"
+
+
+def test_the_cache_answers_a_request_that_was_seen_before_and_keeps_no_refusal(serve: Serve) -> None:
+    """On the ensemble: its steps are then not even asked."""
+    model, [first, *others] = serve(CLASSIFICATION, {"ensemble": CACHED}, CACHE_FLAGS), make_rows(CLASSIFICATION)
+    for row in (first, first, *others, first):
+        assert model.post([row]) == (200, model.expected([row]))
+    refused = (400, "in ensemble 'ensemble', Row 0 has no text in text.")
+    assert [model.post([{"text": ""}]) for _ in range(2)] == [refused, refused]
+    assert model.statistics("ensemble")["inference_stats"]["cache_hit"]["count"] == 2
+    assert model.statistics("engine")["inference_count"] == MAX_BATCH_SIZE
+    assert model.statistics("tokenise")["execution_count"] == MAX_BATCH_SIZE + 2
+
+
+def test_the_cache_of_a_step_spares_that_step(serve: Serve) -> None:
+    model, [row, *_] = serve(CLASSIFICATION, {"engine": CACHED}, CACHE_FLAGS), make_rows(CLASSIFICATION)
+    for _ in range(3):
+        assert model.post([row]) == (200, model.expected([row]))
+    assert model.statistics("engine")["inference_stats"]["cache_hit"]["count"] == 2
+    assert [model.statistics(step)["execution_count"] for step in ("tokenise", "engine", "postprocess")] == [3, 1, 3]
+
+
+def test_every_model_of_an_instance_group_is_used(serve: Serve) -> None:
+    """Triton's statistics do not tell them apart. The Python backend has a process for each, which wakes to work."""
+    model = serve(QUESTION_ANSWERING, {"engine": "instance_group [ { count: 3 kind: KIND_CPU } ]"})
+    processes = psutil.Process(model.server.pid).children()
+    engines = [process for process in processes if "/engine/1/model.py" in " ".join(process.cmdline())]
+    assert len(engines) == 3
+    requests = [[row] for row in make_rows(QUESTION_ANSWERING)]
+    expected = [(200, model.expected(request)) for request in requests]
+    before = [process.num_ctx_switches().voluntary for process in engines]
+    for _ in range(30):
+        assert model.at_once(requests) == expected
+        woken = [process.num_ctx_switches().voluntary - count for process, count in zip(engines, before, strict=True)]
+        if min(woken) >= 20:  # One that has nothing to do wakes once a second.
+            return
+    pytest.fail(f"Triton did not use all of them: they woke {woken} times")

@@ -1,0 +1,107 @@
+"""Graphs compiled for Neuron give the model's own answers, whatever the number and the lengths of the rows."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from containers.encoder.engine import Engine, load
+from containers.encoder.neuron_engine import PLACEMENT
+from containers.encoder.predictor import Predictor
+from tests import fake_neuron
+from tests.containers.encoder.encoder_miniature import Graph
+from tests.containers.neuron.neuron_server import COMPILED, compile_neuron
+
+ROWS = [1, 2, 3, 7, 8]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return compile_neuron(tmp_path / "model", monkeypatch)
+
+
+@pytest.fixture
+def spread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """Over three NeuronCores."""
+    monkeypatch.setenv(PLACEMENT, "data-parallel")
+    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "4-6")
+    return load(folder, COMPILED)
+
+
+def make_tensors(rows: int, length: int) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
+    generator = np.random.default_rng(rows * length)
+    mask = (np.arange(length) < generator.integers(1, length + 1, (rows, 1))).astype(np.int64)
+    tokens = generator.integers(4, 50, (rows, length)) * mask
+    return {"input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(mask)}
+
+
+def check(engine: Engine, rows: int, length: int) -> None:
+    tensors = make_tensors(rows, length)
+    with torch.inference_mode():
+        [expected] = Graph(COMPILED).eval()(*(torch.from_numpy(tensors[name]) for name in COMPILED.inputs))
+    outputs = engine.run(tensors)
+    assert list(outputs) == ["logits"]
+    np.testing.assert_allclose(outputs["logits"], expected.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("length", COMPILED.pad_to)
+@pytest.mark.parametrize("rows", ROWS)
+def test_on_one_core(folder: Path, rows: int, length: int) -> None:
+    check(load(folder, COMPILED), rows, length)
+
+
+@pytest.mark.parametrize("length", COMPILED.pad_to)
+@pytest.mark.parametrize("rows", ROWS)
+def test_over_all_cores_of_the_process(spread: Engine, rows: int, length: int) -> None:
+    check(spread, rows, length)
+
+
+@pytest.mark.parametrize(
+    ("rows", "ran"),
+    [(1, [(0, 2)]), (2, [(0, 2)]), (5, [(0, 2), (1, 2), (2, 2)]), (8, [(0, 2), (1, 2), (2, 2), (0, 2)])],
+)
+def test_a_batch_takes_as_many_cores_as_it_fills(
+    spread: Engine, monkeypatch: pytest.MonkeyPatch, rows: int, ran: list[tuple[int, int]]
+) -> None:
+    seen: list[list[tuple[int, int]]] = []
+    forward = fake_neuron.DataParallel.forward
+
+    def record(parallel: fake_neuron.DataParallel, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        outputs = forward(parallel, *inputs)
+        seen.append(parallel.ran)
+        return outputs
+
+    monkeypatch.setattr(fake_neuron.DataParallel, "forward", record)
+    spread.run(make_tensors(rows, 8))
+    assert seen == [ran]
+
+
+def test_a_predictor_answers_a_row_as_it_would_alone(folder: Path) -> None:
+    predictor = Predictor.load(folder)
+    rows = [{"text": text} for text in ("a", "red shoes", "a lamp for a desk", "b", "")]
+    together = predictor.predict(rows)
+    alone = [predictor.predict([row])[0] for row in rows]
+    assert [type(answer) for answer in together] == [type(answer) for answer in alone]
+    for one, other in zip(together[:4], alone[:4], strict=True):
+        assert isinstance(one, dict)
+        assert isinstance(other, dict)
+        assert one["LABEL"] == other["LABEL"]
+        assert one["SCORE"] == pytest.approx(other["SCORE"], abs=1e-5)
+
+
+def test_a_length_without_its_graph_is_missed_when_loading(folder: Path) -> None:
+    (folder / "model.16.neuron.pt").unlink()
+    with pytest.raises(FileNotFoundError) as caught:
+        load(folder, COMPILED)
+    assert str(caught.value) == f"{folder} has no model.16.neuron.pt, which pad_to of settings.json asks for"
+
+
+def test_without_neurons_package_the_reason_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch_neuron")
+    with pytest.raises(ModuleNotFoundError) as caught:
+        load(folder, COMPILED)
+    assert str(caught.value) == (
+        "the model is compiled for Neuron, and neither torch_neuronx nor torch_neuron is installed"
+    )

@@ -1,0 +1,145 @@
+"""A model's folder as the Neuron server takes it, and that server, really running on loopback."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from containers.encoder.settings import Settings
+from containers.neuron.settings import ServerSettings
+from model_build.neuron.compile import compile_graphs
+from model_build.progress import silent
+from tests import fake_neuron
+from tests.containers.encoder.encoder_miniature import CLASSIFICATION, Graph, make_folder, make_tokenizer
+from workloads import ROOT, NeuronTarget, TextClassification
+
+COMPILED = replace(CLASSIFICATION, pad_to=(8, 16, 32), batch_size=2)
+SERVING = ServerSettings(
+    model="intent",
+    max_batch_size=16,
+    dynamic_batching=True,
+    preferred_batch_sizes=(),
+    max_queue_delay_ms=0.0,
+    model_instances=1,
+    placement="one-per-core",
+    pipeline_cores=1,
+)
+START_S = 60.0
+SERVE = ROOT / "containers" / "neuron" / "serve"
+
+
+def compile_neuron(folder: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings = COMPILED) -> Path:
+    """The miniature classifier as graphs of the fake, with all that stands beside them."""
+    folder.mkdir(parents=True)
+    fake_neuron.install(monkeypatch, "torch_neuron", folder.with_name(f"{folder.name}-site"))
+    model = TextClassification(
+        task="text-classification",
+        checkpoint="./checkpoint",
+        labels=settings.labels,
+        max_input_tokens=settings.max_input_tokens,
+    )
+    target = NeuronTarget(runtime="neuron", batch_size=settings.batch_size, sequence_lengths=settings.pad_to)
+    compile_graphs(Graph(settings).eval(), model, target, folder, silent)
+    (folder / "settings.json").write_text(settings.to_json())
+    make_tokenizer().save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def make_onnx(folder: Path, serving: ServerSettings) -> Path:
+    make_folder(folder, CLASSIFICATION, "model.onnx")
+    (folder / "server.json").write_text(serving.to_json())
+    return folder
+
+
+class RunningServer:
+    def __init__(self, folder: Path, log: Path, environment: dict[str, str]) -> None:
+        self.log = log
+        self.port = free_port()
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("NEURON_RT")}
+        # `python` is the one that runs the tests.
+        clean["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), clean["PATH"]])
+        variables = {"MODEL_FOLDER": str(folder), "HOST": "127.0.0.1", "PORT": str(self.port), "PYTHONPATH": str(ROOT)}
+        with log.open("w") as output:
+            self.process = subprocess.Popen(
+                [str(SERVE)],
+                env={**clean, **variables, **environment},
+                stderr=output,
+                stdout=output,
+            )
+
+    def request(
+        self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
+    ) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method, path, body, {"Content-Type": content_type})
+            response = connection.getresponse()
+            text = response.read()
+        finally:
+            connection.close()
+        return response.status, json.loads(text) if text else None
+
+    def infer(self, *texts: str, path: str = "/invocations") -> tuple[int, Any]:
+        return self.request("POST", path, document(*texts))
+
+    def wait_until_ready(self) -> list[int]:
+        """The statuses of /ping on the way."""
+        statuses: list[int] = []
+        give_up = time.monotonic() + START_S
+        while not statuses or statuses[-1] != 200:
+            assert time.monotonic() < give_up, self.log.read_text()
+            assert self.process.poll() is None, self.log.read_text()
+            try:
+                statuses.append(self.request("GET", "/ping")[0])
+            except OSError:
+                time.sleep(0.02)
+        return statuses
+
+    def workers(self) -> list[int]:
+        """Their process ids."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(child) for child in children.split()]
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+@contextmanager
+def running(folder: Path, log: Path, **environment: str) -> Iterator[RunningServer]:
+    server = RunningServer(folder, log, environment)
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.stop()
+
+
+def document(*texts: str) -> bytes:
+    tensor = {"name": "TEXT", "shape": [len(texts), 1], "datatype": "BYTES", "data": list(texts)}
+    return json.dumps({"inputs": [tensor]}).encode()
+
+
+def labels(answer: Any) -> Sequence[str]:
+    [output] = [output for output in answer["outputs"] if output["name"] == "LABEL"]
+    data: list[str] = output["data"]
+    return data
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

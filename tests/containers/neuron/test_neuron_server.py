@@ -1,0 +1,370 @@
+"""The server itself, on loopback: several workers, load, bad requests, loading, ends and failures."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from containers.encoder.predictor import Predictor
+from containers.neuron.settings import ServerSettings
+from tests import fake_neuron
+from tests.containers.neuron.neuron_server import (
+    SERVING,
+    RunningServer,
+    compile_neuron,
+    document,
+    free_port,
+    labels,
+    make_onnx,
+    running,
+)
+from workloads import ROOT
+
+pytestmark = pytest.mark.integration
+
+TEXTS = ["red shoes", "a lamp for a desk", "blue socks", "b", "what is a lamp", "go to my orders"]
+LIMIT = 6_291_456
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """On CPU, three workers."""
+    serving = replace(SERVING, model_instances=3, max_queue_delay_ms=2.0)
+    return make_onnx(tmp_path_factory.mktemp("onnx") / "model", serving)
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[RunningServer]:
+    with running(folder, folder.with_name("server.log")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> dict[str, str]:
+    """The label of every text, as the model gives it to the text alone."""
+    predictor = Predictor.load(folder)
+    found: dict[str, str] = {}
+    for text in TEXTS:
+        [answer] = predictor.predict([{"text": text}])
+        assert isinstance(answer, dict)
+        found[text] = str(answer["LABEL"])
+    assert len(set(found.values())) > 1, "texts of one label cannot be told apart"
+    return found
+
+
+@pytest.mark.parametrize("path", ["/invocations", "/v2/models/intent/infer"])
+def test_a_request_is_answered_row_for_row(server: RunningServer, expected: dict[str, str], path: str) -> None:
+    status, answer = server.infer(*TEXTS, path=path)
+    assert status == 200
+    assert list(labels(answer)) == [expected[text] for text in TEXTS]
+    assert (answer["model_name"], answer["model_version"]) == ("intent", "1")
+    assert [(each["name"], each["datatype"], each["shape"]) for each in answer["outputs"]] == [
+        ("LABEL", "BYTES", [6, 1]),
+        ("SCORE", "FP32", [6, 1]),
+    ]
+
+
+@pytest.mark.parametrize("path", ["/ping", "/v2/health/live", "/v2/health/ready", "/v2/models/intent/ready"])
+def test_health_is_said_under_sagemakers_name_and_kserves(server: RunningServer, path: str) -> None:
+    assert server.request("GET", path) == (200, None)
+
+
+def test_under_load_every_caller_gets_its_own_answer_from_every_worker(
+    server: RunningServer, expected: dict[str, str]
+) -> None:
+    """The kernel spreads connections over the workers: their processor time shows that each has worked."""
+    before = {process: processor_seconds(process) for process in server.workers()}
+    assert len(before) == 3
+    answers = asyncio.run(load(server.port, callers=48, requests_each=10))
+    assert len(answers) == 480
+    assert all(status == 200 and label == expected[text] for text, status, label in answers)
+    assert all(processor_seconds(process) > spent for process, spent in before.items())
+
+
+async def load(port: int, callers: int, requests_each: int) -> list[tuple[str, int, str]]:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+        async def call(caller: int) -> list[tuple[str, int, str]]:
+            answers = []
+            for number in range(requests_each):
+                text = TEXTS[(caller + number) % len(TEXTS)]
+                async with session.post(f"http://127.0.0.1:{port}/invocations", data=document(text)) as response:
+                    answers.append((text, response.status, labels(await response.json())[0]))
+            return answers
+
+        return [answer for own in await asyncio.gather(*map(call, range(callers))) for answer in own]
+
+
+def processor_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["   "], "Row 0 has no text in text."),
+        (["x " * 40], "Row 0 has 42 tokens, at most 32 are allowed."),
+        (["red", ""], "Row 1 has no text in text. No row of this request was answered."),
+        (["a"] * 17, "got 17 rows; 1 to 16 are allowed in a request."),
+    ],
+)
+def test_a_bad_row_is_the_callers_error(server: RunningServer, texts: list[str], message: str) -> None:
+    assert server.infer(*texts) == (400, {"error": message})
+
+
+def test_a_bad_request_among_good_ones_spoils_none_of_them(server: RunningServer, expected: dict[str, str]) -> None:
+    async def mixed() -> Counter[int]:
+        async with aiohttp.ClientSession() as session:
+
+            async def call(text: str) -> int:
+                async with session.post(f"http://127.0.0.1:{server.port}/invocations", data=document(text)) as response:
+                    if response.status == 200:
+                        assert labels(await response.json()) == [expected[text]]
+                    return response.status
+
+            return Counter(await asyncio.gather(*(call(text) for text in [*TEXTS, ""] * 20)))
+
+    assert asyncio.run(mixed()) == {200: 120, 400: 20}
+
+
+def test_the_body_may_have_sagemakers_size_and_not_a_byte_more(server: RunningServer) -> None:
+    filler = b" " * (LIMIT - len(document("red shoes")))
+    assert server.request("POST", "/invocations", document("red shoes") + filler)[0] == 200
+    assert server.request("POST", "/invocations", document("red shoes") + filler + b" ") == (
+        413,
+        {"error": "The body is over 6291456 bytes."},
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "message"),
+    [
+        ("GET", "/v2/models/other/ready", 404, "GET /v2/models/other/ready: Not Found."),
+        ("GET", "/invocations", 405, "GET /invocations: Method Not Allowed."),
+        ("POST", "/invocations", 400, "the body is not JSON: Expecting value: line 1 column 1 (char 0)."),
+    ],
+)
+def test_what_is_not_served_is_refused(
+    server: RunningServer, method: str, path: str, status: int, message: str
+) -> None:
+    assert server.request(method, path) == (status, {"error": message})
+
+
+def test_while_the_model_loads_the_server_is_alive_and_not_ready(folder: Path, tmp_path: Path) -> None:
+    """Its workers are made to start slowly."""
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text(
+        "import sys, time\nif any('worker' in argument for argument in sys.orig_argv):\n    time.sleep(1.0)\n"
+    )
+    environment = {"PYTHONPATH": os.pathsep.join([str(slow), str(ROOT)])}
+    server = RunningServer(folder, tmp_path / "server.log", environment)
+    try:
+        statuses = server.wait_until_ready()
+        assert statuses[0] == 503
+        assert server.infer("red shoes")[0] == 200
+    finally:
+        assert server.stop() == 0
+    assert server.log.read_text() == "Serving with 3 workers.\n"
+
+
+def test_a_request_before_the_model_is_there_is_told_to_wait(folder: Path, tmp_path: Path) -> None:
+    server = RunningServer(folder, tmp_path / "server.log", {})
+    try:
+        answer = first_answer(server)
+        assert answer == (503, {"error": "The model is being loaded."})
+        assert server.request("GET", "/v2/health/live") == (200, None)
+    finally:
+        server.stop()
+
+
+def first_answer(server: RunningServer) -> tuple[int, object]:
+    give_up = time.monotonic() + 30
+    while time.monotonic() < give_up:
+        try:
+            return server.infer("red shoes")
+        except OSError:
+            time.sleep(0.005)
+    raise AssertionError(server.log.read_text())
+
+
+def test_sigterm_lets_the_requests_finish_that_are_being_answered(tmp_path: Path) -> None:
+    """One waits for a batch that fills only when its time is up, which is after the signal."""
+    patient = make_onnx(tmp_path / "model", replace(SERVING, max_queue_delay_ms=1500.0))
+    with running(patient, tmp_path / "server.log") as server:
+        assert asyncio.run(stop_during_a_request(server)) == (200, 0)
+        with pytest.raises(ConnectionRefusedError):
+            server.request("GET", "/ping")
+
+
+async def stop_during_a_request(server: RunningServer) -> tuple[int, int]:
+    """The statuses of the request and of the server's end."""
+    async with aiohttp.ClientSession() as session:
+
+        async def call() -> int:
+            async with session.post(f"http://127.0.0.1:{server.port}/invocations", data=document("a")) as response:
+                return response.status
+
+        task = asyncio.create_task(call())
+        await asyncio.sleep(0.5)
+        assert not task.done()
+        server.process.send_signal(signal.SIGTERM)
+        return await task, await asyncio.to_thread(server.process.wait, 30)
+
+
+def test_a_worker_that_dies_takes_the_server_down_with_a_reason(folder: Path, tmp_path: Path) -> None:
+    with running(folder, tmp_path / "server.log") as server:
+        workers = server.workers()
+        os.kill(workers[1], signal.SIGKILL)
+        assert server.process.wait(30) == 3
+        assert (
+            "Worker 1 was killed by signal 9. The server goes down with it, to be started again as a whole."
+            in server.log.read_text()
+        )
+        assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+
+
+def test_workers_do_not_outlive_a_launcher_that_is_killed(folder: Path, tmp_path: Path) -> None:
+    with running(folder, tmp_path / "server.log") as server:
+        workers = server.workers()
+        server.process.kill()
+        server.process.wait(30)
+        give_up = time.monotonic() + 30
+        while any(Path(f"/proc/{worker}").exists() for worker in workers):
+            assert time.monotonic() < give_up
+            time.sleep(0.05)
+
+
+def start_and_fail(**environment: str) -> tuple[int, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("NEURON_RT")}
+    ended = subprocess.run(
+        [sys.executable, "-m", "containers.neuron"],
+        env={**clean, "PYTHONPATH": str(ROOT), "HOST": "127.0.0.1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return ended.returncode, ended.stderr.strip()
+
+
+WANTED = "A model's folder is wanted there: settings.json, server.json, tokenizer.json and the compiled model."
+
+
+def test_without_a_folder_the_server_does_not_start(tmp_path: Path) -> None:
+    missing = tmp_path / "none"
+    assert start_and_fail(MODEL_FOLDER=str(missing)) == (3, f"{missing}: there is no such folder. {WANTED}")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("model.onnx", "no compiled model is there"),
+        ("server.json", "server.json is missing"),
+        ("tokenizer.json", "tokenizer.json is missing"),
+    ],
+)
+def test_without_a_whole_model_the_server_does_not_start(folder: Path, tmp_path: Path, name: str, reason: str) -> None:
+    broken = tmp_path / "model"
+    broken.mkdir()
+    for file in folder.iterdir():
+        if file.name != name:
+            (broken / file.name).symlink_to(file)
+    assert start_and_fail(MODEL_FOLDER=str(broken)) == (3, f"{broken}: {reason}. {WANTED}")
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_server_with_the_runtimes_reason(folder: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "model"
+    make_onnx(broken, SERVING)
+    (broken / "model.onnx").write_bytes(b"not a graph")
+    code, message = start_and_fail(MODEL_FOLDER=str(broken), PORT="0")
+    assert (code, message) == (2, "PORT: got '0'. Allowed: 1 to 65535.")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        code, message = start_and_fail(MODEL_FOLDER=str(broken), PORT=port)
+        assert (code, message.startswith(f"Port {port} cannot be listened on: ")) == (3, True), message
+    code, message = start_and_fail(MODEL_FOLDER=str(broken), PORT=port)
+    assert code == 3
+    assert message.startswith("Worker 0 could not load the model: InvalidProtobuf: ")
+    assert message.endswith("The server goes down with it, to be started again as a whole.")
+
+
+class TestNeuron:
+    """Graphs of the fake, in processes that find it as torch_neuron."""
+
+    @pytest.fixture
+    def compiled(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        return compile_neuron(tmp_path / "model", monkeypatch)
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> str:
+        return fake_neuron.write_package(tmp_path / "packages", "torch_neuron")
+
+    def serve(self, compiled: Path, serving: ServerSettings) -> Path:
+        (compiled / "server.json").write_text(serving.to_json())
+        return compiled
+
+    def test_one_worker_for_each_core(self, compiled: Path, path: str, tmp_path: Path) -> None:
+        self.serve(compiled, SERVING)
+        with running(compiled, tmp_path / "server.log", PYTHONPATH=path, NEURON_RT_NUM_CORES="2") as server:
+            assert [visible_cores(worker) for worker in server.workers()] == ["0", "1"]
+            answers = asyncio.run(load(server.port, callers=8, requests_each=5))
+        self.check(compiled, answers)
+
+    def test_one_worker_for_all_cores(self, compiled: Path, path: str, tmp_path: Path) -> None:
+        self.serve(compiled, replace(SERVING, placement="data-parallel", max_queue_delay_ms=2.0))
+        with running(compiled, tmp_path / "server.log", PYTHONPATH=path, NEURON_RT_VISIBLE_CORES="4-7") as server:
+            assert [visible_cores(worker) for worker in server.workers()] == ["4-7"]
+            answers = asyncio.run(load(server.port, callers=8, requests_each=5))
+        self.check(compiled, answers)
+
+    def test_one_worker_for_each_pipeline(self, compiled: Path, path: str, tmp_path: Path) -> None:
+        self.serve(compiled, replace(SERVING, pipeline_cores=2))
+        with running(compiled, tmp_path / "server.log", PYTHONPATH=path, NEURON_RT_NUM_CORES="5") as server:
+            assert [visible_cores(worker) for worker in server.workers()] == ["0-1", "2-3"]
+            answers = asyncio.run(load(server.port, callers=8, requests_each=5))
+        self.check(compiled, answers)
+
+    def check(self, compiled: Path, answers: list[tuple[str, int, str]]) -> None:
+        predictor = Predictor.load(compiled)
+        assert len(answers) == 40
+        for text, status, label in answers:
+            [expected] = predictor.predict([{"text": text}])
+            assert isinstance(expected, dict)
+            assert (status, label) == (200, expected["LABEL"])
+
+    def test_without_a_device_the_server_does_not_start(self, compiled: Path, path: str, tmp_path: Path) -> None:
+        self.serve(compiled, SERVING)
+        code, message = start_and_fail(MODEL_FOLDER=str(compiled), PYTHONPATH=path)
+        assert code == 3
+        assert message.startswith("The model is compiled for Neuron and there is no /dev/neuron* device.")
+
+    def test_without_neurons_package_the_worker_says_so(self, compiled: Path, tmp_path: Path) -> None:
+        self.serve(compiled, SERVING)
+        environment = {"NEURON_RT_NUM_CORES": "1", "PORT": str(free_port())}
+        code, message = start_and_fail(MODEL_FOLDER=str(compiled), **environment)
+        assert code == 3
+        assert message == (
+            "Worker 0 on NeuronCore 0 could not load the model: ModuleNotFoundError: the model is compiled for "
+            "Neuron, and neither torch_neuronx nor torch_neuron is installed. The server goes down with it, to be "
+            "started again as a whole."
+        )
+
+
+def visible_cores(process: int) -> str:
+    variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    [value] = [variable for variable in variables if variable.startswith(b"NEURON_RT_VISIBLE_CORES=")]
+    return value.decode().partition("=")[2]

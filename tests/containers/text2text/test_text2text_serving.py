@@ -1,0 +1,172 @@
+"""The built repository in a real Triton: both body formats of KServe v2, dynamic batching, refusals, warm-up."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.http as triton_http
+
+from containers.text2text.generator import Refusal, TextGenerator
+from local_aws.process.triton import TritonServer
+from model_build.plan import BuildPlan
+from tests.model_build.tiny_t5 import make_texts
+
+pytestmark = pytest.mark.integration
+
+BINARY = "application/vnd.sagemaker-triton.binary+json;json-header-size="
+
+
+def expected(generator: TextGenerator, rows: list[str]) -> list[bytes]:
+    [answer] = generator.answer([[row.encode() for row in rows]])
+    assert not isinstance(answer, Refusal)
+    return answer
+
+
+def post(server: TritonServer, body: bytes, content_type: str) -> tuple[int, bytes, str]:
+    request = urllib.request.Request(f"{server.sagemaker_url}/invocations", body, {"Content-Type": content_type})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return response.status, response.read(), response.headers["Content-Type"]
+    except urllib.error.HTTPError as error:
+        return error.code, error.read(), error.headers["Content-Type"]
+
+
+def post_json(server: TritonServer, *rows: str) -> tuple[int, Any]:
+    tensor = {"name": "TEXT", "shape": [len(rows), 1], "datatype": "BYTES", "data": list(rows)}
+    status, body, _ = post(server, json.dumps({"inputs": [tensor]}).encode(), "application/json")
+    return status, json.loads(body)
+
+
+def post_binary(server: TritonServer, *rows: bytes) -> tuple[int, list[bytes]]:
+    tensor = triton_http.InferInput("TEXT", [len(rows), 1], "BYTES")
+    tensor.set_data_from_numpy(np.array(rows, np.object_).reshape(-1, 1))
+    wanted = triton_http.InferRequestedOutput("CORRECTED", binary_data=True)
+    body, header = triton_http.InferenceServerClient.generate_request_body([tensor], outputs=[wanted])
+    status, answer, content_type = post(server, body, f"{BINARY}{header}")
+    if status != 200:
+        return status, [json.loads(answer)["error"].encode()]
+    length = int(content_type.removeprefix(BINARY))
+    result = triton_http.InferenceServerClient.parse_response_body(answer, header_length=length)
+    return status, result.as_numpy("CORRECTED").ravel().tolist()
+
+
+def statistics(server: TritonServer) -> Any:
+    with urllib.request.urlopen(f"{server.http_url}/v2/models/tiny/stats", timeout=30) as response:
+        return json.load(response)["model_stats"][0]
+
+
+def batches(server: TritonServer) -> Counter[int]:
+    """How many executions there were of each batch size."""
+    return Counter(
+        {entry["batch_size"]: entry["compute_infer"]["count"] for entry in statistics(server)["batch_stats"]}
+    )
+
+
+def test_json(triton: TritonServer, generator: TextGenerator) -> None:
+    status, answer = post_json(triton, "running shoes")
+    assert status == 200
+    assert answer == {
+        "model_name": "tiny",
+        "model_version": "1",
+        "outputs": [
+            {
+                "name": "CORRECTED",
+                "datatype": "BYTES",
+                "shape": [1, 1],
+                "data": [expected(generator, ["running shoes"])[0].decode()],
+            }
+        ],
+    }
+
+
+def test_binary(triton: TritonServer, generator: TextGenerator) -> None:
+    assert post_binary(triton, b"shoes") == (200, expected(generator, ["shoes"]))
+
+
+def test_several_rows_in_one_request(triton: TritonServer, generator: TextGenerator) -> None:
+    rows = make_texts(8)
+    status, answer = post_json(triton, *rows)
+    assert status == 200
+    assert [row.encode() for row in answer["outputs"][0]["data"]] == expected(generator, rows)
+    assert post_binary(triton, *(row.encode() for row in rows)) == (200, expected(generator, rows))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (b"abc\xff", b"TEXT row 0 is not UTF-8: byte 3 is 0xff."),
+        (b"", b"TEXT row 0 is empty or blank."),
+        (b"   ", b"TEXT row 0 is empty or blank."),
+        (b"a" * 30, b"TEXT row 0 has 32 tokens, at most 24 are allowed."),
+    ],
+)
+def test_a_bad_row_is_the_callers_error(triton: TritonServer, row: bytes, message: bytes) -> None:
+    """400, not 500: SageMaker counts a 500 as an error of the model."""
+    assert post_binary(triton, row) == (400, [message])
+
+
+def test_a_request_with_some_bad_rows_is_refused_and_names_them(triton: TritonServer) -> None:
+    assert post_binary(triton, b"good", b"", b"\xff") == (
+        400,
+        [
+            b"TEXT row 1 is empty or blank. TEXT row 2 is not UTF-8: byte 0 is 0xff. "
+            b"No row of this request was answered."
+        ],
+    )
+
+
+def test_a_bad_row_spoils_nothing_for_its_neighbours_in_the_same_dynamic_batch(
+    triton: TritonServer, generator: TextGenerator
+) -> None:
+    """All at once, again and again, until Triton did put a bad row with good ones into one execution."""
+    texts = ["hello", "shoes", "red socks", "lamp"]
+    good = {text.encode(): (200, expected(generator, [text])) for text in texts}
+    bad = {
+        b"": (400, [b"TEXT row 0 is empty or blank."]),
+        b"\xff": (400, [b"TEXT row 0 is not UTF-8: byte 0 is 0xff."]),
+        b"z" * 40: (400, [b"TEXT row 0 has 42 tokens, at most 24 are allowed."]),
+    }
+    awaited = good | bad
+    before = batches(triton)
+    for _ in range(50):
+        assert at_once(triton, list(awaited)) == awaited
+        # With 3 bad rows of 7, more than 3 rows in one execution hold at least one good one, more than 4 one bad.
+        if any(size > 4 for size in (batches(triton) - before)):
+            return
+    pytest.fail(f"Triton never put more than 4 of 7 simultaneous requests together: {batches(triton)}")
+
+
+def at_once(server: TritonServer, rows: list[bytes]) -> dict[bytes, tuple[int, list[bytes]]]:
+    barrier = threading.Barrier(len(rows))
+    answers: dict[bytes, tuple[int, list[bytes]]] = {}
+
+    def send(row: bytes) -> None:
+        barrier.wait()
+        answers[row] = post_binary(server, row)
+
+    threads = [threading.Thread(target=send, args=(row,)) for row in rows]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def test_more_rows_than_the_largest_batch_are_refused_by_triton(triton: TritonServer) -> None:
+    status, answer = post_json(triton, *make_texts(9))
+    assert status == 400
+    assert "batch-size must be <= 8 for 'tiny'" in answer["error"]
+
+
+def test_all_batch_sizes_are_warmed_up_before_the_first_request(served: BuildPlan, tmp_path: Path) -> None:
+    with TritonServer.start(
+        served.repository, default_model="tiny", environment={}, log_file=tmp_path / "triton.log"
+    ) as fresh:
+        assert batches(fresh) == {1: 1, 4: 1, 8: 1}
+        assert "warmup" not in fresh.log_tail(1000).lower(), "Triton logs a warm-up only when it fails"

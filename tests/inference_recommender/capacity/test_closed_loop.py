@@ -1,0 +1,196 @@
+"""The highest sustained rate within a limit, on made-up runs of known answer and on a service of known capacity."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inference_recommender.capacity.closed_loop import Capacity, Limit, capacity, samples_needed, sustained
+from tests.inference_recommender.capacity.simulated_service import COLD, STALLING, Requests, SimulatedService
+
+P99 = Limit(percentile=99, latency_ms=50)
+
+
+def _closed_loop(users: Sequence[int], rates: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """One second of each number of users at each rate, evenly spaced, with the latency that makes it so."""
+    finished = np.concatenate([second + np.arange(rate) / rate for second, rate in enumerate(rates)])
+    return finished, np.repeat(np.array(users) / np.array(rates) * 1000, rates)
+
+
+def _capacity(finished: np.ndarray, latencies: np.ndarray, end_s: float, failed: int = 0) -> Capacity | None:
+    succeeded = np.ones(len(finished), dtype=bool)
+    succeeded[:failed] = False
+    return capacity(finished, latencies, succeeded, P99, end_s)
+
+
+def _of(run: Requests, limit: Limit, end_s: float) -> Capacity | None:
+    return capacity(run.finished_s, run.latencies_ms, run.succeeded, limit, end_s)
+
+
+def test_the_highest_load_within_the_limit_tells_the_capacity() -> None:
+    finished, latencies = _closed_loop([1] * 10 + [4] * 10 + [24] * 10, [100] * 10 + [200] * 10 + [300] * 10)
+    found = _capacity(finished, latencies, 30)
+    assert found == Capacity(
+        start_s=10,
+        end_s=20,
+        invocations_per_minute=200 * 60,
+        latency_ms=20,
+        within_limit=True,
+        interval=(12_000, 12_000),
+        warm_up_s=0,
+    )
+
+
+def test_where_nothing_keeps_the_limit_the_lowest_latency_is_told() -> None:
+    finished, latencies = _closed_loop([7] * 10 + [18] * 10, [100] * 10 + [200] * 10)
+    found = _capacity(finished, latencies, 20)
+    assert found is not None
+    assert (found.within_limit, found.latency_ms, found.interval) == (False, 70, None)
+
+
+def test_a_lower_load_wins_only_where_it_clearly_carried_more() -> None:
+    """A service that thrashes: ten users get less out of it than five."""
+    finished, latencies = _closed_loop([5] * 20 + [10] * 20, [500] * 20 + [400] * 20)
+    found = _capacity(finished, latencies, 40)
+    assert found is not None
+    assert (found.start_s, found.end_s, found.invocations_per_minute) == (0, 20, 30_000)
+    assert found.interval == (30_000, 30_000)
+
+
+def test_a_load_held_for_a_moment_is_not_sustained() -> None:
+    finished, latencies = _closed_loop([2] * 20 + [8] * 4, [200] * 20 + [400] * 4)
+    found = _capacity(finished, latencies, 24)
+    assert found is not None
+    assert found.invocations_per_minute < 17_000
+
+
+def test_too_few_requests_are_no_evidence() -> None:
+    finished, latencies = _closed_loop([1] * 10, [29] * 10)
+    assert _capacity(finished, latencies, 10) is None
+    assert _capacity(*_closed_loop([1] * 10, [30] * 10), end_s=10) is not None
+
+
+def test_nothing_at_all_is_no_evidence() -> None:
+    nothing = np.array([], dtype=float)
+    assert _capacity(nothing, nothing, 10) is None
+    assert _capacity(*_closed_loop([1], [30]), end_s=0) is None
+
+
+def test_a_load_with_failures_is_no_evidence() -> None:
+    finished, latencies = _closed_loop([1] * 10, [100] * 10)
+    assert _capacity(finished, latencies, 10, failed=10) is not None
+    assert _capacity(finished, latencies, 10, failed=11) is None
+
+
+def test_one_bad_moment_does_not_decide() -> None:
+    """1.5 % late at 4 users do not keep P99; that 8 users were never late says that it was chance."""
+    finished, latencies = _closed_loop([4] * 10 + [8] * 20, [100] * 10 + [200] * 20)
+    latencies[400:415] = 60
+    alone = _capacity(finished[:1000], latencies[:1000], 10)
+    assert alone is None or not alone.within_limit
+    found = _capacity(finished, latencies, 30)
+    assert found is not None
+    assert (found.within_limit, found.invocations_per_minute) == (True, 12_000)
+
+
+def test_one_lucky_moment_does_not_decide() -> None:
+    """2 % late at 4 users miss P99; that 8 users were just within it for 10 s does not show that they keep it."""
+    finished, latencies = _closed_loop([4] * 30 + [8] * 10, [100] * 30 + [200] * 10)
+    latencies[:3000:50] = 60
+    latencies[3000::112] = 60
+    found = _capacity(finished, latencies, 40)
+    assert found is None or not found.within_limit
+
+
+def test_dependent_late_requests_count_for_less() -> None:
+    """0.8 % late in scattered requests keep P99; 0.8 % in two bursts of four hundred might as well be 2 %."""
+    finished, latencies = _closed_loop([10] * 100, [1000] * 100)
+    scattered, bursts = latencies.copy(), latencies.copy()
+    scattered[::125] = 60
+    bursts[20_000:20_400] = bursts[70_000:70_400] = 60
+    succeeded = np.ones(len(finished), dtype=bool)
+    found = sustained(finished, scattered, succeeded, P99, 100)
+    assert found is not None
+    assert found.within_limit
+    assert sustained(finished, bursts, succeeded, P99, 100) is None
+
+
+def test_a_run_shorter_than_an_interval_is_one_load() -> None:
+    found = _capacity(*_closed_loop([2] * 3, [500] * 3), end_s=3)
+    assert found is not None
+    assert found.invocations_per_minute == pytest.approx(30_000)
+
+
+@pytest.mark.parametrize(("percentile", "needed"), [(50, 5), (90, 29), (95, 59), (99, 299), (99.9, 2995)])
+def test_enough_samples_are_asked_for_to_bound_the_percentile(percentile: float, needed: int) -> None:
+    assert samples_needed(percentile) == needed
+    assert (percentile / 100) ** needed <= 0.05 < (percentile / 100) ** (needed - 1)
+
+
+@settings(deadline=None, max_examples=50)
+@given(rate=st.integers(40, 400), seconds=st.integers(10, 40), latency=st.floats(1, 200))
+def test_a_steady_run_has_its_own_rate(rate: int, seconds: int, latency: float) -> None:
+    finished, _ = _closed_loop([1] * seconds, [rate] * seconds)
+    found = _capacity(finished, np.full(len(finished), latency), seconds)
+    assert found is not None
+    assert found.invocations_per_minute == pytest.approx(rate * 60, rel=0.02)
+    assert found.within_limit == (latency <= 50)
+
+
+def _stairs(users_per_step: int, steps: int, step_s: float) -> list[float]:
+    return [step * step_s for step in range(steps) for _ in range(users_per_step)]
+
+
+TRUE_CLOSED_LOOP = {14: 26.5, 16: 26.5, 18: 37.5, 20: 37.5, 22: 39.0, 24: 39.0, 26: 48.5, 28: 50.0}
+"""P99 in ms by users, of 400 s of a warm STALLING service each: the full batches after a stall make it jump."""
+TRUE_SATURATION = 45_970
+"""Invocations per minute from 8 users on, in the same runs."""
+
+
+def test_stairs_find_the_rate_and_the_load_of_a_known_service() -> None:
+    """From 4 to 40 users of a service that starts cold and stalls; P99 ≤ 45 ms holds up to 24 users."""
+    found = [_of(SimulatedService(COLD, seed).closed_loop(_stairs(4, 10, 20.0), 200), limit, 200) for seed in range(20)]
+    within = [one for one in found if one is not None and one.within_limit]
+    assert len(within) == 20
+    assert all(abs(one.invocations_per_minute / TRUE_SATURATION - 1) < 0.02 for one in within)
+    assert all(one.latency_ms <= 45 for one in within)
+    covered = sum(one.interval[0] <= TRUE_SATURATION <= one.interval[1] for one in within if one.interval)
+    assert covered >= 17
+
+
+limit = Limit(percentile=99, latency_ms=45)
+
+
+@pytest.mark.slow
+def test_the_known_service_is_known() -> None:
+    warm = replace(COLD, cold_factor=1.0)
+    for users, latency in TRUE_CLOSED_LOOP.items():
+        run = SimulatedService(warm, 7).closed_loop([0.0] * users, 400)
+        assert float(np.percentile(run.latencies_ms, 99)) == pytest.approx(latency, abs=0.6)
+        assert len(run.finished_s) / 400 * 60 == pytest.approx(TRUE_SATURATION, rel=0.005)
+
+
+def test_the_walk_of_a_minute_comes_to_a_capacity_with_an_interval() -> None:
+    """`make run`: one user for 20 s, then two and more, 24 a minute, for 40 s; a limit that is far away."""
+    joins = [0.0, 20.0] + [20 + 2.5 * k for k in range(1, 16)]
+    run = SimulatedService(COLD, 3).closed_loop(joins, 60)
+    found = _of(run, Limit(percentile=99, latency_ms=200), 60)
+    assert found is not None
+    assert found.interval is not None
+    assert found.within_limit
+    assert found.interval[0] <= found.invocations_per_minute <= found.interval[1]
+    assert found.invocations_per_minute == pytest.approx(TRUE_SATURATION, rel=0.05)
+
+
+def test_one_load_is_judged_as_a_whole() -> None:
+    """Arrivals at a fixed rate: no quiet stretch of them is picked."""
+    run = SimulatedService(STALLING, 5).open_loop(40_000, 120)
+    found = sustained(run.finished_s, run.latencies_ms, run.succeeded, Limit(percentile=99, latency_ms=80), 120)
+    assert found is not None
+    assert (found.start_s, found.end_s) == (found.warm_up_s, 120)
+    assert found.invocations_per_minute == pytest.approx(40_000, rel=0.02)
+    assert found.interval is not None
+    assert found.interval[0] < 40_000 < found.interval[1]

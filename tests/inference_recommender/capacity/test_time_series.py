@@ -1,0 +1,115 @@
+"""A capacity's interval and the warm-up from the course in CloudWatch."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.time_series import course_findings
+from inference_recommender.measurement import Series, measurements
+
+P95 = Limit(percentile=95, latency_ms=50)
+NO_LIMIT = Limit(percentile=95, latency_ms=None)
+
+
+def _series(users: Sequence[float | None], rates: Sequence[float], p95: Sequence[float], period_s: int = 60) -> Series:
+    return Series(
+        period_s=period_s,
+        seconds=tuple(float(period_s * number) for number in range(len(users))),
+        users=tuple(users),
+        invocations=tuple(rate * period_s / 60 for rate in rates),
+        errors=(0.0,) * len(users),
+        latency_ms={"p50": tuple(value / 2 for value in p95), "p95": tuple(p95)},
+    )
+
+
+def _ramp(seed: int, minutes: int = 20) -> Series:
+    """A user more each minute; 600 a minute each up to ten users, then the queue grows: P95 passes 50 ms at 15.5."""
+    random = np.random.default_rng(seed)
+    users = np.arange(1.0, minutes + 1)
+    rates = np.minimum(users, 10) * 600 * random.normal(1, 0.01, minutes)
+    latencies = np.where(users <= 10, 20, 20 + (users - 10) * 5.45) * random.normal(1, 0.01, minutes)
+    return _series(users.tolist(), rates.tolist(), latencies.tolist())
+
+
+def test_the_interval_covers_the_rate_at_the_highest_load_within_the_limit() -> None:
+    covered = 0
+    for seed in range(100):
+        interval = course_findings(_ramp(seed), P95).interval
+        assert interval is not None
+        assert interval[1] - interval[0] < 0.2 * 6000
+        covered += interval[0] <= 6000 <= interval[1]
+    assert covered >= 90
+
+
+def test_a_load_that_may_or_may_not_keep_the_limit_widens_the_interval() -> None:
+    """Three users keep it plainly; four are at the very limit, and carry more."""
+    random = np.random.default_rng(1)
+    users = [1.0] * 4 + [2.0] * 4 + [3.0] * 4 + [4.0] * 4
+    noise = random.normal(1, 0.03, 16)
+    rates = np.array(users) * 1000 * noise
+    interval = course_findings(
+        _series(users, rates.tolist(), (np.array([20, 30, 40, 49.9]).repeat(4) / noise).tolist()), P95
+    ).interval
+    assert interval is not None
+    assert interval[0] < 3000 < 4000 < interval[1]
+
+
+def test_without_a_limit_the_highest_load_counts() -> None:
+    interval = course_findings(_ramp(3), NO_LIMIT).interval
+    assert interval is not None
+    assert interval[0] <= 6000 <= interval[1]
+
+
+def test_where_no_load_keeps_the_limit_there_is_no_interval() -> None:
+    assert course_findings(_series([1.0] * 10, [600.0] * 10, [80.0] * 10), P95).interval is None
+
+
+@pytest.mark.parametrize("points", [0, 1, 2, 6])
+def test_a_short_course_tells_nothing(points: int) -> None:
+    """Of seven periods the first and the last are parts; six leave four."""
+    found = course_findings(_series([1.0] * points, [600.0] * points, [20.0] * points), P95)
+    assert (found.interval, found.warm_up_s) == (None, None)
+
+
+def test_without_users_or_the_percentile_there_is_no_interval() -> None:
+    assert course_findings(_series([None] * 20, [600.0] * 20, [20.0] * 20), P95).interval is None
+    assert course_findings(_ramp(1), Limit(percentile=99.9, latency_ms=50)).interval is None
+
+
+def test_warm_up_is_found_in_the_first_load_and_left_out() -> None:
+    """By the second, as on this machine: 6 s at a fifth of the rate."""
+    random = np.random.default_rng(2)
+    latencies = np.concatenate([np.full(7, 40.0), np.full(33, 8.0)]) * random.normal(1, 0.02, 40)
+    rates = 60_000 / latencies
+    found = course_findings(_series([1.0] * 40, rates.tolist(), latencies.tolist(), period_s=1), P95)
+    assert found.warm_up_s == 6
+    assert found.interval is not None
+    assert found.interval[0] < 7500 < found.interval[1]
+    assert found.interval[1] < 7700
+
+
+def test_a_measurement_has_both_per_instance() -> None:
+    """Two instances: the course is of the fleet."""
+    described = {
+        "StoppingConditions": {"ModelLatencyThresholds": [{"Percentile": "P95", "ValueInMilliseconds": 50}]},
+        "InferenceRecommendations": [
+            {
+                "EndpointConfiguration": {
+                    "EndpointName": "e",
+                    "InstanceType": "ml.c5.xlarge",
+                    "InitialInstanceCount": 2,
+                    "VariantName": "AllTraffic",
+                },
+                "Metrics": {"MaxInvocations": 6000, "ModelLatency": 20},
+                "ModelConfiguration": {},
+            }
+        ],
+    }
+    (found,) = measurements(described, [], {"e": _ramp(4)})
+    assert found.max_invocations_per_minute == 3000
+    assert found.max_invocations_interval is not None
+    assert found.max_invocations_interval[0] <= 3000 <= found.max_invocations_interval[1]
+    assert found.max_invocations_interval[1] < 3300
+    assert found.warm_up_s is None

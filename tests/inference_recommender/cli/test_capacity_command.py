@@ -1,0 +1,173 @@
+"""`capacity` on the command line, against real servers on loopback; its words by themselves."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inference_recommender.__main__ import main
+from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.probed import Seen
+from inference_recommender.capacity.search import Found, Reason, Search
+from inference_recommender.cli.capacity import document, sentence, told, why_none
+from inference_recommender.load_test.probe import seen
+from tests.inference_recommender.server import serving
+
+P99 = Limit(percentile=99, latency_ms=50)
+FOUND = Found(
+    invocations_per_minute=11_900.0,
+    interval=(11_500.0, 12_400.0),
+    latency_ms=48.0,
+    warm_up_s=2.5,
+    probed=(),
+    reason=Reason.RESOLVED,
+)
+
+
+def _nothing(rate_per_minute: float, duration_s: float) -> Seen:
+    return Seen(duration_s=duration_s, intended_s=np.array([]), latencies_ms=np.array([]))
+
+
+def test_the_sentence_tells_capacity_interval_and_warm_up() -> None:
+    assert sentence(FOUND, P99, "P99") == (
+        "P99 ≤ 50 ms: 11,900 invocations/min (95 % interval 11,500 to 12,400; the capacity is known to its "
+        "resolution). It warmed up for 2.5 s, which do not count."
+    )
+    none = replace(FOUND, invocations_per_minute=None, interval=None, reason=Reason.NOTHING_KEEPS)
+    assert sentence(none, P99, "P99") == "P99 ≤ 50 ms: no rate from 60 a minute on keeps the limit."
+
+
+def test_why_there_is_no_verdict_says_what_to_do() -> None:
+    search = Search(probe=_nothing, limit=P99, spent_s=1790.0, complaint="generator lagged: it used 99% of its core")
+    assert why_none(replace(FOUND, reason=Reason.BOTTLENECK), search) == (
+        "generator lagged: it used 99% of its core. Run it from a machine that is not the server's, or with more "
+        "cores; or spread the load with `run --with harness --generators N`."
+    )
+    assert why_none(replace(FOUND, reason=Reason.NEVER_SETTLED), search) == (
+        "after 1790 s at 600 invocations/min its latency had not settled."
+    )
+
+
+@pytest.mark.parametrize(
+    ("interval", "so_far"),
+    [
+        ((11_500.0, 13_400.0), "known only to be above 11,500 and below 13,400 invocations/min (95 % interval)"),
+        ((11_500.0, np.inf), "known only to be above 11,500 invocations/min (95 % interval)"),
+        ((0.0, 13_400.0), "known only to be below 13,400 invocations/min (95 % interval)"),
+        ((0.0, np.inf), "not known"),
+        (None, "not known"),
+    ],
+)
+def test_a_search_whose_time_was_over_tells_what_it_knows(interval: tuple[float, float] | None, so_far: str) -> None:
+    search = Search(probe=_nothing, limit=P99, spent_s=1790.0)
+    assert why_none(replace(FOUND, invocations_per_minute=None, interval=interval, reason=Reason.TIME), search) == (
+        f"too few samples: after 1790 s of probes the capacity is {so_far}. Give it longer with --max-duration-s."
+    )
+
+
+def test_every_probe_tells_what_it_saw() -> None:
+    latencies = np.array([10.0] * 96 + [60.0] * 4)
+
+    def probe(rate_per_minute: float, duration_s: float) -> Seen:
+        lost = latencies if rate_per_minute < 1000 else np.full(100, np.inf)
+        return Seen(duration_s=duration_s, intended_s=np.linspace(1, 10, 100), latencies_ms=lost)
+
+    heard: list[str] = []
+    telling = told(probe, P99, "P99", heard.append)
+    assert telling(600, 10).duration_s == 10
+    telling(1200, 10)
+    assert heard == ["    P99 60.0 ms, 4.00% late", "    P99 no answer, 100.00% late"]
+
+
+def test_the_document_has_no_infinities() -> None:
+    found = document(replace(FOUND, interval=(11_500.0, float("inf"))), P99, "P99")
+    assert json.loads(json.dumps(found, allow_nan=False))["max_invocations_interval"] == [11_500.0, None]
+
+
+def test_requests_that_failed_or_were_never_answered_are_infinitely_late(tmp_path: Path) -> None:
+    file = tmp_path / "records.npz"
+    np.savez_compressed(
+        file,
+        intended_s=np.array([0.0, 1.0, 0.5]),
+        sent_s=np.array([0.0, 1.0, 0.5]),
+        finished_s=np.array([0.1, 1.2, 2.5]),
+        status=np.array([200, 500, 200]),
+        user=np.array([0, 0, 0]),
+        unfinished_intended_s=np.array([0.75]),
+    )
+    found = seen(file, 3.0)
+    assert found.intended_s.tolist() == [0.0, 0.5, 0.75, 1.0]
+    assert found.latencies_ms.tolist() == [100.0, 2000.0, np.inf, np.inf]
+
+
+def _arguments(url: str, runs: Path, *more: str) -> list[str]:
+    return ["capacity", "spellcheck", "--url", url, "--runs", str(runs), *more]
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_a_limit_that_no_rate_keeps_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A server that fails every other request: late, however slowly they come."""
+    count = [0]
+
+    def every_other(body: bytes) -> tuple[int, bytes]:
+        count[0] += 1
+        return (200, b"{}") if count[0] % 2 else (500, b"no")
+
+    with serving(every_other) as server:
+        code = main(_arguments(server.url, tmp_path, "--max-duration-s", "500", "--json"))
+    result = json.loads(capsys.readouterr().out)
+    assert (code, result["max_invocations_per_minute"]) == (1, None)
+    assert result["probes"]
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+def test_too_short_a_search_exits_with_4_and_keeps_what_it_saw(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving() as server:
+        code = main(_arguments(server.url, tmp_path, "--max-duration-s", "12"))
+    (run,) = tmp_path.iterdir()
+    assert code == 4
+    assert capsys.readouterr().err.endswith(
+        "No verdict: too few samples: after 10 s of probes the capacity is not known. Give it longer with "
+        f"--max-duration-s. What was measured is kept in {run}.\n"
+    )
+    assert (run / "probe-001" / "records.npz").exists()
+    assert json.loads((run / "capacity.json").read_text())["reason"] == "its time was over"
+
+
+@pytest.mark.integration
+def test_a_server_that_is_not_there_exits_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    assert main(_arguments("http://127.0.0.1:9", tmp_path)) == 3
+    assert capsys.readouterr().err.splitlines()[-1].startswith("http://127.0.0.1:9/v2/models/spellcheck/infer: ")
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (
+            ("--percentile", "P100"),
+            "argument --percentile: got 'P100', but a percentile is P50, P99, P99.9 and the like.",
+        ),
+        (("--latency-limit-ms", "0"), "argument --latency-limit-ms: got '0', but it must be more than 0."),
+    ],
+)
+def test_usage_errors_say_what_is_allowed(
+    more: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(_arguments("http://127.0.0.1:9", tmp_path, *more))
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_batch_has_no_latency_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["capacity", "duplicates", "--url", "http://127.0.0.1:9", "--runs", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith("workloads/duplicates/workload.toml: objective: is a throughput")

@@ -1,0 +1,226 @@
+"""An account of our own for experiments, whose state is on disk: it outlives a process that is killed.
+
+Jobs take `job_s`. What a test measures follows from its variant and instance type, so that a result can be foreseen.
+As a program it runs an experiment of `workloads/text_classification` in it:
+
+    python -m tests.inference_recommender.experiment.experiment_account EXPERIMENT_FOLDER STATE_FOLDER
+"""
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from inference_recommender.errors import JobNameTaken
+from inference_recommender.experiment.cells import cells
+from inference_recommender.experiment.errors import ModelTaken
+from inference_recommender.experiment.folder import ExperimentFolder
+from inference_recommender.experiment.measure import Prepared, run
+from inference_recommender.experiment.model import Access
+from inference_recommender.experiment.plan import Experiment
+from inference_recommender.measurement import DeployedEndpoint, Series
+from inference_recommender.progress import Silent
+from tests.artifacts import an_artifact
+from tests.inference_recommender.api import SERIES
+from workloads import load_workload
+
+ROLE = "arn:aws:iam::123456789012:role/RecommenderRole"
+IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/triton:25.09"
+RATES = {"ts-base": 6_000, "ts-db": 7_000, "ort-base": 12_000, "ort-ig": 15_000, "ort-ig-db": 18_000}
+LATENCIES_MS = {"ts-base": 30, "ts-db": 45, "ort-base": 20, "ort-ig": 25, "ort-ig-db": 600}
+FASTER = {"ml.c5.xlarge": 1, "ml.c5.2xlarge": 2}
+
+
+class DiskAccount:
+    region = "us-east-1"
+
+    def __init__(self, state: Path, job_s: float = 0.0) -> None:
+        self.state = state
+        self.job_s = job_s
+        self.failing: dict[str, str] = {}
+        """By variant: why its tests fail."""
+        self.course = SERIES
+        """Of every test."""
+        self.made: list[Mapping[str, Any]] = []
+        """Every CreateModel of this process."""
+        self.machine: str | None = "Some CPU with 2 cores"
+        state.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def created(self) -> list[dict[str, Any]]:
+        """Every CreateInferenceRecommendationsJob that was answered, in order."""
+        file = self.state / "created.jsonl"
+        return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+
+    @property
+    def models(self) -> dict[str, Any]:
+        return {file.stem: json.loads(file.read_text("utf-8")) for file in self.state.glob("*.model")}
+
+    def upload(self, url: str, body: bytes) -> None:
+        """Nothing reads it."""
+
+    def upload_archive(self, url: str, file: Path) -> None:
+        """Nothing reads it."""
+
+    def make_model(self, request: Mapping[str, Any]) -> None:
+        name, there = request["ModelName"], self.models
+        if name in there and there[name] != request:
+            raise ModelTaken(name)
+        self.made.append(request)
+        (self.state / f"{name}.model").write_text(json.dumps(request), "utf-8")
+
+    def delete_model(self, name: str) -> None:
+        (self.state / f"{name}.model").unlink(missing_ok=True)
+
+    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
+        raise AssertionError("a job makes its own endpoints")
+
+    def endpoint_status(self, name: str) -> tuple[str, str | None]:
+        raise AssertionError("a job makes its own endpoints")
+
+    def delete_endpoint(self, name: str) -> None:
+        raise AssertionError("a job makes its own endpoints")
+
+    def deployed_endpoint(self, name: str) -> DeployedEndpoint:
+        raise AssertionError("a job makes its own endpoints")
+
+    def runtime_host(self) -> str:
+        raise AssertionError("a job makes its own endpoints")
+
+    def create_job(self, request: Mapping[str, Any]) -> str:
+        if any(job["request"]["JobName"] == request["JobName"] for job in self.created):
+            raise JobNameTaken(request["JobName"])
+        assert request["InputConfig"]["ModelName"] in self.models, "a job tests a model that is there"
+        with (self.state / "created.jsonl").open("a") as file:
+            file.write(json.dumps({"request": request, "at": time.time()}) + "\n")
+        return self._arn(request["JobName"])
+
+    def describe_job(self, name: str) -> dict[str, Any]:
+        (job,) = [job for job in self.created if job["request"]["JobName"] == name]
+        ended = time.time() >= job["at"] + self.job_s
+        results = [self._result(job["request"], one) for one in self._types(job["request"])]
+        good = [one for one in results if "FailureReason" not in one]
+        status = "IN_PROGRESS" if not ended else "COMPLETED" if good else "FAILED"
+        if (self.state / f"{name}.stopped").exists():
+            status, ended, good = "STOPPED", True, good[:1]
+        return {
+            "JobName": name,
+            "JobArn": self._arn(name),
+            "JobType": "Advanced",
+            "Status": status,
+            "CreationTime": datetime.fromtimestamp(job["at"], UTC),
+            "LastModifiedTime": datetime.fromtimestamp(job["at"], UTC),
+            **({"CompletionTime": datetime.fromtimestamp(job["at"] + self.job_s, UTC)} if ended else {}),
+            **({"InferenceRecommendations": good} if ended else {}),
+            **({"FailureReason": results[0]["FailureReason"]} if status == "FAILED" else {}),
+        }
+
+    def job_steps(self, name: str) -> list[dict[str, Any]]:
+        (job,) = [job for job in self.created if job["request"]["JobName"] == name]
+        results = [self._result(job["request"], one) for one in self._types(job["request"])]
+        ended = time.time() >= job["at"] + self.job_s
+        return [
+            {
+                "StepType": "BENCHMARK",
+                "JobName": name,
+                "Status": self._step_status(name, number, one, ended=ended),
+                "InferenceBenchmark": one,
+            }
+            for number, one in enumerate(results)
+        ]
+
+    def stop_job(self, name: str) -> None:
+        (self.state / f"{name}.stopped").touch()
+
+    def job_tags(self, job_arn: str) -> dict[str, str]:
+        (job,) = [job for job in self.created if self._arn(job["request"]["JobName"]) == job_arn]
+        return {tag["Key"]: tag["Value"] for tag in job["request"]["Tags"]}
+
+    def container_log(self, job_name: str, endpoint_name: str) -> list[str]:
+        return []
+
+    def measured_on(self, job_arn: str) -> str | None:
+        return self.machine
+
+    def series(
+        self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None = None
+    ) -> dict[str, Series]:
+        endpoints = [step["InferenceBenchmark"]["EndpointConfiguration"]["EndpointName"] for step in steps]
+        return dict.fromkeys(endpoints, self.course)
+
+    def latest_series(
+        self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None = None
+    ) -> list[Series]:
+        return []
+
+    def _result(self, request: Mapping[str, Any], instance_type: str) -> dict[str, Any]:
+        variant = self._variant(request)
+        endpoint = {
+            "EndpointName": f"sm-{request['JobName']}-{instance_type}",
+            "VariantName": "AllTraffic",
+            "InstanceType": instance_type,
+            "InitialInstanceCount": 1,
+        }
+        if variant in self.failing:
+            return {"EndpointConfiguration": endpoint, "FailureReason": self.failing[variant]}
+        faster = FASTER[instance_type]
+        metrics = {"MaxInvocations": RATES[variant] * faster, "ModelLatency": LATENCIES_MS[variant] / faster}
+        return {
+            "RecommendationId": "1",
+            "Metrics": metrics,
+            "EndpointConfiguration": endpoint,
+            "ModelConfiguration": {},
+        }
+
+    def _step_status(self, name: str, number: int, result: Mapping[str, Any], *, ended: bool) -> str:
+        """A job that is stopped had ended its first test."""
+        if (self.state / f"{name}.stopped").exists():
+            return "STOPPED" if number else "COMPLETED"
+        return "IN_PROGRESS" if not ended else "FAILED" if "FailureReason" in result else "COMPLETED"
+
+    def _variant(self, request: Mapping[str, Any]) -> str:
+        """Its model's tag."""
+        name = request["InputConfig"]["ModelName"]
+        return max((variant for variant in RATES if f"-{variant}" in name), key=len)
+
+    @staticmethod
+    def _types(request: Mapping[str, Any]) -> list[str]:
+        return [one["InstanceType"] for one in request["InputConfig"]["EndpointConfigurations"]]
+
+    @staticmethod
+    def _arn(name: str) -> str:
+        return f"arn:aws:sagemaker:us-east-1:123456789012:inference-recommendations-job/{name}"
+
+
+def prepared(kept: ExperimentFolder, variants: Sequence[str], instance_types: Sequence[str] = ()) -> Prepared:
+    """An experiment of text_classification, begun in `kept`; nothing of it was ever built."""
+    source = load_workload("text_classification")
+    chosen = cells(source, variants, instance_types)
+    names = list(dict.fromkeys(cell.variant for cell in chosen))
+    experiment = Experiment(
+        name="text-classification-experiment-1",
+        workload="text_classification",
+        traffic="quick",
+        archives=dict.fromkeys(names, "a" * 64),
+        cells=chosen,
+    )
+    access = Access(role_arn=ROLE, image_uri=IMAGE, bucket="bucket")
+    kept.begin(experiment, source.workload, access)
+    artifacts = {name: an_artifact(workload="text_classification", variant=name) for name in names}
+    return Prepared(
+        experiment=experiment,
+        source=source,
+        artifacts=artifacts,
+        archives=dict.fromkeys(names, Path("model.tar.gz")),
+        access=access,
+    )
+
+
+if __name__ == "__main__":
+    folder = ExperimentFolder(Path(sys.argv[1]))
+    account = DiskAccount(Path(sys.argv[2]), job_s=0.6)
+    planned = prepared(folder, ["ts-base", "ort-base", "ort-ig"], ["ml.c5.xlarge", "ml.c5.2xlarge"])
+    run(planned, account, folder, Silent(), sleep=lambda seconds: time.sleep(0.02))

@@ -1,0 +1,213 @@
+"""`experiment`, `report` and `run --with harness` as a person meets them: plans, refusals, exit codes. No AWS."""
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore.validate import validate_parameters
+from rich.console import Console
+
+from inference_recommender.__main__ import main
+from inference_recommender.cli import experiment as command
+from inference_recommender.experiment.errors import BuiltAnew, MissingArtifacts, ResumedDifferently
+from inference_recommender.experiment.folder import ExperimentFolder
+from inference_recommender.experiment.measure import run
+from inference_recommender.progress import Silent
+from tests.artifacts import an_artifact
+from tests.inference_recommender.experiment.experiment_account import IMAGE, ROLE, DiskAccount, prepared
+
+ACCESS = ("--role-arn", ROLE, "--image-uri", IMAGE, "--payload-bucket", "bucket")
+
+
+@dataclass(frozen=True)
+class Shown:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Cli = Callable[..., Shown]
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line in this process, with no AWS configuration."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+    def run_it(*arguments: str) -> Shown:
+        code = main(list(arguments))
+        return Shown(code, *capsys.readouterr())
+
+    return run_it
+
+
+def _options(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    command.add(parser.add_subparsers())
+    return parser.parse_args(["experiment", *arguments])
+
+
+def _run(*arguments: str) -> int:
+    options = _options(*arguments)
+    return int(options.command(options, Console(stderr=True, width=200)))
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every variant had been built."""
+
+    def artifact(root: Path, workload: str, variant: str) -> Any:
+        return an_artifact(workload=workload, variant=variant)
+
+    monkeypatch.setattr(command, "load_artifact", artifact)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> ExperimentFolder:
+    """An experiment of two cells that has been measured."""
+    folder = ExperimentFolder(tmp_path / "text-classification-experiment-1")
+    run(prepared(folder, ["ts-base", "ort-base"]), DiskAccount(tmp_path / "state"), folder, Silent())
+    return folder
+
+
+def _shape(operation: str) -> Any:
+    return botocore.session.get_session().get_service_model("sagemaker").operation_model(operation).input_shape
+
+
+@pytest.mark.usefixtures("built")
+def test_a_dry_run_prints_the_plan_and_every_request_and_sends_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("--variants", "trt-*", "ort-base", "--traffic", "quick", "--runs", str(tmp_path), "--dry-run", *ACCESS)
+    assert _run("text_classification", *arguments) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert len(shown["experiment"]["cells"]) == 17
+    assert len(shown["jobs"]) == len(shown["models"]) == 5
+    for model, job in zip(shown["models"], shown["jobs"], strict=True):
+        validate_parameters(model, _shape("CreateModel"))
+        validate_parameters(job, _shape("CreateInferenceRecommendationsJob"))
+        assert job["InputConfig"]["ModelName"] == model["ModelName"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_without_aws_or_builds_says_what_stands_in(cli: Cli) -> None:
+    shown = cli("experiment", "question_answering", "--variants", "inf1-*", "--dry-run")
+    assert shown.returncode == 0
+    document = json.loads(shown.stdout)
+    assert len(document["jobs"]) == 2
+    assert document["jobs"][0]["RoleArn"] == "arn:aws:iam::000000000000:role/RecommenderRole"
+    assert "Until then ACCOUNT, REGION and the names of role and image stand for the real ones." in shown.stderr
+
+
+def test_every_missing_build_is_named_with_its_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    with pytest.raises(MissingArtifacts) as caught:
+        _run("text_classification", "--variants", "ort-base", "ort-db", "--traffic", "quick", *ACCESS)
+    assert str(caught.value) == "\n".join(
+        f"{tmp_path}/build/text_classification/{name}/artifact.json does not exist: build it with "
+        f"`python -m model_build build text_classification --target {name}`."
+        for name in ("ort-base", "ort-db")
+    )
+    assert caught.value.exit_code == 2
+    assert not (tmp_path / "runs").exists(), "nothing was begun"
+
+
+def test_an_experiment_of_nothing_is_refused(cli: Cli) -> None:
+    shown = cli("experiment")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert shown.stderr == (
+        "WORKLOAD: missing. Name the workload to measure, or an experiment to go on with --resume RUN.\n"
+    )
+
+
+@pytest.mark.usefixtures("built")
+def test_a_finished_experiment_is_shown_again_and_nothing_is_measured(
+    kept: ExperimentFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run("--resume", str(kept.path), "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["recommended"] == {"variant": "ort-base", "instance_type": "ml.c5.xlarge"}
+    assert json.loads((kept.path / "result.json").read_text("utf-8")) == shown
+
+
+@pytest.mark.usefixtures("built")
+def test_what_a_resumed_experiment_has_settled_cannot_be_changed(kept: ExperimentFolder) -> None:
+    with pytest.raises(ResumedDifferently) as caught:
+        _run("--resume", str(kept.path), "--variants", "ort-db", "--traffic", "quick")
+    assert str(caught.value) == (
+        f"--resume: {kept.path} says what is measured; leave out --variants, --traffic, or start a new experiment."
+    )
+
+
+def test_a_variant_built_anew_cannot_join_the_cells_of_the_old_one(
+    kept: ExperimentFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        command, "load_artifact", lambda root, name, variant: an_artifact(variant=variant, archive_sha256="b" * 64)
+    )
+    with pytest.raises(BuiltAnew) as caught:
+        _run("--resume", str(kept.path))
+    assert str(caught.value) == (
+        f"--resume: {kept.path} began with an archive of 'ts-base' whose sha256 is {'a' * 64}; the one in build/ now "
+        f"has {'b' * 64}. Cells of different archives cannot be compared: start a new experiment."
+    )
+
+
+def test_report_draws_an_experiment_again_without_aws(cli: Cli, kept: ExperimentFolder) -> None:
+    shown = cli("report", str(kept.path))
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout == f"{kept.report}\n"
+    assert kept.report.read_text("utf-8").count("<svg") == 3
+
+
+def test_size_reads_an_experiment_as_it_reads_a_run(cli: Cli, kept: ExperimentFolder) -> None:
+    shown = cli("size", "--from", str(kept.path), "--peak-invocations-per-minute", "24000", "--headroom", "0", "--json")
+    assert shown.returncode == 0, shown.stderr
+    candidates = json.loads(shown.stdout)["candidates"]
+    assert {(one["variant"], one["instance_count"]) for one in candidates} == {("ts-base", 4), ("ort-base", 2)}
+
+
+def test_compare_reads_an_experiment_cell_by_cell(cli: Cli, kept: ExperimentFolder) -> None:
+    shown = cli("compare", str(kept.path), str(kept.path), "--json")
+    assert shown.returncode == 4, "this account's tests have no confidence interval"
+    unfit = json.loads(shown.stdout)["unfit"]
+    assert [reason for reason in unfit if "ts-base ml.c5.xlarge" in reason]
+    assert [reason for reason in unfit if "ort-base ml.c5.xlarge" in reason]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((), "--with harness: needs what to measure: --endpoint NAME of SageMaker, or --url URL."),
+        (
+            ("--endpoint", "e", "--url", "http://h"),
+            "--endpoint e and --url http://h: give one of them.",
+        ),
+        (("--url", "host:8000"), "--url: got 'host:8000', but a URL is http://HOST:PORT or https://HOST."),
+        (
+            ("--url", "http://h", "--description", "d"),
+            "--description: not with --with harness, which runs a workload's own traffic as it is.",
+        ),
+    ],
+)
+def test_the_harness_refuses_what_it_cannot_measure(cli: Cli, arguments: tuple[str, ...], problem: str) -> None:
+    shown = cli("run", "--with", "harness", *arguments)
+    assert (shown.returncode, shown.stdout, shown.stderr) == (2, "", f"{problem}\n")
+
+
+def test_a_job_refuses_the_harness_own_options(cli: Cli) -> None:
+    shown = cli("run", "--job", "advanced", "--url", "http://h")
+    assert shown.returncode == 2
+    assert shown.stderr == ("--url: only with --with harness; a job of Inference Recommender makes its own load.\n")

@@ -1,0 +1,155 @@
+"""An experiment by the harness: an endpoint for each cell, asked over signed requests, kept before the next is made."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore.validate import validate_parameters
+
+from inference_recommender.errors import Interrupted
+from inference_recommender.experiment.endpoint import plan_endpoint
+from inference_recommender.experiment.folder import ExperimentFolder
+from inference_recommender.experiment.measure import run
+from inference_recommender.experiment.prepared import Prepared
+from inference_recommender.measurement import DeployedEndpoint
+from inference_recommender.progress import Pulse, Silent
+from tests.inference_recommender.experiment.experiment_account import DiskAccount, prepared
+from tests.inference_recommender.server import Server, serving
+from workloads import PhasedTraffic
+from workloads.traffic import Phase, StoppingConditions
+
+TYPES = ["ml.c5.xlarge", "ml.c5.2xlarge"]
+BRIEF = PhasedTraffic(
+    type="phases",
+    phases=(Phase(initial_users=1, duration_s=1), Phase(initial_users=2, duration_s=2)),
+    stop=StoppingConditions(flat_invocations="Continue"),
+)
+"""The load changes after a second: what a busy machine makes look like a warm-up ends there."""
+
+
+class EndpointAccount(DiskAccount):
+    """Every endpoint is answered by one loopback server; see `server`."""
+
+    def __init__(self, state: Path) -> None:
+        super().__init__(state)
+        self.endpoints: dict[str, Mapping[str, Any]] = {}
+        self.made_endpoints: list[str] = []
+        self.status: dict[str, tuple[str, str | None]] = {}
+        """By instance type: what its endpoint comes to, where that is not InService."""
+
+    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
+        if endpoint["EndpointName"] not in self.endpoints:
+            self.made_endpoints.append(endpoint["EndpointName"])
+            self.endpoints[endpoint["EndpointName"]] = config["ProductionVariants"][0]
+
+    def endpoint_status(self, name: str) -> tuple[str, str | None]:
+        return self.status.get(self.endpoints[name]["InstanceType"], ("InService", None))
+
+    def delete_endpoint(self, name: str) -> None:
+        self.endpoints.pop(name, None)
+
+    def deployed_endpoint(self, name: str) -> DeployedEndpoint:
+        variant = self.endpoints[name]
+        return DeployedEndpoint(
+            name=name, variant_name="AllTraffic", instance_type=variant["InstanceType"], instance_count=1
+        )
+
+    def runtime_host(self) -> str:
+        return "127.0.0.1"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with serving(delay_s=0.02) as started:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME", started.url.rpartition("/")[0])
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        yield started
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> ExperimentFolder:
+    return ExperimentFolder(tmp_path / "runs" / "text-classification-experiment-1")
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> EndpointAccount:
+    return EndpointAccount(tmp_path / "state")
+
+
+@pytest.fixture
+def planned(kept: ExperimentFolder) -> Prepared:
+    """Two cells of one variant under three seconds of traffic, with an objective that has samples enough of these."""
+    made = prepared(kept, ["ort-base"], TYPES)
+    workload = made.source.workload
+    changed = {
+        "traffic": {**workload.traffic, "quick": BRIEF},
+        "objective": workload.latency_objective.model_copy(update={"percentile": "P50"}),
+    }
+    made.source.workload = workload.model_copy(update=changed)
+    experiment = made.experiment.model_copy(update={"load": "harness"})
+    access = made.access.model_copy(update={"host_ami": "al2023-ami-sagemaker-inference-gpu-4-1"})
+    kept.begin(experiment, made.source.workload, access)
+    return Prepared(
+        experiment=experiment,
+        source=made.source,
+        artifacts=made.artifacts,
+        archives=made.archives,
+        access=access,
+    )
+
+
+def test_killed_between_two_cells_the_first_is_not_measured_again(
+    planned: Prepared, account: EndpointAccount, kept: ExperimentFolder, server: Server
+) -> None:
+    class Killed(Silent):
+        def pulse(self, pulse: Pulse) -> None:
+            if len(account.made_endpoints) == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted):
+        run(planned, account, kept, Killed(), sleep=lambda seconds: None)
+    first, second = planned.experiment.cells
+    assert kept.ended(first)
+    assert kept.left(planned.experiment.cells) == (second,)
+    asked = len(server.seen)
+    assert asked > 50, "the first cell's endpoint was asked over loopback"
+
+    measured = run(planned, account, kept, Silent(), sleep=lambda seconds: None)
+    assert [one.instance_type for one in measured] == TYPES
+    assert all(one.series is not None and sum(count or 0 for count in one.series.invocations) > 50 for one in measured)
+    name = "text-classification-experiment-1-ort-base"
+    assert account.made_endpoints == [f"{name}-1", f"{name}-2", f"{name}-2"]
+    assert account.endpoints == account.models == {}, "nothing is left behind"
+    assert kept.origin().measured_on == "local"
+    assert account.created == [], "no job of Inference Recommender"
+
+
+def test_an_endpoint_that_does_not_come_up_is_a_failed_cell_and_the_others_go_on(
+    planned: Prepared, account: EndpointAccount, kept: ExperimentFolder, server: Server
+) -> None:
+    account.status = {"ml.c5.xlarge": ("Failed", "The primary container did not pass the ping health check.")}
+    failed, measured = run(planned, account, kept, Silent(), sleep=lambda seconds: None)
+    assert failed.failure_reason == (
+        "Endpoint text-classification-experiment-1-ort-base-1 is Failed: "
+        "The primary container did not pass the ping health check."
+    )
+    assert measured.series is not None
+    assert account.endpoints == {}
+
+
+def test_the_requests_of_an_endpoint_are_the_services_and_only_a_gpu_gets_the_host_image() -> None:
+    gpu = plan_endpoint("reviews-trt", 1, "ml.g5.xlarge", "al2023-ami-sagemaker-inference-gpu-4-1")
+    cpu = plan_endpoint("r" * 63, 12, "ml.c5.xlarge", "al2023-ami-sagemaker-inference-gpu-4-1")
+    model = botocore.session.get_session().get_service_model("sagemaker")
+    for planned in (gpu, cpu):
+        for operation, request in (("CreateEndpointConfig", planned.config), ("CreateEndpoint", planned.endpoint)):
+            shape = model.operation_model(operation).input_shape
+            assert shape is not None
+            validate_parameters(request, shape)
+    assert gpu.config["ProductionVariants"][0]["InferenceAmiVersion"] == "al2023-ami-sagemaker-inference-gpu-4-1"
+    assert "InferenceAmiVersion" not in cpu.config["ProductionVariants"][0]
+    assert (len(cpu.name), cpu.name[-3:]) == (63, "-12")

@@ -1,0 +1,181 @@
+"""An experiment against an account of our own: killed at any moment and started again it repeats no finished cell."""
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from inference_recommender.errors import Interrupted
+from inference_recommender.experiment.cells import Cell
+from inference_recommender.experiment.folder import ExperimentFolder
+from inference_recommender.experiment.measure import run
+from inference_recommender.progress import Silent
+from tests.inference_recommender.api import SERIES
+from tests.inference_recommender.experiment.experiment_account import IMAGE, ROLE, DiskAccount, prepared
+from workloads import ROOT
+
+TYPES = ["ml.c5.xlarge", "ml.c5.2xlarge"]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> ExperimentFolder:
+    return ExperimentFolder(tmp_path / "runs" / "text-classification-experiment-1")
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> DiskAccount:
+    return DiskAccount(tmp_path / "state")
+
+
+def test_a_job_for_each_variant_measures_every_cell(kept: ExperimentFolder, account: DiskAccount) -> None:
+    planned = prepared(kept, ["ts-base", "ort-base"], TYPES)
+    measured = run(planned, account, kept, Silent())
+    assert [(one.variant, one.instance_type, one.max_invocations_per_minute) for one in measured] == [
+        ("ts-base", "ml.c5.xlarge", 6_000),
+        ("ts-base", "ml.c5.2xlarge", 12_000),
+        ("ort-base", "ml.c5.xlarge", 12_000),
+        ("ort-base", "ml.c5.2xlarge", 24_000),
+    ]
+    assert [job["request"]["JobName"] for job in account.created] == [
+        "text-classification-experiment-1-ts-base",
+        "text-classification-experiment-1-ort-base",
+    ]
+    assert kept.origin().model_dump(exclude={"measured_at"}) == {
+        "measured_on": "local",
+        "machine": "Some CPU with 2 cores",
+        "region": "us-east-1",
+    }
+
+
+def test_models_live_as_long_as_their_jobs_and_serve_the_archive_that_was_built(
+    kept: ExperimentFolder, account: DiskAccount
+) -> None:
+    run(prepared(kept, ["ort-base"]), account, kept, Silent())
+    assert account.models == {}
+    assert account.made == [
+        {
+            "ModelName": "text-classification-experiment-1-ort-base",
+            "ExecutionRoleArn": ROLE,
+            "EnableNetworkIsolation": True,
+            "PrimaryContainer": {
+                "Image": IMAGE,
+                "ModelDataUrl": f"s3://bucket/inference-recommender/text_classification/models/{'a' * 64}.tar.gz",
+                "Environment": {
+                    "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "spellcheck",
+                    "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
+                },
+            },
+            "Tags": [{"Key": "workload", "Value": "text_classification"}, {"Key": "variant", "Value": "ort-base"}],
+        }
+    ]
+
+
+def test_a_variant_that_fails_does_not_end_the_experiment_and_is_measured_again_on_resume(
+    kept: ExperimentFolder, account: DiskAccount
+) -> None:
+    account.failing = {"ts-base": "Triton was killed by signal 9."}
+    planned = prepared(kept, ["ts-base", "ort-base"])
+    failed, good = run(planned, account, kept, Silent())
+    assert failed.failure_reason == "Triton was killed by signal 9."
+    assert good.max_invocations_per_minute == 12_000
+    assert kept.left(planned.experiment.cells) == (Cell(variant="ts-base", instance_type="ml.c5.xlarge"),)
+    account.failing = {}
+    again, kept_one = run(planned, account, kept, Silent())
+    assert (again.failure_reason, again.max_invocations_per_minute) == (None, 6_000)
+    assert kept_one == good
+    assert [job["request"]["JobName"] for job in account.created] == [
+        "text-classification-experiment-1-ts-base",
+        "text-classification-experiment-1-ort-base",
+        "text-classification-experiment-1-ts-base-2",
+    ]
+
+
+def test_a_cell_that_proves_nothing_is_measured_again_on_resume(kept: ExperimentFolder, account: DiskAccount) -> None:
+    account.course = SERIES.model_copy(update={"errors": (0.0, 90.0, 0.0, 0.0)})
+    planned = prepared(kept, ["ort-base"])
+    run(planned, account, kept, Silent())
+    assert kept.left(planned.experiment.cells) == planned.experiment.cells
+    account.course = SERIES
+    run(planned, account, kept, Silent())
+    assert kept.left(planned.experiment.cells) == ()
+    assert len(account.created) == 2
+
+
+def test_a_finished_experiment_asks_nothing_more(kept: ExperimentFolder, account: DiskAccount) -> None:
+    planned = prepared(kept, ["ort-base"])
+    first = run(planned, account, kept, Silent())
+    assert run(planned, account, kept, Silent()) == first
+    assert len(account.created) == 1
+
+
+def test_ctrl_c_stops_the_job_and_keeps_the_cells_whose_test_had_ended(
+    kept: ExperimentFolder, account: DiskAccount
+) -> None:
+    """What of the second test was measured by then measured something else: it is made again."""
+    account.job_s = 60.0
+
+    def pressed(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    planned = prepared(kept, ["ort-base"], TYPES)
+    with pytest.raises(Interrupted):
+        run(planned, account, kept, Silent(), sleep=pressed)
+    second = planned.experiment.cells[1]
+    assert kept.left(planned.experiment.cells) == (second,)
+    assert account.models == {}
+    account.job_s = 0.0
+    measured = run(planned, account, kept, Silent())
+    assert [one.max_invocations_per_minute for one in measured] == [12_000, 24_000]
+    tested = [job["request"]["InputConfig"]["EndpointConfigurations"] for job in account.created]
+    assert tested == [[{"InstanceType": name} for name in TYPES], [{"InstanceType": second.instance_type}]]
+
+
+def test_the_folder_reads_as_a_runs(kept: ExperimentFolder, account: DiskAccount) -> None:
+    measured = run(prepared(kept, ["ort-base"]), account, kept, Silent())
+    kept_measurements = json.loads((kept.path / "measurements.json").read_text("utf-8"))
+    assert [one["variant"] for one in kept_measurements] == [one.variant for one in measured] == ["ort-base"]
+    assert kept.workload().name == "text_classification"
+
+
+@pytest.mark.parametrize("moment", ["a job is under way", "one job has ended", "two jobs have ended"])
+def test_killed_and_started_again_it_repeats_no_finished_cell(tmp_path: Path, moment: str) -> None:
+    """Three jobs of two cells; killed by SIGKILL, which no program can answer."""
+    kept, account = ExperimentFolder(tmp_path / "experiment"), DiskAccount(tmp_path / "state")
+    command = [
+        sys.executable,
+        "-m",
+        "tests.inference_recommender.experiment.experiment_account",
+        str(kept.path),
+        str(account.state),
+    ]
+    finished = {"a job is under way": 0, "one job has ended": 2, "two jobs have ended": 4}[moment]
+    process = subprocess.Popen(command, cwd=ROOT)
+    _wait_until(lambda: len(list(kept.path.glob("cells/*/*"))) == finished and len(account.created) > finished // 2)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = {file: file.stat().st_mtime_ns for file in kept.path.glob("cells/*/*.json")}
+    assert len(before) == finished
+    subprocess.run(command, cwd=ROOT, check=True)
+    tested = [
+        (job["request"]["InputConfig"]["ModelName"], one["InstanceType"])
+        for job in account.created
+        for one in job["request"]["InputConfig"]["EndpointConfigurations"]
+    ]
+    models = [f"text-classification-experiment-1-{variant}" for variant in ("ts-base", "ort-base", "ort-ig")]
+    assert tested == list(itertools.product(models, TYPES)), "each cell once, the job under way at the kill included"
+    assert len(kept.measured(kept.experiment().cells)) == 6
+    assert {file: file.stat().st_mtime_ns for file in before} == before
+    assert account.models == {}
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)

@@ -1,0 +1,232 @@
+"""A run from plan to report, against a service of our own: how it ends, what it keeps, what it writes for review."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aws_api.errors import AwsRefused, AwsUnreachable
+from inference_recommender.errors import Interrupted, InvalidRun, JobFailed, NoVerdictKept
+from inference_recommender.jobs.job_run import Prepared, run
+from inference_recommender.jobs.requests import Subject, plan_job
+from inference_recommender.jobs.wait import poll_interval_s, stop_and_wait
+from inference_recommender.progress import Pulse, Silent
+from inference_recommender.run_folder import RunFolder
+from tests.artifacts import an_artifact
+from tests.inference_recommender.api import SERIES, FakeService, description, recommendation, step
+from workloads import Recommendation, load_workload
+
+
+@pytest.fixture
+def prepared(workloads_copy: Path) -> Prepared:
+    folder = load_workload("spellcheck", workloads_copy)
+    subject = Subject(
+        model_name="m",
+        role_arn="arn:aws:iam::123456789012:role/r",
+        payload_url="s3://bucket/inference-recommender/spellcheck/payloads.tar.gz",
+    )
+    plan = plan_job(folder.workload, "quick", folder.traffic("quick"), subject, "job-1")
+    return Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick")
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path / "runs" / "job-1")
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.pulses: list[Pulse] = []
+
+        self.said: list[str] = []
+
+    def pulse(self, pulse: Pulse) -> None:
+        self.pulses.append(pulse)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+def _run(prepared: Prepared, service: FakeService, kept: RunFolder, **options: Any) -> Recommendation:
+    return run(prepared, service, kept, options.get("progress", Silent()), options.get("sleep", lambda seconds: None))
+
+
+def test_a_completed_job_becomes_a_recommendation_for_review(prepared: Prepared, kept: RunFolder) -> None:
+    found = _run(prepared, FakeService([description()]), kept)
+    assert found.recommended is not None
+    assert found.recommended.instance_count == 24
+    assert found.provenance.measured_on == "sagemaker"
+    assert found.provenance.run == "runs/job-1"
+    assert prepared.folder.recommendation() == found
+    assert sorted(file.name for file in kept.path.iterdir()) == [
+        "describe.json",
+        "jobs.json",
+        "measurements.json",
+        "payloads.tar.gz",
+        "recommendation.json",
+        "report.html",
+        "request.json",
+        "run.json",
+        "steps.json",
+        "workload.json",
+    ]
+
+
+def test_the_payloads_are_where_the_request_says(prepared: Prepared, kept: RunFolder) -> None:
+    service = FakeService([description()])
+    _run(prepared, service, kept)
+    assert list(service.uploaded) == ["s3://bucket/inference-recommender/spellcheck/payloads.tar.gz"]
+    (created,) = service.created
+    *planned, mark = created["Tags"]
+    assert {**created, "Tags": planned} == prepared.plan.request
+    assert mark == {"Key": "run", "Value": kept.jobs().token}
+
+
+def test_the_wait_shows_the_latest_complete_point(prepared: Prepared, kept: RunFolder) -> None:
+    watcher = Watcher()
+    service = FakeService([description("PENDING"), description("IN_PROGRESS"), description()])
+    _run(prepared, service, kept, progress=watcher)
+    assert [pulse.status for pulse in watcher.pulses] == ["PENDING", "IN_PROGRESS", "COMPLETED"]
+    running = watcher.pulses[1]
+    assert (running.users, running.invocations_per_minute, running.p99_ms) == (3.0, 10_800.0, 12.0)
+
+
+def test_a_job_measured_on_this_machine_says_so(prepared: Prepared, kept: RunFolder) -> None:
+    service = FakeService([description()])
+    service.machine = "Some CPU, 2 cores"
+    provenance = _run(prepared, service, kept).provenance
+    assert (provenance.measured_on, provenance.machine) == ("local", "Some CPU, 2 cores")
+    assert "Measured on this machine, not on SageMaker." in kept.report.read_text("utf-8")
+
+
+def test_a_candidate_too_slow_leaves_the_reviewed_recommendation_alone(prepared: Prepared, kept: RunFolder) -> None:
+    reviewed = _run(prepared, FakeService([description()]), RunFolder(kept.path.with_name("job-0")))
+    slow = recommendation(Metrics={"MaxInvocations": 12_000, "ModelLatency": 51})
+    found = _run(prepared, FakeService([description(InferenceRecommendations=[slow])]), kept)
+    assert found.recommended is None
+    assert prepared.folder.recommendation() == reviewed
+    assert "No candidate meets the objective" in kept.report.read_text("utf-8")
+
+
+def test_a_failed_job_is_told_with_its_reason_and_keeps_what_was_measured(prepared: Prepared, kept: RunFolder) -> None:
+    failed = description("FAILED", InferenceRecommendations=[], FailureReason="Triton was killed by signal 9.")
+    with pytest.raises(JobFailed) as caught:
+        _run(prepared, FakeService([failed], [step("FAILED", FailureReason="Triton was killed by signal 9.")]), kept)
+    assert str(caught.value) == (
+        f"Job job-1 failed: Triton was killed by signal 9.\nWhat was measured is kept in {kept.path}."
+    )
+    assert caught.value.exit_code == 3
+    assert kept.measurements()[0].series == SERIES
+    assert not prepared.folder.recommendation_file.exists()
+
+
+def test_a_job_that_failed_early_is_told_as_failed_and_not_as_too_few_samples(
+    prepared: Prepared, kept: RunFolder
+) -> None:
+    service = FakeService(
+        [description("FAILED", InferenceRecommendations=[], FailureReason="Triton was killed by signal 9.")],
+        [step("FAILED", FailureReason="Triton was killed by signal 9.")],
+    )
+    service.course = SERIES.model_copy(update={"invocations": (9.0, 0.0, 0.0, 0.0), "errors": (9.0, 0.0, 0.0, 0.0)})
+    with pytest.raises(JobFailed, match="Job job-1 failed: Triton was killed by signal 9"):
+        _run(prepared, service, kept)
+
+
+def test_a_job_stopped_midway_gives_no_verdict(prepared: Prepared, kept: RunFolder) -> None:
+    with pytest.raises(InvalidRun) as caught:
+        _run(prepared, FakeService([description("STOPPED")]), kept)
+    assert str(caught.value) == (
+        f"No verdict: Job job-1 was stopped before its traffic ended. What was measured is kept in {kept.path}."
+    )
+    assert caught.value.exit_code == 4
+    with pytest.raises(NoVerdictKept) as unread:
+        kept.recommendation()
+    assert str(unread.value) == (
+        f"{kept.path} holds no recommendation: its job came to no verdict. What was measured is in measurements.json."
+    )
+
+
+def test_a_generator_that_lagged_gives_no_verdict(prepared: Prepared, kept: RunFolder) -> None:
+    reason = "generator lagged: it used 97% of its core, so it was the bottleneck"
+    failed = description("FAILED", InferenceRecommendations=[], FailureReason=reason)
+    with pytest.raises(InvalidRun) as caught:
+        _run(prepared, FakeService([failed], [step("FAILED", FailureReason=reason)]), kept)
+    assert str(caught.value) == (f"No verdict: ml.c5.xlarge: {reason}. What was measured is kept in {kept.path}.")
+
+
+@pytest.mark.parametrize(
+    ("series", "why"),
+    [
+        (
+            SERIES.model_copy(update={"errors": (0.0, 0.0, 0.0, 29.0)}),
+            "ml.c5.xlarge: 29 of 2,800 requests failed, more than 1%.",
+        ),
+        (
+            SERIES.model_copy(update={"invocations": (40.0, 40.0, 40.0, 40.0)}),
+            "ml.c5.xlarge: 160 requests are too few: P99 needs at least 299.",
+        ),
+    ],
+)
+def test_evidence_that_cannot_be_believed_gives_no_verdict(
+    prepared: Prepared, kept: RunFolder, series: Any, why: str
+) -> None:
+    service = FakeService([description()])
+    service.course = series
+    with pytest.raises(InvalidRun) as caught:
+        _run(prepared, service, kept)
+    assert str(caught.value) == f"No verdict: {why} What was measured is kept in {kept.path}."
+
+
+def test_ctrl_c_stops_the_job_and_keeps_what_was_measured(prepared: Prepared, kept: RunFolder) -> None:
+    service = FakeService([description("IN_PROGRESS")])
+    sleeps = iter([KeyboardInterrupt()])
+
+    def sleep(seconds: float) -> None:
+        if error := next(sleeps, None):
+            raise error
+
+    with pytest.raises(Interrupted) as caught:
+        _run(prepared, service, kept, sleep=sleep)
+    assert service.stopped == ["job-1"]
+    assert str(caught.value) == f"Interrupted: job job-1 was stopped. What was measured is kept in {kept.path}."
+    assert caught.value.exit_code == 130
+    assert json.loads((kept.path / "describe.json").read_text("utf-8"))["Status"] == "STOPPED"
+    assert kept.measurements()
+
+
+def test_ctrl_c_without_a_service_says_that_the_job_may_still_run(prepared: Prepared, kept: RunFolder) -> None:
+    service = FakeService([description("IN_PROGRESS")])
+
+    def gone(seconds: float) -> None:
+        def refuse(name: str) -> None:
+            raise AwsUnreachable("Could not connect")
+
+        service.stop_job = refuse  # type: ignore[method-assign]
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as caught:
+        _run(prepared, service, kept, sleep=gone)
+    assert caught.value.exit_code == 130
+    assert str(caught.value) == (
+        "Interrupted: job job-1 could not be stopped and may still run. AWS cannot be reached: Could not connect. If "
+        "AWS_ENDPOINT_URL points at an account on this machine, start it with `python -m local_aws`. Stop it by "
+        "`python -m inference_recommender stop job-1`, or go on with the run by `python -m inference_recommender run "
+        f"--resume {kept.path}`."
+    )
+
+
+@pytest.mark.parametrize(("then", "ends"), [("COMPLETED", True), ("IN_PROGRESS", False)])
+def test_a_job_that_ended_before_it_could_be_stopped_is_no_refusal(then: str, ends: bool) -> None:
+    service = FakeService([description("IN_PROGRESS"), description(then)])
+    refusal = AwsRefused("StopInferenceRecommendationsJob", "ValidationException", "It cannot be stopped.")
+    service.troubles = {"stop_job": [refusal]}
+    if ends:
+        assert stop_and_wait(service, "job-1", lambda seconds: None)["Status"] == "COMPLETED"
+    else:
+        with pytest.raises(AwsRefused, match="It cannot be stopped"):
+            stop_and_wait(service, "job-1", lambda seconds: None)
+
+
+def test_a_short_job_is_polled_often_and_a_long_one_seldom() -> None:
+    assert [poll_interval_s(seconds) for seconds in (60, 600, 7200)] == [2, 10, 30]

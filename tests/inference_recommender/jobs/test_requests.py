@@ -1,0 +1,104 @@
+"""The job's request: built purely, valid by botocore's own model, with the documented limits as warnings."""
+
+import json
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore.validate import ParamValidator
+
+from inference_recommender.jobs.requests import JobPlan, Subject, plan_job
+from inference_recommender.traffic import stopping_conditions, warnings
+from workloads import PhasedTraffic, StairTraffic, WorkloadFolder
+
+SUBJECT = Subject(
+    model_name="spellcheck-model",
+    role_arn="arn:aws:iam::123456789012:role/recommender",
+    payload_url="s3://sagemaker-us-east-1-123456789012/inference-recommender/spellcheck/payloads.tar.gz",
+)
+
+
+def _plan(folder: WorkloadFolder, traffic: str = "production") -> JobPlan:
+    return plan_job(folder.workload, traffic, folder.traffic(traffic), SUBJECT, "spellcheck-production-1")
+
+
+def _complaints(request: dict[str, Any]) -> str:
+    service = botocore.session.get_session().get_service_model("sagemaker")
+    shape = service.operation_model("CreateInferenceRecommendationsJob").input_shape
+    assert shape is not None
+    return str(ParamValidator().validate(request, shape).generate_report())
+
+
+@pytest.mark.parametrize("traffic", ["production", "quick"])
+def test_botocore_accepts_the_request(spellcheck: WorkloadFolder, traffic: str) -> None:
+    assert _complaints(_plan(spellcheck, traffic).request) == ""
+
+
+def test_botocore_accepts_stairs(spellcheck: WorkloadFolder) -> None:
+    stairs = StairTraffic(type="stairs", users_per_step=2, steps=5, duration_s=600)
+    plan = plan_job(spellcheck.workload, "stairs", stairs, SUBJECT, "spellcheck-stairs-1")
+    assert _complaints(plan.request) == ""
+    assert plan.request["InputConfig"]["TrafficPattern"] == {
+        "TrafficType": "STAIRS",
+        "Stairs": {"DurationInSeconds": 600, "NumberOfSteps": 5, "UsersPerStep": 2},
+    }
+    assert plan.request["InputConfig"]["JobDurationInSeconds"] == 5 * 600 + 1800, "whichever it is the duration of"
+
+
+def test_the_request_says_what_the_workload_says(spellcheck: WorkloadFolder) -> None:
+    request = _plan(spellcheck).request
+    config = request["InputConfig"]
+    assert request["JobType"] == "Advanced"
+    assert config["ModelName"] == SUBJECT.model_name
+    assert config["ContainerConfig"]["PayloadConfig"]["SamplePayloadUrl"] == SUBJECT.payload_url
+    assert [one["InstanceType"] for one in config["EndpointConfigurations"]] == ["ml.c5.xlarge"]
+    assert config["TrafficPattern"]["Phases"][0] == {
+        "InitialNumberOfUsers": 1,
+        "SpawnRate": 1,
+        "DurationInSeconds": 600,
+    }
+    assert config["JobDurationInSeconds"] == 1800 + 1800
+    assert request["StoppingConditions"] == {
+        "MaxInvocations": 30_000,
+        "ModelLatencyThresholds": [{"Percentile": "P99", "ValueInMilliseconds": 50}],
+        "FlatInvocations": "Stop",
+    }
+
+
+def test_the_same_workload_gives_the_same_request(spellcheck: WorkloadFolder) -> None:
+    assert json.dumps(_plan(spellcheck).request) == json.dumps(_plan(spellcheck).request)
+
+
+def test_an_objective_between_milliseconds_is_rounded_up(spellcheck: WorkloadFolder) -> None:
+    objective = spellcheck.workload.latency_objective.model_copy(update={"model_latency_ms": 9.2})
+    threshold = stopping_conditions(spellcheck.traffic("quick"), objective)["ModelLatencyThresholds"][0]
+    assert threshold["ValueInMilliseconds"] == 10
+
+
+P99_IS_NOT_DOCUMENTED = (
+    "objective.percentile is P99; the service documents P95 for the latency threshold of an advanced job."
+)
+
+
+def test_the_production_profile_keeps_the_documented_traffic_and_the_quick_one_says_where_it_is_steeper(
+    spellcheck: WorkloadFolder,
+) -> None:
+    assert _plan(spellcheck).warnings == (P99_IS_NOT_DOCUMENTED,)
+    plan = _plan(spellcheck, "quick")
+    assert "traffic.quick.phases.0.duration_s is 20; the service documents 120 to 3600." in plan.warnings
+    assert "MaxInvocations" not in plan.request["StoppingConditions"]
+
+
+def test_every_documented_limit_is_watched(spellcheck: WorkloadFolder) -> None:
+    traffic = PhasedTraffic.model_validate(
+        {"type": "phases", "phases": ({"initial_users": 4, "spawn_rate_per_minute": 9, "duration_s": 5_000},)}
+    )
+    objective = spellcheck.workload.latency_objective
+    assert warnings("wild", traffic, objective.model_copy(update={"percentile": "P90"})) == (
+        "traffic.wild.phases.0.initial_users is 4; the service documents 1 to 3.",
+        "traffic.wild.phases.0.spawn_rate_per_minute is 9; the service documents 0 to 3.",
+        "traffic.wild.phases.0.duration_s is 5000; the service documents 120 to 3600.",
+        "objective.percentile is P90; the service documents P95 and P99 for a job's latency threshold.",
+    )
+    assert warnings("wild", traffic, objective)[-1] == P99_IS_NOT_DOCUMENTED
+    assert len(warnings("wild", traffic, objective.model_copy(update={"percentile": "P95"}))) == 3

@@ -1,0 +1,284 @@
+"""What the service would refuse is refused first: the bounds are botocore's own, the words name the flag or the key."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore.model import Shape
+
+from inference_recommender.errors import RefusedRequest
+from inference_recommender.jobs import service_limits as job_limits
+from inference_recommender.jobs.configuration import Configuration
+from inference_recommender.jobs.requests import (
+    JobPlan,
+    PackageSubject,
+    Subject,
+    Surroundings,
+    plan_default_job,
+    plan_job,
+)
+from inference_recommender.jobs.tested_model import AnySubject
+from local_aws.service_model import check, problems
+from workloads import StairTraffic, WorkloadFolder
+
+SUBJECT = Subject(
+    model_name="spellcheck-model",
+    role_arn="arn:aws:iam::123456789012:role/recommender",
+    payload_url="s3://bucket/inference-recommender/spellcheck/payloads.tar.gz",
+)
+PACKAGE = PackageSubject(
+    model_package_arn="arn:aws:sagemaker:us-east-1:123456789012:model-package/spellcheck/1",
+    role_arn=SUBJECT.role_arn,
+    payload_url=SUBJECT.payload_url,
+)
+
+
+def shape(name: str) -> Shape:
+    return botocore.session.get_session().get_service_model("sagemaker").shape_for(name)
+
+
+@pytest.mark.parametrize(
+    ("rule", "name"),
+    [
+        (job_limits.JOB_NAME, "RecommendationJobName"),
+        (job_limits.ROLE_ARN, "RoleArn"),
+        (job_limits.MODEL_NAME, "ModelName"),
+        (job_limits.MODEL_PACKAGE, "ModelPackageArn"),
+        (job_limits.ENDPOINT_NAME, "EndpointName"),
+        (job_limits.S3_URI, "S3Uri"),
+        (job_limits.KMS_KEY, "KmsKeyId"),
+        (job_limits.NETWORK_ID, "RecommendationJobVpcSubnetId"),
+        (job_limits.NETWORK_ID, "RecommendationJobVpcSecurityGroupId"),
+    ],
+)
+def test_a_rule_is_botocores(rule: job_limits.Rule, name: str) -> None:
+    metadata = shape(name).metadata
+    assert (rule.pattern, rule.most) == (metadata["pattern"], metadata["max"])
+    assert rule.least == max(metadata["min"], 1), "an empty text is never meant"
+
+
+@pytest.mark.parametrize(
+    ("bound", "name"),
+    [
+        (job_limits.MOST_SECURITY_GROUPS, "RecommendationJobVpcSecurityGroupIds"),
+        (job_limits.MOST_SUBNETS, "RecommendationJobVpcSubnets"),
+        (job_limits.MOST_TAGS, "TagList"),
+        (job_limits.MOST_TAG_KEY, "TagKey"),
+        (job_limits.MOST_TAG_VALUE, "TagValue"),
+        (job_limits.MOST_DESCRIPTION, "RecommendationJobDescription"),
+        (job_limits.MOST_PARAMETERS, "CategoricalParameters"),
+        (job_limits.MOST_VALUES, "CategoricalParameterRangeValues"),
+    ],
+)
+def test_a_bound_is_botocores(bound: int, name: str) -> None:
+    assert bound == shape(name).metadata["max"]
+
+
+def advanced(folder: WorkloadFolder, subject: AnySubject = SUBJECT, around: Surroundings | None = None) -> JobPlan:
+    return plan_job(folder.workload, "production", folder.traffic("production"), subject, "job-1", around)
+
+
+@pytest.mark.parametrize(
+    ("subject", "around", "told"),
+    [
+        (
+            replace(SUBJECT, model_name="spellcheck_model"),
+            Surroundings(),
+            "--model-name: got 'spellcheck_model'. Allowed: 1 to 63 letters, digits and hyphens, with a letter or a "
+            "digit at both ends.",
+        ),
+        (
+            replace(SUBJECT, role_arn="recommender"),
+            Surroundings(),
+            "--role-arn: got 'recommender'. Allowed: an IAM role's ARN, arn:aws:iam::ACCOUNT:role/NAME.",
+        ),
+        (
+            replace(PACKAGE, model_package_arn="spellcheck/1"),
+            Surroundings(),
+            "--model-package: got 'spellcheck/1'. Allowed: a model package's ARN, "
+            "arn:aws:sagemaker:REGION:ACCOUNT:model-package/GROUP/VERSION.",
+        ),
+        (
+            SUBJECT,
+            Surroundings(kms_key="my key"),
+            "--kms-key: got 'my key'. Allowed: a KMS key's id or ARN, or alias/NAME, or an alias' ARN.",
+        ),
+        (
+            SUBJECT,
+            Surroundings(subnets=("subnet-1",)),
+            "--security-group: is required with --subnet: a VPC needs both.",
+        ),
+        (
+            SUBJECT,
+            Surroundings(security_groups=("sg-1",)),
+            "--subnet: is required with --security-group: a VPC needs both.",
+        ),
+        (
+            SUBJECT,
+            Surroundings(subnets=("subnet_1",), security_groups=("sg-1",)),
+            "--subnet: got 'subnet_1'. Allowed: an id of at most 32 letters, digits and hyphens.",
+        ),
+        (
+            SUBJECT,
+            Surroundings(subnets=("subnet-1",), security_groups=tuple(f"sg-{n}" for n in range(6))),
+            "--security-group: got 6. Allowed: 5 at most.",
+        ),
+        (
+            SUBJECT,
+            Surroundings(subnets=tuple(f"subnet-{n}" for n in range(17)), security_groups=("sg-1",)),
+            "--subnet: got 17. Allowed: 16 at most.",
+        ),
+        (
+            SUBJECT,
+            Surroundings(tags={"team": "a;b"}),
+            "--tag: got 'team=a;b'. Allowed: letters, digits, spaces and _ . : / = + - @.",
+        ),
+        (
+            SUBJECT,
+            Surroundings(tags={"k" * 129: ""}),
+            f"--tag: got '{'k' * 129}='. Allowed: a key of 1 to 128 characters and a value of at most 256.",
+        ),
+        (
+            SUBJECT,
+            Surroundings(tags={f"k{n}": "" for n in range(48)}),
+            "--tag: got 51 with those of the run's own. Allowed: 50 at most.",
+        ),
+        (SUBJECT, Surroundings(description="d" * 129), "--description: got 129 characters. Allowed: 128 at most."),
+        (
+            replace(SUBJECT, endpoint_name="visited"),
+            Surroundings(),
+            "--endpoint: an existing endpoint is tested by a default job only: say --job default.",
+        ),
+    ],
+)
+def test_what_the_service_would_refuse_is_refused_in_the_words_of_the_command_line(
+    spellcheck: WorkloadFolder, subject: AnySubject, around: Surroundings, told: str
+) -> None:
+    with pytest.raises(RefusedRequest) as caught:
+        advanced(spellcheck, subject, around)
+    assert str(caught.value) == told
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("aws:team", "--tag: got 'aws:team=search'. A key that begins with aws: is reserved for AWS."),
+        ("run", "--tag: got 'run=search'. The key run is the run's own: by it a run knows its jobs again."),
+    ],
+)
+def test_a_tag_that_is_somebody_elses_is_refused(spellcheck: WorkloadFolder, key: str, told: str) -> None:
+    with pytest.raises(RefusedRequest) as caught:
+        advanced(spellcheck, SUBJECT, Surroundings(tags={key: "search"}))
+    assert str(caught.value) == told
+
+
+def test_every_problem_is_told_at_once(spellcheck: WorkloadFolder) -> None:
+    with pytest.raises(RefusedRequest) as caught:
+        plan_default_job(spellcheck.workload, replace(SUBJECT, endpoint_name="-"), "a_b", Surroundings(kms_key="?"))
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == [
+        "--job-name",
+        "--endpoint",
+        "--kms-key",
+    ]
+
+
+def test_a_candidate_that_no_endpoint_can_have_is_refused_by_file_and_key(spellcheck: WorkloadFolder) -> None:
+    with pytest.raises(RefusedRequest) as caught:
+        plan_job(
+            spellcheck.workload,
+            "quick",
+            spellcheck.traffic("quick"),
+            SUBJECT,
+            "job-1",
+            configurations=[Configuration(instance_type="inf1.xlarge")],
+        )
+    assert str(caught.value) == (
+        "workloads/spellcheck/workload.toml: instance_types: got 'inf1.xlarge', which is no instance type of a "
+        "SageMaker endpoint. Allowed: those botocore knows, as ml.c5.xlarge."
+    )
+
+
+def test_a_default_runs_candidate_with_more_parameters_than_a_range_may_have_is_refused(
+    spellcheck: WorkloadFolder,
+) -> None:
+    tuned = Configuration(instance_type="ml.c5.xlarge", environment={f"P{n}": ("1",) for n in range(6)})
+    with pytest.raises(RefusedRequest) as caught:
+        plan_job(spellcheck.workload, "quick", spellcheck.traffic("quick"), SUBJECT, "job-1", configurations=[tuned])
+    assert str(caught.value) == (
+        "ml.c5.xlarge: has 6 environment parameters. Allowed: 5 at most, so it cannot be a job's candidate."
+    )
+
+
+def test_traffic_that_outlasts_the_longest_job_is_refused(spellcheck: WorkloadFolder) -> None:
+    stairs = StairTraffic(type="stairs", users_per_step=1, steps=10, duration_s=18_001)
+    with pytest.raises(RefusedRequest) as caught:
+        plan_job(spellcheck.workload, "endless", stairs, SUBJECT, "job-1")
+    assert str(caught.value) == (
+        "workloads/spellcheck/workload.toml: traffic.endless: lasts 18,001 s. Allowed: 18,000 s at most, the longest "
+        "job there is."
+    )
+
+
+@pytest.mark.parametrize("subject", [SUBJECT, PACKAGE])
+def test_the_service_has_nothing_against_a_request_with_all_surroundings(
+    spellcheck: WorkloadFolder, subject: AnySubject
+) -> None:
+    around = Surroundings(
+        subnets=("subnet-1", "subnet-2"),
+        security_groups=("sg-1",),
+        kms_key="alias/models",
+        tags={"team": "search, no: search-1".replace(",", "")},
+        description="how fast is it",
+    )
+    request = advanced(spellcheck, subject, around).request
+    check("sagemaker", "CreateInferenceRecommendationsJob", request)
+    assert request["InputConfig"]["VpcConfig"] == {
+        "SecurityGroupIds": ["sg-1"],
+        "Subnets": ["subnet-1", "subnet-2"],
+    }
+    assert request["InputConfig"]["VolumeKmsKeyId"] == request["OutputConfig"]["KmsKeyId"] == "alias/models"
+    assert request["JobDescription"] == "how fast is it"
+    tags = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+    assert tags == {"workload": "spellcheck", "traffic": "production", "team": "search no: search-1"}
+
+
+TEXTS = ["", "-", "a", "a-", "a b", "ä", "a_b", "a" * 63, "a" * 64, "a" * 65, "arn:aws:iam::123456789012:role/r", "é"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_where_the_service_model_complains_so_do_we_and_only_there(spellcheck: WorkloadFolder, text: str) -> None:
+    """The same texts in every place where a person may write one; an empty one is not written."""
+    for place in ("model_name", "role_arn", "endpoint_name"):
+        subject = replace(SUBJECT, **{place: text or "?"})
+        assert _refused_by_us(spellcheck, subject, Surroundings()) == _refused_by_the_model(subject, Surroundings()), (
+            place
+        )
+    for around in (Surroundings(tags={"key": text}), Surroundings(description=text)):
+        assert _refused_by_us(spellcheck, SUBJECT, around) == _refused_by_the_model(SUBJECT, around), around
+
+
+def _refused_by_us(folder: WorkloadFolder, subject: Subject, around: Surroundings) -> bool:
+    try:
+        plan_default_job(folder.workload, subject, "job-1", around)
+    except RefusedRequest:
+        return True
+    return False
+
+
+def _refused_by_the_model(subject: Subject, around: Surroundings) -> bool:
+    request: dict[str, Any] = {
+        "JobName": "job-1",
+        "JobType": "Default",
+        "RoleArn": subject.role_arn,
+        "InputConfig": subject.input_config(),
+        "Tags": [{"Key": key, "Value": value} for key, value in around.tags.items()],
+    }
+    if around.description is not None:
+        request["JobDescription"] = around.description
+    found = list(problems(shape("CreateInferenceRecommendationsJobRequest"), request))
+    # The model's pattern of a tag is Java's, with Unicode classes: here in Python's words.
+    letters = re.compile(r"[\w\s.:/=+\-@]*")
+    return bool(found) or not all(letters.fullmatch(value) for value in around.tags.values())

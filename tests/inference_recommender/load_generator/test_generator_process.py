@@ -1,0 +1,117 @@
+"""The generator as a child process: listened to, stopped in good order, and never left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from inference_recommender.load_generator.plan import LoadPlan, Phase, TrafficPattern
+from inference_recommender.load_generator.process import GeneratorProcess, generate
+from inference_recommender.payloads import payload_archive
+from tests.inference_recommender.server import serving
+
+pytestmark = pytest.mark.integration
+
+
+def _plan(folder: Path, url: str, seconds: int = 3) -> LoadPlan:
+    """The load changes after a second: what a busy machine makes look like a warm-up ends there."""
+    payloads = folder / "payloads.tar.gz"
+    payloads.write_bytes(payload_archive([{"text": f"query {number}"} for number in range(20)]))
+    phases = tuple(
+        Phase(initial_number_of_users=users, duration_in_seconds=duration)
+        for users, duration in ((4, 1), (8, seconds - 1))
+    )
+    pattern = TrafficPattern(traffic_type="PHASES", phases=phases)
+    return LoadPlan(url=url, payloads=payloads, traffic_pattern=pattern, window_s=0.25)
+
+
+def test_a_plan_runs_to_its_end_and_its_outcome_is_read_back(tmp_path: Path) -> None:
+    seen: list[str] = []
+    with serving() as server:
+        outcome = generate(_plan(tmp_path, server.url), tmp_path / "out", lambda event: seen.append(event["event"]))
+    assert seen == ["started", *["window"] * 12, "finished"]
+    assert (outcome.exit_code, outcome.reason) == (0, "traffic ended")
+    assert outcome.summary is not None
+    assert outcome.summary["invocations"] == len(np.load(outcome.records)["sent_s"])
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_an_exception_ends_the_child_and_keeps_what_was_measured(tmp_path: Path, error: type[BaseException]) -> None:
+    def listen(generator: GeneratorProcess) -> None:
+        with generator:
+            for event in generator.events():
+                if event.get("start_s") == 0.25:
+                    raise error
+
+    before = psutil.Process().children()  # other tests' servers, where they share this process
+    with serving() as server:
+        generator = GeneratorProcess.start(_plan(tmp_path, server.url, 60), tmp_path / "out")
+        with pytest.raises(error):
+            listen(generator)
+        outcome = generator.outcome()
+    assert (outcome.exit_code, outcome.reason) == (0, "stopped")
+    assert outcome.summary is not None
+    assert outcome.summary["invocations"] > 0
+    assert set(psutil.Process().children()) <= set(before)
+
+
+def test_another_thread_may_stop_it(tmp_path: Path) -> None:
+    with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url, 60), tmp_path / "out") as generator:
+        assert next(generator.events())["event"] == "started"
+        timer = threading.Timer(1, generator.request_stop)
+        timer.start()
+        outcome = generator.outcome()
+    assert (outcome.exit_code, outcome.reason) == (0, "stopped")
+
+
+def test_a_stop_before_the_load_began_is_told_as_one(tmp_path: Path) -> None:
+    with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url, 60), tmp_path / "out") as generator:
+        generator.request_stop()
+        outcome = generator.outcome()
+    assert (outcome.reason, outcome.summary) == ("stopped before the load began", None)
+
+
+def test_a_generator_whose_parent_was_killed_ends(tmp_path: Path) -> None:
+    with serving() as server:
+        (tmp_path / "plan.json").write_text(_plan(tmp_path, server.url, 60).model_dump_json(), "utf-8")
+        program = f"""
+            from pathlib import Path
+            from inference_recommender.load_generator.plan import LoadPlan
+            from inference_recommender.load_generator.process import generate
+            generate(LoadPlan.from_json(Path({str(tmp_path / "plan.json")!r})), Path({str(tmp_path / "out")!r}),
+                     lambda event: print(event["event"], flush=True))
+        """
+        parent = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
+        assert parent.stdout is not None
+        assert [parent.stdout.readline() for _ in range(2)] == ["started\n", "window\n"]
+        [child] = psutil.Process(parent.pid).children()
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.wait()
+        assert psutil.wait_procs([child], timeout=10)[1] == []
+    assert (tmp_path / "out" / "summary.json").exists()
+
+
+def test_a_generator_that_refuses_its_payloads_says_why(tmp_path: Path) -> None:
+    plan = _plan(tmp_path, "http://127.0.0.1:9/").model_copy(update={"payloads": tmp_path / "nowhere"})
+    outcome = generate(plan, tmp_path / "out")
+    assert outcome.exit_code == 2
+    assert outcome.reason.startswith(f"{tmp_path / 'nowhere'}: cannot be read: ")
+    assert outcome.summary is None
+
+
+def test_a_generator_that_crashes_is_told_with_its_last_words(tmp_path: Path) -> None:
+    with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url, 60), tmp_path / "out") as generator:
+        time.sleep(1)
+        generator._process.kill()
+        outcome = generator.outcome()
+    assert outcome.exit_code == -signal.SIGKILL
+    assert outcome.reason == "The load generator ended with exit status -9: it said nothing"
+    assert outcome.summary is None

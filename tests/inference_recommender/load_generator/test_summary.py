@@ -1,0 +1,117 @@
+"""What a run comes to: capacity, its latencies from actual and from intended send, and the difference."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from inference_recommender.load_generator.plan import ModelLatencyThreshold, StoppingConditions
+from inference_recommender.load_generator.records import Rows
+from inference_recommender.load_generator.self_watch import SelfWatch
+from inference_recommender.load_generator.summary import Measured, Summary, summarise, why_invalid
+
+WATCH = SelfWatch(cpu_share=0.1, lag_ms=0.1, peak_per_second=100, calibration=None)
+LIMIT = StoppingConditions(
+    model_latency_thresholds=(ModelLatencyThreshold(percentile="P95", value_in_milliseconds=50),)
+)
+
+
+def _measured(held_ms: float = 5.0, *, open_loop: bool = True, failed: float = 0.0, **members: Any) -> Measured:
+    """Twenty seconds at 100 a second, 10 ± 1 ms each, held back by `held_ms` before they were sent."""
+    random = np.random.default_rng(5)
+    finished = np.sort(random.uniform(0, 20, 2000))
+    latencies = random.normal(10, 1, 2000)
+    rows = Rows(
+        finished_s=finished,
+        latencies_ms=latencies,
+        from_intended_ms=latencies + held_ms,
+        succeeded=np.arange(2000) >= failed * 2000,
+    )
+    given = {
+        "rows": rows,
+        "unfinished_intended_s": np.zeros(0),
+        "open_loop": open_loop,
+        "started_at": 1000.0,
+        "duration_s": 20.0,
+        "first_error": None,
+        "ended": "traffic ended",
+        "watch": WATCH,
+    }
+    return Measured(**{**given, **members})
+
+
+def _summary(measured: Measured) -> Summary:
+    return summarise(measured, LIMIT)
+
+
+def test_both_latencies_and_what_requests_were_held_back_by() -> None:
+    summary = _summary(_measured())
+    assert summary.client_latency_ms["p50"] == pytest.approx(10, rel=0.02)
+    assert summary.client_latency_from_intended_ms["p50"] == pytest.approx(15, rel=0.02)
+    assert summary.held_back_ms == pytest.approx({"p50": 5.0, "p90": 5.0, "p95": 5.0, "p99": 5.0, "max": 5.0})
+
+
+def test_the_rate_comes_with_its_interval_and_warm_up() -> None:
+    summary = _summary(_measured())
+    rate, interval = summary.max_invocations_per_minute, summary.max_invocations_interval
+    assert rate == pytest.approx(6000, rel=0.05)
+    assert rate is not None
+    assert interval is not None
+    assert interval[0] <= rate <= interval[1]
+    assert summary.warm_up_s is not None
+    assert why_invalid(summary, LIMIT) is None
+
+
+def test_an_open_loop_is_judged_from_intended_send_and_users_from_actual_send() -> None:
+    assert _summary(_measured(held_ms=30)).model_latency_ms == pytest.approx(41.6, abs=1)
+    assert _summary(_measured(held_ms=30, open_loop=False)).model_latency_ms == pytest.approx(11.6, abs=1)
+
+
+def test_requests_without_an_answer_count_with_as_long_as_they_waited() -> None:
+    waiting = np.full(400, 10.0)  # half way: ten seconds each
+    summary = _summary(_measured(unfinished_intended_s=waiting))
+    assert summary.unfinished == 400
+    assert summary.client_latency_from_intended_ms["max"] == pytest.approx(10_000)
+    assert summary.client_latency_from_intended_ms["p90"] == pytest.approx(10_000)
+    assert summary.client_latency_ms["p90"] == pytest.approx(11.3, abs=0.5)
+
+
+def test_a_run_without_evidence_has_no_rate_and_its_latencies_all_the_same() -> None:
+    measured = _measured()
+    rows = measured.rows
+    few = Rows(
+        finished_s=rows.finished_s[:20],
+        latencies_ms=rows.latencies_ms[:20],
+        from_intended_ms=rows.from_intended_ms[:20],
+        succeeded=rows.succeeded[:20],
+    )
+    summary = _summary(_measured(rows=few))
+    assert summary.max_invocations_per_minute is None
+    assert summary.client_latency_ms["p50"] == pytest.approx(10, abs=1)
+    assert why_invalid(summary, LIMIT) == (
+        "too few samples: P95 needs at least 59 independent requests at one load; the run had 20 in all"
+    )
+
+
+@pytest.mark.parametrize("open_loop", [False, True])
+def test_a_run_whose_latency_never_settled_says_so(open_loop: bool) -> None:
+    """Ten thousand requests are not too few: it is the machine that changed, or the service that warmed up."""
+    measured = _measured(held_ms=0, open_loop=open_loop)
+    slower = np.where(measured.rows.finished_s < 9.5, 3.0, 0.0)
+    rows = replace(
+        measured.rows,
+        latencies_ms=measured.rows.latencies_ms + slower,
+        from_intended_ms=measured.rows.from_intended_ms + slower,
+    )
+    summary = _summary(replace(measured, rows=rows))
+    assert (summary.max_invocations_per_minute, summary.warm_up_s) == (None, 20)
+    assert why_invalid(summary, LIMIT) == (
+        "too few samples: none after the warm-up, since the latency was still falling midway through the run's 20 s; "
+        "give it longer, or a machine with no other work"
+    )
+
+
+def test_too_many_errors_are_told_with_the_first() -> None:
+    summary = _summary(_measured(failed=0.02, first_error="HTTP 500: no"))
+    assert why_invalid(summary, LIMIT) == ("too many errors: 40 of 2000 requests failed; the first: HTTP 500: no")

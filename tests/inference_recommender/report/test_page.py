@@ -1,0 +1,107 @@
+"""The report: one self-contained page, the same for the same input, with every figure a person asked for."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from inference_recommender.jobs.job_run import Prepared, run
+from inference_recommender.jobs.requests import Subject, plan_job
+from inference_recommender.progress import Silent
+from inference_recommender.report.page import page
+from inference_recommender.run_folder import RunFolder
+from inference_recommender.sizing.decision import decide
+from tests.artifacts import an_artifact
+from tests.inference_recommender.api import FakeService, description
+from workloads import load_workload
+
+
+@pytest.fixture
+def kept(workloads_copy: Path, tmp_path: Path) -> RunFolder:
+    folder = load_workload("spellcheck", workloads_copy)
+    subject = Subject(model_name="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/k")
+    plan = plan_job(folder.workload, "quick", folder.traffic("quick"), subject, "job-1")
+    prepared = Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick")
+    kept = RunFolder(tmp_path / "runs" / "job-1")
+    run(prepared, FakeService([description()]), kept, Silent(), lambda seconds: None)
+    return kept
+
+
+def test_the_page_needs_nothing_from_outside(kept: RunFolder) -> None:
+    text = kept.report.read_text("utf-8")
+    assert not re.search(r'(src|href)="(?!#)', text)
+    assert "<script" not in text
+    assert text.count("<svg") == 3
+
+
+def test_the_page_says_what_was_decided_and_why(kept: RunFolder) -> None:
+    text = kept.report.read_text("utf-8")
+    assert "24 × ml.c5.xlarge" in text
+    assert "Asked: P99 model latency ≤ 50 ms at 240,000 invocations per minute." in text
+    assert "Keeps P99 model latency ≤ 50 ms: 21 ms at 12,000 invocations/min." in text
+    assert "5 to 48" in text
+
+
+def test_the_page_is_drawn_again_from_the_run_folder_to_the_same_bytes(kept: RunFolder) -> None:
+    again = page(kept.workload(), kept.recommendation(), kept.measurements(), kept.request())
+    assert again == kept.report.read_text("utf-8")
+
+
+def test_a_phase_that_the_test_never_reached_is_not_marked(kept: RunFolder) -> None:
+    request = kept.request()
+    request["InputConfig"]["TrafficPattern"]["Phases"][0]["DurationInSeconds"] = 600
+    text = page(kept.workload(), kept.recommendation(), kept.measurements(), request)
+    assert "phase 1" in text
+    assert "phase 2" not in text
+
+
+def test_a_test_without_a_course_is_said_to_have_none(kept: RunFolder) -> None:
+    bare = tuple(one.model_copy(update={"series": None}) for one in kept.measurements())
+    assert "CloudWatch has no course of this test." in page(
+        kept.workload(), kept.recommendation(), bare, kept.request()
+    )
+
+
+INFORMED = {
+    "max_invocations_interval": (11_000.0, 12_500.0),
+    "warm_up_s": 6.0,
+    "client_latency_ms": {"p99": 14.0, "p50": 5.0, "p90": 9.0},
+    "client_latency_from_intended_ms": {"p50": 5.25, "p99": 18.5},
+}
+
+
+def _informed_page(kept: RunFolder) -> str:
+    measured = tuple(one.model_copy(update=INFORMED) for one in kept.measurements())
+    old = kept.recommendation()
+    recommendation = decide(kept.workload(), old.archive_sha256, measured, old.provenance)
+    return page(kept.workload(), recommendation, measured, kept.request())
+
+
+def test_the_page_says_how_sure_the_rate_is_and_what_was_left_out(kept: RunFolder) -> None:
+    text = _informed_page(kept)
+    assert "The rate&#x27;s 95 % interval is 11,000 to 12,500." in text
+    assert "It warmed up for 6 s, which do not count." in text
+    assert "Of 24 instances the peak needs 20; added: headroom 4." in text
+    assert "<th>peak</th><th>headroom</th></tr><tr><td>20</td><td>+ 4</td>" in text
+    assert " warm-up</text>" in text
+
+
+def test_the_page_shows_what_the_way_to_the_server_cost(kept: RunFolder) -> None:
+    text = _informed_page(kept)
+    assert "Client latency p99: 14 ms from send, 18.5 ms from intended send." in text
+    assert "<tr><td>p50</td><td>5</td><td>5.25</td><td>0.25</td></tr>" in text
+    assert "<tr><td>p99</td><td>14</td><td>18.5</td><td>4.5</td></tr>" in text
+
+
+def test_a_recommendation_of_before_these_facts_is_still_drawn(kept: RunFolder) -> None:
+    old = json.loads(kept.recommendation().model_dump_json())
+    for one in (old["recommended"], *old["candidates"]):
+        for key in (*INFORMED, "instance_count_parts"):
+            del one[key]
+    file = kept.path / "recommendation.json"
+    file.write_text(json.dumps(old), "utf-8")
+    text = page(kept.workload(), kept.recommendation(), kept.measurements(), kept.request())
+    assert "24 × ml.c5.xlarge" in text
+    assert "interval" not in text
+    assert "Client latency" not in text

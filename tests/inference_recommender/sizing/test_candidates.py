@@ -1,0 +1,130 @@
+"""What a measurement becomes: judged, sized, priced, and the cheapest of all."""
+
+import pytest
+
+from inference_recommender.measurement import Measurement
+from inference_recommender.sizing.candidates import candidate, cheapest, cost_per_million_usd
+from inference_recommender.sizing.fleet import Demand
+from inference_recommender.sizing.prices import Price, price
+from workloads import Candidate, LatencyObjective, Sizing
+
+DEMAND = Demand.of(
+    LatencyObjective(
+        percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000, trough_invocations_per_minute=3_000
+    )
+)
+SIZING = Sizing(headroom=0.2, safety_factor=0.5)
+KNOWN = Price(usd_per_hour=1.408, reason="listed")
+UNKNOWN = Price(usd_per_hour=None, reason="not listed")
+
+
+def _measured(rate: float | None = 13_000, latency: float | None = 42.0, **fields: object) -> Measurement:
+    return Measurement.model_validate(
+        {
+            "instance_type": "ml.g5.xlarge",
+            "endpoint_name": "e",
+            "max_invocations_per_minute": rate,
+            "model_latency_ms": latency,
+            **fields,
+        }
+    )
+
+
+def test_cost_per_million_by_hand() -> None:
+    # AWS's g4dn.xlarge at 0.7364 USD/h and 30,000 invocations a minute: 1.8 million an hour.
+    assert cost_per_million_usd(0.7364, 30_000) == pytest.approx(0.7364 / 1.8)
+
+
+def test_a_candidate_that_keeps_the_objective_is_sized_and_priced() -> None:
+    found = candidate(_measured(), DEMAND, SIZING, KNOWN, 30_000)
+    assert found.meets_objective
+    assert found.reason == "Keeps P99 model latency ≤ 50 ms: 42 ms at 13,000 invocations/min."
+    assert found.instance_count == 3
+    assert found.cost_per_hour_usd == pytest.approx(3 * 1.408)
+    assert found.cost_per_million_invocations_usd == pytest.approx(3 * 1.408 / 1.8)
+
+
+def test_a_candidate_that_misses_the_objective_is_not_sized() -> None:
+    found = candidate(_measured(latency=50.5), DEMAND, SIZING, KNOWN, 30_000)
+    assert (found.meets_objective, found.instance_count, found.autoscaling) == (False, None, None)
+    assert found.reason == "Misses P99 model latency ≤ 50 ms: 50.5 ms at 13,000 invocations/min."
+    assert found.cost_per_hour_usd is None
+
+
+def test_a_missing_capacity_is_unknown_and_not_sized() -> None:
+    found = candidate(_measured(rate=None), DEMAND, SIZING, KNOWN, 30_000)
+    assert (found.meets_objective, found.instance_count) == (False, None)
+    assert found.reason == "The job reported no capacity for it."
+
+
+def test_a_capacity_of_nothing_is_not_divided_by() -> None:
+    found = candidate(_measured(rate=0.0), DEMAND, SIZING, KNOWN, 30_000)
+    assert (found.meets_objective, found.instance_count) == (False, None)
+    assert found.reason == "The job reported 0 invocations/min for it: it bore no load."
+
+
+def test_a_missing_latency_proves_nothing() -> None:
+    found = candidate(_measured(latency=None), DEMAND, SIZING, KNOWN, 30_000)
+    assert (found.meets_objective, found.instance_count) == (False, None)
+    assert found.reason == (
+        "The job reported no model latency for it, so nothing shows that it keeps P99 model latency ≤ 50 ms."
+    )
+
+
+@pytest.mark.parametrize(
+    ("latency", "said"), [(42.0, "42 ms at 13,000 invocations/min"), (None, "13,000 invocations/min")]
+)
+def test_without_a_limit_latency_is_not_judged_and_the_load_is_sized(latency: float | None, said: str) -> None:
+    found = candidate(_measured(latency=latency), Demand(peak_invocations_per_minute=30_000), SIZING, KNOWN, None)
+    assert (found.meets_objective, found.instance_count) == (True, 3)
+    assert found.reason == f"Latency is not judged, for no objective was given: {said}."
+
+
+def test_a_limit_without_a_percentile_is_named_without_one() -> None:
+    demand = Demand(peak_invocations_per_minute=30_000, model_latency_ms=40)
+    found = candidate(_measured(), demand, SIZING, KNOWN, None)
+    assert found.reason == "Misses model latency ≤ 40 ms: 42 ms at 13,000 invocations/min."
+
+
+def test_a_capacity_at_the_jobs_own_limit_is_said_to_be_a_lower_bound() -> None:
+    found = candidate(_measured(rate=30_400), DEMAND, SIZING, KNOWN, 30_000)
+    assert found.reason == (
+        "Keeps P99 model latency ≤ 50 ms: 42 ms at 30,400 invocations/min. "
+        "The job stopped at its limit of 30,000: an instance may bear more."
+    )
+
+
+def test_a_failed_test_keeps_its_reason() -> None:
+    found = candidate(_measured(failure_reason="Out of memory."), DEMAND, SIZING, KNOWN, 30_000)
+    assert (found.meets_objective, found.reason) == (False, "Out of memory.")
+
+
+def test_an_unknown_price_is_none_with_the_reason_and_does_not_stop_sizing() -> None:
+    found = candidate(_measured(), DEMAND, SIZING, UNKNOWN, 30_000)
+    assert found.instance_count == 3
+    assert (found.cost_per_hour_usd, found.cost_per_million_invocations_usd) == (None, None)
+    assert found.cost_reason == "not listed"
+
+
+def _candidate(cost: float | None, count: int, meets: bool = True) -> Candidate:
+    return Candidate(
+        instance_type="ml.g5.xlarge", instance_count=count, cost_per_hour_usd=cost, meets_objective=meets, reason="r"
+    )
+
+
+def test_the_cheapest_that_meets_the_objective_is_recommended_and_unknown_costs_come_last() -> None:
+    cheap, dear, unknown = _candidate(2, 4), _candidate(3, 1), _candidate(None, 1)
+    assert cheapest([unknown, dear, cheap, _candidate(1, 1, meets=False)]) is cheap
+    assert cheapest([_candidate(None, 3), unknown]) is unknown
+    assert cheapest([_candidate(1, 1, meets=False)]) is None
+
+
+def test_a_price_is_the_jobs_then_the_catalogues_then_unknown() -> None:
+    assert price("ml.g5.xlarge", "us-east-1", 1.5) == Price(usd_per_hour=1.5, reason="Reported by the job.")
+    assert price("ml.g5.xlarge", "us-east-1", None) == Price(
+        usd_per_hour=1.408, reason="Amazon SageMaker pricing, Hosting, on demand, us-east-1, 2026-11-20."
+    )
+    assert price("ml.c5.xlarge", "us-east-1", None) == Price(
+        usd_per_hour=None,
+        reason="The job reported no price, and prices.json has none for ml.c5.xlarge in us-east-1.",
+    )

@@ -1,0 +1,165 @@
+"""Instance counts against a computation by hand in fractions, and what each kind of headroom promises."""
+
+import math
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_recommender.sizing.fleet import Demand, fleet
+from workloads import Sizing
+
+BARE = Sizing(headroom=0)
+DEMAND = Demand(peak_invocations_per_minute=30_000, trough_invocations_per_minute=3_000)
+
+RATES = st.integers(1, 10**6)
+PEAKS = st.integers(1, 10**7)
+PERCENTS = st.integers(0, 200)
+BURSTS = st.integers(100, 500)
+SPARES = st.integers(0, 5)
+ZONES = st.none() | st.integers(2, 6)
+
+
+def _sizing(headroom: int, burst: int, spare: int, zones: int | None, safety: int = 50, least: int = 1) -> Sizing:
+    return Sizing(
+        headroom=headroom / 100,
+        burst_factor=burst / 100,
+        spare_instances=spare,
+        availability_zones=zones,
+        safety_factor=safety / 100,
+        min_instances=least,
+    )
+
+
+def _by_hand(peak: int, rate: Fraction, headroom: int, burst: int, spare: int, zones: int | None, least: int) -> int:
+    """Counting up from one, until what must be borne is borne by what is left."""
+    load = Fraction(peak * burst * (100 + headroom), 10_000)
+
+    def bears(count: int) -> bool:
+        left = [count - spare] + ([count - -(-count // zones)] if zones else [])
+        return all(one * rate >= load for one in left)
+
+    count = max(math.ceil(load / rate), least)
+    while not bears(count):
+        count += 1
+    return count
+
+
+def test_the_fleet_by_hand() -> None:
+    found = fleet(13_000, DEMAND, Sizing(headroom=0.2, safety_factor=0.5))
+    assert found.instance_count == math.ceil(36_000 / 13_000) == 3
+    assert found.autoscaling.target_invocations_per_instance == 6_500
+    assert found.autoscaling.max_capacity == math.ceil(36_000 / 6_500) == 6
+    assert found.autoscaling.min_capacity == math.ceil(3_600 / 6_500) == 1
+
+
+def test_each_kind_of_headroom_is_named_with_what_it_added() -> None:
+    # 30,000 a minute over 4,000 an instance; 1.5 × 30,000 = 45,000; and a quarter more is 56,250.
+    sizing = Sizing(headroom=0.25, burst_factor=1.5, spare_instances=1, availability_zones=3, min_instances=24)
+    found = fleet(4_000, DEMAND, sizing)
+    assert found.parts == {
+        "peak": 8,
+        "burst_factor": 4,
+        "headroom": 3,
+        "spare_instances": 1,
+        "availability_zones": 7,  # of 23 in three zones, one has 8: 15 are left
+        "min_instances": 1,
+    }
+    assert found.instance_count == 24
+
+
+def test_an_exact_division_needs_no_extra_instance() -> None:
+    assert fleet(36_000, DEMAND, Sizing(headroom=0.2)).instance_count == 1
+    assert fleet(12_000, DEMAND, Sizing(headroom=0.2)).instance_count == 3
+    assert fleet(11_999, DEMAND, Sizing(headroom=0.2)).instance_count == 4
+
+
+def test_the_target_is_max_rps_times_safety_factor_times_60() -> None:
+    max_rps = 200.0
+    found = fleet(max_rps * 60, DEMAND, Sizing(safety_factor=0.5)).autoscaling
+    assert found.target_invocations_per_instance == max_rps * 0.5 * 60
+
+
+def test_a_fleet_that_may_lose_a_zone_has_an_instance_left_at_any_hour() -> None:
+    quiet = Demand(peak_invocations_per_minute=30_000, trough_invocations_per_minute=0)
+    assert fleet(13_000, quiet, Sizing(availability_zones=3)).autoscaling.min_capacity == 2
+    assert fleet(13_000, quiet, Sizing()).autoscaling.min_capacity == 1
+
+
+@given(rate=RATES, instances=st.integers(1, 7), peak=PEAKS)
+def test_no_headroom_is_the_bare_ceiling_of_peak_over_capacity(rate: int, instances: int, peak: int) -> None:
+    """Also for a capacity that is a fleet's, divided: 10,000 / 3 is no float."""
+    assert fleet(rate / instances, Demand(peak_invocations_per_minute=peak), BARE).instance_count == math.ceil(
+        Fraction(peak * instances, rate)
+    )
+
+
+@given(
+    rate=st.integers(10**5, 10**7),
+    peak=PEAKS,
+    headroom=PERCENTS,
+    burst=BURSTS,
+    spare=SPARES,
+    zones=ZONES,
+    least=st.integers(1, 5),
+)
+def test_the_count_is_the_one_found_by_counting_up_by_hand(
+    rate: int, peak: int, headroom: int, burst: int, spare: int, zones: int | None, least: int
+) -> None:
+    found = fleet(rate, Demand(peak_invocations_per_minute=peak), _sizing(headroom, burst, spare, zones, least=least))
+    assert found.instance_count == _by_hand(peak, Fraction(rate), headroom, burst, spare, zones, least)
+    assert sum(found.parts.values()) == found.instance_count
+    assert min(found.parts.values()) >= 0
+    assert found.parts["peak"] == math.ceil(Fraction(peak, rate))
+
+
+@given(rate=RATES, peak=PEAKS, headroom=PERCENTS, burst=BURSTS, spare=SPARES, zones=ZONES)
+def test_what_is_left_of_a_fleet_bears_the_peak(
+    rate: int, peak: int, headroom: int, burst: int, spare: int, zones: int | None
+) -> None:
+    demand = Demand(peak_invocations_per_minute=peak)
+    count = fleet(rate, demand, _sizing(headroom, burst, spare, zones)).instance_count
+    assert (count - spare) * rate >= peak
+    if zones:
+        assert (count - math.ceil(count / zones)) * rate >= peak
+    assert count >= fleet(rate, demand, BARE).instance_count
+
+
+@given(rate=RATES, peak=PEAKS, headroom=PERCENTS, burst=BURSTS, spare=SPARES, zones=ZONES, more=st.integers(1, 100))
+def test_more_of_anything_never_needs_fewer_instances(
+    rate: int, peak: int, headroom: int, burst: int, spare: int, zones: int | None, more: int
+) -> None:
+    def count(
+        peak: int = peak, rate: int = rate, headroom: int = headroom, burst: int = burst, spare: int = spare
+    ) -> int:
+        demand = Demand(peak_invocations_per_minute=peak)
+        return fleet(rate, demand, _sizing(headroom, burst, spare, zones)).instance_count
+
+    least = count()
+    assert count(peak=peak + more) >= least
+    assert count(headroom=headroom + more) >= least
+    assert count(burst=burst + more) >= least
+    assert count(spare=spare + 1) >= least
+    assert count(rate=rate + more) <= least
+
+
+@given(
+    rate=RATES,
+    peak=PEAKS,
+    trough_percent=st.integers(0, 100),
+    headroom=PERCENTS,
+    safety=st.integers(1, 100),
+    least=st.integers(1, 5),
+    zones=ZONES,
+)
+def test_scaling_reaches_the_load_that_the_fleet_is_sized_for(
+    rate: int, peak: int, trough_percent: int, headroom: int, safety: int, least: int, zones: int | None
+) -> None:
+    trough = peak * trough_percent / 100
+    demand = Demand(peak_invocations_per_minute=peak, trough_invocations_per_minute=trough)
+    found = fleet(rate, demand, _sizing(headroom, 100, 0, zones, safety, least))
+    scaling = found.autoscaling
+    assert least <= scaling.min_capacity <= scaling.max_capacity
+    assert found.instance_count <= scaling.max_capacity
+    needed = Fraction(peak * (100 + headroom), 100)
+    assert scaling.max_capacity * Fraction(rate * safety, 100) >= needed

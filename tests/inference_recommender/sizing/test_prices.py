@@ -1,0 +1,193 @@
+"""The catalogue of prices, and how it is fetched: the questions, the answers in the API's format, the file written."""
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference_recommender.__main__ import main
+from inference_recommender.sizing import prices
+from inference_recommender.sizing.price_list import fresh_prices, hourly_usd, product_query
+from inference_recommender.sizing.prices import Catalogue, Listing
+from tests.inference_recommender.server import serving
+
+
+def product(*usd: str, unit: str = "Hrs", **attributes: str) -> str:
+    """One product in the format that GetProducts documents, with an on-demand term for each price."""
+    terms = {
+        f"SKU1.TERM{number}": {
+            "offerTermCode": f"TERM{number}",
+            "sku": "SKU1",
+            "effectiveDate": "2026-11-01T00:00:00Z",
+            "termAttributes": {},
+            "priceDimensions": {
+                f"SKU1.TERM{number}.RATE": {
+                    "unit": unit,
+                    "beginRange": "0",
+                    "endRange": "Inf",
+                    "description": f"${price} per hour",
+                    "appliesTo": [],
+                    "rateCode": f"SKU1.TERM{number}.RATE",
+                    "pricePerUnit": {"USD": price},
+                }
+            },
+        }
+        for number, price in enumerate(usd)
+    }
+    reserved = {"SKU1.RES": {"priceDimensions": {"r": {"unit": "Hrs", "pricePerUnit": {"USD": "0.1"}}}}}
+    return json.dumps(
+        {
+            "product": {"productFamily": "ML Instance", "sku": "SKU1", "attributes": attributes},
+            "serviceCode": "AmazonSageMaker",
+            "terms": {"OnDemand": terms, "Reserved": reserved},
+            "version": "20261101000000",
+            "publicationDate": "2026-11-01T00:00:00Z",
+        }
+    )
+
+
+def test_a_hosting_instance_is_asked_for_by_its_name_and_an_ec2_instance_by_how_it_is_rented() -> None:
+    def fields(name: str) -> tuple[str, dict[str, str]]:
+        query = product_query("eu-west-1", name)
+        assert {one["Type"] for one in query["Filters"]} == {"TERM_MATCH"}
+        return query["ServiceCode"], {one["Field"]: one["Value"] for one in query["Filters"]}
+
+    assert fields("ml.g5.xlarge") == (
+        "AmazonSageMaker",
+        {
+            "productFamily": "ML Instance",
+            "instanceName": "ml.g5.xlarge",
+            "platoinstancetype": "Hosting",
+            "regionCode": "eu-west-1",
+        },
+    )
+    assert fields("inf1.6xlarge") == (
+        "AmazonEC2",
+        {
+            "instanceType": "inf1.6xlarge",
+            "operatingSystem": "Linux",
+            "tenancy": "Shared",
+            "preInstalledSw": "NA",
+            "capacitystatus": "Used",
+            "regionCode": "eu-west-1",
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("products", "found"),
+    [
+        ([product("1.4080000000")], (1.408,)),
+        ([product("1.408"), product("1.4080000000")], (1.408,)),
+        ([product("0.0000000000"), product("2.5")], (2.5,)),
+        ([product("2.5"), product("1.5")], (1.5, 2.5)),
+        ([product("0.01", unit="GB-Mo")], ()),
+        (['{"product": {}, "terms": {"Reserved": {}}}'], ()),
+        ([], ()),
+    ],
+)
+def test_only_on_demand_prices_per_hour_count(products: list[str], found: tuple[float, ...]) -> None:
+    assert hourly_usd(products) == found
+
+
+def test_a_price_that_is_not_clear_is_not_guessed() -> None:
+    answers = {"ml.g5.xlarge": [product("1.5")], "ml.g4dn.xlarge": [product("1"), product("2")], "ml.c5.xlarge": []}
+
+    def ask(query: dict[str, Any]) -> list[str]:
+        (name,) = (one["Value"] for one in query["Filters"] if one["Field"] == "instanceName")
+        return answers[name]
+
+    found, unclear = fresh_prices(["us-east-1"], list(answers), ask, "2026-11-21")
+    listing = Listing(
+        usd_per_hour=1.5, source="AWS Price List API, AmazonSageMaker Hosting, on demand", collected="2026-11-21"
+    )
+    assert found == Catalogue(regions={"us-east-1": {"ml.g5.xlarge": listing}})
+    assert unclear == (
+        "ml.g4dn.xlarge in us-east-1: the Price List API has 2 prices (1, 2) per hour; nothing was written for it.",
+        "ml.c5.xlarge in us-east-1: the Price List API has no price per hour; nothing was written for it.",
+    )
+
+
+def test_fresh_prices_replace_the_old_and_leave_the_others() -> None:
+    def listing(usd: float) -> Listing:
+        return Listing(usd_per_hour=usd, source="s", collected="2026-11-21")
+
+    old = Catalogue(regions={"us-east-1": {"b": listing(1), "c": listing(2)}})
+    fresh = Catalogue(regions={"us-east-1": {"b": listing(3), "a": listing(4)}, "eu-west-1": {"a": listing(5)}})
+    joined = old.joined_by(fresh)
+    assert list(joined.regions) == ["eu-west-1", "us-east-1"]
+    assert {name: one.usd_per_hour for name, one in joined.regions["us-east-1"].items()} == {"a": 4, "b": 3, "c": 2}
+
+
+def test_every_committed_price_has_its_source_and_its_day() -> None:
+    for listed in prices.committed_catalogue().regions.values():
+        for name, one in listed.items():
+            assert one.usd_per_hour > 0, name
+            assert ("SageMaker" if name.startswith("ml.") else "EC2") in one.source
+            assert date.fromisoformat(one.collected) >= date(2026, 11, 20)
+
+
+@pytest.fixture
+def catalogue_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the committed catalogue that the commands read and write."""
+    file = tmp_path / "prices.json"
+    file.write_text(prices.CATALOGUE_FILE.read_text("utf-8"), "utf-8")
+    monkeypatch.setattr(prices, "CATALOGUE_FILE", file)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    return file
+
+
+def test_refresh_reads_all_pages_and_writes_the_file(
+    catalogue_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer(body: bytes) -> tuple[int, bytes]:
+        last = "NextToken" in json.loads(body)
+        page = {"PriceList": [product("0.26")]} if last else {"PriceList": [], "NextToken": "more"}
+        return 200, json.dumps({"FormatVersion": "aws_v1", **page}).encode()
+
+    with serving(answer) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_PRICING", server.url.removesuffix("/invocations"))
+        code = main(["prices", "refresh", "--region", "eu-west-1", "--instance-type", "ml.c5.xlarge"])
+    shown = capsys.readouterr()
+    assert (code, shown.out) == (0, "")
+    assert shown.err == f"1 prices written for review: {catalogue_file}\n"
+    written = Catalogue.from_json(catalogue_file)
+    assert written.regions["eu-west-1"]["ml.c5.xlarge"].usd_per_hour == 0.26
+    assert written.regions["us-east-1"] == prices.committed_catalogue().regions["us-east-1"]
+
+
+def test_refresh_that_finds_nothing_leaves_the_file_and_says_so(
+    catalogue_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = catalogue_file.read_text("utf-8")
+    with serving(lambda body: (200, b'{"FormatVersion": "aws_v1", "PriceList": []}')) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_PRICING", server.url.removesuffix("/invocations"))
+        code = main(["prices", "refresh", "--instance-type", "ml.x.large"])
+    assert code == 1
+    assert catalogue_file.read_text("utf-8") == before
+    assert capsys.readouterr().err == (
+        "Warning: ml.x.large in us-east-1: the Price List API has no price per hour; nothing was written for it.\n"
+    )
+
+
+def test_a_refusal_of_the_api_is_one_sentence(
+    catalogue_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refusal = b'{"__type": "AccessDeniedException", "message": "no pricing:GetProducts"}'
+    with serving(lambda body: (400, refusal)) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_PRICING", server.url.removesuffix("/invocations"))
+        code = main(["prices", "refresh"])
+    assert code == 3
+    assert capsys.readouterr().err == "AWS refused GetProducts: AccessDeniedException: no pricing:GetProducts\n"
+
+
+def test_show_prints_the_catalogue(catalogue_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prices", "show"]) == 0
+    shown = capsys.readouterr().out
+    assert "us-east-1   ml.g5.xlarge" in shown
+    assert main(["prices", "show", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(catalogue_file.read_text("utf-8"))

@@ -1,0 +1,289 @@
+"""Resources that the services' own APIs make: what a template may say, what a change replaces, what is recorded."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_aws.cloudformation.api_request import NoPlace, as_request
+from local_aws.cloudformation.recorded import SAID
+from local_aws.cloudformation.resource_schema import schema_of
+from local_aws.cloudformation.service_api import input_shape
+from tests.local_aws.cloudformation.test_local_stacks import Stacks, stacks, template  # noqa: F401  a fixture
+from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, wait_until
+
+pytestmark = pytest.mark.integration
+
+CLUSTER = {
+    "Type": "AWS::ECS::Cluster",
+    "Properties": {"ClusterSettings": [{"Name": "containerInsights", "Value": "enabled"}]},
+}
+CONTAINER = {"Name": "server", "Image": "server:1", "MemoryReservation": 512, "Essential": True}
+
+
+def service(**properties: Any) -> dict[str, Any]:
+    """A cluster, a task definition and a service of it."""
+    task = {
+        "Type": "AWS::ECS::TaskDefinition",
+        "Properties": {"ContainerDefinitions": [CONTAINER], "RequiresCompatibilities": ["EC2"]},
+    }
+    wanted = {"Cluster": {"Ref": "Cluster"}, "TaskDefinition": {"Ref": "Task"}, "DesiredCount": 2, **properties}
+    return {
+        "Resources": {"Service": {"Type": "AWS::ECS::Service", "Properties": wanted}, "Cluster": CLUSTER, "Task": task}
+    }
+
+
+def test_a_property_that_the_schema_does_not_know_is_refused_with_its_path(stacks: Stacks) -> None:  # noqa: F811
+    body = service(DesiredCount="several", PlacementConstraint=[])
+    stack = stacks.create("misspelt", body)
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
+    assert stack["StackStatusReason"] == (
+        "The following resource(s) failed: [Service]. Properties validation failed: "
+        "Properties.DesiredCount: 'several' is not of type 'integer'; "
+        "Properties: Additional properties are not allowed ('PlacementConstraint' was unexpected)"
+    )
+
+
+def test_a_template_may_write_numbers_and_truths_as_text() -> None:
+    schema = schema_of("AWS::ECS::Service")
+    assert schema is not None
+    assert schema.problems({"DesiredCount": "2", "EnableExecuteCommand": "true"}) == []
+    assert as_request(input_shape("ecs", "CreateService", "us-east-1"), {"DesiredCount": "2"}) == {"desiredCount": 2}
+
+
+def test_a_property_without_a_place_in_the_request_is_refused() -> None:
+    shape = input_shape("ecs", "DeleteCluster", "us-east-1")
+    with pytest.raises(NoPlace) as refusal:
+        as_request(shape, {"Cluster": "one", "Force": True})
+    assert str(refusal.value) == "Properties.Force: DeleteClusterRequest has no such parameter. It has: cluster."
+
+
+def test_a_service_keeps_what_was_asked_of_its_deployments(stacks: Stacks, client: Callable[[str], Any]) -> None:  # noqa: F811
+    breaker = {"Enable": True, "Rollback": True}
+    body = service(DeploymentConfiguration={"DeploymentCircuitBreaker": breaker, "MinimumHealthyPercent": 50})
+    assert stacks.create("kept", body)["StackStatus"] == "CREATE_COMPLETE"
+    made = client("cloudformation").describe_stack_resources(StackName="kept")["StackResources"]
+    (arn,) = (each["PhysicalResourceId"] for each in made if each["ResourceType"] == "AWS::ECS::Service")
+    ecs = client("ecs")
+
+    def told() -> dict[str, Any]:
+        (found,) = ecs.describe_services(cluster=arn.split("/")[1], services=[arn])["services"]
+        return dict(found)
+
+    assert told()["deploymentConfiguration"] == {
+        "deploymentCircuitBreaker": {"enable": True, "rollback": True},
+        "minimumHealthyPercent": 50,
+    }
+    assert (told()["desiredCount"], told()["runningCount"]) == (2, 0), "no task runs here, and the API says so"
+    body["Resources"]["Service"]["Properties"]["DesiredCount"] = 3
+    assert stacks.update("kept", body)["StackStatus"] == "UPDATE_COMPLETE"
+    assert told()["desiredCount"] == 3
+    assert stacks.delete("kept") == {"StackStatus": "GONE"}
+    assert [each for each in ecs.list_clusters()["clusterArns"] if "kept" in each] == []
+
+
+def test_a_change_to_a_create_only_property_makes_a_new_resource_and_then_drops_the_old(
+    stacks: Stacks,  # noqa: F811
+    client: Callable[[str], Any],
+) -> None:
+    def body(name: str) -> dict[str, Any]:
+        return {"Resources": {"Queue": {"Type": "AWS::Scheduler::ScheduleGroup", "Properties": {"Name": name}}}}
+
+    def groups() -> set[str]:
+        return {each["Name"] for each in client("scheduler").list_schedule_groups()["ScheduleGroups"]} - {"default"}
+
+    assert stacks.create("renamed", body("old"))["StackStatus"] == "CREATE_COMPLETE"
+    assert groups() == {"old"}
+    assert stacks.update("renamed", body("new"))["StackStatus"] == "UPDATE_COMPLETE"
+    assert groups() == {"new"}
+    assert stacks.delete("renamed") == {"StackStatus": "GONE"}
+    assert groups() == set()
+
+
+def test_what_is_only_recorded_is_valid_and_says_so(stacks: Stacks, client: Callable[[str], Any]) -> None:  # noqa: F811
+    def body(provider: str) -> dict[str, Any]:
+        properties = {"ConnectionName": "code", "ProviderType": provider}
+        return {"Resources": {"Code": {"Type": "AWS::CodeConnections::Connection", "Properties": properties}}}
+
+    assert stacks.create("recorded", body("GitHub"))["StackStatus"] == "CREATE_COMPLETE"
+    (made,) = client("cloudformation").describe_stack_resources(StackName="recorded")["StackResources"]
+    assert made["ResourceStatusReason"] == f"{SAID} A person completes its handshake with the Git host in the console."
+    stack = stacks.create(
+        "unrecorded",
+        {"Resources": {"Code": {"Type": "AWS::CodeConnections::Connection", "Properties": {"ConnectionNam": "code"}}}},
+    )
+    assert "Additional properties are not allowed ('ConnectionNam' was unexpected)" in stack["StackStatusReason"]
+
+
+def test_a_custom_resource_is_refused_in_one_sentence(stacks: Stacks) -> None:  # noqa: F811
+    body = {"Resources": {"Thing": {"Type": "Custom::Thing", "Properties": {"ServiceToken": "arn:aws:lambda:a:b:c"}}}}
+    assert stacks.create("custom", body)["StackStatusReason"] == (
+        "The following resource(s) failed: [Thing]. Custom::Thing is made by a Lambda function, and this local account "
+        "runs none: do without the custom resource."
+    )
+
+
+def test_a_pipeline_and_its_projects_are_told_as_they_were_asked_for(
+    stacks: Stacks,  # noqa: F811
+    client: Callable[[str], Any],
+) -> None:
+    environment = {
+        "ComputeType": "BUILD_GENERAL1_LARGE",
+        "Image": "aws/codebuild/standard:7.0",
+        "Type": "LINUX_GPU_CONTAINER",
+    }
+    properties = {
+        "Artifacts": {"Type": "CODEPIPELINE"},
+        "Environment": environment,
+        "ServiceRole": ROLE,
+        "Source": {"Type": "CODEPIPELINE", "BuildSpec": "version: 0.2"},
+    }
+    body = {"Resources": {"Project": {"Type": "AWS::CodeBuild::Project", "Properties": properties}}}
+    assert stacks.create("build", body)["StackStatus"] == "CREATE_COMPLETE"
+    (name,) = client("codebuild").list_projects()["projects"]
+    (project,) = client("codebuild").batch_get_projects(names=[name])["projects"]
+    assert project["source"] == {"type": "CODEPIPELINE", "buildspec": "version: 0.2"}
+    assert project["environment"]["type"] == "LINUX_GPU_CONTAINER"
+    assert stacks.delete("build") == {"StackStatus": "GONE"}
+    assert "projects" not in client("codebuild").list_projects()
+
+
+def test_scheduled_minimums_come_and_go_with_their_target(stacks: Stacks, client: Callable[[str], Any]) -> None:  # noqa: F811
+    body = template()
+    morning = {
+        "ScheduledActionName": "Morning",
+        "Schedule": "cron(0 6 * * ? *)",
+        "ScalableTargetAction": {"MinCapacity": 3},
+    }
+    body["Resources"]["Target"]["Properties"]["ScheduledActions"] = [morning]
+    scaling = client("application-autoscaling")
+
+    def actions() -> list[tuple[str, int]]:
+        found = scaling.describe_scheduled_actions(ServiceNamespace="sagemaker")["ScheduledActions"]
+        return [(each["ScheduledActionName"], each["ScalableTargetAction"]["MinCapacity"]) for each in found]
+
+    assert stacks.create("whole-schedule", body)["StackStatus"] == "CREATE_COMPLETE"
+    assert actions() == [("Morning", 3)]
+    body["Resources"]["Target"]["Properties"]["ScheduledActions"] = []
+    assert stacks.update("whole-schedule", body)["StackStatus"] == "UPDATE_COMPLETE"
+    assert actions() == []
+
+
+def guarded(*alarms: str) -> dict[str, Any]:
+    canary = {"Type": "CANARY", "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 10}, "WaitIntervalInSeconds": 60}
+    return {
+        "BlueGreenUpdatePolicy": {"TrafficRoutingConfiguration": canary},
+        "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": name} for name in alarms]},
+    }
+
+
+def test_alarms_of_the_rollback_must_exist_and_one_that_is_on_keeps_the_old_fleet(
+    endpoints: Endpoints, sagemaker: Any, client: Callable[[str], Any]
+) -> None:
+    cloudwatch = client("cloudwatch")
+    old, new = endpoints.config("guarded-old"), endpoints.config("guarded-new")
+    name = endpoints.create("guarded", config=old)
+    endpoints.settled(name)
+    with pytest.raises(ClientError) as refusal:
+        sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=new, DeploymentConfig=guarded("slow"))
+    assert refusal.value.response["Error"]["Message"] == (
+        "AutoRollbackConfiguration names alarms that do not exist in us-east-1: slow. Create them first."
+    )
+    cloudwatch.put_metric_alarm(
+        AlarmName="slow",
+        Namespace="AWS/SageMaker",
+        MetricName="ModelLatency",
+        Statistic="Average",
+        ComparisonOperator="GreaterThanThreshold",
+        Threshold=1,
+        EvaluationPeriods=1,
+        Period=60,
+    )
+    cloudwatch.set_alarm_state(AlarmName="slow", StateValue="ALARM", StateReason="a test")
+    sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=new, DeploymentConfig=guarded("slow"))
+    described = endpoints.settled(name)
+    assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", old)
+    assert described["FailureReason"] == (
+        "The update of endpoint guarded was rolled back: of its AutoRollbackConfiguration, slow is in ALARM."
+    )
+    cloudwatch.set_alarm_state(AlarmName="slow", StateValue="OK", StateReason="a test")
+    sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=new, DeploymentConfig=guarded("slow"))
+    described = endpoints.settled(name)
+    assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", new)
+    assert described["LastDeploymentConfig"] == guarded("slow")
+    cloudwatch.delete_alarms(AlarmNames=["slow"])
+
+
+def test_an_endpoint_takes_the_first_type_of_its_pool_that_is_here(endpoints: Endpoints, sagemaker: Any) -> None:
+    pools = [{"InstanceType": "ml.g5.xlarge", "Priority": 1}, {"InstanceType": "ml.c5.xlarge", "Priority": 2}]
+    variant = {"VariantName": "AllTraffic", "ModelName": endpoints.model("pooled"), "InstancePools": pools}
+    sagemaker.create_endpoint_config(
+        EndpointConfigName="pooled", ProductionVariants=[{**variant, "InitialInstanceCount": 1}]
+    )
+    assert endpoints.settled(endpoints.create("pooled", config="pooled"))["EndpointStatus"] == "InService"
+
+
+def test_a_configuration_tells_all_that_it_was_made_from(endpoints: Endpoints, sagemaker: Any) -> None:
+    network = {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]}
+    container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz"}
+    sagemaker.create_model(
+        ModelName="told",
+        ExecutionRoleArn=ROLE,
+        PrimaryContainer=container,
+        EnableNetworkIsolation=True,
+        VpcConfig=network,
+    )
+    told = sagemaker.describe_model(ModelName="told")
+    assert (told["EnableNetworkIsolation"], told["VpcConfig"]) == (True, network)
+    variant = {
+        "VariantName": "AllTraffic",
+        "ModelName": "told",
+        "InstanceType": "ml.c5.xlarge",
+        "InitialInstanceCount": 1,
+        "RoutingConfig": {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"},
+    }
+    shadow = {**variant, "VariantName": "Shadow", "InitialVariantWeight": 0.5}
+    sagemaker.create_endpoint_config(
+        EndpointConfigName="told", ProductionVariants=[variant], ShadowProductionVariants=[shadow]
+    )
+    told = sagemaker.describe_endpoint_config(EndpointConfigName="told")
+    assert told["ProductionVariants"] == [variant]
+    assert told["ShadowProductionVariants"] == [shadow]
+
+
+def test_a_composite_alarm_is_told_apart_from_those_that_it_is_made_of(
+    stacks: Stacks,  # noqa: F811
+    client: Callable[[str], Any],
+) -> None:
+    body = template()
+    rule = {"Fn::Join": ["", ['ALARM("', {"Ref": "Alarm"}, '")']]}
+    body["Resources"]["Page"] = {"Type": "AWS::CloudWatch::CompositeAlarm", "Properties": {"AlarmRule": rule}}
+    assert stacks.create("whole-paging", body)["StackStatus"] == "CREATE_COMPLETE"
+    told = client("cloudwatch").describe_alarms(AlarmTypes=["CompositeAlarm", "MetricAlarm"])
+    (composite,), (metric,) = told["CompositeAlarms"], told["MetricAlarms"]
+    assert composite["AlarmRule"] == f'ALARM("{metric["AlarmName"]}")'
+    assert json.loads(json.dumps(composite["ActionsEnabled"])) is True
+    wait_until(lambda: stacks.delete("whole-paging") == {"StackStatus": "GONE"})
+    assert client("cloudwatch").describe_alarms()["CompositeAlarms"] == []
+
+
+def test_what_would_be_made_up_is_refused_in_one_sentence(stacks: Stacks, client: Callable[[str], Any]) -> None:  # noqa: F811
+    definition = json.dumps({"StartAt": "End", "States": {"End": {"Type": "Succeed"}}})
+    machine = {
+        "Type": "AWS::StepFunctions::StateMachine",
+        "Properties": {"DefinitionString": definition, "RoleArn": ROLE},
+    }
+    stack = stacks.create("machine", {"Resources": {"Steps": machine}, "Outputs": {"Arn": {"Value": {"Ref": "Steps"}}}})
+    assert stack["StackStatus"] == "CREATE_COMPLETE", stack["StackStatusReason"]
+    with pytest.raises(ClientError) as refusal:
+        client("stepfunctions").start_execution(stateMachineArn=stack["Outputs"][0]["OutputValue"])
+    assert refusal.value.response["Error"]["Message"] == (
+        "This local account cannot do this: StartExecution, because no step of a state machine runs here."
+    )
+    with pytest.raises(ClientError) as refusal:
+        client("codebuild").start_build(projectName="any")
+    assert refusal.value.response["Error"]["Message"] == (
+        "This local account cannot do this: StartBuild, because no build runs here."
+    )

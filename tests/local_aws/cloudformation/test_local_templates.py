@@ -1,0 +1,68 @@
+"""Every stack's template, as its snapshot has it, goes into the local account: made, told by the APIs, changed, gone.
+
+The endpoints get a model that starts in a second on this CPU; the rest of each template is as it is synthesised.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.local_aws.cloudformation.test_local_stacks import Stacks, stacks  # noqa: F401  a fixture
+from tests.local_aws.conftest import BUCKET
+from workloads import ROOT
+
+pytestmark = pytest.mark.integration
+
+SNAPSHOTS = sorted((ROOT / "tests/stacks/snapshots").glob("*.template.json"))
+
+
+def deployable(snapshot: Path) -> dict[str, Any]:
+    """The template with what only the CDK CLI fills in, and on hardware that is here."""
+    template: dict[str, Any] = _without_mappings(json.loads(snapshot.read_text("utf-8")))
+    template.pop("Mappings", None)
+    template.pop("Rules", None)
+    template["Parameters"] = {
+        name: parameter for name, parameter in template.get("Parameters", {}).items() if name != "BootstrapVersion"
+    }
+    for resource in template["Resources"].values():
+        properties = resource.get("Properties", {})
+        if resource["Type"] == "AWS::SageMaker::Model":
+            container = properties["PrimaryContainer"]
+            container["ModelDataUrl"] = f"s3://{BUCKET}/echo.tar.gz"
+            container["Environment"] = {}
+            container.pop("ModelDataSource", None)
+        if resource["Type"] == "AWS::SageMaker::EndpointConfig":
+            for variant in properties["ProductionVariants"]:
+                variant.pop("InstancePools", None)
+                variant.pop("InferenceAmiVersion", None)
+                variant["InstanceType"] = "ml.c5.xlarge"
+    return template
+
+
+def _without_mappings(node: Any) -> Any:
+    """Snapshots leave the table of image registries out."""
+    if isinstance(node, dict):
+        return (
+            "123456789012" if "Fn::FindInMap" in node else {key: _without_mappings(each) for key, each in node.items()}
+        )
+    return [_without_mappings(each) for each in node] if isinstance(node, list) else node
+
+
+@pytest.mark.parametrize("snapshot", SNAPSHOTS, ids=lambda file: re.sub(r"\..*", "", file.name))
+def test_every_template_is_made_and_unmade_whole(
+    snapshot: Path,
+    stacks: Stacks,  # noqa: F811
+    client: Callable[[str], Any],
+) -> None:
+    template = deployable(snapshot)
+    name = snapshot.name.partition(".")[0]
+    stack = stacks.create(name, template)
+    assert stack["StackStatus"] == "CREATE_COMPLETE", stack["StackStatusReason"]
+    made = client("cloudformation").describe_stack_resources(StackName=name)["StackResources"]
+    wanted = {logical_id for logical_id, each in template["Resources"].items() if each["Type"] != "AWS::CDK::Metadata"}
+    assert {each["LogicalResourceId"] for each in made} == wanted
+    assert stacks.delete(name) == {"StackStatus": "GONE"}, stacks.reasons(name)

@@ -1,0 +1,218 @@
+"""The account as a process: it leaves nothing behind, whichever way it ends, and refuses in one sentence."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import boto3
+import psutil
+import pytest
+import requests
+
+from local_aws.errors import AccountDidNotStart, ModelDidNotLoad, ToolchainMissing, TritonStartTimeout
+from local_aws.process.local_account import LocalAccount
+from local_aws.process.triton import TritonServer
+from local_aws.process.triton_flags import container_flags
+from local_aws.process.triton_toolchain import TritonToolchain
+from tests.local_aws.conftest import BUCKET, Endpoints, echo_archive, gone, payload_archive, wait_until
+from tests.local_aws.sagemaker.test_recommendation_jobs import request, under_load
+from workloads import ROOT
+
+integration = pytest.mark.integration
+
+
+def busy_account(state: Path, toolchain: Path) -> tuple[LocalAccount, list[int]]:
+    """An account with an endpoint in service and a job under load, and the ids of all its processes."""
+    account = LocalAccount.start(state=state, toolchain=toolchain)
+    make: Any = boto3.client  # its stubs list every service by name
+    s3, sagemaker = (make(name, **account.client_arguments()) for name in ("s3", "sagemaker"))
+    s3.create_bucket(Bucket=BUCKET)
+    s3.put_object(Bucket=BUCKET, Key="echo.tar.gz", Body=echo_archive())
+    s3.put_object(Bucket=BUCKET, Key="payloads.tar.gz", Body=payload_archive())
+    made = Endpoints(sagemaker)
+    made.settled(made.create("kept", config=made.config("kept")))
+    sagemaker.create_inference_recommendations_job(**request("running", made.model("measured"), seconds=120))
+    under_load(sagemaker, lambda service: make(service, **account.client_arguments()), "running")
+    return account, processes(account)
+
+
+def processes(account: LocalAccount) -> list[int]:
+    root = psutil.Process(account.pid)
+    return [root.pid, *(child.pid for child in root.children(recursive=True))]
+
+
+def leftovers(pids: list[int]) -> list[Path]:
+    """Where the Tritons among `pids` keep shared memory and scratch files; other sessions have their own."""
+    arguments = [argument for pid in pids for argument in psutil.Process(pid).cmdline()]
+    names = {each.split("=")[-1] for each in arguments if "shm-region-prefix-name=" in each}
+    folders = [Path(folder) for folder in ("/dev/shm", tempfile.gettempdir())]
+    return [path for name in names for folder in folders for path in folder.glob(f"{name}*")]
+
+
+@integration
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL]
+)
+def test_no_process_is_left_behind(number: signal.Signals, tmp_path: Path, toolchain: Path) -> None:
+    account, pids = busy_account(tmp_path, toolchain)
+    try:
+        # account, 2 × (guard, Triton, its stub), guard and generator
+        assert len(pids) >= 8
+        files = leftovers(pids)
+        assert len(files) == 4
+        os.kill(account.pid, number)
+        wait_until(lambda: all(gone(pid) for pid in pids), timeout_s=20)
+        wait_until(lambda: not any(path.exists() for path in files))
+        if number != signal.SIGKILL:
+            assert account.log_file.read_text().endswith("local_aws: stopped; nothing is left running\n")
+            (records,) = tmp_path.glob("jobs/running/*/summary.json")
+            assert '"reason": "stopped"' in records.read_text(), "what was measured is kept"
+    finally:
+        account.stop()
+
+
+@integration
+def test_the_account_ends_with_the_process_that_started_it(tmp_path: Path, toolchain: Path) -> None:
+    program = (
+        "import sys, time; from pathlib import Path; from local_aws.process.local_account import LocalAccount\n"
+        "account = LocalAccount.start(state=Path(sys.argv[1])); print(account.pid, flush=True); time.sleep(60)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        pid = int(parent.stdout.readline())
+    assert not gone(pid)
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: gone(pid), timeout_s=10)
+
+
+@integration
+def test_a_port_that_is_taken_is_one_sentence_and_exit_3(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [sys.executable, "-m", "local_aws", "--port", str(port), "--state", tmp_path],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (3, "")
+        sentence = (
+            f"Port {port} of localhost is taken by another process. Stop that process, or choose another port with "
+            f"`python -m local_aws --port N` (0 picks a free one)."
+        )
+        assert done.stderr == f"{sentence}\n"
+        with pytest.raises(AccountDidNotStart) as refused:
+            LocalAccount.start(state=tmp_path, port=port)
+        assert str(refused.value) == (
+            f"The local account did not start: it ended with exit status 3. Its last lines:\n{sentence}"
+        )
+
+
+@integration
+def test_it_listens_on_loopback_only_and_prints_its_exports(account: LocalAccount) -> None:
+    assert account.environment["AWS_ENDPOINT_URL"] == f"http://localhost:{account.endpoint_url.rsplit(':', 1)[1]}"
+    assert account.environment["AWS_REGION"] == account.environment["AWS_DEFAULT_REGION"] == "us-east-1"
+    listening = [c for c in psutil.Process(account.pid).net_connections("inet") if c.status == psutil.CONN_LISTEN]
+    assert {connection.laddr.ip for connection in listening} <= {"127.0.0.1", "::1"}
+
+
+@integration
+def test_what_moto_cannot_do_is_one_sentence(client: Callable[[str], Any]) -> None:
+    with pytest.raises(client("sagemaker").exceptions.ClientError) as refused:
+        client("sagemaker").create_edge_packaging_job(
+            EdgePackagingJobName="a",
+            CompilationJobName="b",
+            ModelName="c",
+            ModelVersion="1",
+            RoleArn="arn:aws:iam::123456789012:role/serving",
+            OutputConfig={"S3OutputLocation": "s3://a/b"},
+        )
+    assert refused.value.response["Error"]["Message"] == (
+        "This local account cannot do this: The create_edge_packaging_job action has not been implemented."
+    )
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "reason"),
+    [
+        ("Darwin", "arm64", "Triton's wheel exists for Linux x86-64 only, and this is Darwin arm64"),
+        ("Linux", "x86_64", "{venv} is not a virtual environment"),
+    ],
+)
+def test_a_missing_toolchain_says_what_to_do(system: str, machine: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ToolchainMissing) as refused:
+        TritonToolchain.locate(tmp_path, system, machine)
+    assert str(refused.value) == (
+        f"There is no Triton server to answer for an endpoint: {reason.format(venv=tmp_path)}. On Linux x86-64, "
+        f"`make triton` installs one; elsewhere, use a running endpoint of a real AWS account (unset AWS_ENDPOINT_URL)."
+    )
+
+
+@integration
+def test_triton_answers_and_stops_with_its_stub_and_shared_memory(
+    echo_repository: Path, toolchain: Path, tmp_path: Path
+) -> None:
+    with TritonServer.start(
+        echo_repository, default_model="echo", log_file=tmp_path / "log", toolchain=toolchain
+    ) as server:
+        pids = [server.pid, *(child.pid for child in psutil.Process(server.pid).children(recursive=True))]
+        assert len(pids) == 2
+        files = leftovers(pids)
+        assert len(files) == 2
+        assert requests.get(f"{server.http_url}/v2/health/ready", timeout=5).status_code == 200
+        os.kill(server.pid, signal.SIGKILL)
+        assert server.wait() == 128 + signal.SIGKILL
+        assert all(gone(pid) for pid in pids)
+    assert not server.alive()
+    assert not any(path.exists() for path in files)
+
+
+@integration
+def test_a_model_that_does_not_load_is_told_with_the_last_log_lines(
+    echo_repository: Path, toolchain: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with pytest.raises(ModelDidNotLoad) as failed:
+        TritonServer.start(echo_repository, default_model="nothing", log_file=log, toolchain=toolchain)
+    beginning = f"Triton could not load the model 'nothing' and ended with exit status 1. Its whole log is {log}. "
+    assert str(failed.value).startswith(f"{beginning}Its last lines:\n")
+
+
+@integration
+def test_a_model_that_takes_too_long_is_stopped(echo_repository: Path, toolchain: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with pytest.raises(TritonStartTimeout) as late:
+        TritonServer.start(
+            echo_repository, default_model="echo", log_file=log, toolchain=toolchain, start_timeout_s=0.2
+        )
+    assert str(late.value).startswith(
+        f"Triton was not ready with the model 'echo' after 0.2 s and was stopped. Its whole log is {log}."
+    )
+
+
+def test_the_containers_variables_become_tritons_flags() -> None:
+    given = {
+        "SAGEMAKER_TRITON_LOG_VERBOSE": "true",
+        "SAGEMAKER_TRITON_THREAD_COUNT": "4",
+        "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": "1000",
+        "SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--cache-config=local,size=1048576",
+        "OTHER": "x",
+    }
+    assert container_flags(given) == [
+        "--log-verbose=1",
+        "--sagemaker-thread-count=4",
+        "--backend-config=python,shm-default-byte-size=1000",
+        "--backend-config=python,shm-growth-byte-size=1048576",
+        "--cache-config=local,size=1048576",
+    ]

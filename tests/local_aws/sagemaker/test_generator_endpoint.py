@@ -1,0 +1,49 @@
+"""The load generator against an endpoint by name: signed requests, through the account's runtime, to a real Triton."""
+
+from pathlib import Path
+
+import pytest
+
+from inference_recommender.load_generator.plan import Arrivals, LoadPlan, SageMakerEndpoint
+from inference_recommender.load_generator.process import generate
+from local_aws.process.local_account import LocalAccount
+from tests.local_aws.conftest import Endpoints, payload_archive
+
+pytestmark = pytest.mark.integration
+
+
+def test_an_endpoint_is_measured_by_its_name(
+    endpoints: Endpoints, account: LocalAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = endpoints.create("measured", config=endpoints.config("measured-1"))
+    endpoints.settled(name)
+    for variable, value in account.environment.items():
+        monkeypatch.setenv(variable, value)
+    (tmp_path / "payloads.tar.gz").write_bytes(payload_archive())
+    plan = LoadPlan(
+        endpoint=SageMakerEndpoint(name=name),
+        payloads=tmp_path / "payloads.tar.gz",
+        arrivals=Arrivals(invocations_per_minute=3000, duration_in_seconds=3, connections=4),
+    )
+    outcome = generate(plan, tmp_path / "out")
+    assert outcome.summary is not None
+    assert outcome.summary["invocations"] + outcome.summary["unfinished"] > 100
+    assert (outcome.summary["errors"], outcome.summary["first_error"]) == (0, None)
+
+
+def test_an_endpoint_that_is_not_there_fails_in_the_account_s_words(
+    account: LocalAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in account.environment.items():
+        monkeypatch.setenv(variable, value)
+    (tmp_path / "payloads.tar.gz").write_bytes(payload_archive())
+    plan = LoadPlan(
+        endpoint=SageMakerEndpoint(name="nowhere"),
+        payloads=tmp_path / "payloads.tar.gz",
+        arrivals=Arrivals(invocations_per_minute=600, duration_in_seconds=30, connections=2),
+        window_s=0.5,
+    )
+    outcome = generate(plan, tmp_path / "out")
+    assert outcome.exit_code == 3
+    assert outcome.reason.startswith("target failed: HTTP 400: ")
+    assert "nowhere" in outcome.reason

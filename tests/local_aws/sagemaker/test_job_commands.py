@@ -1,0 +1,97 @@
+"""`list`, `describe` and `stop` as a person types them, against jobs of the local account."""
+
+import json
+from typing import Any
+
+import pytest
+
+from inference_recommender.__main__ import main
+from local_aws.process.local_account import LocalAccount
+from tests.local_aws.conftest import Endpoints, wait_until
+from tests.local_aws.sagemaker.test_recommendation_jobs import ended, request, steps
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(autouse=True)
+def _the_account(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in account.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="module")
+def model(sagemaker: Any) -> str:
+    return Endpoints(sagemaker).model("commanded", DELAY_S="0.01")
+
+
+@pytest.fixture(scope="module")
+def finished(sagemaker: Any, model: str) -> str:
+    """A job with one test that was measured and one that failed."""
+    wanted = request("commanded-1", model, instance_types=("ml.c5.xlarge", "ml.g5.xlarge"), seconds=3)
+    sagemaker.create_inference_recommendations_job(**wanted)
+    ended(sagemaker, "commanded-1")
+    return "commanded-1"
+
+
+def test_describe_shows_a_job_and_each_of_its_tests(
+    finished: str, sagemaker: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["describe", finished]) == 0
+    shown = capsys.readouterr().out
+    assert "job       commanded-1\nkind      Advanced\nstatus    COMPLETED\nmodel     commanded\n" in shown
+    assert "traffic   PHASES" in shown
+    measured = steps(sagemaker, finished)[0]["InferenceBenchmark"]["Metrics"]["MaxInvocations"]
+    assert f"{measured:,}" in shown
+    assert "ml.g5.xlarge: ml.g5.xlarge has an NVIDIA GPU" in shown
+    assert all(len(line) <= 120 for line in shown.splitlines() if "NVIDIA" not in line)
+
+
+def test_describe_as_json_is_one_document_in_awss_shapes(finished: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["describe", finished, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["job"]["JobName"] == finished
+    assert [step["Status"] for step in shown["steps"]] == ["COMPLETED", "FAILED"]
+
+
+def test_list_shows_the_newest_first_and_only_the_workloads_own(
+    finished: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["list", "commanded", "--json"]) == 0
+    assert [job["JobName"] for job in json.loads(capsys.readouterr().out)] == [finished]
+    assert main(["list", "no_such_workload", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert main(["list", "--limit", "3"]) == 0
+    shown = capsys.readouterr().out
+    assert finished in shown
+    assert "COMPLETED" in shown
+
+
+def test_stop_ends_a_job_and_says_what_it_is_then(
+    sagemaker: Any, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sagemaker.create_inference_recommendations_job(**request("commanded-2", model, seconds=120))
+    wait_until(lambda: steps(sagemaker, "commanded-2")[0]["Status"] == "IN_PROGRESS")
+    assert main(["stop", "commanded-2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"job_name": "commanded-2", "status": "STOPPED"}
+    assert main(["stop", "commanded-2"]) == 0
+    assert capsys.readouterr().out == "commanded-2: STOPPED\n"
+
+
+@pytest.mark.parametrize("command", ["describe", "stop"])
+def test_a_job_that_is_not_there_is_said_with_where_to_look(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "nobody"]) == 3
+    assert " ".join(capsys.readouterr().err.split()) == (
+        "There is no Inference Recommender job called 'nobody' in us-east-1. `python -m inference_recommender list` "
+        "shows those there are."
+    )
+
+
+def test_register_puts_the_model_and_its_payloads_into_the_registry(
+    model: str, sagemaker: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["register", "text_classification", "--model-name", model, "--payload-bucket", "registry", "--json"]
+    assert main(arguments) == 0
+    arn = json.loads(capsys.readouterr().out)["model_package_arn"]
+    assert arn.endswith("model-package/text-classification/1")
+    described = sagemaker.list_model_packages(ModelPackageGroupName="text-classification")["ModelPackageSummaryList"]
+    assert [one["ModelPackageArn"] for one in described] == [arn]

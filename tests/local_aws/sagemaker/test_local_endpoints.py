@@ -1,0 +1,211 @@
+"""Endpoints of the local account are answered by a real Triton, and go through the statuses of the service."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_aws.process.local_account import LocalAccount
+from tests.local_aws.conftest import Endpoints, echo_request, gone, wait_until
+
+pytestmark = pytest.mark.integration
+
+ARN = "arn:aws:sagemaker:us-east-1:123456789012"
+
+
+def invoke(runtime: Any, endpoint: str, *texts: str) -> list[str]:
+    answer = runtime.invoke_endpoint(EndpointName=endpoint, ContentType="application/json", Body=echo_request(*texts))
+    assert answer["InvokedProductionVariant"] == "AllTraffic"
+    found: list[str] = json.loads(answer["Body"].read())["outputs"][0]["data"]
+    return found
+
+
+def triton_of(account: LocalAccount, endpoint: str) -> int:
+    """The process id that the account said answers for the endpoint, the latest one."""
+    lines = [line for line in account.log_file.read_text().splitlines() if f"endpoint {endpoint}: variant" in line]
+    return int(lines[-1].rsplit("process ", 1)[1].rstrip(")"))
+
+
+def test_an_endpoint_is_created_answers_is_updated_and_deleted(
+    endpoints: Endpoints, runtime: Any, account: LocalAccount, sagemaker: Any
+) -> None:
+    name = endpoints.create("life", config=endpoints.config("life-1", count=3))
+    assert sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "Creating"
+    described = endpoints.settled(name)
+    assert described["EndpointStatus"] == "InService"
+    assert described["ProductionVariants"][0]["DesiredInstanceCount"] == 3
+    assert sagemaker.describe_endpoint_config(EndpointConfigName="life-1")["ProductionVariants"][0]["ModelName"]
+    assert sagemaker.describe_model(ModelName="life-1-model")["PrimaryContainer"]["ModelDataUrl"].endswith(
+        "echo.tar.gz"
+    )
+    assert invoke(runtime, name, "a", "b") == ["got a", "got b"]
+    first = triton_of(account, name)
+
+    sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=endpoints.config("life-2", SAYS="now "))
+    assert sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "Updating"
+    assert invoke(runtime, name, "a") == ["got a"], "the old one answers while the new one starts"
+    with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
+        sagemaker.update_endpoint(EndpointName=name, EndpointConfigName="life-1")
+    described = endpoints.settled(name)
+    assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", "life-2")
+    assert invoke(runtime, name, "a") == ["now a"]
+    wait_until(lambda: gone(first))
+
+    weights = [{"VariantName": "AllTraffic", "DesiredInstanceCount": 4, "DesiredWeight": 1.0}]
+    sagemaker.update_endpoint_weights_and_capacities(EndpointName=name, DesiredWeightsAndCapacities=weights)
+    described = endpoints.settled(name)
+    assert (described["EndpointStatus"], described["ProductionVariants"][0]["CurrentInstanceCount"]) == ("InService", 4)
+
+    second = triton_of(account, name)
+    sagemaker.delete_endpoint(EndpointName=name)
+    wait_until(lambda: gone(second))
+    with pytest.raises(ClientError) as refused:
+        wait_until(lambda: sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] != "Deleting")
+    assert refused.value.response["Error"] == {
+        "Code": "ValidationException",
+        "Message": f'Could not find endpoint "{ARN}:endpoint/life".',
+    }
+
+
+def test_a_failing_update_leaves_the_old_one_answering(endpoints: Endpoints, runtime: Any, sagemaker: Any) -> None:
+    name = endpoints.create("sturdy", config=endpoints.config("sturdy-1"))
+    endpoints.settled(name)
+    sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=endpoints.config("sturdy-2", BROKEN="1"))
+    described = endpoints.settled(name)
+    assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", "sturdy-1")
+    assert "Triton could not load the model 'echo' and ended with exit status 1." in described["FailureReason"]
+    assert invoke(runtime, name, "a") == ["got a"]
+
+
+def test_a_model_that_does_not_load_fails_the_endpoint_with_the_log(endpoints: Endpoints) -> None:
+    described = endpoints.settled(endpoints.create("broken", config=endpoints.config("broken-1", BROKEN="1")))
+    assert described["EndpointStatus"] == "Failed"
+    assert described["FailureReason"].startswith("Triton could not load the model 'echo' and ended with exit status 1.")
+
+
+def test_a_killed_triton_fails_its_endpoint_with_the_last_log_lines(
+    endpoints: Endpoints, runtime: Any, account: LocalAccount
+) -> None:
+    name = endpoints.create("mortal", config=endpoints.config("mortal-1"))
+    endpoints.settled(name)
+    os.kill(triton_of(account, name), signal.SIGKILL)
+    wait_until(lambda: endpoints.settled(name)["EndpointStatus"] == "Failed")
+    reason = endpoints.settled(name)["FailureReason"]
+    assert reason.startswith("The Triton server of variant AllTraffic was killed by signal 9. Its whole log is ")
+    assert "Started Sagemaker HTTPService" in reason
+    with pytest.raises(ClientError, match="is Failed: The Triton server of variant AllTraffic was killed"):
+        invoke(runtime, name, "a")
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "chip"), [("ml.g5.xlarge", "an NVIDIA GPU"), ("ml.inf1.xlarge", "an AWS Inferentia chip")]
+)
+def test_an_instance_type_with_a_chip_that_is_not_here_is_refused_in_one_sentence(
+    endpoints: Endpoints, instance_type: str, chip: str
+) -> None:
+    name = instance_type.replace(".", "-")
+    config = endpoints.config(f"{name}-config", instance_type=instance_type)
+    described = endpoints.settled(endpoints.create(name, config=config))
+    assert described["EndpointStatus"] == "Failed"
+    assert described["FailureReason"] == (
+        f"{instance_type} has {chip} and this local account serves on the CPU alone: choose a CPU instance type here, "
+        f"or use a real AWS account."
+    )
+
+
+def test_an_unknown_instance_type_is_refused_with_botocores_list(endpoints: Endpoints) -> None:
+    with pytest.raises(ClientError, match=r"Member must satisfy enum value set: .*ml\.g5\.xlarge"):
+        endpoints.config("odd", instance_type="ml.nothing.xlarge")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        # Triton 2.51 itself calls a body that it cannot parse a server error.
+        ("this is not JSON", 500, "failed to parse the request JSON buffer: Invalid value. at 1"),
+        (echo_request("a").replace("TEXT", "TXET"), 400, "unexpected inference input 'TXET' for model 'echo'"),
+        (echo_request("a").replace("[1, 1]", "[1, 2]"), 400, "unexpected shape for input 'TEXT' for model 'echo'"),
+        (
+            echo_request("a").replace("BYTES", "INT32").replace('"a"', "1"),
+            400,
+            "inference input 'TEXT' data-type is 'INT32', but model 'echo' expects 'BYTES'",
+        ),
+    ],
+    ids=["not JSON", "wrong name", "wrong shape", "wrong type"],
+)
+def test_a_bad_body_is_a_model_error_that_says_what_is_wrong(
+    shared_endpoint: str, runtime: Any, account: LocalAccount, body: str, status: int, said: str
+) -> None:
+    with pytest.raises(runtime.exceptions.ModelError) as refused:
+        runtime.invoke_endpoint(EndpointName=shared_endpoint, ContentType="application/json", Body=body)
+    answer = refused.value.response
+    assert answer["ResponseMetadata"]["HTTPStatusCode"] == 424
+    assert answer["OriginalStatusCode"] == status
+    assert said in answer["OriginalMessage"]
+    kind, log = ("client" if status == 400 else "server"), answer["LogStreamArn"].removeprefix("file://")
+    assert answer["Error"]["Message"] == (
+        f'Received {kind} error ({status}) from primary with message "{answer["OriginalMessage"]}". '
+        f"See {log} for more information."
+    )
+    assert log.startswith(str(account.log_file.parent / "logs" / "shared-AllTraffic-"))
+
+
+def test_an_unknown_endpoint_is_a_validation_error_as_the_service_words_it(runtime: Any) -> None:
+    with pytest.raises(runtime.exceptions.ValidationError) as refused:
+        invoke(runtime, "nowhere", "a")
+    assert refused.value.response["Error"]["Message"] == "Endpoint nowhere of account 123456789012 not found."
+
+
+def test_a_body_over_six_mebibytes_is_refused(shared_endpoint: str, runtime: Any) -> None:
+    with pytest.raises(ClientError) as refused:
+        runtime.invoke_endpoint(EndpointName=shared_endpoint, Body=b"x" * 6_291_457)
+    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 413
+    assert "HTTP content length exceeded 6291456 bytes." in str(refused.value)
+
+
+def test_invocations_are_published_with_microsecond_latencies(
+    shared_endpoint: str, runtime: Any, client: Callable[[str], Any]
+) -> None:
+    invoke(runtime, shared_endpoint, "a")
+    with pytest.raises(runtime.exceptions.ModelError):
+        runtime.invoke_endpoint(EndpointName=shared_endpoint, ContentType="application/json", Body="no")
+    stats = {"Invocations": "Sum", "Invocation4XXErrors": "Sum", "ModelLatency": "p99", "OverheadLatency": "Average"}
+    dimensions = [{"Name": "EndpointName", "Value": shared_endpoint}, {"Name": "VariantName", "Value": "AllTraffic"}]
+
+    def published() -> dict[str, float]:
+        now = datetime.now(UTC)
+        queries = [
+            {
+                "Id": name.lower(),
+                "MetricStat": {
+                    "Metric": {"Namespace": "AWS/SageMaker", "MetricName": name, "Dimensions": dimensions},
+                    "Period": 60,
+                    "Stat": stat,
+                },
+            }
+            for name, stat in stats.items()
+        ]
+        answer = client("cloudwatch").get_metric_data(
+            MetricDataQueries=queries, StartTime=now - timedelta(minutes=5), EndTime=now
+        )
+        found = {result["Id"]: result["Values"] for result in answer["MetricDataResults"]}
+        return {name: values[0] for name, values in found.items() if values}
+
+    seen = wait_until(lambda: (found := published()) and found.get("invocation4xxerrors", 0) >= 1 and found)
+    assert seen["invocations"] >= 2
+    assert 100 < seen["modellatency"] < 1_000_000
+    assert 0 < seen["overheadlatency"] < 1_000_000
+
+
+@pytest.fixture(scope="module")
+def shared_endpoint(sagemaker: Any) -> Any:
+    made = Endpoints(sagemaker)
+    name = made.create("shared", config=made.config("shared-config"))
+    assert made.settled(name)["EndpointStatus"] == "InService"
+    yield name
+    made.delete_all()

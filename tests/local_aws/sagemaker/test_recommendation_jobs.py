@@ -1,0 +1,365 @@
+"""Inference Recommender jobs run for real against a Triton, and answer in the API's shapes whatever happens."""
+
+import os
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local_aws import machine
+from local_aws.process.local_account import LocalAccount
+from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, echo_request, wait_until
+
+pytestmark = pytest.mark.integration
+
+ENDED = ("COMPLETED", "FAILED", "STOPPED")
+
+
+@pytest.fixture(scope="module")
+def model(sagemaker: Any) -> str:
+    return Endpoints(sagemaker).model("measured", DELAY_S="0.01")
+
+
+MEDIAN = {"ModelLatencyThresholds": [{"Percentile": "P50", "ValueInMilliseconds": 500}]}
+"""A capacity by the median needs a handful of requests: these tests know no statistics and run on busy machines."""
+
+
+def request(
+    name: str, model: str | None, *, instance_types: tuple[str, ...] = ("ml.c5.xlarge",), seconds: int = 4
+) -> Any:
+    """The load changes after a second: what a busy machine makes look like a warm-up ends there."""
+    phases = [
+        {"InitialNumberOfUsers": users, "SpawnRate": 0, "DurationInSeconds": duration}
+        for users, duration in ((1, 1), (2, seconds - 1))
+    ]
+    return {
+        "JobName": name,
+        "JobType": "Advanced",
+        "RoleArn": ROLE,
+        "JobDescription": "a test",
+        "InputConfig": {
+            **({"ModelName": model} if model else {}),
+            "JobDurationInSeconds": 600,
+            "TrafficPattern": {"TrafficType": "PHASES", "Phases": phases},
+            "ResourceLimit": {"MaxNumberOfTests": 5, "MaxParallelOfTests": 5},
+            "EndpointConfigurations": [{"InstanceType": each} for each in instance_types],
+            "ContainerConfig": {
+                "Domain": "NATURAL_LANGUAGE_PROCESSING",
+                "Framework": "PYTORCH",
+                "FrameworkVersion": "2.13.0",
+                "PayloadConfig": {
+                    "SamplePayloadUrl": f"s3://{BUCKET}/payloads.tar.gz",
+                    "SupportedContentTypes": ["application/json"],
+                },
+            },
+        },
+        "StoppingConditions": {
+            "MaxInvocations": 30000,
+            **MEDIAN,
+            "FlatInvocations": "Continue",
+        },
+        "Tags": [{"Key": "workload", "Value": "echo"}],
+    }
+
+
+def ended(sagemaker: Any, name: str) -> dict[str, Any]:
+    def described() -> dict[str, Any]:
+        found: dict[str, Any] = sagemaker.describe_inference_recommendations_job(JobName=name)
+        return found
+
+    wait_until(lambda: described()["Status"] in ENDED, timeout_s=60)
+    return described()
+
+
+def steps(sagemaker: Any, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = sagemaker.list_inference_recommendations_job_steps(JobName=name)["Steps"]
+    return found
+
+
+def course(client: Callable[[str], Any], name: str, step: dict[str, Any], metric: str, stat: str) -> list[float]:
+    benchmark = step["InferenceBenchmark"]
+    began = benchmark["InvocationStartTime"]
+    dimensions = {"JobName": name, "EndpointName": benchmark["EndpointConfiguration"]["EndpointName"]}
+    query = {
+        "Id": "course",
+        "MetricStat": {
+            "Metric": {
+                "Namespace": "/aws/sagemaker/InferenceRecommendationsJobs",
+                "MetricName": metric,
+                "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions.items()],
+            },
+            "Period": 1,
+            "Stat": stat,
+        },
+    }
+    answer = client("cloudwatch").get_metric_data(
+        MetricDataQueries=[query], StartTime=began - timedelta(seconds=5), EndTime=began + timedelta(seconds=60)
+    )
+    values: list[float] = answer["MetricDataResults"][0]["Values"]
+    return values
+
+
+def test_a_job_measures_every_combination_and_reports_it_in_the_apis_shape(
+    sagemaker: Any, client: Callable[[str], Any], model: str
+) -> None:
+    wanted = request("happy", model, seconds=5)
+    ranges = [{"Name": "DELAY_S", "Value": ["0.02", "0.08"]}]
+    wanted["InputConfig"]["EndpointConfigurations"] = [
+        {"InstanceType": "ml.c5.xlarge", "EnvironmentParameterRanges": {"CategoricalParameterRanges": ranges}},
+        {"InstanceType": "ml.g5.xlarge"},
+    ]
+    arn = sagemaker.create_inference_recommendations_job(**wanted)["JobArn"]
+    assert arn == "arn:aws:sagemaker:us-east-1:123456789012:inference-recommendations-job/happy"
+    job = ended(sagemaker, "happy")
+    assert job["Status"] == "COMPLETED", job.get("FailureReason")
+    assert job["InputConfig"] == wanted["InputConfig"]
+    fast, slow = job["InferenceRecommendations"]
+    assert fast["RecommendationId"].startswith("happy/")
+    assert fast["ModelConfiguration"] == {
+        "EnvironmentParameters": [{"Key": "DELAY_S", "ValueType": "String", "Value": "0.02"}]
+    }
+    assert fast["EndpointConfiguration"]["InstanceType"] == "ml.c5.xlarge"
+    assert 20 <= fast["Metrics"]["ModelLatency"] < slow["Metrics"]["ModelLatency"] < 400
+    assert fast["Metrics"]["MaxInvocations"] > 2 * slow["Metrics"]["MaxInvocations"] > 0
+    assert 0 < fast["Metrics"]["CpuUtilization"] <= 100 * (os.cpu_count() or 1)
+    assert 0 < fast["Metrics"]["MemoryUtilization"] < 100
+    assert "CostPerHour" not in fast["Metrics"], "this machine has no price"
+
+    first, _, refused = steps(sagemaker, "happy")
+    assert (first["Status"], refused["Status"]) == ("COMPLETED", "FAILED")
+    assert refused["InferenceBenchmark"]["FailureReason"] == machine.refusal("ml.g5.xlarge")
+    assert sum(course(client, "happy", first, "ClientInvocations", "Sum")) > 100
+    assert max(course(client, "happy", first, "NumberOfUsers", "Maximum")) == 2
+    latencies = course(client, "happy", first, "ClientLatency", "p99")
+    assert len(latencies) >= 2
+    assert all(20 <= latency < 200 for latency in latencies)
+
+    tags = {tag["Key"]: tag["Value"] for tag in sagemaker.list_tags(ResourceArn=arn)["Tags"]}
+    assert tags["workload"] == "echo"
+    assert tags["local-aws:measured-on"] == machine.tag_value(machine.description())
+    sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": "workload", "Value": "other"}])
+    tags = {tag["Key"]: tag["Value"] for tag in sagemaker.list_tags(ResourceArn=arn)["Tags"]}
+    assert tags["workload"] == "other"
+
+
+def test_a_job_stopped_midway_keeps_what_it_measured(sagemaker: Any, client: Callable[[str], Any], model: str) -> None:
+    sagemaker.create_inference_recommendations_job(**request("halted", model, seconds=120))
+    under_load(sagemaker, client, "halted")
+    sagemaker.stop_inference_recommendations_job(JobName="halted")
+    job = ended(sagemaker, "halted")
+    assert job["Status"] == "STOPPED"
+    (step,) = steps(sagemaker, "halted")
+    assert step["Status"] == "STOPPED"
+    assert sum(course(client, "halted", step, "ClientInvocations", "Sum")) > 50
+    with pytest.raises(ClientError, match=r"InferenceRecommendationsJob halted is STOPPED and cannot be stopped\."):
+        sagemaker.stop_inference_recommendations_job(JobName="halted")
+
+
+def test_a_triton_killed_midway_fails_the_job_and_keeps_what_was_measured(
+    sagemaker: Any, client: Callable[[str], Any], model: str, account: LocalAccount
+) -> None:
+    sagemaker.create_inference_recommendations_job(**request("killed", model, seconds=120))
+    under_load(sagemaker, client, "killed")
+    said = [line for line in account.log_file.read_text().splitlines() if "load on Triton" in line][-1]
+    os.kill(int(said.split("process ")[1].split(")")[0]), signal.SIGKILL)
+    job = ended(sagemaker, "killed")
+    assert job["Status"] == "FAILED"
+    assert job["FailureReason"].startswith(
+        "The Triton server of variant AllTraffic was killed by signal 9. Its whole log is "
+    )
+    assert "Started Sagemaker HTTPService" in job["FailureReason"]
+    (step,) = steps(sagemaker, "killed")
+    assert step["InferenceBenchmark"]["FailureReason"] == job["FailureReason"]
+    assert step["InferenceBenchmark"]["Metrics"]["CpuUtilization"] > 0
+    assert sum(course(client, "killed", step, "ClientInvocations", "Sum")) > 50
+
+
+def under_load(sagemaker: Any, client: Callable[[str], Any], name: str) -> None:
+    def measured() -> bool:
+        found = steps(sagemaker, name)
+        return "InvocationStartTime" in found[0]["InferenceBenchmark"] and (
+            sum(course(client, name, found[0], "ClientInvocations", "Sum")) > 50
+        )
+
+    wait_until(measured, timeout_s=30)
+
+
+def test_a_job_whose_tests_all_need_a_chip_fails(sagemaker: Any, model: str) -> None:
+    sagemaker.create_inference_recommendations_job(**request("chips", model, instance_types=("ml.g4dn.xlarge",)))
+    job = ended(sagemaker, "chips")
+    assert (job["Status"], job["FailureReason"]) == ("FAILED", machine.refusal("ml.g4dn.xlarge"))
+    assert "InferenceRecommendations" not in job
+
+
+def test_a_name_that_is_taken_is_refused_as_the_service_does(sagemaker: Any, model: str) -> None:
+    wanted = request("taken", model, instance_types=("ml.g4dn.xlarge",))
+    arn = sagemaker.create_inference_recommendations_job(**wanted)["JobArn"]
+    with pytest.raises(sagemaker.exceptions.ResourceInUse) as refused:
+        sagemaker.create_inference_recommendations_job(**wanted)
+    assert refused.value.response["Error"]["Message"] == (
+        "InferenceRecommendationsJob names must be unique within an AWS account and region, and there is already an "
+        f"InferenceRecommendationsJob with this name ({arn})."
+    )
+
+
+def _without_model(wanted: Any) -> None:
+    del wanted["InputConfig"]["ModelName"]
+
+
+def _with_package(wanted: Any) -> None:
+    wanted["InputConfig"]["ModelPackageVersionArn"] = "arn:aws:sagemaker:us-east-1:123456789012:model-package/p/1"
+
+
+def _with_an_endpoint(wanted: Any) -> None:
+    wanted["InputConfig"]["Endpoints"] = [{"EndpointName": "nothing"}]
+
+
+def _with_an_unknown_endpoint(wanted: Any) -> None:
+    _with_an_endpoint(wanted)
+    wanted["JobType"] = "Default"
+
+
+def _with_an_unknown_package(wanted: Any) -> None:
+    _with_package(wanted)
+    del wanted["InputConfig"]["ModelName"]
+
+
+def _with_unknown_model(wanted: Any) -> None:
+    wanted["InputConfig"]["ModelName"] = "nothing"
+
+
+def _with_a_bad_name(wanted: Any) -> None:
+    wanted["JobName"] = "not_a_name"
+
+
+def _with_many_users(wanted: Any) -> None:
+    stairs = {"DurationInSeconds": 60, "NumberOfSteps": 2, "UsersPerStep": 4}
+    wanted["InputConfig"]["TrafficPattern"] = {"TrafficType": "STAIRS", "Stairs": stairs}
+
+
+def _with_long_traffic(wanted: Any) -> None:
+    wanted["InputConfig"]["TrafficPattern"]["Phases"][0]["DurationInSeconds"] = 897
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_without_model, "Exactly one of ModelName and ModelPackageVersionArn is required, but none was given."),
+        (_with_package, "Exactly one of ModelName and ModelPackageVersionArn is required, but both were given."),
+        (_with_an_endpoint, "Endpoints can be given for a Default job only."),
+        (
+            _with_an_unknown_endpoint,
+            'Could not find endpoint "arn:aws:sagemaker:us-east-1:123456789012:endpoint/nothing".',
+        ),
+        (
+            _with_an_unknown_package,
+            "Model package arn:aws:sagemaker:us-east-1:123456789012:model-package/p/1 not found",
+        ),
+        (_with_unknown_model, "Could not find model 'arn:aws:sagemaker:us-east-1:123456789012:model/nothing'."),
+        (
+            _with_a_bad_name,
+            "1 validation error detected: Value 'not_a_name' at 'jobName' failed to satisfy constraint: Member must "
+            "satisfy regular expression pattern: [a-zA-Z0-9](-*[a-zA-Z0-9]){0,63}",
+        ),
+        (
+            _with_many_users,
+            "1 validation error detected: Value '4' at 'inputConfig.trafficPattern.stairs.usersPerStep' failed to "
+            "satisfy constraint: Member must have value less than or equal to 3",
+        ),
+        (
+            _with_long_traffic,
+            "The traffic takes 900 seconds, more than JobDurationInSeconds 600: shorten it or raise that.",
+        ),
+    ],
+)
+def test_a_bad_request_is_refused_in_one_sentence(
+    sagemaker: Any, model: str, spoil: Callable[[Any], None], message: str
+) -> None:
+    wanted = request("bad", model)
+    spoil(wanted)
+    with pytest.raises(ClientError) as refused:
+        sagemaker.create_inference_recommendations_job(**wanted)
+    assert refused.value.response["Error"] == {"Code": "ValidationException", "Message": message}
+
+
+def test_an_unknown_job_is_not_found(sagemaker: Any) -> None:
+    with pytest.raises(sagemaker.exceptions.ResourceNotFound) as refused:
+        sagemaker.describe_inference_recommendations_job(JobName="nobody")
+    assert refused.value.response["Error"]["Message"] == (
+        "Could not find InferenceRecommendationsJob with name nobody."
+    )
+
+
+def test_jobs_are_listed_by_name_status_and_page(sagemaker: Any, model: str) -> None:
+    for name in ("listed-a", "listed-b"):
+        sagemaker.create_inference_recommendations_job(**request(name, model, instance_types=("ml.g4dn.xlarge",)))
+        ended(sagemaker, name)
+    pages = sagemaker.get_paginator("list_inference_recommendations_jobs").paginate(
+        NameContains="listed", StatusEquals="FAILED", SortBy="Name", SortOrder="Descending", MaxResults=1
+    )
+    found = [job["JobName"] for page in pages for job in page["InferenceRecommendationsJobs"]]
+    assert found == ["listed-b", "listed-a"]
+
+
+@pytest.mark.slow
+def test_a_model_package_is_measured_by_its_container_payload_and_instance_types(sagemaker: Any) -> None:
+    sagemaker.create_model_package_group(ModelPackageGroupName="echoes", ModelPackageGroupDescription="a test")
+    container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz", "Framework": "PYTORCH"}
+    arn = sagemaker.create_model_package(
+        ModelPackageGroupName="echoes",
+        Domain="NATURAL_LANGUAGE_PROCESSING",
+        Task="OTHER",
+        SamplePayloadUrl=f"s3://{BUCKET}/payloads.tar.gz",
+        InferenceSpecification={
+            "Containers": [container],
+            "SupportedContentTypes": ["application/json"],
+            "SupportedRealtimeInferenceInstanceTypes": ["ml.c5.xlarge"],
+        },
+    )["ModelPackageArn"]
+    wanted = {
+        "JobName": "packaged",
+        "JobType": "Default",
+        "RoleArn": ROLE,
+        "InputConfig": {"ModelPackageVersionArn": arn, "JobDurationInSeconds": 4},
+        "StoppingConditions": MEDIAN,
+    }
+    sagemaker.create_inference_recommendations_job(**wanted)
+    job = ended(sagemaker, "packaged")
+    assert job["Status"] == "COMPLETED", job.get("FailureReason")
+    (found,) = job["InferenceRecommendations"]
+    assert found["EndpointConfiguration"]["InstanceType"] == "ml.c5.xlarge"
+    assert found["Metrics"]["MaxInvocations"] > 0
+    listed = sagemaker.list_inference_recommendations_jobs(ModelPackageVersionArnEquals=arn)
+    assert [one["JobName"] for one in listed["InferenceRecommendationsJobs"]] == ["packaged"]
+
+
+@pytest.mark.slow
+def test_an_existing_endpoint_is_measured_where_it_is_and_goes_on_answering(
+    sagemaker: Any, client: Callable[[str], Any], runtime: Any, endpoints: Endpoints, model: str
+) -> None:
+    endpoints.create("lives", config=endpoints.config("lives-config"))
+    assert endpoints.settled("lives")["EndpointStatus"] == "InService"
+    wanted = request("visited", model)
+    wanted |= {"JobType": "Default"}
+    wanted["InputConfig"] = {
+        "ModelName": model,
+        "JobDurationInSeconds": 4,
+        "Endpoints": [{"EndpointName": "lives"}],
+        "ContainerConfig": wanted["InputConfig"]["ContainerConfig"],
+    }
+    sagemaker.create_inference_recommendations_job(**wanted)
+    job = ended(sagemaker, "visited")
+    assert job["Status"] == "COMPLETED", job.get("FailureReason")
+    (performance,) = job["EndpointPerformances"]
+    assert performance["EndpointInfo"] == {"EndpointName": "lives"}
+    assert performance["Metrics"]["MaxInvocations"] > 0
+    assert "InferenceRecommendations" not in job
+    (step,) = steps(sagemaker, "visited")
+    assert step["InferenceBenchmark"]["EndpointMetrics"] == performance["Metrics"]
+    assert "EndpointConfiguration" not in step["InferenceBenchmark"]
+    body = echo_request("still here")
+    answer = runtime.invoke_endpoint(EndpointName="lives", ContentType="application/json", Body=body)
+    assert b"got still here" in answer["Body"].read()

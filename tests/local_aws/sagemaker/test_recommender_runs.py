@@ -1,0 +1,287 @@
+"""Runs of the recommender against the local account, boto3 unchanged: both kinds of job, an endpoint that exists, and
+all that may come between: a stop, a failure, throttling, lost answers, expired credentials, a kill.
+"""
+
+import multiprocessing
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from inference_recommender.errors import InvalidRun, JobFailed, Suspended, UnsuitableEndpoint
+from inference_recommender.jobs import aws as aws_module
+from inference_recommender.jobs.aws import Aws
+from inference_recommender.jobs.from_default import candidates_of
+from inference_recommender.jobs.job_run import Prepared, resume, run
+from inference_recommender.jobs.model_registry import group_request, package_request
+from inference_recommender.jobs.requests import JobPlan, Subject, plan_default_job, plan_job
+from inference_recommender.measurement import DeployedEndpoint
+from inference_recommender.progress import Pulse, Silent
+from inference_recommender.run_folder import RunFolder
+from local_aws.process.local_account import LocalAccount
+from tests.artifacts import an_artifact
+from tests.conftest import EditToml
+from tests.inference_recommender.jobs.troubled_api import TroubledApi
+from tests.local_aws.conftest import BUCKET, ROLE, Endpoints, wait_until
+from workloads import WorkloadFolder, load_workload
+
+pytestmark = pytest.mark.integration
+
+TRAFFIC = """
+[traffic.short]  # The load changes after a second: what a busy machine makes look like a warm-up ends there.
+type = "phases"
+phases = [{ initial_users = 1, duration_s = 1 }, { initial_users = 2, duration_s = 3 }]
+stop = { flat_invocations = "Continue" }
+
+[traffic.long]
+type = "phases"
+phases = [{ initial_users = 1, duration_s = 120 }]
+stop = { flat_invocations = "Continue" }
+
+[traffic.staircase]
+type = "stairs"
+users_per_step = 1
+steps = 2
+duration_s = 8
+stop = { flat_invocations = "Continue" }
+
+[hosting]"""
+
+
+@pytest.fixture(scope="module")
+def model(sagemaker: Any) -> str:
+    return Endpoints(sagemaker).model("echoes", DELAY_S="0.005")
+
+
+@pytest.fixture
+def folder(edit_toml: EditToml) -> WorkloadFolder:
+    """By the median, far from its limit: these tests are not about statistics, and run on busy machines."""
+    edit_toml('percentile = "P99"', 'percentile = "P50"')
+    edit_toml("model_latency_ms = 50.0", "model_latency_ms = 2000.0")
+    return load_workload("spellcheck", edit_toml("\n[hosting]", TRAFFIC))
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path / "runs" / "a-run")
+
+
+def session(account: LocalAccount) -> boto3.Session:
+    known = dict(account.client_arguments())
+    del known["endpoint_url"]
+    return boto3.Session(**known)
+
+
+@pytest.fixture
+def service(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> Aws:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", account.endpoint_url)
+    return Aws(session(account))
+
+
+@pytest.fixture
+def troubled(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> Iterator[TroubledApi]:
+    """Between boto3 and the account; boto3 itself does not try again, so that every trouble reaches the recommender."""
+    monkeypatch.setattr(aws_module, "RETRIES", Config(retries={"total_max_attempts": 1}))
+    with TroubledApi(account.endpoint_url).serving() as api:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", api.url)
+        yield api
+
+
+def subject(model: str, endpoint: str | None = None) -> Subject:
+    url = f"s3://{BUCKET}/inference-recommender/spellcheck/payloads.tar.gz"
+    return Subject(model_name=model, role_arn=ROLE, payload_url=url, endpoint_name=endpoint)
+
+
+def advanced(folder: WorkloadFolder, name: str, tested: Subject, traffic: str = "short", **options: Any) -> Prepared:
+    bare = folder.workload.model_copy(
+        update={"recommender": folder.workload.recommender.model_copy(update={"environment": {}})}
+    )
+    workload = options.pop("workload", bare)
+    plan = plan_job(workload, traffic, folder.traffic(traffic), tested, name, **options)
+    return Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name=traffic)
+
+
+def shortened(plan: JobPlan, seconds: int) -> JobPlan:
+    """A default job that is over sooner than the service's own traffic would be."""
+    requests = [
+        {**one, "InputConfig": {**one["InputConfig"], "JobDurationInSeconds": seconds}} for one in plan.requests
+    ]
+    return replace(plan, requests=tuple(requests))
+
+
+def soon(seconds: float) -> None:
+    time.sleep(min(seconds, 0.2))
+
+
+class Watcher:
+    """Keeps what a run says; `on_load` is called once, when a test's requests are seen."""
+
+    def __init__(self, on_load: Any = None) -> None:
+        self.said: list[str] = []
+        self.names: list[str] = []
+        self._on_load = on_load
+
+    def pulse(self, pulse: Pulse) -> None:
+        self.names.append(f"{pulse.job_name} {pulse.number}/{pulse.jobs}")
+        if pulse.invocations_per_minute and self._on_load:
+            self._on_load, act = None, self._on_load
+            act()
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+def test_a_default_jobs_answer_is_tested_by_an_advanced_job_in_stairs(
+    service: Aws, folder: WorkloadFolder, kept: RunFolder, tmp_path: Path, model: str
+) -> None:
+    plan = shortened(plan_default_job(folder.workload, subject(model), "spellcheck-default-1"), 4)
+    first = run(Prepared(folder=folder, artifact=an_artifact(), plan=plan), service, kept, Silent(), soon)
+    assert first.recommended is not None
+    assert first.provenance.traffic == "the service's own"
+    assert "ml.c5.xlarge" in kept.report.read_text("utf-8")
+
+    candidates = candidates_of(kept, "spellcheck")
+    assert [one.instance_type for one in candidates] == ["ml.c5.xlarge"]
+    prepared = advanced(folder, "spellcheck-staircase-1", subject(model), "staircase", configurations=candidates)
+    second = run(prepared, service, RunFolder(tmp_path / "runs" / "second"), Silent(), soon)
+    (found,) = second.candidates
+    assert found.meets_objective
+    assert second.provenance.measured_on == "local"
+    (measured,) = RunFolder(tmp_path / "runs" / "second").measurements()
+    assert measured.series is not None
+    assert {1.0, 2.0} <= set(measured.series.users), "a user more with the second step"
+
+
+def test_an_endpoint_that_exists_is_a_candidate_with_its_own_type_and_count(
+    service: Aws, folder: WorkloadFolder, kept: RunFolder, model: str, endpoints: Endpoints
+) -> None:
+    config = endpoints.config("visited-config", instance_type="ml.m5.large", count=2, DELAY_S="0.005")
+    endpoints.create("visited", config=config)
+    with pytest.raises(UnsuitableEndpoint) as early:
+        service.deployed_endpoint("visited")
+    assert str(early.value) == (
+        "--endpoint: visited cannot be tested by an Inference Recommender job: it is Creating. Wait until it is "
+        "InService."
+    )
+    endpoints.settled("visited")
+    deployed = service.deployed_endpoint("visited")
+    assert deployed == DeployedEndpoint(
+        name="visited", variant_name="AllTraffic", instance_type="ml.m5.large", instance_count=2
+    )
+    bare = folder.workload.targets["cpu"].model_copy(update={"instance_types": ("ml.c5.xlarge",)})
+    workload = folder.workload.model_copy(update={"targets": {**folder.workload.targets, "cpu": bare}})
+    plan = plan_default_job(workload, subject(model, "visited"), "spellcheck-visited-1", deployed=deployed)
+    found = run(Prepared(folder=folder, artifact=an_artifact(), plan=shortened(plan, 4)), service, kept, Silent(), soon)
+    existing = next(one for one in found.candidates if one.instance_type == "ml.m5.large")
+    (performance,) = kept.description()["EndpointPerformances"]
+    assert existing.max_invocations_per_minute == performance["Metrics"]["MaxInvocations"] / 2
+    measured = next(one for one in kept.measurements() if one.endpoint_name == "visited")
+    assert measured.percentiles_ms.p99 is not None, "CloudWatch knows its variant"
+
+
+def test_a_job_stopped_midway_keeps_its_measurements_and_gives_no_verdict(
+    service: Aws, folder: WorkloadFolder, kept: RunFolder, model: str
+) -> None:
+    prepared = advanced(folder, "spellcheck-stopped-1", subject(model), "long")
+    watcher = Watcher(on_load=lambda: service.stop_job("spellcheck-stopped-1"))
+    with pytest.raises(InvalidRun) as caught:
+        run(prepared, service, kept, watcher, soon)
+    assert str(caught.value) == (
+        "No verdict: Job spellcheck-stopped-1 was stopped before its traffic ended. "
+        f"What was measured is kept in {kept.path}."
+    )
+    (measured,) = kept.measurements()
+    assert measured.series is not None
+    assert sum(count or 0 for count in measured.series.invocations) > 0
+
+
+def test_a_job_that_fails_is_told_with_the_last_lines_of_its_container(
+    service: Aws, folder: WorkloadFolder, kept: RunFolder, sagemaker: Any
+) -> None:
+    broken = Endpoints(sagemaker).model("broken-echoes", BROKEN="1")
+    with pytest.raises(JobFailed) as caught:
+        run(advanced(folder, "spellcheck-broken-1", subject(broken)), service, kept, Silent(), soon)
+    assert str(caught.value).startswith("Job spellcheck-broken-1 failed: ")
+    assert "this model is broken on purpose" in str(caught.value)
+    (measured,) = kept.measurements()
+    assert "this model is broken on purpose" in (measured.failure_reason or "")
+
+
+def test_no_trouble_on_the_way_creates_a_job_twice_or_loses_one(
+    troubled: TroubledApi, account: LocalAccount, folder: WorkloadFolder, kept: RunFolder, model: str
+) -> None:
+    describe, create = "DescribeInferenceRecommendationsJob", "CreateInferenceRecommendationsJob"
+    # The second creation gets through and its answer does not; then the job is taken, by the run itself.
+    troubled.troubles = {create: ["throttled", "lost"], describe: ["throttled", "throttled", "dropped", "expired"]}
+    watcher, service = Watcher(), Aws(session(account))
+    with pytest.raises(Suspended) as caught:
+        run(advanced(folder, "spellcheck-troubled-1", subject(model)), service, kept, watcher, soon)
+    assert str(caught.value) == (
+        "The AWS credentials have expired: renew them (`aws sso login`, or as you got them).\n"
+        f"Nothing is lost: continue with `python -m inference_recommender run --resume {kept.path}`. "
+        "No job is created twice."
+    )
+    assert caught.value.exit_code == 3
+    again = "Asking again for up to 15 minutes; a job under way is not affected."
+    assert watcher.said == [
+        f"AWS refused {create}: ThrottlingException: Rate exceeded. {again}",
+        "AWS answers again.",
+        f"AWS refused {describe}: ThrottlingException: Rate exceeded. {again}",
+    ]
+
+    found = resume(folder, Aws(session(account)), kept, watcher, soon)
+    assert found.recommended is not None
+    assert folder.recommendation() == found
+    names = [job["JobName"] for job in Aws(session(account)).jobs("spellcheck-troubled", 10)]
+    assert names == ["spellcheck-troubled-1"]
+
+
+def _run_until_killed(account: dict[str, Any], workloads: Path, path: Path, model: str) -> None:
+    known = {name: value for name, value in account.items() if name != "endpoint_url"}
+    folder = load_workload("spellcheck", workloads)
+    prepared = advanced(folder, "spellcheck-killed-1", subject(model))
+    run(prepared, Aws(boto3.Session(**known)), RunFolder(path), Silent(), soon)
+
+
+def test_a_run_that_is_killed_goes_on_with_its_own_job(
+    service: Aws, account: LocalAccount, folder: WorkloadFolder, kept: RunFolder, model: str
+) -> None:
+    arguments = (account.client_arguments(), folder.path.parent, kept.path, model)
+    process = multiprocessing.get_context("spawn").Process(target=_run_until_killed, args=arguments)
+    process.start()
+    wait_until(lambda: service.jobs("spellcheck-killed", 1))
+    process.kill()
+    process.join()
+    assert not (kept.path / "describe.json").exists()
+
+    found = resume(folder, service, kept, Silent(), soon)
+    assert found.provenance.job_name == "spellcheck-killed-1"
+    assert found.recommended is not None
+    assert [job["JobName"] for job in service.jobs("spellcheck-killed", 10)] == ["spellcheck-killed-1"]
+
+
+def test_a_model_is_registered_with_what_the_recommender_reads_from_the_registry(
+    service: Aws, folder: WorkloadFolder, model: str, sagemaker: Any
+) -> None:
+    url = subject(model).payload_url
+    package = package_request(folder.workload, service.model(model), url, "as deployed")
+    arns = [service.register(group_request(folder.workload), package) for _ in range(2)]
+    assert [arn.rpartition("model-package/")[2] for arn in arns] == ["spellcheck/1", "spellcheck/2"]
+    groups = sagemaker.list_model_package_groups()["ModelPackageGroupSummaryList"]
+    assert [one["ModelPackageGroupName"] for one in groups].count("spellcheck") == 1
+
+
+def test_a_containers_last_lines_are_read_from_cloudwatch_logs(service: Aws, client: Any) -> None:
+    logs, group = client("logs"), "/aws/sagemaker/Endpoints/sm-epc-logged"
+    logs.create_log_group(logGroupName=group)
+    logs.create_log_stream(logGroupName=group, logStreamName="AllTraffic/i-1")
+    now = int(time.time() * 1000)
+    events = [{"timestamp": now + number, "message": f"line {number}"} for number in range(12)]
+    logs.put_log_events(logGroupName=group, logStreamName="AllTraffic/i-1", logEvents=events)
+    assert service.container_log("job-1", "sm-epc-logged") == [f"line {number}" for number in range(4, 12)]
+    assert service.container_log("job-1", "sm-epc-unlogged") == []

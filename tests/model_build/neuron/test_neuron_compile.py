@@ -1,0 +1,259 @@
+"""Compiling for Neuron, through a fake that traces for real."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from containers.neuron.settings import ServerSettings
+from model_build.neuron import operators
+from model_build.neuron.arguments import calls
+from model_build.neuron.compile import check_toolchain, compile_graphs, compile_saved_model, torch_examples
+from model_build.neuron.errors import BrokenSavedModel, MissingNeuron
+from model_build.neuron.package import server_settings
+from model_build.progress import silent
+from tests import fake_neuron
+from tests.tiny_classifier import FIVE, THREE, Classifier, make_model
+from workloads import ROOT, NeuronTarget, Serving
+
+jit: Any = torch.jit
+
+PACKAGES = {"neuron": "torch_neuron", "neuronx": "torch_neuronx"}
+
+
+def make_target(runtime: str = "neuron", **keys: Any) -> NeuronTarget:
+    return NeuronTarget(runtime=runtime, **keys)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("runtime", PACKAGES)
+@pytest.mark.parametrize("inputs", [THREE, FIVE])
+def test_each_length_becomes_a_file_that_computes_what_the_model_does(
+    runtime: str, inputs: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake_neuron.install(monkeypatch, PACKAGES[runtime], tmp_path / "site")
+    target, model, made = (
+        make_target(runtime, batch_size=2, sequence_lengths=(8, 32)),
+        make_model(inputs),
+        tmp_path / "made",
+    )
+    made.mkdir()
+    module = Classifier(inputs).eval()
+    steps: list[str] = []
+    versions = compile_graphs(module, model, target, made, steps.append)
+    assert versions.items() >= fake_neuron.VERSIONS[PACKAGES[runtime]].items()
+    assert versions["torch"] == torch.__version__
+    assert sorted(file.name for file in made.iterdir()) == ["model.32.neuron.pt", "model.8.neuron.pt"]
+    assert steps == [f"Compiling for Neuron: batch 2, {length} tokens" for length in (8, 32)]
+    for call in calls(target, model):
+        graph = jit.load(str(made / call.output))
+        tensors = torch_examples(call)
+        torch.testing.assert_close(graph(*tensors), module(*tensors))
+
+
+def test_a_graph_takes_no_other_shape_than_the_one_it_was_compiled_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The serving code relies on it being refused here, for on the chip it would be."""
+    fake_neuron.install(monkeypatch, "torch_neuron", tmp_path / "site")
+    compile_graphs(Classifier(THREE).eval(), make_model(max_input_tokens=8), make_target(), tmp_path, silent)
+    graph = jit.load(str(tmp_path / "model.8.neuron.pt"))
+    for shape in ((1, 9), (2, 8)):
+        with pytest.raises(torch.jit.Error, match="compiled for another shape"):
+            graph(*[torch.ones(shape, dtype=torch.int64)] * 3)
+    with pytest.raises(torch.jit.Error, match="compiled for another shape"):
+        graph(*[torch.ones((1, 8), dtype=torch.int32)] * 3)
+
+
+@pytest.mark.parametrize("cast", ["none", "matmult", "all"])
+@pytest.mark.parametrize(("runtime", "pipeline_cores"), [("neuron", 1), ("neuron", 4), ("neuronx", 1)])
+def test_no_call_has_an_argument_that_is_not_documented(
+    runtime: str, cast: str, pipeline_cores: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake_neuron.install(monkeypatch, PACKAGES[runtime], tmp_path / "site")
+    target = make_target(runtime, cast=cast, placement="one-per-core", pipeline_cores=pipeline_cores)
+    compile_graphs(Classifier(THREE).eval(), make_model(max_input_tokens=8), target, tmp_path, silent)
+    assert (tmp_path / "model.8.neuron.pt").exists()
+
+
+def test_a_machine_without_neuron_is_told_where_to_compile() -> None:
+    with pytest.raises(MissingNeuron) as caught:
+        check_toolchain(make_model(), make_target(), workload="query_intent", target_name="inf1")
+    assert str(caught.value) == (
+        "The Python package 'torch_neuron' is not installed, and compiling query_intent for inf1 (Inf1) needs it. It "
+        "is not on PyPI; AWS's Neuron images have it. Compile remotely with `python -m model_build build query_intent "
+        "--target inf1 --on sagemaker`, or run the build in such an image. No Inferentia chip is needed to compile."
+    )
+    assert caught.value.exit_code == 3
+
+
+def test_the_package_that_is_missing_follows_from_framework_and_chip() -> None:
+    tensorflow = make_model().model_copy(update={"framework": "tensorflow"})
+    missing = []
+    for model in (make_model(), tensorflow):
+        for runtime in PACKAGES:
+            with pytest.raises(MissingNeuron) as caught:
+                check_toolchain(model, make_target(runtime), workload="w", target_name="t")
+            missing.append(str(caught.value).split("'")[1])
+    assert missing == ["torch_neuron", "torch_neuronx", "tensorflow.neuron", "tensorflow_neuronx"]
+
+
+@pytest.mark.parametrize("inputs", [THREE, FIVE])
+def test_every_operator_of_a_bert_is_on_neurons_list_but_the_embedding_which_it_leaves_to_the_cpu(
+    inputs: tuple[str, ...],
+) -> None:
+    [call] = calls(make_target(), make_model(inputs))
+    with torch.no_grad():
+        traced = jit.trace(Classifier(inputs).eval(), torch_examples(call))
+    assert operators.unsupported(traced) == []
+    assert operators.on_the_cpu(traced) == ["aten::embedding"]
+
+
+def test_an_operator_that_is_not_on_the_list_is_named() -> None:
+    class Sorted(torch.nn.Module):
+        def forward(self, tensor: torch.Tensor) -> torch.Tensor:
+            return torch.sort(torch.fft.fft(tensor).abs())[0] + 1
+
+    assert operators.unsupported(jit.trace(Sorted(), torch.ones(4))) == ["aten::fft_fft", "aten::sort"]
+
+
+def test_nothing_is_both_on_the_list_and_off_it() -> None:
+    assert not operators.supported() & operators.left_to_the_cpu()
+
+
+class TensorFlow:
+    """What the SavedModel path asks of tensorflow and tensorflow.neuron, and a record of how it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.saved_model = types.SimpleNamespace(load=self._load)
+
+    def _load(self, folder: str) -> Any:
+        return types.SimpleNamespace(signatures={"serving_default": f"the signature of {folder}"})
+
+    def compile(self, source: str, made: str, **keywords: Any) -> None:
+        self.asked.append({"source": source, **keywords})
+        Path(made).mkdir()
+
+    def trace(self, function: str, example_inputs: dict[str, Any]) -> Any:
+        self.asked.append({"source": function, "flags": os.environ["NEURON_CC_FLAGS"], "inputs": example_inputs})
+        return types.SimpleNamespace(save=lambda folder: Path(folder).mkdir())
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> "TensorFlow":
+        neuron: Any = types.ModuleType("tensorflow.neuron")
+        neuron.trace, neuron.saved_model = self.trace, types.SimpleNamespace(compile=self.compile)
+        tensorflow: Any = types.ModuleType("tensorflow")
+        tensorflow.saved_model, tensorflow.neuron = self.saved_model, neuron
+        tensorflow.constant = lambda value, dtype: (value, dtype)
+        tensorflow.fill = lambda shape, constant: (shape, *constant)
+        monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
+        monkeypatch.setitem(sys.modules, "tensorflow.neuron", neuron)
+        return self
+
+
+def make_saved_model(folder: Path, version: str) -> Path:
+    """Nested protobuf messages: the version, with fields before it that have to be stepped over."""
+
+    def field(number: int, content: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(content)]) + content
+
+    information = field(1, b"default") + b"\x38\x01" + field(5, version.encode())
+    folder.mkdir()
+    (folder / "saved_model.pb").write_bytes(b"\x08\x01" + field(2, field(1, information)))
+    (folder / "tokenizer.json").write_text("{}")
+    return folder
+
+
+def test_a_saved_model_of_tensorflow_1_is_compiled_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tensorflow = TensorFlow().install(monkeypatch)
+    model = make_model().model_copy(update={"framework": "tensorflow"})
+    source = make_saved_model(tmp_path / "source", "1.15.5")
+    compile_saved_model(source, model, make_target(batch_size=4, sequence_lengths=(16, 32)), tmp_path, silent)
+    assert [asked["model_shape_feed_dict"]["input_ids"] for asked in tensorflow.asked] == [[4, 16], [4, 32]]
+    assert [asked["compiler_args"] for asked in tensorflow.asked] == [["--fp32-cast=all"]] * 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.16", "model.32", "source"]
+
+
+def test_a_saved_model_of_tensorflow_2_is_traced_with_its_options_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tensorflow = TensorFlow().install(monkeypatch)
+    monkeypatch.setenv("NEURON_CC_FLAGS", "as it was")
+    model = make_model().model_copy(update={"framework": "tensorflow"})
+    source = make_saved_model(tmp_path / "source", "2.10.1")
+    compile_saved_model(source, model, make_target(cast="none"), tmp_path, silent)
+    [asked] = tensorflow.asked
+    assert asked["flags"] == "--fast-math none"
+    assert asked["source"] == f"the signature of {source}"
+    assert asked["inputs"]["input_ids"] == ((1, 32), 1, "int32")
+    assert os.environ["NEURON_CC_FLAGS"] == "as it was"
+    assert (tmp_path / "model.32").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda folder: (folder / "saved_model.pb").unlink(), "has no saved_model.pb"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "has no tokenizer.json"),
+        (
+            lambda folder: (folder / "saved_model.pb").write_bytes(b""),
+            "has a saved_model.pb that says no TensorFlow version",
+        ),
+        (
+            lambda folder: (folder / "saved_model.pb").write_bytes(b"\x12\xff"),
+            "has a saved_model.pb that says no TensorFlow version",
+        ),
+    ],
+)
+def test_a_folder_that_is_no_whole_saved_model_is_refused(damage: Any, problem: str, tmp_path: Path) -> None:
+    model = make_model().model_copy(update={"framework": "tensorflow"})
+    folder = make_saved_model(tmp_path / "source", "2.10.1")
+    damage(folder)
+    with pytest.raises(BrokenSavedModel) as caught:
+        compile_saved_model(folder, model, make_target(), tmp_path, silent)
+    assert str(caught.value) == (
+        f'model.checkpoint: {folder} {problem}. framework = "tensorflow" takes a folder with saved_model.pb and '
+        "tokenizer.json."
+    )
+
+
+IMPORT_WITHOUT = """
+import pydantic, rich.console, numpy, sys, tomllib
+sys.modules["tomli"] = tomllib
+for name in ("onnx", "onnxruntime", "onnxscript", "transformers", "tritonclient", "tomllib"):
+    sys.modules[name] = None
+sys.version_info = (3, 10, 13)
+import model_build.__main__, model_build.build, model_build.neuron.backend
+"""
+
+
+def test_a_build_for_neuron_imports_only_what_its_image_and_its_requirements_have() -> None:
+    """The Inf1 image has Python 3.10, without tomllib, and neither onnx nor transformers."""
+    done = subprocess.run([sys.executable, "-c", IMPORT_WITHOUT], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("room", ["workloads", "model_build"])
+def test_what_may_run_there_is_written_in_words_of_python_3_10(room: str) -> None:
+    newer = re.compile(
+        r"^\s*(import tomllib|from typing import .*\b(Self|assert_never|Never)\b|from datetime import UTC)", re.M
+    )
+    for file in (ROOT / room).rglob("*.py"):
+        text = file.read_text("utf-8")
+        ast.parse(text, feature_version=(3, 10))
+        assert file.name == "document.py" or not newer.search(text), file
+
+
+def test_the_server_is_told_the_workloads_serving_and_the_targets_placement(tmp_path: Path) -> None:
+    serving = Serving(max_batch_size=8, preferred_batch_sizes=(2, 4), max_queue_delay_ms=0.5)
+    told = server_settings("intent", serving, make_target(placement="one-per-core", pipeline_cores=4))
+    (tmp_path / "server.json").write_text(told.to_json())
+    assert ServerSettings.load(tmp_path / "server.json") == told
+    assert (told.model, told.max_batch_size, told.preferred_batch_sizes) == ("intent", 8, (2, 4))
+    assert (told.max_queue_delay_ms, told.placement, told.pipeline_cores) == (0.5, "one-per-core", 4)

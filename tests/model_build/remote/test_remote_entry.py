@@ -1,0 +1,150 @@
+"""What runs in the container, on a file system of our own: what it installs, what it leaves, and what it says of a
+failure. The build it starts is a stand-in; the processes are real.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from model_build.remote import entry
+from tests.model_build.remote.remote_account import tar_gz
+
+BUILD = """
+import json, pathlib, sys
+assert sys.argv[1:] == ["build", "w", "--target", "t"], sys.argv
+made = pathlib.Path("build/w/t")
+made.mkdir(parents=True)
+(made / "model.tar.gz").write_bytes(b"archive")
+(made / "repository").mkdir()
+(made / "artifact.json").write_text(json.dumps({"archive": "model.tar.gz"}))
+"""
+CACHE = """
+pathlib.Path("build/timing_caches").mkdir()
+pathlib.Path("build/timing_caches/8.6.cache").write_bytes(b"timings")
+"""
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The container's file system; installing makes an empty environment of this very Python."""
+    (tmp_path / "opt/ml/processing/source").mkdir(parents=True)
+
+    def commands(work: Path, runtime: str) -> list[list[str]]:
+        return [[sys.executable, "-m", "venv", "--without-pip", f"{work}/.venv"]]
+
+    monkeypatch.setattr(entry, "install_commands", commands)
+    return tmp_path
+
+
+def _run(system: Path, program: str) -> int:
+    source = tar_gz({"model_build/__main__.py": program.encode()})
+    (system / "opt/ml/processing/source/source.tar.gz").write_bytes(source)
+    return entry.main(["w", "t", "onnxruntime"], system)
+
+
+def test_what_was_built_is_left_for_upload_without_what_lies_beside_it(system: Path) -> None:
+    assert _run(system, BUILD) == 0
+    output = system / "opt/ml/processing/output"
+    assert sorted(path.name for path in output.iterdir()) == ["artifact.json", "model.tar.gz"]
+    assert (output / "model.tar.gz").read_bytes() == b"archive"
+    assert not (system / "opt/ml/output/message").exists()
+
+
+def test_timing_caches_are_left_too(system: Path) -> None:
+    assert _run(system, BUILD + CACHE) == 0
+    assert (system / "opt/ml/processing/output/timing_caches/8.6.cache").read_bytes() == b"timings"
+
+
+def test_a_failed_build_says_its_exit_status_and_its_last_words(
+    system: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = "import sys\nprint('x' * 3000)\nprint('int8 failed parity: é', file=sys.stderr)\nsys.exit(1)\n"
+    assert _run(system, program) == 1
+    message = (system / "opt/ml/output/message").read_bytes()
+    assert len(message) <= 1024
+    lines = message.decode("utf-8").splitlines()
+    assert lines[0] == "model_build ended with exit status 1:"
+    assert lines[-1] == "int8 failed parity: é"
+    assert "x" * 3000 in capfd.readouterr().out
+    assert list((system / "opt/ml/processing").glob("output/*")) == []
+
+
+def test_a_build_that_crashed_is_told_from_a_gate_that_failed(system: Path) -> None:
+    assert _run(system, "raise ValueError('a mistake')") == 1
+    lines = (system / "opt/ml/output/message").read_text("utf-8").splitlines()
+    assert lines[0] == "model_build crashed with exit status 1:"
+    assert lines[-1] == "ValueError: a mistake"
+
+
+def test_a_build_that_left_no_artifact_fails(system: Path) -> None:
+    assert _run(system, "") == 1
+    assert "artifact.json" in (system / "opt/ml/output/message").read_text("utf-8")
+
+
+def test_a_source_that_did_not_arrive_fails(system: Path) -> None:
+    assert entry.main(["w", "t", "onnxruntime"], system) == 1
+    assert "source.tar.gz" in (system / "opt/ml/output/message").read_text("utf-8")
+
+
+def test_a_build_gets_the_python_and_the_packages_that_were_tested() -> None:
+    uv, venv, install = entry.install_commands(Path("/w"), "onnxruntime")
+    assert uv == [sys.executable, "-m", "pip", "install", "--quiet", "--target", "/w/.uv", "uv==0.13.8"]
+    assert venv == ["/w/.uv/bin/uv", "venv", "--quiet", "--python", "3.11", "/w/.venv"]
+    assert " ".join(install) == (
+        "/w/.uv/bin/uv pip install --quiet --python /w/.venv/bin/python --requirements /w/pyproject.toml "
+        "--extra build --constraints /w/constraints.txt --torch-backend cpu"
+    )
+
+
+def test_engines_are_checked_by_the_tensorrt_that_built_them() -> None:
+    *_, bindings, tensorrt = entry.install_commands(Path("/w"), "tensorrt")
+    assert bindings[-2:] == ["--requirements", "/w/containers/triton/gpu-requirements.txt"]
+    assert tensorrt == [
+        "sh",
+        "-ec",
+        "/w/.uv/bin/uv pip install --quiet --python /w/.venv/bin/python "
+        '"$(sh /w/containers/triton/tensorrt-requirement)"',
+    ]
+
+
+@pytest.mark.parametrize("runtime", ["neuron", "neuronx"])
+def test_neuron_is_built_with_the_torch_of_its_image(runtime: str) -> None:
+    _, venv, install = entry.install_commands(Path("/w"), runtime)
+    assert venv[3:] == ["--python", sys.executable, "--system-site-packages", "/w/.venv"]
+    assert install[-2:] == ["--requirements", "/w/model_build/remote/neuron-requirements.txt"]
+    pinned = Path(entry.__file__).with_name("neuron-requirements.txt").read_text("utf-8")
+    assert not any(line.startswith(("torch", "numpy", "tensorflow")) for line in pinned.splitlines())
+
+
+def test_trtexec_is_found_after_everything_else() -> None:
+    found = entry.build_environment({"PATH": "/bin", "HOME": "/root"}, Path("/nowhere"))
+    assert found == {"PATH": "/bin:/usr/src/tensorrt/bin", "HOME": "/root"}
+
+
+@pytest.mark.parametrize(
+    ("driver", "needed"),
+    [("470.256.02", True), ("580.65.06", False), ("590.10.01", False)],
+)
+def test_an_older_driver_than_the_images_cuda_gets_its_compatibility_libraries(
+    tmp_path: Path, driver: str, needed: bool
+) -> None:
+    compat, version = tmp_path / "usr/local/cuda/compat", tmp_path / "proc/driver/nvidia/version"
+    compat.mkdir(parents=True)
+    version.parent.mkdir(parents=True)
+    (compat / "libcuda.so.580.65.06").touch()
+    (compat / "libcuda.so.1").symlink_to("libcuda.so.580.65.06")
+    version.write_text(f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {driver}  Thu May  9 22:12:11 UTC 2024\n")
+    found = entry.build_environment({"LD_LIBRARY_PATH": "/lib"}, tmp_path)
+    assert found["LD_LIBRARY_PATH"] == ("/usr/local/cuda/compat:/lib" if needed else "/lib")
+
+
+def test_the_entry_needs_nothing_but_python_itself() -> None:
+    imported = {
+        line.split()[1] for line in Path(entry.__file__).read_text("utf-8").splitlines() if line.startswith("import ")
+    }
+    imported |= {
+        line.split()[1] for line in Path(entry.__file__).read_text("utf-8").splitlines() if line.startswith("from ")
+    }
+    assert imported <= set(sys.stdlib_module_names), json.dumps(sorted(imported))

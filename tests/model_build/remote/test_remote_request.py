@@ -1,0 +1,322 @@
+"""The processing jobs of a remote build: what is asked for, which machines and images, and what is refused."""
+
+import json
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.validate import ParamValidator
+from hypothesis import given
+from hypothesis import strategies as st
+
+from local_aws.service_model import input_shape, problems
+from model_build.remote import images
+from model_build.remote.errors import (
+    AwsUnavailable,
+    HalfAVpc,
+    NoCredentials,
+    NoImageData,
+    NoRegion,
+    NoRole,
+    NotARole,
+    RefusedInstance,
+    UnknownImage,
+    UnpublishedTriton,
+)
+from model_build.remote.request import LONGEST_NAME, RemoteBuild, dry_run_document, job_name, plan_remote
+from model_build.remote.where import Options, resolve, resolve_for_show
+from tests.model_build.remote.remote_account import ROLE, FakeAccount, miniature, somewhere
+from workloads import ROOT, WorkloadFolder, load_workload, workload_names
+
+TRITON = "763104351884.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:25.09-py3"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> WorkloadFolder:
+    return load_workload("spellcheck", miniature(tmp_path_factory.mktemp("root")) / "workloads")
+
+
+def plan(folder: WorkloadFolder, variant: str, **changes: Any) -> tuple[RemoteBuild, ...]:
+    return plan_remote(folder, variant, somewhere(**changes))
+
+
+def found_wrong(request: Mapping[str, Any]) -> list[str]:
+    """What botocore and, for enums, patterns and lengths, its service model say against a request."""
+    shape = input_shape("sagemaker", "CreateProcessingJob")
+    report = ParamValidator().validate(request, shape)
+    return [*([report.generate_report()] if report.has_errors() else []), *problems(shape, dict(request))]
+
+
+def image(build: RemoteBuild) -> str:
+    return str(build.request["AppSpecification"]["ImageUri"])
+
+
+@pytest.mark.parametrize("variant", ["cpu", "cpu-int8", "traced", "gpu", "gpu-plain", "inf1", "inf2"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"kms_key": "arn:aws:kms:us-east-1:123456789012:key/k"},
+        {"security_groups": ("sg-1",), "subnets": ("subnet-1", "subnet-2")},
+    ],
+    ids=["plain", "kms", "vpc"],
+)
+def test_every_request_is_one_that_sagemaker_takes(
+    folder: WorkloadFolder, variant: str, changes: dict[str, Any]
+) -> None:
+    for build in plan(folder, variant, **changes):
+        assert found_wrong(build.request) == []
+
+
+def test_china_has_registries_of_its_own(folder: WorkloadFolder) -> None:
+    role = "arn:aws-cn:iam::123456789012:role/builder"
+    (build,) = plan(folder, "cpu", region="cn-north-1", role_arn=role)
+    assert image(build).startswith("727897471807.dkr.ecr.cn-north-1.amazonaws.com.cn/pytorch-training:")
+    assert found_wrong(build.request) == []
+
+
+def test_the_validation_would_notice(folder: WorkloadFolder) -> None:
+    request = plan(folder, "cpu")[0].request
+    request["ProcessingResources"]["ClusterConfig"]["InstanceType"] = "ml.inf1.xlarge"
+    assert "ml.inf1.xlarge" in found_wrong(request)[0]
+
+
+def test_every_target_of_every_workload_of_this_repository_can_be_built_remotely() -> None:
+    for name in workload_names(ROOT / "workloads"):
+        workload = load_workload(name)
+        for variant in workload.workload.deployables:
+            for build in plan_remote(workload, variant, somewhere()):
+                assert found_wrong(build.request) == [], f"{name} {variant}"
+
+
+def test_a_tensorrt_target_is_built_on_each_of_its_gpus_in_the_image_that_serves_it(folder: WorkloadFolder) -> None:
+    builds = plan(folder, "gpu")
+    assert [build.instance_type for build in builds] == ["ml.g4dn.xlarge", "ml.g5.xlarge"]
+    assert {image(build) for build in builds} == {TRITON}
+    assert len({build.job_name for build in builds}) == 2
+    assert len({build.output_url for build in builds}) == 2
+    assert len({build.source_url for build in builds}) == 1
+
+
+def test_a_gpu_build_warns_of_the_driver_that_nobody_can_choose(folder: WorkloadFolder) -> None:
+    assert plan(folder, "gpu")[1].warnings == (
+        "ml.g5.xlarge: a processing job cannot choose its host's GPU driver, and AWS does not document it. If "
+        f"{TRITON} does not start there, choose an older hosting.triton_version, or build on an EC2 instance of that "
+        "family in the image.",
+    )
+    assert [plan(folder, name)[0].warnings for name in ("cpu", "inf1", "inf2")] == [(), (), ()]
+
+
+@pytest.mark.parametrize(
+    ("variant", "instance", "name"),
+    [
+        ("cpu", "ml.c5.2xlarge", "pytorch-training:2.10.0-cpu-py313"),
+        ("traced", "ml.c5.2xlarge", "pytorch-training:2.10.0-cpu-py313"),
+        ("inf1", "ml.c5.4xlarge", "pytorch-inference-neuron:1.13.1-neuron-py310-sdk2.20.2-ubuntu20.04"),
+        ("inf2", "ml.c5.4xlarge", "pytorch-inference-neuronx:2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04"),
+    ],
+)
+def test_all_others_are_built_on_a_cpu(folder: WorkloadFolder, variant: str, instance: str, name: str) -> None:
+    (build,) = plan(folder, variant)
+    assert build.instance_type == instance
+    assert image(build) == f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{name}"
+
+
+def test_the_container_is_told_what_to_build_and_where_things_lie(folder: WorkloadFolder) -> None:
+    (build,) = plan(folder, "traced", max_runtime_s=600)
+    request = build.request
+    assert request["AppSpecification"]["ContainerEntrypoint"] == ["python3", "/opt/ml/processing/source/entry.py"]
+    assert request["AppSpecification"]["ContainerArguments"] == ["spellcheck", "traced", "torchscript"]
+    assert build.source_url == "s3://bucket/model-build/spellcheck/traced/20261121-034500/source"
+    assert build.output_url == "s3://bucket/model-build/spellcheck/traced/20261121-034500/c5"
+    assert build.job_name == "spellcheck-traced-20261121-034500"
+    assert request["RoleArn"] == ROLE
+    assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 600}
+    assert request["Tags"] == [{"Key": "workload", "Value": "spellcheck"}, {"Key": "target", "Value": "traced"}]
+
+
+def test_a_key_encrypts_output_and_volume_but_not_the_disk_inside_a_gpu_instance(folder: WorkloadFolder) -> None:
+    (cpu,) = plan(folder, "cpu", kms_key="key")
+    assert cpu.request["ProcessingOutputConfig"]["KmsKeyId"] == cpu.kms_key == "key"
+    assert cpu.request["ProcessingResources"]["ClusterConfig"]["VolumeKmsKeyId"] == "key"
+    for gpu in plan(folder, "gpu", kms_key="key"):
+        assert gpu.kms_key == "key"
+        assert "VolumeKmsKeyId" not in gpu.request["ProcessingResources"]["ClusterConfig"]
+
+
+def test_a_wanted_type_replaces_only_its_own_gpu(folder: WorkloadFolder) -> None:
+    builds = plan(folder, "gpu", instance_type="ml.g5.2xlarge")
+    assert [build.instance_type for build in builds] == ["ml.g4dn.xlarge", "ml.g5.2xlarge"]
+    assert plan(folder, "inf1", instance_type="ml.c6i.8xlarge")[0].instance_type == "ml.c6i.8xlarge"
+
+
+def test_a_wanted_image_replaces_the_stock_one_and_needs_no_data(
+    folder: WorkloadFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "distribution", _not_installed)
+    assert image(plan(folder, "cpu", image_uri=TRITON)[0]) == TRITON
+
+
+def test_an_engine_is_built_in_the_image_that_the_workload_names(workloads_copy: Path) -> None:
+    toml = workloads_copy / "spellcheck" / "workload.toml"
+    own = TRITON.replace("sagemaker", "our")
+    gpu = '\n[targets.gpu]\nruntime = "tensorrt"\ninstance_types = ["ml.g5.xlarge"]\n'
+    toml.write_text(f'{toml.read_text("utf-8")}image_uri = "{own}"\n{gpu}', "utf-8")
+    named = load_workload("spellcheck", workloads_copy)
+    assert image(plan(named, "gpu")[0]) == own
+    assert image(plan(named, "cpu")[0]) != own
+
+
+@pytest.mark.parametrize(
+    ("variant", "wanted", "why"),
+    [
+        ("cpu", "c5.xlarge", "SageMaker's types begin with ml.: ml.c5.xlarge."),
+        (
+            "inf1",
+            "ml.inf1.xlarge",
+            "Processing jobs do not run on Inferentia or Trainium, and compiling needs neither: leave it out, or "
+            "choose a CPU type such as ml.c5.4xlarge.",
+        ),
+        ("gpu", "ml.g6.xlarge", "An engine is built on the GPU it is for, and this target is for g4dn, g5."),
+    ],
+)
+def test_an_instance_that_cannot_build_the_target_is_refused(
+    folder: WorkloadFolder, variant: str, wanted: str, why: str
+) -> None:
+    with pytest.raises(RefusedInstance) as refused:
+        plan(folder, variant, instance_type=wanted)
+    assert str(refused.value) == f"--instance-type: got '{wanted}'. {why}"
+
+
+def test_a_region_without_the_image_is_refused_with_those_that_have_it(folder: WorkloadFolder) -> None:
+    with pytest.raises(UnknownImage) as refused:
+        plan(folder, "inf1", region="eu-north-1")
+    assert str(refused.value) == (
+        "sagemaker-core does not know pytorch-inference-neuron:1.13.1-neuron-py310-sdk2.20.2-ubuntu20.04 in the region "
+        "eu-north-1. Known: ap-east-2, ap-northeast-1, ap-south-1, ap-south-2, ap-southeast-1, ap-southeast-2, "
+        "ap-southeast-4, ap-southeast-5, ap-southeast-7, ca-west-1, eu-central-1, eu-central-2, eu-south-2, eu-west-1, "
+        "eu-west-3, il-central-1, mx-central-1, sa-east-1, us-east-1, us-east-2, us-west-2. Choose one of these with "
+        "AWS_DEFAULT_REGION, or copy an image into your own registry and name it with --image-uri."
+    )
+
+
+def test_a_triton_that_was_never_published_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnpublishedTriton) as refused:
+        images.triton_image("19.01", "us-east-1", tmp_path / "workload.toml")
+    assert str(refused.value) == (
+        f"{tmp_path}/workload.toml: hosting.triton_version: got '19.01', but sagemaker-core knows no such SageMaker "
+        "Triton image. Known: 23.12, 24.01, 24.03, 24.05, 24.09, 25.04, 25.09, 26.05. Choose one, or name an image "
+        "with --image-uri."
+    )
+
+
+def _not_installed(name: str) -> Any:
+    raise PackageNotFoundError(name)
+
+
+def test_without_the_data_of_images_it_says_what_to_install(
+    folder: WorkloadFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "distribution", _not_installed)
+    with pytest.raises(NoImageData) as refused:
+        plan(folder, "cpu")
+    assert str(refused.value) == (
+        "The Python package 'sagemaker-core' is not installed, and it knows the accounts of AWS's images. Install it "
+        "with `pip install -e '.[cdk]'`, or name an image with --image-uri."
+    )
+
+
+NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,30}", fullmatch=True)
+VARIANTS = st.from_regex(r"[a-z0-9][a-z0-9-]{0,30}", fullmatch=True)
+
+
+@given(workload=NAMES, variant=VARIANTS, family=st.sampled_from([None, "g4dn", "g5"]))
+def test_any_name_becomes_a_job_name_that_sagemaker_takes(workload: str, variant: str, family: str | None) -> None:
+    name = job_name((workload, variant), family, "20261121-034500")
+    shape: Any = input_shape("sagemaker", "CreateProcessingJob")
+    assert len(name) <= LONGEST_NAME
+    assert list(problems(shape.members["ProcessingJobName"], name)) == []
+
+
+def test_long_names_that_differ_at_their_end_stay_different() -> None:
+    parts = [("a" * 31, f"{'b' * 30}{end}") for end in "12"]
+    assert len({job_name(each, "g5", "20261121-034500") for each in parts}) == 2
+
+
+def test_a_dry_run_prints_one_json_document(folder: WorkloadFolder) -> None:
+    document = dry_run_document(plan(folder, "gpu"))
+    assert json.loads(json.dumps(document)) == document
+    assert [request["ProcessingJobName"] for request in document["requests"]] == [
+        "spellcheck-gpu-g4dn-20261121-034500",
+        "spellcheck-gpu-g5-20261121-034500",
+    ]
+    assert len(document["warnings"]) == 2
+
+
+class Nowhere(FakeAccount):
+    """No region and no credentials."""
+
+    def __init__(self, region: AwsUnavailable | str) -> None:
+        super().__init__()
+        self._region = region
+
+    @property
+    def region(self) -> str:
+        if isinstance(self._region, AwsUnavailable):
+            raise self._region
+        return self._region
+
+    def default_bucket(self) -> str:
+        raise NoCredentials()
+
+
+def test_what_is_not_given_comes_from_the_account() -> None:
+    where = resolve(Options(role_arn=ROLE, subnets=("s",), security_groups=("g",)), FakeAccount(), "stamp")
+    assert (where.bucket, where.region, where.stamp) == ("sagemaker-us-east-1-123456789012", "us-east-1", "stamp")
+    assert (where.subnets, where.security_groups) == (("s",), ("g",))
+
+
+def test_a_build_without_a_role_says_which_role_it_needs() -> None:
+    with pytest.raises(NoRole) as refused:
+        resolve(Options(), FakeAccount(), "stamp")
+    assert str(refused.value) == (
+        "--role-arn: missing. A processing job assumes an IAM role that sagemaker.amazonaws.com may assume, that may "
+        "read and write the bucket, pull the image and write logs. Give --role-arn arn:aws:iam::ACCOUNT:role/NAME."
+    )
+
+
+def test_a_role_that_is_no_arn_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(NotARole) as refused:
+        resolve(Options(role_arn="builder"), FakeAccount(), "stamp")
+    assert str(refused.value) == ("--role-arn: got 'builder', but a role's ARN is arn:aws:iam::ACCOUNT:role/NAME.")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (Options(role_arn=ROLE, subnets=("s",)), "--subnet was given without --security-group."),
+        (Options(role_arn=ROLE, security_groups=("g",)), "--security-group was given without --subnet."),
+    ],
+)
+def test_half_a_vpc_is_refused(options: Options, said: str) -> None:
+    with pytest.raises(HalfAVpc) as refused:
+        resolve(options, FakeAccount(), "stamp")
+    assert str(refused.value) == f"{said} A job in a VPC needs both."
+
+
+def test_a_dry_run_without_aws_says_which_names_stand_in(folder: WorkloadFolder) -> None:
+    where, stand_ins = resolve_for_show(Options(), Nowhere(NoRegion()), "20261121-034500")
+    assert stand_ins == {
+        "region": "us-east-1",
+        "role-arn": "arn:aws:iam::000000000000:role/ModelBuildRole",
+        "bucket": "sagemaker-us-east-1-000000000000",
+    }
+    assert found_wrong(plan_remote(folder, "cpu", where)[0].request) == []
+
+
+def test_a_dry_run_needs_no_stand_in_for_what_is_known() -> None:
+    where, stand_ins = resolve_for_show(Options(role_arn=ROLE, bucket="b"), Nowhere("eu-west-1"), "stamp")
+    assert stand_ins == {}
+    assert (where.role_arn, where.bucket, where.region) == (ROLE, "b", "eu-west-1")

@@ -1,0 +1,332 @@
+"""A remote build from source to artifact, against an account of our own: what is sent, waited for, fetched, and how
+each failure ends.
+"""
+
+import hashlib
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model_build.lock import exclusive
+from model_build.remote.errors import (
+    ArchiveDiffers,
+    AwsRefused,
+    AwsUnreachable,
+    BuildsDisagree,
+    Interrupted,
+    JobFailed,
+    JobNameTaken,
+    JobStopped,
+    LostSight,
+    UnusableOutput,
+)
+from model_build.remote.remote_build import build_remotely
+from model_build.remote.request import plan_remote
+from model_build.remote.wait import PATIENCE_S
+from tests.artifacts import an_artifact
+from tests.model_build.remote.remote_account import FakeAccount, built, miniature, somewhere
+from workloads import ModelArtifact, load_artifact, load_workload
+
+BASE = "s3://bucket/model-build/spellcheck"
+CPU, CPU_JOB = f"{BASE}/cpu/20261121-034500", "spellcheck-cpu-20261121-034500"
+GPU_JOBS = ["spellcheck-gpu-g4dn-20261121-034500", "spellcheck-gpu-g5-20261121-034500"]
+FILES = {"spellcheck/config.pbtxt": b"name: spellcheck", "spellcheck/1/model.py": b"pass"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return miniature(tmp_path / "root")
+
+
+def run(root: Path, account: FakeAccount, variant: str = "cpu", **ports: Any) -> ModelArtifact:
+    folder = load_workload("spellcheck", root / "workloads")
+    builds = plan_remote(folder, variant, somewhere())
+    ports.setdefault("sleep", lambda seconds: None)
+    return build_remotely(folder, variant, builds, root, account, **ports)
+
+
+def left(root: Path, variant: str = "cpu") -> list[str]:
+    """What lies in the target's folder, hidden files but the lock included."""
+    return sorted(path.name for path in (root / "build" / "spellcheck" / variant).iterdir() if path.name != ".lock")
+
+
+def test_a_completed_job_leaves_here_what_a_build_here_would_have_left(root: Path) -> None:
+    account = FakeAccount(built("cpu", FILES))
+    artifact = run(root, account)
+    assert load_artifact(root, "spellcheck", "cpu") == artifact
+    assert left(root) == ["artifact.json", "model.tar.gz", "repository"]
+    assert (root / "build/spellcheck/cpu/repository/spellcheck/1/model.py").read_bytes() == b"pass"
+    assert account.stopped == []
+
+
+def test_the_source_is_where_the_job_looks_for_it(root: Path, tmp_path: Path) -> None:
+    account = FakeAccount(built("cpu", FILES))
+    run(root, account)
+    assert b"def install_commands" in account.objects[f"{CPU}/source/entry.py"]
+    (tmp_path / "sent.tar.gz").write_bytes(account.objects[f"{CPU}/source/source.tar.gz"])
+    with tarfile.open(tmp_path / "sent.tar.gz") as sent:
+        assert "workloads/spellcheck/checkpoint/model.safetensors" in sent.getnames()
+    assert list(account.jobs) == [CPU_JOB]
+
+
+def test_the_wait_says_how_the_job_is(root: Path) -> None:
+    said: list[str] = []
+    run(root, FakeAccount(built("cpu", FILES)), progress=said.append)
+    assert said[0] == "Packing the source"
+    assert said[1].startswith("Uploading 0.0 MB to s3://bucket/")
+    assert said[2:] == [
+        f"{CPU_JOB} on ml.c5.2xlarge: InProgress, 0 min 00 s",
+        f"{CPU_JOB} on ml.c5.2xlarge: Completed, 0 min 00 s",
+        "Fetching what was built",
+    ]
+
+
+def test_an_older_build_is_replaced_whole(root: Path) -> None:
+    old = root / "build/spellcheck/cpu"
+    (old / "repository" / "gone").mkdir(parents=True)
+    (old / "model.tar.gz").write_bytes(b"old")
+    an_artifact().write_json(old / "artifact.json")
+    artifact = run(root, FakeAccount(built("cpu", FILES)))
+    assert load_artifact(root, "spellcheck", "cpu") == artifact
+    assert not (old / "repository" / "gone").exists()
+
+
+# Several machines.
+
+
+def _gpus(**of_g5: Any) -> dict[str, bytes]:
+    t4 = built("gpu", FILES | {"bert/1/model.7.5.plan": b"T4"}, toolchain={"tensorrt": "10.13", "gpu": "Tesla T4"})
+    facts = {"toolchain": {"tensorrt": "10.13", "gpu": "NVIDIA A10G"}} | of_g5
+    a10g = built("gpu", facts.pop("files", FILES) | {"bert/1/model.8.6.plan": b"A10G"}, **facts)
+    return {f"g4dn:{name}": content for name, content in t4.items()} | {
+        f"g5:{name}": content for name, content in a10g.items()
+    }
+
+
+def test_the_engines_of_two_gpus_become_one_archive(root: Path) -> None:
+    worse = an_artifact().parity
+    assert worse is not None
+    worse = worse.model_copy(update={"identical_answers": 490, "compiled": {"exact_match": 0.88, "left_alone": 0.97}})
+    account = FakeAccount(_gpus(parity=worse))
+    artifact = run(root, account, "gpu")
+    assert list(account.jobs) == GPU_JOBS
+    assert load_artifact(root, "spellcheck", "gpu") == artifact
+    with tarfile.open(root / "build/spellcheck/gpu/model.tar.gz") as archive:
+        names = archive.getnames()
+    assert "bert/1/model.7.5.plan" in names
+    assert "bert/1/model.8.6.plan" in names
+    assert artifact.toolchain == {"tensorrt": "10.13", "gpu": "Tesla T4, NVIDIA A10G"}
+    assert artifact.parity is not None
+    assert artifact.parity.identical_answers == 490
+    assert artifact.parity.compiled == {"exact_match": 0.88, "left_alone": 0.97}
+    assert left(root, "gpu") == ["artifact.json", "model.tar.gz", "repository"]
+
+
+def test_figures_that_one_machine_lacks_are_not_claimed(root: Path) -> None:
+    assert run(root, FakeAccount(_gpus(parity=None)), "gpu").parity is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"files": FILES | {"spellcheck/config.pbtxt": b"other"}}, "files spellcheck/config.pbtxt"),
+        ({"checkpoint_sha256": "1" * 64}, "artifacts"),
+    ],
+)
+def test_machines_that_disagree_make_no_archive(root: Path, changes: dict[str, Any], what: str) -> None:
+    with pytest.raises(BuildsDisagree) as refused:
+        run(root, FakeAccount(_gpus(**changes)), "gpu")
+    assert str(refused.value) == (
+        f"The jobs {', '.join(GPU_JOBS)} built different {what}, so their archives cannot become one. Nothing was put "
+        "into build/."
+    )
+    assert left(root, "gpu") == []
+
+
+def test_timing_caches_come_back_for_the_next_build(root: Path) -> None:
+    run(root, FakeAccount(built("cpu", FILES) | {"timing_caches/8.6.cache": b"timings"}))
+    assert (root / "build/timing_caches/8.6.cache").read_bytes() == b"timings"
+
+
+# How it fails.
+
+
+def test_a_failed_job_says_what_the_service_the_build_and_the_log_say(root: Path) -> None:
+    account = FakeAccount(
+        statuses=["InProgress", "Failed"],
+        FailureReason="AlgorithmError: exit code 1",
+        ExitMessage="model_build ended with exit status 1:\nParity failed.\n",
+    )
+    account.log = ["older", *["line"] * 19, "Parity failed."]
+    with pytest.raises(JobFailed) as failed:
+        run(root, account)
+    lines = "\n".join(["  line"] * 19)
+    assert str(failed.value) == (
+        f"Job {CPU_JOB} failed: AlgorithmError: exit code 1\nmodel_build ended with exit status 1:\nParity failed.\n"
+        f"The last lines of its log in /aws/sagemaker/ProcessingJobs:\n{lines}\n  Parity failed."
+    )
+    assert failed.value.exit_code == 1
+    assert left(root) == []
+
+
+def test_a_job_that_never_started_its_container_ends_with_3(root: Path) -> None:
+    with pytest.raises(JobFailed) as failed:
+        run(root, FakeAccount(statuses=["Failed"]))
+    assert str(failed.value) == f"Job {CPU_JOB} failed: the service gave no reason."
+    assert failed.value.exit_code == 3
+
+
+def test_a_build_that_crashed_there_is_no_failed_gate(root: Path) -> None:
+    crashed = "model_build crashed with exit status 1:\nKeyError: 'wte'\n"
+    with pytest.raises(JobFailed) as failed:
+        run(root, FakeAccount(statuses=["Failed"], FailureReason="AlgorithmError", ExitMessage=crashed))
+    assert failed.value.exit_code == 3
+
+
+def test_a_job_stopped_by_others_is_no_build(root: Path) -> None:
+    with pytest.raises(JobStopped) as stopped:
+        run(root, FakeAccount(statuses=["InProgress", "Stopping", "Stopped"]))
+    assert str(stopped.value) == (
+        f"Job {CPU_JOB} was stopped before it had built anything: by somebody, or because it ran for 7200 s. Give it "
+        "longer with --max-runtime-s."
+    )
+
+
+def test_when_one_job_cannot_be_made_the_others_are_not_left_running(root: Path) -> None:
+    account = FakeAccount(statuses=["InProgress"])
+    account.refusals = {"g5": JobNameTaken(GPU_JOBS[1])}
+    with pytest.raises(JobNameTaken) as taken:
+        run(root, account, "gpu")
+    assert str(taken.value) == (
+        f"There is already a processing job called '{GPU_JOBS[1]}'. Start the build again: names carry the time."
+    )
+    assert account.stopped == GPU_JOBS[:1]
+
+
+def test_an_archive_that_differs_from_its_hash_is_not_put_in_place(root: Path) -> None:
+    outputs = built("cpu", FILES) | {"model.tar.gz": b"damaged"}
+    expected = json.loads(outputs["artifact.json"])["archive_sha256"]
+    an_artifact().write_json(_mkdir(root / "build/spellcheck/cpu") / "artifact.json")
+    with pytest.raises(ArchiveDiffers) as differs:
+        run(root, FakeAccount(outputs))
+    actual = hashlib.sha256(b"damaged").hexdigest()
+    assert str(differs.value) == (
+        f"{CPU}/c5/model.tar.gz: its sha256 is {actual}, but artifact.json beside it says {expected}. Nothing was put "
+        "into build/. Start the build again."
+    )
+    assert left(root) == ["artifact.json"]  # the older build's
+
+
+def _mkdir(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("outputs", "said"),
+    [
+        ({}, "is not there, although the job completed."),
+        (built("cpu-int8", FILES), "is of spellcheck cpu-int8, not of spellcheck cpu."),
+        (
+            built("cpu", FILES, archive="../model.tar.gz"),
+            "names the archive '../model.tar.gz', which is not beside it.",
+        ),
+    ],
+)
+def test_an_output_that_is_not_of_this_build_is_refused(root: Path, outputs: dict[str, bytes], said: str) -> None:
+    with pytest.raises(UnusableOutput) as refused:
+        run(root, FakeAccount(outputs))
+    assert str(refused.value) == f"{CPU}/c5/artifact.json: {said} Nothing was put into build/."
+    assert left(root) == []
+
+
+def test_two_builds_of_one_target_do_not_run_at_once(root: Path) -> None:
+    account = FakeAccount(built("cpu", FILES))
+    with (
+        exclusive(root / "build/spellcheck/cpu", "spellcheck", "cpu"),
+        pytest.raises(Exception, match="Another build or verification of spellcheck for cpu is running"),
+    ):
+        run(root, account)
+    assert account.jobs == {}
+
+
+# The connection and the person.
+
+
+class Trouble:
+    """Raises the given errors one after another, then no more."""
+
+    def __init__(self, *errors: BaseException) -> None:
+        self.errors = list(errors)
+
+    def __call__(self) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+def test_a_throttled_and_broken_connection_is_outlasted(root: Path) -> None:
+    slept: list[float] = []
+    said: list[str] = []
+    throttled = AwsRefused("DescribeProcessingJob", "ThrottlingException", "Rate exceeded")
+    account = FakeAccount(built("cpu", FILES), asked=Trouble(throttled, AwsUnreachable("no route"), throttled))
+    run(root, account, sleep=slept.append, progress=said.append)
+    assert slept == [2.0, 4.0, 8.0, 15.0]
+    assert "AWS cannot be reached: no route. Trying again in 4 s." in said
+
+
+class Lost:
+    def __call__(self) -> None:
+        raise AwsUnreachable("no route")
+
+
+def test_a_lost_connection_says_what_still_runs_and_how_to_stop_it(root: Path) -> None:
+    slept: list[float] = []
+    account = FakeAccount(asked=Lost())
+    with pytest.raises(LostSight) as lost:
+        run(root, account, sleep=slept.append)
+    assert str(lost.value) == (
+        f"AWS cannot be reached: no route.\nStill running, as far as is known: {CPU_JOB}. Stop with\n"
+        f"  aws sagemaker stop-processing-job --processing-job-name {CPU_JOB}\n"
+        f"What they build will be in {CPU}/c5."
+    )
+    assert PATIENCE_S <= sum(slept) <= PATIENCE_S + 60
+    assert account.stopped == []
+
+
+def test_credentials_that_ran_out_end_the_wait_at_once(root: Path) -> None:
+    slept: list[float] = []
+    expired = AwsRefused("DescribeProcessingJob", "ExpiredTokenException", "The token has expired")
+    with pytest.raises(LostSight, match="ExpiredTokenException"):
+        run(root, FakeAccount(asked=Trouble(expired)), sleep=slept.append)
+    assert slept == []
+
+
+def test_ctrl_c_stops_every_job_and_says_so(root: Path) -> None:
+    account = FakeAccount(statuses=["InProgress"])
+
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as ended:
+        run(root, account, "gpu", sleep=interrupted)
+    assert str(ended.value) == (
+        f"Interrupted: job {GPU_JOBS[0]} was told to stop; job {GPU_JOBS[1]} was told to stop. Nothing half-made was "
+        "left; start the build again to repeat it."
+    )
+    assert ended.value.exit_code == 130
+    assert account.stopped == GPU_JOBS
+    assert left(root, "gpu") == []
+
+
+def test_ctrl_c_says_what_could_not_be_stopped(root: Path) -> None:
+    account = FakeAccount(asked=Trouble(KeyboardInterrupt(), AwsUnreachable("no route")))
+    with pytest.raises(Interrupted) as ended:
+        run(root, account)
+    assert str(ended.value) == (
+        f"Interrupted: job {CPU_JOB} could not be stopped and may still run (AWS cannot be reached: no route.); stop "
+        f"it with `aws sagemaker stop-processing-job --processing-job-name {CPU_JOB}`. Nothing half-made was left; "
+        "start the build again to repeat it."
+    )

@@ -1,0 +1,179 @@
+"""Building an engine, with a trtexec and an nvidia-smi that print what the real ones print and check what they get."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from containers.text2text.tensorrt_plan import plan_name
+from model_build.progress import Progress, silent
+from model_build.tensorrt.compile import EngineRecord, Toolchain, compile_engine
+from model_build.tensorrt.errors import NoBindings, NoGpu, TrtexecFailed, UnknownTensorRt, WrongGpu
+from model_build.tensorrt.profiles import Profile, Range
+from tests.containers import fake_tensorrt
+from tests.model_build.tensorrt.gpu_machine import A10G, NVIDIA_SMI, T4, install, install_all
+from workloads import TensorRtTarget
+
+PROFILE: Profile = {"input_ids": Range(min=(1, 1), opt=(4, 8), max=(8, 16))}
+TARGET = TensorRtTarget(
+    runtime="tensorrt",
+    precision="fp16",
+    instance_types=("ml.g4dn.xlarge", "ml.g5.xlarge"),
+    builder_optimization_level=4,
+)
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is all of PATH, and Python's packages for TensorRT 10.14.1."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    fake_tensorrt.install(monkeypatch, fake_tensorrt.Gpu())
+    return folder
+
+
+def find() -> Toolchain:
+    return Toolchain.find("spellcheck", "gpu", TARGET)
+
+
+def built(graph: Path, engine: Path, progress: Progress = silent) -> EngineRecord:
+    return compile_engine(graph, engine, PROFILE, TARGET, find(), engine.parent / "timing", progress)
+
+
+def graph(folder: Path, text: str = "graph") -> Path:
+    file = folder / "encoder.onnx"
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize(("version", "tensorrt", "major"), [("v101401", "10.14.1", "10"), ("v110201", "11.2.1", "11")])
+def test_an_engine_is_built_and_what_built_it_recorded(
+    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, tensorrt: str, major: str
+) -> None:
+    install_all(tools, version=version)
+    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", f"{tensorrt}.48")
+    toolchain = find()
+    assert (toolchain.tensorrt, toolchain.major) == (tensorrt, major)
+    engine = tmp_path / plan_name("encoder", toolchain.compute_capability)
+    said: list[str] = []
+    record = built(graph(tmp_path), engine, said.append)
+    head, _, rest = engine.read_text().partition("\n")
+    assert json.loads(head)["shapes"] == {"input_ids": [[1, 1], [4, 8], [8, 16]]}
+    assert rest == "graph"
+    assert (record.file, record.tensorrt) == ("encoder.7.5.plan", tensorrt)
+    assert (record.gpu, record.compute_capability, record.driver) == ("Tesla T4", "7.5", "535.104.05")
+    assert ("--stronglyTyped" in record.command) == (major == "10")
+    assert "--builderOptimizationLevel=4" in record.command
+    assert said == [f"Building encoder.7.5.plan with TensorRT {tensorrt} on Tesla T4"]
+
+
+def test_engines_share_a_timing_cache_and_have_a_log_each(tools: Path, tmp_path: Path) -> None:
+    install_all(tools)
+    for stem in ("encoder", "decoder"):
+        built(graph(tmp_path), tmp_path / f"{stem}.7.5.plan")
+    assert (tmp_path / "timing" / "7.5.10.14.1.cache").read_text() == "timed timed "
+    assert (tmp_path / "decoder.7.5.plan.log").read_text().startswith("&&&& RUNNING TensorRT.trtexec")
+
+
+def test_the_first_of_several_gpus_is_the_one_that_trtexec_takes(tools: Path) -> None:
+    install_all(tools, gpu=f"{A10G}\n{T4}")
+    assert (find().gpu, find().compute_capability) == ("NVIDIA A10G", "8.6")
+
+
+def test_a_machine_without_a_gpu_is_told_what_it_lacks_and_how_to_build(tools: Path) -> None:
+    with pytest.raises(NoGpu) as raised:
+        find()
+    assert raised.value.exit_code == 3
+    assert str(raised.value) == (
+        "spellcheck for gpu needs a machine with an NVIDIA GPU and TensorRT: nvidia-smi is not on PATH. "
+        "An engine is built on the GPU it will run on. Build it on one with "
+        "`python -m model_build build spellcheck --target gpu --on sagemaker`."
+    )
+
+
+def test_a_driver_that_does_not_answer_is_quoted(tools: Path) -> None:
+    install(tools, "nvidia-smi", NVIDIA_SMI.format(said="No devices were found", status=6))
+    with pytest.raises(NoGpu, match=r"nvidia-smi ended with 6 and said 'No devices were found'\."):
+        find()
+
+
+def test_a_gpu_without_trtexec_is_told_where_it_was_looked_for(tools: Path) -> None:
+    install(tools, "nvidia-smi", NVIDIA_SMI.format(said=T4, status=0))
+    with pytest.raises(NoGpu, match="trtexec is neither on PATH nor /usr/src/tensorrt/bin/trtexec"):
+        find()
+
+
+def test_a_gpu_that_the_target_is_not_for_is_refused(tools: Path) -> None:
+    install_all(tools, gpu="NVIDIA H200, 9.0, 570.86.15")
+    with pytest.raises(WrongGpu) as raised:
+        find()
+    assert raised.value.exit_code == 3
+    assert str(raised.value) == (
+        "targets.gpu: this machine's NVIDIA H200 has compute capability 9.0, and an engine built here would load "
+        "nowhere else. The target's instance types have 7.5 and 8.6. Build on one of them, or change "
+        "targets.gpu.instance_types."
+    )
+
+
+def test_a_tensorrt_without_a_command_for_it_is_refused(tools: Path) -> None:
+    install_all(tools, version="v8601")
+    with pytest.raises(UnknownTensorRt) as raised:
+        find()
+    assert str(raised.value) == (
+        f"{tools}/trtexec does not say a TensorRT version that this project has a command for. "
+        f"Got: '&&&& RUNNING TensorRT.trtexec [TensorRT v8601] [b48] # {tools}/trtexec --help'. "
+        "Allowed: 10.x and 11.x. Build in the Triton image that will serve the engine."
+    )
+
+
+def test_a_failed_build_shows_trtexecs_last_lines_and_leaves_no_engine(tools: Path, tmp_path: Path) -> None:
+    install_all(tools)
+    engine = tmp_path / "encoder.7.5.plan"
+    with pytest.raises(TrtexecFailed) as raised:
+        built(graph(tmp_path, "broken"), engine)
+    lines = str(raised.value).splitlines()
+    assert raised.value.exit_code == 3
+    assert lines[0] == "trtexec could not build an engine from encoder.onnx: it ended with 1. Its last lines:"
+    assert lines[2:5] == [
+        "  [11/21/2026-04:00:00] [I] Start parsing network model.",
+        "  [11/21/2026-04:00:01] [E] Failed to parse onnx file",
+        "  [11/21/2026-04:00:01] [E] Engine set up failed",
+    ]
+    assert lines[-1] == f"All of its output is in {engine}.log."
+    assert not list(tmp_path.glob(".*.part"))
+    assert not engine.exists()
+
+
+def test_an_older_engine_is_left_as_it_was_by_a_failed_build(tools: Path, tmp_path: Path) -> None:
+    install_all(tools)
+    engine = tmp_path / "encoder.7.5.plan"
+    engine.write_text("older")
+    with pytest.raises(TrtexecFailed):
+        built(graph(tmp_path, "broken"), engine)
+    assert engine.read_text() == "older"
+
+
+def test_a_machine_whose_python_has_another_tensorrt_is_told_before_it_builds(
+    tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_all(tools)
+    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "10.13.3.9")
+    with pytest.raises(NoBindings) as raised:
+        find()
+    assert raised.value.exit_code == 3
+    assert str(raised.value) == (
+        f"The parity gate runs engines from Python, and the package is TensorRT 10.13.3.9, but {tools}/trtexec is "
+        "10.14.1. A plan loads only in the TensorRT that built it: install that very version with "
+        "`pip install 'tensorrt==10.14.1.*' cuda-bindings`."
+    )
+
+
+def test_a_machine_whose_python_has_no_tensorrt_is_told_before_it_builds(
+    tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_all(tools)
+    monkeypatch.setitem(sys.modules, "tensorrt", None)
+    with pytest.raises(NoBindings, match=r"they cannot be imported \(.*tensorrt.*\)\. A plan loads only in"):
+        find()

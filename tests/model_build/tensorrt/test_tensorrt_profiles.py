@@ -1,0 +1,59 @@
+"""The shapes an engine is built for, from a workload's lengths and batch sizes."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model_build.tensorrt.profiles import Profile, encoder_profile, text2text_profiles
+from tests.model_build.tensorrt.tensorrt_graphs import BERTS, FIVE_INPUTS, T5
+from workloads import Serving
+
+BATCHED = Serving(max_batch_size=16, preferred_batch_sizes=(4, 8))
+
+
+def ranges(profile: Profile) -> dict[str, tuple[tuple[int, ...], ...]]:
+    return {name: (shapes.min, shapes.opt, shapes.max) for name, shapes in profile.items()}
+
+
+def test_a_berts_inputs_have_the_workloads_order_lengths_and_batches() -> None:
+    everything = ((1, 1), (8, 32), (16, 32))
+    assert ranges(encoder_profile(BERTS["classification"], BATCHED)) == {
+        "input_ids": everything,
+        "attention_mask": everything,
+        "token_type_ids": everything,
+    }
+
+
+def test_valid_length_is_one_number_per_row() -> None:
+    profile = encoder_profile(BERTS["scoring"], BATCHED)
+    assert tuple(profile) == FIVE_INPUTS
+    assert ranges(profile)["valid_length"] == ((1,), (8,), (16,))
+
+
+def test_a_decoders_cache_begins_empty_and_ends_one_short_of_the_limit() -> None:
+    profiles = text2text_profiles(T5, BATCHED, channels=16, d_kv=8)
+    assert ranges(profiles["encoder"]) == {
+        "input_ids": ((1, 1), (8, 24), (16, 24)),
+        "attention_mask": ((1, 1), (8, 24), (16, 24)),
+    }
+    assert ranges(profiles["decoder"]) == {
+        "tokens": ((1, 1), (8, 1), (16, 1)),
+        "cross_bias": ((1, 1, 1, 1), (8, 1, 1, 24), (16, 1, 1, 24)),
+        "cross": ((1, 16, 1, 8), (8, 16, 24, 8), (16, 16, 24, 8)),
+        "past": ((1, 16, 0, 8), (8, 16, 5, 8), (16, 16, 11, 8)),
+    }
+
+
+def test_kernels_are_timed_for_one_row_where_no_batch_is_asked_for() -> None:
+    alone = Serving(max_batch_size=16, preferred_batch_sizes=(8,), dynamic_batching=False)
+    assert encoder_profile(BERTS["answering"], alone)["input_ids"].opt == (1, 32)
+    assert encoder_profile(BERTS["answering"], Serving(max_batch_size=16))["input_ids"].opt == (1, 32)
+
+
+@given(st.integers(1, 64), st.integers(1, 512), st.integers(1, 64), st.data())
+def test_no_range_runs_backwards(batch: int, source: int, output: int, data: st.DataObject) -> None:
+    preferred = data.draw(st.lists(st.integers(1, batch), max_size=3))
+    serving = Serving(max_batch_size=batch, preferred_batch_sizes=tuple(preferred))
+    model = T5.model_copy(update={"max_input_tokens": source, "max_output_tokens": output})
+    for profile in text2text_profiles(model, serving, channels=4, d_kv=2).values():
+        for smallest, timed, largest in ranges(profile).values():
+            assert all(low <= middle <= high for low, middle, high in zip(smallest, timed, largest, strict=True))

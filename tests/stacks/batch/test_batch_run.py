@@ -1,0 +1,206 @@
+"""A run of the batch for real: the state machine in moto's interpreter, its tasks as processes here, S3 in moto.
+
+What stands in for ECS runs the very command and environment of the task definition, with what the state machine puts
+over them, from a copy of what the image holds.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from moto.core.config import default_user_config
+from moto.server import ThreadedMotoServer
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import state_task_service_ecs
+
+from tests.containers.batch.batch_model import row, write_model, write_rows
+from tests.containers.batch.batch_run import install
+from tests.stacks.cloudformation import filled
+from tests.stacks.ec2_miniature import make_ec2_repository
+from tests.stacks.miniature import Synthesis
+
+pytestmark = pytest.mark.integration
+
+BUCKETS = {"StorageInput": "rows-in", "StorageOutput": "rows-out"}
+DAY = "2026-11-21"
+ROWS = 240
+ROLE = "arn:aws:iam::123456789012:role/steps"
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """Three shards on CPU instances."""
+    repository = make_ec2_repository(tmp_path_factory.mktemp("batch"), "duplicates", "cpu")
+    repository.host(shards=3)
+    return repository.synthesise()
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """Where S3 and Step Functions are; its environment for who calls them."""
+    monkeypatch.setitem(default_user_config, "stepfunctions", {"execute_state_machine": True})
+    server = ThreadedMotoServer(port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    environment = {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    urlopen(Request(f"{environment['AWS_ENDPOINT_URL']}/moto-api/reset", method="POST"), timeout=10).close()
+    yield environment
+    server.stop()
+
+
+@dataclass
+class Ecs:
+    """RunTask as a process that has ended when it returns; its parameters as the state machine writes them."""
+
+    task_definitions: dict[str, Any]
+    program: Path
+    environment: dict[str, str]
+    fails_first: set[str] = field(default_factory=set)
+    printed: list[str] = field(default_factory=list)
+
+    def run_task(self, **parameters: Any) -> dict[str, Any]:
+        (override,) = parameters["Overrides"]["ContainerOverrides"]
+        variables = {each["Name"]: each["Value"] for each in override["Environment"]}
+        (container,) = self.task_definitions[parameters["TaskDefinition"]]["ContainerDefinitions"]
+        own = {each["Name"]: resolved(each["Value"]) for each in container["Environment"]}
+        if variables.get("SHARD") in self.fails_first:
+            self.fails_first.remove(variables["SHARD"])
+            raise failed("the instance went away")
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        done = subprocess.run(
+            [resolved(word) for word in container["Command"]],
+            cwd=self.program,
+            env={"PATH": path, **own, **variables, **self.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.printed.append(done.stdout)
+        if done.returncode:
+            raise failed(done.stderr.splitlines()[-1])
+        return self.describe_tasks()
+
+    def describe_tasks(self, **_: Any) -> dict[str, Any]:
+        """moto's interpreter reads it both as the API and as Step Functions writes it."""
+        return {"tasks": [{"lastStatus": "STOPPED"}], "Tasks": [{"TaskArn": "task", "ClusterArn": "cluster"}]}
+
+
+@pytest.fixture
+def ecs(template: Synthesis, account: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ecs:
+    definitions = template.template.find_resources("AWS::ECS::TaskDefinition").values()
+    by_family = {each["Properties"]["Family"]: each["Properties"] for each in definitions}
+    standing_in = Ecs(by_family, install(tmp_path / "program"), account)
+    monkeypatch.setattr(state_task_service_ecs, "boto_client_for", lambda **_: standing_in)
+    upload_model(by_family, tmp_path)
+    return standing_in
+
+
+def upload_model(definitions: dict[str, Any], scratch: Path) -> None:
+    """To where the template says that the archive is."""
+    model = write_model(scratch / "model")
+    with tarfile.open(scratch / "model.tar.gz", "w:gz") as tar:
+        for file in model.iterdir():
+            tar.add(file, file.name)
+    commands = [resolved(each["ContainerDefinitions"][0]["Command"][2]) for each in definitions.values()]
+    (command,) = [each for each in commands if "--model" in each]
+    bucket, _, key = command.split("--model s3://")[1].split(" ")[0].partition("/")
+    client = boto3.client("s3")
+    for name in (bucket, *BUCKETS.values()):
+        client.create_bucket(Bucket=name)
+    client.upload_file(str(scratch / "model.tar.gz"), bucket, key)
+
+
+def test_a_run_answers_every_row_though_a_shard_fails_on_the_way(template: Synthesis, ecs: Ecs, tmp_path: Path) -> None:
+    put_rows(tmp_path, [row(number) for number in range(ROWS)])
+    ecs.fails_first.add("2/3")
+    ended = run(template)
+    assert ended["status"] == "SUCCEEDED", ended
+    assert not ecs.fails_first
+    names = output_names()
+    assert {f"runs/{DAY}/shard-{number}-of-3.json" for number in (1, 2, 3)} <= names
+    manifest = json.loads(output(f"{DAY}/manifest.json"))
+    assert (manifest["rows"], manifest["answered"], manifest["bad"]) == (ROWS, ROWS, 0)
+    told = json.loads(ecs.printed[-1])
+    assert told["Rows"] == ROWS
+    assert told["RowsPerSecond"] > 0
+    assert (told["Workload"], told["Stack"]) == ("duplicates", "DuplicatesStack")
+
+
+@pytest.mark.slow
+def test_a_run_whose_rows_are_too_often_bad_fails_and_keeps_what_it_answered(
+    template: Synthesis, ecs: Ecs, tmp_path: Path
+) -> None:
+    put_rows(tmp_path, [row(number) if number % 10 else {"id": number} for number in range(ROWS)])
+    ended = run(template)
+    assert ended["status"] == "FAILED"
+    assert "10.00% of the rows are bad; --max-bad-share allows 1.00%." in ended["cause"]
+    assert f"{DAY}/manifest.json" in output_names()
+
+
+def put_rows(scratch: Path, rows: list[dict[str, Any]]) -> None:
+    file = write_rows(scratch / "rows.jsonl", rows)
+    boto3.client("s3").upload_file(str(file), BUCKETS["StorageInput"], f"{DAY}/rows.jsonl")
+
+
+def run(template: Synthesis) -> dict[str, Any]:
+    """As EventBridge starts it, at two in the morning; retries wait a second instead of a minute."""
+    text = filled(template.only("AWS::StepFunctions::StateMachine")["DefinitionString"])
+    quick = text.replace('"IntervalSeconds":60', '"IntervalSeconds":1').replace('"BackoffRate":2', '"BackoffRate":1')
+    assert quick != text
+    client = boto3.client("stepfunctions")
+    machine = client.create_state_machine(name="batch", definition=quick, roleArn=ROLE)["stateMachineArn"]
+    due = json.dumps({"time": f"{DAY}T02:00:00Z"})
+    execution = client.start_execution(stateMachineArn=machine, input=due)["executionArn"]
+    return until(lambda: client.describe_execution(executionArn=execution))
+
+
+def until(describe: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    give_up = time.monotonic() + 120
+    while (described := describe())["status"] == "RUNNING":
+        assert time.monotonic() < give_up
+        time.sleep(0.2)
+    return described
+
+
+def output_names() -> set[str]:
+    listed = boto3.client("s3").list_objects_v2(Bucket=BUCKETS["StorageOutput"])
+    return {each["Key"] for each in listed.get("Contents", ())}
+
+
+def output(name: str) -> bytes:
+    content: bytes = boto3.client("s3").get_object(Bucket=BUCKETS["StorageOutput"], Key=name)["Body"].read()
+    return content
+
+
+def resolved(value: Any) -> Any:
+    """With the names of the buckets here."""
+    match value:
+        case {"Ref": "AWS::StackName"}:
+            return "DuplicatesStack"
+        case {"Ref": str(name)}:
+            return next((bucket for start, bucket in BUCKETS.items() if name.startswith(start)), filled(value))
+        case {"Fn::Join": [separator, parts]}:
+            return separator.join(resolved(part) for part in parts)
+        case _:
+            return filled(value)
+
+
+def failed(reason: str) -> ClientError:
+    return ClientError({"Error": {"Code": "TaskFailed", "Message": reason}}, "RunTask")

@@ -1,0 +1,314 @@
+"""What the stack of a scheduled batch promises: one test per intention."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+from aws_cdk import Environment
+from botocore.model import StringShape
+
+from stacks import instance_offerings
+from stacks.batch.processing_work import SIZES
+from stacks.ecs.errors import NoThroughputObjective, UnknownProcessingType
+from stacks.errors import NotInRegion
+from stacks.options import Options
+from tests.stacks.api_calls import problems
+from tests.stacks.cloudformation import filled
+from tests.stacks.ec2_miniature import Ec2Repository, make_ec2_repository
+from tests.stacks.ecs.test_ecs_service_stack import lowered
+from tests.stacks.miniature import Synthesis, write_artifact
+from workloads.errors import InvalidDocument
+
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """Three shards on Inf1."""
+    repository = make_ec2_repository(tmp_path_factory.mktemp("batch"), "duplicates")
+    repository.host(shards=3)
+    return repository.synthesise()
+
+
+@pytest.fixture(scope="module")
+def processing(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """Three shards on SageMaker's instances."""
+    repository = make_ec2_repository(tmp_path_factory.mktemp("processing"), "duplicates", "cpu")
+    repository.instance_types("cpu", "ml.c5.2xlarge")
+    repository.host(shards=3)
+    return repository.synthesise()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Ec2Repository:
+    return make_ec2_repository(tmp_path, "duplicates")
+
+
+def definition(synthesis: Synthesis) -> dict[str, Any]:
+    machine = synthesis.only("AWS::StepFunctions::StateMachine")
+    return dict(json.loads(filled(machine["DefinitionString"])))
+
+
+def tasks(synthesis: Synthesis) -> dict[str, dict[str, Any]]:
+    """The container of each task definition, by what its command does."""
+    found = {}
+    for each in synthesis.template.find_resources("AWS::ECS::TaskDefinition").values():
+        (container,) = each["Properties"]["ContainerDefinitions"]
+        found["account" if "batch.account" in filled(container["Command"][2]) else "shard"] = container
+    return found
+
+
+def test_a_run_starts_by_the_clock_and_is_told_the_time_it_was_due(batch: Synthesis) -> None:
+    rule = batch.only("AWS::Events::Rule")
+    assert rule["ScheduleExpression"] == "cron(0 2 * * ? *)"
+    (target,) = rule["Targets"]
+    assert target["InputTransformer"] == {"InputPathsMap": {"time": "$.time"}, "InputTemplate": '{"time":<time>}'}
+
+
+def test_every_shard_runs_at_once_then_every_row_is_accounted_for(batch: Synthesis) -> None:
+    machine = definition(batch)
+    states = machine["States"]
+    assert states[machine["StartAt"]]["Parameters"] == {
+        "day.$": "States.ArrayGetItem(States.StringSplit($.time, 'T'), 0)",
+        "shards": ["1/3", "2/3", "3/3"],
+    }
+    every = states["Answer every shard"]
+    assert every["ItemsPath"] == "$.shards"
+    assert "MaxConcurrency" not in every
+    assert every["Next"] == "Account for every row"
+    assert states["Account for every row"]["End"] is True
+
+
+def test_what_fails_is_started_again_and_a_run_ends_by_its_deadline(batch: Synthesis, processing: Synthesis) -> None:
+    for synthesis in (batch, processing):
+        machine = definition(synthesis)
+        assert machine["TimeoutSeconds"] == 6 * 3600
+        text = json.dumps(machine)
+        assert text.count('"Retry"') == text.count('"Type": "Task"') == 2
+        assert text.count('"MaxAttempts": 3') == 2
+
+
+def test_shards_have_the_chips_and_the_account_has_none(batch: Synthesis) -> None:
+    shard, account = (tasks(batch)[name] for name in ("shard", "account"))
+    assert [each["HostPath"] for each in shard["LinuxParameters"]["Devices"]] == [
+        "/dev/neuron0",
+        "/dev/neuron1",
+        "/dev/neuron2",
+        "/dev/neuron3",
+    ]
+    assert shard["Cpu"] == 24 * 1024
+    assert "Devices" not in account["LinuxParameters"]
+
+
+def test_tasks_run_by_the_capacity_provider_alone_on_an_instance(batch: Synthesis) -> None:
+    parameters = definition(batch)["States"]["Account for every row"]["Parameters"]
+    assert "LaunchType" not in parameters
+    (strategy,) = parameters["CapacityProviderStrategy"]
+    provider = batch.template.find_resources("AWS::ECS::CapacityProvider")
+    assert strategy["CapacityProvider"].rsplit(":", 1)[1] in provider
+    assert {"Type": "distinctInstance"} in parameters["PlacementConstraints"]
+
+
+def test_a_rehearsal_runs_the_same_steps_on_cpu_instances(repository: Ec2Repository) -> None:
+    write_artifact(repository.of, "cpu")
+    rehearsed = repository.synthesise(options=Options(hosting_target="cpu"))
+    assert rehearsed.only("AWS::EC2::LaunchTemplate")["LaunchTemplateData"]["InstanceType"] == "c5.xlarge"
+    assert "Devices" not in tasks(rehearsed)["shard"]["LinuxParameters"]
+    assert list(definition(rehearsed)["States"]) == [
+        "Name the run after its day",
+        "Answer every shard",
+        "Account for every row",
+    ]
+
+
+def test_the_fleet_scales_from_nothing_to_the_shards(batch: Synthesis) -> None:
+    group = batch.only("AWS::AutoScaling::AutoScalingGroup")
+    assert (group["MinSize"], group["MaxSize"]) == ("0", "3")
+
+
+def test_sagemaker_runs_the_shards_as_one_job_of_as_many_instances(processing: Synthesis) -> None:
+    states = definition(processing)["States"]
+    shards, account = (states[name]["Parameters"] for name in ("Shards", "Account"))
+    for job, count in ((shards, 3), (account, 1)):
+        cluster = job["ProcessingResources"]["ClusterConfig"]
+        assert (cluster["InstanceType"], cluster["InstanceCount"]) == ("ml.c5.2xlarge", count)
+        assert job["Environment"]["DAY.$"] == "$.day"
+    assert '--shard "hosts"' in shards["AppSpecification"]["ContainerEntrypoint"][2]
+    for kind in ("AWS::ECS::Cluster", "AWS::EC2::VPC"):
+        processing.template.resource_count_is(kind, 0)
+
+
+def test_the_sizes_that_sagemaker_has_are_the_apis() -> None:
+    shape = botocore.session.get_session().get_service_model("sagemaker").shape_for("ProcessingInstanceType")
+    assert isinstance(shape, StringShape)
+    enum = shape.enum
+    for family, sizes in SIZES.items():
+        assert sizes == {name.split(".")[2] for name in enum if name.split(".")[1] == family}
+    assert not [name for name in enum if name.startswith("ml.inf")]
+
+
+def test_inputs_and_outputs_are_encrypted_versioned_logged_and_take_tls_only(batch: Synthesis) -> None:
+    buckets = batch.template.find_resources("AWS::S3::Bucket")
+    assert len(buckets) == 3
+    for each in buckets.values():
+        assert each["Properties"]["BucketEncryption"]
+        assert set(each["Properties"]["PublicAccessBlockConfiguration"].values()) == {True}
+    kept = [each for each in buckets.values() if "VersioningConfiguration" in each["Properties"]]
+    assert len(kept) == 2
+    assert all(each["Properties"]["LoggingConfiguration"] and each["DeletionPolicy"] == "Retain" for each in kept)
+    policies = batch.template.find_resources("AWS::S3::BucketPolicy").values()
+    denials = [
+        statement["Condition"]
+        for policy in policies
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+        if statement["Effect"] == "Deny"
+    ]
+    assert denials == [{"Bool": {"aws:SecureTransport": "false"}}] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "watched", "threshold", "comparison", "missing"),
+    [
+        ("Late", "ExecutionsTimedOut", 1, "GreaterThanOrEqualToThreshold", "notBreaching"),
+        ("Slow", "RowsPerSecond", 8_800, "LessThanThreshold", "notBreaching"),
+        ("Absent", "ExecutionsSucceeded", 1, "LessThanThreshold", "breaching"),
+    ],
+)
+def test_late_slow_and_absent_runs_have_an_alarm(
+    batch: Synthesis, name: str, watched: str, threshold: float, comparison: str, missing: str
+) -> None:
+    alarm = alarms(batch)[f"Watch{name}"]
+    assert (alarm["MetricName"], alarm["Threshold"]) == (watched, threshold)
+    assert (alarm["ComparisonOperator"], alarm["TreatMissingData"]) == (comparison, missing)
+
+
+def alarms(synthesis: Synthesis) -> dict[str, dict[str, Any]]:
+    """By their id, without what CDK adds to it."""
+    found = synthesis.template.find_resources("AWS::CloudWatch::Alarm")
+    return {name[:-8]: each["Properties"] for name, each in found.items()}
+
+
+def test_a_failed_or_stopped_run_has_an_alarm(batch: Synthesis) -> None:
+    expression, *counted = alarms(batch)["WatchFailed"]["Metrics"]
+    assert expression["Expression"] == "failed + aborted"
+    assert {each["MetricStat"]["Metric"]["MetricName"] for each in counted} == {"ExecutionsFailed", "ExecutionsAborted"}
+
+
+def test_runs_that_keep_their_deadline_may_be_a_day_and_a_deadline_apart(batch: Synthesis) -> None:
+    absent = alarms(batch)["WatchAbsent"]
+    assert (absent["Period"], absent["EvaluationPeriods"]) == (3600, 24 + 6)
+
+
+def test_a_run_that_is_not_daily_is_not_missed_after_a_day(repository: Ec2Repository) -> None:
+    repository.host(schedule="cron(0 2 ? * MON *)")
+    assert set(alarms(repository.synthesise())) == {"WatchFailed", "WatchLate", "WatchSlow"}
+
+
+def test_every_alarm_is_one_that_pages(batch: Synthesis) -> None:
+    rule = json.dumps(batch.only("AWS::CloudWatch::CompositeAlarm")["AlarmRule"])
+    names = batch.template.find_resources("AWS::CloudWatch::Alarm")
+    assert len(names) == 4
+    assert all(f'"{name}"' in rule for name in names)
+
+
+def test_the_dashboard_says_at_the_top_whether_anything_is_wrong(batch: Synthesis) -> None:
+    body = json.loads(filled(batch.only("AWS::CloudWatch::Dashboard")["DashboardBody"]))
+    assert [widget["properties"]["title"] for widget in body["widgets"]] == [
+        "Is anything wrong?",
+        "Runs a day",
+        "Duration of a run (ms)",
+        "Rows per second",
+        "Rows, and bad ones",
+    ]
+    (objective,) = body["widgets"][3]["properties"]["annotations"]["horizontal"]
+    assert (objective["label"], objective["value"]) == ("Objective", 8_800)
+
+
+def test_the_outputs_say_where_rows_go_and_what_to_start(batch: Synthesis) -> None:
+    assert list(batch.json["Outputs"]) == ["InputBucket", "OutputBucket", "StateMachineArn", "AlarmTopicArn"]
+
+
+def test_a_task_reads_its_rows_and_deletes_none(batch: Synthesis, processing: Synthesis) -> None:
+    for synthesis in (batch, processing):
+        for policy in synthesis.template.find_resources("AWS::IAM::Policy").values():
+            for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
+                actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
+                assert not [action for action in actions if "Delete" in action and action.startswith("s3")]
+
+
+@pytest.mark.parametrize("schedule", ["rate(1 hour)", "cron(0 * * * ? *)", "cron(0 2,14 * * ? *)", "rate(12 hours)"])
+def test_more_than_one_run_a_day_is_refused(repository: Ec2Repository, schedule: str) -> None:
+    repository.host(schedule=schedule)
+    with pytest.raises(InvalidDocument) as refusal:
+        repository.synthesise()
+    assert str(refusal.value) == (
+        f"{repository.file}: hosting.schedule: got '{schedule}'; a run is named after its day, so at most one can "
+        "start in it: cron(MINUTE HOUR …) with one minute and one hour, as in cron(0 2 * * ? *), or rate(N days)."
+    )
+
+
+def test_an_objective_of_latency_is_refused(tmp_path: Path) -> None:
+    repository = make_ec2_repository(tmp_path, "query_intent")
+    text = repository.file.read_text("utf-8").replace('kind = "ecs-service"', 'kind = "scheduled-batch"')
+    repository.file.write_text(f'{text}schedule = "rate(1 day)"\n', "utf-8")
+    with pytest.raises(NoThroughputObjective) as refusal:
+        repository.synthesise()
+    assert str(refusal.value) == (
+        f"{repository.file}: objective: is a latency, but a scheduled batch is held to its throughput. "
+        "Set objective.rows_per_second and nothing else, or choose another hosting.kind."
+    )
+
+
+def test_a_type_that_sagemaker_does_not_process_on_is_refused(repository: Ec2Repository) -> None:
+    repository.instance_types("inf1", "ml.inf1.6xlarge")
+    with pytest.raises(UnknownProcessingType) as refusal:
+        repository.synthesise()
+    assert str(refusal.value) == (
+        f"{repository.file}: ml.inf1.6xlarge: SageMaker has no processing jobs on it. Write it as EC2 does, without "
+        "ml., to run the batch on ECS, or choose another."
+    )
+
+
+def test_a_region_without_the_instance_type_is_refused(repository: Ec2Repository) -> None:
+    with pytest.raises(NotInRegion) as refusal:
+        repository.synthesise(Environment(account="123456789012", region="eu-south-2"))
+    offered = ", ".join(sorted(instance_offerings.zones("inf1") or ()))
+    assert str(refusal.value) == (
+        f"{repository.file}: targets.inf1.instance_types: got 'inf1.6xlarge', which AWS does not have in eu-south-2, "
+        f"only in {offered}. Deploy to one of these, or choose another instance type."
+    )
+
+
+def test_each_block_is_a_valid_api_call(batch: Synthesis, processing: Synthesis) -> None:
+    for task in batch.template.find_resources("AWS::ECS::TaskDefinition").values():
+        assert problems("ecs", "RegisterTaskDefinition", lowered(task["Properties"])) == []
+    states = definition(batch)["States"]
+    shard = states["Answer every shard"]["ItemProcessor"]["States"]["Answer one shard"]
+    for run in (shard, states["Account for every row"]):
+        assert problems("ecs", "RunTask", lowered(evaluated(run["Parameters"]))) == []
+    for name in ("Shards", "Account"):
+        job = evaluated(definition(processing)["States"][name]["Parameters"])
+        assert problems("sagemaker", "CreateProcessingJob", job) == []
+    for synthesis in (batch, processing):
+        for alarm in synthesis.template.find_resources("AWS::CloudWatch::Alarm").values():
+            assert problems("cloudwatch", "PutMetricAlarm", {"AlarmName": "a", **alarm["Properties"]}) == []
+
+
+def test_the_check_of_processing_jobs_sees_a_wrong_type(processing: Synthesis) -> None:
+    job = evaluated(definition(processing)["States"]["Shards"]["Parameters"])
+    job["ProcessingResources"]["ClusterConfig"]["InstanceType"] = "ml.inf1.xlarge"
+    assert problems("sagemaker", "CreateProcessingJob", job) == ["ml.inf1.xlarge is not one of ProcessingInstanceType"]
+
+
+def evaluated(value: Any) -> Any:
+    """As Step Functions hands it on: what is computed has lost its ".$"."""
+    match value:
+        case dict():
+            return {
+                key.removesuffix(".$"): "computed" if key.endswith(".$") else evaluated(each)
+                for key, each in value.items()
+            }
+        case list():
+            return [evaluated(each) for each in value]
+        case _:
+            return value

@@ -1,0 +1,470 @@
+"""What the stack of an ECS service promises: one test per intention."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import Environment
+from aws_cdk.assertions import Match
+
+from stacks.ecs.errors import ImageOutOfReach, UnknownMachine
+from stacks.ecs.service import START_UP
+from stacks.errors import LocalRecommendation, OtherArtifact, WrongHardware
+from stacks.options import Options
+from tests.stacks.api_calls import problems
+from tests.stacks.cloudformation import filled
+from tests.stacks.ec2_miniature import IMAGE, Ec2Repository, make_ec2_repository, service_candidate
+from tests.stacks.miniature import OTHER_SHA256, Synthesis
+from workloads import LatencyObjective, load_workload
+from workloads.errors import InvalidDocument
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """On Inf1, measured on SageMaker: what production looks like."""
+    repository = make_ec2_repository(tmp_path_factory.mktemp("service"), "query_intent")
+    repository.recommend()
+    return repository.synthesise()
+
+
+@pytest.fixture(scope="module")
+def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    repository = make_ec2_repository(tmp_path_factory.mktemp("on-cpu"), "query_intent", "cpu")
+    repository.recommend(service_candidate(instance_type="c5.2xlarge"))
+    return repository.synthesise()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Ec2Repository:
+    return make_ec2_repository(tmp_path, "query_intent")
+
+
+OTHERWISE_CALLED = {
+    "EnableECSManagedTags": "enableECSManagedTags",
+    "PlacementStrategies": "placementStrategy",
+    "ClusterSettings": "settings",
+}
+"""In ECS's API, of what CloudFormation's names do not say by their first letter."""
+
+
+def containers(synthesis: Synthesis) -> dict[str, dict[str, Any]]:
+    return {each["Name"]: each for each in synthesis.only("AWS::ECS::TaskDefinition")["ContainerDefinitions"]}
+
+
+def environment_of(container: dict[str, Any]) -> dict[str, Any]:
+    return {each["Name"]: each["Value"] for each in container["Environment"]}
+
+
+def test_a_task_has_every_chip_of_its_instance_and_every_vcpu(service: Synthesis) -> None:
+    server = containers(service)["server"]
+    assert server["LinuxParameters"]["Devices"] == [
+        {"HostPath": device, "ContainerPath": device, "Permissions": ["read", "write"]}
+        for device in ("/dev/neuron0", "/dev/neuron1", "/dev/neuron2", "/dev/neuron3")
+    ]
+    assert server["Cpu"] == 24 * 1024
+    assert server["Command"] == ["serve"]
+
+
+def test_a_task_is_alone_on_an_instance_of_its_type(service: Synthesis) -> None:
+    assert service.only("AWS::ECS::Service")["PlacementConstraints"] == [
+        {"Type": "distinctInstance"},
+        {"Type": "memberOf", "Expression": "attribute:ecs.instance-type == inf1.6xlarge"},
+    ]
+
+
+def test_the_archive_is_fetched_and_unpacked_before_the_server_starts(service: Synthesis) -> None:
+    model, server = (containers(service)[name] for name in ("model", "server"))
+    assert filled(model["Command"][:3]) == ["python3", "-m", "containers.batch.archive"]
+    assert model["Command"][3]["Fn::Sub"].endswith(".tar.gz")
+    assert model["Command"][4] == environment_of(server)["MODEL_FOLDER"] == "/opt/ml/model"
+    assert model["Essential"] is False
+    assert server["DependsOn"] == [{"ContainerName": "model", "Condition": "SUCCESS"}]
+    mounts = [(each["MountPoints"][0]["ContainerPath"], each["MountPoints"][0]["ReadOnly"]) for each in (model, server)]
+    assert mounts == [("/opt/ml/model", False), ("/opt/ml/model", True)]
+
+
+def test_the_server_reports_under_the_workload_and_the_stack(service: Synthesis) -> None:
+    environment = environment_of(containers(service)["server"])
+    assert environment["METRICS_WORKLOAD"] == "query_intent"
+    assert environment["METRICS_STACK"] == {"Ref": "AWS::StackName"}
+
+
+def test_inf2_is_one_line_of_the_workload(tmp_path: Path, service: Synthesis) -> None:
+    repository = make_ec2_repository(tmp_path, "query_intent", "inf2")
+    synthesis = repository.synthesise()
+    server = containers(synthesis)["server"]
+    assert [each["HostPath"] for each in server["LinuxParameters"]["Devices"]] == ["/dev/neuron0"]
+    assert server["Cpu"] == 4 * 1024
+    assert synthesis.only("AWS::EC2::LaunchTemplate")["LaunchTemplateData"]["InstanceType"] == "inf2.xlarge"
+    assert server["Command"] == containers(service)["server"]["Command"]
+    assert filled(server["Image"]).endswith("/transformers-in-production:inf2")
+
+
+def test_on_cpu_triton_serves_http_and_grpc_without_devices(on_cpu: Synthesis) -> None:
+    server = containers(on_cpu)["server"]
+    assert server["Command"][:2] == ["tritonserver", "--model-repository=/opt/ml/model"]
+    assert "Devices" not in server["LinuxParameters"]
+    assert [each["ContainerPort"] for each in server["PortMappings"]] == [8000, 8001]
+    listeners = on_cpu.template.find_resources("AWS::ElasticLoadBalancingV2::Listener").values()
+    assert {each["Properties"]["Port"] for each in listeners} == {8000, 8001}
+    parameters = on_cpu.json["Parameters"].values()
+    assert any("amazon-linux-2023/recommended" in str(each.get("Default")) for each in parameters)
+
+
+def test_instances_start_from_ecs_own_neuron_ami_resolved_when_deployed(service: Synthesis) -> None:
+    template = service.only("AWS::EC2::LaunchTemplate")["LaunchTemplateData"]
+    parameter = service.json["Parameters"][template["ImageId"]["Ref"]]
+    assert parameter == {
+        "Type": "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>",
+        "Default": "/aws/service/ecs/optimized-ami/amazon-linux-2023/neuron/recommended/image_id",
+    }
+    assert template["MetadataOptions"] == {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
+    assert "echo ECS_AWSVPC_BLOCK_IMDS=true >> /etc/ecs/ecs.config" in json.dumps(template["UserData"])
+    (volume,) = template["BlockDeviceMappings"]
+    assert volume["Ebs"]["Encrypted"] is True
+
+
+def test_the_fleet_follows_the_tasks_and_has_room_for_an_update(service: Synthesis) -> None:
+    provider = service.only("AWS::ECS::CapacityProvider")["AutoScalingGroupProvider"]
+    assert provider["ManagedScaling"]["Status"] == "ENABLED"
+    assert provider["ManagedDraining"] == "ENABLED"
+    group = service.only("AWS::AutoScaling::AutoScalingGroup")
+    assert (group["MinSize"], group["MaxSize"]) == ("0", "24")
+    deployment = service.only("AWS::ECS::Service")["DeploymentConfiguration"]
+    assert (deployment["MinimumHealthyPercent"], deployment["MaximumPercent"]) == (100, 200)
+    assert deployment["DeploymentCircuitBreaker"] == {"Enable": True, "Rollback": True}
+
+
+def test_no_update_resets_the_number_of_tasks(service: Synthesis, on_cpu: Synthesis) -> None:
+    for synthesis in (service, on_cpu):
+        assert "DesiredCount" not in synthesis.only("AWS::ECS::Service")
+
+
+def test_the_service_goes_before_the_association_of_its_capacity_provider(service: Synthesis) -> None:
+    (made,) = service.template.find_resources("AWS::ECS::Service").values()
+    kinds = [service.json["Resources"][name]["Type"] for name in made["DependsOn"]]
+    assert "AWS::ECS::ClusterCapacityProviderAssociations" in kinds
+
+
+def test_nobody_outside_the_vpc_reaches_anything(service: Synthesis) -> None:
+    assert service.only("AWS::ElasticLoadBalancingV2::LoadBalancer")["Scheme"] == "internal"
+    for kind in ("AWS::EC2::InternetGateway", "AWS::EC2::NatGateway"):
+        service.template.resource_count_is(kind, 0)
+    for subnet in service.template.find_resources("AWS::EC2::Subnet").values():
+        assert subnet["Properties"]["MapPublicIpOnLaunch"] is False
+    for group in service.template.find_resources("AWS::EC2::SecurityGroup").values():
+        for rule in group["Properties"].get("SecurityGroupIngress", ()):
+            assert rule["CidrIp"] == "10.0.0.0/16"
+    (into_tasks,) = service.template.find_resources("AWS::EC2::SecurityGroupIngress").values()
+    assert into_tasks["Properties"]["FromPort"] == 8080
+    assert "SourceSecurityGroupId" in into_tasks["Properties"]
+    service.template.has_resource_properties("AWS::EC2::FlowLog", {"TrafficType": "REJECT"})
+
+
+def test_the_aws_services_that_a_task_needs_have_endpoints_in_the_vpc(service: Synthesis) -> None:
+    endpoints = service.template.find_resources("AWS::EC2::VPCEndpoint").values()
+    names = {filled(each["Properties"]["ServiceName"]).removeprefix("com.amazonaws.us-east-1.") for each in endpoints}
+    assert names == {"s3", "ecr.api", "ecr.dkr", "logs", "ecs", "ecs-agent", "ecs-telemetry"}
+
+
+def test_a_target_is_healthy_when_its_server_is_ready_and_drains_before_it_goes(service: Synthesis) -> None:
+    group = service.only("AWS::ElasticLoadBalancingV2::TargetGroup")
+    assert (group["Protocol"], group["HealthCheckProtocol"]) == ("TCP", "HTTP")
+    assert group["HealthCheckPath"] == "/v2/health/ready"
+    attributes = {each["Key"]: each["Value"] for each in group["TargetGroupAttributes"]}
+    assert attributes["deregistration_delay.timeout_seconds"] == "60"
+    assert attributes["deregistration_delay.connection_termination.enabled"] == "true"
+    health = containers(service)["server"]["HealthCheck"]
+    assert health["StartPeriod"] + health["Retries"] * health["Interval"] == START_UP.to_seconds()
+    assert health["Command"][1] == "curl --fail --silent http://localhost:8080/v2/health/ready || exit 1"
+
+
+def test_the_recommendations_numbers_reach_the_scaling_untouched(service: Synthesis) -> None:
+    target = service.only("AWS::ApplicationAutoScaling::ScalableTarget")
+    assert (target["MinCapacity"], target["MaxCapacity"]) == (3, 12)
+    assert (target["ServiceNamespace"], target["ScalableDimension"]) == ("ecs", "ecs:service:DesiredCount")
+    policy = service.only("AWS::ApplicationAutoScaling::ScalingPolicy")["TargetTrackingScalingPolicyConfiguration"]
+    assert policy["TargetValue"] == 98_765.4
+    metric = policy["CustomizedMetricSpecification"]
+    assert (metric["Namespace"], metric["MetricName"]) == ("TransformersInProduction", "Invocations")
+    assert metric["Statistic"] == "Average"
+    assert [each["Name"] for each in metric["Dimensions"]] == ["Workload", "Stack"]
+
+
+def test_on_cpu_the_cpu_is_held_at_the_safety_factor(on_cpu: Synthesis) -> None:
+    policy = on_cpu.only("AWS::ApplicationAutoScaling::ScalingPolicy")["TargetTrackingScalingPolicyConfiguration"]
+    assert policy["PredefinedMetricSpecification"] == {"PredefinedMetricType": "ECSServiceAverageCPUUtilization"}
+    assert policy["TargetValue"] == 50
+
+
+def test_without_a_recommendation_one_task_runs_and_nothing_scales_it(repository: Ec2Repository) -> None:
+    synthesis = repository.synthesise()
+    synthesis.template.resource_count_is("AWS::ApplicationAutoScaling::ScalableTarget", 0)
+    assert synthesis.only("AWS::AutoScaling::AutoScalingGroup")["MaxSize"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("metric", "threshold", "statistic"),
+    [
+        ("ClientLatency", 10, {"ExtendedStatistic": "p99", "Namespace": "TransformersInProduction"}),
+        ("ResponseTime", 10, {"ExtendedStatistic": "p99", "Namespace": "TransformersInProduction"}),
+        ("Invocations", 200_000, {"Statistic": "Average"}),
+        ("UnHealthyHostCount", 1, {"Statistic": "Maximum", "Namespace": "AWS/NetworkELB"}),
+        ("TCP_Target_Reset_Count", 10, {"Statistic": "Sum", "Namespace": "AWS/NetworkELB"}),
+        ("CPUUtilization", 90, {"Statistic": "Average", "Namespace": "AWS/ECS"}),
+    ],
+)
+def test_an_alarm_watches_the_objective_or_the_measured_capacity(
+    service: Synthesis, metric: str, threshold: float, statistic: dict[str, str]
+) -> None:
+    service.template.has_resource_properties(
+        "AWS::CloudWatch::Alarm", {"MetricName": metric, "Threshold": threshold, **statistic}
+    )
+
+
+def test_the_share_of_5xx_is_held_to_the_objective(service: Synthesis) -> None:
+    objective = make_objective()
+    (alarm,) = [
+        each["Properties"]
+        for each in service.template.find_resources("AWS::CloudWatch::Alarm").values()
+        if "Metrics" in each["Properties"]
+    ]
+    assert alarm["Threshold"] == objective.max_error_rate
+    expression, *counted = alarm["Metrics"]
+    assert expression["Expression"] == "errors / invocations"
+    assert [each["MetricStat"]["Metric"]["MetricName"] for each in counted] == ["ServerErrors", "Invocations"]
+
+
+def make_objective() -> LatencyObjective:
+    return load_workload("query_intent").workload.latency_objective
+
+
+def test_every_alarm_is_one_that_pages(service: Synthesis) -> None:
+    rule = json.dumps(service.only("AWS::CloudWatch::CompositeAlarm")["AlarmRule"])
+    alarms = service.template.find_resources("AWS::CloudWatch::Alarm")
+    assert len(alarms) == 7
+    assert all(f'"{name}"' in rule for name in alarms)
+
+
+def test_an_update_under_which_answers_get_slow_or_wrong_is_rolled_back(service: Synthesis) -> None:
+    watched = service.only("AWS::ECS::Service")["DeploymentConfiguration"]["Alarms"]
+    assert (watched["Enable"], watched["Rollback"]) == (True, True)
+    alarms = service.template.find_resources("AWS::CloudWatch::Alarm")
+    metrics = [alarms[each["Ref"]]["Properties"].get("MetricName") for each in watched["AlarmNames"]]
+    assert metrics == ["ClientLatency", "ResponseTime", None, "Invocations"]  # the one without is a share of two
+
+
+def test_what_triton_does_not_report_has_neither_alarm_nor_graph(on_cpu: Synthesis) -> None:
+    alarms = on_cpu.template.find_resources("AWS::CloudWatch::Alarm").values()
+    watched = {each["Properties"].get("MetricName") for each in alarms}
+    assert watched == {"ClientLatency", "UnHealthyHostCount", "TCP_Target_Reset_Count", "CPUUtilization"}
+    body = filled(on_cpu.only("AWS::CloudWatch::Dashboard")["DashboardBody"])
+    assert not {"ResponseTime", "Invocations", "ServerErrors"} & set(json.dumps(json.loads(body)).split('"'))
+
+
+def test_the_dashboard_says_at_the_top_whether_anything_is_wrong(service: Synthesis) -> None:
+    body = json.loads(filled(service.only("AWS::CloudWatch::Dashboard")["DashboardBody"]))
+    assert [widget["properties"]["title"] for widget in body["widgets"]] == [
+        "Is anything wrong?",
+        "Client latency (ms)",
+        "Response time (ms)",
+        "Invocations per minute",
+        "5xx and connections reset, per minute",
+        "Healthy tasks",
+        "CPU (%)",
+        "USD per day at the present size",
+        "Memory (% of what is reserved)",
+    ]
+    (estimate,) = body["widgets"][7]["properties"]["annotations"]["horizontal"]
+    assert estimate["value"] == pytest.approx(1.224 * 24)  # of the six instances that the peak needs
+    (objective,) = body["widgets"][1]["properties"]["annotations"]["horizontal"]
+    assert (objective["label"], objective["value"]) == ("Objective, P99", 10)
+
+
+def test_the_outputs_say_where_the_service_is(service: Synthesis) -> None:
+    assert list(service.json["Outputs"]) == ["ServiceUrl", "ClusterName", "ServiceName", "AlarmTopicArn"]
+    assert filled(service.json["Outputs"]["ServiceUrl"]["Value"]).startswith("http://")
+    assert filled(service.json["Outputs"]["ServiceUrl"]["Value"]).endswith(":8080")
+
+
+def test_a_task_may_read_its_archive_and_nothing_else(service: Synthesis) -> None:
+    policies = service.template.find_resources("AWS::IAM::Policy").values()
+    (policy,) = [each["Properties"] for each in policies if each["Properties"]["PolicyName"].startswith("TaskRole")]
+    (statement,) = policy["PolicyDocument"]["Statement"]
+    assert set(statement["Action"]) == {"s3:GetObject*", "s3:GetBucket*", "s3:List*"}
+
+
+def test_an_existing_vpc_is_taken_as_it_is_told(repository: Ec2Repository) -> None:
+    vpc = {
+        "id": "vpc-0a1b",
+        "cidr": "172.16.0.0/16",
+        "subnet_ids": ["subnet-1a", "subnet-2b"],
+        "availability_zones": ["us-east-1a", "us-east-1b"],
+    }
+    repository.host(vpc=vpc)
+    synthesis = repository.synthesise(Environment(account="123456789012", region="us-east-1"))
+    for kind in ("AWS::EC2::VPC", "AWS::EC2::VPCEndpoint"):
+        synthesis.template.resource_count_is(kind, 0)
+    network = synthesis.only("AWS::ECS::Service")["NetworkConfiguration"]["AwsvpcConfiguration"]
+    assert network["Subnets"] == ["subnet-1a", "subnet-2b"]
+    synthesis.template.has_resource_properties(
+        "AWS::EC2::SecurityGroup",
+        {"VpcId": "vpc-0a1b", "SecurityGroupIngress": [Match.object_like({"CidrIp": "172.16.0.0/16"})]},
+    )
+
+
+def test_zones_are_those_that_are_named_and_none_is_looked_up(repository: Ec2Repository) -> None:
+    repository.host(availability_zones=["us-east-1b", "us-east-1d", "us-east-1f"])
+    app = repository.app(Environment(account="123456789012", region="us-east-1"))
+    app.synth()
+    manifest, template = (
+        json.loads((Path(app.outdir) / name).read_text("utf-8"))
+        for name in ("manifest.json", "QueryIntentStack.template.json")
+    )
+    assert "missing" not in manifest
+    subnets = [each for each in template["Resources"].values() if each["Type"] == "AWS::EC2::Subnet"]
+    zones = [each["Properties"]["AvailabilityZone"] for each in subnets]
+    assert zones == ["us-east-1b", "us-east-1d", "us-east-1f"]
+
+
+def test_an_image_of_ones_own_leaves_nothing_to_warn_about(repository: Ec2Repository) -> None:
+    repository.host(image_uri=IMAGE)
+    repository.recommend()
+    synthesis = repository.synthesise()
+    assert synthesis.warnings() == []
+    assert {each["Image"] for each in containers(synthesis).values()} == {IMAGE}
+
+
+def test_without_one_it_is_said_which_is_pulled(repository: Ec2Repository) -> None:
+    repository.recommend()
+    assert repository.synthesise().warnings() == [
+        f"{repository.file}: hosting.image_uri is not set: transformers-in-production:inf1 of the account and region "
+        "deployed to is pulled. Build containers/neuron/Dockerfile and push it there first, or set hosting.image_uri. "
+        "local_aws pulls nothing. [ack: image:own]"
+    ]
+
+
+def test_without_a_recommendation_the_harness_is_named_since_no_job_measures_a_service(
+    repository: Ec2Repository,
+) -> None:
+    repository.host(image_uri=IMAGE)
+    assert repository.synthesise().warnings() == [
+        f"{repository.of.recommendation_file} does not exist: one inf1.6xlarge is deployed, without autoscaling. "
+        "Measure with `python -m inference_recommender run query_intent --with harness --url URL`, review the file "
+        "and deploy again. [ack: recommendation:missing]"
+    ]
+
+
+def test_an_image_that_private_subnets_cannot_reach_is_refused(repository: Ec2Repository) -> None:
+    repository.host(image_uri="docker.io/ours:1")
+    with pytest.raises(ImageOutOfReach) as refusal:
+        repository.synthesise()
+    assert str(refusal.value) == (
+        f"{repository.file}: hosting.image_uri: got 'docker.io/ours:1', but the instances reach private Amazon ECR "
+        "only: <account>.dkr.ecr.<region>.amazonaws.com/<repository>:<tag> (or @sha256:<digest>). "
+        "Push the image there first."
+    )
+
+
+def test_an_instance_type_without_known_chips_is_refused(repository: Ec2Repository) -> None:
+    repository.recommend(service_candidate(instance_type="inf1.3xlarge"))
+    with pytest.raises(UnknownMachine) as refusal:
+        repository.synthesise()
+    assert str(refusal.value) == (
+        f"{repository.of.recommendation_file}: inf1.3xlarge: how many vCPUs and chips it has is not known here. Known "
+        "are the sizes of inf1, inf2, c5, c6i, c7i, m5, m6i, m7i, written as EC2 does (inf1.6xlarge). Choose one of "
+        "them."
+    )
+
+
+def test_an_artifact_for_a_cpu_on_inf1_is_refused(tmp_path: Path) -> None:
+    repository = make_ec2_repository(tmp_path, "query_intent", "cpu")
+    repository.instance_types("cpu", "inf1.xlarge")
+    with pytest.raises(WrongHardware) as refusal:
+        repository.synthesise()
+    assert str(refusal.value) == (
+        f"{repository.file}: targets.cpu.instance_types: got 'inf1.xlarge', but cpu of query_intent was built with "
+        "onnxruntime for x86 CPU and runs on nothing else. Choose such an instance type, or a hosting.target that was "
+        "built for this one."
+    )
+
+
+def test_a_recommendation_of_another_artifact_is_refused(repository: Ec2Repository) -> None:
+    repository.recommend(archive_sha256=OTHER_SHA256)
+    with pytest.raises(OtherArtifact, match=r"archive_sha256: was measured on the artifact ffffffffffff…"):
+        repository.synthesise()
+
+
+def test_production_refuses_what_was_measured_locally(repository: Ec2Repository) -> None:
+    repository.recommend(provenance={"measured_on": "local", "machine": "2 cores of an AMD EPYC"})
+    with pytest.raises(LocalRecommendation):
+        repository.synthesise(options=Options(stage="production"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        (
+            {
+                "vpc": {
+                    "id": "vpc-1",
+                    "cidr": "10.0.0.0/16",
+                    "subnet_ids": ["subnet-1"],
+                    "availability_zones": ["a", "b"],
+                }
+            },
+            "hosting.vpc: availability_zones: got 2 for 1 subnet_ids; name the zone of each subnet, in the same order.",
+        ),
+        (
+            {"image": IMAGE},
+            "hosting.image: unknown key. Allowed here: availability_zones, image_uri, kind, target, vpc.",
+        ),
+    ],
+)
+def test_a_wrong_key_of_hosting_is_named(repository: Ec2Repository, keys: dict[str, object], told: str) -> None:
+    repository.host(**keys)
+    with pytest.raises(InvalidDocument) as refusal:
+        repository.synthesise()
+    assert str(refusal.value) == f"{repository.file}: {told}"
+
+
+def test_each_block_is_a_valid_api_call(service: Synthesis, on_cpu: Synthesis) -> None:
+    for synthesis in (service, on_cpu):
+        for kind, api, operation, given in (
+            ("AWS::ECS::TaskDefinition", "ecs", "RegisterTaskDefinition", {}),
+            ("AWS::ECS::Service", "ecs", "CreateService", {"ServiceName": "s", "DesiredCount": 1}),
+            ("AWS::ECS::CapacityProvider", "ecs", "CreateCapacityProvider", {"Name": "c"}),
+            ("AWS::ECS::Cluster", "ecs", "CreateCluster", {}),
+        ):
+            assert problems(api, operation, lowered({**synthesis.only(kind), **given})) == []
+        target = synthesis.only("AWS::ApplicationAutoScaling::ScalableTarget")
+        policy = synthesis.only("AWS::ApplicationAutoScaling::ScalingPolicy")
+        del policy["ScalingTargetId"]
+        named = {key: target[key] for key in ("ServiceNamespace", "ResourceId", "ScalableDimension")}
+        assert problems("application-autoscaling", "RegisterScalableTarget", target) == []
+        assert problems("application-autoscaling", "PutScalingPolicy", {**named, **policy}) == []
+        for alarm in synthesis.template.find_resources("AWS::CloudWatch::Alarm").values():
+            assert problems("cloudwatch", "PutMetricAlarm", {"AlarmName": "a", **alarm["Properties"]}) == []
+
+
+def test_the_check_of_ecs_calls_sees_a_wrong_word(service: Synthesis) -> None:
+    wrong = {**service.only("AWS::ECS::Service"), "ServiceName": "s", "SchedulingStrategy": "SOMETIMES"}
+    assert problems("ecs", "CreateService", lowered(wrong)) == ["SOMETIMES is not one of SchedulingStrategy"]
+
+
+def lowered(value: Any) -> Any:
+    """Keys as ECS's API writes them. Those of a container's log driver are options of Docker's, as they are."""
+    match value:
+        case dict() if set(value) & {"Ref", "Fn::GetAtt", "Fn::Join", "Fn::Sub"}:
+            return value
+        case dict():
+            return {key if "-" in key else _lower(key): lowered(each) for key, each in value.items()}
+        case list():
+            return [lowered(each) for each in value]
+        case _:
+            return value
+
+
+def _lower(key: str) -> str:
+    return OTHERWISE_CALLED.get(key, key[0].lower() + key[1:])

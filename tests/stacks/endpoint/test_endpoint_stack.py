@@ -1,0 +1,196 @@
+"""What the stack of a SageMaker endpoint promises: one test per intention."""
+
+from typing import Any
+
+from aws_cdk import App, Duration, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk.assertions import Template
+
+from stacks.endpoint.endpoint import WorkloadEndpoint
+from tests.stacks.cloudformation import filled
+from tests.stacks.miniature import Repository, Synthesis, candidate
+from workloads import Autoscaling, file_sha256
+
+
+def test_the_model_is_the_built_archive_under_its_own_hash(repository: Repository) -> None:
+    container = repository.synthesise().only("AWS::SageMaker::Model")["PrimaryContainer"]
+    assert container["ModelDataUrl"]["Fn::Sub"].endswith(f"/{file_sha256(repository.archive)}.tar.gz")
+    assert container["Environment"] == {
+        "SAGEMAKER_TRITON_ALLOW_METRICS": "true",
+        "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "spellcheck",
+        "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
+    }
+
+
+def test_the_recommended_environment_reaches_the_container(measured: Synthesis) -> None:
+    environment = measured.only("AWS::SageMaker::Model")["PrimaryContainer"]["Environment"]
+    assert environment["OMP_NUM_THREADS"] == "1"
+    assert environment["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"] == "spellcheck"
+
+
+def test_the_model_is_cut_off_from_the_network(unmeasured: Synthesis) -> None:
+    unmeasured.template.has_resource_properties("AWS::SageMaker::Model", {"EnableNetworkIsolation": True})
+
+
+def test_the_model_waits_for_its_roles_policy(unmeasured: Synthesis) -> None:
+    (model,) = unmeasured.template.find_resources("AWS::SageMaker::Model").values()
+    (policy,) = model["DependsOn"]
+    assert unmeasured.json["Resources"][policy]["Type"] == "AWS::IAM::Policy"
+
+
+def test_without_a_recommendation_one_instance_runs_and_nothing_scales_it(unmeasured: Synthesis) -> None:
+    (variant,) = unmeasured.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
+    assert (variant["InstanceType"], variant["InitialInstanceCount"]) == ("ml.c5.xlarge", 1)
+    unmeasured.template.resource_count_is("AWS::ApplicationAutoScaling::ScalableTarget", 0)
+    unmeasured.template.resource_count_is("AWS::ApplicationAutoScaling::ScalingPolicy", 0)
+
+
+def test_a_recommendation_decides_type_and_count(measured: Synthesis) -> None:
+    (variant,) = measured.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
+    assert variant["VariantName"] == "AllTraffic"
+    assert (variant["InstanceType"], variant["InitialInstanceCount"]) == ("ml.c5.2xlarge", 3)
+
+
+def test_a_recommendations_numbers_reach_the_scaling_policy_untouched(repository: Repository) -> None:
+    scaling = Autoscaling(min_capacity=4, max_capacity=11, target_invocations_per_instance=1234.5678)
+    repository.recommend(candidate(autoscaling=scaling))
+    synthesis = repository.synthesise()
+    target = synthesis.only("AWS::ApplicationAutoScaling::ScalableTarget")
+    assert (target["MinCapacity"], target["MaxCapacity"]) == (4, 11)
+    policy = synthesis.only("AWS::ApplicationAutoScaling::ScalingPolicy")["TargetTrackingScalingPolicyConfiguration"]
+    assert policy == {
+        "PredefinedMetricSpecification": {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"},
+        "TargetValue": 1234.5678,
+        "ScaleOutCooldown": Duration.minutes(5).to_seconds(),
+        "ScaleInCooldown": Duration.minutes(10).to_seconds(),
+    }
+
+
+def test_the_scalable_target_is_the_endpoints_variant(measured: Synthesis) -> None:
+    target = measured.only("AWS::ApplicationAutoScaling::ScalableTarget")
+    assert target["ServiceNamespace"] == "sagemaker"
+    assert target["ScalableDimension"] == "sagemaker:variant:DesiredInstanceCount"
+    before, endpoint, after = target["ResourceId"]["Fn::Join"][1]
+    assert (before, after) == ("endpoint/", "/variant/AllTraffic")
+    assert endpoint == measured.json["Outputs"]["EndpointName"]["Value"]
+
+
+def test_an_update_keeps_the_size_that_autoscaling_chose(unmeasured: Synthesis) -> None:
+    unmeasured.template.has_resource_properties("AWS::SageMaker::Endpoint", {"RetainAllVariantProperties": True})
+
+
+def test_requests_go_to_the_instance_with_the_fewest_waiting(unmeasured: Synthesis) -> None:
+    (variant,) = unmeasured.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
+    assert variant["RoutingConfig"] == {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
+
+
+def test_how_long_sagemaker_waits_follows_the_archives_size(repository: Repository) -> None:
+    repository.build("cpu", archive_bytes=2_000_000_000)
+    (variant,) = repository.synthesise().only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
+    assert variant["ModelDataDownloadTimeoutInSeconds"] == 60 + 100
+    assert variant["ContainerStartupHealthCheckTimeoutInSeconds"] == 300 + 200
+
+
+def test_volumes_are_encrypted_with_a_key_that_rotates(unmeasured: Synthesis) -> None:
+    unmeasured.template.has_resource_properties("AWS::KMS::Key", {"EnableKeyRotation": True})
+    key = unmeasured.only("AWS::SageMaker::EndpointConfig")["KmsKeyId"]["Fn::GetAtt"]
+    assert unmeasured.json["Resources"][key[0]]["Type"] == "AWS::KMS::Key"
+
+
+def test_a_host_with_nvme_of_its_own_gets_no_key(repository: Repository) -> None:
+    repository.host("tensorrt", instance_types=["ml.g4dn.xlarge"])
+    synthesis = repository.synthesise()
+    assert "KmsKeyId" not in synthesis.only("AWS::SageMaker::EndpointConfig")
+    synthesis.template.resource_count_is("AWS::KMS::Key", 1)  # the paging topic's
+
+
+def test_the_outputs_are_what_the_recommender_looks_for(unmeasured: Synthesis) -> None:
+    assert list(unmeasured.json["Outputs"]) == [
+        "EndpointName",
+        "ModelName",
+        "RecommenderRoleArn",
+        "PagingTopicArn",
+    ]
+
+
+def test_nothing_has_a_physical_name_but_what_is_never_replaced_and_called_by_it(measured: Synthesis) -> None:
+    """The alarms that guard an update are there before the endpoint, on its name; CDK names composite alarms."""
+    names = {"ModelName", "EndpointName", "RoleName", "AlarmName", "DashboardName", "TopicName", "BucketName"}
+    named = {
+        (resource["Type"], name)
+        for resource in measured.json["Resources"].values()
+        for name in names & set(resource.get("Properties", {}))
+    }
+    assert named == {("AWS::SageMaker::Endpoint", "EndpointName"), ("AWS::CloudWatch::CompositeAlarm", "AlarmName")}
+
+
+def test_the_endpoint_is_called_as_its_stack(measured: Synthesis) -> None:
+    assert measured.only("AWS::SageMaker::Endpoint")["EndpointName"] == "SpellcheckStack"
+
+
+def test_the_endpoints_role_may_do_nothing_but_start_and_report(unmeasured: Synthesis) -> None:
+    assert actions_of(unmeasured, "Serving") == {
+        "s3:GetBucket*",
+        "s3:GetObject*",
+        "s3:List*",
+        "ecr:BatchCheckLayerAvailability",
+        "ecr:BatchGetImage",
+        "ecr:GetAuthorizationToken",
+        "ecr:GetDownloadUrlForLayer",
+        "logs:CreateLogGroup",
+        "logs:CreateLogStream",
+        "logs:DescribeLogStreams",
+        "logs:PutLogEvents",
+        "cloudwatch:PutMetricData",
+        "kms:CreateGrant",
+        "kms:Decrypt",
+        "kms:DescribeKey",
+        "kms:GenerateDataKeyWithoutPlaintext",
+    }
+
+
+def test_no_role_has_a_managed_policy(measured: Synthesis) -> None:
+    for role in measured.template.find_resources("AWS::IAM::Role").values():
+        assert "ManagedPolicyArns" not in role["Properties"]
+
+
+def test_the_recommender_reaches_only_endpoints_of_its_own(unmeasured: Synthesis) -> None:
+    for statement in statements_of(unmeasured, "Recommender"):
+        touched = [filled(arn) for arn in as_list(statement["Resource"])]
+        if any(action.startswith("sagemaker:Delete") for action in as_list(statement["Action"])):
+            assert touched
+            assert all(arn.split("/")[-1] in {"sm-*", "spellcheck-*"} for arn in touched)
+
+
+def test_the_recommender_reads_payloads_and_may_hand_on_two_roles(unmeasured: Synthesis) -> None:
+    text = [filled(arn) for item in statements_of(unmeasured, "Recommender") for arn in as_list(item["Resource"])]
+    assert "arn:aws:s3:::sagemaker-us-east-1-123456789012/inference-recommender/*" in text
+    (handing_on,) = [item for item in statements_of(unmeasured, "Recommender") if item["Action"] == "iam:PassRole"]
+    assert handing_on["Condition"] == {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
+    assert {arn["Fn::GetAtt"][0][:7] for arn in handing_on["Resource"]} == {"Serving", "Recomme"}
+
+
+def test_invoking_is_granted_on_this_endpoint_alone(repository: Repository) -> None:
+    synthesis = repository.synthesise()
+    endpoint = next(child for child in synthesis.stack.node.children if isinstance(child, WorkloadEndpoint))
+    stack = Stack(App(), "Caller")
+    caller = iam.Role(stack, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+    grant = endpoint.grant_invoke(caller)
+    assert grant.success
+    assert grant.principal_statements[0].actions == ["sagemaker:InvokeEndpoint"]
+    assert grant.principal_statements[0].resources == [endpoint.endpoint_arn]
+
+
+def statements_of(synthesis: Synthesis, owner: str) -> list[dict[str, Any]]:
+    """Of the default policy of the role that `owner` holds."""
+    policies = Template.from_stack(synthesis.stack).find_resources("AWS::IAM::Policy").values()
+    (policy,) = [item for item in policies if item["Properties"]["PolicyName"].startswith(owner)]
+    return list(policy["Properties"]["PolicyDocument"]["Statement"])
+
+
+def actions_of(synthesis: Synthesis, owner: str) -> set[str]:
+    return {action for statement in statements_of(synthesis, owner) for action in as_list(statement["Action"])}
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
