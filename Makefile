@@ -66,7 +66,7 @@ setup: $(VENV)/.installed triton node_modules/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Installing the Python environment into $(VENV) (a few minutes the first time)"
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python $(PIP) --constraint constraints.txt --editable ".[cdk,build,local,dev$(NODE_EXTRA)]"
+	@$(VENV)/bin/python $(PIP) --constraint constraints.txt --editable ".[measure,cdk,build,local,dev$(NODE_EXTRA)]"
 	@touch $@
 
 # What a Triton container has, and nothing else: the server binary, its Python backend, the model's own packages.

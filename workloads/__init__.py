@@ -14,7 +14,7 @@ from workloads.endpoint_hosting import (
     SageMakerEndpointHosting,
     Shadow,
 )
-from workloads.errors import MissingArtifact, ProjectError
+from workloads.errors import Interrupted, MissingArtifact, NoVerdict, ProjectError, Unavailable, UsageError
 from workloads.folder import ROOT, Example, Row, WorkloadFolder, load_workload, workload_names
 from workloads.hosting import EcsServiceHosting, ExistingNetwork, Hosting, ScheduledBatchHosting
 from workloads.model import (
@@ -57,6 +57,7 @@ __all__ = [
     "ExistingNetwork",
     "ExistingVpc",
     "Hosting",
+    "Interrupted",
     "LatencyObjective",
     "LatencyPercentiles",
     "Linear",
@@ -65,6 +66,7 @@ __all__ = [
     "ModelArtifact",
     "NeuronTarget",
     "NewVpc",
+    "NoVerdict",
     "OnnxRuntimeTarget",
     "Parity",
     "ParityReport",
@@ -90,6 +92,8 @@ __all__ = [
     "ThroughputObjective",
     "TorchScriptTarget",
     "Traffic",
+    "Unavailable",
+    "UsageError",
     "Variant",
     "Workload",
     "WorkloadFolder",

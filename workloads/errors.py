@@ -14,6 +14,28 @@ class ProjectError(Exception):
     exit_code = 2
 
 
+class UsageError(ProjectError):
+    """A wrong option or a wrong file. Raised with its sentence where it is found; nothing catches it by name."""
+
+
+class Unavailable(ProjectError):
+    """AWS, an endpoint or a toolchain is not there, or refuses."""
+
+    exit_code = 3
+
+
+class NoVerdict(ProjectError):
+    """A run measured something from which nothing may be concluded."""
+
+    exit_code = 4
+
+
+class Interrupted(ProjectError):
+    """Ctrl-C. The message says what was kept and how to go on."""
+
+    exit_code = 130
+
+
 class UnknownWorkload(ProjectError):
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(f"There is no workload '{name}'. Known workloads: {', '.join(known) or 'none'}.")
