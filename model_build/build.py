@@ -132,9 +132,9 @@ def _with_remedy(plan: BuildPlan, scratch: Path, failed: GateFailed, progress: P
 def _room(plan: BuildPlan) -> ModuleType:
     """Imported when it is known which: AWS's Neuron images have neither onnx nor transformers."""
     if isinstance(plan.target, NeuronTarget):
-        name = "neuron.room"
+        name = "neuron.backend"
     else:
-        name = "text2text.compile" if isinstance(plan.workload.model, TextToText) else "encoder.compile"
+        name = "text2text.backend" if isinstance(plan.workload.model, TextToText) else "encoder.backend"
     return importlib.import_module(f"model_build.{name}")
 
 

@@ -19,7 +19,7 @@ from inference_recommender.load_test.request import FleetPlan
 from inference_recommender.load_test.source import pack_source
 from inference_recommender.progress import Progress, Pulse
 
-ENTRY = Path(__file__).with_name("entry.py")
+ENTRY = Path(__file__).with_name("generator_entry.py")
 POLL_S = 15.0
 ENDED = ("Completed", "Failed", "Stopped")
 
