@@ -10,7 +10,6 @@ an interrupted build leaves the older one as it was.
 
 import contextlib
 import errno
-import importlib
 import importlib.metadata
 import importlib.util
 import logging
@@ -19,10 +18,10 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from model_build import archive, parity, repository
+from model_build.backends import backend
 from model_build.compiled import Compiled
 from model_build.errors import DiskFull, Fp32Fails, GateFailed, StaleArtifact
 from model_build.lock import exclusive
@@ -31,10 +30,8 @@ from model_build.progress import Progress, silent
 from model_build.tensorrt.compile import Toolchain
 from workloads import (
     ModelArtifact,
-    NeuronTarget,
     ParityReport,
     TensorRtTarget,
-    TextToText,
     file_sha256,
     load_artifact,
 )
@@ -82,7 +79,7 @@ def _compile(plan: BuildPlan, scratch: Path, progress: Progress) -> Compiled:
         return found
     graphs = scratch / "graphs"
     graphs.mkdir()
-    made = _room(plan).compile_graphs(plan, graphs, scratch, progress)
+    made = backend(plan).compile_graphs(plan, graphs, scratch, progress)
     return Compiled.keep(plan.compiled, plan.compiled_key, graphs, made)
 
 
@@ -103,7 +100,7 @@ def _contents(plan: BuildPlan, compiled: Compiled) -> dict[str, repository.Conte
 
 
 def _gate(plan: BuildPlan, made: Path, progress: Progress) -> ParityReport | None:
-    comparisons = _room(plan).compare(plan, made, progress)
+    comparisons = backend(plan).compare(plan, made, progress)
     if comparisons is None:
         return None
     figures = parity.report(plan.workload.model.task, comparisons)
@@ -118,24 +115,14 @@ def _gate(plan: BuildPlan, made: Path, progress: Progress) -> ParityReport | Non
 
 def _with_remedy(plan: BuildPlan, scratch: Path, failed: GateFailed, progress: Progress) -> GateFailed:
     """The failure, and for a low precision the layers with which it would pass in fp32."""
-    find = getattr(_room(plan), "fp32_layers", None)
-    if not failed.of_compiled or find is None or plan.target.precision == "fp32":
+    if not failed.of_compiled or plan.target.precision == "fp32":
         return failed
     try:
-        layers = find(plan, scratch, progress)
+        layers = backend(plan).fp32_layers(plan, scratch, progress)
     except Fp32Fails as hopeless:
         return failed.advised(str(hopeless))
     named = ", ".join(f'"{layer}"' for layer in layers)
     return failed.advised(f"Or keep these layers in fp32, with which it passes: fp32_layers = [{named}]")
-
-
-def _room(plan: BuildPlan) -> ModuleType:
-    """Imported when it is known which: AWS's Neuron images have neither onnx nor transformers."""
-    if isinstance(plan.target, NeuronTarget):
-        name = "neuron.backend"
-    else:
-        name = "text2text.backend" if isinstance(plan.workload.model, TextToText) else "encoder.backend"
-    return importlib.import_module(f"model_build.{name}")
 
 
 def _artifact(plan: BuildPlan, packed: Path, compiled: Compiled, figures: ParityReport | None) -> ModelArtifact:
