@@ -37,7 +37,7 @@ def exact_match(answers: Sequence[Answered]) -> float:
     return fmean(each.answer == each.label for each in answers)
 
 
-def left_alone(answers: Sequence[Answered]) -> float:
+def unchanged_rate(answers: Sequence[Answered]) -> float:
     """Of the texts that were right already, the share returned unchanged; NaN when there is none."""
     right = [each for each in answers if each.text == each.label]
     return fmean(each.answer == each.text for each in right) if right else math.nan
@@ -78,7 +78,7 @@ _METRICS: dict[str, Metric] = {
     "accuracy": exact_match,
     "exact_match": exact_match,
     "f1": span_f1,
-    "left_alone": left_alone,
     "macro_f1": macro_f1,
     "score_correlation": score_correlation,
+    "unchanged_rate": unchanged_rate,
 }

@@ -148,7 +148,7 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
     _check_runtime(source, variant.target, target)
     examples = tuple(source.evaluation())
     if isinstance(source.workload.model, TextToText):
-        _check_left_alone(source, examples)
+        _check_unchanged_rate_can_be_measured(source, examples)
     planned = BuildPlan(
         root=root,
         source=source,
@@ -171,9 +171,9 @@ def _check_runtime(source: WorkloadFolder, name: str, target: Target) -> None:
         raise NoSuchBuild(source.file, name, target.runtime, "a TensorFlow SavedModel", ["neuron", "neuronx"])
 
 
-def _check_left_alone(source: WorkloadFolder, examples: tuple[Example, ...]) -> None:
+def _check_unchanged_rate_can_be_measured(source: WorkloadFolder, examples: tuple[Example, ...]) -> None:
     if not any(example.row["text"] == example.label for example in examples):
         raise InvalidDocument(
             source.path / "evaluation.jsonl",
-            [f"none of its {len(examples)} pairs has a text equal to its label, so left_alone cannot be measured."],
+            [f"none of its {len(examples)} pairs has a text equal to its label, so unchanged_rate cannot be measured."],
         )

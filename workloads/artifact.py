@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from workloads.document import Document
 from workloads.errors import MissingArtifact, TamperedArchive
@@ -21,6 +21,13 @@ class ParityReport(Document):
     mean_logit_difference: float
     original: dict[str, float] = Field(description="The task's metrics on evaluation.jsonl.")
     compiled: dict[str, float]
+
+    @field_validator("original", "compiled")
+    @classmethod
+    def _metrics_have_their_present_names(cls, metrics: dict[str, float]) -> dict[str, float]:
+        if "left_alone" in metrics:
+            raise ValueError("left_alone is called unchanged_rate now; build the model again.")
+        return metrics
 
 
 class ModelArtifact(Document):

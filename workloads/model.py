@@ -126,7 +126,7 @@ EncoderModel = TextClassification | TextPairScoring | QuestionAnswering
 Model = Annotated[TextToText | TextClassification | TextPairScoring | QuestionAnswering, Field(discriminator="task")]
 
 METRICS: dict[str, tuple[str, ...]] = {
-    "text2text-generation": ("exact_match", "left_alone"),
+    "text2text-generation": ("exact_match", "unchanged_rate"),
     "text-classification": ("accuracy", "macro_f1"),
     "text-pair-scoring": ("accuracy", "macro_f1", "score_correlation"),
     "question-answering": ("exact_match", "f1"),

@@ -50,6 +50,8 @@ class Workload(Document):
         if (model := info.data.get("model")) is None:
             return quality
         known = METRICS[model.task]
+        if "min_left_alone" in quality:
+            raise ValueError("min_left_alone is called min_unchanged_rate now; rename the key.")
         if set(quality) != {f"min_{metric}" for metric in known}:
             wanted = ", ".join(f"min_{metric}" for metric in known)
             raise ValueError(f"{model.task} has the keys {wanted}; got {', '.join(quality) or 'none'}.")

@@ -232,11 +232,11 @@ def test_an_evaluation_text_that_cannot_be_asked_is_an_error_of_the_workload(cop
     )
 
 
-def test_an_evaluation_without_correct_texts_cannot_measure_left_alone(tiny_workload: WorkloadFolder) -> None:
+def test_an_evaluation_without_correct_texts_cannot_measure_unchanged_rate(tiny_workload: WorkloadFolder) -> None:
     file = tiny_workload.path / "evaluation.jsonl"
     file.write_text('{"text": "a", "label": "b"}\n')
     with pytest.raises(InvalidDocument) as caught:
         plan(tiny_workload, "cpu", tiny_workload.path.parent.parent)
     assert str(caught.value) == (
-        f"{file}: none of its 1 pairs has a text equal to its label, so left_alone cannot be measured."
+        f"{file}: none of its 1 pairs has a text equal to its label, so unchanged_rate cannot be measured."
     )

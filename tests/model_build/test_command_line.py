@@ -59,7 +59,7 @@ def test_verify_prints_one_document(run: Run, capsys: Capture) -> None:
     assert run(["verify", "tiny", "--target", "cpu", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["examples"], document["identical_answers"]) == (40, 40)
-    assert document["original"].keys() == document["compiled"].keys() == {"exact_match", "left_alone"}
+    assert document["original"].keys() == document["compiled"].keys() == {"exact_match", "unchanged_rate"}
 
 
 def test_verify_prints_a_table_for_people(run: Run, capsys: Capture) -> None:
@@ -69,7 +69,7 @@ def test_verify_prints_a_table_for_people(run: Run, capsys: Capture) -> None:
     assert lines[2:] == [
         "                      original  compiled",
         "exact match             0.0000    0.0000",
-        "left alone              0.0000    0.0000",
+        "unchanged rate          0.0000    0.0000",
     ]
 
 
@@ -160,7 +160,7 @@ def test_all_builds_every_workload_that_has_the_target_and_prints_a_table(run: R
     head, line = capsys.readouterr().out.splitlines()
     assert head.split()[:4] == ["workload", "target", "runtime", "precision"]
     assert line.split()[:4] == ["tiny", "cpu", "onnxruntime", "fp32"]
-    assert line.endswith("exact_match 0.0000 → 0.0000, left_alone 0.0000 → 0.0000")
+    assert line.endswith("exact_match 0.0000 → 0.0000, unchanged_rate 0.0000 → 0.0000")
 
 
 def test_a_target_that_no_workload_has(run: Run, capsys: Capture) -> None:

@@ -38,11 +38,11 @@ CHANGED = comparison(compiled="shoe", identical=False, max_logit_difference=0.5)
 LOST = comparison(text="shose", compiled="hose", identical=False, max_logit_difference=2.0)
 
 
-def test_exact_match_counts_all_pairs_and_left_alone_only_the_correct_ones() -> None:
+def test_exact_match_counts_all_pairs_and_the_unchanged_rate_only_the_correct_ones() -> None:
     figures = report([RIGHT, CORRECTED, CHANGED, LOST])
     assert (figures.examples, figures.identical_answers) == (4, 2)
-    assert figures.original == {"exact_match": 1.0, "left_alone": 1.0}
-    assert figures.compiled == {"exact_match": 0.5, "left_alone": 0.5}
+    assert figures.original == {"exact_match": 1.0, "unchanged_rate": 1.0}
+    assert figures.compiled == {"exact_match": 0.5, "unchanged_rate": 0.5}
 
 
 def test_the_mean_is_over_logits_not_over_examples() -> None:
@@ -54,7 +54,7 @@ def test_the_mean_is_over_logits_not_over_examples() -> None:
 
 def test_the_same_answers_pass() -> None:
     comparisons = [RIGHT, CORRECTED]
-    check_quality(report(comparisons), {"min_exact_match": 1.0, "min_left_alone": 1.0}, comparisons)
+    check_quality(report(comparisons), {"min_exact_match": 1.0, "min_unchanged_rate": 1.0}, comparisons)
     check_parity(report(comparisons), Parity(max_logit_difference=1e-9), comparisons)
 
 
@@ -72,7 +72,7 @@ def test_differing_sequences_are_named_the_worst_first() -> None:
         "The compiled model differs from the original on evaluation.jsonl:\n"
         "- 2 of 4 answers differ, none may (parity.max_metric_drop is 0).\n"
         "- exact_match drops by 0.5000, at most 0.0 is allowed (parity.max_metric_drop).\n"
-        "- left_alone drops by 0.5000, at most 0.0 is allowed (parity.max_metric_drop).\n"
+        "- unchanged_rate drops by 0.5000, at most 0.0 is allowed (parity.max_metric_drop).\n"
         "- the largest logit difference is 2, at most 0.001 is allowed (parity.max_logit_difference).\n"
         "The 2 worst of 2 examples:\n"
         "  'shose': expected 'shoes', got 'hose'\n"
@@ -97,7 +97,7 @@ def test_an_original_that_is_not_good_enough_is_not_compiled() -> None:
     wrong = comparison(text="sheos", original="shoe", compiled="shoe")
     comparisons = [RIGHT, wrong]
     with pytest.raises(GateFailed) as caught:
-        check_quality(report(comparisons), {"min_exact_match": 0.85, "min_left_alone": 0.95}, comparisons)
+        check_quality(report(comparisons), {"min_exact_match": 0.85, "min_unchanged_rate": 0.95}, comparisons)
     assert str(caught.value) == (
         "The original model is not good enough on evaluation.jsonl:\n"
         "- exact_match is 0.5000, at least 0.85 is required (quality.min_exact_match).\n"

@@ -26,7 +26,7 @@ max_output_tokens = 12
 
 [quality]
 min_exact_match = 0.0
-min_left_alone = 0.0
+min_unchanged_rate = 0.0
 
 [targets.cpu]
 runtime = "onnxruntime"

@@ -217,8 +217,13 @@ def test_two_workloads_share_one_encoder() -> None:
         (
             "min_exact_match = 0.85",
             "min_accuracy = 0.85",
-            "quality: text2text-generation has the keys min_exact_match, min_left_alone; "
-            "got min_accuracy, min_left_alone.",
+            "quality: text2text-generation has the keys min_exact_match, min_unchanged_rate; "
+            "got min_accuracy, min_unchanged_rate.",
+        ),
+        (
+            "min_unchanged_rate = 0.95",
+            "min_left_alone = 0.95",
+            "quality: min_left_alone is called min_unchanged_rate now; rename the key.",
         ),
         (
             'instance_types = ["ml.g5.xlarge", "ml.g4dn.xlarge"]',

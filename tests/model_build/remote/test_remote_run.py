@@ -109,7 +109,9 @@ def _gpus(**of_g5: Any) -> dict[str, bytes]:
 def test_the_engines_of_two_gpus_become_one_archive(root: Path) -> None:
     worse = an_artifact().parity
     assert worse is not None
-    worse = worse.model_copy(update={"identical_answers": 490, "compiled": {"exact_match": 0.88, "left_alone": 0.97}})
+    worse = worse.model_copy(
+        update={"identical_answers": 490, "compiled": {"exact_match": 0.88, "unchanged_rate": 0.97}}
+    )
     account = FakeAccount(_gpus(parity=worse))
     artifact = run(root, account, "gpu")
     assert list(account.jobs) == GPU_JOBS
@@ -121,7 +123,7 @@ def test_the_engines_of_two_gpus_become_one_archive(root: Path) -> None:
     assert artifact.toolchain == {"tensorrt": "10.13", "gpu": "Tesla T4, NVIDIA A10G"}
     assert artifact.parity is not None
     assert artifact.parity.identical_answers == 490
-    assert artifact.parity.compiled == {"exact_match": 0.88, "left_alone": 0.97}
+    assert artifact.parity.compiled == {"exact_match": 0.88, "unchanged_rate": 0.97}
     assert left(root, "gpu") == ["artifact.json", "model.tar.gz", "repository"]
 
 
