@@ -1,11 +1,13 @@
-"""What every room's tests share: a copy of a workload's folder that a test may damage."""
+"""Shared by all tests: no AWS credentials, no hypothesis deadline, and a workload folder that a test may change."""
 
+import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from workloads import ROOT, WorkloadFolder, load_workload
 
@@ -15,13 +17,34 @@ EditToml = Callable[..., Path]
 # of the programs under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# How long an example or its generation takes depends on how busy the machine is.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long walks first: with a process per core, one core would otherwise end with them alone."""
+    """Runs the long walks first: with a process per core, one core would otherwise end with them alone."""
     items.sort(key=lambda item: item.path.parent != HERE)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_aws_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Removes every source of AWS credentials and of a region, for the tests and for the processes they start.
+
+    Tests that need an account start one, and set its variables for themselves.
+    """
+    empty = tmp_path_factory.mktemp("aws") / "empty"
+    empty.touch()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            if name.startswith(("AWS_", "CDK_DEFAULT_")) or name == "BOTO_CONFIG":
+                patch.delenv(name)
+        patch.setenv("AWS_CONFIG_FILE", str(empty))
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(empty))
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +66,7 @@ def workloads_copy(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def edit_toml(workloads_copy: Path) -> EditToml:
-    """Replace one piece of the copied workload.toml by another; returns the folder of workloads."""
+    """Returns a function that replaces a piece of the copied workload.toml and returns the folder of workloads."""
 
     def edit(old: str, new: str) -> Path:
         file = workloads_copy / "spellcheck" / "workload.toml"
