@@ -1,6 +1,6 @@
 """CDK entry: one stack for each workload folder, chosen by its `hosting.kind`.
 
-Reads `workloads/`, `build/`, `cdk -c KEY=VALUE` (stacks/options.py) and the account and region that the CDK CLI
+Reads `workloads/`, `build/`, `cdk -c KEY=VALUE` (stacks/context.py) and the account and region that the CDK CLI
 found, if any; without them the stacks fit every account and region. Calls no AWS.
 """
 
@@ -19,12 +19,12 @@ from aws_cdk import App, CloudFormationValidatePlugin, Environment, Validations
 from constructs import Construct
 
 import workloads
-from stacks.batch.stack import ScheduledBatchStack
+from stacks.batch.batch_stack import ScheduledBatchStack
+from stacks.context import PRODUCTION, Options, read_options
 from stacks.deployment import plan_deployment
-from stacks.ecs.stack import EcsServiceStack
-from stacks.endpoint.stack import SageMakerEndpointStack
+from stacks.ecs.service_stack import EcsServiceStack
+from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.errors import NoRecommendation, NoStack, NothingBuilt, UnknownOption, waits
-from stacks.options import PRODUCTION, Options, read_options
 from stacks.release.source import ReleaseSource, read_release
 from stacks.workload_stack import BuiltArtifact, WorkloadStackProps
 
@@ -62,7 +62,7 @@ def add_stacks(
 def add_release(app: App, root: Path, environment: Environment, source: ReleaseSource) -> None:
     """The pipeline that releases every workload below root/workloads that is built."""
     # Only here: most syntheses have no pipeline, and its library takes long to import.
-    from stacks.release.stack import ReleasePipelineProps, ReleasePipelineStack
+    from stacks.release.pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
 
     folders = [folder for folder in _folders(root, None) if _artifact_file(root, folder).exists()]
 

@@ -6,8 +6,8 @@ Shared by the endpoint's own role and by the one Inference Recommender works und
 from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
 
-from stacks.acknowledgement import acknowledge_resources
 from stacks.endpoint.serving_image import ServingImage
+from stacks.grants import acknowledge_resources
 from stacks.model_archive import ModelArchive
 
 # An endpoint is created after its model, and the model after its role: the group's last part is unknown here.

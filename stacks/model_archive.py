@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.acknowledgement import acknowledge_actions, acknowledge_resources
+from stacks.grants import acknowledge_actions, acknowledge_resources
 
 # Not this archive alone: an endpoint that is rolled back reads the one before, under the policy of now.
 ARCHIVES = "*.tar.gz"

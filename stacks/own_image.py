@@ -11,8 +11,8 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.acknowledgement import acknowledge_resources
 from stacks.ecs.errors import ImageOutOfReach
+from stacks.grants import acknowledge_resources
 from stacks.triton_image import ECR_IMAGE
 
 REPOSITORY = "transformers-in-production"

@@ -6,8 +6,8 @@ from pathlib import Path
 from aws_cdk import Environment, Stack, Token
 from aws_cdk.region_info import Fact
 
+from stacks.context import Options
 from stacks.errors import UnknownRegion
-from stacks.options import Options
 from workloads import ModelArtifact, Recommendation, WorkloadFolder
 
 

@@ -10,13 +10,13 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from stacks.acknowledgement import acknowledge_resources
 from stacks.batch.commands import account_command, shard_command
 from stacks.batch.steps import DAY, SHARDS, with_retries
 from stacks.batch.storage import BatchStorage
 from stacks.ecs.fleet import EcsFleet
 from stacks.ecs.private_network import PrivateNetwork
 from stacks.ecs.task import EcsTask
+from stacks.grants import acknowledge_resources
 from stacks.model_archive import ModelArchive
 
 CONTAINER = "batch"

@@ -15,11 +15,11 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from stacks.acknowledgement import acknowledge_resources
 from stacks.batch.commands import account_command, shard_command
 from stacks.batch.steps import DAY, RETRIES, RETRY_AFTER
 from stacks.batch.storage import BatchStorage
 from stacks.ecs.errors import UnknownProcessingType
+from stacks.grants import acknowledge_resources
 from stacks.model_access import grant_container_telemetry
 from stacks.model_archive import ModelArchive
 from stacks.own_image import OwnImage

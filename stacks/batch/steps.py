@@ -16,7 +16,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from stacks.acknowledgement import acknowledge_resources
+from stacks.grants import acknowledge_resources
 
 DAY = "$.day"
 """Where each state finds the run's name: 2026-11-21."""

@@ -9,7 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.acknowledgement import acknowledge, acknowledge_actions, acknowledge_resources
+from stacks.grants import acknowledge, acknowledge_actions, acknowledge_resources
 
 OLD_VERSIONS = Duration.days(30)
 LOGS_KEPT = Duration.days(90)

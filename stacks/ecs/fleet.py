@@ -13,8 +13,8 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.acknowledgement import acknowledge, acknowledge_actions, acknowledge_resources
 from stacks.ecs.private_network import PrivateNetwork
+from stacks.grants import acknowledge, acknowledge_actions, acknowledge_resources
 from stacks.machine import Machine
 
 ROOT_VOLUME = Size.gibibytes(100)

@@ -14,10 +14,10 @@ from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_elasticloadbalancingv2 as elb
 from constructs import Construct
 
-from stacks.acknowledgement import acknowledge
 from stacks.ecs.fleet import EcsFleet
 from stacks.ecs.private_network import PrivateNetwork
 from stacks.ecs.task import EcsTask
+from stacks.grants import acknowledge
 from stacks.model_archive import ModelArchive
 
 MODEL_FOLDER = "/opt/ml/model"

@@ -13,7 +13,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.acknowledgement import acknowledge
+from stacks.grants import acknowledge
 from stacks.own_image import OwnImage
 
 LEAST_MEMORY_MIB = 512

@@ -9,7 +9,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
-from stacks.acknowledgement import acknowledge, acknowledge_resources
+from stacks.grants import acknowledge, acknowledge_resources
 from workloads import DataCapture
 
 PREFIX = "captured"

@@ -12,7 +12,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.acknowledgement import acknowledge_resources
+from stacks.grants import acknowledge_resources
 from workloads import EndpointNetwork, NewVpc
 
 INTERFACES = (

@@ -11,9 +11,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.acknowledgement import acknowledge_resources
 from stacks.endpoint.endpoint import WorkloadEndpoint
 from stacks.endpoint.serving_image import ServingImage
+from stacks.grants import acknowledge_resources
 from stacks.model_access import ENDPOINT_LOGS, grant_container_telemetry, grant_model_files
 from stacks.model_archive import ModelArchive
 

@@ -12,8 +12,8 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.acknowledgement import acknowledge_resources
 from stacks.errors import NotAnEcrImage, TritonNotInRegion, UnpublishedTriton
+from stacks.grants import acknowledge_resources
 from stacks.instance_type import family, has_accelerator
 from stacks.own_image import OwnImage, OwnImageProps
 from stacks.triton_image import ECR_IMAGE, REPOSITORY, host_ami, registry_accounts

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from aws_cdk import Environment
 
-from stacks.options import Options
+from stacks.context import Options
 from tests.stacks.miniature import Repository, Synthesis, as_committed, candidate, make_repository
 
 ENDPOINTS = ("question_answering", "spellcheck", "text_classification")

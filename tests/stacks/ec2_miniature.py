@@ -11,7 +11,7 @@ from pathlib import Path
 from aws_cdk import App, Environment
 
 from app import add_stacks
-from stacks.options import Options
+from stacks.context import Options
 from tests.stacks.miniature import (
     Repository,
     Synthesis,

@@ -17,7 +17,7 @@ from aws_cdk import App, Environment, Stack
 from aws_cdk.assertions import Annotations, Match, Template
 
 from app import add_stacks
-from stacks.options import Options
+from stacks.context import Options
 from tests.artifacts import an_artifact
 from workloads import (
     ROOT,

@@ -2,8 +2,8 @@
 
 import pytest
 
+from stacks.context import Options
 from stacks.errors import IncompleteRecommendation, NoRecommendedCandidate
-from stacks.options import Options
 from tests.stacks.miniature import OTHER_SHA256, Repository, Synthesis, candidate
 from workloads import Autoscaling, LatencyObjective
 

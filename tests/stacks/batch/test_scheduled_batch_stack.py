@@ -11,9 +11,9 @@ from botocore.model import StringShape
 
 from stacks import instance_offerings
 from stacks.batch.processing_work import SIZES
+from stacks.context import Options
 from stacks.ecs.errors import NoThroughputObjective, UnknownProcessingType
 from stacks.errors import NotInRegion
-from stacks.options import Options
 from tests.stacks.api_calls import problems
 from tests.stacks.cloudformation import filled
 from tests.stacks.ec2_miniature import Ec2Repository, make_ec2_repository

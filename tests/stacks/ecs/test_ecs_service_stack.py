@@ -8,10 +8,10 @@ import pytest
 from aws_cdk import Environment
 from aws_cdk.assertions import Match
 
+from stacks.context import Options
 from stacks.ecs.errors import ImageOutOfReach, UnknownMachine
 from stacks.ecs.service import START_UP
 from stacks.errors import LocalRecommendation, OtherArtifact, WrongHardware
-from stacks.options import Options
 from tests.stacks.api_calls import problems
 from tests.stacks.cloudformation import filled
 from tests.stacks.ec2_miniature import IMAGE, Ec2Repository, make_ec2_repository, service_candidate

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from aws_cdk import Environment
 
+from stacks.context import Options
 from stacks.endpoint.startup import startup_timeouts
-from stacks.options import Options
 from tests.stacks.conftest import SHADOW_IMAGE
 from tests.stacks.endpoint.test_endpoint_stack import actions_of
 from tests.stacks.miniature import Repository, Synthesis, candidate, make_repository

@@ -6,6 +6,7 @@ import pytest
 from aws_cdk import Environment
 
 from stacks import instance_offerings
+from stacks.context import Options
 from stacks.errors import (
     LocalRecommendation,
     MinimumOutOfRange,
@@ -19,7 +20,6 @@ from stacks.errors import (
     UnknownRegion,
     WrongHardware,
 )
-from stacks.options import Options
 from tests.stacks.miniature import OTHER_SHA256, Repository, candidate, make_repository
 from workloads import ProjectError, file_sha256
 from workloads.errors import InvalidDocument, MissingArtifact

@@ -7,8 +7,8 @@ import pytest
 from aws_cdk import App
 
 from app import add_stacks
+from stacks.context import Options, read_options
 from stacks.errors import NothingBuilt, RehearsalInProduction, UnknownOption
-from stacks.options import Options, read_options
 from tests.stacks.miniature import Repository, candidate
 from workloads import ROOT, artifact_file
 

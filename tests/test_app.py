@@ -11,12 +11,17 @@ import pytest
 from aws_cdk import App, Environment
 
 from app import add_stacks, deploying_to
-from tests.stacks.miniature import Repository, candidate
+from tests.stacks.miniature import Repository, candidate, make_repository
 from workloads import ROOT, artifact_file
 
 RUN_APP = "import sys, pathlib, app; sys.exit(app.main(pathlib.Path(sys.argv[1])))"
 LIST_MODULES = "import sys, pathlib, app; app.main(pathlib.Path(sys.argv[1])); print(*sys.modules, sep='\\n')"
 CDK = ROOT / "node_modules/.bin/cdk"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return make_repository(tmp_path)
 
 
 def test_synth_imports_neither_torch_nor_boto3(repository: Repository) -> None:

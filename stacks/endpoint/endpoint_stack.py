@@ -7,8 +7,8 @@ from stacks.deployment import Deployment
 from stacks.endpoint.alarms import EndpointAlarms, EndpointAlarmsProps
 from stacks.endpoint.dashboard import EndpointDashboard, EndpointDashboardProps
 from stacks.endpoint.endpoint import WorkloadEndpoint, WorkloadEndpointProps
+from stacks.endpoint.endpoint_plan import EndpointPlan, plan_endpoint
 from stacks.endpoint.metrics import EndpointMetrics
-from stacks.endpoint.plan import EndpointPlan, plan_endpoint
 from stacks.endpoint.recommender_access import RecommenderAccess, RecommenderAccessProps
 from stacks.endpoint.scaling import EndpointScaling, EndpointScalingProps
 from stacks.endpoint.served_model import Served

@@ -13,9 +13,9 @@ from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.acknowledgement import acknowledge, acknowledge_wildcards
-from stacks.endpoint.stack import SageMakerEndpointStack
-from stacks.options import PRODUCTION, Options
+from stacks.context import PRODUCTION, Options
+from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
+from stacks.grants import acknowledge, acknowledge_wildcards
 from stacks.release import steps as steps
 from stacks.release.access import ReleaseAccess, ReleaseAccessProps
 from stacks.release.source import ReleaseSource
