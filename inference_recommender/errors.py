@@ -148,18 +148,5 @@ class NotARow(ProjectError):
         super().__init__(f"TEXT: got '{argument[:60]}', but this model has several fields: give {example}.")
 
 
-class NotADescription(ProjectError):
-    def __init__(self, file: Path, why: str) -> None:
-        super().__init__(f"{file} is no response of DescribeInferenceRecommendationsJob that can be sized from: {why}.")
-
-
-class NoSuchEvidence(ProjectError):
-    def __init__(self, path: Path, why: Exception) -> None:
-        super().__init__(
-            f"{path} cannot be read: {why}. --from takes a response of DescribeInferenceRecommendationsJob in a file, "
-            "or the folder of a run or an experiment."
-        )
-
-
 class Usage(ProjectError):
     """Options that do not go together."""

@@ -43,7 +43,7 @@ ONLY_IN = {
         "inference_recommender/jobs/aws.py",
         "inference_recommender/load_generator/sagemaker.py",
         "inference_recommender/client/",
-        "inference_recommender/sizing/price_service.py",
+        "inference_recommender/sizing/price_list.py",
         "model_build/checkpoint.py",
         "model_build/remote/aws.py",
     },

@@ -9,7 +9,6 @@ from rich.table import Table
 
 from inference_recommender.cli import Commands
 from inference_recommender.sizing import prices
-from inference_recommender.sizing.price_list import fresh_prices
 from inference_recommender.sizing.prices import Catalogue
 from workloads import ROOT, load_workload, workload_names
 
@@ -52,7 +51,10 @@ def _show(options: argparse.Namespace, people: Console) -> int:
 
 
 def _refresh(options: argparse.Namespace, people: Console) -> int:
-    from inference_recommender.sizing.price_service import connected  # boto3, which `show` needs not
+    from inference_recommender.sizing.price_list import (
+        connected,
+        fresh_prices,
+    )  # with boto3
 
     catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
     regions = options.region or list(catalogue.regions)

@@ -15,12 +15,10 @@ from rich.table import Table
 from inference_recommender.cli import Commands
 from inference_recommender.errors import Usage
 from inference_recommender.report.candidate_notes import notes
-from inference_recommender.sizing.candidates import cheapest
-from inference_recommender.sizing.evidence import Evidence
+from inference_recommender.sizing.decision import cheapest
+from inference_recommender.sizing.evidence import Evidence, read_evidence
 from inference_recommender.sizing.fleet import Demand
-from inference_recommender.sizing.kept_evidence import kept_evidence
-from inference_recommender.sizing.plain_cost import PlainCost, plain_cost
-from inference_recommender.sizing.sized import document, sized
+from inference_recommender.sizing.sized import PlainCost, document, plain_cost, sized
 from workloads import Candidate, Sizing, Workload, load_workload
 
 NO_CANDIDATE = 1
@@ -89,7 +87,7 @@ def _size(options: argparse.Namespace, people: Console) -> int:
         _refuse(options, OF_A_JOB, "--from PATH")
         return _size_plainly(options)
     _refuse(options, OF_A_TABLE, "--throughput-per-second X")
-    evidence = kept_evidence(options.source)
+    evidence = read_evidence(options.source)
     workload = load_workload(options.workload).workload if options.workload else evidence.workload
     demand, sizing = _demand(options, evidence, workload), _sizing(options, workload)
     for caution in evidence.cautions:

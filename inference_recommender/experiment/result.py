@@ -18,8 +18,7 @@ from inference_recommender.experiment.folder import Origin
 from inference_recommender.experiment.instance_shape import instance_shape
 from inference_recommender.experiment.plan import Experiment
 from inference_recommender.measurement import Measurement
-from inference_recommender.sizing.candidates import cost_per_million_usd
-from inference_recommender.sizing.decision import decide, why_invalid
+from inference_recommender.sizing.decision import cost_per_million_usd, decide, why_invalid
 from inference_recommender.sizing.prices import price
 from workloads import Candidate, LatencyObjective, Provenance, Workload
 from workloads.document import Document

@@ -1,31 +1,40 @@
-"""From measurements to a recommendation, or to the reason why there can be none. Pure."""
+"""From measurements to a recommendation: each candidate is judged by the demand, sized as a fleet and priced. Pure.
 
-from collections.abc import Sequence
+    cost per hour        = instance count · price of an instance
+    cost per million     = cost per hour / (peak · 60) · 10⁶
+
+`fleet` computes the instance count, `prices` knows what an instance costs.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
 
 from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE, samples_needed
 from inference_recommender.load_generator.summary import INVALID_REASONS
 from inference_recommender.measurement import Measurement, Series
-from inference_recommender.sizing.candidates import candidate, cheapest
-from inference_recommender.sizing.fleet import Demand
-from inference_recommender.sizing.prices import price
-from workloads import LatencyObjective, Provenance, Recommendation, Workload
+from inference_recommender.sizing.fleet import Demand, fleet
+from inference_recommender.sizing.prices import Price, price
+from workloads import Candidate, LatencyObjective, Provenance, Recommendation, Sizing, Workload
+
+SERVERLESS = "serverless"
+"""Stands for the instance type of a measurement whose endpoint was serverless."""
 
 
 def decide(
     workload: Workload, archive_sha256: str, measured: Sequence[Measurement], provenance: Provenance
 ) -> Recommendation:
-    """Judge and size every measurement; recommend the cheapest that meets the objective."""
-    profile = workload.traffic.get(provenance.traffic)  # None: a default job's, which the service chooses
+    """Judges and sizes every measurement; recommends the cheapest that meets the objective."""
+    profile = workload.traffic.get(provenance.traffic)  # None for a default job, whose traffic the service chooses
     job_limit = profile.stop.max_invocations_per_minute if profile else None
     candidates = tuple(
         candidate(
-            one,
+            measurement,
             Demand.of(workload.latency_objective),
             workload.sizing,
-            price(one.instance_type, provenance.region, one.price_per_hour_usd),
+            price(measurement.instance_type, provenance.region, measurement.price_per_hour_usd),
             job_limit,
         )
-        for one in measured
+        for measurement in measured
     )
     return Recommendation(
         workload=workload.name,
@@ -38,25 +47,88 @@ def decide(
     )
 
 
+def candidate(
+    measured: Measurement, demand: Demand, sizing: Sizing, price: Price, job_limit_per_minute: int | None
+) -> Candidate:
+    """Judges, sizes and prices one tested configuration. One that misses the objective is not sized.
+
+    `job_limit_per_minute` is the MaxInvocations at which the job would stop, if any: a capacity found there is a
+    lower bound.
+    """
+    meets, reason = _verdict(measured, demand)
+    if meets and job_limit_per_minute and (measured.max_invocations_per_minute or 0) >= job_limit_per_minute:
+        reason += f" The job stopped at its limit of {job_limit_per_minute:,}: an instance may bear more."
+    if measured.model_latency_unit == "µs":
+        reason += " The job gave it in µs."
+    sized = fleet(measured.max_invocations_per_minute or 0, demand, sizing) if meets else None
+    per_hour = sized.instance_count * price.usd_per_hour if sized and price.usd_per_hour is not None else None
+    return Candidate(
+        instance_type=measured.instance_type,
+        variant=measured.variant,
+        environment=measured.environment,
+        max_invocations_per_minute=measured.max_invocations_per_minute,
+        max_invocations_interval=measured.max_invocations_interval,
+        model_latency_ms=measured.model_latency_ms,
+        model_latency_percentiles_ms=measured.percentiles_ms,
+        cpu_utilization_percent=measured.cpu_utilization_percent,
+        memory_utilization_percent=measured.memory_utilization_percent,
+        instance_count=sized.instance_count if sized else None,
+        instance_count_parts=sized.parts if sized else {},
+        warm_up_s=measured.warm_up_s,
+        client_latency_ms=measured.client_latency_ms,
+        client_latency_from_intended_ms=measured.client_latency_from_intended_ms,
+        autoscaling=sized.autoscaling if sized else None,
+        cost_per_hour_usd=per_hour,
+        cost_per_million_invocations_usd=(
+            cost_per_million_usd(per_hour, demand.peak_invocations_per_minute) if per_hour is not None else None
+        ),
+        cost_reason=price.reason,
+        meets_objective=meets,
+        reason=reason,
+    )
+
+
+def cheapest(candidates: Iterable[Candidate]) -> Candidate | None:
+    """Returns the best candidate that meets the objective, if any.
+
+    The lowest cost per hour wins, and an unknown cost loses to any known one; then the fewest instances; then the
+    highest capacity of an instance.
+    """
+    return min(
+        (candidate for candidate in candidates if candidate.meets_objective),
+        key=lambda candidate: (
+            math.inf if candidate.cost_per_hour_usd is None else candidate.cost_per_hour_usd,
+            candidate.instance_count or 0,
+            -(candidate.max_invocations_per_minute or 0),
+        ),
+        default=None,
+    )
+
+
+def cost_per_million_usd(cost_per_hour_usd: float, invocations_per_minute: float) -> float:
+    return cost_per_hour_usd / (invocations_per_minute * 60) * 1e6
+
+
 def why_refused(measured: Sequence[Measurement]) -> str | None:
-    """Why the load generator itself refused a verdict: in a sentence, or None where it did not."""
-    for one in measured:
-        if one.failure_reason and one.failure_reason.startswith(INVALID_REASONS):
-            return f"{one.instance_type}: {one.failure_reason}."
+    """Returns why the load generator refused a verdict, as a sentence, or None where it did not."""
+    for measurement in measured:
+        if measurement.failure_reason and measurement.failure_reason.startswith(INVALID_REASONS):
+            return f"{measurement.instance_type}: {measurement.failure_reason}."
     return None
 
 
 def why_invalid(measured: Sequence[Measurement], objective: LatencyObjective) -> str | None:
-    """Why nothing may be concluded from a completed job: in a sentence, or None."""
+    """Returns why nothing may be concluded from a completed job, as a sentence, or None."""
     if not measured:
         return "The job has no results."
-    for one in measured:
-        if not one.failure_reason and one.series and (reason := _series_is_invalid(one.series, objective)):
-            return f"{one.instance_type}: {reason}"
+    for measurement in measured:
+        series = measurement.series
+        if not measurement.failure_reason and series and (reason := _why_series_is_invalid(series, objective)):
+            return f"{measurement.instance_type}: {reason}"
     return why_refused(measured)
 
 
-def _series_is_invalid(series: Series, objective: LatencyObjective) -> str | None:
+def _why_series_is_invalid(series: Series, objective: LatencyObjective) -> str | None:
     total = sum(count or 0 for count in series.invocations)
     errors = sum(count or 0 for count in series.errors)
     if total and errors > total * MAX_ERROR_SHARE:
@@ -65,3 +137,24 @@ def _series_is_invalid(series: Series, objective: LatencyObjective) -> str | Non
     if series.seconds and total < needed:
         return f"{total:,.0f} requests are too few: {objective.percentile} needs at least {needed:,}."
     return None
+
+
+def _verdict(measured: Measurement, demand: Demand) -> tuple[bool, str]:
+    """Returns whether the demand's limit is kept, and a sentence that says why."""
+    rate, latency, limit = measured.max_invocations_per_minute, measured.model_latency_ms, demand.model_latency_ms
+    asked = " ".join(word for word in (demand.percentile, f"model latency ≤ {limit or 0:g} ms") if word)
+    if measured.failure_reason:
+        return False, measured.failure_reason
+    if measured.instance_type == SERVERLESS:
+        return False, "Serverless: there are no instances to count."
+    if rate is None:
+        return False, "The job reported no capacity for it."
+    if rate <= 0:
+        return False, f"The job reported {rate:g} invocations/min for it: it bore no load."
+    figures = f"{rate:,.0f} invocations/min" if latency is None else f"{latency:g} ms at {rate:,.0f} invocations/min"
+    if limit is None:
+        return True, f"Latency is not judged, for no objective was given: {figures}."
+    if latency is None:
+        return False, f"The job reported no model latency for it, so nothing shows that it keeps {asked}."
+    keeps = latency <= limit
+    return keeps, f"{'Keeps' if keeps else 'Misses'} {asked}: {figures}."

@@ -1,4 +1,4 @@
-"""How many instances a load needs, with the headroom asked for, and between which counts it scales. Pure arithmetic.
+"""The instance count that a load needs with the headroom asked for, and the bounds of its autoscaling. Pure.
 
     load             = peak · burst factor · (1 + headroom)
     n                = ceil(load / max invocations)
@@ -9,12 +9,12 @@
     max capacity     = the same with ceil(load / target value) for n, at least the instance count
     min capacity     = the same for the trough, with ceil(load / target value) for n
 
-What is left after a failure still has burst factor and headroom. Instances and a zone do not fail together: the
-zone's instances serve as the spare ones. Target tracking holds each instance at the target value, so that max capacity
-follows from it and not from what an instance can bear: with a smaller ceiling the fleet would stop growing before it
-reaches the load it was sized for.
+The instances left after a failure still bear burst factor and headroom. A zone and single instances are not assumed to
+fail together: the zone's instances count as the spare ones. Target tracking holds each instance at the target value, so
+max capacity follows from that value and not from the capacity of an instance: with a smaller ceiling the fleet would
+stop growing before it reaches the load it was sized for.
 
-Numbers are taken as they are written (0.2 is a fifth), so that an exact division needs no instance more.
+Numbers are taken as they are written (0.2 is a fifth), so an exact division needs no extra instance.
 """
 
 import math
@@ -24,14 +24,14 @@ from fractions import Fraction
 from workloads import Autoscaling, LatencyObjective, Sizing
 
 ROUNDING = Fraction(1, 10**13)
-"""Of a capacity that was a third before it became a float: a ratio this little above a whole number is that number."""
+"""A ratio this little above a whole number is that number: a third of a capacity loses digits as a float."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Demand:
-    """The load of a fleet per minute, and the limit of its latency; a limit of None means that latency is not judged.
+    """A fleet's load per minute and its latency limit. Without a limit latency is not judged.
 
-    `percentile` ("P99") is of the limit; None where only one figure of latency is known and not its percentile.
+    `percentile` ("P99") belongs to the limit; it is None where the evidence has one figure of unknown percentile.
     """
 
     peak_invocations_per_minute: float
@@ -53,12 +53,12 @@ class Demand:
 class Fleet:
     instance_count: int
     parts: dict[str, int]
-    """What the peak needs, then what each key of [sizing] added; their sum is the count."""
+    """The instances that the peak needs, then those that each key of [sizing] added; their sum is the count."""
     autoscaling: Autoscaling
 
 
 def fleet(max_invocations_per_minute: float, demand: Demand, sizing: Sizing) -> Fleet:
-    """The fleet for the demand's peak, of instances that each bear `max_invocations_per_minute` (> 0)."""
+    """Sizes a fleet for the demand's peak from instances that each bear `max_invocations_per_minute` (> 0)."""
     rate = _exactly(max_invocations_per_minute)
     target = rate * _exactly(sizing.safety_factor)
     peak, trough = _exactly(demand.peak_invocations_per_minute), _exactly(demand.trough_invocations_per_minute)
@@ -76,7 +76,7 @@ def fleet(max_invocations_per_minute: float, demand: Demand, sizing: Sizing) -> 
 
 
 def _parts(peak: Fraction, rate: Fraction, sizing: Sizing) -> dict[str, int]:
-    """Instances that bear `rate` each: for the peak alone, and what each kind of headroom adds, in this order."""
+    """Returns the instances of capacity `rate` for the peak alone, and those each kind of headroom adds, in order."""
     burst = peak * _exactly(sizing.burst_factor)
     bare, bursting = _instances(peak, rate), _instances(burst, rate)
     bearing = _instances(burst * (1 + _exactly(sizing.headroom)), rate)
@@ -93,15 +93,15 @@ def _parts(peak: Fraction, rate: Fraction, sizing: Sizing) -> dict[str, int]:
 
 
 def _with_a_zone_to_lose(bearing: int, zones: int | None) -> int:
-    """The fewest instances of which `bearing` are left when the fullest of `zones` fails."""
+    """Returns the fewest instances of which `bearing` are left when the fullest of `zones` fails."""
     return bearing + math.ceil(Fraction(bearing, zones - 1)) if zones else bearing
 
 
 def _instances(load: Fraction, rate: Fraction) -> int:
-    """At least one, which a load of nothing also needs."""
+    """Returns at least 1: a fleet without load still has an instance."""
     return max(math.ceil(load / rate * (1 - ROUNDING)), 1)
 
 
 def _exactly(number: float) -> Fraction:
-    """As it is written: Fraction(0.1) is not a tenth, Fraction("0.1") is."""
+    """Returns the number as it is written: Fraction(0.1) is not a tenth, Fraction("0.1") is."""
     return Fraction(repr(float(number)))

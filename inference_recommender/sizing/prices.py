@@ -1,7 +1,9 @@
-"""What an instance costs per hour: as the job reported it, else as the committed catalogue lists it, else unknown.
+"""The price of an instance per hour: the job's own report, else the committed catalogue's, else unknown.
 
-`prices.json` is the catalogue: on-demand USD per hour by region and instance type, each with its source and date.
-SageMaker's types begin with "ml."; the others are EC2's. `prices refresh` writes it; nothing here is fetched.
+`prices.json` is the catalogue: on-demand USD per hour by region and instance type, each with its source and date. A
+source in brackets names two independent public lists that agree on the figure; where lists disagree, as for
+SageMaker's Inferentia types, the catalogue has none. SageMaker's types begin with "ml."; the others are EC2's.
+`prices refresh` writes the file; nothing is fetched here.
 """
 
 import functools
@@ -15,7 +17,7 @@ CATALOGUE_FILE = Path(__file__).with_name("prices.json")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Price:
-    """`usd_per_hour` of one instance; None is unknown, and `reason` says why or where the price is from."""
+    """What one instance costs. None is unknown; `reason` says why, or where the price is from."""
 
     usd_per_hour: float | None
     reason: str
@@ -25,7 +27,7 @@ class Listing(Document):
     usd_per_hour: float
     source: str
     collected: str
-    """The day of which the price is, YYYY-MM-DD."""
+    """The day on which the price was looked up, YYYY-MM-DD."""
 
 
 class Catalogue(Document):
@@ -33,21 +35,21 @@ class Catalogue(Document):
 
     @property
     def instance_types(self) -> tuple[str, ...]:
-        """Of all regions."""
+        """The instance types of all regions, sorted."""
         return tuple(sorted({name for listed in self.regions.values() for name in listed}))
 
     def listing(self, region: str, instance_type: str) -> Listing | None:
         return self.regions.get(region, {}).get(instance_type)
 
     def joined_by(self, fresh: "Catalogue") -> "Catalogue":
-        """This catalogue with what `fresh` lists added or replaced, in alphabetical order."""
+        """Returns this catalogue with the listings of `fresh` added or replaced, in alphabetical order."""
         names = sorted({*self.regions, *fresh.regions})
         joined = {name: {**self.regions.get(name, {}), **fresh.regions.get(name, {})} for name in names}
         return Catalogue(regions={name: dict(sorted(listed.items())) for name, listed in joined.items()})
 
 
 def price(instance_type: str, region: str | None, reported_usd_per_hour: float | None) -> Price:
-    """`reported_usd_per_hour` is what a job in that very region reported of one instance; nothing costs 0."""
+    """`reported_usd_per_hour` is one instance's price as a job in that region reported it; 0 counts as no report."""
     if reported_usd_per_hour:
         return Price(usd_per_hour=reported_usd_per_hour, reason="Reported by the job.")
     if region is None:
@@ -62,7 +64,7 @@ def price(instance_type: str, region: str | None, reported_usd_per_hour: float |
 
 
 def price_elsewhere(instance_type: str, region: str, job_region: str) -> Price:
-    """In another region than the job's, whose reported price says nothing of it."""
+    """Returns the catalogue's price for another region than the job's, to which the reported price does not apply."""
     return listed_price(instance_type, region) or Price(
         usd_per_hour=None,
         reason=f"The job's price is of {job_region}, and prices.json has none for {instance_type} in {region}.",
@@ -70,7 +72,7 @@ def price_elsewhere(instance_type: str, region: str, job_region: str) -> Price:
 
 
 def listed_price(instance_type: str, region: str) -> Price | None:
-    """As the committed catalogue has it."""
+    """Returns the committed catalogue's price, or None."""
     listed = committed_catalogue().listing(region, instance_type)
     if listed is None:
         return None

@@ -1,54 +1,91 @@
-"""Evidence sized for a demand: the candidates, and the document that `size --json` prints. Pure."""
+"""What `size` prints: candidates from evidence and a demand, or a cost from a plain throughput and price. Pure.
+
+cost per million = price per hour / (throughput · 3600) · 10⁶
+saving           = 1 - cost per million / the baseline's
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
-from inference_recommender.sizing.candidates import candidate
+from inference_recommender.sizing.decision import candidate, cost_per_million_usd
 from inference_recommender.sizing.evidence import Evidence
 from inference_recommender.sizing.fleet import Demand
 from inference_recommender.sizing.prices import Price, price, price_elsewhere
 from workloads import Candidate, Sizing
+from workloads.document import Document
 
 
 def sized(evidence: Evidence, demand: Demand, sizing: Sizing, region: str | None) -> tuple[Candidate, ...]:
-    """All that was measured, judged and sized. Prices are the job's, unless another `region` is asked for."""
+    """Judges and sizes every measurement. Prices are the job's, unless another `region` is asked for."""
 
     def priced(instance_type: str, reported: float | None) -> Price:
         if region and evidence.region and region != evidence.region:
             return price_elsewhere(instance_type, region, evidence.region)
         return price(instance_type, region or evidence.region, reported)
 
-    found = (
-        candidate(one, demand, sizing, priced(one.instance_type, one.price_per_hour_usd), evidence.job_limit_per_minute)
-        for one in evidence.measured
+    candidates = (
+        candidate(
+            measurement,
+            demand,
+            sizing,
+            priced(measurement.instance_type, measurement.price_per_hour_usd),
+            evidence.job_limit_per_minute,
+        )
+        for measurement in evidence.measured
     )
-    return tuple(_with_doubt(one, demand, evidence) for one in found)
+    return tuple(_with_doubt(candidate, demand, evidence) for candidate in candidates)
 
 
-def _with_doubt(one: Candidate, demand: Demand, evidence: Evidence) -> Candidate:
-    """Says where the latency measured is not of the percentile asked for."""
-    asked, has = demand.percentile, evidence.percentile
-    if demand.model_latency_ms is None or one.model_latency_ms is None or None in (asked, has) or asked == has:
-        return one
-    return one.model_copy(update={"reason": f"{one.reason} The job measured {has}, not {asked}."})
+def _with_doubt(candidate: Candidate, demand: Demand, evidence: Evidence) -> Candidate:
+    """Adds to the reason where the latency was not measured at the percentile asked for."""
+    asked, measured = demand.percentile, evidence.percentile
+    unknown = demand.model_latency_ms is None or candidate.model_latency_ms is None or None in (asked, measured)
+    if unknown or asked == measured:
+        return candidate
+    return candidate.model_copy(update={"reason": f"{candidate.reason} The job measured {measured}, not {asked}."})
 
 
 def document(candidates: Sequence[Candidate], chosen: Candidate | None) -> dict[str, Any]:
-    """The candidates and the chosen one, ready for JSON."""
-    return {"candidates": [_plain(one) for one in candidates], "recommended": _plain(chosen) if chosen else None}
+    """Returns the document of `size --json`."""
+    return {"candidates": [_plain(each) for each in candidates], "recommended": _plain(chosen) if chosen else None}
 
 
-def _plain(one: Candidate) -> dict[str, Any]:
+def _plain(candidate: Candidate) -> dict[str, Any]:
     return {
-        "instance_type": one.instance_type,
-        "variant": one.variant,
-        "environment": one.environment,
-        "max_invocations_per_minute": one.max_invocations_per_minute,
-        "model_latency_ms": one.model_latency_ms,
-        "instance_count": one.instance_count,
-        "instance_count_parts": one.instance_count_parts,
-        "cost_per_hour_usd": one.cost_per_hour_usd,
-        "cost_per_million_invocations_usd": one.cost_per_million_invocations_usd,
-        "meets_objective": one.meets_objective,
-        "reason": f"{one.reason} Price: {one.cost_reason}",
+        "instance_type": candidate.instance_type,
+        "variant": candidate.variant,
+        "environment": candidate.environment,
+        "max_invocations_per_minute": candidate.max_invocations_per_minute,
+        "model_latency_ms": candidate.model_latency_ms,
+        "instance_count": candidate.instance_count,
+        "instance_count_parts": candidate.instance_count_parts,
+        "cost_per_hour_usd": candidate.cost_per_hour_usd,
+        "cost_per_million_invocations_usd": candidate.cost_per_million_invocations_usd,
+        "meets_objective": candidate.meets_objective,
+        "reason": f"{candidate.reason} Price: {candidate.cost_reason}",
     }
+
+
+class PlainCost(Document):
+    cost_per_million_invocations_usd: float
+    baseline_cost_per_million_invocations_usd: float | None = None
+    saving_percent: float | None = None
+    """Negative where the baseline is cheaper."""
+    throughput_ratio: float | None = None
+
+
+def plain_cost(
+    throughput_per_second: float, price_per_hour_usd: float, baseline: tuple[float, float] | None = None
+) -> PlainCost:
+    """Returns the cost of a million invocations; `baseline` is a throughput per second and a price per hour."""
+    cost = cost_per_million_usd(price_per_hour_usd, throughput_per_second * 60)
+    if baseline is None:
+        return PlainCost(cost_per_million_invocations_usd=cost)
+    other_throughput, other_price = baseline
+    other = cost_per_million_usd(other_price, other_throughput * 60)
+    return PlainCost(
+        cost_per_million_invocations_usd=cost,
+        baseline_cost_per_million_invocations_usd=other,
+        saving_percent=(1 - cost / other) * 100,
+        throughput_ratio=throughput_per_second / other_throughput,
+    )

@@ -24,7 +24,7 @@ from inference_recommender.load_test.source import pack_source, source_files
 from inference_recommender.measurement import DeployedEndpoint
 from inference_recommender.progress import Pulse, Silent
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.sizing.kept_evidence import kept_evidence
+from inference_recommender.sizing.evidence import read_evidence
 from tests.artifacts import an_artifact
 from tests.conftest import EditToml
 from tests.inference_recommender.load_test.generator_fleet_account import LoopbackFleet
@@ -107,7 +107,7 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, kep
         "run": "runs/spellcheck-quick-1",
     }
     assert kept.report.read_text("utf-8").count("<svg") == 3
-    assert kept_evidence(kept.path).measured == (measured,)
+    assert read_evidence(kept.path).measured == (measured,)
     assert pulses[-1].users == 2
     assert found.recommended is not None
     assert source.recommendation() == found

@@ -1,9 +1,9 @@
-"""What a measurement becomes: judged, sized, priced, and the cheapest of all."""
+"""Measurements are judged, sized and priced, and the cheapest candidate is recommended."""
 
 import pytest
 
 from inference_recommender.measurement import Measurement
-from inference_recommender.sizing.candidates import candidate, cheapest, cost_per_million_usd
+from inference_recommender.sizing.decision import candidate, cheapest, cost_per_million_usd
 from inference_recommender.sizing.fleet import Demand
 from inference_recommender.sizing.prices import Price, price
 from workloads import Candidate, LatencyObjective, Sizing
@@ -124,7 +124,7 @@ def test_a_price_is_the_jobs_then_the_catalogues_then_unknown() -> None:
     assert price("ml.g5.xlarge", "us-east-1", None) == Price(
         usd_per_hour=1.408, reason="Amazon SageMaker pricing, Hosting, on demand, us-east-1, 2026-11-20."
     )
-    assert price("ml.c5.xlarge", "us-east-1", None) == Price(
+    assert price("ml.inf2.xlarge", "us-east-1", None) == Price(
         usd_per_hour=None,
-        reason="The job reported no price, and prices.json has none for ml.c5.xlarge in us-east-1.",
+        reason="The job reported no price, and prices.json has none for ml.inf2.xlarge in us-east-1.",
     )
