@@ -1,1 +1,4 @@
-"""One way to call AWS: errors in plain sentences, retries, images, processing jobs, S3 and logs."""
+"""One way to call AWS: sessions and their retries, errors in plain sentences, S3, processing jobs and logs.
+
+boto3 is imported when a session makes its first client, so importing these modules is quick.
+"""

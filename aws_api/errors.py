@@ -1,4 +1,4 @@
-"""boto3's exceptions as errors that a person can act on: one sentence each, exit code 3. It knows no service."""
+"""boto3's exceptions as errors that a user can act on: one sentence each, exit code 3. It knows no service."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,9 +6,7 @@ from contextlib import contextmanager
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
-    ConnectionError,
     CredentialRetrievalError,
-    HTTPClientError,
     NoCredentialsError,
     NoRegionError,
     PartialCredentialsError,
@@ -17,7 +15,7 @@ from botocore.exceptions import (
     UnauthorizedSSOTokenError,
 )
 
-from workloads import ProjectError
+from workloads import Unavailable
 
 BUSY = frozenset(
     {
@@ -42,27 +40,27 @@ BUSY = frozenset(
 EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 MISSING = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
 
+NO_CREDENTIALS = (
+    "No AWS credentials were found. Configure them with `aws configure`, or start an account on this machine with "
+    "`python -m local_aws` and export what it prints."
+)
+NO_REGION = "No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`."
 
-class AwsUnavailable(ProjectError):
-    """AWS is not there or refuses."""
 
-    exit_code = 3
+class AwsUnavailable(Unavailable):
+    """AWS is not there or refuses. Raised itself where credentials or a region are missing."""
 
 
-class NoCredentials(AwsUnavailable):
+class ExpiredCredentials(AwsUnavailable):
+    """Only the user can renew them, so no call is tried again for it."""
+
     def __init__(self) -> None:
-        super().__init__(
-            "No AWS credentials were found. Configure them with `aws configure`, or start an account on this "
-            "machine with `python -m local_aws` and export what it prints."
-        )
-
-
-class NoRegion(AwsUnavailable):
-    def __init__(self) -> None:
-        super().__init__("No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`.")
+        super().__init__("The AWS credentials have expired: renew them (`aws sso login`, or as you got them).")
 
 
 class AwsUnreachable(AwsUnavailable):
+    """No answer came: a connection failed, broke or timed out."""
+
     def __init__(self, why: str) -> None:
         super().__init__(
             f"AWS cannot be reached: {why}. If AWS_ENDPOINT_URL points at an account on this machine, start it "
@@ -71,27 +69,25 @@ class AwsUnreachable(AwsUnavailable):
 
 
 class AwsRefused(AwsUnavailable):
+    """The answer is an error. `code` is the service's own."""
+
     def __init__(self, operation: str, code: str, message: str) -> None:
         self.code = code
+        self.reason = message
         super().__init__(f"AWS refused {operation}: {code}: {message}")
 
 
 class AwsBusy(AwsRefused):
-    """Refused for now: throttled, or a fault of the service's own. To be asked again."""
+    """Refused for now: throttled, or a fault of the service's own. The same call may succeed later."""
 
 
 class NotFound(AwsRefused):
     """There is no such thing in this account and region."""
 
 
-class ExpiredCredentials(AwsUnavailable):
-    def __init__(self) -> None:
-        super().__init__("The AWS credentials have expired: renew them (`aws sso login`, or as you got them).")
-
-
 @contextmanager
 def translate_aws_errors(operation: str) -> Iterator[None]:
-    """Within, every error of boto3 becomes an `AwsUnavailable`."""
+    """Raises every error of boto3 within as an `AwsUnavailable`; `operation` is the API's name of the call."""
     try:
         yield
     except ClientError as error:
@@ -99,15 +95,19 @@ def translate_aws_errors(operation: str) -> Iterator[None]:
     except (CredentialRetrievalError, SSOTokenLoadError, TokenRetrievalError, UnauthorizedSSOTokenError) as error:
         raise ExpiredCredentials() from error
     except (NoCredentialsError, PartialCredentialsError) as error:
-        raise NoCredentials() from error
+        raise AwsUnavailable(NO_CREDENTIALS) from error
     except NoRegionError as error:
-        raise NoRegion() from error
-    except (ConnectionError, HTTPClientError, BotoCoreError) as error:
-        raise AwsUnreachable(str(error).rstrip(".")) from error
+        raise AwsUnavailable(NO_REGION) from error
+    except BotoCoreError as error:
+        raise unreachable(error) from error
+
+
+def unreachable(error: Exception) -> AwsUnreachable:
+    return AwsUnreachable(str(error).rstrip("."))
 
 
 def refusal(operation: str, error: ClientError) -> AwsRefused | ExpiredCredentials:
-    """Of an answer that is an error: for now, for want of the thing, for want of credentials, or for good."""
+    """Returns what an error response means: busy for now, no such thing, expired credentials, or a refusal."""
     details = error.response.get("Error", {})
     code, message = details.get("Code", "Unknown"), details.get("Message", str(error))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)

@@ -6,19 +6,20 @@ Instance types come from botocore's service model, the authority: moto's list is
 
 import os
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 import botocore.session
 
-# Told by the family's first letters: a g that comes after a digit (t4g, m6g) is a Graviton CPU, no GPU.
-_ACCELERATED = re.compile(r"^ml\.(?P<family>p\d|g\d|inf\d|trn\d|dl\d)")
-_CHIPS = {
-    "p": "an NVIDIA GPU",
-    "g": "an NVIDIA GPU",
-    "inf": "an AWS Inferentia chip",
-    "trn": "an AWS Trainium chip",
-    "dl": "a Gaudi chip",
+from workloads.instances import Hardware, hardware
+
+_CHIPS: Mapping[Hardware, str] = {
+    "GPU": "an NVIDIA GPU",
+    "Inferentia 1": "an AWS Inferentia chip",
+    "Inferentia 2": "an AWS Inferentia chip",
+    "Trainium": "an AWS Trainium chip",
+    "Gaudi": "a Gaudi chip",
 }
 
 
@@ -30,10 +31,9 @@ def instance_types() -> frozenset[str]:
 
 
 def refusal(instance_type: str) -> str | None:
-    """Why this machine cannot stand in for `instance_type`, in one sentence, or None when it can."""
-    if (match := _ACCELERATED.match(instance_type)) is None:
+    """Returns in one sentence why this machine cannot stand in for `instance_type`, or None where it can."""
+    if (chip := _CHIPS.get(hardware(instance_type))) is None:
         return None
-    chip = _CHIPS[match["family"].rstrip("0123456789")]
     return (
         f"{instance_type} has {chip} and this local account serves on the CPU alone: choose a CPU instance type here, "
         f"or use a real AWS account."

@@ -4,10 +4,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stacks import instance_offerings
 from stacks.fitness import Wanted
-from stacks.instance_type import family, hardware
-from workloads import LatencyObjective, ModelArtifact, Recommendation, SageMakerEndpointHosting, WorkloadFolder
+from workloads import (
+    LatencyObjective,
+    ModelArtifact,
+    Recommendation,
+    SageMakerEndpointHosting,
+    WorkloadFolder,
+    instances,
+)
+from workloads.instances import family, hardware
 
 NEURON = ("neuron", "neuronx")
 
@@ -44,7 +50,7 @@ def inf1_cautions(file: Path, instance_type: str) -> Iterator[Caution]:
 
 def zone_cautions(wanted: Wanted, region: str) -> Iterator[Caution]:
     """Two instances are spread over zones only where two have the type."""
-    offered = (instance_offerings.zones(family(wanted.instance_type)) or {}).get(region)
+    offered = (instances.zones(family(wanted.instance_type)) or {}).get(region)
     if offered is not None and len(offered) < 2:
         text = (
             f"{wanted.file}: {wanted.key}: only zone {offered[0]} of {region} has {wanted.instance_type}, so the fleet "

@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stacks import instance_offerings
 from stacks.errors import NotInRegion, NotInZone, WrongHardware
-from stacks.instance_type import Hardware, family, hardware
-from workloads import ModelArtifact, NewVpc, ProjectError, Target
-from workloads.target import COMPUTE_CAPABILITIES
+from workloads import ModelArtifact, NewVpc, ProjectError, Target, instances
+from workloads.instances import COMPUTE_CAPABILITIES, Hardware, family, hardware
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,13 +45,13 @@ def _needs(artifact: ModelArtifact, target: Target) -> Hardware:
 
 
 def not_offered(wanted: Wanted, region: str) -> Iterator[ProjectError]:
-    offered = instance_offerings.zones(family(wanted.instance_type))
-    if offered is not None and region in instance_offerings.regions() and region not in offered:
+    offered = instances.zones(family(wanted.instance_type))
+    if offered is not None and region in instances.regions() and region not in offered:
         yield NotInRegion(wanted.file, wanted.key, wanted.instance_type, region, sorted(offered))
 
 
 def outside_zones(file: Path, instance_type: str, network: NewVpc) -> Iterator[ProjectError]:
-    offered = instance_offerings.zones(family(instance_type))
+    offered = instances.zones(family(instance_type))
     known = {zone for ids in (offered or {}).values() for zone in ids}
     for zone in network.zone_ids:
         # A zone of a region that the table does not have is not judged.

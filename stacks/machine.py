@@ -1,22 +1,13 @@
-"""What an EC2 instance type has, as far as a task must say so: vCPUs to reserve, Neuron chips to map.
+"""What a task must know of the EC2 instance type it runs on: vCPUs to reserve, Neuron chips to map."""
 
-vCPUs and chips as AWS publishes them for each type. All sizes of the families known here have 4 vCPUs for each
-"xlarge". Knows no prices and no regions.
-"""
-
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from stacks.ecs.errors import UnknownMachine
+from workloads.instances import family, instance_shape
 
-CHIPS: Mapping[str, Mapping[str, int]] = {
-    "inf1": {"xlarge": 1, "2xlarge": 1, "6xlarge": 4, "24xlarge": 16},
-    "inf2": {"xlarge": 1, "8xlarge": 1, "24xlarge": 6, "48xlarge": 12},
-}
-CPU_FAMILIES = ("c5", "c6i", "c7i", "m5", "m6i", "m7i")
-VCPUS_PER_XLARGE = 4
+FAMILIES = ("inf1", "inf2", "c5", "c6i", "c7i", "m5", "m6i", "m7i")
+"""The families that there is an image of ours for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,14 +22,12 @@ class Machine:
 
 def machine(file: Path, instance_type: str) -> Machine:
     """`file` is the one that names the type. Raises `UnknownMachine`."""
-    family, _, size = instance_type.partition(".")
-    chips = CHIPS.get(family, {}).get(size, 0)
-    xlarges = re.fullmatch(r"(\d*)xlarge", size)
-    if not xlarges or not (chips or family in CPU_FAMILIES):
-        raise UnknownMachine(file, instance_type, [*CHIPS, *CPU_FAMILIES])
+    shape = instance_shape(instance_type)
+    if shape is None or instance_type.split(".")[0] not in FAMILIES:
+        raise UnknownMachine(file, instance_type, FAMILIES)
     return Machine(
         instance_type=instance_type,
-        kind=family if chips else "cpu",
-        vcpus=VCPUS_PER_XLARGE * int(xlarges[1] or 1),
-        devices=tuple(f"/dev/neuron{number}" for number in range(chips)),
+        kind=family(instance_type) if shape.neuron_chips else "cpu",
+        vcpus=shape.vcpus,
+        devices=tuple(f"/dev/neuron{number}" for number in range(shape.neuron_chips)),
     )

@@ -45,6 +45,7 @@ ONLY_IN = {
         "inference_recommender/client/",
         "inference_recommender/sizing/price_list.py",
         "model_build/checkpoint.py",
+        "aws_api/",
         "model_build/remote/aws.py",
     },
     "aws_cdk": {"stacks/", "app.py"},

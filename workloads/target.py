@@ -6,14 +6,12 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from workloads.document import Document
+from workloads.instances import COMPUTE_CAPABILITIES, NEURON_FAMILIES, family
 
 PositiveInt = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 InstanceType = Annotated[str, Field(pattern=r"^(ml\.)?[a-z0-9-]+\.[a-z0-9]+$")]
-
-COMPUTE_CAPABILITIES = {"g4dn": "7.5", "g5": "8.6"}
-"""Of the GPUs that targets compile for: T4 and A10G."""
 
 
 class Parity(Document):
@@ -41,8 +39,8 @@ class _Target(Document):
 
     @property
     def families(self) -> tuple[str, ...]:
-        """g4dn of ml.g4dn.xlarge, each once, in order."""
-        return tuple(dict.fromkeys(name.removeprefix("ml.").split(".")[0] for name in self.instance_types))
+        """The families of its instance types, each once, in order."""
+        return tuple(dict.fromkeys(family(name) for name in self.instance_types))
 
 
 class OnnxRuntimeTarget(_Target):
@@ -80,7 +78,7 @@ class TensorRtTarget(_Target):
 
     @property
     def compute_capabilities(self) -> tuple[str, ...]:
-        return tuple(COMPUTE_CAPABILITIES[family] for family in self.families)
+        return tuple(COMPUTE_CAPABILITIES[name] for name in self.families)
 
     @model_validator(mode="after")
     def _gpus_are_known(self) -> Self:
@@ -122,9 +120,9 @@ class NeuronTarget(_Target):
 
     @model_validator(mode="after")
     def _chip_and_pipeline_fit(self) -> Self:
-        family = {"neuron": "inf1", "neuronx": "inf2"}[self.runtime]
-        if wrong := [name for name in self.instance_types if name.removeprefix("ml.").split(".")[0] != family]:
-            raise ValueError(f"instance_types: {', '.join(wrong)} is not {family}, which {self.runtime} compiles for.")
+        wanted = NEURON_FAMILIES[self.runtime]
+        if wrong := [name for name in self.instance_types if family(name) != wanted]:
+            raise ValueError(f"instance_types: {', '.join(wrong)} is not {wanted}, which {self.runtime} compiles for.")
         if self.pipeline_cores > 1 and self.runtime == "neuronx":
             raise ValueError("pipeline_cores: NeuronCore pipelines are Inf1's; leave it out for neuronx.")
         if self.pipeline_cores > 1 and self.placement == "data-parallel":

@@ -14,11 +14,9 @@ from inference_recommender.experiment.errors import (
     NothingToCompare,
     UnfitInstanceType,
 )
-from inference_recommender.experiment.instance_shape import instance_shape
 from workloads import NeuronTarget, Target, TensorRtTarget, WorkloadFolder
 from workloads.document import Document
-
-NEURON_FAMILIES = {"neuron": "inf1", "neuronx": "inf2"}
+from workloads.instances import NEURON_FAMILIES, instance_shape
 
 
 class Cell(Document):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from inference_recommender.experiment.instance_shape import instance_shape
+from workloads.instances import instance_shape
 
 VARIANT = "AllTraffic"
 LONGEST_NAME = 63

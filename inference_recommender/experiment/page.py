@@ -2,10 +2,11 @@
 
 from html import escape
 
-from inference_recommender.experiment import instance_shape, plots
+from inference_recommender.experiment import plots
 from inference_recommender.experiment.result import Result, Row
 from inference_recommender.experiment.terminal import locality
 from inference_recommender.report.page import CSS
+from workloads.instances import shapes_source
 
 UNKNOWN, MISSING = "unknown", "–"
 OWN_CSS = """
@@ -164,7 +165,7 @@ def _origin(result: Result) -> str:
         "measured at": origin.measured_at,
         "region": origin.region,
         "jobs": ", ".join(arn.rsplit("/", 1)[-1] for arn in result.job_arns) or UNKNOWN,
-        "instance types": instance_shape.source(),
+        "instance types": shapes_source(),
     }
     rows = "".join(
         f"<tr><td>{name}</td><td class=text><code>{escape(value)}</code></td></tr>" for name, value in facts.items()

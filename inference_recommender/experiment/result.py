@@ -15,13 +15,13 @@ from pydantic import Field
 
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.folder import Origin
-from inference_recommender.experiment.instance_shape import instance_shape
 from inference_recommender.experiment.plan import Experiment
 from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.decision import cost_per_million_usd, decide, why_invalid
 from inference_recommender.sizing.prices import price
 from workloads import Candidate, LatencyObjective, Provenance, Workload
 from workloads.document import Document
+from workloads.instances import instance_shape
 
 NO_ONE_ARCHIVE = "of each variant"
 """Where a recommendation has the sha256 of the archive; the experiment has those of all."""

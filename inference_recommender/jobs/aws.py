@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from aws_api.errors import AwsRefused, NoRegion, NotFound, translate_aws_errors
+from aws_api.errors import NO_REGION, AwsRefused, AwsUnavailable, NotFound, translate_aws_errors
 from inference_recommender.errors import JobNameTaken, NoSuchJob, NotDeployed
 from inference_recommender.jobs.cloudwatch import fetch_course, fetch_series
 from inference_recommender.jobs.container_log import fetch_log
@@ -45,7 +45,7 @@ class Aws:
     @property
     def region(self) -> str:
         if not self._session.region_name:
-            raise NoRegion()
+            raise AwsUnavailable(NO_REGION)
         return self._session.region_name
 
     def account(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aws_api.errors import NoCredentials, NoRegion
+from aws_api.errors import NO_CREDENTIALS, NO_REGION, AwsUnavailable
 from inference_recommender.load_generator.plan import SageMakerEndpoint
 from inference_recommender.load_generator.target import Target
 
@@ -29,7 +29,7 @@ class Access:
 
 
 def access(endpoint: SageMakerEndpoint) -> Access:
-    """Raises `NoCredentials` or `NoRegion`."""
+    """Raises `AwsUnavailable` without credentials or a region."""
     import boto3  # only a run against an endpoint by name needs it
     from botocore.exceptions import NoRegionError
     from botocore.httpsession import get_cert_path
@@ -38,11 +38,11 @@ def access(endpoint: SageMakerEndpoint) -> Access:
     core = Session()
     session = boto3.Session(botocore_session=core, region_name=endpoint.region)
     if (credentials := session.get_credentials()) is None:
-        raise NoCredentials
+        raise AwsUnavailable(NO_CREDENTIALS)
     try:
         client = session.client("sagemaker-runtime")
     except NoRegionError:
-        raise NoRegion from None
+        raise AwsUnavailable(NO_REGION) from None
     return Access(
         target=Target.of(f"{client.meta.endpoint_url}/endpoints/{endpoint.name}/invocations"),
         region=client.meta.region_name,

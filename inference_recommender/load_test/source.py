@@ -15,7 +15,7 @@ PINS = "constraints.txt"
 def source_files(root: Path) -> dict[str, Path]:
     """Name in the archive → file."""
     code = [file for name in CODE for file in (root / name).rglob("*") if file.suffix in (".py", ".json")]
-    files = [*code, *(root / "workloads").glob("*.py"), root / PINS]
+    files = [*code, *(root / "workloads").glob("*.py"), *(root / "workloads").glob("*.json"), root / PINS]
     return {file.relative_to(root).as_posix(): file for file in sorted(files)}
 
 

@@ -16,14 +16,8 @@ from model_build.lint.ensemble import called
 from model_build.lint.finding import Finding, listing
 from model_build.lint.layout import Model
 from model_build.lint.model_config import ModelConfig
-from model_build.lint.situation import (
-    GPU_FAMILIES_WITH_OLD_DRIVERS,
-    HOST_AMIS,
-    NO_HOST_AMI,
-    Situation,
-    family,
-    has_gpu,
-)
+from model_build.lint.situation import NO_HOST_AMI, Situation
+from workloads.instances import HOST_AMIS, OLD_DRIVER_FAMILIES, family, hardware
 
 DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
 SHARED_MEMORY = "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE"
@@ -134,7 +128,7 @@ def _devices(models: Mapping[str, Model], contents: Contents, situation: Situati
     types = situation.instance_types
     if not types:
         return
-    without = list(types) if situation.cpu_image else [name for name in types if not has_gpu(name)]
+    without = list(types) if situation.cpu_image else [name for name in types if hardware(name) != "GPU"]
     if without:
         place = f"the image {situation.image} has no CUDA" if situation.cpu_image else f"{listing(without)} has none"
         for model in models.values():
@@ -186,7 +180,7 @@ def _on_cpu(config: ModelConfig | None) -> bool:
 def _driver(situation: Situation) -> Iterator[Finding]:
     version, host_ami = situation.triton_version, situation.host_ami
     wanted = HOST_AMIS.get(version or "")
-    types = [name for name in situation.gpu_types if family(name) in GPU_FAMILIES_WITH_OLD_DRIVERS]
+    types = [name for name in situation.gpu_types if family(name) in OLD_DRIVER_FAMILIES]
     if situation.cpu_image or not types or wanted is None or host_ami in (None, wanted):
         return
     got = "sets no InferenceAmiVersion" if host_ami == NO_HOST_AMI else f"has InferenceAmiVersion '{host_ami}'"

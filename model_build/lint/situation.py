@@ -1,29 +1,12 @@
-"""What is known of the place where an archive will run. What is not known is None, and its checks are not made.
-
-`HOST_AMIS` pairs SageMaker's Triton images with the host AMI whose driver starts them (CUDA releases from NVIDIA's
-Triton release notes, drivers from SageMaker's documentation of InferenceAmiVersion); a test holds it equal to the
-table in stacks/.
-"""
+"""What is known of the place where an archive will run. What is not known is None, and its checks are not made."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.target import COMPUTE_CAPABILITIES
+from workloads.instances import hardware
 
-CUDA_12_AMI = "al2-ami-sagemaker-inference-gpu-3-1"
-CUDA_13_AMI = "al2023-ami-sagemaker-inference-gpu-4-1"
-HOST_AMIS: Mapping[str, str] = {
-    "24.01": CUDA_12_AMI,
-    "24.03": CUDA_12_AMI,
-    "24.05": CUDA_12_AMI,
-    "24.09": CUDA_12_AMI,
-    "25.04": CUDA_12_AMI,
-    "25.09": CUDA_13_AMI,
-    "26.05": CUDA_13_AMI,
-}
-GPU_FAMILIES_WITH_OLD_DRIVERS = ("g4dn", "g5")
 NO_HOST_AMI = "none"
 """`Situation.host_ami` of a variant that sets no InferenceAmiVersion; None is a variant nothing is known of."""
 
@@ -58,7 +41,7 @@ class Situation:
 
     @property
     def gpu_types(self) -> list[str]:
-        return [name for name in self.instance_types or () if has_gpu(name)]
+        return [name for name in self.instance_types or () if hardware(name) == "GPU"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,17 +71,3 @@ def unmade_checks(situation: Situation) -> list[UnmadeCheck]:
     }
     lacking = {check: [fact for fact in needs if known[fact] is None] for check, needs in checks.items()}
     return [UnmadeCheck(check=check, needs=", ".join(facts)) for check, facts in lacking.items() if facts]
-
-
-def family(instance_type: str) -> str:
-    """g4dn of ml.g4dn.xlarge and of g4dn.xlarge."""
-    return instance_type.removeprefix("ml.").split(".")[0]
-
-
-def has_gpu(instance_type: str) -> bool:
-    """NVIDIA GPUs are in the families that begin with g or p; Inferentia and Trainium are none."""
-    return re.match(r"[gp]\d", family(instance_type)) is not None
-
-
-def compute_capability(instance_type: str) -> str | None:
-    return COMPUTE_CAPABILITIES.get(family(instance_type))

@@ -13,7 +13,8 @@ from model_build.lint.backends import backend_of, model_file
 from model_build.lint.contents import Contents, Member, join
 from model_build.lint.finding import Finding
 from model_build.lint.layout import Model
-from model_build.lint.situation import Situation, compute_capability, family
+from model_build.lint.situation import Situation
+from workloads.instances import COMPUTE_CAPABILITIES, family
 
 TAG = b"ftrt"
 HEADER_BYTES = 28
@@ -87,7 +88,9 @@ def _text(version: tuple[int, ...]) -> str:
 
 def _gpus(model: Model, contents: Contents, situation: Situation) -> Iterator[Finding]:
     """The plan that each instance type would load."""
-    wanted = {name: capability for name in situation.gpu_types if (capability := compute_capability(name))}
+    wanted = {
+        name: capability for name in situation.gpu_types if (capability := COMPUTE_CAPABILITIES.get(family(name)))
+    }
     named = model.config.cc_model_filenames if model.config else {}
     if named:
         lacking = {name: capability for name, capability in wanted.items() if capability not in named}

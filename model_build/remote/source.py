@@ -22,7 +22,7 @@ TIMING_CACHES = Path("build/timing_caches")
 def source_files(folder: WorkloadFolder, root: Path) -> dict[str, Path]:
     """Name in the archive → file. Raises `CheckpointLeftBehind`."""
     folders = [folder.path, *(root / name for name in CODE), *_checkpoints(folder), root / TIMING_CACHES]
-    loose = [*(root / name for name in FILES), *(root / "workloads").glob("*.py")]
+    loose = [*(root / name for name in FILES), *(root / "workloads").glob("*.py"), *(root / "workloads").glob("*.json")]
     files = [*loose, *(file for each in folders for file in _below(each))]
     return {_name(file, folder, root): file for file in sorted(files)}
 

@@ -9,8 +9,8 @@ from constructs import Construct
 
 from stacks.endpoint.alarms import client_latency_limit_ms
 from stacks.endpoint.metrics import MICROSECONDS_PER_MILLISECOND, MINUTE, EndpointMetrics
-from stacks.instance_type import hardware
 from workloads import Candidate, LatencyObjective
+from workloads.instances import hardware
 
 PERCENTILES = ("p50", "p90", "p99")
 HOURS_PER_DAY = 24

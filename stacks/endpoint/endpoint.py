@@ -19,9 +19,9 @@ from stacks.endpoint.metrics import VARIANT
 from stacks.endpoint.network import EndpointNetworkPlace, EndpointNetworkProps
 from stacks.endpoint.served_model import Served, ServedModel, ServedModelProps
 from stacks.endpoint.update import deployment_config
-from stacks.instance_type import has_local_storage
 from stacks.model_access import ENDPOINT_LOGS, grant_container_telemetry, grant_model_files
 from workloads import EndpointUpdate, SageMakerEndpointHosting
+from workloads.instances import has_local_storage
 
 SHADOW = "Shadow"
 

@@ -7,9 +7,9 @@ from stacks.cautions import Caution, image_cautions, inf1_cautions
 from stacks.deployment import Deployment, plan_deployment, refuse
 from stacks.errors import MinimumOutOfRange, ShadowOnInf1
 from stacks.fitness import Wanted, not_offered, outside_zones, unfit
-from stacks.instance_type import hardware
 from stacks.workload_stack import WorkloadStackProps
 from workloads import EndpointUpdate, ModelArtifact, NewVpc, ProjectError, SageMakerEndpointHosting, Target
+from workloads.instances import hardware
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,10 +14,10 @@ from constructs import Construct
 
 from stacks.errors import NotAnEcrImage, TritonNotInRegion, UnpublishedTriton
 from stacks.grants import acknowledge_resources
-from stacks.instance_type import family, has_accelerator
 from stacks.own_image import OwnImage, OwnImageProps
 from stacks.triton_image import ECR_IMAGE, REPOSITORY, host_ami, registry_accounts
 from workloads import ModelArtifact
+from workloads.instances import family, has_accelerator
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,9 +7,9 @@ import pytest
 from aws_cdk import Environment
 
 from stacks.errors import NotAnEcrImage, TritonNotInRegion, UnknownHostAmi, UnpublishedTriton
-from stacks.instance_type import has_accelerator, has_local_storage
-from stacks.triton_image import HOST_AMIS, registry_accounts
+from stacks.triton_image import registry_accounts
 from tests.stacks.miniature import Repository, candidate, make_repository
+from workloads.instances import HOST_AMIS
 
 IRELAND = Environment(account="123456789012", region="eu-west-1")
 
@@ -124,22 +124,3 @@ def test_an_image_outside_amazon_ecr_is_refused(repository: Repository, uri: str
         "only: <account>.dkr.ecr.<region>.amazonaws.com/<repository>:<tag> (or @sha256:<digest>). "
         "Push the image there first."
     )
-
-
-@pytest.mark.parametrize(
-    ("instance_type", "accelerator", "local_storage"),
-    [
-        ("ml.c5.xlarge", False, False),
-        ("ml.c5d.xlarge", False, True),
-        ("ml.m6g.large", False, False),
-        ("ml.m6gd.large", False, True),
-        ("ml.g4dn.xlarge", True, True),
-        ("ml.g5.xlarge", True, True),
-        ("ml.p3.2xlarge", True, False),
-        ("ml.inf1.xlarge", True, False),
-        ("ml.trn1.2xlarge", True, True),
-    ],
-)
-def test_an_instance_types_name_tells_its_hardware(instance_type: str, accelerator: bool, local_storage: bool) -> None:
-    assert has_accelerator(instance_type) == accelerator
-    assert has_local_storage(instance_type) == local_storage

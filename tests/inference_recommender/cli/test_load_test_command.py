@@ -9,7 +9,7 @@ import botocore.session
 import pytest
 from botocore.validate import validate_parameters
 
-from aws_api.errors import NoRegion
+from aws_api.errors import NO_REGION, AwsUnavailable
 from inference_recommender.cli import load_test as command_line
 from inference_recommender.cli.load_test import begin, show
 from inference_recommender.load_test.aws import HarnessAws
@@ -39,7 +39,7 @@ class Account(HarnessAws):
 class Nowhere(Account):
     @property
     def region(self) -> str:  # type: ignore[override]
-        raise NoRegion
+        raise AwsUnavailable(NO_REGION)
 
 
 @pytest.fixture(autouse=True)

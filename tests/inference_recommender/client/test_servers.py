@@ -1,6 +1,7 @@
 """Servers that refuse, hang or are not there, over loopback: what each becomes, through urllib3 and through boto3."""
 
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable
@@ -10,7 +11,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from aws_api.errors import NoCredentials
+from aws_api.errors import NO_CREDENTIALS, AwsUnavailable
 from inference_recommender.client import (
     HttpServer,
     InferenceClient,
@@ -147,5 +148,5 @@ def test_an_endpoint_without_credentials_says_how_to_get_some(monkeypatch: pytes
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, "/dev/null")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    with pytest.raises(NoCredentials):
+    with pytest.raises(AwsUnavailable, match=re.escape(NO_CREDENTIALS)):
         SageMakerEndpoint("e").send(REQUEST)

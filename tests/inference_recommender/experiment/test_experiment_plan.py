@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.experiment.cells import Cell, baseline_cell, cells
-from inference_recommender.experiment.instance_shape import InstanceShape, instance_shape
 from inference_recommender.experiment.plan import LARGEST_JOB, LONGEST_NAME, Experiment, batches, job_plan
 from inference_recommender.jobs.requests import Subject
-from workloads import ROOT, ProjectError, load_workload, workload_names
+from workloads import ProjectError, load_workload
 
 REVIEWS = load_workload("text_classification")
 ANSWERS = load_workload("question_answering")
@@ -151,16 +150,3 @@ def test_a_job_tests_one_variants_model_on_the_types_of_its_cells() -> None:
         types = [one["InstanceType"] for one in request["InputConfig"]["EndpointConfigurations"]]
         assert types == ["ml.g4dn.xlarge", "ml.g4dn.2xlarge", "ml.g4dn.12xlarge", "ml.g5.xlarge"]
         assert request["InputConfig"]["ContainerConfig"]["SupportedInstanceTypes"] == types
-
-
-def test_the_shape_of_an_instance_type_is_known_or_none() -> None:
-    assert instance_shape("ml.g4dn.12xlarge") == InstanceShape(vcpus=48, memory_gib=192, gpus=4, neuron_chips=0)
-    assert instance_shape("inf1.6xlarge") == InstanceShape(vcpus=24, memory_gib=48, gpus=0, neuron_chips=4)
-    assert instance_shape("ml.x99.xlarge") is None
-
-
-def test_every_type_that_a_workload_names_has_a_shape() -> None:
-    for name in workload_names(ROOT / "workloads"):
-        for target in load_workload(name).workload.targets.values():
-            for instance_type in target.instance_types:
-                assert instance_shape(instance_type) is not None, instance_type

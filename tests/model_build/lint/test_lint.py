@@ -20,9 +20,7 @@ from model_build import repository
 from model_build.lint import Finding, Situation, lint, render, unmade_checks
 from model_build.lint.config_lines import key_lines
 from model_build.lint.errors import NothingToLint
-from model_build.lint.situation import HOST_AMIS
 from model_build.plan import BuildPlan, plan
-from stacks import triton_image
 from tests.model_build.lint.broken_archives import FAULTS, Fault
 from tests.model_build.lint.good_archives import (
     ENGINES,
@@ -217,10 +215,6 @@ def test_litter_beside_a_single_model_keeps_the_container_from_starting(tmp_path
 )
 def test_the_triton_version_is_read_from_any_way_to_write_the_image(image: str | None, version: str | None) -> None:
     assert Situation(image=image).triton_version == version
-
-
-def test_an_image_and_its_host_ami_are_paired_as_the_stacks_pair_them() -> None:
-    assert HOST_AMIS == triton_image.HOST_AMIS
 
 
 # Archives that cannot be read.

@@ -9,7 +9,6 @@ import pytest
 from aws_cdk import Environment
 from botocore.model import StringShape
 
-from stacks import instance_offerings
 from stacks.batch.processing_work import SIZES
 from stacks.context import Options
 from stacks.ecs.errors import NoThroughputObjective, UnknownProcessingType
@@ -19,6 +18,7 @@ from tests.stacks.cloudformation import filled
 from tests.stacks.ec2_miniature import Ec2Repository, make_ec2_repository
 from tests.stacks.ecs.test_ecs_service_stack import lowered
 from tests.stacks.miniature import Synthesis, write_artifact
+from workloads import instances
 from workloads.errors import InvalidDocument
 
 
@@ -272,7 +272,7 @@ def test_a_type_that_sagemaker_does_not_process_on_is_refused(repository: Ec2Rep
 def test_a_region_without_the_instance_type_is_refused(repository: Ec2Repository) -> None:
     with pytest.raises(NotInRegion) as refusal:
         repository.synthesise(Environment(account="123456789012", region="eu-south-2"))
-    offered = ", ".join(sorted(instance_offerings.zones("inf1") or ()))
+    offered = ", ".join(sorted(instances.zones("inf1") or ()))
     assert str(refusal.value) == (
         f"{repository.file}: targets.inf1.instance_types: got 'inf1.6xlarge', which AWS does not have in eu-south-2, "
         f"only in {offered}. Deploy to one of these, or choose another instance type."

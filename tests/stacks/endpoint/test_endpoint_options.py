@@ -238,7 +238,7 @@ def test_a_fleet_that_one_zone_alone_can_hold_is_warned_about(tmp_path: Path, mo
     repository = make_repository(tmp_path, "question_answering")
     repository.host("inf2", image_uri=OWN_NEURON)
     repository.recommend(candidate(instance_type="ml.inf2.xlarge"))
-    monkeypatch.setattr("stacks.instance_offerings.zones", lambda family: {"us-east-1": ("use1-az4",)})
+    monkeypatch.setattr("workloads.instances.zones", lambda family: {"us-east-1": ("use1-az4",)})
     virginia = Environment(account="123456789012", region="us-east-1")
     assert repository.synthesise(virginia, PRODUCTION).warnings() == [
         f"{repository.recommendation_file}: recommended.instance_type: only zone use1-az4 of us-east-1 has "

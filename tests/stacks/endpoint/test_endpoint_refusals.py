@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from aws_cdk import Environment
 
-from stacks import instance_offerings
 from stacks.context import Options
 from stacks.errors import (
     LocalRecommendation,
@@ -21,7 +20,7 @@ from stacks.errors import (
     WrongHardware,
 )
 from tests.stacks.miniature import OTHER_SHA256, Repository, candidate, make_repository
-from workloads import ProjectError, file_sha256
+from workloads import ProjectError, file_sha256, instances
 from workloads.errors import InvalidDocument, MissingArtifact
 
 PRODUCTION = Options(stage="production")
@@ -145,7 +144,7 @@ def test_a_region_that_does_not_exist_is_refused(repository: Repository) -> None
 def test_a_region_without_the_instance_type_is_refused(tmp_path: Path) -> None:
     repository = make_repository(tmp_path, "question_answering")
     repository.host("inf2")
-    offered = sorted(instance_offerings.zones("inf2") or ())
+    offered = sorted(instances.zones("inf2") or ())
     assert "eu-south-1" not in offered
     environment = Environment(account="123456789012", region="eu-south-1")
     assert refusal(repository, NotInRegion, None, environment) == (

@@ -1,0 +1,125 @@
+"""Files in S3 by their s3:// URLs. Every function raises `AwsUnavailable`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from aws_api.errors import AwsRefused, translate_aws_errors, unreachable
+from aws_api.session import AwsSession
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Returns bucket and key of an s3:// URL."""
+    bucket, _, key = url.removeprefix("s3://").partition("/")
+    return bucket, key
+
+
+def upload(aws: AwsSession, url: str, body: bytes) -> None:
+    """Puts `body` at `url`, making the bucket where it is missing."""
+    bucket, key = split_url(url)
+
+    def put() -> None:
+        with translate_aws_errors("PutObject"):
+            aws.client("s3").put_object(Bucket=bucket, Key=key, Body=body)
+
+    _put_in_bucket(aws, bucket, put)
+
+
+def upload_file(
+    aws: AwsSession, url: str, file: Path, *, kms_key: str | None = None, make_bucket: bool = False
+) -> None:
+    """Puts a file of any size at `url`."""
+    bucket, key = split_url(url)
+    encryption = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key} if kms_key else {}
+
+    def put() -> None:
+        with _transfer("PutObject"):
+            s3 = aws.client("s3")
+            s3.upload_file(str(file), bucket, key, ExtraArgs=encryption, Config=_transfer_config(aws))
+
+    if make_bucket:
+        _put_in_bucket(aws, bucket, put)
+    else:
+        put()
+
+
+def read(aws: AwsSession, url: str) -> bytes:
+    bucket, key = split_url(url)
+    with translate_aws_errors("GetObject"):
+        return bytes(aws.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read())
+
+
+def download(aws: AwsSession, url: str, file: Path) -> None:
+    bucket, key = split_url(url)
+    with _transfer("GetObject"):
+        aws.client("s3").download_file(bucket, key, str(file), Config=_transfer_config(aws))
+
+
+def list_files(aws: AwsSession, url: str) -> tuple[str, ...]:
+    """Returns the names of all files below a folder, relative to it."""
+    return tuple(_sizes(aws, *split_url(f"{url.rstrip('/')}/")))
+
+
+def size(aws: AwsSession, url: str) -> int | None:
+    """Returns a file's bytes; None where it, or its bucket, does not exist."""
+    bucket, key = split_url(url)
+    try:
+        return _sizes(aws, bucket, key).get("")
+    except AwsRefused as error:
+        if error.code == "NoSuchBucket":
+            return None
+        raise
+
+
+def _sizes(aws: AwsSession, bucket: str, prefix: str) -> dict[str, int]:
+    with translate_aws_errors("ListObjectsV2"):
+        pages = aws.client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        return {
+            item["Key"].removeprefix(prefix): int(item["Size"]) for page in pages for item in page.get("Contents", [])
+        }
+
+
+def _put_in_bucket(aws: AwsSession, bucket: str, put: Callable[[], None]) -> None:
+    try:
+        put()
+    except AwsRefused as error:
+        if error.code != "NoSuchBucket":
+            raise
+        _create_bucket(aws, bucket)
+        put()
+
+
+def _create_bucket(aws: AwsSession, bucket: str) -> None:
+    """Makes a bucket that is closed to the public."""
+    s3 = aws.client("s3")
+    # us-east-1 is the one region that must not be named.
+    where = {} if aws.region == "us-east-1" else {"LocationConstraint": aws.region}
+    blocked = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
+    with translate_aws_errors("PutObject"):
+        s3.create_bucket(Bucket=bucket, **({"CreateBucketConfiguration": where} if where else {}))
+        s3.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration=dict.fromkeys(blocked, True))
+
+
+def _transfer_config(aws: AwsSession) -> Any:
+    from boto3.s3.transfer import TransferConfig
+
+    # Ctrl-C waits for a transfer's threads, and with `notify` those may sit out an outage of minutes.
+    return TransferConfig(use_threads=aws.notify is None)
+
+
+@contextmanager
+def _transfer(operation: str) -> Iterator[None]:
+    """Like `translate_aws_errors`; a transfer also raises errors of boto3's own around botocore's."""
+    from boto3.exceptions import Boto3Error
+
+    with translate_aws_errors(operation):
+        try:
+            yield
+        except Boto3Error as error:
+            cause: Any = getattr(error, "last_exception", error.__context__)
+            if isinstance(cause, (BotoCoreError, ClientError)):
+                raise cause from error
+            raise unreachable(cause if isinstance(cause, Exception) else error) from error

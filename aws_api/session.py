@@ -1,0 +1,146 @@
+"""A session with one AWS account and region: clients made on first use, and the one way in which calls are retried.
+
+botocore's standard mode tries a throttled or dropped call `ATTEMPTS` times, which takes some seconds. A session with
+`notify` outlasts an outage: it goes on asking for `GIVE_UP_S` and tells the user once that it does. More attempts of
+the standard mode cannot replace that: its retry quota (500, and 14 for each dropped call) is spent after 35 of them,
+which takes about four minutes, and then it gives up without a word.
+
+An account on this machine is reached through the same calls (AWS_ENDPOINT_URL).
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from botocore.config import Config
+from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
+
+from aws_api.errors import NO_REGION, AwsBusy, AwsUnavailable, refusal, translate_aws_errors, unreachable
+
+if TYPE_CHECKING:
+    import boto3
+
+ATTEMPTS = 6
+"""Of botocore's standard mode, the first one included."""
+FIRST_PAUSE_S = 2.0
+LONGEST_PAUSE_S = 60.0
+GIVE_UP_S = 900.0
+"""Longest total wait of one call's outage, in seconds."""
+
+Notify = Callable[[str], None]
+"""Tells the user a sentence about an outage."""
+
+
+class AwsSession:
+    """Makes clients on first use, so that building a request needs neither credentials nor a region.
+
+    `session` defaults to boto3's of the environment. Without `notify` a call fails after `ATTEMPTS`.
+    """
+
+    def __init__(self, session: "boto3.Session | None" = None, notify: Notify | None = None) -> None:
+        self._session = session
+        self._clients: dict[str, Any] = {}
+        self.notify = notify
+
+    @property
+    def region(self) -> str:
+        """Raises `AwsUnavailable` where none is set."""
+        region = self._boto3.region_name
+        if not region:
+            raise AwsUnavailable(NO_REGION)
+        return region
+
+    def account(self) -> str:
+        """Returns the account's number."""
+        sts = self.client("sts")
+        with translate_aws_errors("GetCallerIdentity"):
+            return str(sts.get_caller_identity()["Account"])
+
+    def default_bucket(self) -> str:
+        """Returns the name of SageMaker's default bucket of the account and region, whether it exists or not."""
+        return f"sagemaker-{self.region}-{self.account()}"
+
+    def client(self, service: str) -> Any:
+        if service not in self._clients:
+            with translate_aws_errors(f"a client of {service}"):
+                make: Any = self._boto3.client  # its stubs list every service by name
+                config = Config(retries={"mode": "standard", "total_max_attempts": ATTEMPTS})
+                client = self._clients[service] = make(service, region_name=self.region, config=config)
+            if self.notify:
+                # After botocore's own handler of this event, whose answer counts first.
+                event = f"needs-retry.{client.meta.service_model.service_id.hyphenize()}"
+                client.meta.events.register(event, OutageRetries(self.notify))
+        return self._clients[service]
+
+    @property
+    def _boto3(self) -> "boto3.Session":
+        if self._session is None:
+            import boto3  # takes 0.2 s, and what only builds requests does without
+
+            self._session = boto3.Session()
+        return self._session
+
+
+def pause_s(attempt: int, jitter: float) -> float:
+    """Returns seconds that double with each attempt from 0 on, cut by up to a half; `jitter` is between 0 and 1."""
+    return float(min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S) * (1 - jitter / 2))
+
+
+class OutageRetries:
+    """Handles botocore's `needs-retry` event: keeps a throttled or unreachable call alive when botocore gives up.
+
+    botocore emits the event after each attempt, sleeps for the seconds that a handler returns and tries again; where
+    all return None the call ends as the last attempt did. Expired credentials are raised at once.
+    """
+
+    _WAITED_S = "outage_waited_s"
+    """In the context of a request, which botocore keeps through all its attempts."""
+
+    def __init__(self, notify: Notify, jitter: Callable[[], float] = random.random) -> None:
+        self._notify = notify
+        self._jitter = jitter
+
+    def __call__(
+        self,
+        *,
+        response: tuple[Any, Any] | None,
+        caught_exception: Exception | None,
+        operation: Any,
+        attempts: int,
+        request_dict: Mapping[str, Any],
+        **_: Any,
+    ) -> float | None:
+        context = request_dict["context"]
+        waited = context.get(self._WAITED_S, 0.0)
+        error = _passing(operation.name, response, caught_exception)
+        if error is None:
+            if waited:
+                self._notify("AWS answers again.")
+            return None
+        if attempts < ATTEMPTS:
+            return None
+        pause = pause_s(attempts - ATTEMPTS, self._jitter())
+        if waited + pause > GIVE_UP_S:
+            return None
+        if not waited:
+            self._notify(_outage(error))
+        context[self._WAITED_S] = waited + pause
+        return pause
+
+
+def _passing(operation: str, response: tuple[Any, Any] | None, caught: Exception | None) -> AwsUnavailable | None:
+    """Returns the attempt's error where the same call may succeed later."""
+    if response is None:
+        return unreachable(caught) if isinstance(caught, (ConnectionError, HTTPClientError)) else None
+    http, parsed = response
+    if http.status_code < 300:
+        return None
+    error = refusal(operation, ClientError(parsed, operation))
+    return error if isinstance(error, AwsBusy) else None
+
+
+def _outage(error: AwsUnavailable) -> str:
+    return (
+        f"{str(error).rstrip('.')}. Asking again for up to {GIVE_UP_S / 60:.0f} minutes; a job under way is not "
+        "affected."
+    )

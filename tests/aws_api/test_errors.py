@@ -1,0 +1,45 @@
+"""boto3's errors are told apart, and each says in one sentence what to do."""
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, TokenRetrievalError
+
+from aws_api.errors import AwsBusy, AwsRefused, AwsUnreachable, ExpiredCredentials, NotFound, translate_aws_errors
+
+
+def refused(code: str, status: int = 400) -> ClientError:
+    response: Any = {"Error": {"Code": code, "Message": "why"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(response, "Describe")
+
+
+@pytest.mark.parametrize(
+    ("raised", "becomes", "told"),
+    [
+        (refused("ThrottlingException"), AwsBusy, "AWS refused Describe: ThrottlingException: why"),
+        (refused("Whatever", 503), AwsBusy, "AWS refused Describe: Whatever: why"),
+        (refused("ResourceNotFound"), NotFound, "AWS refused Describe: ResourceNotFound: why"),
+        (refused("ValidationException"), AwsRefused, "AWS refused Describe: ValidationException: why"),
+        (
+            refused("ExpiredTokenException"),
+            ExpiredCredentials,
+            "The AWS credentials have expired: renew them (`aws sso login`, or as you got them).",
+        ),
+        (
+            TokenRetrievalError(provider="sso", error_msg="Token has expired and refresh failed"),
+            ExpiredCredentials,
+            "The AWS credentials have expired: renew them (`aws sso login`, or as you got them).",
+        ),
+        (
+            EndpointConnectionError(endpoint_url="https://api"),
+            AwsUnreachable,
+            'AWS cannot be reached: Could not connect to the endpoint URL: "https://api". If AWS_ENDPOINT_URL points '
+            "at an account on this machine, start it with `python -m local_aws`.",
+        ),
+    ],
+)
+def test_boto3s_errors_are_told_apart(raised: Exception, becomes: type[Exception], told: str) -> None:
+    with pytest.raises(becomes) as caught, translate_aws_errors("Describe"):
+        raise raised
+    assert type(caught.value) is becomes
+    assert str(caught.value) == told

@@ -1,0 +1,134 @@
+"""The tables of instance types are what moto and botocore carry of AWS's own answers, and names tell hardware."""
+
+import gzip
+import json
+from collections import defaultdict
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+
+from workloads import ROOT, instances, load_workload, workload_names
+from workloads.instances import InstanceShape, has_accelerator, has_local_storage, instance_shape
+
+FILE = Path(instances.__file__).with_name("instances.json")
+ECS_FAMILIES = ("c5", "c6i", "c7i", "m5", "m6i", "m7i", "inf1", "inf2")
+"""Their sizes are listed even where SageMaker has none of that name."""
+OFFERED_FAMILIES = ("g4dn", "g5", "inf1", "inf2")
+
+
+def test_the_tables_are_those_of_the_installed_moto_and_botocore() -> None:
+    """A newer moto rewrites the file and fails: read the difference, then run again."""
+    expected = _text(_shapes(), *_offerings())
+    actual = FILE.read_text("utf-8")
+    if actual != expected:
+        FILE.write_text(expected, "utf-8")
+    assert actual == expected, f"{FILE} was rewritten: review the difference"
+
+
+def _shapes() -> dict[str, dict[str, Any]]:
+    model = botocore.session.get_session().get_service_model("sagemaker")
+    hosted = {name.removeprefix("ml.") for name in model.shape_for("ProductionVariantInstanceType").metadata["enum"]}
+    types = json.loads(gzip.decompress((files("moto") / "ec2/resources/instance_types.json.gz").read_bytes()))
+    return {
+        name: {
+            "vcpus": known["VCpuInfo"]["DefaultVCpus"],
+            "memory_gib": _plain(known["MemoryInfo"]["SizeInMiB"] / 1024),
+            "gpus": sum(gpu["Count"] for gpu in known.get("GpuInfo", {}).get("Gpus", [])),
+            "neuron_chips": _neuron_chips(known),
+            **({} if name in hosted else {"ec2_only": True}),
+        }
+        for name, known in sorted(types.items())
+        if name in hosted or (name.split(".")[0] in ECS_FAMILIES and name.endswith("large"))
+    }
+
+
+def _neuron_chips(known: dict[str, Any]) -> int:
+    neuron = known.get("NeuronInfo", {}).get("NeuronDevices", [])
+    inferentia = known.get("InferenceAcceleratorInfo", {}).get("Accelerators", [])
+    return sum(each["Count"] for each in neuron or inferentia)
+
+
+def _plain(number: float) -> float | int:
+    return int(number) if number == int(number) else number
+
+
+def _offerings() -> tuple[list[str], dict[str, dict[str, list[str]]]]:
+    offered: dict[str, dict[str, set[str]]] = {family: defaultdict(set) for family in OFFERED_FAMILIES}
+    folder = files("moto") / "ec2/resources/instance_type_offerings/availability-zone-id"
+    tables = {file.name.partition(".")[0]: file for file in sorted(folder.iterdir(), key=lambda file: file.name)}
+    for region, file in tables.items():
+        for row in json.loads(gzip.decompress(file.read_bytes())):
+            if (family := row["InstanceType"].split(".")[0]) in offered:
+                offered[family][region].add(row["Location"])
+    return list(tables), {
+        family: {region: sorted(zones) for region, zones in sorted(regions.items())}
+        for family, regions in offered.items()
+    }
+
+
+def _text(shapes: dict[str, Any], regions: list[str], families: dict[str, dict[str, list[str]]]) -> str:
+    """Returns the file with a line for each type and for each region of a family."""
+    types = ",\n".join(f'   "{name}": {json.dumps(shape)}' for name, shape in shapes.items())
+    blocks = [
+        f'   "{family}": {{\n' + ",\n".join(f'    "{region}": {json.dumps(ids)}' for region, ids in zones.items())
+        for family, zones in families.items()
+    ]
+    offered = "\n   },\n".join(blocks) + "\n   }"
+    source = (
+        f"DescribeInstanceTypes of Amazon EC2, as recorded in moto {version('moto')}; an ml. type is the EC2 type of "
+        "that name"
+    )
+    return (
+        f'{{\n "shapes": {{\n  "source": {json.dumps(source)},\n  "types": {{\n{types}\n  }}\n }},\n'
+        ' "offerings": {\n  "source": "EC2\'s DescribeInstanceTypeOfferings by zone id, as recorded in moto",\n'
+        f'  "regions": {json.dumps(regions)},\n  "families": {{\n{offered}\n  }}\n }}\n}}\n'
+    )
+
+
+def test_the_shape_of_an_instance_type_is_known_or_none() -> None:
+    assert instance_shape("ml.g4dn.12xlarge") == InstanceShape(vcpus=48, memory_gib=192, gpus=4, neuron_chips=0)
+    assert instance_shape("inf1.6xlarge") == InstanceShape(vcpus=24, memory_gib=48, gpus=0, neuron_chips=4)
+    assert instance_shape("ml.x99.xlarge") is None
+
+
+def test_a_type_that_only_ec2_has_has_no_shape_as_sagemakers() -> None:
+    assert instance_shape("m5.8xlarge") == InstanceShape(
+        vcpus=32, memory_gib=128, gpus=0, neuron_chips=0, ec2_only=True
+    )
+    assert instance_shape("ml.m5.8xlarge") is None
+
+
+def test_every_type_that_a_workload_names_has_a_shape() -> None:
+    for name in workload_names(ROOT / "workloads"):
+        for target in load_workload(name).workload.targets.values():
+            for instance_type in target.instance_types:
+                assert instance_shape(instance_type) is not None, instance_type
+
+
+def test_a_family_that_is_not_in_the_table_is_not_known() -> None:
+    assert instances.zones("c5") is None
+    assert "us-east-1" in (instances.zones("inf1") or {})
+    assert "us-east-1" in instances.regions()
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "accelerator", "local_storage"),
+    [
+        ("ml.c5.xlarge", False, False),
+        ("ml.c5d.xlarge", False, True),
+        ("ml.m6g.large", False, False),
+        ("ml.m6gd.large", False, True),
+        ("ml.g4dn.xlarge", True, True),
+        ("ml.g5.xlarge", True, True),
+        ("ml.p3.2xlarge", True, False),
+        ("ml.inf1.xlarge", True, False),
+        ("ml.trn1.2xlarge", True, True),
+    ],
+)
+def test_an_instance_types_name_tells_its_hardware(instance_type: str, accelerator: bool, local_storage: bool) -> None:
+    assert has_accelerator(instance_type) == accelerator
+    assert has_local_storage(instance_type) == local_storage

@@ -1,0 +1,112 @@
+"""What is known of instance types: hardware, size, GPU driver, and where EC2 offers them.
+
+Sizes and offerings are copies of what EC2 says of itself (instances.json names the source): nothing is asked at run
+time, and what the tables do not have is None, with nothing guessed. SageMaker's ml.c5.xlarge is EC2's c5.xlarge.
+A family that EC2 does not offer in a region, SageMaker cannot offer there either; that EC2 offers it does not promise
+that SageMaker does, nor that each of its sizes is there, nor that there is capacity. Prices are elsewhere.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+Hardware = Literal["x86 CPU", "Arm CPU", "GPU", "Inferentia 1", "Inferentia 2", "Trainium", "Gaudi"]
+
+COMPUTE_CAPABILITIES: Mapping[str, str] = {"g4dn": "7.5", "g5": "8.6"}
+"""By family, the GPUs that targets compile for: T4 and A10G."""
+
+NEURON_FAMILIES: Mapping[str, str] = {"neuron": "inf1", "neuronx": "inf2"}
+"""The family that each Neuron runtime compiles for."""
+
+CUDA_12_AMI = "al2-ami-sagemaker-inference-gpu-3-1"
+CUDA_13_AMI = "al2023-ami-sagemaker-inference-gpu-4-1"
+HOST_AMIS: Mapping[str, str] = {
+    "24.01": CUDA_12_AMI,
+    "24.03": CUDA_12_AMI,
+    "24.05": CUDA_12_AMI,
+    "24.09": CUDA_12_AMI,
+    "25.04": CUDA_12_AMI,
+    "25.09": CUDA_13_AMI,
+    "26.05": CUDA_13_AMI,
+}
+"""By version of SageMaker's Triton image, the InferenceAmiVersion whose driver starts it. CUDA releases are from
+NVIDIA's Triton release notes, drivers from SageMaker's documentation of InferenceAmiVersion."""
+
+OLD_DRIVER_FAMILIES = ("g4dn", "g5")
+"""They start with driver R470 unless an AMI is chosen. What other GPU families start with is not known."""
+
+_BY_PREFIX: tuple[tuple[str, Hardware], ...] = (
+    (r"inf1", "Inferentia 1"),
+    (r"inf2", "Inferentia 2"),
+    (r"trn\d", "Trainium"),
+    (r"dl\d", "Gaudi"),
+    (r"(g|p)\d", "GPU"),
+    (r"[a-z]+\d+g", "Arm CPU"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InstanceShape:
+    vcpus: int
+    memory_gib: float
+    gpus: int
+    neuron_chips: int
+    ec2_only: bool = False
+    """SageMaker has no type of this name."""
+
+    @property
+    def accelerator(self) -> Literal["CPU", "GPU", "Neuron"]:
+        """What a model must have been compiled for."""
+        return "GPU" if self.gpus else "Neuron" if self.neuron_chips else "CPU"
+
+
+def family(instance_type: str) -> str:
+    """Returns g4dn for ml.g4dn.xlarge and for g4dn.xlarge."""
+    return instance_type.removeprefix("ml.").split(".")[0]
+
+
+def hardware(instance_type: str) -> Hardware:
+    """Returns what a model computes on there, told from the name alone."""
+    return next((kind for prefix, kind in _BY_PREFIX if re.match(prefix, family(instance_type))), "x86 CPU")
+
+
+def has_accelerator(instance_type: str) -> bool:
+    return not hardware(instance_type).endswith("CPU")
+
+
+def has_local_storage(instance_type: str) -> bool:
+    """Returns whether the volume is the host's own NVMe: a `d` after the generation (c5d, g4dn) or always (g5)."""
+    name = family(instance_type)
+    return re.search(r"\d[a-z]*d", name) is not None or re.match(r"(g5|g6e?|p5e?n?|trn1n?)$", name) is not None
+
+
+def instance_shape(instance_type: str) -> InstanceShape | None:
+    """Returns the size of a type; None for one that is not in the table, or with ml. for one that only EC2 has."""
+    entry = _tables()["shapes"]["types"].get(instance_type.removeprefix("ml."))
+    shape = InstanceShape(**entry) if entry else None
+    return None if shape and shape.ec2_only and instance_type.startswith("ml.") else shape
+
+
+def shapes_source() -> str:
+    """Returns where the sizes are from."""
+    return str(_tables()["shapes"]["source"])
+
+
+def zones(family: str) -> Mapping[str, tuple[str, ...]] | None:
+    """Returns region → ids of the zones that offer the family; None for a family that is not in the table."""
+    listed = _tables()["offerings"]["families"].get(family)
+    return None if listed is None else {region: tuple(ids) for region, ids in listed.items()}
+
+
+def regions() -> tuple[str, ...]:
+    """Returns the regions whose offerings are known."""
+    return tuple(_tables()["offerings"]["regions"])
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    return dict(json.loads(Path(__file__).with_name("instances.json").read_text("utf-8")))
