@@ -66,11 +66,14 @@ class AwsSession:
                 make: Any = self._boto3.client  # its stubs list every service by name
                 config = Config(retries={"mode": "standard", "total_max_attempts": ATTEMPTS})
                 client = self._clients[service] = make(service, region_name=self.region, config=config)
-            if self.notify:
-                # After botocore's own handler of this event, whose answer counts first.
-                event = f"needs-retry.{client.meta.service_model.service_id.hyphenize()}"
-                client.meta.events.register(event, OutageRetries(self.notify))
+            # After botocore's own handler of this event, whose answer counts first.
+            event = f"needs-retry.{client.meta.service_model.service_id.hyphenize()}"
+            client.meta.events.register(event, OutageRetries(self))
         return self._clients[service]
+
+    def hurry(self) -> None:
+        """Stops outlasting outages, also for clients already made: after Ctrl-C the user waits for the prompt."""
+        self.notify = None
 
     @property
     def _boto3(self) -> "boto3.Session":
@@ -96,8 +99,8 @@ class OutageRetries:
     _WAITED_S = "outage_waited_s"
     """In the context of a request, which botocore keeps through all its attempts."""
 
-    def __init__(self, notify: Notify, jitter: Callable[[], float] = random.random) -> None:
-        self._notify = notify
+    def __init__(self, session: AwsSession, jitter: Callable[[], float] = random.random) -> None:
+        self._session = session
         self._jitter = jitter
 
     def __call__(
@@ -110,12 +113,15 @@ class OutageRetries:
         request_dict: Mapping[str, Any],
         **_: Any,
     ) -> float | None:
+        notify = self._session.notify
+        if notify is None:
+            return None
         context = request_dict["context"]
         waited = context.get(self._WAITED_S, 0.0)
         error = _passing(operation.name, response, caught_exception)
         if error is None:
             if waited:
-                self._notify("AWS answers again.")
+                notify("AWS answers again.")
             return None
         if attempts < ATTEMPTS:
             return None
@@ -123,7 +129,7 @@ class OutageRetries:
         if waited + pause > GIVE_UP_S:
             return None
         if not waited:
-            self._notify(_outage(error))
+            notify(_outage(error))
         context[self._WAITED_S] = waited + pause
         return pause
 

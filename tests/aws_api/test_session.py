@@ -25,6 +25,7 @@ TOLD = (
     "AWS refused DescribeProcessingJob: ThrottlingException: Rate exceeded. Asking again for up to 15 minutes; a job "
     "under way is not affected."
 )
+SESSION = boto3.Session(aws_access_key_id="k", aws_secret_access_key="s", region_name="us-east-1")
 
 Attempt = tuple[int, bytes] | Exception
 
@@ -57,8 +58,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def describe(said: list[str] | None, *attempts: Attempt) -> str:
     """Describes a job through a session that tells `said`; None is a session without `notify`."""
-    session = boto3.Session(aws_access_key_id="k", aws_secret_access_key="s", region_name="us-east-1")
-    client = AwsSession(session, None if said is None else said.append).client("sagemaker")
+    client = AwsSession(SESSION, None if said is None else said.append).client("sagemaker")
     client.meta.events.register("before-send", Api(*attempts))
     with translate_aws_errors("DescribeProcessingJob"):
         return str(client.describe_processing_job(ProcessingJobName="job")["ProcessingJobName"])
@@ -82,6 +82,16 @@ def test_an_outage_is_outlasted_and_told_once(slept: list[float]) -> None:
 def test_without_notify_an_outage_ends_the_call(slept: list[float]) -> None:
     with pytest.raises(AwsBusy):
         describe(None, *[THROTTLED] * ATTEMPTS)
+    assert len(slept) == ATTEMPTS - 1
+
+
+def test_who_is_in_a_hurry_waits_for_no_outage(slept: list[float]) -> None:
+    aws = AwsSession(SESSION, notify=pytest.fail)
+    client = aws.client("sagemaker")
+    aws.hurry()
+    client.meta.events.register("before-send", Api(*[THROTTLED] * ATTEMPTS))
+    with pytest.raises(AwsBusy), translate_aws_errors("DescribeProcessingJob"):
+        client.describe_processing_job(ProcessingJobName="job")
     assert len(slept) == ATTEMPTS - 1
 
 
@@ -112,7 +122,7 @@ def test_a_refusal_ends_an_outage_too(slept: list[float]) -> None:
 
 def test_what_is_no_trouble_of_the_network_is_not_tried_again() -> None:
     context: dict[str, Any] = {"context": {}}
-    handler = OutageRetries(pytest.fail)
+    handler = OutageRetries(AwsSession(notify=pytest.fail))
     arguments: Any = {"response": None, "operation": None, "attempts": ATTEMPTS, "request_dict": context}
 
     class Operation:
