@@ -20,12 +20,11 @@ from constructs import Construct
 
 import workloads
 from stacks.batch.batch_stack import ScheduledBatchStack
-from stacks.context import PRODUCTION, Options, read_options
+from stacks.context import PRODUCTION, Options, ReleaseSource, check_choice, read_options, read_release
 from stacks.deployment import plan_deployment
 from stacks.ecs.service_stack import EcsServiceStack
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
-from stacks.errors import NoRecommendation, NoStack, NothingBuilt, UnknownOption, waits
-from stacks.release.source import ReleaseSource, read_release
+from stacks.errors import NoRecommendation, NothingBuilt, waits
 from stacks.workload_stack import BuiltArtifact, WorkloadStackProps
 
 
@@ -51,7 +50,7 @@ def add_stacks(
             continue
         try:
             _add_stack(scope, root, _props(root, folder, environment, options))
-        except (workloads.MissingArtifact, NoRecommendation, NoStack) as error:
+        except (workloads.MissingArtifact, NoRecommendation) as error:
             scope.node.try_remove_child(folder.workload.stack_name)  # what there is of it
             left_out.append(error)
     if left_out and len(scope.node.children) == before:
@@ -106,8 +105,7 @@ def _folders(root: Path, target: str | None) -> list[workloads.WorkloadFolder]:
     known = sorted({name for folder in folders for name in folder.workload.deployables})
     if target is None:
         return folders
-    if target not in known:
-        raise UnknownOption("hosting-target", target, known)
+    check_choice("hosting-target", target, known)
     return [folder.hosted_on(target) if target in folder.workload.deployables else folder for folder in folders]
 
 

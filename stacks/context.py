@@ -1,18 +1,27 @@
-"""What the person who deploys decides, as `cdk deploy -c KEY=VALUE`: the stage, a rehearsal's target, a fresh start.
+"""What the CDK context decides: how to deploy (`cdk deploy -c KEY=VALUE`), and from where to release (cdk.json).
 
-Everything about a workload itself is in its workload.toml; here is only what differs from one deployment of it to
-the next.
+Everything about a workload itself is in its workload.toml; an option is only what differs from one deployment of it to
+the next. A release's source is in cdk.json and not on the command line, because the pipeline synthesises itself and
+reads what is committed.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from stacks.errors import RehearsalInProduction, UnknownOption
+from workloads import UsageError
 
 Stage = Literal["beta", "production"]
 UseOfRecommendation = Literal["use", "ignore"]
 AutoscalingIs = Literal["on", "off"]
+Context = Callable[[str], Any]
+"""Returns the value of a context key or None, as `app.node.try_get_context` does."""
+
+REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)+")
+CONNECTION = re.compile(
+    r"arn:aws[a-z-]*:(codeconnections|codestar-connections):[a-z0-9-]+:\d{12}:connection/[0-9a-f-]{36}"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,12 +29,12 @@ class Options:
     stage: Stage = "beta"
     """In production a fleet spans zones, and its size was measured on SageMaker."""
     hosting_target: str | None = None
-    """Instead of hosting.target, where a workload has such a target: to rehearse where there is no accelerator."""
+    """Replaces hosting.target where a workload has such a target: to rehearse without an accelerator."""
     recommendation: UseOfRecommendation = "use"
-    """"ignore" deploys one instance without autoscaling: a new artifact, to measure it."""
+    """"ignore" deploys one instance without autoscaling, so that a new artifact can be measured."""
     autoscaling: AutoscalingIs = "on"
-    """"off" leaves the fleet as it is. SageMaker refuses another instance type as long as a fleet is autoscaled, and
-    CloudFormation lets go of autoscaling last: deploy with "off" first, then the other type."""
+    """"off" keeps the fleet's present size. SageMaker refuses another instance type as long as a fleet is autoscaled,
+    and CloudFormation removes autoscaling last: deploy with "off" first, then the other type."""
 
     @property
     def in_production(self) -> bool:
@@ -35,27 +44,61 @@ class Options:
 PRODUCTION = Options(stage="production")
 
 
-def read_options(context: Callable[[str], Any]) -> Options:
-    """`context` is `app.node.try_get_context`. Raises `UnknownOption` or `RehearsalInProduction`."""
-    stage = _one_of("stage", context("stage"), get_args(Stage))
-    recommendation = _one_of("recommendation", context("recommendation"), get_args(UseOfRecommendation))
-    autoscaling = _one_of("autoscaling", context("autoscaling"), get_args(AutoscalingIs))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReleaseSource:
+    repository: str
+    """OWNER/NAME."""
+    connection_arn: str
+    """The AWS CodeConnections connection, which a person creates and confirms once at the repository's host."""
+    branch: str = "main"
+
+
+def read_options(context: Context) -> Options:
+    """Raises `UsageError` for a value that is not allowed, and for a rehearsal in production."""
+    stage = _choice("stage", context("stage"), get_args(Stage))
+    recommendation = _choice("recommendation", context("recommendation"), get_args(UseOfRecommendation))
+    autoscaling = _choice("autoscaling", context("autoscaling"), get_args(AutoscalingIs))
     target = context("hosting-target")
     for key, value in (("hosting-target", target), ("recommendation", recommendation)):
         if stage == "production" and value not in (None, "use"):
-            raise RehearsalInProduction(key, value)
-    return Options(
-        stage=stage,
-        hosting_target=target,
-        recommendation=recommendation,
-        autoscaling=autoscaling,
+            raise UsageError(
+                f"-c {key}={value}: is for rehearsing and measuring, and -c stage=production is neither. "
+                "Leave one of the two out."
+            )
+    return Options(stage=stage, hosting_target=target, recommendation=recommendation, autoscaling=autoscaling)
+
+
+def read_release(context: Context) -> ReleaseSource | None:
+    """Returns None where cdk.json names no release. Raises `UsageError` for half a source or a malformed one."""
+    repository, connection = context("release-repository"), context("release-connection")
+    if repository is None and connection is None:
+        return None
+    if repository is None or connection is None:
+        missing = "release-repository" if repository is None else "release-connection"
+        raise UsageError(
+            f"cdk.json: context.{missing}: is missing. A release pipeline needs release-repository (OWNER/NAME) and "
+            "release-connection (the ARN of an AWS CodeConnections connection)."
+        )
+    for key, value, form, example in (
+        ("release-repository", repository, REPOSITORY, "OWNER/NAME"),
+        ("release-connection", connection, CONNECTION, "arn:aws:codeconnections:REGION:ACCOUNT:connection/ID"),
+    ):
+        if not form.fullmatch(str(value)):
+            raise UsageError(f"cdk.json: context.{key}: got '{value}'. Write it as {example}.")
+    return ReleaseSource(
+        repository=str(repository), connection_arn=str(connection), branch=str(context("release-branch") or "main")
     )
 
 
-def _one_of(key: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-    """The first is the default."""
+def check_choice(key: str, value: Any, allowed: Sequence[Any]) -> None:
+    """Raises `UsageError` that names the option, the value got and the values allowed."""
+    if value not in allowed:
+        raise UsageError(f"-c {key}: got '{value}'. Allowed: {', '.join(allowed)}.")
+
+
+def _choice(key: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    """Returns `value`, or the first of `allowed` where the context has none."""
     if value is None:
         return allowed[0]
-    if value not in allowed:
-        raise UnknownOption(key, value, allowed)
+    check_choice(key, value, allowed)
     return value

@@ -63,27 +63,9 @@ class IncompleteRecommendation(ProjectError):
         )
 
 
-class NoStack(ProjectError):
-    def __init__(self, file: Path, kind: str, stack: str) -> None:
-        super().__init__(f"{file}: hosting.kind: '{kind}' has no stack yet, so there is no {stack}.")
-
-
 class NothingBuilt(ProjectError):
     def __init__(self, reasons: Sequence[ProjectError]) -> None:
         super().__init__("\n".join(["There is nothing to deploy:", *map(str, reasons)]))
-
-
-class UnknownOption(ProjectError):
-    def __init__(self, key: str, value: object, allowed: Sequence[str]) -> None:
-        super().__init__(f"-c {key}: got '{value}'. Allowed: {', '.join(allowed)}.")
-
-
-class RehearsalInProduction(ProjectError):
-    def __init__(self, key: str, value: object) -> None:
-        super().__init__(
-            f"-c {key}={value}: is for rehearsing and measuring, and -c stage=production is neither. "
-            "Leave one of the two out."
-        )
 
 
 class WrongHardware(ProjectError):
@@ -166,19 +148,6 @@ class ShadowOnInf1(ProjectError):
             f"{file}: hosting.shadow: SageMaker runs no shadow tests with Inf1 (got {instance_type}). "
             "Leave hosting.shadow out, or host a target for Inf2."
         )
-
-
-class IncompleteRelease(ProjectError):
-    def __init__(self, missing: str) -> None:
-        super().__init__(
-            f"cdk.json: context.{missing}: is missing. A release pipeline needs release-repository (OWNER/NAME) and "
-            "release-connection (the ARN of an AWS CodeConnections connection)."
-        )
-
-
-class WrongRelease(ProjectError):
-    def __init__(self, key: str, value: object, example: str) -> None:
-        super().__init__(f"cdk.json: context.{key}: got '{value}'. Write it as {example}.")
 
 
 class SeveralProblems(ProjectError):

@@ -1,17 +1,61 @@
-"""cdk-nag's findings, answered beside the resource with a reason.
+"""Grants for which CDK has no method of its own, and answers to what cdk-nag finds in a role's policy.
 
-A finding is known by its text, in which cdk-nag writes a reference of the template as <Reference>; its answer
-is too.
+An answer stands beside the grant and gives a reason. cdk-nag names a finding by its text, in which it writes a
+reference of the template as <Reference>; the answer has to repeat that text.
 """
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from aws_cdk import Acknowledgment, Stack, Validations
+from aws_cdk import Acknowledgment, ArnFormat, Stack, Validations
 from aws_cdk import aws_iam as iam
 from constructs import IConstruct
+
+ENDPOINT_LOGS = "/aws/sagemaker/Endpoints/*"
+"""The endpoint's own log group is named after it, and it is created after the role: that part is not known here."""
+
+
+def allow(role: iam.IRole, actions: Sequence[str], arns: Sequence[str]) -> None:
+    iam.Grant.add_to_principal(grantee=role, actions=list(actions), resource_arns=list(arns))
+
+
+def allow_passing_to_sagemaker(role: iam.Role, role_arns: Sequence[str]) -> None:
+    """Lets `role` start SageMaker resources that work under one of the given roles."""
+    role.add_to_policy(
+        iam.PolicyStatement(
+            actions=["iam:PassRole"],
+            resources=list(role_arns),
+            conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
+        )
+    )
+
+
+def allow_container_telemetry(role: iam.Role, *log_groups: str) -> None:
+    """Lets a SageMaker container write its logs and metrics. `log_groups` may end in a wildcard."""
+    arns = [
+        Stack.of(role).format_arn(
+            service="logs", resource="log-group", resource_name=name, arn_format=ArnFormat.COLON_RESOURCE_NAME
+        )
+        for name in log_groups
+    ]
+    actions = ["CreateLogGroup", "CreateLogStream", "DescribeLogStreams", "PutLogEvents"]
+    allow(role, [f"logs:{action}" for action in actions], arns)
+    acknowledge_resources(role, arns, "A log group is named after an endpoint that has no name yet.")
+    role.add_to_policy(
+        iam.PolicyStatement(
+            actions=["cloudwatch:PutMetricData"],
+            resources=["*"],
+            conditions={"StringLike": {"cloudwatch:namespace": ["AWS/SageMaker", "/aws/sagemaker/*"]}},
+        )
+    )
+    acknowledge_resources(role, ["*"], "cloudwatch:PutMetricData is an action on no resource; it has a namespace.")
+
+
+def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
+    """Answers a finding that names no action and no resource: `rule` is like "AwsSolutions-ECS2"."""
+    Validations.of(construct).acknowledge(Acknowledgment(id=rule, reason=reason))
 
 
 def acknowledge_actions(role: iam.Role, actions: Iterable[str], reason: str) -> None:
@@ -20,13 +64,13 @@ def acknowledge_actions(role: iam.Role, actions: Iterable[str], reason: str) -> 
 
 def acknowledge_resources(role: iam.Role, arns: Iterable[str], reason: str) -> None:
     resolved = Stack.of(role).resolve(list(arns))
-    _acknowledge(role, [f"Resource::{_flat(arn)}" for arn in resolved], reason)
+    _acknowledge(role, [f"Resource::{_as_text(arn)}" for arn in resolved], reason)
 
 
 def acknowledge_wildcards(scope: IConstruct, reasons: Mapping[str, str]) -> None:
-    """In every policy below `scope`, the findings that one of the patterns matches; others stay findings.
+    """Answers, in every policy below `scope`, each finding that a pattern of `reasons` matches; others stay findings.
 
-    For a construct of a library, whose roles it makes itself.
+    It is for constructs of a library, which make their roles themselves.
     """
     for policy in scope.node.find_all():
         if isinstance(policy, iam.CfnPolicy):
@@ -38,22 +82,23 @@ def acknowledge_wildcards(scope: IConstruct, reasons: Mapping[str, str]) -> None
 
 def _wildcards(document: Mapping[str, Any]) -> Iterator[str]:
     for statement in document["Statement"]:
-        for noun in ("Action", "Resource"):
-            named = statement.get(noun, [])
-            for each in named if isinstance(named, list) else [named]:
-                if "*" in (text := _flat(each)):
-                    yield f"{noun}::{text}"
+        for key in ("Action", "Resource"):
+            values = statement.get(key, [])
+            for value in values if isinstance(values, list) else [values]:
+                if "*" in (text := _as_text(value)):
+                    yield f"{key}::{text}"
 
 
-def _acknowledge(role: IConstruct, findings: Iterable[str], reason: str) -> None:
+def _acknowledge(construct: IConstruct, findings: Iterable[str], reason: str) -> None:
     answers = [Acknowledgment(id=f"AwsSolutions-IAM5[{finding}]", reason=reason) for finding in findings]
-    Validations.of(role).acknowledge(*answers)
+    Validations.of(construct).acknowledge(*answers)
 
 
-def _flat(value: Any) -> str:
+def _as_text(value: Any) -> str:
+    """Returns a resolved value as cdk-nag writes it in a finding."""
     match value:
         case {"Fn::Join": [separator, parts]}:
-            return str(separator).join(_flat(part) for part in parts)
+            return str(separator).join(_as_text(part) for part in parts)
         case {"Ref": name}:
             return f"<{name}>"
         case {"Fn::GetAtt": [name, attribute]}:
@@ -64,8 +109,3 @@ def _flat(value: Any) -> str:
             return json.dumps(value, separators=(",", ":"))
         case _:
             return str(value)
-
-
-def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
-    """A finding that names no action or resource: "AwsSolutions-ECS2"."""
-    Validations.of(construct).acknowledge(Acknowledgment(id=rule, reason=reason))

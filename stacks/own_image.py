@@ -1,6 +1,7 @@
-"""The image of ours that an ECS task or a processing job runs: the one that hosting names, else the one we would push.
+"""The image of ours that an ECS task, a processing job or an Inferentia endpoint runs, and the grant to pull it.
 
-In: hosting.image_uri and the kind of machine. Out: the URI, and the repository to grant a pull on.
+It is the image that hosting.image_uri names, else transformers-in-production:KIND in the account and region deployed
+to.
 """
 
 from dataclasses import dataclass
@@ -11,9 +12,9 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.ecs.errors import ImageOutOfReach
 from stacks.grants import acknowledge_resources
 from stacks.triton_image import ECR_IMAGE
+from workloads import UsageError
 
 REPOSITORY = "transformers-in-production"
 DOCKERFILES = {"inf1": "containers/neuron", "inf2": "containers/neuron", "cpu": "containers/batch"}
@@ -30,7 +31,7 @@ class OwnImageProps:
 class OwnImage(Construct):
     def __init__(self, scope: Construct, id: str, props: OwnImageProps) -> None:
         super().__init__(scope, id)
-        account, region, name, self.uri = self._unnamed(props) if props.uri is None else _named(props)
+        account, region, name, self.uri = self._default(props) if props.uri is None else _named(props)
         self._repository = ecr.Repository.from_repository_attributes(
             self,
             "Repository",
@@ -44,7 +45,7 @@ class OwnImage(Construct):
         self._repository.grant_pull(role)
         acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
 
-    def _unnamed(self, props: OwnImageProps) -> tuple[str, str, str, str]:
+    def _default(self, props: OwnImageProps) -> tuple[str, str, str, str]:
         Annotations.of(self).add_warning_v2(
             "image:own",
             f"{props.workload_file}: hosting.image_uri is not set: {REPOSITORY}:{props.kind} of the account and region "
@@ -58,5 +59,9 @@ class OwnImage(Construct):
 def _named(props: OwnImageProps) -> tuple[str, str, str, str]:
     match = ECR_IMAGE.fullmatch(props.uri or "")
     if match is None:
-        raise ImageOutOfReach(props.workload_file, str(props.uri))
+        raise UsageError(
+            f"{props.workload_file}: hosting.image_uri: got '{props.uri}', but the instances reach private Amazon ECR "
+            "only: <account>.dkr.ecr.<region>.amazonaws.com/<repository>:<tag> (or @sha256:<digest>). "
+            "Push the image there first."
+        )
     return match["account"], match["region"], match["repository"], match.string

@@ -1,6 +1,6 @@
-"""Whom a workload wakes: one alarm over those that matter, and one topic that it speaks to.
+"""Alarms that last, and whom they page: a sustained alarm, and one composite alarm with its topic for a workload.
 
-Any hosting's alarms will do. Who listens is not known here: subscribe to the topic.
+The alarms of any hosting will do. Who receives the pages is not known here: subscribe to the topic.
 """
 
 from collections.abc import Sequence
@@ -15,17 +15,42 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 CLOUDWATCH = "cloudwatch.amazonaws.com"
+EVALUATION_PERIODS = 5
+"""Minutes. An endpoint's update bakes at least as long (`[hosting.update]`), or it would end before an alarm can
+tell."""
+DATAPOINTS_TO_ALARM = 3
+
+
+def sustained_alarm(
+    scope: Construct, id: str, metric: cloudwatch.IMetric, threshold: float, description: str
+) -> cloudwatch.Alarm:
+    """Returns an alarm that is on after three minutes of five at `threshold` or above it.
+
+    One slow minute, as while an instance joins, is no incident.
+    """
+    return cloudwatch.Alarm(
+        scope,
+        id,
+        metric=metric,
+        threshold=threshold,
+        comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+        evaluation_periods=EVALUATION_PERIODS,
+        datapoints_to_alarm=DATAPOINTS_TO_ALARM,
+        # Without traffic nothing is reported, and no objective is broken.
+        treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        alarm_description=description,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PagingProps:
     workload: str
     alarms: Sequence[cloudwatch.IAlarm]
-    """Any one of them wakes somebody."""
+    """Any one of them pages."""
 
 
 class Paging(Construct):
-    """`topic` to subscribe to, `alarm` that is in alarm as long as any of the given ones is."""
+    """`topic` to subscribe to, and `alarm`, which is on as long as any of the given alarms is."""
 
     def __init__(self, scope: Construct, id: str, props: PagingProps) -> None:
         super().__init__(scope, id)
@@ -45,13 +70,13 @@ class Paging(Construct):
             "Key",
             description=f"Encrypts what the alarms of {workload} say.",
             enable_key_rotation=True,
-            # It encrypts messages on their way, nothing that is kept.
+            # It encrypts messages in transit; no stored data depends on it.
             removal_policy=RemovalPolicy.DESTROY,
         )
         topic = sns.Topic(self, "Topic", master_key=key, enforce_ssl=True)
         # CloudWatch cannot use SNS's own key, and a topic with a policy of its own has lost the default one.
-        ours = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
-        service = iam.ServicePrincipal(CLOUDWATCH, conditions=ours)
+        this_account = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
+        service = iam.ServicePrincipal(CLOUDWATCH, conditions=this_account)
         key.grant(service, "kms:Decrypt", "kms:GenerateDataKey*")
         topic.add_to_resource_policy(
             iam.PolicyStatement(
@@ -59,7 +84,7 @@ class Paging(Construct):
                 principals=[iam.ServicePrincipal(CLOUDWATCH)],
                 actions=["sns:Publish"],
                 resources=[topic.topic_arn],
-                conditions=ours,
+                conditions=this_account,
             )
         )
         return topic

@@ -1,4 +1,4 @@
-"""A workload as a batch by the clock: where its rows are, what answers them, in which steps, and who watches."""
+"""A workload as a scheduled batch: its buckets, the work on ECS or on SageMaker, the steps of a run, the alarms."""
 
 from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_iam as iam
@@ -6,11 +6,10 @@ from constructs import Construct
 
 from stacks.batch.ecs_work import EcsBatchWork, EcsBatchWorkProps
 from stacks.batch.processing_work import ProcessingBatchWork, ProcessingBatchWorkProps, check_processing_type
-from stacks.batch.steps import BatchSteps, BatchStepsProps, Work
+from stacks.batch.steps import BatchSteps, BatchStepsProps, BatchWork
 from stacks.batch.storage import BatchStorage
 from stacks.batch.watch import BatchWatch, BatchWatchProps
 from stacks.deployment import about_hardware, refuse
-from stacks.ecs.errors import NoThroughputObjective
 from stacks.ecs.fleet import EcsFleet, EcsFleetProps
 from stacks.ecs.private_network import PrivateNetwork, PrivateNetworkProps, zones
 from stacks.ecs.task import EcsTask, EcsTaskProps
@@ -19,11 +18,11 @@ from stacks.machine import machine
 from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.own_image import OwnImage, OwnImageProps
 from stacks.workload_stack import WorkloadStackProps, region_of
-from workloads import ScheduledBatchHosting, ThroughputObjective
+from workloads import ScheduledBatchHosting, ThroughputObjective, UsageError
 
 
 class ScheduledBatchStack(Stack):
-    """Outputs: InputBucket, OutputBucket, StateMachineArn, AlarmTopicArn."""
+    """Has the outputs InputBucket, OutputBucket, StateMachineArn and AlarmTopicArn."""
 
     def __init__(self, scope: Construct, id: str, hosting: ScheduledBatchHosting, props: WorkloadStackProps) -> None:
         workload = props.folder.workload
@@ -31,7 +30,10 @@ class ScheduledBatchStack(Stack):
         super().__init__(scope, id, env=props.environment, description=workload.description)
         objective = workload.objective
         if not isinstance(objective, ThroughputObjective):
-            raise NoThroughputObjective(props.folder.file)
+            raise UsageError(
+                f"{props.folder.file}: objective: is a latency, but a scheduled batch is held to its throughput. "
+                "Set objective.rows_per_second and nothing else, or choose another hosting.kind."
+            )
         storage = BatchStorage(self, "Storage")
         archive = ModelArchive(
             self, "Archive", ModelArchiveProps(file=props.archive_file, sha256=props.artifact.archive_sha256)
@@ -72,7 +74,7 @@ class ScheduledBatchStack(Stack):
 
     @property
     def availability_zones(self) -> list[str]:
-        """CDK would ask AWS for them."""
+        """Overridden because CDK would look them up in AWS."""
         return zones(self._zones)
 
     def _work(
@@ -82,8 +84,8 @@ class ScheduledBatchStack(Stack):
         storage: BatchStorage,
         archive: ModelArchive,
         role: iam.Role,
-    ) -> Work:
-        """The instance type decides: SageMaker's own are written ml.*."""
+    ) -> BatchWork:
+        """Chooses by the instance type: one that begins with ml. is SageMaker's, any other is EC2's."""
         workload, file = props.folder.workload, props.folder.file
         instance_type = workload.instance_types[0]
         key = f"targets.{workload.variant(workload.hosting.target).target}.instance_types"

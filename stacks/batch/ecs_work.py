@@ -1,4 +1,4 @@
-"""A batch's steps as ECS tasks on instances that scale from zero: one for each shard, each alone on its instance."""
+"""A batch's steps as ECS tasks, one for each shard, each alone on an instance of a fleet that scales from zero."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
-from stacks.batch.commands import account_command, shard_command
-from stacks.batch.steps import DAY, SHARDS, with_retries
+from stacks.batch.steps import DAY, SHARDS, account_command, shard_command, with_retries
 from stacks.batch.storage import BatchStorage
 from stacks.ecs.fleet import EcsFleet
 from stacks.ecs.private_network import PrivateNetwork
@@ -33,11 +32,11 @@ class EcsBatchWorkProps:
     storage: BatchStorage
     max_bad_share: float
     role: iam.Role
-    """Of the state machine."""
+    """The state machine's role."""
 
 
 class EcsBatchWork(Construct):
-    """A `Work` of batch_steps.py."""
+    """A `BatchWork` whose states run ECS tasks."""
 
     def __init__(self, scope: Construct, id: str, props: EcsBatchWorkProps) -> None:
         super().__init__(scope, id)
@@ -53,7 +52,7 @@ class EcsBatchWork(Construct):
             _acknowledge_any_revision(props.role, task.definition)
 
     def shards(self, scope: Construct) -> sfn.IChainable:
-        every = sfn.Map(
+        each_shard = sfn.Map(
             scope,
             "Shards",
             state_name="Answer every shard",
@@ -62,17 +61,17 @@ class EcsBatchWork(Construct):
             result_path=sfn.JsonPath.DISCARD,
         )
         run = self._run(scope, "Shard", "Answer one shard", self._props.shard, self._shard, {"SHARD": "$.shard"})
-        return every.item_processor(run)
+        return each_shard.item_processor(run)
 
     def account(self, scope: Construct) -> sfn.IChainable:
         return self._run(scope, "Account", "Account for every row", self._props.account, self._account, {})
 
     def _container(self, task: EcsTask, command: str, cpu: int) -> ecs.ContainerDefinition:
-        places = {
+        locations = {
             "INPUT": self._props.storage.input.s3_url_for_object(),
             "OUTPUT": self._props.storage.output.s3_url_for_object(),
         }
-        return task.add_container(CONTAINER, ["sh", "-c", command], task.environment(places), cpu)
+        return task.add_container(CONTAINER, ["sh", "-c", command], task.environment(locations), cpu)
 
     def _run(
         self,
@@ -84,7 +83,7 @@ class EcsBatchWork(Construct):
         variables: dict[str, str],
     ) -> sfn.TaskStateBase:
         fleet = self._props.fleet
-        provided = tasks.CapacityProviderOptions.custom(capacity_provider_strategy=[fleet.strategy])
+        capacity = tasks.CapacityProviderOptions.custom(capacity_provider_strategy=[fleet.strategy])
         override = tasks.ContainerOverride(
             container_definition=container,
             environment=[
@@ -100,7 +99,7 @@ class EcsBatchWork(Construct):
             cluster=fleet.cluster,
             task_definition=task.definition,
             launch_target=tasks.EcsEc2LaunchTarget(
-                capacity_provider_options=provided, placement_constraints=fleet.alone
+                capacity_provider_options=capacity, placement_constraints=fleet.alone
             ),
             subnets=self._props.network.subnets,
             security_groups=[self._group],
@@ -111,7 +110,7 @@ class EcsBatchWork(Construct):
 
 
 def _acknowledge_any_revision(role: iam.Role, definition: ecs.Ec2TaskDefinition) -> None:
-    """CDK lets the state machine run any revision of a task, in these words."""
+    """Answers the finding on CDK's own grant, which lets the state machine run any revision of a task."""
     arn = Stack.of(definition).split_arn(definition.task_definition_arn, ArnFormat.SLASH_RESOURCE_NAME)
     family = f"arn:{arn.partition}:{arn.service}:{arn.region}:{arn.account}:{arn.resource}/{arn.resource_name}:*"
     acknowledge_resources(role, [family], "A run that has begun goes on with the task it began with after an update.")

@@ -1,8 +1,7 @@
-"""A batch's steps as SageMaker processing jobs: one job of as many instances as there are shards, then the account.
+"""A batch's steps as SageMaker processing jobs: one job with an instance for each shard, then one for the account.
 
-Not by ShardedByS3Key, which deals out whole files and leaves one machine with the largest: every host takes its share
-of the chunks of every file (`--shard hosts`), and the program reads S3 itself. A job that fails is started again, and
-does what is missing.
+Each host takes its share of the chunks of every file (`--shard hosts`) and reads S3 itself. ShardedByS3Key would hand
+out whole files, and one host would get the largest. A job that fails is started again and answers what is missing.
 """
 
 from collections.abc import Mapping
@@ -15,14 +14,12 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from stacks.batch.commands import account_command, shard_command
-from stacks.batch.steps import DAY, RETRIES, RETRY_AFTER
+from stacks.batch.steps import DAY, RETRIES, RETRY_AFTER, account_command, shard_command
 from stacks.batch.storage import BatchStorage
-from stacks.ecs.errors import UnknownProcessingType
-from stacks.grants import acknowledge_resources
-from stacks.model_access import grant_container_telemetry
+from stacks.grants import acknowledge_resources, allow, allow_container_telemetry, allow_passing_to_sagemaker
 from stacks.model_archive import ModelArchive
 from stacks.own_image import OwnImage
+from workloads import UsageError
 
 _SIXTH = frozenset({"xlarge", "2xlarge", "4xlarge", "8xlarge", "12xlarge", "16xlarge", "24xlarge", "32xlarge"})
 _SEVENTH = frozenset(
@@ -36,13 +33,13 @@ SIZES: Mapping[str, frozenset[str]] = {
     "c7i": _SEVENTH,
     "m7i": _SEVENTH,
 }
-"""CPU types that SageMaker has processing jobs on; a test holds them to the API's own list. Inferentia is not on it."""
+"""CPU types on which SageMaker runs processing jobs. A test compares them with the API's own list."""
 VOLUME_GB = 100
 JOB_LOGS = "/aws/sagemaker/ProcessingJobs*"
 STOPPING = "StepFunctionsGetEventsForSageMakerProcessingJobsRule"
-"""The rule by which Step Functions hears that a job has ended."""
-MOST_OF_A_NAME = 17
-"""A job's name has 63 characters, 36 of them a UUID's and up to 10 the step's."""
+"""The rule through which Step Functions is told that a job has ended."""
+PREFIX_LENGTH = 17
+"""A job's name has at most 63 characters, of which the UUID takes 36 and the step up to 10."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,16 +53,16 @@ class ProcessingBatchWorkProps:
     deadline_s: int
     max_bad_share: float
     role: iam.Role
-    """Of the state machine."""
+    """The state machine's role."""
 
 
 class ProcessingBatchWork(Construct):
-    """A `Work` of batch_steps.py."""
+    """A `BatchWork` whose states run processing jobs."""
 
     def __init__(self, scope: Construct, id: str, props: ProcessingBatchWorkProps) -> None:
         super().__init__(scope, id)
         self._props = props
-        self._prefix = props.workload.replace("_", "-")[:MOST_OF_A_NAME]
+        self._prefix = props.workload.replace("_", "-")[:PREFIX_LENGTH]
         self.role = iam.Role(
             self,
             "JobRole",
@@ -75,7 +72,7 @@ class ProcessingBatchWork(Construct):
         props.image.grant_pull(self.role)
         props.archive.grant_read(self.role)
         props.storage.grant_run(self.role)
-        grant_container_telemetry(self.role, JOB_LOGS)
+        allow_container_telemetry(self.role, JOB_LOGS)
         self._grant_jobs(props.role)
 
     def shards(self, scope: Construct) -> sfn.IChainable:
@@ -130,27 +127,20 @@ class ProcessingBatchWork(Construct):
         stack = Stack.of(self)
         jobs = stack.format_arn(service="sagemaker", resource="processing-job", resource_name=f"{self._prefix}-*")
         verbs = ["CreateProcessingJob", "DescribeProcessingJob", "StopProcessingJob", "AddTags"]
-        iam.Grant.add_to_principal(grantee=steps, actions=[f"sagemaker:{verb}" for verb in verbs], resource_arns=[jobs])
+        allow(steps, [f"sagemaker:{verb}" for verb in verbs], [jobs])
         acknowledge_resources(steps, [jobs], "Each job has a name of its own, which no other may have had.")
         rule = stack.format_arn(
             service="events", resource="rule", resource_name=STOPPING, arn_format=ArnFormat.SLASH_RESOURCE_NAME
         )
-        iam.Grant.add_to_principal(
-            grantee=steps,
-            actions=[f"events:{verb}" for verb in ("PutTargets", "PutRule", "DescribeRule")],
-            resource_arns=[rule],
-        )
-        steps.add_to_policy(
-            iam.PolicyStatement(
-                actions=["iam:PassRole"],
-                resources=[self.role.role_arn],
-                conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
-            )
-        )
+        allow(steps, [f"events:{verb}" for verb in ("PutTargets", "PutRule", "DescribeRule")], [rule])
+        allow_passing_to_sagemaker(steps, [self.role.role_arn])
 
 
 def check_processing_type(file: Path, instance_type: str) -> None:
-    """Of an ml.* type. Raises `UnknownProcessingType`."""
+    """Raises `UsageError` for an ml.* type without processing jobs. `file` is the one that names the type."""
     _, family, size = instance_type.split(".")
     if size not in SIZES.get(family, ()):
-        raise UnknownProcessingType(file, instance_type)
+        raise UsageError(
+            f"{file}: {instance_type}: SageMaker has no processing jobs on it. Write it as EC2 does, without ml., to "
+            "run the batch on ECS, or choose another."
+        )

@@ -1,7 +1,7 @@
-"""Where a batch's rows come from and where its answers go: two buckets, encrypted, TLS only, versioned, access logged.
+"""The buckets of a batch, for rows and for answers: encrypted, TLS only, versioned, with access logs.
 
 INPUT/<day>/…      .jsonl or .jsonl.gz, put there before the run of that day starts
-OUTPUT/<day>/…     predictions, bad rows, manifest.json; what the shards said of their speed under runs/<day>/
+OUTPUT/<day>/…     predictions, bad rows and manifest.json; under OUTPUT/runs/<day>/ the shards' summaries
 """
 
 from aws_cdk import Duration
@@ -16,14 +16,14 @@ LOGS_KEPT = Duration.days(90)
 
 
 class BatchStorage(Construct):
-    """`input` and `output`. Both outlive the stack: they hold people's data."""
+    """`input` and `output`. Both outlive the stack, because they hold users' data."""
 
     def __init__(self, scope: Construct, id: str) -> None:
         super().__init__(scope, id)
         self._logs = s3.Bucket(
             self,
             "AccessLogs",
-            encryption=s3.BucketEncryption.S3_MANAGED,  # S3 delivers logs to no other
+            encryption=s3.BucketEncryption.S3_MANAGED,  # S3 delivers logs to no bucket with another key
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             enforce_ssl=True,
             lifecycle_rules=[s3.LifecycleRule(expiration=LOGS_KEPT)],
@@ -33,15 +33,15 @@ class BatchStorage(Construct):
         self.output = self._bucket("Output")
 
     def grant_run(self, role: iam.Role) -> None:
-        """What a shard and the account need: rows to read, answers to write and to read again."""
+        """Lets a shard or the account read rows, write answers and read them again."""
         self.input.grant_read(role)
         self.output.grant_read(role)
         self.output.grant_put(role)
         acknowledge_actions(
             role, ["s3:GetObject*", "s3:GetBucket*", "s3:List*", "s3:Abort*"], "CDK's wording of access."
         )
-        everything = [bucket.arn_for_objects("*") for bucket in (self.input, self.output)]
-        acknowledge_resources(role, everything, "Each run has a folder of its own, named after its day.")
+        objects = [bucket.arn_for_objects("*") for bucket in (self.input, self.output)]
+        acknowledge_resources(role, objects, "Each run has a folder of its own, named after its day.")
 
     def _bucket(self, name: str) -> s3.Bucket:
         return s3.Bucket(

@@ -1,7 +1,7 @@
-"""Alarms and the dashboard of a batch: a run that failed, came late or did not come, or was slower than the objective.
+"""Alarms and dashboard of a batch: a run that failed, was late, was missing, or was slower than the objective.
 
-Throughput is the account's own metric, one number a run (containers/batch/account.py): the shards' speeds while they
-answered, added up. Instances that start, and images that are pulled, are not in it; they are in the run's duration.
+The account reports the throughput, one number for each run (containers/batch/account.py): the sum of the shards' speeds
+while they answered. The time to start instances and to pull images is not in it, but is in the run's duration.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from stacks.ecs import metrics as ecs_metrics
 from stacks.paging import Paging, PagingProps
 from workloads import ThroughputObjective
 
-HOURS_A_DAY = 24
+HOURS_PER_DAY = 24
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +28,7 @@ class BatchWatchProps:
 
 
 class BatchWatch(Construct):
-    """`paging.topic` is whom to subscribe to."""
+    """`paging.topic` to subscribe to."""
 
     def __init__(self, scope: Construct, id: str, props: BatchWatchProps) -> None:
         super().__init__(scope, id)
@@ -48,14 +48,14 @@ class BatchWatch(Construct):
             period=period,
             label="Runs that failed or were stopped",
         )
-        told = "A run failed, or somebody stopped it. Its log says which step; start it again for the same day."
-        return self._at_least_one("Failed", ended, told)
+        description = "A run failed, or somebody stopped it. Its log says which step; start it again for the same day."
+        return self._at_least_one("Failed", ended, description)
 
     def _late(self) -> cloudwatch.Alarm:
         late = self._props.steps.machine.metric_timed_out(period=Duration.minutes(5))
         hours = self._props.deadline_hours
-        told = f"A run took more than {hours} hours and was stopped. What it answered is kept."
-        return self._at_least_one("Late", late, told)
+        description = f"A run took more than {hours} hours and was stopped. What it answered is kept."
+        return self._at_least_one("Late", late, description)
 
     def _slow(self) -> cloudwatch.Alarm:
         limit = self._props.objective.rows_per_second
@@ -68,8 +68,8 @@ class BatchWatch(Construct):
         )
 
     def _absent(self) -> cloudwatch.Alarm:
-        """No run is no data. As long as two runs in a row may be apart that both keep the deadline."""
-        hours = HOURS_A_DAY + self._props.deadline_hours
+        """Is on without data, too. Two runs that keep the deadline end at most a day and a deadline apart."""
+        hours = HOURS_PER_DAY + self._props.deadline_hours
         return self._alarm(
             "Absent",
             self._props.steps.machine.metric_succeeded(period=Duration.hours(1)),
@@ -81,8 +81,8 @@ class BatchWatch(Construct):
         )
 
     def _at_least_one(self, id: str, metric: cloudwatch.IMetric, description: str) -> cloudwatch.Alarm:
-        reached = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
-        return self._alarm(id, metric, reached, 1, description)
+        at_least = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+        return self._alarm(id, metric, at_least, 1, description)
 
     def _alarm(
         self,
@@ -120,7 +120,7 @@ class BatchWatch(Construct):
             _bars("Rows per second", ecs_metrics.rows_per_second(workload).with_(period=day), limit=limit),
             _bars(
                 "Rows, and bad ones",
-                *(each(workload).with_(period=day) for each in (ecs_metrics.rows, ecs_metrics.bad_rows)),
+                *(metric(workload).with_(period=day) for metric in (ecs_metrics.rows, ecs_metrics.bad_rows)),
             ),
         )
 
@@ -128,7 +128,7 @@ class BatchWatch(Construct):
 def _bars(
     title: str, *metrics: cloudwatch.IMetric, limit: cloudwatch.HorizontalAnnotation | None = None
 ) -> cloudwatch.GraphWidget:
-    """A point a day makes no line."""
+    """Draws bars, because one point a day makes no line. A limit needs a time series."""
     return cloudwatch.GraphWidget(
         title=title,
         left=list(metrics),

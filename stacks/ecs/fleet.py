@@ -1,7 +1,7 @@
 """EC2 instances for ECS tasks, one task on each: cluster, launch template, auto scaling group, capacity provider.
 
-ECS does not schedule Neuron chips. So a task reserves every vCPU of its instance, by which the capacity provider also
-counts how many instances to start, and is kept off an instance that has one already.
+ECS does not schedule Neuron chips. So a task reserves every vCPU of its instance, from which the capacity provider also
+computes how many instances to start, and a placement constraint keeps it off an instance that has a task already.
 """
 
 from dataclasses import dataclass
@@ -18,11 +18,12 @@ from stacks.grants import acknowledge, acknowledge_actions, acknowledge_resource
 from stacks.machine import Machine
 
 ROOT_VOLUME = Size.gibibytes(100)
-"""AWS's PyTorch images for Neuron take more than the AMI's own 30 GiB, once unpacked beside their layers."""
+"""AWS's PyTorch images for Neuron, unpacked beside their layers, take more than the AMI's own 30 GiB."""
 UNITS_PER_VCPU = 1024
 NO_INSTANCE_ROLE_FOR_TASKS = "echo ECS_AWSVPC_BLOCK_IMDS=true >> /etc/ecs/ecs.config"
-# Pulling such an image is most of it: before that an instance is no capacity, and none more is started for want of it.
 INSTANCE_WARM_UP = Duration.minutes(5)
+"""Mostly the time to pull such an image. Until it is over, ECS starts no further instance in place of a starting
+one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +34,7 @@ class EcsFleetProps:
 
 
 class EcsFleet(Construct):
-    """`cluster` to run on, `strategy` to run by, `alone` to be alone on an instance, `cpu` to reserve for it."""
+    """`cluster`, `strategy` and `alone` (placement constraints) for a task, and the `cpu` units it has to reserve."""
 
     def __init__(self, scope: Construct, id: str, props: EcsFleetProps) -> None:
         super().__init__(scope, id)
@@ -49,8 +50,8 @@ class EcsFleet(Construct):
             auto_scaling_group=self.group,
             instance_warmup_period=INSTANCE_WARM_UP.to_seconds(),
             enable_managed_draining=True,
-            # ECS drains what it takes away. Its termination protection would do no more, and stays on instances after
-            # the provider is gone, so that the stack could not be deleted (aws/containers-roadmap#2862).
+            # Managed draining is enough. Termination protection would stay on instances after the provider is deleted,
+            # and then the stack cannot be deleted (aws/containers-roadmap#2862).
             enable_managed_termination_protection=False,
         )
         self.cluster.add_asg_capacity_provider(self.provider)

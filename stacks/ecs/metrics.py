@@ -1,8 +1,8 @@
-"""The metrics of a workload on ECS: what CloudWatch has of the service and its load balancer, what its programs report.
+"""The metrics that the programs of a workload on ECS report, and the one that its callers publish.
 
-A network load balancer counts connections, not requests, and has no latency. So requests and response times are what
-the Neuron server prints (containers/neuron/telemetry.py), and what callers wait is the client's own metric
-(workloads/client_metric.py).
+A network load balancer counts connections, not requests, and measures no latency. So requests and response times come
+from the Neuron server's log (containers/neuron/telemetry.py), rows from the batch's (containers/batch/account.py), and
+the client latency from the callers (workloads/client_metric.py).
 """
 
 from collections.abc import Mapping
@@ -14,23 +14,23 @@ from workloads import client_metric
 
 
 def client_latency(workload: str, statistic: str) -> cloudwatch.Metric:
-    """In ms, end to end."""
+    """Milliseconds that callers wait, end to end."""
     dimensions = {client_metric.DIMENSION: workload}
     return _metric(client_metric.NAMESPACE, client_metric.METRIC_NAME, dimensions, statistic)
 
 
 def response_time(workload: str, statistic: str) -> cloudwatch.Metric:
-    """In ms, in the server."""
+    """Milliseconds in the server."""
     return _reported(workload, "ResponseTime", statistic)
 
 
 def invocations(workload: str) -> cloudwatch.Metric:
-    """Per minute, of all tasks."""
+    """Invocations per minute of all tasks together."""
     return _reported(workload, "Invocations", "Sum")
 
 
 def invocations_per_task(workload: str) -> cloudwatch.Metric:
-    """Per minute: each task reports one number."""
+    """Invocations per minute of one task, on average: each task reports one number."""
     return _reported(workload, "Invocations", "Average")
 
 
@@ -39,7 +39,7 @@ def server_errors(workload: str) -> cloudwatch.Metric:
 
 
 def server_error_rate(workload: str) -> cloudwatch.MathExpression:
-    """Share of the invocations that were answered with a 5xx."""
+    """Share of the invocations answered with a 5xx, from 0 to 1."""
     return cloudwatch.MathExpression(
         expression="errors / invocations",
         using_metrics={"errors": server_errors(workload), "invocations": invocations(workload)},
@@ -49,7 +49,7 @@ def server_error_rate(workload: str) -> cloudwatch.MathExpression:
 
 
 def rows_per_second(workload: str) -> cloudwatch.Metric:
-    """Of a batch: of all its shards together, one number for each run; the slowest run of the period."""
+    """Rows per second of all shards of a batch together; with several runs in a period, the slowest run's."""
     return _reported(workload, "RowsPerSecond", "Minimum")
 
 
@@ -62,7 +62,7 @@ def bad_rows(workload: str) -> cloudwatch.Metric:
 
 
 def reported_dimensions(workload: str) -> Mapping[str, str]:
-    """As EcsTask tells the programs: two stages of one workload are two stacks."""
+    """Returns the dimensions that EcsTask hands to the programs. The stack tells two stages of a workload apart."""
     return {"Workload": workload, "Stack": Aws.STACK_NAME}
 
 

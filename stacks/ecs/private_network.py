@@ -1,6 +1,6 @@
-"""Where instances run that nobody outside can reach and that reach nothing outside: private subnets, VPC endpoints.
+"""Private subnets without a route to the internet, and VPC endpoints for the AWS services that instances call.
 
-An existing VPC is taken as it is told: nothing is looked up, so that synth calls no AWS.
+An existing VPC is used as [hosting] describes it. Nothing is looked up, because synth calls no AWS.
 """
 
 from collections.abc import Sequence
@@ -31,16 +31,16 @@ class PrivateNetworkProps:
 
 
 class PrivateNetwork(Construct):
-    """`vpc`, its `subnets` to run in, and `cidr`, where its callers are."""
+    """`vpc`, the `subnets` to run in, and the `cidr` that callers are in."""
 
     def __init__(self, scope: Construct, id: str, props: PrivateNetworkProps) -> None:
         super().__init__(scope, id)
         existing = props.existing
-        self.vpc = self._made() if existing is None else self._existing(existing)
+        self.vpc = self._new() if existing is None else self._existing(existing)
         self.cidr = CIDR if existing is None else existing.cidr
         self.subnets = ec2.SubnetSelection(subnets=[*self.vpc.isolated_subnets, *self.vpc.private_subnets])
 
-    def _made(self) -> ec2.Vpc:
+    def _new(self) -> ec2.Vpc:
         private = ec2.SubnetConfiguration(name="Private", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED, cidr_mask=20)
         vpc = ec2.Vpc(
             self,
@@ -70,5 +70,5 @@ class PrivateNetwork(Construct):
 
 
 def zones(named: Sequence[str]) -> list[str]:
-    """Those that hosting names, or the first of the region, whichever it is: synth asks nobody."""
+    """Returns the named zones, or the first two of whichever region is deployed to."""
     return list(named) or [Fn.select(number, Fn.get_azs()) for number in range(ZONES)]

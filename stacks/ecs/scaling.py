@@ -1,8 +1,9 @@
-"""Target tracking of the service's tasks, with the recommendation's numbers and no others.
+"""Target tracking of a service's tasks, with the recommendation's numbers and no others.
 
-On Inferentia by invocations per task, which the server reports: no metric of a network load balancer or of ECS grows
-with requests, and the CPU says little of the chips. On CPU, where Triton reports nothing to CloudWatch, by the CPU:
-there it is what runs full, and its target is the safety factor that the recommendation's own target was made with.
+On Inferentia it tracks invocations per task, which the server reports: no metric of a network load balancer or of ECS
+grows with requests, and the CPU says little about the chips. On CPU it tracks the CPU, which is what saturates there
+and which needs no report from Triton; its target is the safety factor that the recommendation's own target was made
+with.
 """
 
 from dataclasses import dataclass
@@ -17,9 +18,9 @@ from stacks.ecs.service import EcsService
 from workloads import Autoscaling
 
 Tracking = scaling.CfnScalingPolicy.TargetTrackingScalingPolicyConfigurationProperty
-# A new instance takes minutes to serve: by then the metric of the larger fleet shows whether one more is needed.
+# A new instance takes minutes to serve; only then does the larger fleet's metric show whether it needs one more.
 SCALE_OUT_COOLDOWN = Duration.minutes(5)
-# Longer than the dip between two waves: an instance too many costs cents, one too few the objective.
+# Longer than the dip between two waves: an idle instance costs cents, a missing one costs the objective.
 SCALE_IN_COOLDOWN = Duration.minutes(10)
 
 
@@ -33,7 +34,7 @@ class EcsScalingProps:
 
 
 class EcsScaling(Construct):
-    """L1, as for endpoints: the L2 would add a role, where the service-linked one is used anyway."""
+    """Uses L1, as for endpoints: the L2 would add a role although the service-linked one is used."""
 
     def __init__(self, scope: Construct, id: str, props: EcsScalingProps) -> None:
         super().__init__(scope, id)

@@ -1,7 +1,8 @@
 """A workload's server as an ECS service behind a network load balancer inside the VPC: one task on each instance.
 
-Inferentia: the server of containers/neuron, HTTP. CPU: Triton, HTTP and gRPC. The load balancer passes TCP on, so that
-connections are kept alive from the caller to the server. A container before the server fetches and unpacks the model.
+On Inferentia the server is that of containers/neuron, over HTTP; on CPU it is Triton, over HTTP and gRPC. The load
+balancer forwards TCP, so a connection stays alive from the caller to the server. A container that runs before the
+server fetches and unpacks the model.
 """
 
 from collections.abc import Mapping
@@ -25,14 +26,14 @@ SERVER = "server"
 HEALTH = "/v2/health/ready"
 MINUTE = Duration.minutes(1)
 START_UP = Duration.minutes(10)
-"""Of loading and warming up every graph on every core, at most; the image has been pulled by then."""
+"""The longest that loading and warming up every graph on every core takes, after the image is pulled."""
 DRAINING = Duration.seconds(60)
-"""Kept-alive connections of callers end by themselves, or after this."""
+"""Time that callers have to close their kept-alive connections."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Server:
-    """`ports` by protocol; "http" is where the health is asked for."""
+    """`ports` by protocol; the health check uses "http"."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
@@ -55,7 +56,7 @@ class EcsServiceProps:
     archive: ModelArchive
     server: Server
     environment: Mapping[str, str]
-    """Of the artifact and of the recommendation."""
+    """The artifact's variables and the recommendation's."""
 
 
 class EcsService(Construct):
@@ -64,11 +65,11 @@ class EcsService(Construct):
     def __init__(self, scope: Construct, id: str, props: EcsServiceProps) -> None:
         super().__init__(scope, id)
         self._containers(props)
-        inside = ec2.Peer.ipv4(props.network.cidr)
+        callers = ec2.Peer.ipv4(props.network.cidr)
         self.balancer_group = self._group(props, "BalancerGroup", "Callers in the VPC reach the load balancer.")
         tasks = self._group(props, "TaskGroup", "The load balancer reaches the tasks.")
         for protocol, port in props.server.ports.items():
-            self.balancer_group.add_ingress_rule(inside, ec2.Port.tcp(port), f"{protocol} from inside the VPC")
+            self.balancer_group.add_ingress_rule(callers, ec2.Port.tcp(port), f"{protocol} from inside the VPC")
             tasks.add_ingress_rule(self.balancer_group, ec2.Port.tcp(port), f"{protocol} from the load balancer")
         self.balancer = elb.NetworkLoadBalancer(
             self,
@@ -76,7 +77,7 @@ class EcsService(Construct):
             vpc=props.network.vpc,
             vpc_subnets=props.network.subnets,
             internet_facing=False,
-            # Zones have different numbers of tasks; every task is to get the same share.
+            # Zones have different numbers of tasks, and every task should get the same share.
             cross_zone_enabled=True,
             security_groups=[self.balancer_group],
         )
@@ -94,21 +95,21 @@ class EcsService(Construct):
         return self.target_groups["http"].metrics.un_healthy_host_count(period=MINUTE, statistic="Maximum")
 
     def metric_resets(self) -> cloudwatch.Metric:
-        """Connections that tasks reset."""
+        """Connections that tasks reset, per minute."""
         return self.balancer.metrics.tcp_target_reset_count(period=MINUTE, statistic="Sum")
 
     def metric_cpu(self) -> cloudwatch.Metric:
-        """In per cent of what the tasks reserved, which is all of their instances."""
+        """Per cent of what the tasks reserve, which is all of their instances' vCPUs."""
         return self.service.metric_cpu_utilization(period=MINUTE)
 
     def metric_memory(self) -> cloudwatch.Metric:
-        """In per cent of what the tasks reserved, so often over 100: they reserve little, and have no limit."""
+        """Per cent of what the tasks reserve; often over 100, because they reserve little and have no limit."""
         return self.service.metric_memory_utilization(period=MINUTE)
 
     def _containers(self, props: EcsServiceProps) -> None:
         task, url = props.task, props.archive.url
         props.archive.grant_read(task.role)
-        fetch = task.add_beforehand("model", ["python3", "-m", "containers.batch.archive", url, MODEL_FOLDER])
+        fetch = task.add_init_container("model", ["python3", "-m", "containers.batch.archive", url, MODEL_FOLDER])
         environment = task.environment({**props.server.environment, **props.environment})
         health = f"http://localhost:{props.server.ports['http']}{HEALTH}"
         server = task.add_container(
@@ -118,8 +119,8 @@ class EcsService(Construct):
             props.fleet.cpu,
             health_check=ecs.HealthCheck(
                 command=["CMD-SHELL", f"curl --fail --silent {health} || exit 1"],
-                # The load balancer is quicker to see that a server has gone; this one waits as long as START_UP, of
-                # which ECS takes no more than 300 s as such.
+                # The load balancer sees sooner that a server is gone. This check only has to allow for START_UP: 300 s,
+                # the longest start period that ECS takes, and ten retries.
                 interval=Duration.seconds(30),
                 timeout=Duration.seconds(5),
                 start_period=Duration.seconds(300),
@@ -153,13 +154,13 @@ class EcsService(Construct):
             placement_strategies=[ecs.PlacementStrategy.spread_across(ecs.BuiltInAttributes.AVAILABILITY_ZONE)],
             # No desired count: an update would set an autoscaled service back to it.
             circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
-            # A task cannot start beside another on an instance: a whole new fleet starts beside the old one, for which
-            # the group has room, and the old one serves until the new one is healthy.
+            # A task needs an instance of its own, so an update starts a whole second fleet. The auto scaling group has
+            # room for it, and the old fleet serves until the new one is healthy.
             min_healthy_percent=100,
             max_healthy_percent=200,
             health_check_grace_period=START_UP,
         )
-        # Deleted before the association of its capacity provider, which cannot go while it is used.
+        # The service has to be deleted before its capacity provider, which cannot be deleted while it is in use.
         service.node.add_dependency(props.fleet.cluster)
         return service
 

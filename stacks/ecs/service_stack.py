@@ -1,4 +1,4 @@
-"""A workload as a service on EC2 instances of its own: network, fleet, server, scaling, watch."""
+"""A workload as an ECS service on EC2 instances of its own: network, fleet, server, scaling, alarms."""
 
 from aws_cdk import Annotations, CfnOutput, Stack
 from constructs import Construct
@@ -17,11 +17,11 @@ from stacks.workload_stack import WorkloadStackProps, region_of
 from workloads import EcsServiceHosting
 
 TASKS_DURING_AN_UPDATE = 2
-"""For each task, the old and the new one: see EcsService."""
+"""During an update each task has an old and a new version: see EcsService."""
 
 
 class EcsServiceStack(Stack):
-    """Outputs: ServiceUrl, ClusterName, ServiceName, AlarmTopicArn."""
+    """Has the outputs ServiceUrl, ClusterName, ServiceName and AlarmTopicArn."""
 
     def __init__(self, scope: Construct, id: str, hosting: EcsServiceHosting, props: WorkloadStackProps) -> None:
         workload = props.folder.workload
@@ -56,7 +56,7 @@ class EcsServiceStack(Stack):
 
     @property
     def availability_zones(self) -> list[str]:
-        """CDK would ask AWS for them."""
+        """Overridden because CDK would look them up in AWS."""
         return zones(self._zones)
 
     def _service(

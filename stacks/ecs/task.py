@@ -1,6 +1,6 @@
-"""A task of ours on such a fleet: roles, log, the container alone on its instance with the chips' devices.
+"""A task on a fleet of ours: roles, log, and containers, of which one gets the devices of the instance's chips.
 
-Everything of a workload that runs on ECS is one of these: the service's server, a batch's shard, its account.
+Whatever runs on ECS for a workload is such a task: a service's server, a batch's shard, a batch's account.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,15 +17,15 @@ from stacks.grants import acknowledge
 from stacks.own_image import OwnImage
 
 LEAST_MEMORY_MIB = 512
-"""Reserved, and no limit: a task has its instance to itself."""
+"""Reserved memory. There is no limit, because a task has its instance to itself."""
 OPEN_FILES = 65_536
-"""Every connection is one, and Docker's own limit is 1,024."""
+"""Each connection needs one; Docker's own limit is 1,024."""
 SHARED_MEMORY_MIB = 1024
-"""Triton hands tensors to its Python backend through it; Docker's own is 64."""
+"""Triton hands tensors to its Python backend through shared memory; Docker's own limit is 64 MiB."""
 REGION = {"AWS_DEFAULT_REGION": Aws.REGION}
 """ECS tells a container its region under a name that boto3 does not look at."""
 STOP_TIMEOUT = Duration.seconds(60)
-"""From SIGTERM to SIGKILL; the servers end the requests that they have in 20 to 30 s."""
+"""Time between SIGTERM and SIGKILL; the servers finish the requests they have within 20 to 30 s."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +33,7 @@ class EcsTaskProps:
     workload: str
     image: OwnImage
     devices: tuple[str, ...]
-    """Of the instance's chips, for all of them; none on CPU, and for what does not use them."""
+    """Device files of all Neuron chips of the instance; empty for a task that uses none."""
     purpose: str
 
 
@@ -59,7 +59,7 @@ class EcsTask(Construct):
         )
 
     def environment(self, own: Mapping[str, str]) -> dict[str, str]:
-        """With what the program needs to name its metrics."""
+        """Returns `own` and the variables by which a program names its metrics."""
         named = {"METRICS_STACK": Aws.STACK_NAME, "METRICS_WORKLOAD": self._props.workload}
         return {**own, **named, **REGION}
 
@@ -71,7 +71,7 @@ class EcsTask(Construct):
         cpu: int,
         health_check: ecs.HealthCheck | None = None,
     ) -> ecs.ContainerDefinition:
-        """The one that works: with the chips' devices, where there are chips."""
+        """Adds the main container, with the devices of the chips."""
         return self._pulled(
             name,
             command=list(command),
@@ -85,8 +85,8 @@ class EcsTask(Construct):
             health_check=health_check,
         )
 
-    def add_beforehand(self, name: str, command: Sequence[str]) -> ecs.ContainerDefinition:
-        """One that ends before the others start. As root, which owns the volume that it fills for them."""
+    def add_init_container(self, name: str, command: Sequence[str]) -> ecs.ContainerDefinition:
+        """Adds a container that ends before the others start. It runs as root, which owns the volume that it fills."""
         return self._pulled(
             name,
             command=list(command),

@@ -1,25 +1,27 @@
-"""The alarms of a service: every latency threshold is the workload's objective, capacity the measured one.
+"""The alarms and the dashboard of a service. Latency limits are the workload's objective, capacities are measured.
 
-Each alarm asks for three bad minutes of five, as an endpoint's do. Silence is no alarm: without callers nothing is
-reported, and unhealthy targets are counted by the load balancer whether anybody calls or not.
+An alarm asks for three bad minutes of five, as an endpoint's alarms do. Missing data raises no alarm: without callers
+nothing is reported, and the load balancer counts unhealthy targets even without callers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_ecs as ecs
 from constructs import Construct
 
 from stacks.ecs import metrics as ecs_metrics
-from stacks.ecs.dashboard import EcsServiceDashboard, EcsServiceDashboardProps
-from stacks.ecs.service import EcsService
-from stacks.paging import Paging, PagingProps
-from stacks.sustained_alarm import sustained_alarm
+from stacks.ecs.service import MINUTE, EcsService
+from stacks.paging import Paging, PagingProps, sustained_alarm
 from workloads import Candidate, LatencyObjective
 
 BUSY_CPU_PERCENT = 90
 RESETS_PER_MINUTE = 10
-"""A task that ends resets a few connections; one that is overrun, many."""
+"""A task that ends resets a few connections; an overloaded task resets many."""
+HOURS_PER_DAY = 24
+NOT_MEASURED = "there is no recommendation yet."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,50 +31,43 @@ class EcsServiceWatchProps:
     objective: LatencyObjective
     recommended: Candidate | None
     reports: bool
-    """Whether the server reports to CloudWatch itself: the Neuron server does, Triton does not."""
+    """True where the server reports to CloudWatch itself: the Neuron server does, Triton does not."""
 
 
 class EcsServiceWatch(Construct):
-    """`paging.topic` is whom to subscribe to. A deployment under which the answers become slow or wrong rolls back."""
+    """`paging.topic` to subscribe to. A deployment that makes the answers slow or wrong is rolled back."""
 
     def __init__(self, scope: Construct, id: str, props: EcsServiceWatchProps) -> None:
         super().__init__(scope, id)
         self._props = props
-        of_answers = [self._latency(), *(self._reported() if props.reports else ())]
-        alarms = [*of_answers, *self._health()]
+        about_answers = [self._latency(), *(self._reported() if props.reports else ())]
+        alarms = [*about_answers, *self._health()]
         self.paging = Paging(self, "Paging", PagingProps(workload=props.workload, alarms=alarms))
-        # Only these: the others name the service, which cannot name them then.
+        # The other alarms refer to the service, so the service cannot refer to them.
         props.service.service.enable_deployment_alarms(
-            [alarm.alarm_name for alarm in of_answers], behavior=ecs.AlarmBehavior.ROLLBACK_ON_ALARM
+            [alarm.alarm_name for alarm in about_answers], behavior=ecs.AlarmBehavior.ROLLBACK_ON_ALARM
         )
-        EcsServiceDashboard(
-            self,
-            "Overview",
-            EcsServiceDashboardProps(
-                workload=props.workload,
-                service=props.service,
-                objective=props.objective,
-                recommended=props.recommended,
-                reports=props.reports,
-                alarm=self.paging.alarm,
-            ),
-        )
+        EcsServiceDashboard(self, "Overview", props, self.paging.alarm)
 
     def _latency(self) -> cloudwatch.Alarm:
         objective, workload = self._props.objective, self._props.workload
         limit, percentile = objective.model_latency_ms, objective.percentile
-        waited = ecs_metrics.client_latency(workload, percentile.lower())
-        told = f"{percentile} of what callers wait, end to end, reached the objective, {limit:g} ms."
-        return sustained_alarm(self, "ClientLatency", waited, limit, told)
+        client_latency = ecs_metrics.client_latency(workload, percentile.lower())
+        description = f"{percentile} of what callers wait, end to end, reached the objective, {limit:g} ms."
+        return sustained_alarm(self, "ClientLatency", client_latency, limit, description)
 
     def _reported(self) -> list[cloudwatch.Alarm]:
         objective, workload, recommended = self._props.objective, self._props.workload, self._props.recommended
         capacity = recommended.max_invocations_per_minute if recommended else None
         limit, percentile = objective.model_latency_ms, objective.percentile
-        time = ecs_metrics.response_time(workload, percentile.lower())
-        told = f"{percentile} response time in the server reached the objective, {limit:g} ms."
         alarms = [
-            sustained_alarm(self, "ResponseTime", time, limit, told),
+            sustained_alarm(
+                self,
+                "ResponseTime",
+                ecs_metrics.response_time(workload, percentile.lower()),
+                limit,
+                f"{percentile} response time in the server reached the objective, {limit:g} ms.",
+            ),
             sustained_alarm(
                 self,
                 "ServerErrors",
@@ -82,10 +77,11 @@ class EcsServiceWatch(Construct):
             ),
         ]
         if capacity is not None:
-            told = f"Tasks got the {capacity:,.0f} invocations a minute that one was measured to hold, on average."
-            alarms.append(
-                sustained_alarm(self, "Saturation", ecs_metrics.invocations_per_task(workload), capacity, told)
+            per_task = ecs_metrics.invocations_per_task(workload)
+            description = (
+                f"Tasks got the {capacity:,.0f} invocations a minute that one was measured to hold, on average."
             )
+            alarms.append(sustained_alarm(self, "Saturation", per_task, capacity, description))
         return alarms
 
     def _health(self) -> list[cloudwatch.Alarm]:
@@ -100,8 +96,76 @@ class EcsServiceWatch(Construct):
             sustained_alarm(
                 self,
                 "Cpu",
-                self._props.service.metric_cpu(),
+                service.metric_cpu(),
                 BUSY_CPU_PERCENT,
                 "The tasks' CPUs are full: tokenising waits for them.",
             ),
         ]
+
+
+class EcsServiceDashboard(Construct):
+    """One page, to be read in ten seconds: is anything wrong, latency, load, errors, fleet, cost."""
+
+    def __init__(self, scope: Construct, id: str, props: EcsServiceWatchProps, alarm: cloudwatch.IAlarm) -> None:
+        super().__init__(scope, id)
+        self._props, service = props, props.service
+        dashboard = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.hours(3))
+        dashboard.add_widgets(
+            cloudwatch.AlarmStatusWidget(title="Is anything wrong?", alarms=[alarm], width=24, height=3)
+        )
+        dashboard.add_widgets(*self._latency())
+        dashboard.add_widgets(*self._load())
+        dashboard.add_widgets(
+            _graph("Healthy tasks", [service.metric_healthy_tasks()]), _graph("CPU (%)", [service.metric_cpu()])
+        )
+        dashboard.add_widgets(self._cost(), _graph("Memory (% of what is reserved)", [service.metric_memory()]))
+
+    def _latency(self) -> list[cloudwatch.GraphWidget]:
+        objective, workload = self._props.objective, self._props.workload
+        percentiles = dict.fromkeys(("p50", "p90", objective.percentile.lower()))
+        metrics = {"Client latency (ms)": ecs_metrics.client_latency}
+        if self._props.reports:
+            metrics["Response time (ms)"] = ecs_metrics.response_time
+        limit = _limit(f"Objective, {objective.percentile}", objective.model_latency_ms)
+        return [
+            _graph(title, [metric(workload, percentile) for percentile in percentiles], limit)
+            for title, metric in metrics.items()
+        ]
+
+    def _load(self) -> list[cloudwatch.GraphWidget]:
+        workload, resets = self._props.workload, self._props.service.metric_resets()
+        if not self._props.reports:
+            return [_graph("Connections reset, per minute", [resets])]
+        return [
+            _graph("Invocations per minute", [ecs_metrics.invocations(workload)]),
+            _graph("5xx and connections reset, per minute", [ecs_metrics.server_errors(workload), resets]),
+        ]
+
+    def _cost(self) -> cloudwatch.GraphWidget | cloudwatch.TextWidget:
+        """Scales the recommendation's cost at the peak by the number of tasks that the load balancer counts."""
+        recommended = self._props.recommended
+        if recommended is None or recommended.cost_per_hour_usd is None or recommended.instance_count is None:
+            reason = (recommended and recommended.cost_reason) or NOT_MEASURED
+            return cloudwatch.TextWidget(markdown=f"**Cost per day** is not known: {reason}", width=12, height=6)
+        per_hour, count = recommended.cost_per_hour_usd, recommended.instance_count
+        cost = cloudwatch.MathExpression(
+            expression=f"tasks * {per_hour!r} / {count} * {HOURS_PER_DAY}",
+            using_metrics={"tasks": self._props.service.metric_healthy_tasks()},
+            label="USD per day",
+            period=MINUTE,
+        )
+        estimate = per_hour * HOURS_PER_DAY
+        limit = _limit(f"The recommendation's estimate, at the peak: {estimate:,.2f}", estimate)
+        return _graph("USD per day at the present size", [cost], limit)
+
+
+def _limit(label: str, value: float) -> cloudwatch.HorizontalAnnotation:
+    return cloudwatch.HorizontalAnnotation(value=value, label=label)
+
+
+def _graph(
+    title: str, metrics: Sequence[cloudwatch.IMetric], limit: cloudwatch.HorizontalAnnotation | None = None
+) -> cloudwatch.GraphWidget:
+    return cloudwatch.GraphWidget(
+        title=title, left=list(metrics), left_annotations=[limit] if limit else [], width=12, height=6
+    )

@@ -9,7 +9,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from stacks.endpoint.metrics import MICROSECONDS_PER_MILLISECOND, EndpointMetrics
-from stacks.sustained_alarm import sustained_alarm
+from stacks.paging import sustained_alarm
 from workloads import LatencyObjective
 
 

@@ -16,10 +16,10 @@ from constructs import Construct
 
 from stacks.endpoint.captured_data import CapturedData, CapturedDataProps
 from stacks.endpoint.metrics import VARIANT
-from stacks.endpoint.network import EndpointNetworkPlace, EndpointNetworkProps
+from stacks.endpoint.network import EndpointVpc, EndpointVpcProps
 from stacks.endpoint.served_model import Served, ServedModel, ServedModelProps
 from stacks.endpoint.update import deployment_config
-from stacks.model_access import ENDPOINT_LOGS, grant_container_telemetry, grant_model_files
+from stacks.grants import ENDPOINT_LOGS, allow_container_telemetry
 from workloads import EndpointUpdate, SageMakerEndpointHosting
 from workloads.instances import has_local_storage
 
@@ -45,9 +45,7 @@ class WorkloadEndpoint(Construct):
         super().__init__(scope, id)
         hosting = props.hosting
         self._network = (
-            EndpointNetworkPlace(self, "Network", EndpointNetworkProps(network=hosting.network))
-            if hosting.network
-            else None
+            EndpointVpc(self, "Network", EndpointVpcProps(network=hosting.network)) if hosting.network else None
         )
         self.role = self._execution_role(props)
         self._key = self._storage_key(props)
@@ -74,8 +72,9 @@ class WorkloadEndpoint(Construct):
             description="Reads the model archive, pulls the image, writes the endpoint's logs and metrics.",
         )
         for served in _all(props):
-            grant_model_files(role, served.archive, served.image)
-        grant_container_telemetry(role, ENDPOINT_LOGS)
+            served.archive.grant_read(role)
+            served.image.grant_pull(role)
+        allow_container_telemetry(role, ENDPOINT_LOGS)
         if self._network is not None:
             self._network.grant_join(role)
         return role

@@ -1,7 +1,7 @@
-"""Where an endpoint's instances stand in a VPC: in one that is there, or in a private one of their own.
+"""The VPC of an endpoint's instances: an existing one, or a new private one.
 
-The new one has no way to the internet: a subnet in each zone, and endpoints for what SageMaker and the container call
-from inside: S3, ECR, CloudWatch Logs and metrics, and the keys of KMS.
+The new one has no route to the internet. It has a subnet in each zone, and VPC endpoints for what SageMaker and the
+container call from inside: S3, ECR, CloudWatch Logs, CloudWatch metrics and KMS.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.grants import acknowledge_resources
+from stacks.grants import acknowledge_resources, allow
 from workloads import EndpointNetwork, NewVpc
 
 INTERFACES = (
@@ -26,16 +26,16 @@ CIDR = "10.0.0.0/16"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EndpointNetworkProps:
+class EndpointVpcProps:
     network: EndpointNetwork
 
 
-class EndpointNetworkPlace(Construct):
-    """`subnet_ids` and `security_group_ids` for a model, `ways` that it must wait for; `grant_join` for its role."""
+class EndpointVpc(Construct):
+    """`subnet_ids` and `security_group_ids` for a model, and the `routes` that must exist before it."""
 
-    def __init__(self, scope: Construct, id: str, props: EndpointNetworkProps) -> None:
+    def __init__(self, scope: Construct, id: str, props: EndpointVpcProps) -> None:
         super().__init__(scope, id)
-        self.ways: list[Construct] = []
+        self.routes: list[Construct] = []
         if isinstance(props.network, NewVpc):
             self.subnet_ids, self.security_group_ids = self._new(props.network)
         else:
@@ -43,18 +43,18 @@ class EndpointNetworkPlace(Construct):
             self.security_group_ids = list(props.network.security_group_ids)
 
     def grant_join(self, role: iam.Role) -> None:
-        """What SageMaker does in the role's name to attach instances to the subnets."""
+        """Lets SageMaker, in the role's name, attach instances to the subnets."""
         interfaces = [self._arn("network-interface", "*")]
-        places = [
+        destinations = [
             *(self._arn("subnet", subnet) for subnet in self.subnet_ids),
             *(self._arn("security-group", group) for group in self.security_group_ids),
         ]
         verbs = ["CreateNetworkInterface", "DeleteNetworkInterface"]
         permissions = [f"{verb}Permission" for verb in verbs]
-        self._allow(role, [*verbs, *permissions], [*interfaces, *places])
+        allow(role, [f"ec2:{action}" for action in (*verbs, *permissions)], [*interfaces, *destinations])
         acknowledge_resources(role, interfaces, "An interface has no id before it is created.")
-        seen = ["NetworkInterfaces", "Vpcs", "DhcpOptions", "Subnets", "SecurityGroups"]
-        self._allow(role, [f"Describe{noun}" for noun in seen], ["*"])
+        described = ["NetworkInterfaces", "Vpcs", "DhcpOptions", "Subnets", "SecurityGroups"]
+        allow(role, [f"ec2:Describe{noun}" for noun in described], ["*"])
         acknowledge_resources(role, ["*"], "EC2's Describe actions are on no resource.")
 
     def _new(self, network: NewVpc) -> tuple[list[str], list[str]]:
@@ -78,14 +78,14 @@ class EndpointNetworkPlace(Construct):
             allow_all_outbound=False,
         )
         group.add_ingress_rule(group, ec2.Port.tcp(443), "The VPC endpoints take calls from the instances.")
-        # To any address, because S3's gateway has S3's own; there is no other way out of the subnets.
+        # To any address: S3's gateway has S3's public addresses, and no other route leads out of the subnets.
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "The instances call the services.")
         self._reach_services(placed, group)
         self._log_flow(placed)
         return [subnet.ref for subnet in subnets], [group.security_group_id]
 
     def _subnet(self, network: NewVpc, vpc: ec2.CfnVPC, table: ec2.CfnRouteTable, number: int) -> ec2.CfnSubnet:
-        # L1, because only it takes a zone's id; ec2.Vpc would ask AWS for names at synth.
+        # L1, because only it takes a zone's id; ec2.Vpc would look up zone names in AWS at synth.
         subnet = ec2.CfnSubnet(
             self,
             f"Subnet{number}",
@@ -96,7 +96,7 @@ class EndpointNetworkPlace(Construct):
         route = ec2.CfnSubnetRouteTableAssociation(
             self, f"Route{number}", subnet_id=subnet.ref, route_table_id=table.ref
         )
-        self.ways.append(route)
+        self.routes.append(route)
         return subnet
 
     def _reach_services(self, vpc: ec2.IVpc, group: ec2.SecurityGroup) -> None:
@@ -109,7 +109,7 @@ class EndpointNetworkPlace(Construct):
             vpc.add_interface_endpoint(name, service=service, security_groups=[group], open=False)
             for name, service in INTERFACES
         ]
-        self.ways += [storage, *interfaces]
+        self.routes += [storage, *interfaces]
 
     def _log_flow(self, vpc: ec2.IVpc) -> None:
         group = logs.LogGroup(
@@ -121,9 +121,6 @@ class EndpointNetworkPlace(Construct):
             resource_type=ec2.FlowLogResourceType.from_vpc(vpc),
             destination=ec2.FlowLogDestination.to_cloud_watch_logs(group),
         )
-
-    def _allow(self, role: iam.Role, actions: list[str], arns: list[str]) -> None:
-        iam.Grant.add_to_principal(grantee=role, actions=[f"ec2:{action}" for action in actions], resource_arns=arns)
 
     def _arn(self, resource: str, name: str) -> str:
         return Stack.of(self).format_arn(service="ec2", resource=resource, resource_name=name)

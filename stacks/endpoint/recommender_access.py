@@ -1,7 +1,7 @@
-"""The role that Inference Recommender works under when it tests a workload's model.
+"""The role under which Inference Recommender tests a workload's model.
 
-AWS documents `AmazonSageMakerFullAccess` for it. This role has what its walk needs: read the payload and the
-model, bring up, call and take down endpoints of its own, and read their metrics and logs.
+AWS documents `AmazonSageMakerFullAccess` for it. This role may do only what a job does: read the payload and the model,
+create, call and delete endpoints of its own, and read their metrics and logs.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,13 @@ from constructs import Construct
 
 from stacks.endpoint.endpoint import WorkloadEndpoint
 from stacks.endpoint.serving_image import ServingImage
-from stacks.grants import acknowledge_resources
-from stacks.model_access import ENDPOINT_LOGS, grant_container_telemetry, grant_model_files
+from stacks.grants import (
+    ENDPOINT_LOGS,
+    acknowledge_resources,
+    allow,
+    allow_container_telemetry,
+    allow_passing_to_sagemaker,
+)
 from stacks.model_archive import ModelArchive
 
 PAYLOADS = "inference-recommender/*"
@@ -30,7 +35,7 @@ class RecommenderAccessProps:
 
 
 class RecommenderAccess(Construct):
-    """`role` is what CreateInferenceRecommendationsJob gets as RoleArn."""
+    """`role` is the RoleArn of CreateInferenceRecommendationsJob."""
 
     def __init__(self, scope: Construct, id: str, props: RecommenderAccessProps) -> None:
         super().__init__(scope, id)
@@ -40,13 +45,14 @@ class RecommenderAccess(Construct):
             assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
             description=f"Lets SageMaker Inference Recommender measure {props.workload}.",
         )
-        grant_model_files(self.role, props.archive, props.image)
-        grant_container_telemetry(self.role, ENDPOINT_LOGS, JOB_LOGS)
+        props.archive.grant_read(self.role)
+        props.image.grant_pull(self.role)
+        allow_container_telemetry(self.role, ENDPOINT_LOGS, JOB_LOGS)
         self._grant_payloads()
         self._grant_own_endpoints(props.workload.replace("_", "-"))
         self._grant_model(props.endpoint)
         self._grant_packages(props.workload.replace("_", "-"))
-        self._allow(["cloudwatch:GetMetricData"], ["*"])
+        allow(self.role, ["cloudwatch:GetMetricData"], ["*"])
         acknowledge_resources(self.role, ["*"], "cloudwatch:GetMetricData is an action on no resource.")
 
     def _grant_payloads(self) -> None:
@@ -55,41 +61,32 @@ class RecommenderAccess(Construct):
         acknowledge_resources(self.role, [bucket.arn_for_objects(PAYLOADS)], "Each job brings a payload of its own.")
 
     def _grant_own_endpoints(self, job_prefix: str) -> None:
-        # What a job creates is called sm-… or after the job, and the jobs themselves after the workload.
+        # A job is named after the workload, and what it creates after the job or sm-….
         def own(resource: str) -> list[str]:
             return [self._arn(resource, f"{prefix}-*") for prefix in (job_prefix, "sm")]
 
         endpoints, configs, models = own("endpoint"), own("endpoint-config"), own("model")
         jobs = [self._arn("inference-recommendations-job", f"{job_prefix}-*")]
-        self._allow(_lifecycle("Endpoint"), [*endpoints, *configs])
-        self._allow(_lifecycle("EndpointConfig"), configs)
-        self._allow(_lifecycle("Model"), models)
-        self._allow(["sagemaker:InvokeEndpoint"], endpoints)
-        self._allow(["sagemaker:DescribeInferenceRecommendationsJob"], jobs)
+        allow(self.role, _lifecycle("Endpoint"), [*endpoints, *configs])
+        allow(self.role, _lifecycle("EndpointConfig"), configs)
+        allow(self.role, _lifecycle("Model"), models)
+        allow(self.role, ["sagemaker:InvokeEndpoint"], endpoints)
+        allow(self.role, ["sagemaker:DescribeInferenceRecommendationsJob"], jobs)
         reason = "A job names what it creates itself; the prefix keeps it away from every other endpoint."
         acknowledge_resources(self.role, [*endpoints, *configs, *models, *jobs], reason)
 
     def _grant_model(self, endpoint: WorkloadEndpoint) -> None:
-        self._allow(["sagemaker:DescribeModel"], [endpoint.model_arn])
+        allow(self.role, ["sagemaker:DescribeModel"], [endpoint.model_arn])
         # A default job may test the endpoint itself beside its own.
-        self._allow(["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], [endpoint.endpoint_arn])
+        allow(self.role, ["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], [endpoint.endpoint_arn])
         # A test with other environment parameters copies the model; under which role is undocumented.
-        self.role.add_to_policy(
-            iam.PolicyStatement(
-                actions=["iam:PassRole"],
-                resources=[endpoint.role.role_arn, self.role.role_arn],
-                conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
-            )
-        )
+        allow_passing_to_sagemaker(self.role, [endpoint.role.role_arn, self.role.role_arn])
 
     def _grant_packages(self, group: str) -> None:
-        """The workload's versions in the model registry, which a job may test in place of the model."""
+        """Lets a job test a version of the workload in the model registry in place of the model."""
         packages = self._arn("model-package", f"{group}/*")
-        self._allow(["sagemaker:DescribeModelPackage"], [packages])
+        allow(self.role, ["sagemaker:DescribeModelPackage"], [packages])
         acknowledge_resources(self.role, [packages], "Each version of the workload's model package has a number.")
-
-    def _allow(self, actions: list[str], arns: list[str]) -> None:
-        iam.Grant.add_to_principal(grantee=self.role, actions=actions, resource_arns=arns)
 
     def _arn(self, resource: str, name: str) -> str:
         return Stack.of(self).format_arn(service="sagemaker", resource=resource, resource_name=name)

@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
-from stacks.endpoint.network import EndpointNetworkPlace
+from stacks.endpoint.network import EndpointVpc
 from stacks.endpoint.serving_image import ServingImage, runs_on_neuron
 from stacks.endpoint.startup import startup_timeouts
 from stacks.model_archive import ModelArchive
@@ -30,7 +30,7 @@ class Served:
 class ServedModelProps:
     served: Served
     role: iam.Role
-    network: EndpointNetworkPlace | None
+    network: EndpointVpc | None
 
 
 class ServedModel(Construct):
@@ -60,7 +60,7 @@ class ServedModel(Construct):
         # SageMaker tries archive and image when the model is created: the role's policy has to be there.
         self.model.node.add_dependency(props.role.node.find_child("DefaultPolicy"))
         if network is not None:
-            self.model.node.add_dependency(*network.ways)
+            self.model.node.add_dependency(*network.routes)
 
     def variant(self, name: str, weight: float) -> sagemaker.CfnEndpointConfig.ProductionVariantProperty:
         served = self._served

@@ -1,4 +1,4 @@
-"""What the steps of a release may do: a role for each kind of step, named resources where a name is known."""
+"""The roles of a release's steps, one for each kind of step, on named resources where a name is known."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.grants import acknowledge_resources
+from stacks.grants import acknowledge_resources, allow, allow_passing_to_sagemaker
 
 OWN_NAMES = "A job or an endpoint is named after its workload when it is made; the prefix keeps to the workload's own."
 
@@ -15,7 +15,7 @@ OWN_NAMES = "A job or an endpoint is named after its workload when it is made; t
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReleaseAccessProps:
     releases: s3.IBucket
-    """Builds that are kept, baselines."""
+    """Keeps builds and baselines."""
 
 
 class ReleaseAccess(Construct):
@@ -35,33 +35,33 @@ class ReleaseAccess(Construct):
         )
 
     def may_measure(self, workload: str, stack_name: str) -> None:
-        """Let `ask` invoke the stack's endpoint and run jobs on its model."""
+        """Lets `ask` invoke the stack's endpoint and run jobs on its model."""
         jobs = [self._arn("inference-recommendations-job", f"{workload.replace('_', '-')}-*")]
         # SageMaker writes an endpoint's name in lower case into its ARN.
         endpoint = self._arn("endpoint", stack_name.lower())
         roles = [self._role_arn(f"{stack_name}-RecommenderRole*")]
-        self._allow(self.ask, ["sagemaker:InvokeEndpoint"], [endpoint])
+        allow(self.ask, ["sagemaker:InvokeEndpoint"], [endpoint])
         verbs = ("Create", "Describe", "Stop")
         actions = [f"sagemaker:{verb}InferenceRecommendationsJob" for verb in verbs]
         others = ["sagemaker:ListInferenceRecommendationsJobSteps", "sagemaker:AddTags", "sagemaker:ListTags"]
-        self._allow(self.ask, [*actions, *others], jobs)
-        self._pass_role(self.ask, roles)
+        allow(self.ask, [*actions, *others], jobs)
+        allow_passing_to_sagemaker(self.ask, roles)
         acknowledge_resources(self.ask, [*jobs, *roles], OWN_NAMES)
 
     def may_offer_payloads(self) -> None:
-        """Let `ask` put payloads where jobs look for them, and read the course of its tests."""
+        """Lets `ask` put payloads where jobs look for them, and read the metrics of its tests."""
         bucket = s3.Bucket.from_bucket_name(self, "Payloads", f"sagemaker-{Aws.REGION}-{Aws.ACCOUNT_ID}")
         payloads = bucket.arn_for_objects("inference-recommender/*")
-        self._allow(self.ask, ["s3:PutObject"], [payloads])
-        self._allow(self.ask, ["cloudwatch:GetMetricData"], ["*"])
+        allow(self.ask, ["s3:PutObject"], [payloads])
+        allow(self.ask, ["cloudwatch:GetMetricData"], ["*"])
         acknowledge_resources(self.ask, [payloads], "Each workload has a payload of its own.")
         acknowledge_resources(self.ask, ["*"], "cloudwatch:GetMetricData is an action on no resource.")
 
     def _let_build(self, releases: s3.IBucket) -> None:
         jobs = self._arn("processing-job", "*")
         verbs = ("Create", "Describe", "Stop")
-        self._allow(self.build, [*(f"sagemaker:{verb}ProcessingJob" for verb in verbs), "sagemaker:AddTags"], [jobs])
-        self._pass_role(self.build, [self.build.role_arn])
+        allow(self.build, [*(f"sagemaker:{verb}ProcessingJob" for verb in verbs), "sagemaker:AddTags"], [jobs])
+        allow_passing_to_sagemaker(self.build, [self.build.role_arn])
         releases.grant_read_write(self.build, "models/*")
         logs = Stack.of(self).format_arn(
             service="logs",
@@ -70,11 +70,11 @@ class ReleaseAccess(Construct):
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
         images = Stack.of(self).format_arn(service="ecr", account="*", resource="repository", resource_name="*")
-        self._allow(self.build, ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"], [logs])
-        self._allow(
+        allow(self.build, ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"], [logs])
+        allow(
             self.build, ["ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage"], [images]
         )
-        self._allow(self.build, ["ecr:GetAuthorizationToken"], ["*"])
+        allow(self.build, ["ecr:GetAuthorizationToken"], ["*"])
         acknowledge_resources(self.build, [jobs, releases.arn_for_objects("models/*"), logs], OWN_NAMES)
         acknowledge_resources(
             self.build, [images], "AWS's registries of SageMaker images differ by region and framework."
@@ -84,18 +84,6 @@ class ReleaseAccess(Construct):
     def _role(self, id: str, description: str, *services: str) -> iam.Role:
         principals = [iam.ServicePrincipal(name) for name in ("codebuild.amazonaws.com", *services)]
         return iam.Role(self, id, assumed_by=iam.CompositePrincipal(*principals), description=description)
-
-    def _pass_role(self, role: iam.Role, arns: list[str]) -> None:
-        role.add_to_policy(
-            iam.PolicyStatement(
-                actions=["iam:PassRole"],
-                resources=arns,
-                conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
-            )
-        )
-
-    def _allow(self, role: iam.Role, actions: list[str], arns: list[str]) -> None:
-        iam.Grant.add_to_principal(grantee=role, actions=actions, resource_arns=arns)
 
     def _arn(self, resource: str, name: str) -> str:
         return Stack.of(self).format_arn(service="sagemaker", resource=resource, resource_name=name)

@@ -1,8 +1,8 @@
-"""From a commit to production: build, prove, deploy to beta, ask, measure, compare, propose, deploy to production.
+"""The pipeline from a commit to production: build, prove, deploy to beta, ask, measure, compare, propose, deploy.
 
-A change of a model and a change of the infrastructure take the same way. Production takes only workloads whose
-recommendation was measured on the very artifact that is built: a release that brings a new artifact ends with the
-proposal of its recommendation, and the merge of that is the release that goes to production.
+A change of a model and a change of the infrastructure go through the same steps. Production takes only workloads whose
+recommendation was measured on the very artifact that is built: a release with a new artifact ends with the proposal of
+its recommendation, and merging the proposal is the release that reaches production.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -13,21 +13,20 @@ from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.context import PRODUCTION, Options
+from stacks.context import PRODUCTION, Options, ReleaseSource
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.grants import acknowledge, acknowledge_wildcards
-from stacks.release import steps as steps
+from stacks.release import steps
 from stacks.release.access import ReleaseAccess, ReleaseAccessProps
-from stacks.release.source import ReleaseSource
 from workloads import ProjectError, Workload
 
 AddStacks = Callable[[Construct, Options, Container[str]], None]
-"""Adds the stack of every workload to a scope, but for those named."""
+"""Adds the stack of every workload to a scope, except for the names given."""
 
 BETA = Options(stage="beta", recommendation="ignore")
-"""One instance of each: it is asked and measured, it bears no load."""
+"""Beta has one instance of each workload, which is asked and measured and bears no load."""
 
-OF_CDK_PIPELINES = {
+REASONS = {
     r"Resource::.*:log-group:/aws/codebuild/.*": "A project writes into the log group that CodeBuild names after it.",
     r"Resource::.*:report-group/.*": "A project reports into the groups that CodeBuild names after it.",
     r"Resource::<[^<>]*\.Arn>/.*": "Files that steps hand on have names that each execution makes.",
@@ -36,22 +35,22 @@ OF_CDK_PIPELINES = {
     r"Resource::arn:\*:iam::[^:]*:role/\*": "A condition keeps to the roles of CDK's bootstrap, by their tag.",
     r"Resource::\*": "cloudformation:DescribeStacks, s3:ListBucket, codebuild:StartBuild: what CDK Pipelines asks for.",
 }
-"""Findings on roles that CDK Pipelines makes, or adds to."""
+"""Answers to cdk-nag's findings on roles that CDK Pipelines makes or adds to, by pattern."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReleasePipelineProps:
     source: ReleaseSource
     workloads: Sequence[Workload]
-    """Those that are built."""
+    """The workloads that are built."""
     waiting: Mapping[str, ProjectError]
-    """Of these by name, why one is not in production yet."""
+    """By name of a workload, why it is not in production yet."""
     add_stacks: AddStacks
     environment: Environment | None = None
 
 
 class ReleasePipelineStack(Stack):
-    """Output: PipelineName."""
+    """Has the output PipelineName."""
 
     def __init__(self, scope: Construct, id: str, props: ReleasePipelineProps) -> None:
         super().__init__(scope, id, env=props.environment, description="Releases models and infrastructure.")
@@ -72,8 +71,8 @@ class ReleasePipelineStack(Stack):
         runs = self._beta(pipeline)
         self._production(pipeline, runs)
         pipeline.build_pipeline()
-        acknowledge_wildcards(pipeline, OF_CDK_PIPELINES)
-        acknowledge_wildcards(self._access, OF_CDK_PIPELINES)
+        acknowledge_wildcards(pipeline, REASONS)
+        acknowledge_wildcards(self._access, REASONS)
         _acknowledge_artifacts(pipeline)
         CfnOutput(self, "PipelineName", value=pipeline.pipeline.pipeline_name)
 
@@ -103,18 +102,18 @@ class ReleasePipelineStack(Stack):
         return steps.synth(self._commit, built, gates)
 
     def _beta(self, pipeline: pipelines.CodePipeline) -> dict[str, pipelines.Step]:
-        """The run of every workload that was measured."""
+        """Adds the stage; returns the measuring step of each endpoint, by its workload's name."""
         stage = self._stage("Beta", BETA, ())
         runs: dict[str, pipelines.Step] = {}
         after: list[pipelines.Step] = []
         for name, stack in _endpoints(stage, self._props.workloads):
             self._access.may_measure(name, stack.stack_name)
             endpoint, model, role = (_output(stack, key) for key in ("EndpointName", "ModelName", "RecommenderRoleArn"))
-            asked = steps.smoke_test(name, self._commit, endpoint, self._access.ask)
-            runs[name] = steps.measure(name, self._commit, asked, model, role, self._access.ask)
+            smoke_test = steps.smoke_test(name, self._commit, endpoint, self._access.ask)
+            runs[name] = steps.measure(name, self._commit, smoke_test, model, role, self._access.ask)
             gate = steps.performance_gate(name, self._commit, runs[name], self._baselines, self._access.compare)
             proposal = steps.propose(name, self._commit, gate, runs[name], self._props.source.connection_arn)
-            after += [asked, runs[name], gate, proposal]
+            after += [smoke_test, runs[name], gate, proposal]
         pipeline.add_stage(stage, post=after)
         return runs
 
@@ -124,12 +123,12 @@ class ReleasePipelineStack(Stack):
         if self._props.waiting.keys() >= {workload.name for workload in self._props.workloads}:
             return
         stage = self._stage("Production", PRODUCTION, self._props.waiting.keys())
-        kept = [
+        baselines = [
             steps.keep_baseline(name, self._commit, runs[name], self._baselines, self._access.compare)
             for name, _ in _endpoints(stage, self._props.workloads)
             if name in runs
         ]
-        pipeline.add_stage(stage, post=kept)
+        pipeline.add_stage(stage, post=baselines)
 
     def _stage(self, name: str, options: Options, without: Container[str]) -> Stage:
         stage = Stage(self, name, env=self._props.environment)
@@ -148,15 +147,15 @@ def _model(workload: Workload) -> steps.Model:
 
 
 def _endpoints(stage: Stage, workloads: Sequence[Workload]) -> list[tuple[str, SageMakerEndpointStack]]:
-    """What Inference Recommender can measure, by its workload's name."""
-    found = ((workload.name, stage.node.try_find_child(workload.stack_name)) for workload in workloads)
-    return [(name, stack) for name, stack in found if isinstance(stack, SageMakerEndpointStack)]
+    """Returns the stacks that Inference Recommender can measure, each with its workload's name."""
+    stacks = ((workload.name, stage.node.try_find_child(workload.stack_name)) for workload in workloads)
+    return [(name, stack) for name, stack in stacks if isinstance(stack, SageMakerEndpointStack)]
 
 
 def _output(stack: SageMakerEndpointStack, name: str) -> CfnOutput:
-    found = stack.node.find_child(name)
-    assert isinstance(found, CfnOutput)
-    return found
+    output = stack.node.find_child(name)
+    assert isinstance(output, CfnOutput)
+    return output
 
 
 def _acknowledge_artifacts(pipeline: pipelines.CodePipeline) -> None:

@@ -1,6 +1,6 @@
-"""The steps of a release, each a script of scripts/release/ in a CodeBuild project of its own.
+"""The steps of a release, each of which runs a script of scripts/release/ in a CodeBuild project of its own.
 
-A step's script says by itself what to do when it fails; another CI can run the same ones.
+A script says itself what to do when it fails, and another CI can run the same scripts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ LONGEST_JOB = Duration.hours(6)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Model:
-    """What is built of a workload for a release."""
+    """The build of a workload that a release contains."""
 
     workload: str
     target: str
     remote: bool
-    """Built where the target's hardware is, by a SageMaker processing job."""
+    """True where a SageMaker processing job builds it, on the target's hardware."""
 
     @property
     def folder(self) -> str:
@@ -32,7 +32,7 @@ class Model:
 
 
 def check(source: pipelines.IFileSetProducer) -> pipelines.CodeBuildStep:
-    """Lint, types, tests; among these the synthesis of every stack."""
+    """Runs lint, types and tests; among the tests is the synthesis of every stack."""
     return _step("Check", source, ["make test"], large=True)
 
 
@@ -44,7 +44,7 @@ def build(
     cache: codebuild.Cache,
     bucket_name: str,
 ) -> pipelines.CodeBuildStep:
-    """The model, compiled where its hardware is. `role` is both the step's and the processing job's."""
+    """Compiles the model where its hardware is. `role` is both the step's and the processing job's."""
     where = ["--on", "sagemaker", "--role-arn", role.role_arn, "--bucket", bucket_name] if model.remote else []
     step = _step(
         f"Build-{model.workload}",
@@ -109,7 +109,7 @@ def measure(
     job_role: CfnOutput,
     role: iam.IRole,
 ) -> pipelines.CodeBuildStep:
-    """An advanced job. Its output is the run's folder."""
+    """Runs an advanced job. The step's output is the run's folder."""
     step = _step(
         f"Measure-{workload}",
         source,
@@ -142,7 +142,7 @@ def propose(
     run: pipelines.Step,
     connection_arn: str,
 ) -> pipelines.CodeBuildStep:
-    """The recommendation, as a branch for a pull request and as a patch."""
+    """Proposes the recommendation, as a branch for a pull request and as a patch."""
     push = iam.PolicyStatement(
         actions=["codeconnections:UseConnection", "codestar-connections:UseConnection"], resources=[connection_arn]
     )

@@ -11,14 +11,13 @@ from botocore.model import StringShape
 
 from stacks.batch.processing_work import SIZES
 from stacks.context import Options
-from stacks.ecs.errors import NoThroughputObjective, UnknownProcessingType
 from stacks.errors import NotInRegion
 from tests.stacks.api_calls import problems
 from tests.stacks.cloudformation import filled
 from tests.stacks.ec2_miniature import Ec2Repository, make_ec2_repository
 from tests.stacks.ecs.test_ecs_service_stack import lowered
 from tests.stacks.miniature import Synthesis, write_artifact
-from workloads import instances
+from workloads import UsageError, instances
 from workloads.errors import InvalidDocument
 
 
@@ -251,7 +250,7 @@ def test_an_objective_of_latency_is_refused(tmp_path: Path) -> None:
     repository = make_ec2_repository(tmp_path, "query_intent")
     text = repository.file.read_text("utf-8").replace('kind = "ecs-service"', 'kind = "scheduled-batch"')
     repository.file.write_text(f'{text}schedule = "rate(1 day)"\n', "utf-8")
-    with pytest.raises(NoThroughputObjective) as refusal:
+    with pytest.raises(UsageError) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
         f"{repository.file}: objective: is a latency, but a scheduled batch is held to its throughput. "
@@ -261,7 +260,7 @@ def test_an_objective_of_latency_is_refused(tmp_path: Path) -> None:
 
 def test_a_type_that_sagemaker_does_not_process_on_is_refused(repository: Ec2Repository) -> None:
     repository.instance_types("inf1", "ml.inf1.6xlarge")
-    with pytest.raises(UnknownProcessingType) as refusal:
+    with pytest.raises(UsageError) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
         f"{repository.file}: ml.inf1.6xlarge: SageMaker has no processing jobs on it. Write it as EC2 does, without "

@@ -9,14 +9,14 @@ from aws_cdk import Environment
 from aws_cdk.assertions import Match
 
 from stacks.context import Options
-from stacks.ecs.errors import ImageOutOfReach, UnknownMachine
+from stacks.ecs.errors import UnknownMachine
 from stacks.ecs.service import START_UP
 from stacks.errors import LocalRecommendation, OtherArtifact, WrongHardware
 from tests.stacks.api_calls import problems
 from tests.stacks.cloudformation import filled
 from tests.stacks.ec2_miniature import IMAGE, Ec2Repository, make_ec2_repository, service_candidate
 from tests.stacks.miniature import OTHER_SHA256, Synthesis
-from workloads import LatencyObjective, load_workload
+from workloads import LatencyObjective, UsageError, load_workload
 from workloads.errors import InvalidDocument
 
 
@@ -358,7 +358,7 @@ def test_without_a_recommendation_the_harness_is_named_since_no_job_measures_a_s
 
 def test_an_image_that_private_subnets_cannot_reach_is_refused(repository: Ec2Repository) -> None:
     repository.host(image_uri="docker.io/ours:1")
-    with pytest.raises(ImageOutOfReach) as refusal:
+    with pytest.raises(UsageError) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
         f"{repository.file}: hosting.image_uri: got 'docker.io/ours:1', but the instances reach private Amazon ECR "

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stacks.sustained_alarm import EVALUATION_PERIODS
+from stacks.paging import EVALUATION_PERIODS
 from tests.stacks.cloudformation import filled
 from tests.stacks.miniature import Repository, Synthesis, candidate
 from workloads.endpoint_hosting import Canary

@@ -12,11 +12,10 @@ from aws_cdk.assertions import Annotations, Match
 from cfnlint.api import lint
 
 from app import add_release
-from stacks.errors import IncompleteRelease, WrongRelease
-from stacks.release.source import ReleaseSource, read_release
+from stacks.context import ReleaseSource, read_release
 from tests.stacks.miniature import Repository, as_committed, candidate
 from tests.stacks.nag import nag_findings
-from workloads import ROOT
+from workloads import ROOT, UsageError
 
 SCRIPTS = ROOT / "scripts" / "release"
 SNAPSHOT = Path(__file__).parents[1] / "snapshots" / "ReleasePipelineStack.template.json"
@@ -169,7 +168,7 @@ def test_without_a_repository_there_is_no_pipeline() -> None:
     ],
 )
 def test_half_a_source_is_refused(given: dict[str, str], missing: str) -> None:
-    with pytest.raises(IncompleteRelease) as caught:
+    with pytest.raises(UsageError) as caught:
         read_release(context(**given))
     assert str(caught.value) == (
         f"cdk.json: context.{missing}: is missing. A release pipeline needs release-repository (OWNER/NAME) and "
@@ -178,10 +177,10 @@ def test_half_a_source_is_refused(given: dict[str, str], missing: str) -> None:
 
 
 def test_a_wrong_source_is_refused_with_its_form() -> None:
-    with pytest.raises(WrongRelease) as caught:
+    with pytest.raises(UsageError) as caught:
         read_release(context(release_repository="models", release_connection=CONNECTION))
     assert str(caught.value) == "cdk.json: context.release-repository: got 'models'. Write it as OWNER/NAME."
-    with pytest.raises(WrongRelease) as caught:
+    with pytest.raises(UsageError) as caught:
         read_release(context(release_repository="o/n", release_connection="connection/1"))
     assert str(caught.value) == (
         "cdk.json: context.release-connection: got 'connection/1'. "
