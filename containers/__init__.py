@@ -1,1 +1,1 @@
-"""Everything that runs inside a container. Imports only what its container has, and nothing of ours."""
+"""The programs that run inside containers. They import only what their container has, and no other package of ours."""

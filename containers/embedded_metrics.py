@@ -1,7 +1,7 @@
-"""Metrics as a line of a log: CloudWatch Logs reads them out of any log group; no call, no permission is needed.
+"""Formats metrics as a line of a log, out of which CloudWatch Logs reads them without a call or a permission.
 
-Source: CloudWatch embedded metric format specification. A value is a number, or up to 100 of them: more are refused
-there, so they are here. Pure; the caller prints the document on a line of its own.
+Source: CloudWatch embedded metric format specification. A value is a number, or up to 100 of them; CloudWatch refuses
+more, and so does this module. Pure: the caller prints the document on a line of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ MOST_VALUES = 100
 @dataclass(frozen=True)
 class Metric:
     name: str
-    unit: str  # one of CloudWatch's: Count, Count/Second, Milliseconds, …
+    unit: str  # a unit of CloudWatch: Count, Count/Second, Milliseconds, …
     value: float | Sequence[float]
 
 
 def document(dimensions: Mapping[str, str], metrics: Sequence[Metric], at_s: float) -> dict[str, Any]:
-    """`at_s` is seconds of the Unix epoch."""
+    """Returns the document of one line. `at_s` is Unix time in seconds. Raises ValueError for more than 100 values."""
     for metric in metrics:
         if isinstance(metric.value, Sequence) and len(metric.value) > MOST_VALUES:
             raise ValueError(f"{metric.name}: {len(metric.value)} values; at most {MOST_VALUES} fit in a line.")

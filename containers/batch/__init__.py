@@ -1,7 +1,11 @@
 """The batch program: JSON lines in, predictions out, over every NeuronCore or CPU core of one or several machines.
 
-  python -m containers.batch --model FOLDER_OR_ARCHIVE --input PATH_OR_S3 --output DIR_OR_S3
-  python -m containers.batch.account --input PATH_OR_S3 --output DIR_OR_S3       after all shards: is every row there?
+Examples:
+
+  python -m containers.batch --model build/duplicates/cpu/model.tar.gz --input rows.jsonl --output predictions
+  python -m containers.batch --model s3://models/model.tar.gz --input s3://rows/today --output s3://answers/today \\
+      --shard 1/4
+  python -m containers.batch.account --input rows.jsonl --output predictions     after all shards: is every row there?
 
 In: .jsonl or .jsonl.gz, one file or a folder of them, on disk or under s3://. A row is a line that is not blank: a JSON
 object with an `id` (text or an integer, given back as it came, not checked for repeats) and the model's fields. Other

@@ -1,7 +1,7 @@
-"""The batch program's command line: standard output is the summary, one JSON document; standard error is for people.
+"""The batch program's command line. Standard output is the summary, one JSON document; progress goes to standard error.
 
 Exit codes: 0 done; 1 more bad rows than --max-bad-share, or files that do not hold the input's rows; 2 usage, input, or
-an output of another job; 3 the model, a worker, S3 or the disk refuses; 130 interrupted, what is finished is kept.
+an output of another job; 3 the model, a worker, S3 or the disk refuses; 130 interrupted, finished chunks are kept.
 """
 
 import argparse
@@ -12,17 +12,21 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
+from ..errors import ContainerError
 from . import __doc__ as usage
-from .errors import BatchError
-from .job import Options, Summary, run
-from .options import positive, shard, share
+from .arguments import add_max_bad_share, exit_code, positive, shard
+from .job import Options, run
 from .storage import write_to
 
 INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parsed = _parser().parse_args(arguments)
+    parser = _parser()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help(sys.stderr)
+        return 2
+    parsed = parser.parse_args(arguments)
     options = Options(
         model=parsed.model,
         input=parsed.input,
@@ -36,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         summary = run(options, os.environ, _tell)
         if parsed.summary:
             write_to(_summary_file(parsed.summary, parsed.shard), json.dumps(summary.document()).encode())
-    except BatchError as error:
+    except ContainerError as error:
         _tell(str(error))
         return error.exit_code
     except OSError as error:
@@ -46,18 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _tell("Interrupted. Finished chunks are kept: the same command goes on where this one stopped.")
         return INTERRUPTED
     print(json.dumps(summary.document()))
-    return _verdict(summary, parsed.max_bad_share)
+    return exit_code(summary.bad_share, parsed.max_bad_share)
 
 
 def _summary_file(place: str, shard: tuple[int, int]) -> str:
     return f"{place}shard-{shard[0] + 1}-of-{shard[1]}.json" if place.endswith("/") else place
-
-
-def _verdict(summary: Summary, max_bad_share: float) -> int:
-    if summary.bad_share <= max_bad_share:
-        return 0
-    _tell(f"{summary.bad_share:.2%} of the rows are bad; --max-bad-share allows {max_bad_share:.2%}.")
-    return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -79,9 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--chunk-rows", type=positive, default=Options.chunk_rows, help="rows of a file (default 4096)")
     parser.add_argument("--batch-rows", type=positive, help="rows of an inference (default: the model's)")
-    parser.add_argument(
-        "--max-bad-share", type=share, default=0.01, help="exit code 1 above this share of bad rows (default 0.01)"
-    )
+    add_max_bad_share(parser)
     parser.add_argument(
         "--summary",
         help="file, or s3:// object, that the summary is written to as well; after a / it gets the shard's name",
@@ -90,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _interrupt(signal_number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough: what follows is the end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program is ending: a second signal must not cut the end short
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
 

@@ -1,8 +1,8 @@
-"""python -m containers.batch.account: after all shards, whether every row of the input is in the output, once.
+"""python -m containers.batch.account: checks, after all shards, that every row of the input is in the output, once.
 
-Reads the input again and every file of the output, and writes manifest.json. With --summaries it also adds up what the
-shards' --summary files say of their speed. Standard output is one JSON document; with METRICS_STACK and
-METRICS_WORKLOAD in the environment it is one that CloudWatch Logs reads metrics from, too.
+Reads the input again and every file of the output, and writes manifest.json. With --summaries it also adds up the
+speeds of the shards' --summary files. Standard output is one JSON document; with METRICS_STACK and METRICS_WORKLOAD in
+the environment CloudWatch Logs reads metrics from it, too.
 
 Exit codes: 0 every row is accounted for; 1 rows are missing, or more of them are bad than --max-bad-share; 2 the input
 is not the one that the output was made from; 3 S3 or the disk refuses.
@@ -21,16 +21,16 @@ from typing import Any
 
 from .. import embedded_metrics
 from ..embedded_metrics import Metric
+from ..errors import ContainerError, RowsUnaccounted
 from . import manifest
-from .errors import BatchError, NotBegun, RowsMissing
-from .options import share
+from .arguments import add_max_bad_share, exit_code
 from .source import find, survey
 from .storage import Storage, open_storage
 
 
 @dataclass(frozen=True)
 class Account:
-    """`rows_per_second` of all shards together, each timed while it answered; None where none says."""
+    """Counts of the whole output. `rows_per_second` is the sum of the shards' speeds; None without any summary."""
 
     rows: int
     answered: int
@@ -40,7 +40,7 @@ class Account:
 
 
 def account(input_: str, output: str, rates: Sequence[float]) -> Account:
-    """Writes the manifest. Raises `BatchError`, `RowsMissing` among them."""
+    """Writes the manifest. `rates` are the shards' rows per second. Raises `ContainerError`."""
     storage = open_storage(output)
     described = _claimed(storage)
     with tempfile.TemporaryDirectory(prefix="account-") as scratch:
@@ -49,7 +49,11 @@ def account(input_: str, output: str, rates: Sequence[float]) -> Account:
     names = storage.names()
     missing = [chunk for chunk in chunks if manifest.predictions_name(chunk.number) not in names]
     if missing:
-        raise RowsMissing(output, len(missing), sum(chunk.rows for chunk in missing))
+        raise RowsUnaccounted(
+            f"{output}: {sum(chunk.rows for chunk in missing):,} rows of the input are neither answered nor refused "
+            f"({len(missing)} chunks have no predictions). Run every shard again, with the same --output: each does "
+            "what is missing."
+        )
     made = manifest.account(storage, described, chunks)  # raises where a chunk's files have more rows or fewer
     storage.write(manifest.MANIFEST, manifest.dump(made))
     rows, bad = made["rows"], made["bad"]
@@ -57,14 +61,14 @@ def account(input_: str, output: str, rates: Sequence[float]) -> Account:
 
 
 def shard_rates(location: str) -> list[float]:
-    """Rows a second of each shard that answered any."""
+    """Returns the rows per second of each shard that answered any."""
     storage = open_storage(location)
     summaries = [json.loads(storage.read(name)) for name in sorted(storage.names()) if name.endswith(".json")]
     return [summary["rows_per_second"] for summary in summaries if summary["rows_per_second"] is not None]
 
 
 def report(done: Account, environment: Mapping[str, str], at_s: float) -> dict[str, Any]:
-    """The account, and around it what CloudWatch Logs wants to see where a stack asks for metrics."""
+    """Returns the account as a document, with embedded metrics where a stack asks for them. `at_s` is Unix time."""
     stack, workload = environment.get("METRICS_STACK"), environment.get("METRICS_WORKLOAD")
     if not stack or not workload:
         return asdict(done)
@@ -78,23 +82,21 @@ def main(arguments: "Sequence[str] | None" = None) -> int:
     parsed = _parser().parse_args(arguments)
     try:
         done = account(parsed.input, parsed.output, shard_rates(parsed.summaries) if parsed.summaries else [])
-    except BatchError as error:
+    except ContainerError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     except OSError as error:
         print(error, file=sys.stderr)
         return 3
     print(json.dumps(report(done, os.environ, time.time())))
-    if done.bad_share > parsed.max_bad_share:
-        told = f"{done.bad_share:.2%} of the rows are bad; --max-bad-share allows {parsed.max_bad_share:.2%}."
-        print(told, file=sys.stderr)
-        return 1
-    return 0
+    return exit_code(done.bad_share, parsed.max_bad_share)
 
 
 def _claimed(storage: Storage) -> dict[str, Any]:
     if manifest.JOB not in storage.names():
-        raise NotBegun(storage.location)
+        raise ContainerError(
+            f"--output {storage.location}: there is no job.json, so nothing was made there. Run the shards first."
+        )
     claimed: dict[str, Any] = json.loads(storage.read(manifest.JOB))
     return claimed
 
@@ -108,9 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--input", required=True, help="as the shards had it")
     parser.add_argument("--output", required=True, help="as the shards had it")
     parser.add_argument("--summaries", help="folder, or s3://, of the shards' --summary files and nothing else")
-    parser.add_argument(
-        "--max-bad-share", type=share, default=0.01, help="exit code 1 above this share of bad rows (default 0.01)"
-    )
+    add_max_bad_share(parser)
     return parser
 
 

@@ -1,19 +1,17 @@
-"""One chunk's text in, its two files and its counts out. Pure, given the predictor."""
+"""Answers the rows of one chunk: its text becomes the contents of its two files, and counts. Pure but for the model."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .batches import by_length
-from .chunks import Chunk
+from .chunks import BadRow, Chunk, Row, read
 from .predictor import Encoded, Predictor
-from .rows import BadRow, Row, read
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Rows answered and refused; tokens of the answered, and `slots` that the model computed for them."""
+    """Rows answered and refused; the tokens of the answered rows, and the tokens the model computed, with padding."""
 
     answered: int = 0
     bad: int = 0
@@ -60,7 +58,7 @@ def answer_chunk(text: bytes, chunk: Chunk, predictor: Predictor, batch_rows: in
 def _answer(
     rows: Sequence[Row], encoded: Sequence[Encoded], predictor: Predictor, batch_rows: int
 ) -> tuple[list[Mapping[str, Any]], int]:
-    """Answers in the order of `rows`, however they were batched; and the slots of all batches."""
+    """Returns the answers in the order of `rows`, however they were batched, and the slots of all batches."""
     answers: dict[int, Mapping[str, Any]] = {}
     slots = 0
     for places in by_length([code.length for code in encoded], batch_rows):
@@ -68,6 +66,12 @@ def _answer(
         slots += predictor.slots(batch)
         answers.update(zip(places, predictor.answer(batch, [rows[at].values for at in places]), strict=True))
     return [answers[at] for at in range(len(rows))], slots
+
+
+def by_length(lengths: Sequence[int], batch_rows: int) -> list[list[int]]:
+    """Groups rows by length, shortest first, at most `batch_rows` at once: a batch is padded to its longest row."""
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    return [order[start : start + batch_rows] for start in range(0, len(order), batch_rows)]
 
 
 def _bad_document(file: str, row: BadRow) -> dict[str, Any]:

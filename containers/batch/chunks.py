@@ -1,18 +1,21 @@
-"""Cuts files of JSON lines into chunks: the unit of work, of loss when killed, and of sorting by length.
+"""Cuts files of JSON lines into chunks, and a chunk into rows.
 
-Pure. Lines end with a newline byte, whatever stands before it. A chunk is whole lines of one file, `chunk_rows` of them
-not blank, a file's last chunk fewer; blank lines go with the row before them. The same text gives the same chunks.
+A chunk is the unit of work, of loss when a run is killed, and of sorting by length: whole lines of one file,
+`chunk_rows` of them not blank, fewer in a file's last chunk. Blank lines go with the row before them. A line ends with
+a newline byte. The same text always gives the same chunks. Pure.
 """
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Bytes `start` to `end` of `file`, the first of them in line `first_line`, which counts from 1."""
+    """Bytes `start` to `end` of `file`. Lines count from 1."""
 
     number: int
     file: str
@@ -23,8 +26,24 @@ class Chunk:
     rows: int
 
 
+@dataclass(frozen=True)
+class Row:
+    line: int
+    id: str | int
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class BadRow:
+    """A line that is not a row; `reason` completes a sentence that begins with the line."""
+
+    line: int
+    id: str | int | None
+    reason: str
+
+
 def cut(file: str, lines: Iterable[bytes], chunk_rows: int, number: int) -> Iterator[Chunk]:
-    """Chunks numbered from `number`. `lines` are those of the whole file with their newlines."""
+    """Yields chunks numbered from `number`. `lines` are those of the whole file with their newlines."""
     start = end = rows = 0
     first_line = line = 1
     for text in lines:
@@ -40,10 +59,36 @@ def cut(file: str, lines: Iterable[bytes], chunk_rows: int, number: int) -> Iter
 
 
 def is_blank(line: bytes) -> bool:
-    """Nothing but white space; the mark that some editors begin a file with counts as none."""
+    """Tells whether a line has nothing but white space, or the byte order mark that some editors begin a file with."""
     return not line.strip() or not line.removeprefix(BYTE_ORDER_MARK).strip()
 
 
 def shard(chunks: Iterable[Chunk], index: int, count: int) -> list[Chunk]:
-    """Every `count`th chunk from `index`, which counts from 0."""
+    """Returns every `count`th chunk from `index`, which counts from 0."""
     return [chunk for chunk in chunks if chunk.number % count == index]
+
+
+def read(text: bytes, first_line: int) -> Iterator[Row | BadRow]:
+    """Yields the rows of a chunk in order. Blank lines are counted and left out."""
+    for line, content in enumerate(text.split(b"\n"), first_line):
+        if not is_blank(content):
+            yield parse(content, line)
+
+
+def parse(content: bytes, line: int) -> Row | BadRow:
+    try:
+        values = json.loads(content.removeprefix(BYTE_ORDER_MARK).decode("utf-8"))
+    except UnicodeDecodeError as error:
+        return BadRow(line, None, f"is not UTF-8: byte {error.start} is 0x{content[error.start]:02x}")
+    except json.JSONDecodeError as error:
+        return BadRow(line, None, f"is not JSON: {error.msg} at character {error.pos}")
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits; thousands of brackets
+        return BadRow(line, None, f"is not read: {error}")
+    if not isinstance(values, dict):
+        return BadRow(line, None, "is not a JSON object")
+    if "id" not in values:
+        return BadRow(line, None, "has no id")
+    id_ = values["id"]
+    if isinstance(id_, bool) or not isinstance(id_, (str, int)):
+        return BadRow(line, None, "has an id that is neither text nor an integer")
+    return Row(line, id_, values)

@@ -1,4 +1,4 @@
-"""The batch from end to end: survey the input, claim the output, answer what is missing, account for every row."""
+"""Runs the batch: surveys the input, claims the output, answers what is missing and accounts for every row."""
 
 import tempfile
 import time
@@ -7,15 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ..errors import ContainerError
 from . import archive, manifest
 from .answering import Counts
 from .chunks import Chunk, shard
-from .cores import neuron_groups, on_cpu, on_neuron
-from .crew import Crew
-from .errors import OutputInsideInput
-from .predictor import Compiled, find_model
+from .predictor import find_model
 from .source import find, survey
 from .storage import Storage, open_storage
+from .worker_pool import WorkerPool, worker_environments
 
 Progress = Callable[[str], None]
 PROGRESS_SECONDS = 5.0
@@ -23,7 +22,10 @@ PROGRESS_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Options:
-    """`shard` is which of how many, from 0. `workers`, `batch_rows`: None leaves them to the machine and the model."""
+    """Options of one run.
+
+    `shard` is (index from 0, count). None leaves `workers` to the machine, `batch_rows` to the model.
+    """
 
     model: str
     input: str
@@ -36,9 +38,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Summary:
-    """Rows of this run, and of the whole output once every chunk is finished.
+    """Counts of this run, and the manifest of the whole output once every chunk is finished.
 
-    `rows_per_second` counts from when the models are loaded to the last chunk; `seconds` is all of the run.
+    `rows_per_second` is measured from the moment the models are loaded to the last chunk; `seconds` covers all of the
+    run.
     """
 
     rows: int
@@ -54,7 +57,7 @@ class Summary:
 
     @property
     def bad_share(self) -> float:
-        """Of the whole output where it is finished, else of this run's rows."""
+        """The share of bad rows in the whole output where it is finished, else among this run's rows."""
         rows, bad = (self.manifest["rows"], self.manifest["bad"]) if self.manifest else (self.rows, self.bad)
         return bad / rows if rows else 0.0
 
@@ -64,43 +67,37 @@ class Summary:
 
 
 def run(options: Options, environment: Mapping[str, str], progress: Progress) -> Summary:
-    """Raises `BatchError`. What is finished stays, whatever ends it."""
+    """Raises `ContainerError`. Finished chunks stay, whatever ends the run."""
     started = time.monotonic()
     _refuse_output_inside_input(options)
     with tempfile.TemporaryDirectory(prefix="batch-") as scratch:
         folder = archive.as_folder(options.model, Path(scratch))
         compiled = find_model(folder)
         batch_rows = options.batch_rows or compiled.batch_rows
-        worker_environments = _environments(compiled, options.workers, environment)
+        environments = worker_environments(compiled, options.workers, environment)
         files = find(options.input, Path(scratch))
         sources, chunks = survey(files, options.chunk_rows)
-        model = manifest.model_sha256(folder)
+        model = archive.model_sha256(folder)
         described = manifest.job(model, sources, options.chunk_rows, batch_rows)
         storage = open_storage(options.output)
         manifest.claim(storage, described)
         mine = shard(chunks, *options.shard)
         left = _unfinished(storage, mine)
-        progress(_plan_line(mine, left, len(worker_environments)))
+        progress(_plan_line(mine, left, len(environments)))
         arguments = [str(folder.resolve()), options.output, str(batch_rows)]
-        worked = _answer(left, files, Crew(arguments, worker_environments[: len(left)]), progress)
+        worked = _answer(left, files, WorkerPool(arguments, environments[: len(left)]), progress)
     return Summary(
         rows=worked.counts.answered + worked.counts.bad,
         answered=worked.counts.answered,
         bad=worked.counts.bad,
         rows_done_before=_rows(mine) - _rows(left),
-        workers=min(len(worker_environments), len(left)),
+        workers=min(len(environments), len(left)),
         load_seconds=worked.load_seconds,
         rows_per_second=_rows(left) / worked.seconds if left else None,
         padding_share=1 - worked.counts.tokens / worked.counts.slots if worked.counts.slots else None,
         manifest=_account(storage, described, chunks),
         seconds=time.monotonic() - started,
     )
-
-
-def _environments(compiled: Compiled, workers: int | None, environment: Mapping[str, str]) -> list[dict[str, str]]:
-    if compiled.neuron:
-        return on_neuron(neuron_groups(compiled.graphs, environment), workers, environment)
-    return on_cpu(workers, environment)
 
 
 @dataclass(frozen=True)
@@ -110,13 +107,13 @@ class _Worked:
     seconds: float
 
 
-def _answer(chunks: Sequence[Chunk], files: Mapping[str, Path], crew: Crew, progress: Progress) -> _Worked:
+def _answer(chunks: Sequence[Chunk], files: Mapping[str, Path], pool: WorkerPool, progress: Progress) -> _Worked:
     started = time.monotonic()
     counts = Counts()
-    with crew:
-        crew.load()
+    with pool:
+        pool.load()
         loaded = told = time.monotonic()
-        for done in crew.answer(chunks, files):
+        for done in pool.answer(chunks, files):
             counts += done
             if (now := time.monotonic()) - told > PROGRESS_SECONDS:
                 told = now
@@ -130,7 +127,7 @@ def _unfinished(storage: Storage, chunks: Sequence[Chunk]) -> list[Chunk]:
 
 
 def _account(storage: Storage, described: Mapping[str, Any], chunks: Sequence[Chunk]) -> dict[str, Any] | None:
-    """None while other shards are still at work; then the last one's run writes it."""
+    """Writes and returns the manifest if this was the last shard to finish; None while other shards are at work."""
     if _unfinished(storage, chunks):
         return None
     account = manifest.account(storage, described, chunks)
@@ -145,7 +142,10 @@ def _refuse_output_inside_input(options: Options) -> None:
         for place in (options.output, options.input)
     ]
     if places[0].startswith(places[1]):
-        raise OutputInsideInput(options.output, options.input)
+        raise ContainerError(
+            f"--output {options.output}: lies inside --input {options.input}, so that a restart would read its own "
+            "predictions. Give another place."
+        )
 
 
 def _rows(chunks: Sequence[Chunk]) -> int:

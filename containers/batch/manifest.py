@@ -1,13 +1,12 @@
-"""What an output was made from, and the account of every row in it. Pure but for reading the storage it is given."""
+"""Describes what an output was made from, and accounts for every row in it. Touches only the storage it is given."""
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from ..errors import ContainerError, RowsUnaccounted
 from .chunks import Chunk
-from .errors import MiscountedChunk, ModelMissing, OtherJob
 from .source import Source
 from .storage import Storage
 
@@ -24,7 +23,7 @@ def bad_name(number: int) -> str:
 
 
 def job(model: str, sources: Sequence[Source], chunk_rows: int, batch_rows: int) -> dict[str, Any]:
-    """All that the bytes of the output follow from."""
+    """Returns everything that determines the bytes of the output."""
     return {
         "format": FORMAT,
         "model_sha256": model,
@@ -35,16 +34,19 @@ def job(model: str, sources: Sequence[Source], chunk_rows: int, batch_rows: int)
 
 
 def claim(storage: Storage, described: Mapping[str, Any]) -> None:
-    """Begins the output, or makes sure that it was begun by the same job."""
+    """Begins the output, or checks that the same job began it. Raises `ContainerError`."""
     present = json.loads(storage.create(JOB, dump(described)))
     if differences := [
         _difference(key, present.get(key), described[key]) for key in described if present.get(key) != described[key]
     ]:
-        raise OtherJob(storage.location, differences)
+        raise ContainerError(
+            f"{storage.location}/job.json: this output was begun with other things, so it cannot be continued: "
+            f"{'; '.join(differences)}. Give them as they were, or another --output."
+        )
 
 
 def account(storage: Storage, described: Mapping[str, Any], chunks: Sequence[Chunk]) -> dict[str, Any]:
-    """The manifest, from the rows that are in the files. All chunks are finished."""
+    """Returns the manifest, counted from the files of finished chunks. Raises `RowsUnaccounted`."""
     names = storage.names()
     parts = [_part(storage, chunk, bad_name(chunk.number) in names) for chunk in chunks]
     return {
@@ -60,21 +62,15 @@ def dump(document: Mapping[str, Any]) -> bytes:
     return (json.dumps(document, indent=2) + "\n").encode()
 
 
-def model_sha256(folder: Path) -> str:
-    """Of all files of the model's folder with their names; what Python keeps of what it imported is no part of it."""
-    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and "__pycache__" not in file.parts]
-    if not files:
-        raise ModelMissing(str(folder), "there is no such folder, or nothing in it")
-    lines = [f"{_file_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in files]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
 def _part(storage: Storage, chunk: Chunk, has_bad_rows: bool) -> dict[str, Any]:
     predictions = storage.read(predictions_name(chunk.number))
     bad = storage.read(bad_name(chunk.number)) if has_bad_rows else b""
     answered_rows, bad_rows = predictions.count(b"\n"), bad.count(b"\n")
     if answered_rows + bad_rows != chunk.rows:
-        raise MiscountedChunk(storage.location, chunk.number, chunk.rows, answered_rows, bad_rows)
+        raise RowsUnaccounted(
+            f"{storage.location}: chunk {chunk.number} of the input has {chunk.rows} rows, its files {answered_rows} "
+            f"answers and {bad_rows} bad rows. Delete predictions-{chunk.number:06}.jsonl and start again."
+        )
     return {
         "chunk": chunk.number,
         "file": chunk.file,
@@ -86,14 +82,6 @@ def _part(storage: Storage, chunk: Chunk, has_bad_rows: bool) -> dict[str, Any]:
         "predictions_sha256": hashlib.sha256(predictions).hexdigest(),
         "bad_sha256": hashlib.sha256(bad).hexdigest() if has_bad_rows else None,
     }
-
-
-def _file_sha256(file: Path) -> str:
-    digest = hashlib.sha256()
-    with file.open("rb") as handle:
-        while block := handle.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _difference(key: str, was: Any, now: Any) -> str:

@@ -1,16 +1,16 @@
-"""The encoder's serving code behind the calls that the batch makes, on one thread."""
+"""Runs the encoder's serving code on one thread for the batch, and finds its parts in a model's folder."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..encoder import engine
-from ..encoder.padding import padded_length
+from ..encoder import load_engine
 from ..encoder.predictor import Predictor as Encoder
-from ..encoder.preprocess import Encoding, Preprocessor
+from ..encoder.preprocess import Preprocessor
 from ..encoder.settings import Settings
-from .errors import ModelMissing
+from ..encoder.tensors import Encoding, padded_length
+from .archive import not_a_model
 
 Values = Mapping[str, Any]
 DEFAULT_BATCH_ROWS = 16
@@ -18,7 +18,7 @@ DEFAULT_BATCH_ROWS = 16
 
 @dataclass(frozen=True)
 class Compiled:
-    """A model as it lies on disk. `batch_rows`: the compiled batch, or what is fast."""
+    """A model on disk. `batch_rows` is the compiled batch size, or a fast one where the model takes any."""
 
     preprocessing: Path
     graphs: Path
@@ -26,22 +26,22 @@ class Compiled:
 
     @property
     def neuron(self) -> bool:
-        return any(self.graphs.glob(engine.NEURON_GRAPHS))
+        return any(self.graphs.glob(load_engine.NEURON_GRAPHS))
 
 
 def find_model(folder: Path) -> Compiled:
-    """In one folder all together, or in a Triton repository's version folders, as the build lays either out."""
+    """Finds the parts in one folder, or in the version folders of a Triton repository. Raises `Unavailable`."""
     tokenise, graphs = (next(folder.glob(f"*_{step}/1"), folder) for step in ("tokenise", "model"))
     try:
         settings = Settings.load(tokenise / "settings.json")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelMissing(str(folder), f"settings.json cannot be read ({type(error).__name__}: {error})") from None
+        raise not_a_model(str(folder), f"settings.json cannot be read ({type(error).__name__}: {error})") from None
     return Compiled(tokenise, graphs, settings.batch_size or DEFAULT_BATCH_ROWS)
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """One row as the model reads it: `length` in tokens, `content` the encoder's own."""
+    """One row as the model reads it: `length` in tokens, and `content`, which only the predictor understands."""
 
     length: int
     content: Any
@@ -49,13 +49,13 @@ class Encoded:
 
 class Predictor(Protocol):
     def encode(self, rows: Sequence[Values]) -> list[Encoded | str]:
-        """What the model reads of each row, or why it cannot."""
+        """Returns each row as the model reads it, or the reason why it cannot."""
 
     def answer(self, encoded: Sequence[Encoded], rows: Sequence[Values]) -> Sequence[Mapping[str, Any]]:
-        """One for each row."""
+        """Returns one answer for each row."""
 
     def slots(self, encoded: Sequence[Encoded]) -> int:
-        """How many tokens the model computes for such a batch, padding included."""
+        """Returns the number of tokens the model computes for such a batch, padding included."""
 
 
 class EncoderPredictor:
@@ -68,9 +68,9 @@ class EncoderPredictor:
         try:
             preprocessor = Preprocessor.load(model.preprocessing)
             settings = replace(preprocessor.settings, threads=1)
-            return cls(Encoder(preprocessor, engine.load(model.graphs, settings)))
-        except Exception as error:  # what a runtime raises for a model that it cannot run is its own
-            raise ModelMissing(str(folder), f"cannot be loaded ({type(error).__name__}: {error})") from error
+            return cls(Encoder(preprocessor, load_engine.load(model.graphs, settings)))
+        except Exception as error:  # each runtime has its own errors for a model that it cannot run
+            raise not_a_model(str(folder), f"cannot be loaded ({type(error).__name__}: {error})") from error
 
     def encode(self, rows: Sequence[Values]) -> list[Encoded | str]:
         return [

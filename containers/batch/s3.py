@@ -1,4 +1,4 @@
-"""S3 as input and output. The one module that needs boto3; credentials and region are boto3's own business."""
+"""Reads from and writes to S3. Only this module needs boto3, which finds credentials and region by itself."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,13 +8,13 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from .errors import StorageRefused
+from ..errors import Unavailable
 
 PRECONDITION_FAILED = "PreconditionFailed"
 
 
 class Bucket:
-    """A `Storage` under a prefix. Putting an object is atomic, so nothing is ever half there."""
+    """A `Storage` under a prefix. Putting an object is atomic, so an object is never there in part."""
 
     def __init__(self, client: Any, location: str) -> None:
         self.location = location.rstrip("/")
@@ -26,7 +26,7 @@ class Bucket:
         return cls(boto3.client("s3"), location)
 
     def names(self) -> set[str]:
-        """Of the prefix itself, not of what lies deeper."""
+        """Returns the names directly under the prefix."""
         return {name for name in self.objects() if "/" not in name}
 
     def read(self, name: str) -> bytes:
@@ -49,10 +49,10 @@ class Bucket:
         return content
 
     def tidy(self) -> None:
-        """Nothing is left behind."""
+        """Does nothing: writing to S3 leaves no scratch files."""
 
     def objects(self) -> dict[str, str]:
-        """Keys by name: of the object at the location itself, or of all below it."""
+        """Returns keys by name: of the object at the location itself, or of all objects below it."""
         folder = self._key("")
         with self._refusals():
             pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
@@ -73,10 +73,10 @@ class Bucket:
         try:
             yield
         except (BotoCoreError, ClientError) as error:
-            raise StorageRefused(self.location, str(error)) from None
+            raise Unavailable(f"{self.location}: {error}") from None
 
 
 def split(location: str) -> tuple[str, str]:
-    """s3://bucket/some/prefix as bucket and prefix."""
+    """Splits s3://bucket/some/prefix into bucket and prefix."""
     bucket, _, prefix = location.removeprefix("s3://").partition("/")
     return bucket, prefix

@@ -1,7 +1,7 @@
-"""The input as plain files on this machine, read once to be counted, hashed and cut.
+"""Brings the input to this machine as plain files and reads it once, to count, hash and cut it.
 
-What is compressed or in S3 is first copied to a scratch folder, whole: every shard copies all of it, because its chunks
-lie all over it. Plain files on disk are read where they are.
+Plain files on disk are read where they are. Compressed files and objects of S3 are first copied to a scratch folder.
+Every shard copies the whole input, because its chunks lie all over it.
 """
 
 import gzip
@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ..errors import ContainerError
 from .chunks import Chunk, cut
-from .errors import InputMissing, InputUnreadable
 from .storage import open_bucket
 
 PLAIN, COMPRESSED = ".jsonl", ".jsonl.gz"
@@ -22,7 +22,7 @@ PLAIN, COMPRESSED = ".jsonl", ".jsonl.gz"
 
 @dataclass(frozen=True)
 class Source:
-    """One file of the input; `name` is relative to --input, bytes and sha256 are of its text."""
+    """One file of the input. `name` is relative to --input; bytes and sha256 are those of the uncompressed text."""
 
     name: str
     bytes: int
@@ -35,16 +35,16 @@ class Source:
 
 
 def find(location: str, scratch: Path) -> dict[str, Path]:
-    """The plain files of the input by name, in the order of their names."""
-    found = _fetch(location, scratch) if location.startswith("s3://") else _list(Path(location))
-    names = sorted(name for name in found if name.endswith((PLAIN, COMPRESSED)))
+    """Returns the plain files of the input by name, sorted by name. Raises `ContainerError`."""
+    files = _fetch(location, scratch) if location.startswith("s3://") else _list(Path(location))
+    names = sorted(name for name in files if name.endswith((PLAIN, COMPRESSED)))
     if not names:
-        raise InputMissing(location)
-    return {name: _plain(found[name], name, scratch / f"text-{at}") for at, name in enumerate(names)}
+        raise ContainerError(f"--input {location}: there is no .jsonl or .jsonl.gz file.")
+    return {name: _plain(files[name], name, scratch / f"text-{at}") for at, name in enumerate(names)}
 
 
 def survey(files: dict[str, Path], chunk_rows: int) -> tuple[list[Source], list[Chunk]]:
-    """Reads every file to its end."""
+    """Reads every file to its end, and returns the files and their chunks."""
     sources: list[Source] = []
     chunks: list[Chunk] = []
     for name, path in files.items():
@@ -71,7 +71,7 @@ def _list(path: Path) -> dict[str, Path]:
 
 
 def _fetch(location: str, scratch: Path) -> dict[str, Path]:
-    """Copies under numbers of ours: a key may hold what a path must not."""
+    """Copies the objects to numbered files: a key may hold characters that a path must not."""
     bucket = open_bucket(location)
     copies: dict[str, Path] = {}
     for at, (name, key) in enumerate(bucket.objects().items()):
@@ -88,5 +88,5 @@ def _plain(file: Path, name: str, copy: Path) -> Path:
         with gzip.open(file, "rb") as compressed, copy.open("wb") as text:
             shutil.copyfileobj(compressed, text)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputUnreadable(name, str(error)) from None
+        raise ContainerError(f"{name}: cannot be read as gzip ({error}). Replace the file, or take it out.") from None
     return copy

@@ -1,11 +1,11 @@
-"""Where the output is kept: a folder, or a prefix of an S3 bucket. A file is there whole or not at all."""
+"""Keeps the output in a folder or under a prefix of an S3 bucket. A file is there whole or not at all."""
 
 import os
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from .errors import LibraryMissing
+from ..errors import Unavailable
 
 if TYPE_CHECKING:
     from .s3 import Bucket
@@ -15,18 +15,18 @@ class Storage(Protocol):
     location: str
 
     def names(self) -> set[str]:
-        """Of the files that are there."""
+        """Returns the names of the files that are there."""
 
     def read(self, name: str) -> bytes: ...
 
     def write(self, name: str, content: bytes) -> None:
-        """Puts the file there, in place of one of that name."""
+        """Writes the file, replacing one of that name."""
 
     def create(self, name: str, content: bytes) -> bytes:
-        """Puts the file there unless there is one of that name; returns what is there then."""
+        """Writes the file unless there is one of that name; returns what is there afterwards."""
 
     def tidy(self) -> None:
-        """Removes what killed writers left."""
+        """Removes scratch files that killed writers left."""
 
 
 def open_storage(location: str) -> Storage:
@@ -37,22 +37,24 @@ def open_storage(location: str) -> Storage:
 
 
 def write_to(location: str, content: bytes) -> None:
-    """Puts one file, in place of one of that name."""
+    """Writes one file to a path or an s3:// address, replacing one of that name."""
     folder, _, name = location.rpartition("/")
     open_storage(folder or ".").write(name, content)
 
 
 def open_bucket(location: str) -> "Bucket":
-    """Only who uses S3 needs boto3."""
+    """Raises `Unavailable` without boto3, which only S3 needs."""
     try:
         from .s3 import Bucket
     except ImportError as error:
-        raise LibraryMissing(location, str(error.name)) from None
+        raise Unavailable(
+            f"{location}: needs {error.name}, which is not installed. Install it, or use a path on disk."
+        ) from None
     return Bucket.open(location)
 
 
 class Folder:
-    """Written under a scratch name, brought to the disk, then renamed."""
+    """A `Storage` on disk: a file is written under a scratch name, synced to the disk, then renamed."""
 
     def __init__(self, folder: Path) -> None:
         self.location = str(folder)
@@ -85,7 +87,7 @@ class Folder:
             scratch.unlink(missing_ok=True)
 
     def _scratch(self, name: str, content: bytes) -> Path:
-        """No two writers share one: an orphan of a killed run may still be writing the same chunk."""
+        """Writes a scratch file with a unique name: an orphan of a killed run may still be writing the same chunk."""
         scratch = self._folder / f".scratch-{name}-{uuid.uuid4().hex}"
         try:
             with scratch.open("xb") as handle:

@@ -1,8 +1,8 @@
-"""One worker: a process with one core and one copy of the model, which answers chunks and writes their files itself.
+"""A worker process with one core and one copy of the model, which answers chunks and writes their files itself.
 
-Started by `crew` as `python -m ….worker MODEL OUTPUT BATCH_ROWS`. On its standard input a chunk a line, as JSON with
-the `path` of the text; on its standard output a line for each, and one first of all when the model is loaded. It ends
-when its input does, so also when whoever started it is gone.
+`worker_pool` starts it as `python -m ….worker MODEL OUTPUT BATCH_ROWS`. It writes one line when the model is loaded,
+then reads one chunk per line of its standard input, as JSON with the `path` of the text, and writes one line for each.
+It ends when its input ends, and so also when the process that started it is gone.
 """
 
 import json
@@ -13,16 +13,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TextIO
 
+from ..errors import ContainerError
 from .answering import answer_chunk
 from .chunks import Chunk
-from .errors import BatchError
 from .manifest import bad_name, predictions_name
 from .predictor import EncoderPredictor, Predictor
 from .storage import Storage, open_storage
 
 
 def main() -> int:
-    # Whoever started this one decides what a Ctrl-C means, and ends it.
+    # A Ctrl-C reaches the whole process group; the parent decides what it means, and ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     replies = _take_standard_output()
@@ -33,14 +33,14 @@ def main() -> int:
         _reply(replies, {"ready": True})
         for line in sys.stdin:
             _reply(replies, _work(json.loads(line), predictor, storage, int(batch_rows)))
-    except (BatchError, OSError) as error:
+    except (ContainerError, OSError) as error:
         _reply(replies, {"failed": str(error)})
         return 3
     return 0
 
 
 def _take_standard_output() -> TextIO:
-    """Keeps it for the replies: what a runtime prints goes to standard error."""
+    """Keeps standard output for the replies, and sends what a runtime prints there to standard error."""
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return replies
@@ -59,7 +59,7 @@ def _work(order: dict[str, Any], predictor: Predictor, storage: Storage, batch_r
     answered = answer_chunk(text, chunk, predictor, batch_rows)
     if answered.bad:
         storage.write(bad_name(chunk.number), answered.bad)
-    storage.write(predictions_name(chunk.number), answered.predictions)  # last: now the chunk is done
+    storage.write(predictions_name(chunk.number), answered.predictions)  # last: it marks the chunk as done
     return {"chunk": chunk.number, **answered.counts.document()}
 
 

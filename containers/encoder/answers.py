@@ -1,6 +1,7 @@
-"""Outputs of the compiled model in, answers out: one small dict per row, the same keys in the same order per task.
+"""Turns the compiled model's outputs into answers: one small dict per row, with the same keys in the same order per
+task.
 
-Scores are 0 to 1. START and END count characters (code points) of the answer's segment, END excluded.
+Scores are 0 to 1. START and END count characters (code points) of the answer's segment; END is excluded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .encoding import Encoding, Integers, answer_spans
 from .row import Refusal, segment_texts
 from .settings import Settings
+from .tensors import Encoding, Integers, answer_spans
 
 Answer = dict[str, str | float | int]
 Floats = NDArray[np.float64]
@@ -27,13 +28,13 @@ OUTPUTS: dict[str, tuple[tuple[str, str], ...]] = {
         ("END", "TYPE_INT64"),
     ),
 }
-"""By task: the answer's keys, and their types in config.pbtxt."""
+"""The answer's keys by task, with their types in config.pbtxt."""
 
 
 def answer(
     settings: Settings, outputs: Outputs, encodings: Sequence[Encoding], rows: Sequence[Mapping[str, object]]
 ) -> list[Answer]:
-    """One for each of `rows`, which are those that became `encodings` and then the batch behind `outputs`."""
+    """Returns one answer for each of `rows`, which became `encodings` and then the batch behind `outputs`."""
     if settings.task != "question-answering":
         return by_row(labels(settings, outputs))
     texts = (segment_texts(row, settings.segments[1:]) for row in rows)
@@ -42,7 +43,7 @@ def answer(
 
 
 def labels(settings: Settings, outputs: Outputs) -> dict[str, list[Any]]:
-    """The answers of classification and pair scoring, by key."""
+    """Returns the answers of classification and pair scoring, by key."""
     logits = outputs["logits"].astype(np.float64)
     best = logits.argmax(axis=1)
     names = [settings.labels[index] for index in best]
@@ -52,7 +53,10 @@ def labels(settings: Settings, outputs: Outputs) -> dict[str, list[Any]]:
 
 
 def spans(settings: Settings, outputs: Outputs, characters: Integers, contexts: Sequence[str]) -> dict[str, list[Any]]:
-    """The answers of question answering, by key. `characters`, [rows, length, 2], is -1 where no answer can be."""
+    """Returns the answers of question answering, by key.
+
+    `characters`, [rows, length, 2], is -1 where no answer can begin or end.
+    """
     allowed = characters[:, :, 0] >= 0
     start = np.where(allowed, outputs["start_logits"].astype(np.float64), -np.inf)
     end = np.where(allowed, outputs["end_logits"].astype(np.float64), -np.inf)
@@ -68,9 +72,10 @@ def spans(settings: Settings, outputs: Outputs, characters: Integers, contexts: 
 
 
 def best_span(start: Floats, end: Floats, max_tokens: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """First and last token of each row's span with the largest start + end; of equals the first. -inf: not there.
+    """Returns the first and last token of each row's span with the largest start + end, the first of equal spans.
 
-    For each first token the best last one is the largest `end` in a window of `max_tokens`.
+    A logit of -inf excludes a token. For each first token the best last one is the largest `end` among the next
+    `max_tokens`.
     """
     fill = np.full((len(end), max_tokens - 1), -np.inf)
     windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([end, fill], axis=1), max_tokens, axis=1)

@@ -1,56 +1,56 @@
-"""What runs the compiled model: a port of one method, and the choice among its adapters by what lies in the folder.
+"""The port through which the serving code runs a compiled model, and two adapters that fill batches up.
 
-Adapters are imported only when they are chosen, for a container has the runtime of its own model and no other.
+`load_engine` chooses the runtime behind the port. A model compiled for one batch size takes exactly that many rows.
+Missing rows are filled with copies of the last row: a row of padding alone has nothing to attend to, which can end in
+NaN.
 """
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
-
-from .fixed_batch import FixedBatch
-from .settings import Settings
-
-NEURON_GRAPHS = "model.*.neuron.pt"
-TENSORRT_PLANS = "model.*.plan"
 
 
 class Engine(Protocol):
-    """In: the tensors of `settings.inputs`. Out: those of `settings.graph_outputs`, row for row.
+    """Takes the tensors of `settings.inputs` and returns those of `settings.graph_outputs`, row for row.
 
-    logits [rows, labels], score [rows], start_logits and end_logits [rows, length]: float32.
+    Outputs are float32: logits [rows, labels], score [rows], start_logits and end_logits [rows, length].
     """
 
     def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]: ...
 
 
-def load(folder: Path, settings: Settings) -> Engine:
-    if any(folder.glob(NEURON_GRAPHS)):
-        from .neuron_engine import load as load_neuron
+class FixedBatch:
+    """An `Engine` around one that takes exactly `batch_size` rows: splits longer batches, fills up shorter ones."""
 
-        return load_neuron(folder, settings)
-    if any(folder.glob(TENSORRT_PLANS)):
-        from .tensorrt_engine import TensorRtEngine
+    def __init__(self, engine: Engine, batch_size: int) -> None:
+        self._engine = engine
+        self._batch_size = batch_size
 
-        return TensorRtEngine(folder, settings)
-    for file, adapter in _ADAPTERS.items():
-        if (folder / file).exists():
-            engine = adapter(folder / file, settings)
-            return FixedBatch(engine, settings.batch_size) if settings.batch_size else engine
-    raise FileNotFoundError(f"{folder} holds no model: none of {', '.join(_ADAPTERS)} is there.")
-
-
-def _onnx(file: Path, settings: Settings) -> Engine:
-    from .onnx_engine import OnnxEngine
-
-    return OnnxEngine(file, settings.threads)
+    def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        rows, filled = _filled(tensors, self._batch_size)
+        batches = [
+            self._engine.run({name: tensor[start : start + self._batch_size] for name, tensor in filled.items()})
+            for start in range(0, rows, self._batch_size)
+        ]
+        return {name: np.concatenate([batch[name] for batch in batches])[:rows] for name in batches[0]}
 
 
-def _torchscript(file: Path, settings: Settings) -> Engine:
-    from .torchscript_engine import TorchScriptEngine
+class WholeBatches:
+    """An `Engine` around one that takes any multiple of `batch_size` rows at once."""
 
-    return TorchScriptEngine(file, settings)
+    def __init__(self, engine: Engine, batch_size: int) -> None:
+        self._engine = engine
+        self._batch_size = batch_size
+
+    def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        rows, filled = _filled(tensors, self._batch_size)
+        return {name: output[:rows] for name, output in self._engine.run(filled).items()}
 
 
-_ADAPTERS: dict[str, Callable[[Path, Settings], Engine]] = {"model.onnx": _onnx, "model.pt": _torchscript}
+def _filled(tensors: Mapping[str, NDArray[Any]], batch_size: int) -> tuple[int, dict[str, NDArray[Any]]]:
+    """Returns the number of rows given, and the tensors filled up to a multiple of `batch_size`."""
+    rows = len(next(iter(tensors.values())))
+    fill = -rows % batch_size
+    return rows, {name: np.concatenate([tensor, np.repeat(tensor[-1:], fill, 0)]) for name, tensor in tensors.items()}

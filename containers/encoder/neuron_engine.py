@@ -1,12 +1,12 @@
-"""Graphs compiled for Neuron, one for each sequence length: an `Engine`.
+"""Runs graphs compiled for Neuron, one graph for each sequence length.
 
 Every graph takes exactly `settings.batch_size` rows of one of the lengths `settings.pad_to`: `Predictor` pads to the
-length, and what stands here fills the rows. Which NeuronCores the process has is settled before it starts, by
-NEURON_RT_VISIBLE_CORES. If NEURON_PLACEMENT says data-parallel, a batch is split over all of them; else the graphs take
+length, and the adapters of `engine` fill up the rows. NEURON_RT_VISIBLE_CORES decides which NeuronCores the process
+has, before it starts. With NEURON_PLACEMENT=data-parallel a batch is split over all of them; otherwise the graphs take
 the first core, or as many as their pipeline was compiled for.
 
 Data parallelism runs with Neuron's dynamic batching off and with chunks (`split_size`) of the compiled batch, so that
-fewer rows than cores · batch occupy fewer cores. Not run on a chip where this was written.
+fewer rows than cores x batch occupy fewer cores. Not run on a chip where this was written.
 """
 
 import importlib
@@ -16,12 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .engine import Engine
-from .fixed_batch import FixedBatch
+from .engine import Engine, FixedBatch, WholeBatches
 from .settings import Settings
 
 PLACEMENT = "NEURON_PLACEMENT"
@@ -42,7 +40,7 @@ def load(folder: Path, settings: Settings) -> Engine:
 
 
 def _import_neuron() -> Any:
-    """Importing it is what teaches torch to load the graphs. An image has one of the two."""
+    """Imports AWS's package for this chip, of which an image has one; the import teaches torch to load the graphs."""
     for name in ("torch_neuronx", "torch_neuron"):
         if importlib.util.find_spec(name):
             return importlib.import_module(name)
@@ -59,7 +57,11 @@ def _over_cores(neuron: Any, graph: Any, batch_size: int) -> Any:
 
 
 class NeuronEngine:
-    """No inference mode: it is a thread's own, and `DataParallel` runs the graphs in threads that are not in it."""
+    """Runs each batch on the graph of its length.
+
+    It uses `no_grad` and not torch's inference mode: that mode belongs to one thread, and `DataParallel` runs the
+    graphs in threads of its own.
+    """
 
     def __init__(self, graphs: Mapping[int, Any], settings: Settings) -> None:
         self._graphs = graphs
@@ -72,17 +74,3 @@ class NeuronEngine:
         return {
             name: output.detach().numpy() for name, output in zip(self._settings.graph_outputs, outputs, strict=True)
         }
-
-
-class WholeBatches:
-    """An `Engine` around one that takes any number of compiled batches at once. The fill is the last row once more."""
-
-    def __init__(self, engine: Engine, batch_size: int) -> None:
-        self._engine = engine
-        self._batch_size = batch_size
-
-    def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        rows = len(next(iter(tensors.values())))
-        fill = -rows % self._batch_size
-        filled = {name: np.concatenate([tensor, np.repeat(tensor[-1:], fill, 0)]) for name, tensor in tensors.items()}
-        return {name: output[:rows] for name, output in self._engine.run(filled).items()}

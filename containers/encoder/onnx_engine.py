@@ -1,4 +1,4 @@
-"""The compiled model on ONNX Runtime: an `Engine`."""
+"""Runs the compiled model on ONNX Runtime, on CPU: an `Engine`."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Rows in, answers out, in one process: what the batch program, the HTTP server and the build's parity gate use.
+"""Answers rows in one process: for the batch program, the HTTP server and the build's parity gate.
 
-All rows given are one batch, so a caller with many rows of mixed lengths sorts them and hands over batches of its own.
+All rows of a call form one batch, so a caller with many rows of mixed lengths sorts them and makes its own batches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,39 +9,41 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from . import engine as engines
+from . import load_engine
 from .answers import Answer, answer
-from .encoding import Encoding, tensors
-from .padding import split
+from .engine import Engine
 from .preprocess import Preprocessor
 from .row import Refusal
+from .tensors import Encoding, split, tensors
 
 
 class Predictor:
-    def __init__(self, preprocessor: Preprocessor, engine: engines.Engine) -> None:
+    def __init__(self, preprocessor: Preprocessor, engine: Engine) -> None:
         self.preprocessor = preprocessor
         self.engine = engine
         self.settings = preprocessor.settings
 
     @classmethod
     def load(cls, folder: Path) -> "Predictor":
-        """From a folder with settings.json, tokenizer.json and the compiled model."""
+        """Loads a folder with settings.json, tokenizer.json and the compiled model."""
         preprocessor = Preprocessor.load(folder)
-        return cls(preprocessor, engines.load(folder, preprocessor.settings))
+        return cls(preprocessor, load_engine.load(folder, preprocessor.settings))
 
     def predict(self, rows: Sequence[Mapping[str, object]]) -> list[Answer | Refusal]:
-        """One for each row, in order."""
+        """Returns one answer or refusal for each row, in order."""
         encoded = self.preprocessor.encode(rows)
         good = [(row, code) for row, code in zip(rows, encoded, strict=True) if isinstance(code, Encoding)]
         answers = iter(self.answer([code for _, code in good], [row for row, _ in good]))
         return [code if isinstance(code, Refusal) else next(answers) for code in encoded]
 
     def answer(self, encodings: Sequence[Encoding], rows: Sequence[Mapping[str, object]]) -> list[Answer]:
-        """The answers of rows that have been encoded already."""
+        """Returns the answers of rows that have been encoded already."""
         return answer(self.settings, self._run(encodings), encodings, rows) if encodings else []
 
     def outputs(self, encodings: Sequence[Encoding]) -> list[dict[str, NDArray[Any]]]:
-        """What the compiled model gives for each row, cut to the row's own length where it gives one per token."""
+        """Returns the compiled model's outputs for each row; those with one value per token are cut to the row's
+        length.
+        """
         if not encodings:
             return []
         apart = split(self._run(encodings), [(1, len(encoding)) for encoding in encodings])

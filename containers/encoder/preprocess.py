@@ -1,4 +1,4 @@
-"""Rows of text fields in, token ids out, each row an `Encoding` or a `Refusal`; and encodings as tensors.
+"""Tokenises rows of text fields: each becomes an `Encoding` or a `Refusal`.
 
 The tokenizer is the checkpoint's tokenizer.json, which also knows how it marks one segment or two.
 """
@@ -9,22 +9,20 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from .encoding import Encoding, tensors
 from .row import Refusal, segment_texts
 from .settings import Settings
+from .tensors import Encoding
 
-__all__ = ["Encoding", "Preprocessor", "Refusal", "tensors"]
-
-# Characters per allowed token. No text that anybody wrote has so many, and one that has is not tokenised: the 6 MB that
-# SageMaker lets through take a second, and the whole batch would wait for them.
 GENEROUS_TOKEN = 128
+"""Characters per allowed token. No natural text has so many, and a text that has is refused without being tokenised:
+the 6 MB that SageMaker lets through take a second, and the whole batch would wait for them."""
 
 
 class Preprocessor:
-    """The first step of serving. It keeps no state between calls."""
+    """The first step of serving. Keeps no state between calls."""
 
     def __init__(self, tokenizer: Tokenizer, settings: Settings) -> None:
-        # What tokenizer.json says of cutting and padding is not for serving: a long row is refused, never cut.
+        # tokenizer.json's truncation and padding are those of training: serving refuses a long row and never cuts it.
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self.tokenizer = tokenizer
@@ -33,14 +31,14 @@ class Preprocessor:
 
     @classmethod
     def load(cls, folder: Path) -> "Preprocessor":
-        """From a folder with tokenizer.json and settings.json."""
+        """Loads a folder with tokenizer.json and settings.json."""
         return cls(Tokenizer.from_file(str(folder / "tokenizer.json")), Settings.load(folder / "settings.json"))
 
     def encode(self, rows: Sequence[Mapping[str, object]]) -> list[Encoding | Refusal]:
-        """One for each row, in order. Fields that the settings do not name are not looked at."""
+        """Returns one encoding or refusal for each row, in order. Ignores fields that the settings do not name."""
         read = [self._read(row) for row in rows]
         good = [texts if len(texts) > 1 else texts[0] for texts in read if not isinstance(texts, Refusal)]
-        # Only the slower of the two keeps track of characters.
+        # Only the slower of the two methods keeps track of characters.
         encode = self.tokenizer.encode_batch if self._answers else self.tokenizer.encode_batch_fast
         encoded = iter(encode(good))
         return [texts if isinstance(texts, Refusal) else self._check(next(encoded)) for texts in read]
@@ -60,7 +58,7 @@ class Preprocessor:
             return Refusal(f"has {len(encoded)} tokens, at most {limit} are allowed")
         segment_of_token = encoded.sequence_ids
         for index, segment in enumerate(self.settings.segments):
-            if index not in segment_of_token:  # Nothing but characters that the tokenizer drops.
+            if index not in segment_of_token:  # It has nothing but characters that the tokenizer drops.
                 return Refusal(f"has no token in {', '.join(segment)}")
         spans = _answer_spans(encoded.offsets, segment_of_token) if self._answers else ()
         return Encoding(tuple(encoded.ids), tuple(encoded.type_ids), spans)

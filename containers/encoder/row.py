@@ -1,6 +1,6 @@
-"""One row of a request: its fields become the texts of one or two segments, or the reason why they cannot.
+"""Turns the fields of one row of a request into the texts of one or two segments, or says why it cannot.
 
-A field is text, or UTF-8 bytes. Whatever else JSON can hold is refused here: callers may hand over what they were sent.
+A field is text or UTF-8 bytes. Every other JSON value is refused here, so callers may pass on what they were sent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a row cannot be answered: `message` completes a sentence that begins with the row's name."""
+    """The reason why a row cannot be answered; `message` completes a sentence that begins with the row's name."""
 
     message: str
 
 
 def segment_texts(row: Mapping[str, object], segments: Sequence[Sequence[str]]) -> tuple[str, ...] | Refusal:
-    """The fields of each segment joined by one space. Some of them may be blank, but not all of a segment."""
+    """Joins the fields of each segment by one space. Some fields may be blank, but not all of a segment."""
     missing = [field for segment in segments for field in segment if field not in row]
     if missing:
         return Refusal(f"lacks the field{'s' if len(missing) > 1 else ''} {', '.join(missing)}")
@@ -37,7 +37,7 @@ def _text(field: str, value: object) -> str | Refusal:
     if isinstance(value, str):
         try:
             value.encode()
-        except UnicodeEncodeError as error:  # Half of a surrogate pair, which JSON can spell and UTF-8 cannot.
+        except UnicodeEncodeError as error:  # Half of a surrogate pair: JSON can spell it, UTF-8 cannot.
             return Refusal(f"is not UTF-8 in {field}: character {error.start} is U+{ord(value[error.start]):04X}")
         return value
     if isinstance(value, bytes):

@@ -1,6 +1,6 @@
-"""What the serving code must know of an encoder workload, as settings.json beside the model carries it.
+"""The serving code's settings for an encoder workload, which settings.json beside the model carries.
 
-Both sides of the wire are here: the build writes `to_json`, the container reads `load`.
+Both sides of the file are here: the build writes `to_json`, the container reads `load`.
 """
 
 import json
@@ -12,23 +12,23 @@ GRAPH_OUTPUTS: dict[str, tuple[str, ...]] = {
     "text-pair-scoring": ("logits", "score"),
     "question-answering": ("start_logits", "end_logits"),
 }
-"""What a compiled model gives, in order. `score` has been through the sigmoid; the others have not been through any."""
+"""The outputs of a compiled model in order, by task. `score` has been through the sigmoid; the others are raw."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Lengths count tokens, special tokens included."""
+    """Settings of one model. Lengths count tokens, special tokens included."""
 
     task: str
     segments: tuple[tuple[str, ...], ...]
     inputs: tuple[str, ...]
     max_input_tokens: int
-    labels: tuple[str, ...]  # none for question answering
+    labels: tuple[str, ...]  # empty for question answering
     max_answer_tokens: int  # 0 for all but question answering
     pad_token_id: int
     threads: int
-    pad_to: tuple[int, ...]  # sequence lengths that a batch is padded to; none: to its longest row
-    batch_size: int  # rows of a compiled batch; 0: any
+    pad_to: tuple[int, ...]  # sequence lengths that a batch is padded to; empty: to its longest row
+    batch_size: int  # rows of a compiled batch; 0: any number
 
     def __post_init__(self) -> None:
         if self.task not in GRAPH_OUTPUTS:

@@ -1,7 +1,7 @@
-"""The compiled model on TensorRT: an `Engine` over one plan.
+"""Runs the compiled model on TensorRT: an `Engine` over one plan.
 
-In Triton the plan is served by Triton's own backend and this is not packed. It is what runs a plan outside Triton: the
-build's parity gate, and any `Predictor` on a machine with the GPU. Not run here: there is no GPU.
+Triton serves the plan with its own backend, and this module is not packed. It runs a plan outside Triton: for the
+build's parity gate, and for any `Predictor` on a machine with the GPU. Not run where this was written: there is no GPU.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from .settings import Settings
 
 
 class TensorRtEngine:
-    """A batch may have as many rows and as long ones as the plan was built for. Outputs are float32."""
+    """Takes batches up to the number of rows and the length that the plan was built for. Outputs are float32."""
 
     def __init__(self, folder: Path, settings: Settings, device: int = 0) -> None:
-        """Load the plan of `folder` that was built for this GPU. Raises `PlanRefused`."""
+        """Loads the plan of `folder` that was built for this GPU. Raises `PlanRefused`."""
         self._cuda, self._settings = Cuda(device), settings
         self._plan = Plan(find_plan(folder, "model", self._cuda.compute_capability()), self._cuda)
 

@@ -1,7 +1,7 @@
-"""The compiled model as TorchScript on CPU: an `Engine`.
+"""Runs the compiled model as TorchScript, on CPU: an `Engine`.
 
-The graph takes the tensors of `settings.inputs` by position and gives those of `settings.graph_outputs` as a tuple, or
-its only one by itself.
+The graph takes the tensors of `settings.inputs` by position. It returns those of `settings.graph_outputs` as a tuple,
+or a single one by itself.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from .settings import Settings
 
 
 class TorchScriptEngine:
-    """`threads` are the process's, not the engine's: torch has one pool."""
+    """Sets the number of threads for the whole process, because torch has one pool of them."""
 
     def __init__(self, file: Path, settings: Settings) -> None:
         torch.set_num_threads(settings.threads)

@@ -1,6 +1,6 @@
-"""Triton's entry of the middle step, where no native backend runs the compiled model: the graph's inputs and outputs.
+"""Triton's entry point of the middle step, for a compiled model that no native backend of Triton runs.
 
-Requests of one dynamic batch may differ in length if config.pbtxt says `allow_ragged_batch` of the inputs: they are
+Requests of one dynamic batch may differ in length where config.pbtxt sets `allow_ragged_batch` on the inputs: they are
 padded to one batch, which runs once, and each gets back its own rows and length.
 """
 
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from . import engine as engines
-from .padding import Tensors, merge, split
+from . import load_engine
 from .settings import Settings
+from .tensors import Tensors, merge, split
 
 
 class TritonPythonModel:
@@ -21,7 +21,7 @@ class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
         folder = Path(args["model_repository"], args["model_version"])
         self._settings = Settings.load(folder / "settings.json")
-        self._engine = engines.load(folder, self._settings)
+        self._engine = load_engine.load(folder, self._settings)
 
     def execute(self, requests: list[Any]) -> list[Any]:
         given = [self._tensors(request) for request in requests]

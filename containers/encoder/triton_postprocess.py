@@ -1,4 +1,4 @@
-"""Triton's entry of the last step: the compiled model's outputs in, answers out, as `answers.OUTPUTS` names them.
+"""Triton's entry point of the last step: turns the compiled model's outputs into the answers of `answers.OUTPUTS`.
 
 Question answering also takes `answer_spans` of the first step and the fields of the answer's segment, upper-cased.
 """
@@ -32,7 +32,7 @@ class TritonPythonModel:
         return spans(self._settings, outputs, _input(request, "answer_spans"), self._contexts(request))
 
     def _contexts(self, request: Any) -> list[str]:
-        """The first step has read these fields and found nothing to refuse."""
+        """Returns the answer's segment of each row. The first step has read these fields and refused none."""
         fields = self._settings.segments[1]
         columns = [_input(request, field.upper()).ravel().tolist() for field in fields]
         rows = [dict(zip(fields, values, strict=True)) for values in zip(*columns, strict=True)]
@@ -53,6 +53,6 @@ def _input(request: Any, name: str) -> Any:
 
 
 def _column(values: list[Any], data_type: type[np.generic]) -> Any:
-    """[rows, 1]"""
+    """Returns the values as a tensor of shape [rows, 1]."""
     encoded = [value.encode() if isinstance(value, str) else value for value in values]
     return np.array(encoded, data_type).reshape(-1, 1)

@@ -1,7 +1,7 @@
-"""Triton's entry of the first step: text fields in, the tensors of the compiled model out.
+"""Triton's entry point of the first step: turns text fields into the tensors of the compiled model.
 
 Inputs: every field, upper-cased, TYPE_STRING [1]. Outputs: `settings.inputs`; question answering adds `answer_spans`,
-INT64 [length, 2]: the characters of every token, -1 where no answer can be.
+INT64 [length, 2]: the characters of every token, -1 where no answer can begin or end.
 """
 
 from pathlib import Path
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from .encoding import Encoding, answer_spans, tensors
 from .preprocess import Preprocessor
 from .row import Refusal
+from .tensors import Encoding, answer_spans, tensors
 
 
 class TritonPythonModel:
@@ -34,10 +34,10 @@ class TritonPythonModel:
         return [dict(zip(fields, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def _response(self, encoded: list[Encoding | Refusal]) -> Any:
-        """Triton has one error per request, not per row: a request with a bad row is refused as a whole."""
+        """Answers a request, or refuses it as a whole for a bad row: Triton has one error per request, not per row."""
         encodings = [row for row in encoded if isinstance(row, Encoding)]
         if len(encodings) < len(encoded):
-            # The caller's mistake: HTTP 400, so that it does not count as a failure of the model.
+            # INVALID_ARG becomes HTTP 400, so that the caller's mistake does not count as a failure of the model.
             error = pb_utils.TritonError(refusal(encoded), pb_utils.TritonError.INVALID_ARG)
             return pb_utils.InferenceResponse(error=error)
         settings = self._preprocessor.settings
@@ -50,6 +50,6 @@ class TritonPythonModel:
 
 
 def refusal(encoded: list[Encoding | Refusal]) -> str:
-    """Names the bad rows."""
+    """Returns the sentences that name the bad rows."""
     reasons = [f"Row {index} {row.message}." for index, row in enumerate(encoded) if isinstance(row, Refusal)]
     return " ".join([*reasons, "No row of this request was answered."] if len(encoded) > 1 else reasons)

@@ -1,8 +1,8 @@
-"""serve: the server of the model in MODEL_FOLDER (/opt/ml/model) on HOST:PORT (0.0.0.0:8080).
+"""Serves the model in MODEL_FOLDER (/opt/ml/model) on HOST:PORT (0.0.0.0:8080); SAGEMAKER_BIND_TO_PORT names another
+port.
 
-SageMaker says another port, if it wants one, as SAGEMAKER_BIND_TO_PORT.
-METRICS_STACK and METRICS_WORKLOAD: print what CloudWatch Logs reads metrics from, every METRICS_PERIOD_S (60).
-Other variables: NEURON_RT_VISIBLE_CORES or NEURON_RT_NUM_CORES, where not every core of every device is to be used.
+With METRICS_STACK and METRICS_WORKLOAD it prints metrics for CloudWatch Logs every METRICS_PERIOD_S seconds (60).
+NEURON_RT_VISIBLE_CORES or NEURON_RT_NUM_CORES limits the NeuronCores that are used; by default all of every device are.
 Exit codes: 0 told to end; 2 a setting is wrong; 3 no model, no device, or a worker failed.
 """
 
@@ -12,11 +12,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..encoder.engine import NEURON_GRAPHS
+from ..encoder.load_engine import NEURON_GRAPHS
 from ..encoder.settings import Settings
+from ..errors import ContainerError, Unavailable
 from . import cores, launcher
-from .errors import BadSetting, NoModel, ServeError
-from .settings import ServerSettings
+from .server_settings import ServerSettings
 from .telemetry import Telemetry
 
 SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -25,14 +25,14 @@ SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_P
 def main() -> int:
     try:
         asyncio.run(launcher.run(plan(os.environ)))
-    except ServeError as error:
+    except ContainerError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     return 0
 
 
 def plan(environment: Mapping[str, str]) -> launcher.Plan:
-    """Raises a `ServeError`."""
+    """Reads the model's settings and the machine's cores. Raises `ContainerError`."""
     folder = Path(environment.get("MODEL_FOLDER", "/opt/ml/model"))
     serving = _read(folder)
     placement, pipeline_cores = serving.placement, serving.pipeline_cores
@@ -52,24 +52,31 @@ def plan(environment: Mapping[str, str]) -> launcher.Plan:
 
 
 def _read(folder: Path) -> ServerSettings:
-    """Both settings are read here, so that a broken one is told once and not by every worker."""
+    """Checks the folder and reads both of its settings here, so that a mistake is told once and not by every worker."""
     if not folder.is_dir():
-        raise NoModel(str(folder), "there is no such folder")
+        raise _no_model(folder, "there is no such folder")
     for name in ("settings.json", "server.json", "tokenizer.json"):
         if not (folder / name).is_file():
-            raise NoModel(str(folder), f"{name} is missing")
+            raise _no_model(folder, f"{name} is missing")
     if not any(any(folder.glob(pattern)) for pattern in ("model.onnx", "model.pt", NEURON_GRAPHS)):
-        raise NoModel(str(folder), "no compiled model is there")
+        raise _no_model(folder, "no compiled model is there")
     try:
         Settings.load(folder / "settings.json")
         return ServerSettings.load(folder / "server.json")
     except (ValueError, KeyError, TypeError) as error:
-        raise NoModel(str(folder), f"its settings cannot be read ({type(error).__name__}: {error})") from error
+        raise _no_model(folder, f"its settings cannot be read ({type(error).__name__}: {error})") from error
+
+
+def _no_model(folder: Path, reason: str) -> Unavailable:
+    return Unavailable(
+        f"{folder}: {reason}. A model's folder is wanted there: settings.json, server.json, tokenizer.json and the "
+        "compiled model."
+    )
 
 
 def _port(text: str) -> int:
     if not text.isdigit() or not 0 < int(text) < 65536:
-        raise BadSetting("PORT", text, "1 to 65535")
+        raise ContainerError(f"PORT: got '{text}'. Allowed: 1 to 65535.")
     return int(text)
 
 

@@ -1,7 +1,7 @@
-"""The routes: SageMaker's /ping and /invocations, and the same under KServe v2's names, for ECS.
+"""The HTTP routes: SageMaker's /ping and /invocations, and the same under KServe v2's names, for ECS.
 
-Errors are JSON, {"error": sentence}: 400 for what the caller got wrong, 413 for a body over SageMaker's limit, 500 for
-what the model raised, 503 as long as there is no model.
+Errors are JSON, {"error": sentence}: 400 for a mistake of the caller, 413 for a body over SageMaker's limit, 500 for an
+error of the model, 503 while the model is being loaded.
 """
 
 import logging
@@ -13,17 +13,17 @@ from aiohttp import web
 from ..encoder.settings import Settings
 from . import kserve
 from .batching import Batcher
-from .settings import ServerSettings
+from .server_settings import ServerSettings
 from .telemetry import Record
 
-BODY_LIMIT = 6_291_456  # bytes, of a request to a SageMaker endpoint
+BODY_LIMIT = 6_291_456  # bytes of a request; SageMaker's own limit
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = logging.getLogger(__name__)
 
 
 class Model:
-    """What a worker answers with."""
+    """Answers inference requests with a worker's model, and records their latencies."""
 
     def __init__(self, batcher: Batcher, settings: Settings, serving: ServerSettings, record: Record) -> None:
         self._batcher = batcher
@@ -49,7 +49,7 @@ class Model:
 
 
 def loading() -> web.Application:
-    """What answers until every worker has its model."""
+    """Returns the application that answers 503 until every worker has its model."""
 
     async def not_ready(request: web.Request) -> web.Response:
         return _json(503, kserve.error("The model is being loaded."))

@@ -1,9 +1,8 @@
 """Dynamic batching in one process: requests that wait are answered together.
 
-A batch starts when the rows that wait reach a preferred size, or when the oldest of them has waited long enough. A
-request is never split, and waits at most `max_queue_delay_ms` longer than the batches before it take. Up to
-`concurrency` batches run at once, each in a thread: the stages of a NeuronCore pipeline all have work only if several
-batches are on their way.
+A batch starts when the waiting rows reach a preferred size, or when the oldest has waited `max_queue_delay_ms`. A
+request is never split. Up to `concurrency` batches run at once, each in a thread, because the stages of a NeuronCore
+pipeline all have work only while several batches are in it.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from .settings import ServerSettings
+from .server_settings import ServerSettings
 
 Rows = Sequence[Mapping[str, object]]
 Predict = Callable[[Rows], Sequence[Any]]
@@ -44,7 +43,7 @@ class Batcher:
         self._tasks = [asyncio.create_task(self._work()) for _ in range(self._concurrency)]
 
     async def stop(self) -> None:
-        """When nothing waits any more."""
+        """Cancels the batching tasks. The caller makes sure that no request waits any more."""
         for task in self._tasks:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -52,7 +51,7 @@ class Batcher:
         self._pool.shutdown()
 
     async def answer(self, rows: Rows) -> Sequence[Any]:
-        """Raises what `predict` raised for the batch."""
+        """Waits for the batch that answers `rows`. Raises what `predict` raised for it."""
         loop = asyncio.get_running_loop()
         waiting = Waiting(rows, loop.time(), loop.create_future())
         self._waiting.append(waiting)
@@ -67,13 +66,13 @@ class Batcher:
             rows = [row for waiting in batch for row in waiting.rows]
             try:
                 answers = await loop.run_in_executor(self._pool, self._predict, rows)
-            except Exception as error:  # a runtime's own, whatever it is: it is the answer to these requests
+            except Exception as error:  # each runtime has its own errors; these requests are answered with it
                 _fail(batch, error)
             else:
                 _deliver(batch, answers)
 
     async def _form(self) -> list[Waiting]:
-        """The next batch, as soon as it may start."""
+        """Waits until a batch may start, and takes its requests from the queue."""
         while not self._waiting:
             await self._wait_for_more(None)
         loop = asyncio.get_running_loop()
@@ -92,7 +91,7 @@ class Batcher:
         return sum(len(waiting.rows) for waiting in self._waiting) >= smallest
 
     def _take(self) -> list[Waiting]:
-        """Whole requests, oldest first, up to the largest preferred size that can be filled, else to the largest."""
+        """Takes whole requests, oldest first, up to the largest preferred size they fill, else up to the maximum."""
         if not self._settings.dynamic_batching:
             return [self._waiting.popleft()]
         waiting = sum(len(each.rows) for each in self._waiting)

@@ -1,53 +1,62 @@
-"""Which NeuronCores there are and which worker gets which. Pure, but for looking for devices.
+"""Finds the machine's NeuronCores and divides them among the workers. Pure, but for looking for devices.
 
-A process owns its cores alone: NEURON_RT_VISIBLE_CORES names them. Source: AWS Neuron documentation, Neuron Runtime
-configuration. A chip of Inf1 has 4 cores, one of Inf2 has 2.
+A process has its cores to itself: NEURON_RT_VISIBLE_CORES names them. A chip of Inf1 has 4 cores, one of Inf2 has 2.
+Source: AWS Neuron documentation, Neuron Runtime configuration.
 """
 
 import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .errors import BadSetting, NoCores, TooFewCores
+from ..errors import ContainerError, Unavailable
 
 VISIBLE, COUNT = "NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES"
 DEVICES = Path("/dev")
 
 
 def available(environment: Mapping[str, str], chips: int, cores_per_chip: int) -> list[int]:
-    """What the environment says, else all of the chips'. Raises `NoCores` or `BadSetting`."""
+    """Returns the core numbers that the environment names, or all of the chips'. Raises `ContainerError`."""
     if visible := environment.get(VISIBLE):
         return _ranges(visible)
     count = environment.get(COUNT) or str(chips * cores_per_chip)
     if not count.isdigit():
-        raise BadSetting(COUNT, count, "a number")
+        raise ContainerError(f"{COUNT}: got '{count}'. Allowed: a number.")
     if not int(count):
-        raise NoCores
+        raise Unavailable(
+            "The model is compiled for Neuron and there is no /dev/neuron* device. Run on an inf1 or inf2 instance, "
+            "give the container its devices (--device=/dev/neuron0), or set NEURON_RT_NUM_CORES."
+        )
     return list(range(int(count)))
 
 
 def count_chips() -> int:
-    """/dev/neuron0, /dev/neuron1 and so on."""
+    """Counts the devices /dev/neuron0, /dev/neuron1 and so on."""
     return sum(device.name.removeprefix("neuron").isdigit() for device in DEVICES.glob("neuron*"))
 
 
 def cores_per_chip() -> int:
-    """Of the chip that the image is for."""
+    """Returns the number of cores of the chip that this image is for."""
     return 2 if importlib.util.find_spec("torch_neuronx") else 4
 
 
 def groups(cores: Sequence[int], placement: str, pipeline_cores: int) -> list[list[int]]:
-    """The cores of each worker; what is left of a last, incomplete pipeline stays idle. Raises `TooFewCores`."""
+    """Returns the cores of each worker; cores that do not fill a last pipeline stay idle. Raises `Unavailable`."""
     if placement == "data-parallel":
         return [list(cores)]
     if len(cores) < pipeline_cores:
-        raise TooFewCores(len(cores), pipeline_cores)
+        raise Unavailable(
+            f"The model is a pipeline over {pipeline_cores} NeuronCores and there are {len(cores)}. Use a larger "
+            "instance or compile with fewer pipeline_cores."
+        )
     whole = len(cores) - len(cores) % pipeline_cores
     return [list(cores[start : start + pipeline_cores]) for start in range(0, whole, pipeline_cores)]
 
 
 def variables(group: Sequence[int], placement: str) -> dict[str, str]:
-    """A worker's environment; none for a worker without cores. Neuron's other variable would contradict the one."""
+    """Returns a worker's own variables; none for a worker without cores.
+
+    NEURON_RT_NUM_CORES is set, too, because an inherited value could contradict NEURON_RT_VISIBLE_CORES.
+    """
     if not group:
         return {}
     consecutive = list(group) == list(range(group[0], group[-1] + 1))
@@ -59,5 +68,6 @@ def _ranges(text: str) -> list[int]:
     try:
         ends = [[int(end) for end in part.split("-")] for part in text.split(",")]
     except ValueError:
-        raise BadSetting(VISIBLE, text, "core numbers and ranges of them, as 0-3 or 0,2") from None
+        allowed = "core numbers and ranges of them, as 0-3 or 0,2"
+        raise ContainerError(f"{VISIBLE}: got '{text}'. Allowed: {allowed}.") from None
     return [core for first, *last in ends for core in range(first, (last or [first])[0] + 1)]

@@ -1,7 +1,7 @@
-"""KServe v2 requests and answers as JSON, in the shape Triton takes and gives for the same workload. Pure.
+"""Reads KServe v2 requests and writes answers, as JSON in the shapes that Triton has for the same workload. Pure.
 
 A request has one input for each of the model's fields, upper-cased, BYTES of shape [rows, 1]. An answer has the outputs
-of `encoder.answers`, each [rows, 1]. Tensors as binary data are not taken.
+of `encoder.answers`, each [rows, 1]. Binary tensors are refused.
 """
 
 import json
@@ -17,13 +17,13 @@ BINARY = "application/vnd.sagemaker-triton.binary"
 
 
 class BadRequest(Exception):
-    """The caller's mistake, in a sentence."""
+    """A mistake of the caller, in one sentence; it becomes HTTP 400."""
 
 
 @dataclass(frozen=True)
 class Request:
     rows: Sequence[Mapping[str, object]]
-    outputs: tuple[str, ...]  # of the answer, in order
+    outputs: tuple[str, ...]  # names of the answer's outputs, in order
     id: object
 
 
@@ -49,7 +49,10 @@ def parse(body: bytes, content_type: str, fields: Sequence[str], task: str, max_
 
 
 def answer(request: Request, answers: Sequence[Answer | Refusal], model: str, task: str) -> bytes:
-    """Raises `BadRequest` if a row was refused: a request is answered as a whole or not at all, as in Triton."""
+    """Returns the body of the answer.
+
+    Raises `BadRequest` if a row was refused: as in Triton, all rows are answered or none.
+    """
     good = [row for row in answers if not isinstance(row, Refusal)]
     if len(good) < len(answers):
         raise BadRequest(_refusal(answers))
@@ -92,7 +95,7 @@ def _check_names(wanted: Sequence[str], given: Sequence[str], count: int) -> Non
 
 
 def _wanted(outputs: Any, task: str) -> tuple[str, ...]:
-    """The names of the answer's outputs; all of them if the request names none."""
+    """Returns the names of the answer's outputs: those the request names, or all."""
     known = tuple(name for name, _ in OUTPUTS[task])
     if not outputs:
         return known
@@ -104,6 +107,6 @@ def _wanted(outputs: Any, task: str) -> tuple[str, ...]:
 
 
 def _refusal(answers: Sequence[Answer | Refusal]) -> str:
-    """Names the bad rows, as Triton's ensemble does."""
+    """Returns the sentences that name the bad rows, in the words of Triton's ensemble."""
     reasons = [f"Row {index} {row.message}." for index, row in enumerate(answers) if isinstance(row, Refusal)]
     return " ".join([*reasons, "No row of this request was answered."] if len(answers) > 1 else reasons)

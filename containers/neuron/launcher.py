@@ -1,7 +1,7 @@
-"""Starts the workers, answers "not ready" until all of them have their model, and takes all down together.
+"""Starts the workers, answers "not ready" until all of them have their model, and stops all of them together.
 
-In: a `Plan`. Out: the exit of the whole server, 0 after SIGTERM or SIGINT, or a `ServeError`. A worker that dies takes
-the others down: SageMaker and ECS start a container again, and a server with a core less would only be slow.
+`run` returns after SIGTERM or SIGINT. A worker that dies takes the others down: SageMaker and ECS start a failed
+container again, whereas a server with one core less would stay slow.
 """
 
 import asyncio
@@ -17,12 +17,13 @@ from typing import Any
 
 from aiohttp import web
 
+from ..errors import Unavailable
 from . import application
-from .errors import PortTaken, WorkerFailed
 from .telemetry import Reports, Telemetry
 
 PACKAGES = Path(__file__).parents[len(str(__package__).split("."))]
 GRACE_S = 25.0
+"""Seconds between SIGTERM and SIGKILL for a worker."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class Plan:
     folder: Path
     host: str
     port: int
-    groups: Sequence[Sequence[int]]  # NeuronCores of each worker; none for a worker on CPU
-    environments: Sequence[Mapping[str, str]]  # whole, one for each worker
-    concurrency: int  # batches a worker has on their way at once
+    groups: Sequence[Sequence[int]]  # NeuronCores of each worker; empty for a worker on CPU
+    environments: Sequence[Mapping[str, str]]  # complete, one for each worker
+    concurrency: int  # batches that a worker runs at once
     telemetry: Telemetry
 
 
@@ -43,34 +44,32 @@ class Worker:
         self._process = process
 
     async def heard(self) -> "dict[str, Any]":
-        """Its next line. Raises `WorkerFailed` if it has failed or ended instead."""
+        """Waits for its next line. Raises `Unavailable` if it fails or ends instead."""
         assert self._process.stdout
         line = await self._process.stdout.readline()
         if not line:
             await self.ended()
         said: dict[str, Any] = json.loads(line)
         if "failed" in said:
-            raise WorkerFailed(self.number, self._cores, f"could not load the model: {said['failed']}")
+            raise self._failure(f"could not load the model: {said['failed']}")
         return said
 
     async def report_to(self, reports: Reports) -> None:
-        """Until it ends, which is a failure."""
+        """Passes its reports on until it ends, which is a failure. Raises `Unavailable`."""
         while True:
             reports.hear(await self.heard())
 
     async def ended(self) -> None:
-        """Waits for its end, which is a failure."""
+        """Waits until it ends, which is a failure. Raises `Unavailable`."""
         code = await self._process.wait()
-        raise WorkerFailed(
-            self.number, self._cores, f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        )
+        raise self._failure(f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}")
 
     def go(self) -> None:
         assert self._process.stdin
         self._process.stdin.write(b"serve\n")
 
     async def stop(self) -> None:
-        """Gently, then not."""
+        """Sends SIGTERM, then SIGKILL after GRACE_S."""
         with suppress(ProcessLookupError):
             self._process.terminate()
         try:
@@ -79,9 +78,16 @@ class Worker:
             self._process.kill()
             await self._process.wait()
 
+    def _failure(self, reason: str) -> Unavailable:
+        cores = self._cores
+        where = f" on NeuronCore{'s' if len(cores) > 1 else ''} {', '.join(map(str, cores))}" if cores else ""
+        return Unavailable(
+            f"Worker {self.number}{where} {reason}. The server goes down with it, to be started again as a whole."
+        )
+
 
 async def run(plan: Plan) -> None:
-    """Serves until told to end. Raises `PortTaken` or `WorkerFailed`."""
+    """Serves until told to end. Raises `Unavailable` where the port is taken or a worker fails."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
@@ -98,9 +104,10 @@ async def run(plan: Plan) -> None:
 
 
 async def _serve(workers: Sequence[Worker], not_ready: web.AppRunner, reports: Reports) -> None:
-    """All load, then this process stops listening and all of them listen; the rest is waiting for one to fail.
+    """Waits until all workers have loaded, stops listening, lets all of them listen, and then waits for one to fail.
 
-    In that order: a connection that waits at a socket which is closed would be reset, after another had said "ready".
+    The order matters: a connection waiting at a socket that is being closed is reset, which must not happen once
+    another socket has answered "ready".
     """
     await asyncio.gather(*(worker.heard() for worker in workers))
     await not_ready.cleanup()
@@ -116,13 +123,16 @@ def _print(line: str) -> None:
 
 
 async def _answer_not_ready(plan: Plan) -> web.AppRunner:
-    runner = web.AppRunner(application.loading(), access_log=None, shutdown_timeout=0.5)  # its answers take no time
+    runner = web.AppRunner(application.loading(), access_log=None, shutdown_timeout=0.5)  # every answer is immediate
     await runner.setup()
     try:
         await web.TCPSite(runner, plan.host, plan.port, reuse_port=True).start()
     except OSError as error:
         await runner.cleanup()
-        raise PortTaken(plan.port, error.strerror or str(error)) from error
+        reason = error.strerror or str(error)
+        raise Unavailable(
+            f"Port {plan.port} cannot be listened on: {reason}. Free it, or set PORT to another."
+        ) from error
     return runner
 
 
@@ -135,13 +145,13 @@ async def _start(plan: Plan, number: int) -> Worker:
         env={**environment, "PYTHONPATH": path},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        start_new_session=True,  # a signal to the process group is the launcher's to pass on
+        start_new_session=True,  # the launcher alone passes on a signal to the process group
     )
     return Worker(number, plan.groups[number], process)
 
 
 async def _first(told: asyncio.Event, serving: Coroutine[Any, Any, None]) -> None:
-    """Until told to end, or until `serving` raises."""
+    """Runs `serving` until told to end. Raises what `serving` raises."""
     tasks = {asyncio.create_task(told.wait()), asyncio.create_task(serving)}
     done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:

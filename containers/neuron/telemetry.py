@@ -1,12 +1,13 @@
-"""What the server tells CloudWatch each minute, in lines of its log: requests of the whole task, how long they took.
+"""Counts a task's requests and their latencies, and prints them every minute as metrics for CloudWatch Logs.
 
-A stack on ECS asks for it with METRICS_STACK and METRICS_WORKLOAD; SageMaker counts by itself. A worker reports to the
-launcher over the pipe that it speaks on anyway, and the launcher prints: the requests of all its workers in one number,
-so that the metric's average is requests per task, which the service is scaled by.
+A stack on ECS asks for the metrics with METRICS_STACK and METRICS_WORKLOAD; SageMaker has its own. Each worker reports
+to the launcher over its pipe. The launcher prints the requests of all workers as one number, so that the metric's
+average is requests per task, by which the service is scaled.
 
-Latencies are those of answered requests, from the whole request's arrival to its answer, in the worker. Of a minute's
-latencies a worker reports at most 100, the middles of 100 equal shares of them in order: any percentile up to the 99th
-is within half a per cent of its rank. A minute without requests reports 0 requests and no latency.
+A latency runs from the arrival of the whole request to its answer, in the worker; only answered requests have one. Per
+minute a worker reports at most 100 latencies: the sorted latencies are cut into 100 equal shares and the middle of each
+is taken, so that any percentile up to the 99th is within half a per cent of its rank. A minute without requests
+reports 0 requests and no latency.
 """
 
 import asyncio
@@ -17,26 +18,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..embedded_metrics import MOST_VALUES, Metric, document
-from .errors import BadSetting
+from ..errors import ContainerError
 
 
 @dataclass(frozen=True)
 class Telemetry:
-    """`dimensions` of every metric; empty where nobody asked for metrics."""
+    """Dimensions of every metric, empty where no metrics are asked for, and seconds between reports."""
 
     dimensions: Mapping[str, str]
     period_s: float
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> "Telemetry":
-        """Raises `BadSetting`."""
+        """Reads the environment. Raises `ContainerError`."""
         named = {"Workload": environment.get("METRICS_WORKLOAD"), "Stack": environment.get("METRICS_STACK")}
         given = {name: value for name, value in named.items() if value}
         return cls(given if len(given) == len(named) else {}, _period(environment.get("METRICS_PERIOD_S", "60")))
 
 
 class Record:
-    """Of one worker, since its last report."""
+    """One worker's requests since its last report."""
 
     def __init__(self) -> None:
         self._latencies_ms: list[float] = []
@@ -46,11 +47,11 @@ class Record:
         self._latencies_ms.append(latency_ms)
 
     def add_error(self) -> None:
-        """A 5xx; what the caller got wrong is none."""
+        """Counts a response of 5xx. A mistake of the caller is not counted."""
         self._errors += 1
 
     def take(self) -> "dict[str, Any]":
-        """As it goes over the pipe."""
+        """Returns the report for the pipe, and starts the next one."""
         taken, self._latencies_ms = self._latencies_ms, []
         errors, self._errors = self._errors, 0
         sampled = [round(each, 3) for each in sample(taken, MOST_VALUES)]
@@ -58,7 +59,7 @@ class Record:
 
 
 class Reports:
-    """Of all workers, since the last lines."""
+    """The reports of all workers since the last lines were printed."""
 
     def __init__(self, telemetry: Telemetry, tell: Callable[[str], None]) -> None:
         self._telemetry = telemetry
@@ -76,7 +77,7 @@ class Reports:
             self._latencies_ms.append(said["latencies_ms"])
 
     async def tell_each_period(self) -> None:
-        """Until cancelled, half a period after the workers; returns at once where nobody asked."""
+        """Prints until cancelled, half a period after the workers report. Returns at once without dimensions."""
         if self._telemetry.dimensions:
             async for _ in ticks(self._telemetry.period_s, first_after_s=1.5 * self._telemetry.period_s):
                 self.tell(time.time())
@@ -90,7 +91,7 @@ class Reports:
 
 
 async def ticks(period_s: float, first_after_s: float) -> AsyncIterator[None]:
-    """By the clock and not one after the other: two of them never drift into each other."""
+    """Yields at fixed times of the loop's clock, so that two series of ticks never drift into each other."""
     loop = asyncio.get_running_loop()
     due = loop.time() + first_after_s
     while True:
@@ -100,7 +101,7 @@ async def ticks(period_s: float, first_after_s: float) -> AsyncIterator[None]:
 
 
 def sample(values: Sequence[float], count: int) -> "list[float]":
-    """In order; all of them, or the middles of `count` equal shares."""
+    """Returns the sorted values: all of them, or the middles of `count` equal shares."""
     ordered = sorted(values)
     if len(ordered) <= count:
         return ordered
@@ -113,5 +114,5 @@ def _period(text: str) -> float:
     except ValueError:
         period = 0.0
     if not period > 0:
-        raise BadSetting("METRICS_PERIOD_S", text, "seconds, more than 0")
+        raise ContainerError(f"METRICS_PERIOD_S: got '{text}'. Allowed: seconds, more than 0.")
     return period

@@ -1,9 +1,9 @@
-"""One worker: a process with its own NeuronCores, its own copy of the model and its own socket on the shared port.
+"""A worker process with its own NeuronCores, its own copy of the model and its own socket on the shared port.
 
-Started by the launcher as `python -m ….worker FOLDER HOST PORT CONCURRENCY`. It says one line of JSON on its standard
-output when the model is loaded and warm, waits for a line on its standard input, listens, and says a second one; from
-then on one each minute with what it has answered. It ends, after the requests it has, on SIGTERM or when its standard
-input ends, so also when the launcher is gone.
+The launcher starts it as `python -m ….worker FOLDER HOST PORT CONCURRENCY`. It writes a line of JSON to standard output
+when the model is loaded and warm, waits for a line on standard input, listens, and writes a second line; from then on
+it reports its requests every minute. It ends on SIGTERM, or when its standard input ends and so also when the launcher
+is gone, after it has answered the requests it has.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from aiohttp import web
 from ..encoder.predictor import Predictor
 from . import application
 from .batching import Batcher
-from .settings import ServerSettings
+from .server_settings import ServerSettings
 from .telemetry import Record, Telemetry, ticks
 
 DRAIN_S = 20.0
-"""Requests that are being answered have this long after SIGTERM; SageMaker and ECS kill after 30 s."""
+"""Seconds that requests under way have after SIGTERM; SageMaker and ECS kill the container after 30 s."""
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ def main() -> int:
     try:
         predictor = Predictor.load(folder)
         warm_up(predictor)
-    except Exception as error:  # what a runtime raises for a model it cannot run is its own
+    except Exception as error:  # each runtime has its own errors for a model it cannot run
         _say(said, {"failed": f"{type(error).__name__}: {error}"})
         return 3
     _say(said, {"loaded": True})
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def warm_up(predictor: Predictor) -> None:
-    """One batch of each compiled length: the first run of a graph is the slow one."""
+    """Runs one batch of each compiled length, because the first run of a graph is slow."""
     settings = predictor.settings
     for length in settings.pad_to or (settings.max_input_tokens,):
         ones = np.ones((1, length), np.int64)
@@ -69,7 +69,7 @@ async def _serve(
     reporting = asyncio.create_task(_report(record, said))
     await _told_to_end()
     reporting.cancel()
-    await runner.cleanup()  # stops listening, then waits for the requests it has
+    await runner.cleanup()  # stops listening, then waits for requests under way
     await batcher.stop()
 
 
@@ -82,13 +82,13 @@ async def _report(record: Record, said: TextIO) -> None:
 async def _told_to_end() -> None:
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, ended.set)
-    loop.add_reader(sys.stdin.fileno(), ended.set)  # nothing is sent any more but its end
+    loop.add_reader(sys.stdin.fileno(), ended.set)  # readable only once it ends: no more lines are sent
     await ended.wait()
     loop.remove_reader(sys.stdin.fileno())
 
 
 def _take_standard_output() -> TextIO:
-    """Keeps it for what the launcher is told: what a runtime prints goes to standard error."""
+    """Keeps standard output for the launcher, and sends what a runtime prints there to standard error."""
     said = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return said

@@ -1,7 +1,7 @@
-"""Greedy decoding of a whole batch with a key-value cache, rows leaving as they end.
+"""Greedy decoding of a whole batch with a key-value cache; a row leaves the batch when it ends.
 
-In: an engine, padded token ids with their mask, and the settings. Out: one array of tokens per row. It does not know
-what runs the graphs, nor what a text is. The build's parity gate runs this very loop.
+It takes an engine, padded token ids with their mask, and the settings, and returns one array of tokens per row. It
+knows neither the runtime of the graphs nor text. The build's parity gate runs this same loop.
 """
 
 from typing import Protocol, TypeVar
@@ -16,25 +16,25 @@ S = TypeVar("S")
 
 
 class Engine(Protocol[S]):
-    """Runs the graphs. `S` holds a batch's caches, wherever the engine likes; `step` and `keep` change it in place.
+    """Runs the graphs. `S` holds a batch's caches in the engine's own form; `step` and `keep` change it in place.
 
-    Called once per batch: `encode`. Then `step` once per token, and `keep` in between whenever rows have ended.
+    `encode` is called once per batch, then `step` once per token, and `keep` in between whenever rows have ended.
     """
 
     def encode(self, token_ids: Tokens, mask: Tokens) -> S:
-        """Read the sources, [rows, length] each, the mask 1 for a token and 0 for padding."""
+        """Reads the sources. Both are [rows, length]; the mask is 1 for a token and 0 for padding."""
 
     def step(self, state: S, tokens: Tokens) -> Tokens:
-        """Append `tokens`, [rows, 1], to the outputs and return the most likely next ones, [rows, 1]."""
+        """Appends `tokens`, [rows, 1], to the outputs and returns the most likely next tokens, [rows, 1]."""
 
     def keep(self, state: S, rows: NDArray[np.intp]) -> None:
-        """Forget all rows but these."""
+        """Drops all rows but these."""
 
 
 def greedy(engine: Engine[S], token_ids: Tokens, mask: Tokens, settings: Settings) -> list[Tokens]:
-    """The tokens of each row up to its first end-of-sequence (included), or to `max_output_tokens`.
+    """Returns the tokens of each row up to its first end-of-sequence (included), or to `max_output_tokens`.
 
-    A row leaves at once when it ends: that copies the caches of the others, which costs less than decoding it on.
+    A row leaves as soon as it ends: copying the caches of the others costs less than decoding it further.
     """
     rows = len(token_ids)
     written = np.empty((rows, settings.max_output_tokens), np.int64)
@@ -58,7 +58,7 @@ def greedy(engine: Engine[S], token_ids: Tokens, mask: Tokens, settings: Setting
 
 
 def _is_end(tokens: Tokens, eos_token_ids: tuple[int, ...]) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = tokens == eos_token_ids[0]
+    is_end: NDArray[np.bool_] = tokens == eos_token_ids[0]
     for other in eos_token_ids[1:]:
-        found |= tokens == other
-    return found
+        is_end |= tokens == other
+    return is_end

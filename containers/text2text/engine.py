@@ -1,7 +1,7 @@
-"""The two graphs of a T5 on ONNX Runtime: an `Engine` of the decoding loop.
+"""Runs the two graphs of a T5 on ONNX Runtime: an `Engine` of the decoding loop.
 
-The caches are plain numpy arrays: on CPU ONNX Runtime reads them where they lie and hands its own outputs over without
-a copy, so that I/O binding would save nothing and cost its own calls.
+The caches are plain numpy arrays. On CPU, ONNX Runtime reads them in place and returns its outputs without a copy, so
+I/O binding would save nothing and cost its own calls.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,10 @@ Floats = NDArray[np.float32]
 
 @dataclass
 class Caches:
-    """One batch. Axis 0 is the row; axis 1 holds every decoder layer's key heads, then its value heads."""
+    """The caches of one batch.
+
+    Axis 0 is the row; axis 1 holds every decoder layer's key heads, then its value heads.
+    """
 
     cross_bias: Floats  # [rows, 1, 1, source length]: 0 for a token, very negative for padding
     cross: Floats  # [rows, layers * 2 * heads, source length, d_kv]
@@ -27,7 +30,7 @@ class Caches:
 
 
 class OnnxEngine:
-    """One session per graph. They take turns, so that `threads` are never fought over."""
+    """Has one session per graph. The sessions take turns, so they never compete for `threads`."""
 
     def __init__(self, encoder: Path, decoder: Path, threads: int) -> None:
         self._encoder = _session(encoder, threads)
@@ -44,7 +47,7 @@ class OnnxEngine:
         return next_tokens
 
     def advance(self, state: Caches, tokens: Tokens, output: str) -> Any:
-        """One step that answers with `output` of the decoder: `next_tokens`, or `logits` for the parity gate."""
+        """Runs one step and returns `output` of the decoder: `next_tokens`, or `logits` for the parity gate."""
         answer, state.past = self._decoder.run(
             [output, "present"],
             {"tokens": tokens, "cross_bias": state.cross_bias, "cross": state.cross, "past": state.past},
@@ -63,7 +66,7 @@ def _session(file: Path, threads: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # A thread that slept would wake up late for every node of every token; one that went on spinning between two runs
+    # A sleeping thread would wake up late for every node of every token; a thread that kept spinning between two runs
     # would take the cores from the other session and from Triton.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     options.log_severity_level = 3

@@ -1,6 +1,6 @@
-"""Texts in, texts out: checks rows, tokenises, decodes the batch, and gives every request its own answer or refusal.
+"""Answers texts with texts: checks and tokenises rows, decodes the batch, and gives each request its answer or refusal.
 
-It does not know Triton: a request is the list of its rows as bytes, an answer the rows as bytes or a `Refusal`.
+It does not know Triton: a request is a list of rows as bytes, an answer a list of rows as bytes or a `Refusal`.
 """
 
 from collections.abc import Sequence
@@ -14,23 +14,23 @@ from tokenizers import Tokenizer
 from .decoding import Engine, Tokens, greedy
 from .settings import Settings
 
-# Characters. A text of which this many per allowed token are too many tokens already is not read to its end: the 6 MB
-# that SageMaker lets through take seconds to tokenise, and the whole batch would wait for them.
 GENEROUS_TOKEN = 32
+"""Characters per allowed token. A text is cut there first, and refused if that much has too many tokens already: the 6
+MB that SageMaker lets through take seconds to tokenise, and the whole batch would wait for them."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a request cannot be answered."""
+    """The reason why a request cannot be answered."""
 
     message: str
 
 
 class TextGenerator:
-    """The model as served."""
+    """Tokenizer, engine and settings of a served model."""
 
     def __init__(self, tokenizer: Tokenizer, engine: Engine[Any], settings: Settings) -> None:
-        # What tokenizer.json says of cutting and padding is not for serving: a long row is refused, never cut.
+        # tokenizer.json's truncation and padding are those of training: serving refuses a long row and never cuts it.
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self.tokenizer = tokenizer
@@ -39,15 +39,15 @@ class TextGenerator:
 
     @classmethod
     def load(cls, folder: Path, settings: Settings, device: int = 0) -> "TextGenerator":
-        """From a model's version folder; `device` is the GPU of an engine that needs one."""
+        """Loads a model's version folder. `device` is the GPU of an engine that needs one."""
         engine = _load_engine(folder, settings, device)
         return cls(Tokenizer.from_file(str(folder / "tokenizer.json")), engine, settings)
 
     def answer(self, requests: Sequence[Sequence[bytes]]) -> list[list[bytes] | Refusal]:
-        """One answer per request, all good rows decoded together.
+        """Returns one answer per request. All good rows are decoded together.
 
-        Triton has one error per request, not per row: a request with a bad row is refused as a whole and the message
-        names its bad rows; the other requests of the batch are answered.
+        Triton has one error per request, not per row: a request with a bad row is refused as a whole, the message names
+        its bad rows, and the other requests of the batch are answered.
         """
         checked = [self._check_request(rows) for rows in requests]
         good = [rows for rows in checked if not isinstance(rows, Refusal)]
@@ -55,7 +55,7 @@ class TextGenerator:
         return [rows if isinstance(rows, Refusal) else [next(texts).encode() for _ in rows] for rows in checked]
 
     def tokenise(self, row: bytes) -> list[int] | Refusal:
-        """The token ids of one row; the refusal completes a sentence that begins with the row's name."""
+        """Returns the token ids of one row, or a refusal that completes a sentence which begins with the row's name."""
         try:
             text = row.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -65,7 +65,7 @@ class TextGenerator:
         return self._encode(text)
 
     def generate(self, rows: Sequence[Sequence[int]]) -> list[Tokens]:
-        """The output tokens of each row of token ids."""
+        """Returns the output tokens of each row of token ids."""
         return greedy(self.engine, *pad(rows, self.settings.pad_token_id), self.settings) if rows else []
 
     def decode(self, outputs: Sequence[Tokens]) -> list[str]:
@@ -84,7 +84,7 @@ class TextGenerator:
             token_ids = self.tokenizer.encode(text).ids
         if len(token_ids) > limit:
             return Refusal(f"has {len(token_ids)} tokens, at most {limit} are allowed")
-        # No tokenizer that ends its texts gives none; one that doesn't would stop the graphs for the whole batch.
+        # A tokenizer that adds an end token never returns none; from another, an empty row would fail the whole batch.
         return token_ids or Refusal("has no tokens")
 
     def _check_request(self, rows: Sequence[bytes]) -> list[list[int]] | Refusal:
@@ -100,7 +100,7 @@ class TextGenerator:
 
 
 def _load_engine(folder: Path, settings: Settings, device: int) -> Engine[Any]:
-    """By what lies in the folder. A container has the runtime of its own model and no other."""
+    """Chooses the runtime by the files in the folder. A container has only the runtime of its own model."""
     if any(folder.glob("*.plan")):
         from .tensorrt_engine import TensorRtEngine
 
@@ -111,7 +111,7 @@ def _load_engine(folder: Path, settings: Settings, device: int) -> Engine[Any]:
 
 
 def pad(rows: Sequence[Sequence[int]], pad_token_id: int) -> tuple[Tokens, Tokens]:
-    """Token ids padded on the right to the longest row, and their mask: [rows, length] each."""
+    """Pads token ids on the right to the longest row, and returns them with their mask: [rows, length] each."""
     lengths = np.array([len(row) for row in rows])
     mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
     token_ids = np.full(mask.shape, pad_token_id, np.int64)

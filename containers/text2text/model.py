@@ -1,4 +1,4 @@
-"""Triton's entry: turns inference requests into rows, and rows or refusals into inference responses."""
+"""Triton's entry point: turns inference requests into rows, and answers or refusals into inference responses."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def _rows(request: Any) -> list[bytes]:
 
 def _response(answer: list[bytes] | Refusal) -> Any:
     if isinstance(answer, Refusal):
-        # The caller's mistake: HTTP 400, so that it does not count as a failure of the model.
+        # INVALID_ARG becomes HTTP 400, so that the caller's mistake does not count as a failure of the model.
         error = pb_utils.TritonError(answer.message, pb_utils.TritonError.INVALID_ARG)
         return pb_utils.InferenceResponse(error=error)
     corrected = np.array(answer, np.object_).reshape(-1, 1)

@@ -1,6 +1,6 @@
-"""What the decoding loop must know of a checkpoint and its workload, as `parameters` of config.pbtxt carry it.
+"""The decoding loop's settings for a checkpoint and its workload, which `parameters` of config.pbtxt carry.
 
-Both sides of the wire are here: the build writes `to_parameters`, the container reads `from_model_config`.
+Both sides of the file are here: the build writes `to_parameters`, the container reads `from_model_config`.
 """
 
 import json
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Settings:
-    """Token ids are the checkpoint's; lengths count tokens, end-of-sequence included."""
+    """Settings of one model. Token ids are the checkpoint's; lengths count tokens, end-of-sequence included."""
 
     max_input_tokens: int
     max_output_tokens: int
@@ -20,7 +20,7 @@ class Settings:
     threads: int
 
     def to_parameters(self) -> dict[str, str]:
-        """As config.pbtxt wants them: text, several end-of-sequence ids joined by commas."""
+        """Returns the settings as text for config.pbtxt; several end-of-sequence ids are joined by commas."""
         return {
             "decoder_start_token_id": str(self.decoder_start_token_id),
             "eos_token_ids": ",".join(map(str, self.eos_token_ids)),
@@ -43,6 +43,6 @@ class Settings:
 
     @classmethod
     def from_model_config(cls, model_config: str) -> "Settings":
-        """From the JSON of config.pbtxt that Triton hands to `initialize`."""
+        """Reads the JSON of config.pbtxt that Triton passes to `initialize`."""
         parameters = json.loads(model_config)["parameters"]
         return cls.from_parameters({key: value["string_value"] for key, value in parameters.items()})

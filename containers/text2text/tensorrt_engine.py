@@ -1,10 +1,11 @@
-"""The two graphs of a T5 on TensorRT: an `Engine` of the decoding loop whose caches never leave the GPU.
+"""Runs the two graphs of a T5 on TensorRT: an `Engine` of the decoding loop whose caches never leave the GPU.
 
     encoder.7.5.plan, decoder.7.5.plan   built for compute capability 7.5; a folder may hold those of several GPUs
 
-The decoder reads the cache from one buffer and writes the longer one into another; then they change places. Rows that
-leave are closed up where they lie. Only tokens, and logits when they are asked for, cross to the host. One batch at a
-time: a new one takes the memory. What it runs on is `tensorrt_plan`. Not run here: there is no GPU.
+The decoder reads the cache from one buffer and writes the longer one into another; then the buffers swap. When rows
+leave, the remaining rows move up in place. Only tokens, and logits on request, cross to the host. There is one batch at
+a time: the next one takes over the memory. `tensorrt_plan` runs the plans. Not run where this was written: there is no
+GPU.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from .tensorrt_plan import Cuda, Plan, find_plan
 
 @dataclass
 class Batch:
-    """What is in the engine's memory."""
+    """The batch in the engine's memory: rows, source length and steps so far, in tokens."""
 
     rows: int
     source: int
@@ -29,14 +30,14 @@ class Batch:
 
 class TensorRtEngine:
     def __init__(self, folder: Path, device: int = 0) -> None:
-        """Load the plans of `folder` that were built for this GPU. Raises `PlanRefused`."""
+        """Loads the plans of `folder` that were built for this GPU. Raises `PlanRefused`."""
         self._cuda = Cuda(device)
         capability = self._cuda.compute_capability()
         self._encoder = Plan(find_plan(folder, "encoder", capability), self._cuda)
         decoder = find_plan(folder, "decoder", capability)
-        # The two caches change places, and `present` is the longer.
+        # The two caches swap places, and `present` is the longer one.
         self._decoder = Plan(decoder, self._cuda, self._encoder, sized_as={"past": "present"})
-        # Read from the first, written to the second.
+        # The decoder reads from the first and writes to the second.
         self._caches = (self._decoder.addresses["past"], self._decoder.addresses["present"])
         self._batch: Batch | None = None
 
@@ -54,12 +55,12 @@ class TensorRtEngine:
         return next_tokens
 
     def advance(self, state: Batch, tokens: Tokens, output: str) -> Any:
-        """One step that answers with `output` of the decoder: `next_tokens`, or `logits` for the parity gate."""
+        """Runs one step and returns `output` of the decoder: `next_tokens`, or `logits` for the parity gate."""
         self._check(state)
         decoder = self._decoder
         decoder.write("tokens", tokens)
         for name, length in (("cross", state.source), ("cross_bias", state.source), ("past", state.past)):
-            decoder.shape(name, _of_length(decoder, name, state.rows, length))
+            decoder.shape(name, _cache_shape(decoder, name, state.rows, length))
         decoder.place("past", self._caches[0])
         decoder.place("present", self._caches[1])
         decoder.enqueue()
@@ -70,12 +71,12 @@ class TensorRtEngine:
         return answer
 
     def keep(self, state: Batch, rows: NDArray[np.intp]) -> None:
-        """`rows` ascend: each moves to a place that was its own or has been read already."""
+        """Keeps `rows`, which ascend: each moves to its own place or to one that has been read already."""
         self._check(state)
         decoder = self._decoder
         decoder.place("past", self._caches[0])
         for name, length in (("cross", state.source), ("cross_bias", state.source), ("past", state.past)):
-            address, size = decoder.addresses[name], decoder.bytes(name, _of_length(decoder, name, 1, length))
+            address, size = decoder.addresses[name], decoder.bytes(name, _cache_shape(decoder, name, 1, length))
             for place, row in enumerate(rows.tolist()):
                 if place != row and size:
                     self._cuda.copy(address + place * size, address + row * size, size)
@@ -86,7 +87,7 @@ class TensorRtEngine:
             raise RuntimeError("this batch's caches were taken by a later one")
 
 
-def _of_length(decoder: Plan, name: str, rows: int, length: int) -> tuple[int, ...]:
-    """The shape of a cache: its axis 2 varies, cross_bias's axis 3."""
+def _cache_shape(decoder: Plan, name: str, rows: int, length: int) -> tuple[int, ...]:
+    """Returns the shape of a cache: its axis 2 varies, or axis 3 of cross_bias."""
     _, heads, second, last = decoder.limits[name]
     return (rows, heads, second, length) if name == "cross_bias" else (rows, heads, length, last)

@@ -1,13 +1,13 @@
-"""A TensorRT plan with its tensors in device memory: what the engines of this project that run on TensorRT share.
+"""Runs a TensorRT plan with its tensors in device memory, for all engines of this project that use TensorRT.
 
     encoder.7.5.plan   built for compute capability 7.5; a folder may hold the plans of several GPUs
 
-All memory is taken once, at the largest shapes the plan was built for, and given back when the last plan on it is
-gone. Work is put on one stream: nothing that was read is there before `Cuda.wait`.
+All memory is allocated once, at the largest shapes the plan was built for, and freed with the last plan that uses it.
+All work goes to one stream: what was read is there only after `Cuda.wait`.
 
-Needs the packages `tensorrt`, of the very version the plan was built with, and `cuda-bindings`. The calls are those of
-NVIDIA's own samples (samples/python/common_runtime.py); an address is never null, as TensorRT asks even for an empty
-tensor. Not run here: there is no GPU.
+Needs the packages `cuda-bindings` and `tensorrt`, the latter in the exact version that built the plan. The calls are
+those of NVIDIA's samples (samples/python/common_runtime.py). An address is never null, because TensorRT wants one even
+for an empty tensor. Not run where this was written: there is no GPU.
 """
 
 import math
@@ -47,7 +47,7 @@ def find_plan(folder: Path, graph: str, capability: str) -> Path:
 
 
 class Cuda:
-    """The few calls of the CUDA runtime that are needed, each checked, on one device and one stream."""
+    """The calls of the CUDA runtime that are needed, each checked, on one device and one stream."""
 
     def __init__(self, device: int) -> None:
         from cuda.bindings import runtime  # type: ignore[import-untyped,import-not-found,unused-ignore]
@@ -57,7 +57,7 @@ class Cuda:
         self._stream = self._call(runtime.cudaStreamCreate())
         self.stream = int(self._stream)
         self._taken: list[int] = []
-        # A process that ends gives all of it back anyway.
+        # A process that ends frees its memory anyway.
         weakref.finalize(self, _free, runtime, self._taken).atexit = False
 
     def compute_capability(self) -> str:
@@ -66,7 +66,7 @@ class Cuda:
         return ".".join(str(self._call(self._runtime.cudaDeviceGetAttribute(name, self._device))) for name in names)
 
     def allocate(self, size: int) -> int:
-        """Never of nothing: an empty tensor has an address too."""
+        """Allocates at least one byte, because an empty tensor needs an address, too."""
         self._taken.append(int(self._call(self._runtime.cudaMalloc(max(size, 1)))))
         return self._taken[-1]
 
@@ -87,7 +87,7 @@ class Cuda:
         self._call(self._runtime.cudaMemcpyAsync(to, source, size, direction, self._stream))
 
     def _call(self, answer: tuple[Any, ...]) -> Any:
-        """Every call answers with an error code first."""
+        """Checks the error code, which every call returns first, and returns the value after it."""
         if answer[0] != self._runtime.cudaError_t.cudaSuccess:
             raise CudaFailed(f"CUDA: {answer[0].name}")
         return answer[1] if len(answer) > 1 else None
@@ -99,12 +99,12 @@ def _free(runtime: Any, addresses: list[int]) -> None:
 
 
 class Plan:
-    """One plan, its context, and an address for every tensor: its own memory, or the place where `source` writes it."""
+    """A plan, its context, and an address for every tensor: its own memory, or where `source` writes the tensor."""
 
     def __init__(
         self, file: Path, cuda: Cuda, source: "Plan | None" = None, *, sized_as: Mapping[str, str] | None = None
     ) -> None:
-        """`sized_as`: tensors that need the room of another one, by name."""
+        """`sized_as` names tensors that need as much memory as another tensor."""
         import tensorrt  # type: ignore[import-not-found,unused-ignore]
 
         self._cuda, self._file = cuda, file
@@ -128,7 +128,10 @@ class Plan:
         self._find_places(names, source, sized_as or {})
 
     def _find_places(self, names: list[str], source: "Plan | None", sized_as: Mapping[str, str]) -> None:
-        """Memory of the largest shapes: TensorRT tells the outputs' when it knows the inputs'."""
+        """Allocates memory for the largest shapes.
+
+        TensorRT knows those of the outputs once it knows those of the inputs.
+        """
         for name, shape in self.limits.items():
             self.shape(name, shape)
         for name in names:
@@ -154,12 +157,12 @@ class Plan:
 
     def write(self, name: str, values: NDArray[Any]) -> None:
         self.shape(name, values.shape)
-        # Held: the copy may still be reading it when this returns.
+        # Kept alive, because the copy may still be reading it when this returns.
         self._written[name] = np.ascontiguousarray(values, self.types[name])
         self._cuda.upload(self.addresses[name], self._written[name])
 
     def read(self, name: str) -> NDArray[Any]:
-        """Filled once the device is waited for."""
+        """Returns an array that is filled once `Cuda.wait` has returned."""
         values = np.empty(tuple(self._context.get_tensor_shape(name)), self.types[name])
         self._cuda.download(values, self.addresses[name])
         return values

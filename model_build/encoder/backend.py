@@ -5,10 +5,11 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from containers.encoder import engine
+from containers.encoder import load_engine
 from containers.encoder.predictor import Predictor
-from containers.encoder.preprocess import Preprocessor, tensors
+from containers.encoder.preprocess import Preprocessor
 from containers.encoder.row import Refusal
+from containers.encoder.tensors import tensors
 from model_build import bisect, layers, parity
 from model_build.encoder import export, optimise, verify
 from model_build.encoder.reference import Outputs, Reference
@@ -99,7 +100,7 @@ def _compare(
     with gate.explained(plan), threads_kept():
         return verify.compare(
             wanted,
-            Predictor(preprocessor, engine.load(graph, known)),
+            Predictor(preprocessor, load_engine.load(graph, known)),
             plan.examples,
             batch_size=min(ORIGINAL_BATCH, plan.variant.serving.max_batch_size),
             file=plan.source.path / "evaluation.jsonl",

@@ -11,9 +11,9 @@ import numpy as np
 
 from containers.encoder.answers import Answer as Served
 from containers.encoder.answers import answer
-from containers.encoder.encoding import Encoding
 from containers.encoder.predictor import Predictor
 from containers.encoder.row import Refusal
+from containers.encoder.tensors import Encoding
 from model_build.encoder.reference import Outputs, Reference
 from model_build.parity import Answer, Comparison
 from model_build.progress import Progress, silent

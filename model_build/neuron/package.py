@@ -8,7 +8,7 @@ model.LENGTH.neuron.pt      one compiled graph for each sequence length (a folde
 
 from pathlib import Path
 
-from containers.neuron.settings import ServerSettings
+from containers.neuron.server_settings import ServerSettings
 from model_build.checkpoint import Checkpoint
 from model_build.encoder.repository import settings
 from model_build.neuron import arguments

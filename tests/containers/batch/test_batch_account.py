@@ -10,7 +10,7 @@ import pytest
 
 from containers.batch import account, archive
 from containers.batch.__main__ import main
-from containers.batch.options import of_hosts, shard
+from containers.batch.arguments import shard, shard_of_hosts
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import contents
 from tests.containers.batch.test_batch_s3 import client, environment, objects
@@ -203,6 +203,6 @@ def test_a_host_of_a_sagemaker_job_takes_the_shard_of_its_place(tmp_path: Path) 
     file = tmp_path / "resourceconfig.json"
     for host, place in (("algo-1", 0), ("algo-2", 1), ("algo-3", 2)):
         file.write_text(json.dumps({"current_host": host, "hosts": ["algo-3", "algo-1", "algo-2"]}))
-        assert of_hosts(file) == (place, 3)
+        assert shard_of_hosts(file) == (place, 3)
     with pytest.raises(ValueError):  # noqa: PT011  argparse says which argument
         shard("hosts")

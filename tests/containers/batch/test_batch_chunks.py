@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containers.batch.batches import by_length
-from containers.batch.chunks import Chunk, cut, shard
-from containers.batch.rows import BadRow, Row, parse, read
+from containers.batch.answering import by_length
+from containers.batch.chunks import BadRow, Chunk, Row, cut, parse, read, shard
 
 BLANK = [b"", b"  ", b"\t", b"\xef\xbb\xbf"]
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -1,20 +1,20 @@
-"""The image cannot be built here. What can be checked of it without Docker is."""
+"""The parts of the Dockerfile that can be checked without Docker, which is not here to build the image."""
 
 import ast
 import importlib.metadata
-import re
 
+from tests.containers.dockerfile import copied
 from workloads import ROOT
 
 CONTAINERS = ROOT / "containers"
 DOCKERFILE = (CONTAINERS / "batch" / "Dockerfile").read_text("utf-8")
-SHIPPED = dict(re.findall(r"^COPY (\S+) /opt/program/containers/(\S+)$", DOCKERFILE, re.MULTILINE))
+SHIPPED = copied(DOCKERFILE)
 ON_NEURON_ALONE = {"neuron"}
-"""Imported where a model for Neuron has been found, which this image never holds."""
+"""Packages imported only for a model for Neuron, which this image never holds."""
 
 
 def test_what_is_copied_is_there_and_keeps_its_name() -> None:
-    assert set(SHIPPED) == {"__init__.py", "embedded_metrics.py", "encoder", "batch"}
+    assert set(SHIPPED) == {"__init__.py", "embedded_metrics.py", "errors.py", "encoder", "batch"}
     for source, destination in SHIPPED.items():
         assert source == destination
         assert (CONTAINERS / source).exists()

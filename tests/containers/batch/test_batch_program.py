@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from containers.batch.__main__ import main
-from containers.batch.cores import on_cpu, on_neuron
-from containers.batch.errors import TooFewCores
 from containers.batch.storage import Folder
+from containers.batch.worker_pool import on_cpu, on_neuron
+from containers.errors import ContainerError
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import contents, end, install, kill_group, read_rows, run, start, wait_for_parts
 
@@ -371,7 +371,7 @@ def test_each_worker_has_one_thread_and_on_neuron_its_own_cores() -> None:
 
     assert cores(None) == [("0-1", "2", "/"), ("2-3", "2", "/")]
     assert cores(1) == [("0-1", "2", "/")]
-    with pytest.raises(TooFewCores) as refusal:
+    with pytest.raises(ContainerError) as refusal:
         cores(3)
     assert str(refusal.value) == (
         "--workers 3: the NeuronCores here hold 2 copies of the model, and none is shared. Give at most 2."

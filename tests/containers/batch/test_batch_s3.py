@@ -11,8 +11,8 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from containers.batch.errors import StorageRefused
 from containers.batch.s3 import Bucket
+from containers.errors import Unavailable
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import contents, install, run
 
@@ -100,7 +100,7 @@ def test_a_prefix_without_rows_and_a_bucket_that_is_not_there_are_refused(
         environment=environment,
     )
     assert (nothing.code, nothing.told) == (2, "--input s3://nightly/nothing: there is no .jsonl or .jsonl.gz file.\n")
-    with pytest.raises(StorageRefused) as refusal:
+    with pytest.raises(Unavailable) as refusal:
         Bucket.open("s3://no-such-bucket/x").names()
     assert str(refusal.value) == (
         "s3://no-such-bucket/x: An error occurred (NoSuchBucket) when calling the ListObjectsV2 operation: "

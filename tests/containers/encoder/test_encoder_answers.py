@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from containers.encoder.answers import OUTPUTS, answer, best_span
-from containers.encoder.encoding import Encoding
+from containers.encoder.tensors import Encoding
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, PAIR_SCORING, QUESTION_ANSWERING, SETTINGS
 
 # Whole numbers, so that sums are exact and equal spans are really equal.

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from containers.encoder.encoding import Encoding, answer_spans, tensors
-from containers.encoder.fixed_batch import FixedBatch
-from containers.encoder.padding import merge, padded_length, split
+from containers.encoder.engine import FixedBatch
+from containers.encoder.tensors import Encoding, answer_spans, merge, padded_length, split, tensors
 from tests.containers.encoder.encoder_miniature import FIVE_INPUTS
 
 PAD = 9

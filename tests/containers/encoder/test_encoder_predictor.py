@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from containers.encoder import engine as engines
-from containers.encoder.encoding import Encoding, tensors
-from containers.encoder.fixed_batch import FixedBatch
+from containers.encoder import load_engine
+from containers.encoder.engine import FixedBatch
 from containers.encoder.predictor import Predictor
-from containers.encoder.preprocess import Refusal
+from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
+from containers.encoder.tensors import Encoding, tensors
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, LETTERS, SETTINGS, TASKS, Graph, make_folder
 
 MODELS = ("model.onnx", "model.pt")
@@ -91,5 +91,5 @@ def test_the_settings_say_that_a_batch_size_is_compiled_in(tmp_path: Path) -> No
 
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as error:
-        engines.load(tmp_path, CLASSIFICATION)
+        load_engine.load(tmp_path, CLASSIFICATION)
     assert str(error.value) == f"{tmp_path} holds no model: none of model.onnx, model.pt is there."

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import normalizers
 
-from containers.encoder.preprocess import Encoding, Preprocessor, Refusal
+from containers.encoder.preprocess import Preprocessor
+from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
+from containers.encoder.tensors import Encoding
 from tests.containers.encoder.encoder_miniature import (
     CLASSIFICATION,
     LETTERS,

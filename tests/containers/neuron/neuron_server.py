@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from containers.encoder.settings import Settings
-from containers.neuron.settings import ServerSettings
+from containers.neuron.server_settings import ServerSettings
 from model_build.neuron.compile import compile_graphs
 from model_build.progress import silent
 from tests import fake_neuron

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from containers.neuron.batching import Batcher, Rows
-from containers.neuron.settings import ServerSettings
+from containers.neuron.server_settings import ServerSettings
 from tests.containers.neuron.neuron_server import SERVING
 
 

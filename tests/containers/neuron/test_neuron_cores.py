@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from containers.errors import ContainerError, Unavailable
 from containers.neuron.cores import available, groups, variables
-from containers.neuron.errors import BadSetting, NoCores, TooFewCores
 
 
 @pytest.mark.parametrize(
@@ -34,13 +34,13 @@ def test_the_environment_says_which_cores_there_are_or_else_the_devices(
     ],
 )
 def test_a_setting_that_is_no_number_is_refused(environment: dict[str, str], message: str) -> None:
-    with pytest.raises(BadSetting) as caught:
+    with pytest.raises(ContainerError) as caught:
         available(environment, chips=1, cores_per_chip=4)
     assert (str(caught.value), caught.value.exit_code) == (message, 2)
 
 
 def test_a_machine_without_devices_is_told_so() -> None:
-    with pytest.raises(NoCores) as caught:
+    with pytest.raises(Unavailable) as caught:
         available({}, chips=0, cores_per_chip=4)
     assert str(caught.value) == (
         "The model is compiled for Neuron and there is no /dev/neuron* device. Run on an inf1 or inf2 instance, give "
@@ -50,7 +50,7 @@ def test_a_machine_without_devices_is_told_so() -> None:
 
 
 def test_a_pipeline_longer_than_the_machine_is_refused() -> None:
-    with pytest.raises(TooFewCores) as caught:
+    with pytest.raises(Unavailable) as caught:
         groups(range(4), "one-per-core", 16)
     assert str(caught.value) == (
         "The model is a pipeline over 16 NeuronCores and there are 4. Use a larger instance or compile with fewer "

@@ -1,28 +1,29 @@
-"""The image cannot be built here. What can be checked of it without Docker is."""
+"""The parts of the Dockerfile that can be checked without Docker, which is not here to build the image."""
 
 import ast
 import importlib.metadata
 import re
 
+from tests.containers.dockerfile import copied
 from workloads import ROOT
 
 CONTAINERS = ROOT / "containers"
 DOCKERFILE = (CONTAINERS / "neuron" / "Dockerfile").read_text("utf-8")
-SHIPPED = re.findall(r"^COPY (\S+) /opt/program/containers/(\S+)$", DOCKERFILE, re.MULTILINE)
+SHIPPED = copied(DOCKERFILE)
 
 
 def test_what_is_copied_is_there_and_keeps_its_name() -> None:
-    assert SHIPPED
-    for source, destination in SHIPPED:
+    assert set(SHIPPED) == {"__init__.py", "embedded_metrics.py", "errors.py", "encoder", "batch", "neuron"}
+    for source, destination in SHIPPED.items():
         assert source == destination
         assert (CONTAINERS / source).exists()
 
 
 def test_the_code_that_is_copied_is_python_3_10_and_imports_only_what_is_copied() -> None:
-    rooms = {source.removesuffix(".py") for source, _ in SHIPPED}
-    files = [file for source, _ in SHIPPED for file in (CONTAINERS / source).rglob("*.py")]
+    rooms = {source.removesuffix(".py") for source in SHIPPED}
+    files = [file for source in SHIPPED for file in (CONTAINERS / source).rglob("*.py")]
     for file in files:
-        if file.name == "tensorrt_engine.py":  # of the build's gate on a GPU; no image with Inferentia loads it
+        if file.name == "tensorrt_engine.py":  # only the build's gate on a GPU loads it
             continue
         tree = ast.parse(file.read_text("utf-8"), feature_version=(3, 10))
         for node in ast.walk(tree):

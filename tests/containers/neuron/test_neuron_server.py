@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from containers.encoder.predictor import Predictor
-from containers.neuron.settings import ServerSettings
+from containers.neuron.server_settings import ServerSettings
 from tests import fake_neuron
 from tests.containers.neuron.neuron_server import (
     SERVING,

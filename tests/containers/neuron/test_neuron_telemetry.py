@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from containers.neuron.errors import BadSetting
+from containers.errors import ContainerError
 from containers.neuron.telemetry import Record, Reports, Telemetry, sample
 from tests.containers.neuron.neuron_server import SERVING, make_onnx, running
 
@@ -57,7 +57,7 @@ def test_the_requests_of_all_workers_are_one_number_and_a_quiet_minute_is_told_t
 
 def test_a_period_that_is_none_is_refused() -> None:
     for text in ("0", "-1", "soon", "nan"):
-        with pytest.raises(BadSetting) as refusal:
+        with pytest.raises(ContainerError) as refusal:
             Telemetry.read({"METRICS_PERIOD_S": text})
         assert str(refusal.value) == f"METRICS_PERIOD_S: got '{text}'. Allowed: seconds, more than 0."
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from containers.neuron.settings import ServerSettings
+from containers.neuron.server_settings import ServerSettings
 from model_build.neuron import operators
 from model_build.neuron.arguments import calls
 from model_build.neuron.compile import check_toolchain, compile_graphs, compile_saved_model, torch_examples

@@ -1,6 +1,6 @@
-"""How a model is served, as server.json beside it carries it.
+"""The Neuron server's settings for a model, which server.json beside the model carries.
 
-Both sides of the wire are here: the build writes `to_json`, the container reads `load`.
+Both sides of the file are here: the build writes `to_json`, the container reads `load`.
 """
 
 import json
@@ -12,14 +12,14 @@ PLACEMENTS = ("one-per-core", "data-parallel")
 
 @dataclass(frozen=True)
 class ServerSettings:
-    model: str  # the name answers carry and /v2/models/NAME/infer has
+    model: str  # its name in answers and in /v2/models/NAME/infer
     max_batch_size: int  # rows of a request, and of a batch
-    dynamic_batching: bool  # requests that wait are answered together
-    preferred_batch_sizes: tuple[int, ...]  # a batch of such a size does not wait; none: only a full one
+    dynamic_batching: bool  # whether requests that wait are answered together
+    preferred_batch_sizes: tuple[int, ...]  # a batch of such a size does not wait; empty: only a full one
     max_queue_delay_ms: float
-    model_instances: int  # workers of a model for CPU; on Neuron the cores decide
+    model_instances: int  # number of workers for a model for CPU; on Neuron the cores decide
     placement: str  # one of PLACEMENTS
-    pipeline_cores: int  # NeuronCores of one copy
+    pipeline_cores: int  # NeuronCores of one copy of the model
 
     def __post_init__(self) -> None:
         if self.placement not in PLACEMENTS:

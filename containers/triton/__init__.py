@@ -1,1 +1,0 @@
-"""Models for Triton's Python backend."""
