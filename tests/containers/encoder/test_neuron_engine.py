@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from containers.encoder.load_engine import Engine, load
+from containers.encoder.engine import Engine
+from containers.encoder.load_engine import load
 from containers.encoder.neuron_engine import PLACEMENT
 from containers.encoder.predictor import Predictor
 from tests import fake_neuron
