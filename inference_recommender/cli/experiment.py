@@ -16,7 +16,6 @@ from inference_recommender.cli.terminal import JobProgress
 from inference_recommender.errors import Interrupted, InvalidRun
 from inference_recommender.experiment.aws import ExperimentAws
 from inference_recommender.experiment.cells import baseline_cell, cells
-from inference_recommender.experiment.conclude import conclude
 from inference_recommender.experiment.errors import (
     BuiltAnew,
     ExperimentSuspended,
@@ -27,6 +26,7 @@ from inference_recommender.experiment.errors import (
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.measure import Prepared, run
 from inference_recommender.experiment.model import Access, model_request
+from inference_recommender.experiment.page import conclude
 from inference_recommender.experiment.plan import Experiment, batches, job_plan
 from inference_recommender.experiment.result import Result
 from inference_recommender.experiment.terminal import show

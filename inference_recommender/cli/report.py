@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.console import Console
 
 from inference_recommender.cli import Commands
-from inference_recommender.experiment.conclude import conclude
 from inference_recommender.experiment.folder import ExperimentFolder
+from inference_recommender.experiment.page import conclude
 from inference_recommender.report.page import page
 from inference_recommender.run_folder import RunFolder
 

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from inference_recommender.cli import Commands
 from inference_recommender.errors import Usage
-from inference_recommender.report.candidate_notes import notes
+from inference_recommender.report.wording import notes
 from inference_recommender.sizing.decision import cheapest
 from inference_recommender.sizing.evidence import Evidence, read_evidence
 from inference_recommender.sizing.fleet import Demand

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from inference_recommender.progress import Pulse
-from inference_recommender.report.candidate_notes import notes
+from inference_recommender.report.wording import notes
 from workloads import Candidate, Recommendation
 
 MISSING = "-"

@@ -4,26 +4,36 @@ from collections.abc import Sequence
 from typing import Literal
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from inference_recommender.experiment.result import Result, Row
-from inference_recommender.report.plots import BLUE, GREY, ORANGE, RED, new_figure, svg
+from inference_recommender.report.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, asked, legend, new_figure, svg
 
-GREEN = "#1d7f4e"
-PLACES: tuple[tuple[Literal["left", "right"], tuple[int, int]], ...] = (
-    ("left", (7, 4)),
-    ("right", (-7, 4)),
-    ("left", (7, -12)),
+Side = Literal["left", "center", "right"]
+PLACES: tuple[tuple[Side, tuple[int, int]], ...] = (
+    ("left", (8, -3)),
+    ("right", (-8, -3)),
+    ("left", (6, 7)),
+    ("right", (-6, 7)),
+    ("left", (6, -14)),
+    ("right", (-6, -14)),
+    ("center", (0, 20)),
+    ("center", (0, -27)),
 )
-"""Of names beside their points, in turn, so that neighbours do not cover each other's."""
-ROW_IN, LEAST_IN, WIDTH_IN = 0.34, 2.2, 6.4
+"""Where a name may stand beside its point: how it is aligned, and its offset in points."""
+LETTER_PT, LINE_PT = 5.6, 11.0
+"""Mean width and height of a letter at the plots' font size."""
+ROW_IN, LEAST_IN, WIDTH_IN = 0.34, 2.6, 5.4
+WIDE_IN = (10.6, 4.2)
 MARKERS = "osD^vP*X"
-"""One for each instance type, again from the start where there are more."""
+"""One for each instance type, starting again where there are more."""
 
 
 def tradeoff(result: Result) -> str:
-    """Each measured cell: its cost, or its rate where costs are not known, against its latency; the front joined."""
-    figure, axes = new_figure((13.0, 4.6))
+    """Draws each cell's latency over its cost, or over its rate where costs are not known, and joins the front."""
+    figure, axes = new_figure(WIDE_IN)
     costs = result.front_against == "cost per million"
     types = list(dict.fromkeys(row.instance_type for row in result.rows))
     shown = [(row, x, row.latency_ms) for row in result.rows if (x := _x(row, costs)) and row.latency_ms]
@@ -31,58 +41,86 @@ def tradeoff(result: Result) -> str:
     axes.plot([x for x, _ in front], [y for _, y in front], color=GREY, linewidth=1.2, zorder=1, label="Pareto front")
     for name in types:
         points = [(row, x, y) for row, x, y in shown if row.instance_type == name]
-        axes.scatter(
-            [x for _, x, _ in points],
-            [y for _, _, y in points],
-            color=[_colour(row) for row, _, _ in points],
-            marker=MARKERS[types.index(name) % len(MARKERS)],
-            s=52,
-            zorder=2,
-            label=name,
-        )
-    for number, (row, x, y) in enumerate(sorted(shown, key=lambda point: point[1:])):
-        side, offset = PLACES[number % len(PLACES)]
-        axes.annotate(
-            row.variant, (x, y), xytext=offset, textcoords="offset points", horizontalalignment=side, color=_colour(row)
-        )
+        marker = MARKERS[types.index(name) % len(MARKERS)]
+        colours = [_colour(row) for row, _, _ in points]
+        axes.scatter([x for _, x, _ in points], [y for *_, y in points], color=colours, marker=marker, s=52, zorder=2)
+        # The legend shows a type's marker in one colour, whatever its cells' colours are.
+        axes.add_line(Line2D([], [], color=BLUE, marker=marker, linestyle="", label=name))
     _objective(axes, result, [y for *_, y in shown])
     axes.set(xlabel="USD per million invocations at capacity" if costs else "invocations per minute, per instance")
     axes.set(ylabel="model latency, ms", ylim=(0, None))
     axes.margins(x=0.12, y=0.15)
     axes.xaxis.set_major_formatter("{x:,.3g}" if costs else "{x:,.0f}")
-    axes.legend(loc="best")
-    for handle in axes.get_legend().legend_handles[1:]:  # type: ignore[union-attr]
-        handle.set_color(BLUE)  # type: ignore[union-attr]  # a type's marker, whatever its first cell's colour
+    legend(figure, axes, columns=6)
+    _name_points(figure, axes, shown)
     return svg(figure)
 
 
 def throughput(result: Result) -> str:
-    """Invocations per minute of one instance, a bar for each cell, with the confidence interval where there is one."""
+    """Draws a bar for each cell's rate per instance, with the confidence interval where there is one."""
     rows = [row for row in result.rows if row.rate]
     figure, axes = new_figure((WIDTH_IN, _height(rows)))
-    names = [f"{row.variant}, {row.instance_type}" for row in rows]
+    names = [_name(row) for row in rows]
     axes.barh(names, [row.rate or 0 for row in rows], color=[_colour(row) for row in rows], height=0.62)
     for number, row in enumerate(rows):
         if row.candidate and (interval := row.candidate.max_invocations_interval):
-            axes.plot(interval, (number, number), color="#3b4252", linewidth=1.4, marker="|")
-    _bars(axes, "invocations per minute, per instance")
+            axes.plot(interval, (number, number), color=INK, linewidth=1.4, marker="|")
+    _bars(axes, len(rows), "invocations per minute, per instance")
     return svg(figure)
 
 
 def latencies(result: Result) -> str:
-    """p50 to p99 of each cell's whole test, P95 marked, with the objective."""
+    """Draws p50 to p99 of each cell's whole test with P95 marked, and the objective."""
     rows = [row for row in result.rows if row.p95_ms is not None]
     figure, axes = new_figure((WIDTH_IN, _height(rows)))
-    names = [f"{row.variant}, {row.instance_type}" for row in rows]
+    names = [_name(row) for row in rows]
     for name, row in zip(names, rows, strict=True):
         assert row.candidate is not None, "it has a P95"
-        found = row.candidate.model_latency_percentiles_ms
-        ends = [value for value in (found.p50, found.p95, found.p99) if value is not None]
+        percentiles = row.candidate.model_latency_percentiles_ms
+        ends = [value for value in (percentiles.p50, percentiles.p95, percentiles.p99) if value is not None]
         axes.plot([min(ends), max(ends)], [name, name], color=_colour(row), linewidth=3, alpha=0.45)
         axes.plot([row.p95_ms or 0], [name], color=_colour(row), marker="o")
     _objective(axes, result, [row.p95_ms or 0 for row in rows], vertical=True)
-    _bars(axes, "model latency, ms: p50 to p99, P95 marked")
+    _bars(axes, len(rows), "model latency, ms: p50 to p99, P95 marked")
+    legend(figure, axes, columns=1)
     return svg(figure)
+
+
+def _name_points(figure: Figure, axes: Axes, points: Sequence[tuple[Row, float, float]]) -> None:
+    """Writes each variant's name beside its point, at the first place that covers no point and no other name."""
+    figure.draw_without_rendering()
+    at_pt = [axes.transData.transform((x, y)) * 72 / figure.dpi for _, x, y in points]
+    taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in at_pt]
+    edges = axes.get_window_extent().transformed(figure.dpi_scale_trans.inverted()).extents * 72
+    for (row, x, y), (left, bottom) in zip(points, at_pt, strict=True):
+        boxes = [_box(left, bottom, row.variant, side, offset) for side, offset in PLACES]
+        free = (n for n, box in enumerate(boxes) if _inside(box, edges) and not any(_overlap(box, b) for b in taken))
+        place = next(free, 0)
+        side, offset = PLACES[place]
+        taken.append(boxes[place])
+        axes.annotate(row.variant, (x, y), xytext=offset, textcoords="offset points", ha=side, color=_colour(row))
+
+
+Box = tuple[float, float, float, float]
+"""Left, bottom, right, top, in points."""
+
+
+def _box(x: float, y: float, text: str, side: Side, offset: tuple[int, int]) -> Box:
+    width = LETTER_PT * len(text)
+    left = x + offset[0] - {"left": 0.0, "center": width / 2, "right": width}[side]
+    return left, y + offset[1] - 2, left + width, y + offset[1] + LINE_PT
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _inside(box: Box, edges: Sequence[float]) -> bool:
+    return bool(box[0] > edges[0] and box[1] > edges[1] and box[2] < edges[2] and box[3] < edges[3])
+
+
+def _name(row: Row) -> str:
+    return f"{row.variant}\n{row.instance_type}"
 
 
 def _x(row: Row, costs: bool) -> float | None:
@@ -90,7 +128,7 @@ def _x(row: Row, costs: bool) -> float | None:
 
 
 def _colour(row: Row) -> str:
-    """Green is the recommended one, orange on the front, blue meets the objective, grey does not."""
+    """Green is the recommended cell, orange is on the front, blue meets the objective, grey does not."""
     if row.cheapest:
         return GREEN
     if row.on_pareto_front:
@@ -99,26 +137,26 @@ def _colour(row: Row) -> str:
 
 
 def _height(rows: Sequence[Row]) -> float:
-    return max(LEAST_IN, 0.9 + ROW_IN * len(rows))
+    return max(LEAST_IN, 1.1 + ROW_IN * len(rows))
 
 
-def _bars(axes: Axes, label: str) -> None:
-    axes.invert_yaxis()
+def _bars(axes: Axes, rows: int, label: str) -> None:
+    """Puts the first of `rows` on top."""
+    axes.set_ylim(rows - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", labelsize=9)
     axes.set(xlabel=label, xlim=(0, None))
     axes.xaxis.set_major_formatter("{x:,.6g}")
     axes.xaxis.set_major_locator(MaxNLocator(5))
 
 
 def _objective(axes: Axes, result: Result, latencies_ms: Sequence[float], *, vertical: bool = False) -> None:
-    """The limit as a line; where it is far above all that was measured, in words alone, so that these can be read."""
-    objective = result.objective
-    text = f"objective {objective.percentile} ≤ {objective.model_latency_ms:g} ms"
-    if not latencies_ms or objective.model_latency_ms > 3 * max(latencies_ms):
-        axes.annotate(
-            f"{text}, beyond this scale", (1, 1), xycoords="axes fraction", ha="right", va="bottom", color=RED
-        )
+    """Draws the limit as a line. Where it is far above all figures the legend alone tells it, or these would be
+    squeezed into a corner.
+    """
+    limit_ms, text = result.objective.model_latency_ms, asked(result.objective)
+    if not latencies_ms or limit_ms > 3 * max(latencies_ms):
+        axes.plot([], [], color=RED, linestyle="--", linewidth=1.2, label=f"{text}, beyond this scale")
         return
     draw = axes.axvline if vertical else axes.axhline
-    draw(objective.model_latency_ms, color=RED, linewidth=1.2, linestyle="--")
-    axes.annotate(text, (1, 1), xycoords="axes fraction", ha="right", va="bottom", color=RED)
+    draw(limit_ms, color=RED, linewidth=1.2, linestyle="--", label=text)

@@ -1,4 +1,8 @@
-"""The report's plots, each an SVG of its own. Pure: measurements in, text out; the same input gives the same bytes."""
+"""The report's plots, each an SVG of its own. Pure: measurements in, text out; the same input gives the same bytes.
+
+Colours are CSS variables that `base.html` sets for light and dark pages. What a line means stands in a legend outside
+the axes, so that no label covers a point or another label.
+"""
 
 import io
 import re
@@ -8,86 +12,106 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from inference_recommender.load_generator.plan import TrafficPattern
 from inference_recommender.load_generator.traffic_schedule import schedule
 from inference_recommender.measurement import Measurement, Series
 from workloads import LatencyObjective
 
+BLUE, ORANGE, RED, GREEN, GREY = "#2f6fdb", "#e07b39", "#c8372d", "#1d7f4e", "#8b919c"
+INK, AXIS, GRID, TICK = "#3b4252", "#8a919c", "#e4e7ec", "#5b6472"
+VARIABLES = {
+    BLUE: "blue",
+    ORANGE: "orange",
+    RED: "red",
+    GREEN: "green",
+    GREY: "grey",
+    INK: "ink",
+    AXIS: "axis",
+    GRID: "grid",
+    TICK: "tick",
+}
+"""Every colour of a plot, and the CSS variable (--plot-…) that replaces it on the page."""
+
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "report",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 10,
+    "text.color": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": "#8a919c",
-    "axes.labelcolor": "#3b4252",
+    "axes.edgecolor": AXIS,
+    "axes.labelcolor": INK,
     "axes.grid": True,
-    "grid.color": "#e4e7ec",
-    "xtick.color": "#5b6472",
-    "ytick.color": "#5b6472",
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "xtick.color": AXIS,
+    "ytick.color": AXIS,
+    "xtick.labelcolor": TICK,
+    "ytick.labelcolor": TICK,
     "legend.frameon": False,
 }
-BLUE, ORANGE, RED, GREY = "#2f6fdb", "#e07b39", "#c8372d", "#8a919c"
-SIZE_IN, WIDE_IN = (6.4, 3.6), (13.0, 3.4)
+SIZE_IN, WIDE_IN = (5.4, 3.4), (10.6, 3.2)
+MOST_PHASE_NAMES = 8
+"""Where a test has more phases, their numbers stand alone."""
 
 
 def latency_against_load(series: Series, measured: Measurement, objective: LatencyObjective) -> str:
-    """Each point of the course: its load against its p50 and p99, with the objective, and the capacity found with its
-    confidence interval shaded.
+    """Draws p50 and p99 of each point of the time series over its load, the objective, and the capacity with its
+    confidence interval.
     """
     figure, axes = new_figure()
     load = series.invocations_per_minute()
     for name, colour in (("p50", BLUE), ("p99", ORANGE)):
         pairs = [(x, y) for x, y in zip(load, series.latency_ms.get(name, ()), strict=False) if x and y]
         axes.scatter([x for x, _ in pairs], [y for _, y in pairs], s=18, color=colour, alpha=0.75, label=name)
-    _objective_line(axes, objective)
+    axes.axhline(objective.model_latency_ms, color=RED, linewidth=1.2, linestyle="--", label=asked(objective))
     if measured.max_invocations_interval:
-        axes.axvspan(*measured.max_invocations_interval, color=GREY, alpha=0.2, linewidth=0)
-    if measured.max_invocations_per_minute:
-        axes.axvline(measured.max_invocations_per_minute, color=GREY, linewidth=1)
-        axes.annotate(
-            f" {measured.max_invocations_per_minute:,.0f}/min",
-            (measured.max_invocations_per_minute, 0.5),
-            xycoords=("data", "axes fraction"),
-            ha="right",
-            rotation=90,
-            color=GREY,
-        )
+        axes.axvspan(*measured.max_invocations_interval, color=GREY, alpha=0.2, linewidth=0, label="its 95 % interval")
+    if capacity := measured.max_invocations_per_minute:
+        axes.axvline(capacity, color=GREY, linewidth=1.4, label=f"capacity {capacity:,.0f}/min")
     axes.set(xlabel="invocations per minute", ylabel="client latency, ms", xlim=(0, None), ylim=(0, None))
     axes.margins(y=0.15)
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.legend(loc="center left")
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    legend(figure, axes, columns=3)
     return svg(figure)
 
 
 def throughput_over_time(
     series: Series, traffic_pattern: Mapping[str, Any] | None, warm_up_s: float | None = None
 ) -> str:
-    """Invocations per minute and users over the test, with the beginning of each phase that it reached marked and the
-    warm-up shaded.
+    """Draws invocations per minute and users over the test, the start of each phase that it reached, and the warm-up.
 
     `traffic_pattern` is None where the service chose its own traffic.
     """
     figure, axes = new_figure(WIDE_IN)
-    (rate,) = axes.plot(series.seconds, _numbers(series.invocations_per_minute()), color=BLUE, marker=".")
-    if warm_up_s:
-        axes.axvspan(0, warm_up_s, color=GREY, alpha=0.2, linewidth=0)
-        axes.annotate(" warm-up", (0, 0.02), xycoords=("data", "axes fraction"), color=GREY)
-    users_axes = axes.twinx()
+    axes.plot(
+        series.seconds,
+        _numbers(series.invocations_per_minute()),
+        color=BLUE,
+        marker=".",
+        label="invocations per minute",
+    )
+    with mpl.rc_context(STYLE):
+        users_axes = axes.twinx()
     users_axes.grid(False)
-    users_axes.spines[["top", "right"]].set_visible(False)
-    (users,) = users_axes.step(series.seconds, _numbers(series.users), where="post", color=ORANGE, linewidth=1.2)
+    users_axes.spines[:].set_visible(False)
+    users_axes.step(series.seconds, _numbers(series.users), where="post", color=ORANGE, linewidth=1.2)
     users_axes.set(ylabel="users", ylim=(0, None))
+    axes.plot([], [], color=ORANGE, linewidth=1.2, label="users")
+    if warm_up_s:
+        axes.axvspan(0, warm_up_s, color=GREY, alpha=0.2, linewidth=0, label="warm-up")
     reached = [start for start in _phase_starts_s(traffic_pattern) if start <= series.seconds[-1]]
     for number, start in enumerate(reached, start=1):
         axes.axvline(start, color=GREY, linewidth=1, linestyle=":")
-        axes.annotate(f" phase {number}", (start, 1), xycoords=("data", "axes fraction"), va="bottom", color=GREY)
+        name = f"phase {number}" if len(reached) <= MOST_PHASE_NAMES else str(number)
+        axes.annotate(f" {name}", (start, 1), xycoords=("data", "axes fraction"), va="bottom", color=TICK)
     axes.set(xlabel="seconds since the first request", ylabel="invocations per minute", ylim=(0, None))
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.legend([rate, users], ["invocations per minute", "users"], loc="lower right")
+    legend(figure, axes, columns=3)
     return svg(figure)
 
 
@@ -98,35 +122,29 @@ def _phase_starts_s(traffic_pattern: Mapping[str, Any] | None) -> Sequence[float
 
 
 def latency_distribution(quantiles_ms: Mapping[str, float], objective: LatencyObjective) -> str:
-    """The share of invocations answered within a model latency, over the whole test."""
+    """Draws the share of invocations answered within a model latency, over the whole test."""
     figure, axes = new_figure()
     shares = [float(name[1:]) for name in quantiles_ms]
-    axes.plot(list(quantiles_ms.values()), shares, color=BLUE, marker="o", markersize=4, linewidth=1.8)
-    axes.axvline(objective.model_latency_ms, color=RED, linewidth=1.2, linestyle="--")
-    axes.annotate(
-        f"objective {objective.model_latency_ms:g} ms ",
-        (objective.model_latency_ms, 0.03),
-        xycoords=("data", "axes fraction"),
-        ha="right",
-        color=RED,
+    axes.plot(
+        list(quantiles_ms.values()),
+        shares,
+        color=BLUE,
+        marker="o",
+        markersize=4,
+        linewidth=1.8,
+        label="model latency",
     )
+    axes.axvline(objective.model_latency_ms, color=RED, linewidth=1.2, linestyle="--", label=asked(objective))
     axes.set(xlabel="model latency, ms", ylabel="invocations answered within, %", xscale="log", ylim=(0, 102))
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
+    legend(figure, axes, columns=2)
     return svg(figure)
 
 
-def _objective_line(axes: Axes, objective: LatencyObjective) -> None:
-    axes.axhline(objective.model_latency_ms, color=RED, linewidth=1.2, linestyle="--")
-    axes.annotate(
-        f"objective {objective.percentile} ≤ {objective.model_latency_ms:g} ms ",
-        (1, objective.model_latency_ms),
-        xycoords=("axes fraction", "data"),
-        ha="right",
-        va="bottom",
-        color=RED,
-    )
+def asked(objective: LatencyObjective) -> str:
+    return f"objective {objective.percentile} ≤ {objective.model_latency_ms:g} ms"
 
 
 def new_figure(size_in: tuple[float, float] = SIZE_IN) -> tuple[Figure, Axes]:
@@ -135,14 +153,23 @@ def new_figure(size_in: tuple[float, float] = SIZE_IN) -> tuple[Figure, Axes]:
         return figure, figure.subplots()
 
 
-def _numbers(values: Sequence[float | None]) -> list[float]:
-    return [float("nan") if value is None else value for value in values]
+def legend(figure: Figure, axes: Axes, columns: int) -> None:
+    """Puts the legend of `axes` below the plot, where it covers nothing."""
+    with mpl.rc_context(STYLE):
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
 
 
 def svg(figure: Figure) -> str:
-    """The figure as an <svg> element, without prologue, date or fixed size."""
+    """Returns the figure as an <svg> element without prologue, date or fixed size, in the page's colours."""
     with mpl.rc_context(STYLE):
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
     text = buffer.getvalue()
-    return re.sub(r'width="[^"]*pt" height="[^"]*pt"', 'width="100%"', text[text.index("<svg") :], count=1)
+    text = re.sub(r'width="[^"]*pt" height="[^"]*pt"', 'width="100%"', text[text.index("<svg") :], count=1)
+    for colour, name in VARIABLES.items():
+        text = text.replace(colour, f"var(--plot-{name})")
+    return text
+
+
+def _numbers(values: Sequence[float | None]) -> list[float]:
+    return [float("nan") if value is None else value for value in values]

@@ -1,4 +1,4 @@
-"""The report: one self-contained page, the same for the same input, with every figure a person asked for."""
+"""The report is one self-contained page, the same for the same input, for light and dark and for narrow screens."""
 
 import json
 import re
@@ -56,9 +56,9 @@ def test_a_phase_that_the_test_never_reached_is_not_marked(kept: RunFolder) -> N
     assert "phase 2" not in text
 
 
-def test_a_test_without_a_course_is_said_to_have_none(kept: RunFolder) -> None:
+def test_a_test_without_a_time_series_is_said_to_have_none(kept: RunFolder) -> None:
     bare = tuple(one.model_copy(update={"series": None}) for one in kept.measurements())
-    assert "CloudWatch has no course of this test." in page(
+    assert "CloudWatch has no time series of this test." in page(
         kept.workload(), kept.recommendation(), bare, kept.request()
     )
 
@@ -80,11 +80,37 @@ def _informed_page(kept: RunFolder) -> str:
 
 def test_the_page_says_how_sure_the_rate_is_and_what_was_left_out(kept: RunFolder) -> None:
     text = _informed_page(kept)
-    assert "The rate&#x27;s 95 % interval is 11,000 to 12,500." in text
+    assert "The rate&#39;s 95 % interval is 11,000 to 12,500." in text
     assert "It warmed up for 6 s, which do not count." in text
     assert "Of 24 instances the peak needs 20; added: headroom 4." in text
-    assert "<th>peak</th><th>headroom</th></tr><tr><td>20</td><td>+ 4</td>" in text
-    assert " warm-up</text>" in text
+    assert re.search(r"<th>peak</th><th>headroom</th></tr>\s*<tr><td>20</td><td>\+ 4</td>", text)
+    assert "warm-up</text>" in text
+
+
+def test_the_page_says_how_the_count_came_about(kept: RunFolder) -> None:
+    assert (
+        "The peak of 240,000 invocations/min needs 20 instances that bear 12,000 each. 20 % headroom adds 4: 24 "
+        "instances in all. Autoscaling adds an instance when the average exceeds 6,000 invocations/min per instance, "
+        "50 % of what one bears."
+    ) in kept.report.read_text("utf-8")
+
+
+def test_cpu_above_100_percent_is_said_to_be_of_all_vcpus(kept: RunFolder) -> None:
+    """The instance type's, or those of the machine that stood in for it."""
+    busy = tuple(one.model_copy(update={"cpu_utilization_percent": 184.2}) for one in kept.measurements())
+    origin = kept.recommendation().provenance
+    local = origin.model_copy(update={"measured_on": "local", "machine": "AMD EPYC with 2 cores"})
+    for provenance, said in ((origin, "184 of 400 % (4\N{NO-BREAK SPACE}vCPUs)"), (local, "184 of 200 % (2\xa0vCPUs)")):
+        recommendation = decide(kept.workload(), "0" * 64, busy, provenance)
+        assert f">{said}<" in page(kept.workload(), recommendation, busy, kept.request())
+
+
+def test_every_colour_is_one_that_the_page_sets_for_light_and_dark(kept: RunFolder) -> None:
+    style, _, body = kept.report.read_text("utf-8").partition("</style>")
+    assert not re.findall(r"(?:fill|stroke): ?(#[0-9a-f]+)", body)
+    for name in set(re.findall(r"var\((--[a-z-]+)\)", body)):
+        assert style.count(f"{name}:") == 2, name
+    assert "prefers-color-scheme: dark" in style
 
 
 def test_the_page_shows_what_the_way_to_the_server_cost(kept: RunFolder) -> None:

@@ -1,0 +1,170 @@
+"""A candidate in words, in full: its notes, how its count came about, its CPU; and the terminal says the notes too."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from inference_recommender.cli.terminal import show
+from inference_recommender.report.wording import (
+    client_latencies,
+    cores,
+    count_explained,
+    cpu_utilization,
+    notes,
+    scaling_explained,
+)
+from inference_recommender.sizing.fleet import Demand, fleet
+from workloads import Candidate, LatencyObjective, Provenance, Recommendation, Sizing
+
+
+def _candidate(**keys: object) -> Candidate:
+    bare = {"instance_type": "ml.c5.xlarge", "meets_objective": True, "reason": "Keeps it.", "cost_reason": "Listed."}
+    return Candidate.model_validate({**bare, **keys})
+
+
+INFORMED = _candidate(
+    instance_count=6,
+    instance_count_parts={"peak": 3, "burst_factor": 0, "headroom": 1, "spare_instances": 2},
+    max_invocations_interval=(1_000.0, 1_234.5),
+    warm_up_s=2.5,
+    client_latency_ms={"p99.9": 8.0, "p50": 2.0},
+    client_latency_from_intended_ms={"p50": 2.0, "p99.9": 9.5},
+)
+SAID = (
+    "The rate's 95 % interval is 1,000 to 1,234.",
+    "Of 6 instances the peak needs 3; added: headroom 1, spare_instances 2.",
+    "It warmed up for 2.5 s, which do not count.",
+    "Client latency p99.9: 8 ms from send, 9.5 ms from intended send.",
+)
+
+
+def test_what_is_known_is_said() -> None:
+    assert notes(INFORMED) == SAID
+
+
+@pytest.mark.parametrize(
+    "bare",
+    [
+        _candidate(),
+        _candidate(warm_up_s=0.0, client_latency_ms={"p50": 1.0}),
+        _candidate(instance_count=3, instance_count_parts={"peak": 3, "headroom": 0}),
+    ],
+)
+def test_what_is_not_known_or_nothing_is_not_said(bare: Candidate) -> None:
+    assert notes(bare) == ()
+
+
+def test_latencies_are_compared_at_each_percentile_measured_both_ways_lowest_first() -> None:
+    assert [(one.percentile, one.difference_ms) for one in client_latencies(INFORMED)] == [("p50", 0), ("p99.9", 1.5)]
+
+
+def test_the_terminal_says_them_after_the_reason() -> None:
+    shown = io.StringIO()
+    recommendation = Recommendation(
+        workload="spellcheck",
+        target="cpu",
+        archive_sha256="0" * 64,
+        objective=LatencyObjective(percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000),
+        recommended=INFORMED,
+        candidates=(INFORMED,),
+        provenance=Provenance(
+            measured_on="sagemaker",
+            machine="ml.c5.xlarge",
+            job_name="j",
+            job_arn="arn",
+            traffic="quick",
+            percentile="P99",
+            measured_at="2026-11-21T12:02:00+00:00",
+            region="us-east-1",
+            run="runs/j",
+        ),
+    )
+    show(recommendation, Console(file=shown, width=120))
+    assert f"ml.c5.xlarge: Keeps it. {' '.join(SAID)} Listed.\n" in shown.getvalue()
+
+
+def _sized(rate: float, sizing: Sizing) -> Candidate:
+    sized = fleet(rate, Demand(peak_invocations_per_minute=30_000), sizing)
+    return _candidate(
+        max_invocations_per_minute=rate,
+        instance_count=sized.instance_count,
+        instance_count_parts=sized.parts,
+        autoscaling=sized.autoscaling,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rate", "sizing", "said"),
+    [
+        (
+            13_000,
+            Sizing(),
+            "The peak of 30,000 invocations/min needs 3 instances that bear 13,000 each. 20 % headroom adds none: 3 "
+            "instances in all.",
+        ),
+        (
+            40_000,
+            Sizing(headroom=0.5),
+            "The peak of 30,000 invocations/min needs 1 instance that bears 40,000. 50 % headroom adds 1: 2 instances "
+            "in all.",
+        ),
+        (
+            40_000,
+            Sizing(headroom=0),
+            "The peak of 30,000 invocations/min needs 1 instance that bears 40,000; no headroom was asked for.",
+        ),
+        (
+            4_000,
+            Sizing(headroom=0.25, burst_factor=1.5, spare_instances=1, availability_zones=3, min_instances=24),
+            "The peak of 30,000 invocations/min needs 8 instances that bear 4,000 each. Bursts of 1.5 times the peak "
+            "add 4, 25 % headroom adds 3, 1 spare instance adds 1, the loss of one of 3 availability zones adds 7, the "
+            "minimum of 24 instances adds 1: 24 instances in all.",
+        ),
+        (
+            4_000,
+            Sizing(headroom=0, spare_instances=2),
+            "The peak of 30,000 invocations/min needs 8 instances that bear 4,000 each. 2 spare instances add 2: 10 "
+            "instances in all.",
+        ),
+    ],
+)
+def test_the_count_is_explained_for_every_kind_of_headroom(rate: float, sizing: Sizing, said: str) -> None:
+    assert count_explained(_sized(rate, sizing), 30_000, sizing) == said
+
+
+def test_a_count_whose_parts_are_not_known_is_explained_without_them() -> None:
+    old = _candidate(max_invocations_per_minute=13_000, instance_count=3)
+    assert count_explained(old, 30_000, Sizing()) == (
+        "30,000 invocations/min at the peak, over 13,000 per instance and with the headroom asked for, make 3 "
+        "instances."
+    )
+
+
+def test_autoscaling_is_explained_by_its_target() -> None:
+    sizing = Sizing(safety_factor=0.7)
+    assert scaling_explained(_sized(13_000, sizing), sizing) == (
+        "Autoscaling adds an instance when the average exceeds 9,100 invocations/min per instance, 70 % of what one "
+        "bears."
+    )
+    assert scaling_explained(_candidate(), sizing) == ""
+
+
+@pytest.mark.parametrize(
+    ("percent", "vcpus", "said"),
+    [
+        (None, 2, None),
+        (92.4, 2, "92"),
+        (100.0, 2, "100"),
+        (142.3, 2, "142 of 200 % (2 vCPUs)"),
+        (142.3, None, "142"),
+    ],
+)
+def test_cpu_above_100_percent_names_the_whole(percent: float | None, vcpus: int | None, said: str | None) -> None:
+    assert cpu_utilization(percent, vcpus) == said
+
+
+def test_a_machines_cores_are_read_from_its_description() -> None:
+    assert cores("AMD EPYC with 2 cores") == 2
+    assert cores("Some CPU with 1 core") == 1
+    assert cores("Amazon SageMaker") is None
