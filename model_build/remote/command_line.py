@@ -1,4 +1,4 @@
-"""What `python -m model_build build … --on sagemaker` adds to the command line, and the three things it can do.
+"""The part of `python -m model_build build` that --on sagemaker adds: options, and three things to do with them.
 
 plan   the jobs, with AWS asked for what was not given
 show   the document of --dry-run: requests, warnings and what stands in for what AWS could not tell
@@ -11,8 +11,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from aws_api.session import AwsSession
 from model_build.progress import Progress
-from model_build.remote.account import Account
+from model_build.remote.aws_account import AwsAccount
 from model_build.remote.remote_build import build_remotely
 from model_build.remote.request import RemoteBuild, dry_run_document, plan_remote
 from model_build.remote.where import MAX_RUNTIME_S, Options, resolve, resolve_for_show
@@ -20,7 +21,7 @@ from workloads import ModelArtifact, WorkloadFolder
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """All of them, for the `build` command; they are of no use without --on sagemaker."""
+    """Adds them all to the `build` command; they are of no use without --on sagemaker."""
     command.add_argument("--on", choices=["local", "sagemaker"], default="local", help="which machine builds")
     remote = command.add_argument_group("with --on sagemaker")
     remote.add_argument("--dry-run", action="store_true", help="print the requests as one JSON document, send nothing")
@@ -37,27 +38,21 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 
 def plan(folder: WorkloadFolder, name: str, given: argparse.Namespace) -> tuple[RemoteBuild, ...]:
-    """Raises what `where.resolve` and `request.plan_remote` raise."""
-    return plan_remote(folder, name, resolve(_options(given), _account(), _stamp()))
+    """Plans the jobs. Raises what `where.resolve` and `request.plan_remote` raise."""
+    return plan_remote(folder, name, resolve(_options(given), AwsAccount(AwsSession()), _stamp()))
 
 
 def show(folder: WorkloadFolder, name: str, given: argparse.Namespace) -> dict[str, Any]:
-    """Needs neither AWS nor a build."""
-    where, stand_ins = resolve_for_show(_options(given), _account(), _stamp())
+    """Returns the document of --dry-run. Needs neither AWS nor a build."""
+    where, stand_ins = resolve_for_show(_options(given), AwsAccount(AwsSession()), _stamp())
     return {**dry_run_document(plan_remote(folder, name, where)), "stand_ins": dict(stand_ins)}
 
 
 def run(
     folder: WorkloadFolder, name: str, builds: Sequence[RemoteBuild], root: Path, progress: Progress
 ) -> ModelArtifact:
-    """Raises what `run.build_remotely` raises."""
-    return build_remotely(folder, name, builds, root, _account(), progress)
-
-
-def _account() -> Account:
-    from model_build.remote.aws import Aws  # only here: --help and builds on this machine need no boto3
-
-    return Aws()
+    """Builds. Raises what `build_remotely` raises."""
+    return build_remotely(folder, name, builds, root, AwsAccount(AwsSession(notify=progress)), progress)
 
 
 def _options(given: argparse.Namespace) -> Options:

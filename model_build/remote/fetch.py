@@ -1,43 +1,91 @@
-"""From a finished job's output to build/WORKLOAD/VARIANT/: downloaded, checked against its hash, put in place whole."""
+"""From the output of finished jobs to build/WORKLOAD/VARIANT/: downloaded, checked, made one, put in place whole.
+
+Several machines build for one target: engines for T4 and for A10G. The archive of each holds the same repository with
+its own engines, named by compute capability. The union of the files is packed anew; a file that two machines made
+differently cannot be chosen between, so that is refused. Parity is the worst of the machines; where their toolchains
+differ, each is named.
+"""
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from model_build import archive
-from model_build.remote.account import Account
-from model_build.remote.combine import Built
-from model_build.remote.errors import ArchiveDiffers, UnusableOutput
+from model_build.remote.aws_account import Account
 from model_build.remote.request import RemoteBuild
 from model_build.remote.source import TIMING_CACHES
-from workloads import ModelArtifact, artifact_file, file_sha256
+from workloads import ModelArtifact, ParityReport, Unavailable, artifact_file, file_sha256
+
+NOTHING_PUT = "Nothing was put into build/."
+OF_ONE_MACHINE = {"archive_sha256", "archive_bytes", "toolchain", "parity"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Built:
+    """A job's build, checked and on this machine."""
+
+    job_name: str
+    artifact: ModelArtifact
+    archive: Path
 
 
 def fetch(account: Account, build: RemoteBuild, workload: str, variant: str, folder: Path) -> Built:
-    """Download one job's output into an empty `folder`.
+    """Downloads one job's output into an empty `folder`.
 
-    Raises `UnusableOutput`, `ArchiveDiffers`, `InvalidDocument` or `AwsUnavailable`.
+    Raises `Unavailable` where it is not what this build should leave, `InvalidDocument` or `AwsUnavailable`.
     """
-    names = account.files(build.output_url)
-    url = f"{build.output_url}/artifact.json"
+    output = build.job.output_url
+    names = account.files(output)
+    url = f"{output}/artifact.json"
     if "artifact.json" not in names:
-        raise UnusableOutput(url, "is not there, although the job completed.")
+        raise Unavailable(f"{url}: is not there, although the job completed. {NOTHING_PUT}")
     account.download(url, folder / "artifact.json")
     artifact = ModelArtifact.from_json(folder / "artifact.json")
     if (artifact.workload, artifact.variant) != (workload, variant):
-        raise UnusableOutput(url, f"is of {artifact.workload} {artifact.variant}, not of {workload} {variant}.")
+        raise Unavailable(
+            f"{url}: is of {artifact.workload} {artifact.variant}, not of {workload} {variant}. {NOTHING_PUT}"
+        )
     if artifact.archive not in names or Path(artifact.archive).name != artifact.archive:
-        raise UnusableOutput(url, f"names the archive '{artifact.archive}', which is not beside it.")
+        raise Unavailable(f"{url}: names the archive '{artifact.archive}', which is not beside it. {NOTHING_PUT}")
     packed = folder / artifact.archive
-    account.download(f"{build.output_url}/{artifact.archive}", packed)
+    account.download(f"{output}/{artifact.archive}", packed)
     if (actual := file_sha256(packed)) != artifact.archive_sha256:
-        raise ArchiveDiffers(f"{build.output_url}/{artifact.archive}", artifact.archive_sha256, actual)
+        raise Unavailable(
+            f"{output}/{artifact.archive}: its sha256 is {actual}, but artifact.json beside it says "
+            f"{artifact.archive_sha256}. {NOTHING_PUT} Start the build again."
+        )
     _fetch_caches(account, build, names, folder)
-    return Built(job_name=build.job_name, artifact=artifact, archive=packed)
+    return Built(job_name=build.job.name, artifact=artifact, archive=packed)
+
+
+def combine(built: Sequence[Built], scratch: Path) -> Built:
+    """Makes one build of all. Raises `Unavailable` where their archives cannot become one."""
+    if len(built) == 1:
+        return built[0]
+    jobs = [each.job_name for each in built]
+    first = built[0].artifact
+    if any(_common(each.artifact) != _common(first) for each in built):
+        raise _disagreement("artifacts", jobs)
+    union = scratch / "union"
+    for each in built:
+        unpacked = scratch / each.job_name
+        unpacked.mkdir()
+        archive.unpack(each.archive, unpacked)
+        _merge(unpacked, union, jobs)
+    packed = scratch / first.archive
+    archive.pack(union, packed)
+    changed = {
+        "archive_sha256": file_sha256(packed),
+        "archive_bytes": packed.stat().st_size,
+        "toolchain": _toolchain([each.artifact.toolchain for each in built]),
+        "parity": _worst([each.artifact.parity for each in built]),
+    }
+    return Built(job_name=", ".join(jobs), artifact=first.model_copy(update=changed), archive=packed)
 
 
 def publish(built: Built, caches: list[Path], scratch: Path, root: Path) -> None:
-    """The old artifact.json goes first and the new one comes last: in between the target counts as not built."""
+    """Puts a build in place. The old artifact.json goes first and the new one comes last: in between there is none."""
     target = artifact_file(root, built.artifact.workload, built.artifact.variant)
     unpacked = scratch / "repository"
     unpacked.mkdir()
@@ -58,4 +106,44 @@ def _fetch_caches(account: Account, build: RemoteBuild, names: Sequence[str], fo
         place, _, cache = name.rpartition("/")
         if place == TIMING_CACHES.name and cache:
             (folder / place).mkdir(exist_ok=True)
-            account.download(f"{build.output_url}/{name}", folder / place / cache)
+            account.download(f"{build.job.output_url}/{name}", folder / place / cache)
+
+
+def _common(artifact: ModelArtifact) -> dict[str, object]:
+    return artifact.model_dump(exclude=OF_ONE_MACHINE)
+
+
+def _merge(unpacked: Path, union: Path, jobs: Sequence[str]) -> None:
+    for file in sorted(path for path in unpacked.rglob("*") if path.is_file()):
+        name = file.relative_to(unpacked)
+        there = union / name
+        if there.exists() and file_sha256(there) != file_sha256(file):
+            raise _disagreement(f"files {name.as_posix()}", jobs)
+        there.parent.mkdir(parents=True, exist_ok=True)
+        file.replace(there)
+
+
+def _disagreement(what: str, jobs: Sequence[str]) -> Unavailable:
+    return Unavailable(
+        f"The jobs {', '.join(jobs)} built different {what}, so their archives cannot become one. {NOTHING_PUT}"
+    )
+
+
+def _toolchain(toolchains: Sequence[dict[str, str]]) -> dict[str, str]:
+    names = dict.fromkeys(name for each in toolchains for name in each)
+    return {name: ", ".join(dict.fromkeys(each[name] for each in toolchains if name in each)) for name in names}
+
+
+def _worst(reports: Sequence[ParityReport | None]) -> ParityReport | None:
+    """Returns the lowest figures; None as soon as one machine compared nothing."""
+    compared = [report for report in reports if report is not None]
+    if len(compared) < len(reports):
+        return None
+    return ParityReport(
+        examples=compared[0].examples,
+        identical_answers=min(report.identical_answers for report in compared),
+        max_logit_difference=max(report.max_logit_difference for report in compared),
+        mean_logit_difference=max(report.mean_logit_difference for report in compared),
+        original=compared[0].original,
+        compiled={name: min(report.compiled[name] for report in compared) for name in compared[0].compiled},
+    )

@@ -1,28 +1,46 @@
-"""The use case: send the source, run the jobs, fetch what they built.
+"""The use case: send the source, run the jobs, wait for them, fetch what they built.
 
 Knows `Account` as its one port. The requests were built before anything is sent. While it runs it holds the target's
-lock and a scratch folder in the target's folder; nothing half-made stays.
+lock and a scratch folder in the target's folder; nothing half-made stays. The account itself outlasts a throttled or
+broken connection.
 """
 
 import contextlib
+import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
+from aws_api.errors import AwsRefused, AwsUnavailable
+from aws_api.processing_jobs import LOG_GROUP, ProcessingJob
 from model_build.lock import exclusive
 from model_build.progress import Progress, silent
-from model_build.remote.account import Account
-from model_build.remote.combine import combine
-from model_build.remote.errors import AwsRefused, AwsUnavailable, Interrupted, JobNameTaken, LostSight, NoQuota
-from model_build.remote.fetch import fetch, publish
+from model_build.remote.aws_account import Account
+from model_build.remote.fetch import combine, fetch, publish
 from model_build.remote.request import RemoteBuild
 from model_build.remote.source import TIMING_CACHES, pack_source
-from model_build.remote.wait import Sleep, patiently, wait_for_jobs
-from workloads import ModelArtifact, WorkloadFolder, artifact_file
+from workloads import Interrupted, ModelArtifact, Unavailable, WorkloadFolder, artifact_file
 
 ENTRY = Path(__file__).with_name("entry.py")
+POLL_S = 15.0
+LOG_LINES = 20
+
+Sleep = Callable[[float], None]
+
+
+class LostSight(Unavailable):
+    """AWS cannot be asked any more how the jobs are, and they run on."""
+
+    def __init__(self, builds: Sequence[RemoteBuild], why: AwsUnavailable) -> None:
+        names = [build.job.name for build in builds]
+        stops = "\n".join(f"  {_stop_command(name)}" for name in names)
+        super().__init__(
+            f"{why}\nStill running, as far as is known: {', '.join(names)}. Stop with\n{stops}\n"
+            f"What they build will be in {', '.join(build.job.output_url for build in builds)}."
+        )
 
 
 def build_remotely(
@@ -34,22 +52,21 @@ def build_remotely(
     progress: Progress = silent,
     sleep: Sleep = time.sleep,
 ) -> ModelArtifact:
-    """The artifact, in build/WORKLOAD/VARIANT/ with its archive, as after a build here.
+    """Returns the artifact, in build/WORKLOAD/VARIANT/ with its archive, as after a build here.
 
-    Raises `JobFailed`, `JobStopped`, `LostSight`, `Interrupted`, `ArchiveDiffers`, `UnusableOutput`, `BuildsDisagree`,
-    `BuildRunning`, `CheckpointLeftBehind` or another `AwsUnavailable`.
+    Raises `Unavailable` for a job that failed (with the build's own exit code), was stopped or left what cannot be
+    used, `LostSight`, `Interrupted`, `BuildRunning`, `UsageError` or `AwsUnavailable`.
     """
     workload = folder.workload.name
     with _scratch(root, workload, variant_name) as scratch:
-        _send(folder, builds[0], root, scratch, account, progress)
+        _send(folder, builds[0].job, root, scratch, account, progress)
         _run(builds, account, progress, sleep)
         progress("Fetching what was built")
         built = []
         for build in builds:
-            fetched = scratch / f"{build.job_name}-output"
+            fetched = scratch / f"{build.job.name}-output"
             fetched.mkdir()
-            get = partial(fetch, account, build, workload, variant_name, fetched)
-            built.append(patiently(get, progress, sleep))
+            built.append(fetch(account, build, workload, variant_name, fetched))
         whole = combine(built, scratch)
         caches = [file for each in built for file in sorted((each.archive.parent / TIMING_CACHES.name).glob("*"))]
         publish(whole, caches, scratch, root)
@@ -57,59 +74,130 @@ def build_remotely(
 
 
 def _send(
-    folder: WorkloadFolder, build: RemoteBuild, root: Path, scratch: Path, account: Account, progress: Progress
+    folder: WorkloadFolder, job: ProcessingJob, root: Path, scratch: Path, account: Account, progress: Progress
 ) -> None:
     packed = scratch / "source.tar.gz"
     progress("Packing the source")
     pack_source(folder, root, packed)
-    progress(f"Uploading {packed.stat().st_size / 1e6:.1f} MB to {build.source_url}")
+    progress(f"Uploading {packed.stat().st_size / 1e6:.1f} MB to {job.source_url}")
     for file in (packed, ENTRY):
-        account.upload(f"{build.source_url}/{file.name}", file, build.kms_key)
+        account.upload(f"{job.source_url}/{file.name}", file, job.kms_key)
 
 
 def _run(builds: Sequence[RemoteBuild], account: Account, progress: Progress, sleep: Sleep) -> None:
-    """Until all are completed. However else it ends, no job is left running that could be stopped."""
-    begun: list[RemoteBuild] = []
+    """Runs all to completion. However else it ends, no job is left running that could be stopped."""
+    begun: list[ProcessingJob] = []
     try:
         for build in builds:
-            begun.append(build)  # before it is sent: an interrupted call may have reached AWS
-            _create(account, build, begun)
-        wait_for_jobs(account, builds, progress, sleep)
+            begun.append(build.job)  # before it is sent: an interrupted call may have reached AWS
+            _create(account, build.job, begun)
+        _wait(account, builds, progress, sleep)
     except KeyboardInterrupt:
-        raise Interrupted([_stop(account, build) for build in begun]) from None
+        account.hurry()
+        outcomes = "; ".join(_stop(account, job.name) for job in begun) or "no job had been started"
+        raise Interrupted(
+            f"Interrupted: {outcomes}. Nothing half-made was left; start the build again to repeat it."
+        ) from None
     except LostSight:
         raise
     except BaseException:
-        for build in begun:
-            _stop(account, build)
+        account.hurry()
+        for job in begun:
+            _stop(account, job.name)
         raise
 
 
-def _create(account: Account, build: RemoteBuild, begun: list[RemoteBuild]) -> None:
+def _create(account: Account, job: ProcessingJob, begun: list[ProcessingJob]) -> None:
     try:
-        account.create_job(build.request)
-    except (AwsRefused, JobNameTaken, NoQuota):
-        begun.remove(build)  # it was not made; a job of that name is somebody else's
+        account.create_job(job)
+    except AwsRefused as error:
+        begun.remove(job)  # it was not made; a job of that name belongs to another user
+        if error.code == "ResourceInUse":
+            raise Unavailable(
+                f"There is already a processing job called '{job.name}'. Start the build again: names carry the time."
+            ) from error
+        if error.code == "ResourceLimitExceeded":
+            raise Unavailable(
+                f"AWS refused CreateProcessingJob for want of quota: {error.reason}\nAsk for more of "
+                f"'{job.instance_type} for processing job usage' in Service Quotas, or choose another machine with "
+                "--instance-type."
+            ) from error
         raise
 
 
-def _stop(account: Account, build: RemoteBuild) -> str:
-    """Stop a job that nobody waits for any more; what became of it."""
-    name = build.job_name
+def _wait(account: Account, builds: Sequence[RemoteBuild], progress: Progress, sleep: Sleep) -> None:
+    """Polls until every job has completed. Raises at the first that has not."""
+    while True:
+        try:
+            described = [account.describe_job(build.job.name) for build in builds]
+        except AwsUnavailable as error:
+            raise LostSight(builds, error) from error
+        progress("; ".join(_state(build.job, each) for build, each in zip(builds, described, strict=True)))
+        for build, each in zip(builds, described, strict=True):
+            _refuse(account, build.job, each)
+        if all(each["ProcessingJobStatus"] == "Completed" for each in described):
+            return
+        sleep(POLL_S)
+
+
+def _state(job: ProcessingJob, described: Mapping[str, Any]) -> str:
+    began = described["CreationTime"]
+    elapsed = int(((described.get("ProcessingEndTime") or datetime.now(timezone.utc)) - began).total_seconds())
+    status = described["ProcessingJobStatus"]
+    return f"{job.name} on {job.instance_type}: {status}, {elapsed // 60} min {elapsed % 60:02d} s"
+
+
+def _refuse(account: Account, job: ProcessingJob, described: Mapping[str, Any]) -> None:
+    status = described["ProcessingJobStatus"]
+    if status == "Stopped":
+        raise Unavailable(
+            f"Job {job.name} was stopped before it had built anything: by somebody, or because it ran for "
+            f"{job.max_runtime_s} s. Give it longer with --max-runtime-s."
+        )
+    if status == "Failed":
+        raise _failure(job.name, described, _log(account, job.name))
+
+
+def _failure(name: str, described: Mapping[str, Any], log: Sequence[str]) -> Unavailable:
+    """Returns what the service, the build and its log say, with the exit code of a build that ended in good order."""
+    said = described.get("ExitMessage") or ""
+    lines = [f"Job {name} failed: {described.get('FailureReason') or 'the service gave no reason.'}"]
+    if said:
+        lines.append(said.rstrip())
+    if log:
+        lines += [f"The last lines of its log in {LOG_GROUP}:", *(f"  {line}" for line in log)]
+    failure = Unavailable("\n".join(lines))
+    if ended := re.match(r"model_build ended with exit status (\d+)", said):
+        failure.exit_code = int(ended[1])
+    return failure
+
+
+def _log(account: Account, name: str) -> Sequence[str]:
+    try:
+        return account.log_tail(name, LOG_LINES)
+    except AwsUnavailable as error:
+        return [f"(it cannot be read: {error})"]
+
+
+def _stop(account: Account, name: str) -> str:
+    """Stops a job whose output is no longer wanted; returns what became of it."""
     try:
         status = account.describe_job(name)["ProcessingJobStatus"]
         if status not in ("InProgress", "Stopping"):
             return f"job {name} was {status} already"
         account.stop_job(name)
     except AwsUnavailable as error:
-        by_hand = f"aws sagemaker stop-processing-job --processing-job-name {name}"
-        return f"job {name} could not be stopped and may still run ({error}); stop it with `{by_hand}`"
+        return f"job {name} could not be stopped and may still run ({error}); stop it with `{_stop_command(name)}`"
     return f"job {name} was told to stop"
+
+
+def _stop_command(name: str) -> str:
+    return f"aws sagemaker stop-processing-job --processing-job-name {name}"
 
 
 @contextlib.contextmanager
 def _scratch(root: Path, workload: str, variant: str) -> Iterator[Path]:
-    """An empty folder under the target's lock, gone afterwards."""
+    """Holds the target's lock and gives an empty folder that is gone afterwards."""
     target = artifact_file(root, workload, variant).parent
     with exclusive(target, workload, variant):
         scratch = target / ".remote"

@@ -1,29 +1,54 @@
 """The processing jobs of a remote build: one for each machine that its target needs. Pure: nothing is sent.
 
-In: a workload's folder, what to build, and where. Out: frozen `RemoteBuild`s with CreateProcessingJob requests.
+In: a workload's folder, what to build, and where. Out: frozen `RemoteBuild`s.
 
     TensorRT                    each GPU family of the target, in the SageMaker Triton image it is served from
     Neuron                      a CPU instance in the Neuron image: compiling needs no Inferentia
-    ONNX Runtime, TorchScript   a CPU instance in the PyTorch image
+    ONNX Runtime, TorchScript   a CPU instance in the PyTorch image; the build brings its own Python and torch
 
-It does not know which GPU driver a processing instance starts with: AWS documents none, and no request chooses it.
+sagemaker-core's data has no entry for the plain Neuron inference images: their regions are taken from Hugging Face's
+Neuron images, which are in the same registries. The tags are those of AWS's list of Neuron containers. Unconfirmed:
+that every such region has that tag.
 """
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from model_build.remote.errors import RefusedInstance
-from model_build.remote.images import NEURON, PYTORCH_CPU, stock_image, triton_image
+from aws_api.processing_jobs import ProcessingJob
 from model_build.remote.where import Where
-from workloads import NeuronTarget, SageMakerEndpointHosting, Target, TensorRtTarget, WorkloadFolder
+from workloads import NeuronTarget, SageMakerEndpointHosting, Target, TensorRtTarget, UsageError, WorkloadFolder, images
+from workloads.instances import family
 
-SOURCE, OUTPUT = "/opt/ml/processing/source", "/opt/ml/processing/output"
 VOLUME_GB = 60
 LONGEST_NAME = 63
 NEURON_INSTANCE, CPU_INSTANCE = "ml.c5.4xlarge", "ml.c5.2xlarge"
+IMAGE_OPTION = "--image-uri"
+
+NEURON_REGISTRIES = ("huggingface-neuron", "inference", "versions", "4.12.3", "pytorch1.9.1")
+NEURONX_REGISTRIES = ("huggingface-neuronx", "inference", "versions", "4.55.4", "pytorch2.8.0")
+NEURON_IMAGES: Mapping[tuple[str, str], tuple[str, tuple[str, ...]]] = {
+    ("neuron", "pytorch"): (
+        "pytorch-inference-neuron:1.13.1-neuron-py310-sdk2.20.2-ubuntu20.04",
+        NEURON_REGISTRIES,
+    ),
+    ("neuronx", "pytorch"): (
+        "pytorch-inference-neuronx:2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04",
+        NEURONX_REGISTRIES,
+    ),
+    ("neuron", "tensorflow"): (
+        "tensorflow-inference-neuron:2.10.1-neuron-py310-sdk2.17.0-ubuntu20.04",
+        NEURON_REGISTRIES,
+    ),
+    ("neuronx", "tensorflow"): (
+        "tensorflow-inference-neuronx:2.10.1-neuronx-py310-sdk2.17.0-ubuntu20.04",
+        NEURONX_REGISTRIES,
+    ),
+}
+"""By runtime and framework: the image's name, and where sagemaker-core lists the registries that have it."""
 
 NO_DRIVER_CHOICE = (
     "{instance}: a processing job cannot choose its host's GPU driver, and AWS does not document it. If {image} does "
@@ -33,39 +58,13 @@ NO_DRIVER_CHOICE = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RemoteBuild:
-    request: dict[str, Any]
-    """Of CreateProcessingJob."""
+    job: ProcessingJob
+    """All jobs of one build share their source."""
     warnings: tuple[str, ...]
-
-    @property
-    def job_name(self) -> str:
-        return str(self.request["ProcessingJobName"])
-
-    @property
-    def instance_type(self) -> str:
-        return str(self.request["ProcessingResources"]["ClusterConfig"]["InstanceType"])
-
-    @property
-    def source_url(self) -> str:
-        """Where the job looks for `entry.py` and `source.tar.gz`; all jobs of one build share it."""
-        return str(self.request["ProcessingInputs"][0]["S3Input"]["S3Uri"])
-
-    @property
-    def output_url(self) -> str:
-        return str(self.request["ProcessingOutputConfig"]["Outputs"][0]["S3Output"]["S3Uri"])
-
-    @property
-    def kms_key(self) -> str | None:
-        key: str | None = self.request["ProcessingOutputConfig"].get("KmsKeyId")
-        return key
-
-    @property
-    def max_runtime_s(self) -> int:
-        return int(self.request["StoppingCondition"]["MaxRuntimeInSeconds"])
 
 
 def plan_remote(folder: WorkloadFolder, variant_name: str, where: Where) -> tuple[RemoteBuild, ...]:
-    """Raises `UnknownTarget`, `RefusedInstance`, or what `images` raises where no image is named."""
+    """Returns a job for each machine. Raises `UsageError` for a target, type or region that cannot be had."""
     target = folder.target(folder.variant(variant_name).target)
     image = where.image_uri or _image(folder, target, where.region)
     instances = _instances(target, where.instance_type)
@@ -73,19 +72,36 @@ def plan_remote(folder: WorkloadFolder, variant_name: str, where: Where) -> tupl
 
 
 def dry_run_document(builds: Sequence[RemoteBuild]) -> dict[str, Any]:
-    """As `--dry-run` prints it."""
+    """Returns what `--dry-run` prints."""
     return {
-        "requests": [build.request for build in builds],
+        "requests": [build.job.request() for build in builds],
         "warnings": [warning for build in builds for warning in build.warnings],
     }
+
+
+def triton_image(version: str, region: str, file: Path) -> str:
+    """Returns the URI of SageMaker's Triton for GPUs in a yy.mm version that `file` names.
+
+    Raises `UsageError` for a version or region without it, `Unavailable` without sagemaker-core.
+    """
+    published = images.triton_registries(IMAGE_OPTION)
+    if version not in published:
+        raise UsageError(
+            f"{file}: hosting.triton_version: got '{version}', but sagemaker-core knows no such SageMaker Triton "
+            f"image. Known: {', '.join(sorted(published))}. Choose one, or name an image with {IMAGE_OPTION}."
+        )
+    return images.image_uri(
+        f"{images.TRITON}:{version}-py3", region, (images.TRITON, "versions", version), IMAGE_OPTION
+    )
 
 
 def _image(folder: WorkloadFolder, target: Target, region: str) -> str:
     if isinstance(target, NeuronTarget):
         framework = getattr(folder.workload.model, "framework", "pytorch")
-        return stock_image(NEURON[target.runtime, framework], region)
+        name, registries = NEURON_IMAGES[target.runtime, framework]
+        return images.image_uri(name, region, registries, IMAGE_OPTION)
     if not isinstance(target, TensorRtTarget):
-        return stock_image(PYTORCH_CPU, region)
+        return images.pytorch_cpu_image(region, IMAGE_OPTION)
     hosting = folder.workload.hosting
     if not isinstance(hosting, SageMakerEndpointHosting):
         return triton_image(SageMakerEndpointHosting.model_fields["triton_version"].default, region, folder.file)
@@ -93,105 +109,59 @@ def _image(folder: WorkloadFolder, target: Target, region: str) -> str:
 
 
 def _instances(target: Target, wanted: str | None) -> tuple[str, ...]:
-    """The machines that are needed, the wanted type among them."""
-    if wanted is not None:
-        _refuse(target, wanted)
+    """Returns the types of the machines that are needed, the wanted one among them."""
+    if wanted is not None and (why := _unfit(target, wanted)):
+        raise UsageError(f"--instance-type: got '{wanted}'. {why}")
     if isinstance(target, TensorRtTarget):
-        return tuple(wanted if wanted and _family(wanted) == f else f"ml.{f}.xlarge" for f in target.families)
+        return tuple(wanted if wanted and family(wanted) == name else f"ml.{name}.xlarge" for name in target.families)
     return (wanted or (NEURON_INSTANCE if isinstance(target, NeuronTarget) else CPU_INSTANCE),)
 
 
-def _refuse(target: Target, wanted: str) -> None:
+def _unfit(target: Target, wanted: str) -> str | None:
+    """Returns why a processing job of this target cannot have that type."""
     if not wanted.startswith("ml."):
-        raise RefusedInstance(wanted, f"SageMaker's types begin with ml.: ml.{wanted}.")
-    if re.match(r"(inf|trn)\d", _family(wanted)):
-        raise RefusedInstance(
-            wanted,
+        return f"SageMaker's types begin with ml.: ml.{wanted}."
+    if re.match(r"(inf|trn)\d", family(wanted)):
+        return (
             "Processing jobs do not run on Inferentia or Trainium, and compiling needs neither: leave it out, or "
-            f"choose a CPU type such as {NEURON_INSTANCE}.",
+            f"choose a CPU type such as {NEURON_INSTANCE}."
         )
-    if isinstance(target, TensorRtTarget) and _family(wanted) not in target.families:
-        raise RefusedInstance(
-            wanted, f"An engine is built on the GPU it is for, and this target is for {', '.join(target.families)}."
-        )
+    if isinstance(target, TensorRtTarget) and family(wanted) not in target.families:
+        return f"An engine is built on the GPU it is for, and this target is for {', '.join(target.families)}."
+    return None
 
 
 def _build(
-    folder: WorkloadFolder,
-    variant_name: str,
-    target: Target,
-    where: Where,
-    image: str,
-    instance: str,
+    folder: WorkloadFolder, variant_name: str, target: Target, where: Where, image: str, instance: str
 ) -> RemoteBuild:
-    gpu = _family(instance) if isinstance(target, TensorRtTarget) else None
+    gpu = family(instance) if isinstance(target, TensorRtTarget) else None
     workload = folder.workload.name
     base = f"s3://{where.bucket}/model-build/{workload}/{variant_name}/{where.stamp}"
-    request = {
-        "ProcessingJobName": job_name((workload, variant_name), gpu, where.stamp),
-        "RoleArn": where.role_arn,
-        "AppSpecification": {
-            "ImageUri": image,
-            "ContainerEntrypoint": ["python3", f"{SOURCE}/entry.py"],
-            "ContainerArguments": [workload, variant_name, target.runtime],
-        },
-        "ProcessingResources": {"ClusterConfig": _cluster(instance, where.kms_key)},
-        "ProcessingInputs": [_source(f"{base}/source")],
-        "ProcessingOutputConfig": _output(f"{base}/{_family(instance)}", where.kms_key),
-        "StoppingCondition": {"MaxRuntimeInSeconds": where.max_runtime_s},
-        "Environment": {"PYTHONUNBUFFERED": "1"},
-        "Tags": [{"Key": "workload", "Value": workload}, {"Key": "target", "Value": variant_name}],
-        **_network(where),
-    }
-    return RemoteBuild(request=request, warnings=tuple(_warnings(target, instance, image)))
+    job = ProcessingJob(
+        name=job_name((workload, variant_name), gpu, where.stamp),
+        role_arn=where.role_arn,
+        image_uri=image,
+        arguments=(workload, variant_name, target.runtime),
+        instance_type=instance,
+        volume_gb=VOLUME_GB,
+        source_url=f"{base}/source",
+        output_name="built",
+        output_url=f"{base}/{family(instance)}",
+        max_runtime_s=where.max_runtime_s,
+        tags={"workload": workload, "target": variant_name},
+        kms_key=where.kms_key,
+        security_groups=where.security_groups,
+        subnets=where.subnets,
+    )
+    warnings = (NO_DRIVER_CHOICE.format(instance=instance, image=image),) if gpu else ()
+    return RemoteBuild(job=job, warnings=warnings)
 
 
-def _warnings(target: Target, instance: str, image: str) -> Iterator[str]:
-    if isinstance(target, TensorRtTarget):
-        yield NO_DRIVER_CHOICE.format(instance=instance, image=image)
-
-
-def _source(url: str) -> dict[str, Any]:
-    s3 = {
-        "S3Uri": url,
-        "LocalPath": SOURCE,
-        "S3DataType": "S3Prefix",
-        "S3InputMode": "File",
-        "S3DataDistributionType": "FullyReplicated",
-        "S3CompressionType": "None",
-    }
-    return {"InputName": "source", "S3Input": s3}
-
-
-def _output(url: str, kms_key: str | None) -> dict[str, Any]:
-    built = {"S3Uri": url, "LocalPath": OUTPUT, "S3UploadMode": "EndOfJob"}
-    outputs = {"Outputs": [{"OutputName": "built", "S3Output": built}]}
-    return outputs | ({"KmsKeyId": kms_key} if kms_key else {})
-
-
-def _cluster(instance: str, kms_key: str | None) -> dict[str, Any]:
-    cluster = {"InstanceCount": 1, "InstanceType": instance, "VolumeSizeInGB": VOLUME_GB}
-    # A disk inside the instance is encrypted by its own hardware; the service refuses a key for it.
-    own_disk = re.fullmatch(r"g5|[a-z]+\d+[a-z]*d[a-z]*", _family(instance))
-    return cluster | ({"VolumeKmsKeyId": kms_key} if kms_key and not own_disk else {})
-
-
-def _network(where: Where) -> dict[str, Any]:
-    if not where.subnets:
-        return {}
-    vpc = {"SecurityGroupIds": list(where.security_groups), "Subnets": list(where.subnets)}
-    return {"NetworkConfig": {"VpcConfig": vpc}}
-
-
-def job_name(parts: Sequence[str], family: str | None, stamp: str) -> str:
-    """The workload, what is built, the GPU and the time; what is too long is cut and told apart by a hash."""
+def job_name(parts: Sequence[str], gpu_family: str | None, stamp: str) -> str:
+    """Returns workload, what is built, GPU and time; what is too long is cut and told apart by a hash."""
     name = "-".join(parts).replace("_", "-")
-    tail = "-".join(filter(None, (family, stamp)))
-    room = LONGEST_NAME - len(tail) - 1
-    if len(name) > room:
-        name = f"{name[: room - 7].rstrip('-')}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    tail = "-".join(filter(None, (gpu_family, stamp)))
+    longest = LONGEST_NAME - len(tail) - 1
+    if len(name) > longest:
+        name = f"{name[: longest - 7].rstrip('-')}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
     return f"{name}-{tail}"
-
-
-def _family(instance_type: str) -> str:
-    return instance_type.removeprefix("ml.").split(".")[0]

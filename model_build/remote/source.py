@@ -1,5 +1,5 @@
-"""What travels to the machine that builds, as one reproducible archive: the code a build runs, the workload and its
-local checkpoint.
+"""The source that travels to the machine that builds, as one reproducible archive: the code a build runs, the workload
+and its local checkpoint.
 
 In: a workload's folder and the repository's root. Out: `source.tar.gz`, the same bytes for the same files. Timing
 caches of earlier builds travel along, so that TensorRT need not time the same kernels again. It does not read git:
@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from model_build import archive
-from model_build.remote.errors import CheckpointLeftBehind
-from workloads import WorkloadFolder
+from workloads import UsageError, WorkloadFolder
 
 CODE = ("aws_api", "containers", "model_build")
 FILES = ("constraints.txt", "pyproject.toml")
@@ -20,7 +19,7 @@ TIMING_CACHES = Path("build/timing_caches")
 
 
 def source_files(folder: WorkloadFolder, root: Path) -> dict[str, Path]:
-    """Name in the archive → file. Raises `CheckpointLeftBehind`."""
+    """Returns name in the archive → file. Raises `UsageError` for a local checkpoint that would stay behind."""
     folders = [folder.path, *(root / name for name in CODE), *_checkpoints(folder), root / TIMING_CACHES]
     loose = [*(root / name for name in FILES), *(root / "workloads").glob("*.py"), *(root / "workloads").glob("*.json")]
     files = [*loose, *(file for each in folders for file in _below(each))]
@@ -28,7 +27,7 @@ def source_files(folder: WorkloadFolder, root: Path) -> dict[str, Path]:
 
 
 def pack_source(folder: WorkloadFolder, root: Path, packed: Path) -> None:
-    """Raises `CheckpointLeftBehind`."""
+    """Writes the archive to `packed`. Raises what `source_files` raises."""
     with tempfile.TemporaryDirectory(dir=packed.parent) as scratch:
         for name, file in source_files(folder, root).items():
             link = Path(scratch) / name
@@ -38,14 +37,18 @@ def pack_source(folder: WorkloadFolder, root: Path, packed: Path) -> None:
 
 
 def _checkpoints(folder: WorkloadFolder) -> Iterator[Path]:
-    """Folders of weights beside the workload's own."""
+    """Yields folders of weights beside the workload's own."""
     for key in ("checkpoint", "backbone"):
         got = getattr(folder.workload.model, key, None)
         if not isinstance(got, str) or not got.startswith(("./", "../", "/")):
             continue
         path = (folder.path / got).resolve()
         if got.startswith("/") or not path.is_relative_to(folder.path.parent.resolve()):
-            raise CheckpointLeftBehind(folder.file, key, got, folder.path.parent)
+            raise UsageError(
+                f"{folder.file}: model.{key}: got '{got}', which is outside {folder.path.parent}: only that folder "
+                "travels to the machine that builds. Move it there, or name an s3:// URI or a model id of the Hugging "
+                "Face hub."
+            )
         yield folder.path.parent / path.relative_to(folder.path.parent.resolve())
 
 
@@ -57,7 +60,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _name(file: Path, folder: WorkloadFolder, root: Path) -> str:
-    """Workloads may lie elsewhere than below the root; there they are looked for below it."""
+    """Returns a name below workloads/ for a workload that lies elsewhere here: that is where the build looks."""
     if file.is_relative_to(folder.path.parent):
         return f"workloads/{file.relative_to(folder.path.parent).as_posix()}"
     return file.relative_to(root).as_posix()

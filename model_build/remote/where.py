@@ -1,11 +1,12 @@
-"""Where a build runs: what the command line says, and what AWS or a stand-in says for the rest."""
+"""Where a build runs: what the command line says, and for the rest what AWS says, or a stand-in."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from model_build.remote.account import Account
-from model_build.remote.errors import AwsUnavailable, HalfAVpc, NoRole, NotARole
+from aws_api.errors import AwsUnavailable
+from model_build.remote.aws_account import Account
+from workloads import UsageError
 
 ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+")
 MAX_RUNTIME_S = 2 * 3600
@@ -16,7 +17,7 @@ STAND_IN_ROLE = "arn:aws:iam::000000000000:role/ModelBuildRole"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """The command line's own words. None: not given."""
+    """The command line's own words; None is what was not given."""
 
     role_arn: str | None = None
     bucket: str | None = None
@@ -36,9 +37,9 @@ class Where:
     stamp: str
     """Makes the names of jobs and of their folders unique: letters, digits and hyphens, 20 at most."""
     instance_type: str | None = None
-    """None: what the target needs."""
+    """None takes what the target needs."""
     image_uri: str | None = None
-    """None: the stock image of the target's runtime."""
+    """None takes the stock image of the target's runtime."""
     kms_key: str | None = None
     security_groups: tuple[str, ...] = ()
     subnets: tuple[str, ...] = ()
@@ -46,17 +47,21 @@ class Where:
 
 
 def resolve(options: Options, account: Account, stamp: str) -> Where:
-    """Raises `NoRole`, `NotARole`, `HalfAVpc` or `AwsUnavailable`."""
+    """Asks AWS for what was not given. Raises `UsageError` or `AwsUnavailable`."""
     if options.role_arn is None:
-        raise NoRole()
+        raise UsageError(
+            "--role-arn: missing. A processing job assumes an IAM role that sagemaker.amazonaws.com may assume, that "
+            "may read and write the bucket, pull the image and write logs. Give --role-arn "
+            "arn:aws:iam::ACCOUNT:role/NAME."
+        )
     bucket = options.bucket or account.default_bucket()
     return _where(options, options.role_arn, bucket, account.region, stamp)
 
 
 def resolve_for_show(options: Options, account: Account, stamp: str) -> tuple[Where, Mapping[str, str]]:
-    """For a dry run: as `resolve`, with names that stand for what is not given and AWS cannot tell.
+    """Does the same for a dry run: names stand in for what was not given and AWS cannot tell.
 
-    Also the stand-ins, by option. Raises `NotARole` or `HalfAVpc`.
+    Also returns the stand-ins, by option. Raises `UsageError`.
     """
     stand_ins: dict[str, str] = {}
     try:
@@ -75,11 +80,11 @@ def resolve_for_show(options: Options, account: Account, stamp: str) -> tuple[Wh
 
 def _where(options: Options, role: str, bucket: str, region: str, stamp: str) -> Where:
     if not ROLE.fullmatch(role):
-        raise NotARole(role)
-    if options.subnets and not options.security_groups:
-        raise HalfAVpc("--subnet", "--security-group")
-    if options.security_groups and not options.subnets:
-        raise HalfAVpc("--security-group", "--subnet")
+        raise UsageError(f"--role-arn: got '{role}', but a role's ARN is arn:aws:iam::ACCOUNT:role/NAME.")
+    if bool(options.subnets) != bool(options.security_groups):
+        both = ("--subnet", "--security-group")
+        given, missing = both if options.subnets else reversed(both)
+        raise UsageError(f"{given} was given without {missing}. A job in a VPC needs both.")
     return Where(
         role_arn=role,
         bucket=bucket,

@@ -1,4 +1,4 @@
-"""A miniature repository whose workload has a target for every machine, and an account of our own to build it in."""
+"""A miniature repository whose workload has a target for every machine, and a fake account to build it in."""
 
 import hashlib
 import io
@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from model_build.remote.account import Account
+from aws_api.processing_jobs import ProcessingJob
+from model_build.remote.aws_account import Account
 from model_build.remote.where import Where
 from tests.artifacts import an_artifact
 from workloads import ROOT, ModelArtifact
@@ -72,7 +73,7 @@ def tar_gz(files: Mapping[str, bytes]) -> bytes:
 
 
 def built(variant: str, files: Mapping[str, bytes], **changes: Any) -> dict[str, bytes]:
-    """What a job leaves: artifact.json and the archive it speaks of."""
+    """Returns what a job leaves: artifact.json and the archive it speaks of."""
     packed = tar_gz(files)
     facts = {
         "variant": variant,
@@ -99,13 +100,14 @@ class FakeAccount(Account):
         **described: Any,
     ) -> None:
         self.objects: dict[str, bytes] = {}
-        self.jobs: dict[str, Mapping[str, Any]] = {}
+        self.jobs: dict[str, ProcessingJob] = {}
+        self.hurried = False
         self.stopped: list[str] = []
         self.log: list[str] = []
         self.refusals: dict[str, Exception] = {}
         self._outputs = outputs or {}
         self._statuses = statuses
-        self._course: dict[str, Iterator[str]] = {}
+        self._upcoming: dict[str, Iterator[str]] = {}
         self._status: dict[str, str] = {}
         self._asked = asked
         self._described = described
@@ -117,6 +119,9 @@ class FakeAccount(Account):
     def default_bucket(self) -> str:
         return "sagemaker-us-east-1-123456789012"
 
+    def hurry(self) -> None:
+        self.hurried = True
+
     def upload(self, url: str, file: Path, kms_key: str | None) -> None:
         self.objects[url] = file.read_bytes()
 
@@ -126,17 +131,16 @@ class FakeAccount(Account):
     def download(self, url: str, file: Path) -> None:
         file.write_bytes(self.objects[url])
 
-    def create_job(self, request: Mapping[str, Any]) -> None:
-        name = request["ProcessingJobName"]
+    def create_job(self, job: ProcessingJob) -> None:
         for part, refusal in self.refusals.items():
-            if part in name:
+            if part in job.name:
                 raise refusal
-        self.jobs[name] = request
-        self._course[name] = iter(self._statuses)
+        self.jobs[job.name] = job
+        self._upcoming[job.name] = iter(self._statuses)
 
     def describe_job(self, name: str) -> Mapping[str, Any]:
         self._asked()
-        status = self._status[name] = next(self._course[name], self._status.get(name, ""))
+        status = self._status[name] = next(self._upcoming[name], self._status.get(name, ""))
         if status == "Completed":
             self._finish(self.jobs[name])
         now = datetime.now(UTC)
@@ -148,9 +152,9 @@ class FakeAccount(Account):
     def log_tail(self, name: str, lines: int) -> list[str]:
         return self.log[-lines:]
 
-    def _finish(self, request: Mapping[str, Any]) -> None:
-        """The outputs go where the request says; those named FAMILY:NAME only where that family built."""
-        url = request["ProcessingOutputConfig"]["Outputs"][0]["S3Output"]["S3Uri"]
+    def _finish(self, job: ProcessingJob) -> None:
+        """Puts the outputs where the job says; those named FAMILY:NAME only where that family built."""
+        url = job.output_url
         for name, content in self._outputs.items():
             family, _, plain = name.rpartition(":")
             if url.endswith(family):

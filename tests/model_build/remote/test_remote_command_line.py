@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from model_build.remote import command_line
-from model_build.remote.errors import NoRole
 from tests.model_build.remote.remote_account import ROLE, miniature
-from workloads import WorkloadFolder, load_workload
+from workloads import UsageError, WorkloadFolder, load_workload
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkloadFolder:
-    """On a machine that knows of no AWS account."""
+    """Loads it on a machine that knows of no AWS account."""
     for name in ("PROFILE", "REGION", "DEFAULT_REGION", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"):
         monkeypatch.delenv(f"AWS_{name}", raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -47,14 +46,14 @@ def test_every_option_reaches_the_request(folder: WorkloadFolder, monkeypatch: p
     given = ["--role-arn", ROLE, "--bucket", "b", "--instance-type", "ml.c6i.xlarge", "--image-uri", "i:1"]
     given += ["--kms-key", "k", "--security-group", "sg-1", "--subnet", "s-1", "--subnet", "s-2"]
     (build,) = command_line.plan(folder, "cpu", _given("--on", "sagemaker", "--max-runtime-s", "60", *given))
-    request = build.request
+    request = build.job.request()
     assert request["RoleArn"] == ROLE
     assert request["AppSpecification"]["ImageUri"] == "i:1"
     assert request["NetworkConfig"]["VpcConfig"] == {"SecurityGroupIds": ["sg-1"], "Subnets": ["s-1", "s-2"]}
-    assert (build.instance_type, build.kms_key, build.max_runtime_s) == ("ml.c6i.xlarge", "k", 60)
-    assert build.output_url.startswith("s3://b/model-build/spellcheck/cpu/")
+    assert (build.job.instance_type, build.job.kms_key, build.job.max_runtime_s) == ("ml.c6i.xlarge", "k", 60)
+    assert build.job.output_url.startswith("s3://b/model-build/spellcheck/cpu/")
 
 
 def test_a_build_that_is_not_a_dry_run_needs_a_role(folder: WorkloadFolder) -> None:
-    with pytest.raises(NoRole):
+    with pytest.raises(UsageError, match="--role-arn: missing"):
         command_line.plan(folder, "cpu", _given("--on", "sagemaker"))

@@ -35,6 +35,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return [[sys.executable, "-m", "venv", "--without-pip", f"{work}/.venv"]]
 
     monkeypatch.setattr(entry, "install_commands", commands)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     return tmp_path
 
 

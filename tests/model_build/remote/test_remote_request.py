@@ -11,24 +11,19 @@ from botocore.validate import ParamValidator
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aws_api.errors import NO_CREDENTIALS, NO_REGION, AwsUnavailable
 from local_aws.service_model import input_shape, problems
-from model_build.remote import images
-from model_build.remote.errors import (
-    AwsUnavailable,
-    HalfAVpc,
-    NoCredentials,
-    NoImageData,
-    NoRegion,
-    NoRole,
-    NotARole,
-    RefusedInstance,
-    UnknownImage,
-    UnpublishedTriton,
+from model_build.remote.request import (
+    LONGEST_NAME,
+    RemoteBuild,
+    dry_run_document,
+    job_name,
+    plan_remote,
+    triton_image,
 )
-from model_build.remote.request import LONGEST_NAME, RemoteBuild, dry_run_document, job_name, plan_remote
 from model_build.remote.where import Options, resolve, resolve_for_show
 from tests.model_build.remote.remote_account import ROLE, FakeAccount, miniature, somewhere
-from workloads import ROOT, WorkloadFolder, load_workload, workload_names
+from workloads import ROOT, Unavailable, UsageError, WorkloadFolder, images, load_workload, workload_names
 
 TRITON = "763104351884.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:25.09-py3"
 
@@ -50,7 +45,7 @@ def found_wrong(request: Mapping[str, Any]) -> list[str]:
 
 
 def image(build: RemoteBuild) -> str:
-    return str(build.request["AppSpecification"]["ImageUri"])
+    return str(build.job.request()["AppSpecification"]["ImageUri"])
 
 
 @pytest.mark.parametrize("variant", ["cpu", "cpu-int8", "traced", "gpu", "gpu-plain", "inf1", "inf2"])
@@ -67,18 +62,18 @@ def test_every_request_is_one_that_sagemaker_takes(
     folder: WorkloadFolder, variant: str, changes: dict[str, Any]
 ) -> None:
     for build in plan(folder, variant, **changes):
-        assert found_wrong(build.request) == []
+        assert found_wrong(build.job.request()) == []
 
 
 def test_china_has_registries_of_its_own(folder: WorkloadFolder) -> None:
     role = "arn:aws-cn:iam::123456789012:role/builder"
     (build,) = plan(folder, "cpu", region="cn-north-1", role_arn=role)
     assert image(build).startswith("727897471807.dkr.ecr.cn-north-1.amazonaws.com.cn/pytorch-training:")
-    assert found_wrong(build.request) == []
+    assert found_wrong(build.job.request()) == []
 
 
 def test_the_validation_would_notice(folder: WorkloadFolder) -> None:
-    request = plan(folder, "cpu")[0].request
+    request = plan(folder, "cpu")[0].job.request()
     request["ProcessingResources"]["ClusterConfig"]["InstanceType"] = "ml.inf1.xlarge"
     assert "ml.inf1.xlarge" in found_wrong(request)[0]
 
@@ -88,16 +83,16 @@ def test_every_target_of_every_workload_of_this_repository_can_be_built_remotely
         workload = load_workload(name)
         for variant in workload.workload.deployables:
             for build in plan_remote(workload, variant, somewhere()):
-                assert found_wrong(build.request) == [], f"{name} {variant}"
+                assert found_wrong(build.job.request()) == [], f"{name} {variant}"
 
 
 def test_a_tensorrt_target_is_built_on_each_of_its_gpus_in_the_image_that_serves_it(folder: WorkloadFolder) -> None:
     builds = plan(folder, "gpu")
-    assert [build.instance_type for build in builds] == ["ml.g4dn.xlarge", "ml.g5.xlarge"]
+    assert [build.job.instance_type for build in builds] == ["ml.g4dn.xlarge", "ml.g5.xlarge"]
     assert {image(build) for build in builds} == {TRITON}
-    assert len({build.job_name for build in builds}) == 2
-    assert len({build.output_url for build in builds}) == 2
-    assert len({build.source_url for build in builds}) == 1
+    assert len({build.job.name for build in builds}) == 2
+    assert len({build.job.output_url for build in builds}) == 2
+    assert len({build.job.source_url for build in builds}) == 1
 
 
 def test_a_gpu_build_warns_of_the_driver_that_nobody_can_choose(folder: WorkloadFolder) -> None:
@@ -120,18 +115,18 @@ def test_a_gpu_build_warns_of_the_driver_that_nobody_can_choose(folder: Workload
 )
 def test_all_others_are_built_on_a_cpu(folder: WorkloadFolder, variant: str, instance: str, name: str) -> None:
     (build,) = plan(folder, variant)
-    assert build.instance_type == instance
+    assert build.job.instance_type == instance
     assert image(build) == f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{name}"
 
 
 def test_the_container_is_told_what_to_build_and_where_things_lie(folder: WorkloadFolder) -> None:
     (build,) = plan(folder, "traced", max_runtime_s=600)
-    request = build.request
+    request = build.job.request()
     assert request["AppSpecification"]["ContainerEntrypoint"] == ["python3", "/opt/ml/processing/source/entry.py"]
     assert request["AppSpecification"]["ContainerArguments"] == ["spellcheck", "traced", "torchscript"]
-    assert build.source_url == "s3://bucket/model-build/spellcheck/traced/20261121-034500/source"
-    assert build.output_url == "s3://bucket/model-build/spellcheck/traced/20261121-034500/c5"
-    assert build.job_name == "spellcheck-traced-20261121-034500"
+    assert build.job.source_url == "s3://bucket/model-build/spellcheck/traced/20261121-034500/source"
+    assert build.job.output_url == "s3://bucket/model-build/spellcheck/traced/20261121-034500/c5"
+    assert build.job.name == "spellcheck-traced-20261121-034500"
     assert request["RoleArn"] == ROLE
     assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 600}
     assert request["Tags"] == [{"Key": "workload", "Value": "spellcheck"}, {"Key": "target", "Value": "traced"}]
@@ -139,17 +134,17 @@ def test_the_container_is_told_what_to_build_and_where_things_lie(folder: Worklo
 
 def test_a_key_encrypts_output_and_volume_but_not_the_disk_inside_a_gpu_instance(folder: WorkloadFolder) -> None:
     (cpu,) = plan(folder, "cpu", kms_key="key")
-    assert cpu.request["ProcessingOutputConfig"]["KmsKeyId"] == cpu.kms_key == "key"
-    assert cpu.request["ProcessingResources"]["ClusterConfig"]["VolumeKmsKeyId"] == "key"
+    assert cpu.job.request()["ProcessingOutputConfig"]["KmsKeyId"] == cpu.job.kms_key == "key"
+    assert cpu.job.request()["ProcessingResources"]["ClusterConfig"]["VolumeKmsKeyId"] == "key"
     for gpu in plan(folder, "gpu", kms_key="key"):
-        assert gpu.kms_key == "key"
-        assert "VolumeKmsKeyId" not in gpu.request["ProcessingResources"]["ClusterConfig"]
+        assert gpu.job.kms_key == "key"
+        assert "VolumeKmsKeyId" not in gpu.job.request()["ProcessingResources"]["ClusterConfig"]
 
 
 def test_a_wanted_type_replaces_only_its_own_gpu(folder: WorkloadFolder) -> None:
     builds = plan(folder, "gpu", instance_type="ml.g5.2xlarge")
-    assert [build.instance_type for build in builds] == ["ml.g4dn.xlarge", "ml.g5.2xlarge"]
-    assert plan(folder, "inf1", instance_type="ml.c6i.8xlarge")[0].instance_type == "ml.c6i.8xlarge"
+    assert [build.job.instance_type for build in builds] == ["ml.g4dn.xlarge", "ml.g5.2xlarge"]
+    assert plan(folder, "inf1", instance_type="ml.c6i.8xlarge")[0].job.instance_type == "ml.c6i.8xlarge"
 
 
 def test_a_wanted_image_replaces_the_stock_one_and_needs_no_data(
@@ -185,13 +180,13 @@ def test_an_engine_is_built_in_the_image_that_the_workload_names(workloads_copy:
 def test_an_instance_that_cannot_build_the_target_is_refused(
     folder: WorkloadFolder, variant: str, wanted: str, why: str
 ) -> None:
-    with pytest.raises(RefusedInstance) as refused:
+    with pytest.raises(UsageError) as refused:
         plan(folder, variant, instance_type=wanted)
     assert str(refused.value) == f"--instance-type: got '{wanted}'. {why}"
 
 
 def test_a_region_without_the_image_is_refused_with_those_that_have_it(folder: WorkloadFolder) -> None:
-    with pytest.raises(UnknownImage) as refused:
+    with pytest.raises(UsageError) as refused:
         plan(folder, "inf1", region="eu-north-1")
     assert str(refused.value) == (
         "sagemaker-core does not know pytorch-inference-neuron:1.13.1-neuron-py310-sdk2.20.2-ubuntu20.04 in the region "
@@ -203,8 +198,8 @@ def test_a_region_without_the_image_is_refused_with_those_that_have_it(folder: W
 
 
 def test_a_triton_that_was_never_published_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnpublishedTriton) as refused:
-        images.triton_image("19.01", "us-east-1", tmp_path / "workload.toml")
+    with pytest.raises(UsageError) as refused:
+        triton_image("19.01", "us-east-1", tmp_path / "workload.toml")
     assert str(refused.value) == (
         f"{tmp_path}/workload.toml: hosting.triton_version: got '19.01', but sagemaker-core knows no such SageMaker "
         "Triton image. Known: 23.12, 24.01, 24.03, 24.05, 24.09, 25.04, 25.09, 26.05. Choose one, or name an image "
@@ -220,7 +215,7 @@ def test_without_the_data_of_images_it_says_what_to_install(
     folder: WorkloadFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(images, "distribution", _not_installed)
-    with pytest.raises(NoImageData) as refused:
+    with pytest.raises(Unavailable) as refused:
         plan(folder, "cpu")
     assert str(refused.value) == (
         "The Python package 'sagemaker-core' is not installed, and it knows the accounts of AWS's images. Install it "
@@ -269,7 +264,7 @@ class Nowhere(FakeAccount):
         return self._region
 
     def default_bucket(self) -> str:
-        raise NoCredentials()
+        raise AwsUnavailable(NO_CREDENTIALS)
 
 
 def test_what_is_not_given_comes_from_the_account() -> None:
@@ -279,7 +274,7 @@ def test_what_is_not_given_comes_from_the_account() -> None:
 
 
 def test_a_build_without_a_role_says_which_role_it_needs() -> None:
-    with pytest.raises(NoRole) as refused:
+    with pytest.raises(UsageError) as refused:
         resolve(Options(), FakeAccount(), "stamp")
     assert str(refused.value) == (
         "--role-arn: missing. A processing job assumes an IAM role that sagemaker.amazonaws.com may assume, that may "
@@ -288,7 +283,7 @@ def test_a_build_without_a_role_says_which_role_it_needs() -> None:
 
 
 def test_a_role_that_is_no_arn_is_refused_before_anything_is_sent() -> None:
-    with pytest.raises(NotARole) as refused:
+    with pytest.raises(UsageError) as refused:
         resolve(Options(role_arn="builder"), FakeAccount(), "stamp")
     assert str(refused.value) == ("--role-arn: got 'builder', but a role's ARN is arn:aws:iam::ACCOUNT:role/NAME.")
 
@@ -301,19 +296,19 @@ def test_a_role_that_is_no_arn_is_refused_before_anything_is_sent() -> None:
     ],
 )
 def test_half_a_vpc_is_refused(options: Options, said: str) -> None:
-    with pytest.raises(HalfAVpc) as refused:
+    with pytest.raises(UsageError) as refused:
         resolve(options, FakeAccount(), "stamp")
     assert str(refused.value) == f"{said} A job in a VPC needs both."
 
 
 def test_a_dry_run_without_aws_says_which_names_stand_in(folder: WorkloadFolder) -> None:
-    where, stand_ins = resolve_for_show(Options(), Nowhere(NoRegion()), "20261121-034500")
+    where, stand_ins = resolve_for_show(Options(), Nowhere(AwsUnavailable(NO_REGION)), "20261121-034500")
     assert stand_ins == {
         "region": "us-east-1",
         "role-arn": "arn:aws:iam::000000000000:role/ModelBuildRole",
         "bucket": "sagemaker-us-east-1-000000000000",
     }
-    assert found_wrong(plan_remote(folder, "cpu", where)[0].request) == []
+    assert found_wrong(plan_remote(folder, "cpu", where)[0].job.request()) == []
 
 
 def test_a_dry_run_needs_no_stand_in_for_what_is_known() -> None:

@@ -1,4 +1,4 @@
-"""A remote build from source to artifact, against an account of our own: what is sent, waited for, fetched, and how
+"""A remote build from source to artifact, against a fake account: what is sent, waited for, fetched, and how
 each failure ends.
 """
 
@@ -10,25 +10,13 @@ from typing import Any
 
 import pytest
 
+from aws_api.errors import AwsRefused, AwsUnreachable, ExpiredCredentials
 from model_build.lock import exclusive
-from model_build.remote.errors import (
-    ArchiveDiffers,
-    AwsRefused,
-    AwsUnreachable,
-    BuildsDisagree,
-    Interrupted,
-    JobFailed,
-    JobNameTaken,
-    JobStopped,
-    LostSight,
-    UnusableOutput,
-)
-from model_build.remote.remote_build import build_remotely
+from model_build.remote.remote_build import LostSight, build_remotely
 from model_build.remote.request import plan_remote
-from model_build.remote.wait import PATIENCE_S
 from tests.artifacts import an_artifact
 from tests.model_build.remote.remote_account import FakeAccount, built, miniature, somewhere
-from workloads import ModelArtifact, load_artifact, load_workload
+from workloads import Interrupted, ModelArtifact, Unavailable, load_artifact, load_workload
 
 BASE = "s3://bucket/model-build/spellcheck"
 CPU, CPU_JOB = f"{BASE}/cpu/20261121-034500", "spellcheck-cpu-20261121-034500"
@@ -49,7 +37,7 @@ def run(root: Path, account: FakeAccount, variant: str = "cpu", **ports: Any) ->
 
 
 def left(root: Path, variant: str = "cpu") -> list[str]:
-    """What lies in the target's folder, hidden files but the lock included."""
+    """Returns what lies in the target's folder, hidden files but the lock included."""
     return sorted(path.name for path in (root / "build" / "spellcheck" / variant).iterdir() if path.name != ".lock")
 
 
@@ -139,7 +127,7 @@ def test_figures_that_one_machine_lacks_are_not_claimed(root: Path) -> None:
     ],
 )
 def test_machines_that_disagree_make_no_archive(root: Path, changes: dict[str, Any], what: str) -> None:
-    with pytest.raises(BuildsDisagree) as refused:
+    with pytest.raises(Unavailable) as refused:
         run(root, FakeAccount(_gpus(**changes)), "gpu")
     assert str(refused.value) == (
         f"The jobs {', '.join(GPU_JOBS)} built different {what}, so their archives cannot become one. Nothing was put "
@@ -163,7 +151,7 @@ def test_a_failed_job_says_what_the_service_the_build_and_the_log_say(root: Path
         ExitMessage="model_build ended with exit status 1:\nParity failed.\n",
     )
     account.log = ["older", *["line"] * 19, "Parity failed."]
-    with pytest.raises(JobFailed) as failed:
+    with pytest.raises(Unavailable) as failed:
         run(root, account)
     lines = "\n".join(["  line"] * 19)
     assert str(failed.value) == (
@@ -175,7 +163,7 @@ def test_a_failed_job_says_what_the_service_the_build_and_the_log_say(root: Path
 
 
 def test_a_job_that_never_started_its_container_ends_with_3(root: Path) -> None:
-    with pytest.raises(JobFailed) as failed:
+    with pytest.raises(Unavailable) as failed:
         run(root, FakeAccount(statuses=["Failed"]))
     assert str(failed.value) == f"Job {CPU_JOB} failed: the service gave no reason."
     assert failed.value.exit_code == 3
@@ -183,13 +171,13 @@ def test_a_job_that_never_started_its_container_ends_with_3(root: Path) -> None:
 
 def test_a_build_that_crashed_there_is_no_failed_gate(root: Path) -> None:
     crashed = "model_build crashed with exit status 1:\nKeyError: 'wte'\n"
-    with pytest.raises(JobFailed) as failed:
+    with pytest.raises(Unavailable) as failed:
         run(root, FakeAccount(statuses=["Failed"], FailureReason="AlgorithmError", ExitMessage=crashed))
     assert failed.value.exit_code == 3
 
 
 def test_a_job_stopped_by_others_is_no_build(root: Path) -> None:
-    with pytest.raises(JobStopped) as stopped:
+    with pytest.raises(Unavailable) as stopped:
         run(root, FakeAccount(statuses=["InProgress", "Stopping", "Stopped"]))
     assert str(stopped.value) == (
         f"Job {CPU_JOB} was stopped before it had built anything: by somebody, or because it ran for 7200 s. Give it "
@@ -199,8 +187,8 @@ def test_a_job_stopped_by_others_is_no_build(root: Path) -> None:
 
 def test_when_one_job_cannot_be_made_the_others_are_not_left_running(root: Path) -> None:
     account = FakeAccount(statuses=["InProgress"])
-    account.refusals = {"g5": JobNameTaken(GPU_JOBS[1])}
-    with pytest.raises(JobNameTaken) as taken:
+    account.refusals = {"g5": AwsRefused("CreateProcessingJob", "ResourceInUse", "It exists.")}
+    with pytest.raises(Unavailable) as taken:
         run(root, account, "gpu")
     assert str(taken.value) == (
         f"There is already a processing job called '{GPU_JOBS[1]}'. Start the build again: names carry the time."
@@ -208,11 +196,30 @@ def test_when_one_job_cannot_be_made_the_others_are_not_left_running(root: Path)
     assert account.stopped == GPU_JOBS[:1]
 
 
+def test_for_want_of_quota_it_says_what_to_ask_for(root: Path) -> None:
+    account = FakeAccount()
+    account.refusals = {"cpu": AwsRefused("CreateProcessingJob", "ResourceLimitExceeded", "of 0")}
+    with pytest.raises(Unavailable) as refused:
+        run(root, account)
+    assert str(refused.value) == (
+        "AWS refused CreateProcessingJob for want of quota: of 0\nAsk for more of 'ml.c5.2xlarge for processing job "
+        "usage' in Service Quotas, or choose another machine with --instance-type."
+    )
+
+
+def test_any_other_refusal_is_said_as_it_came(root: Path) -> None:
+    account = FakeAccount()
+    account.refusals = {"cpu": AwsRefused("CreateProcessingJob", "ValidationException", "No.")}
+    with pytest.raises(AwsRefused, match="AWS refused CreateProcessingJob: ValidationException: No"):
+        run(root, account)
+    assert account.stopped == []
+
+
 def test_an_archive_that_differs_from_its_hash_is_not_put_in_place(root: Path) -> None:
     outputs = built("cpu", FILES) | {"model.tar.gz": b"damaged"}
     expected = json.loads(outputs["artifact.json"])["archive_sha256"]
     an_artifact().write_json(_mkdir(root / "build/spellcheck/cpu") / "artifact.json")
-    with pytest.raises(ArchiveDiffers) as differs:
+    with pytest.raises(Unavailable) as differs:
         run(root, FakeAccount(outputs))
     actual = hashlib.sha256(b"damaged").hexdigest()
     assert str(differs.value) == (
@@ -239,7 +246,7 @@ def _mkdir(folder: Path) -> Path:
     ],
 )
 def test_an_output_that_is_not_of_this_build_is_refused(root: Path, outputs: dict[str, bytes], said: str) -> None:
-    with pytest.raises(UnusableOutput) as refused:
+    with pytest.raises(Unavailable) as refused:
         run(root, FakeAccount(outputs))
     assert str(refused.value) == f"{CPU}/c5/artifact.json: {said} Nothing was put into build/."
     assert left(root) == []
@@ -255,7 +262,7 @@ def test_two_builds_of_one_target_do_not_run_at_once(root: Path) -> None:
     assert account.jobs == {}
 
 
-# The connection and the person.
+# The connection and the user.
 
 
 class Trouble:
@@ -269,41 +276,26 @@ class Trouble:
             raise self.errors.pop(0)
 
 
-def test_a_throttled_and_broken_connection_is_outlasted(root: Path) -> None:
-    slept: list[float] = []
-    said: list[str] = []
-    throttled = AwsRefused("DescribeProcessingJob", "ThrottlingException", "Rate exceeded")
-    account = FakeAccount(built("cpu", FILES), asked=Trouble(throttled, AwsUnreachable("no route"), throttled))
-    run(root, account, sleep=slept.append, progress=said.append)
-    assert slept == [2.0, 4.0, 8.0, 15.0]
-    assert "AWS cannot be reached: no route. Trying again in 4 s." in said
-
-
 class Lost:
     def __call__(self) -> None:
         raise AwsUnreachable("no route")
 
 
 def test_a_lost_connection_says_what_still_runs_and_how_to_stop_it(root: Path) -> None:
-    slept: list[float] = []
     account = FakeAccount(asked=Lost())
     with pytest.raises(LostSight) as lost:
-        run(root, account, sleep=slept.append)
+        run(root, account)
     assert str(lost.value) == (
-        f"AWS cannot be reached: no route.\nStill running, as far as is known: {CPU_JOB}. Stop with\n"
+        f"{AwsUnreachable('no route')}\nStill running, as far as is known: {CPU_JOB}. Stop with\n"
         f"  aws sagemaker stop-processing-job --processing-job-name {CPU_JOB}\n"
         f"What they build will be in {CPU}/c5."
     )
-    assert PATIENCE_S <= sum(slept) <= PATIENCE_S + 60
     assert account.stopped == []
 
 
 def test_credentials_that_ran_out_end_the_wait_at_once(root: Path) -> None:
-    slept: list[float] = []
-    expired = AwsRefused("DescribeProcessingJob", "ExpiredTokenException", "The token has expired")
-    with pytest.raises(LostSight, match="ExpiredTokenException"):
-        run(root, FakeAccount(asked=Trouble(expired)), sleep=slept.append)
-    assert slept == []
+    with pytest.raises(LostSight, match="The AWS credentials have expired"):
+        run(root, FakeAccount(asked=Trouble(ExpiredCredentials())))
 
 
 def test_ctrl_c_stops_every_job_and_says_so(root: Path) -> None:
@@ -320,6 +312,7 @@ def test_ctrl_c_stops_every_job_and_says_so(root: Path) -> None:
     )
     assert ended.value.exit_code == 130
     assert account.stopped == GPU_JOBS
+    assert account.hurried
     assert left(root, "gpu") == []
 
 
@@ -328,7 +321,7 @@ def test_ctrl_c_says_what_could_not_be_stopped(root: Path) -> None:
     with pytest.raises(Interrupted) as ended:
         run(root, account)
     assert str(ended.value) == (
-        f"Interrupted: job {CPU_JOB} could not be stopped and may still run (AWS cannot be reached: no route.); stop "
+        f"Interrupted: job {CPU_JOB} could not be stopped and may still run ({AwsUnreachable('no route')}); stop "
         f"it with `aws sagemaker stop-processing-job --processing-job-name {CPU_JOB}`. Nothing half-made was left; "
         "start the build again to repeat it."
     )

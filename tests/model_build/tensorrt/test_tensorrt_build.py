@@ -14,7 +14,7 @@ from model_build import archive
 from model_build.build import build, verify_built
 from model_build.errors import GateFailed, UnknownLayer
 from model_build.plan import BuildPlan, plan
-from model_build.remote.combine import Built, combine
+from model_build.remote.fetch import Built, combine
 from model_build.tensorrt.errors import EngineFailed, NoGpu
 from tests.containers import fake_tensorrt
 from tests.model_build import tiny_bert, tiny_t5

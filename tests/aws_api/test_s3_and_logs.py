@@ -1,0 +1,85 @@
+"""Files and logs against moto within this process: real botocore, no network."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from boto3.exceptions import RetriesExceededError
+from botocore.exceptions import IncompleteReadError
+from moto import mock_aws
+
+from aws_api import logs, s3
+from aws_api.errors import AwsRefused, AwsUnreachable
+from aws_api.session import AwsSession
+
+GROUP = "/aws/sagemaker/ProcessingJobs"
+
+
+@pytest.fixture
+def aws() -> Iterator[AwsSession]:
+    with mock_aws():
+        yield AwsSession(boto3.Session(region_name="eu-west-1"))
+
+
+def test_an_upload_makes_a_missing_bucket_that_is_closed_to_the_public(aws: AwsSession) -> None:
+    s3.upload(aws, "s3://new/folder/a", b"one")
+    assert s3.read(aws, "s3://new/folder/a") == b"one"
+    blocked = aws.client("s3").get_public_access_block(Bucket="new")["PublicAccessBlockConfiguration"]
+    assert set(blocked.values()) == {True}
+    assert aws.client("s3").get_bucket_location(Bucket="new")["LocationConstraint"] == "eu-west-1"
+
+
+@pytest.mark.parametrize("notify", [None, print], ids=["threads", "this-thread"])
+def test_files_of_any_size_go_up_and_come_down(aws: AwsSession, tmp_path: Path, notify: Any) -> None:
+    aws.notify = notify
+    (tmp_path / "up").write_bytes(b"0123456789" * 1_000_000)  # of more parts than one
+    s3.upload_file(aws, "s3://new/folder/big", tmp_path / "up", make_bucket=True)
+    s3.download(aws, "s3://new/folder/big", tmp_path / "down")
+    assert (tmp_path / "down").read_bytes() == (tmp_path / "up").read_bytes()
+    assert s3.list_files(aws, "s3://new/folder") == ("big",)
+    assert s3.size(aws, "s3://new/folder/big") == 10_000_000
+
+
+def test_what_is_not_there_has_no_size(aws: AwsSession) -> None:
+    assert s3.size(aws, "s3://none/a") is None
+    s3.upload(aws, "s3://new/longer-name", b"")
+    assert s3.size(aws, "s3://new/longer") is None
+
+
+def test_a_missing_bucket_is_made_only_where_that_is_wanted(aws: AwsSession, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(AwsRefused, match="AWS refused PutObject: NoSuchBucket: "):
+        s3.upload_file(aws, "s3://none/file", tmp_path / "file")
+    s3.upload(aws, "s3://new/a", b"")
+    with pytest.raises(AwsRefused, match="AWS refused GetObject: 404: "):
+        s3.download(aws, "s3://new/nothing", tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    "broken", [IncompleteReadError(actual_bytes=1, expected_bytes=2), ConnectionResetError("reset")]
+)
+def test_a_download_that_broke_off_again_and_again_is_unreachable(
+    aws: AwsSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: Any
+) -> None:
+    def download_file(*_: Any, **__: Any) -> None:
+        raise RetriesExceededError(broken)
+
+    monkeypatch.setattr(aws.client("s3"), "download_file", download_file)
+    with pytest.raises(AwsUnreachable, match=f"AWS cannot be reached: {broken}"):
+        s3.download(aws, "s3://bucket/file", tmp_path / "file")
+
+
+def test_the_log_of_a_job_is_read_from_its_end(aws: AwsSession) -> None:
+    assert logs.last_lines(aws, GROUP, 2, prefix="job-1/") == []
+    client = aws.client("logs")
+    client.create_log_group(logGroupName=GROUP)
+    for name in ("job-1/algo-1-1700000000", "job-10/algo-1-1700000000"):
+        client.create_log_stream(logGroupName=GROUP, logStreamName=name)
+        events = [{"timestamp": int(time.time() * 1000) + i, "message": f"{name[:6]} {i}\n"} for i in range(5)]
+        client.put_log_events(logGroupName=GROUP, logStreamName=name, logEvents=events)
+    assert logs.last_lines(aws, GROUP, 2, prefix="job-1/") == ["job-1/ 3", "job-1/ 4"]
+    assert logs.last_lines(aws, GROUP, 1) == ["job-10 4"]
+    assert logs.last_lines(aws, GROUP, 1, prefix="job-2/") == []
