@@ -27,7 +27,7 @@ SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 .DELETE_ON_ERROR:
 
 run: setup
-	@bash scripts/walk.sh
+	@python -m scripts.walk
 
 test: lint
 	python -m pytest $(SIDE_BY_SIDE) -m "not slow"
@@ -42,7 +42,7 @@ lint: setup
 
 rehearse: setup
 	@set -o pipefail; mkdir -p build docs; bash scripts/rehearse.sh | tee build/rehearsal.log
-	@python scripts/rehearsal/transcript.py < build/rehearsal.log > build/rehearsal.md
+	@python -m scripts.rehearsal.transcript < build/rehearsal.log > build/rehearsal.md
 	@mv build/rehearsal.md docs/rehearsal.md
 
 bench: setup

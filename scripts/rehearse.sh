@@ -74,11 +74,11 @@ run python -m model_build build --all --target cpu
 say "2. An AWS account on this machine"
 start_account
 run cdk bootstrap --ci -c hosting-target=cpu
-run python scripts/rehearsal/inventory.py --write .local_aws/before.json
+run python -m scripts.rehearsal.inventory --write .local_aws/before.json
 
 say "3. Deploy every stack"
 for workload in $SCALED; do
-  run python scripts/rehearsal/recommend.py "$workload" --count 2 --min 2 --max 6 --each 3000
+  run python -m scripts.rehearsal.recommend "$workload" --count 2 --min 2 --max 6 --each 3000
 done
 run cdk synth --quiet --output assembly -c hosting-target=cpu -c "release-repository=$REPOSITORY" -c "release-connection=$CONNECTION"
 STACKS=$(cdk list --app assembly | grep --invert-match /)
@@ -88,27 +88,27 @@ done
 
 say "4. Is what the templates asked for what the services' APIs tell?"
 # shellcheck disable=SC2086
-run python scripts/rehearsal/told.py $STACKS
+run python -m scripts.rehearsal.told $STACKS
 
 say "5. Ask the endpoints: a real Triton answers for each"
 ask
 
 say "6. Another recommendation: the scaling changes, the fleet keeps its size"
-run python scripts/rehearsal/fleet.py SpellcheckStack
-run python scripts/rehearsal/recommend.py spellcheck --count 5 --min 1 --max 9 --each 4800
+run python -m scripts.rehearsal.fleet SpellcheckStack
+run python -m scripts.rehearsal.recommend spellcheck --count 5 --min 1 --max 9 --each 4800
 run cdk deploy SpellcheckStack -c hosting-target=cpu --require-approval never --ci
-run python scripts/rehearsal/fleet.py SpellcheckStack
+run python -m scripts.rehearsal.fleet SpellcheckStack
 
 say "7. A broken archive: the update fails, is rolled back, and the old endpoint keeps answering"
-run python scripts/rehearsal/break_archive.py spellcheck --target cpu
-run python scripts/rehearsal/recommend.py spellcheck --count 5 --min 1 --max 9 --each 4800
+run python -m scripts.rehearsal.break_archive spellcheck --target cpu
+run python -m scripts.rehearsal.recommend spellcheck --count 5 --min 1 --max 9 --each 4800
 run_failing cdk deploy SpellcheckStack -c hosting-target=cpu --require-approval never --ci
-run python scripts/rehearsal/fleet.py SpellcheckStack
+run python -m scripts.rehearsal.fleet SpellcheckStack
 run python -m inference_recommender invoke spellcheck "ergonomic webcam for travelles"
 
 say "8. Take everything down: what templates retain on purpose is deleted by hand, and nothing is left"
 for stack in $STACKS; do
   run cdk destroy "$stack" --app assembly --force --ci
 done
-run python scripts/rehearsal/retained.py .local_aws/before.json
-run python scripts/rehearsal/inventory.py --compare .local_aws/before.json
+run python -m scripts.rehearsal.retained .local_aws/before.json
+run python -m scripts.rehearsal.inventory --compare .local_aws/before.json

@@ -1,37 +1,29 @@
-"""The rehearsal whole: every stack deployed by the CDK CLI, checked, changed, broken and taken down, in a copy.
+"""scripts/rehearse.sh and what it runs. The whole rehearsal, in a copy of the repository, is slow.
 
-Its page, docs/rehearsal.md, is held to the commands that were run; and what makes the page is tested by itself.
+Its page, docs/rehearsal.md, must have the commands that the script runs.
 """
 
-import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scripts.rehearsal import transcript
+from scripts.rehearsal.comparison import compare
+from scripts.rehearsal.template_values import resolve
 from workloads import ROOT
 
 PAGE = ROOT / "docs" / "rehearsal.md"
-REHEARSAL = ROOT / "scripts" / "rehearsal"
-
-
-@pytest.fixture
-def rehearsal() -> Iterator[Any]:
-    """Import one of the rehearsal's programs; they find each other by their folder, as when they are run."""
-    sys.path.insert(0, str(REHEARSAL))
-    yield importlib.import_module
-    sys.path.remove(str(REHEARSAL))
 
 
 def commands(page: str) -> list[str]:
     return [line for line in page.splitlines() if line.startswith("$ ")]
 
 
-def test_the_page_keeps_how_commands_ended_and_drops_what_differs_from_run_to_run(rehearsal: Any) -> None:
+def test_the_page_keeps_how_commands_ended_and_drops_what_differs_from_run_to_run() -> None:
     printed = [
         "before any title",
         "## 1. Deploy",
@@ -48,7 +40,7 @@ def test_the_page_keeps_how_commands_ended_and_drops_what_differs_from_run_to_ru
         "vpc-0123456789abcdef0",
         "",
     ]
-    page = "\n".join(rehearsal("transcript").page(printed))
+    page = "\n".join(transcript.page(printed))
     assert page.partition("## 1. Deploy")[2] == (
         "\n\n```\n"
         "$ cdk deploy OneStack\n"
@@ -63,17 +55,16 @@ def test_the_page_keeps_how_commands_ended_and_drops_what_differs_from_run_to_ru
     )
 
 
-def test_what_is_asked_and_what_is_told_are_compared_leaf_by_leaf(rehearsal: Any) -> None:
+def test_what_is_asked_and_what_is_told_are_compared_leaf_by_leaf() -> None:
     asked = {"Name": "one", "Tags": [{"Key": "A", "Value": "1"}], "Limits": {"Most": 3, "Least": 1}, "Role": "r"}
     told = {"name": "one", "tags": {"A": "1"}, "limits": {"most": "4"}, "role": "arn:aws:iam::1:role/r"}
-    found = rehearsal("comparison").compare(asked, told)
-    assert found.equal == ["Name", "Tags.A", "Role"]
-    assert found.different == ['Limits.Most: asked 3, told "4"']
-    assert found.untold == ["Limits.Least"]
+    comparison = compare(asked, told)
+    assert comparison.equal == ["Name", "Tags.A", "Role"]
+    assert comparison.different == ['Limits.Most: asked 3, told "4"']
+    assert comparison.untold == ["Limits.Least"]
 
 
-def test_a_list_is_told_in_any_order_and_a_document_inside_a_text_as_a_document(rehearsal: Any) -> None:
-    compare = rehearsal("comparison").compare
+def test_a_list_is_told_in_any_order_and_a_document_inside_a_text_as_a_document() -> None:
     assert compare({"Types": ["a", "b"]}, {"types": ["b", "a", "c"]}).different == []
     assert compare({"Types": ["a", "d"]}, {"types": ["b", "a"]}).different == ['Types[1]: asked "d", told "b"']
     assert compare({"Policy": {"B": 1, "A": [2]}}, {"policy": '{"A": [2], "B": 1}'}).different == []
@@ -92,11 +83,9 @@ def test_a_list_is_told_in_any_order_and_a_document_inside_a_text_as_a_document(
         ({"Fn::Sub": "${Topic}-${Other}"}, False, "arn:other-1"),
     ],
 )
-def test_what_only_aws_computes_is_known_by_the_texts_around_it(
-    rehearsal: Any, node: Any, fits: bool, text: str
-) -> None:
-    asked = rehearsal("template_values").resolve(node, {"Topic": "arn:topic"})
-    assert (rehearsal("comparison").compare(asked, text).different == []) is fits
+def test_what_only_aws_computes_is_known_by_the_texts_around_it(node: Any, fits: bool, text: str) -> None:
+    asked = resolve(node, {"Topic": "arn:topic"})
+    assert (compare(asked, text).different == []) is fits
 
 
 def test_a_page_is_kept_of_the_script_as_it_is() -> None:
@@ -109,7 +98,7 @@ def test_a_page_is_kept_of_the_script_as_it_is() -> None:
 
 @pytest.mark.slow
 @pytest.mark.integration
-def test_a_rehearsal_succeeds_and_leaves_the_persons_own_files_alone(tmp_path: Path, rehearsal: Any) -> None:
+def test_a_rehearsal_succeeds_and_leaves_the_persons_own_files_alone(tmp_path: Path) -> None:
     own = {file: file.stat().st_mtime_ns for file in (ROOT / "workloads").rglob("recommendation.json")}
     tools = f"{Path(sys.executable).parent}:{ROOT / 'node_modules' / '.bin'}"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
@@ -121,7 +110,7 @@ def test_a_rehearsal_succeeds_and_leaves_the_persons_own_files_alone(tmp_path: P
         text=True,
     )
     assert done.returncode == 0, done.stdout[-5000:]
-    page = "\n".join(rehearsal("transcript").page(done.stdout.splitlines()))
+    page = "\n".join(transcript.page(done.stdout.splitlines()))
     assert commands(page) == commands(PAGE.read_text("utf-8")), "run `make rehearse`"
     assert "DIFFERENT" not in page
     assert page.count("AllTraffic: 2 instances") == 3, "before, after the new recommendation, and after the rollback"

@@ -1,4 +1,4 @@
-"""`python scripts/rehearsal/break_archive.py WORKLOAD --target T`: a model that loads nowhere, in a sound archive.
+"""`python -m scripts.rehearsal.break_archive WORKLOAD --target T`: a model that loads nowhere, in a sound archive.
 
 Every model.py of build/WORKLOAD/T/model.tar.gz fails when Triton initialises it, and artifact.json names the new
 archive's hash: what a bad model looks like to everything before the endpoint. Works below the folder that it is run in.

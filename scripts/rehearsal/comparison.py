@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from template_values import Pieces
+from scripts.rehearsal.template_values import Pieces
 
 
 @dataclass

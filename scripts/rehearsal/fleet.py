@@ -1,4 +1,4 @@
-"""`python scripts/rehearsal/fleet.py STACK`: an endpoint's fleet as SageMaker and application autoscaling tell it."""
+"""`python -m scripts.rehearsal.fleet STACK`: an endpoint's fleet as SageMaker and application autoscaling tell it."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""`python scripts/rehearsal/inventory.py --write FILE | --compare FILE`: what an account holds, then and now.
+"""`python -m scripts.rehearsal.inventory --write FILE | --compare FILE`: what an account holds, then and now.
 
 Asks each service that our stacks use for all that it has. `--compare` prints what is there now and was not then: what
 the templates retain on purpose (buckets with data, log groups), and exits with 1 for anything else.

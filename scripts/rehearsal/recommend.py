@@ -1,4 +1,4 @@
-"""`python scripts/rehearsal/recommend.py WORKLOAD --target T --count N --min N --max N --each N`: a recommendation.
+"""`python -m scripts.rehearsal.recommend WORKLOAD --target T --count N --min N --max N --each N`: a recommendation.
 
 For a rehearsal: the numbers are chosen by hand and nobody measured them, which its provenance says. Writes
 workloads/WORKLOAD/recommendation.json below the folder that it is run in, and says what it wrote.

@@ -1,4 +1,4 @@
-"""`python scripts/rehearsal/retained.py FILE`: deletes the buckets and logs that were not there when FILE was written.
+"""`python -m scripts.rehearsal.retained FILE`: deletes the buckets and logs that were not there when FILE was written.
 
 A template that retains them leaves them, with all they hold, when its stack is destroyed: a person deletes them. This
 is that person. FILE is what `inventory.py --write` wrote.

@@ -1,4 +1,4 @@
-"""`python scripts/rehearsal/told.py STACK ...`: is what each template asked for what the services' APIs tell?
+"""`python -m scripts.rehearsal.told STACK ...`: is what each template asked for what the services' APIs tell?
 
 Asks CloudFormation for the deployed template and its resources, each service for each resource, and compares property
 by property. stdout: a line for each type. Exit code 1 if a resource is missing or an answer is not what was asked for.
@@ -12,9 +12,10 @@ from functools import cache
 from typing import Any
 
 import boto3
-from api_answers import ANSWERS, ask
-from comparison import Comparison, compare
-from template_values import resolve
+
+from scripts.rehearsal.api_answers import ANSWERS, ask
+from scripts.rehearsal.comparison import Comparison, compare
+from scripts.rehearsal.template_values import resolve
 
 # Made of nothing, or told with another resource: routes with their table, policies with their role.
 NO_ANSWER = {"AWS::CDK::Metadata"}

@@ -1,4 +1,4 @@
-"""`python scripts/rehearsal/transcript.py < LOG > docs/rehearsal.md`: what a rehearsal printed, as a page. Pure.
+"""`python -m scripts.rehearsal.transcript < LOG > docs/rehearsal.md`: what a rehearsal printed, as a page. Pure.
 
 Left out is what differs from run to run or says nothing: times, progress, generated endings of names, ids, hashes,
 warnings at synth. A title becomes a section, and what follows it one block.

@@ -1,0 +1,1 @@
+"""Programs that the Makefile calls, run as `python -m scripts.NAME` from the root of the repository."""
