@@ -21,12 +21,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
 
-HERE = Path(__file__).parent
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Runs the long walks first: with a process per core, one core would otherwise end with them alone."""
-    items.sort(key=lambda item: item.path.parent != HERE)
+    """Runs the files that start real servers first: a process per core should not end with the longest of them."""
+    long = {item.path for item in items if item.get_closest_marker("integration")}
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,0 +1,207 @@
+"""The main job end to end with real measurements: jobs that succeed, fail, are interrupted, or come to no verdict."""
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.repository_copy import RepositoryCopy, repository_copy
+from workloads import ROOT, ModelArtifact, NoVerdict, Recommendation, file_sha256
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+TRAFFIC = """
+[traffic.{name}]
+type = "phases"
+phases = [{{ initial_users = 1, spawn_rate_per_minute = 12, duration_s = {seconds} }}]
+stop = {{ flat_invocations = "Continue" }}
+"""
+DURATIONS_S = {"tiny": 12, "longer-tiny": 60, "long": 90}
+
+
+def recommend(*options: str) -> tuple[str, ...]:
+    return ("python", "-m", "inference_recommender", "run", "spellcheck", "--job", "advanced", *options)
+
+
+def finish(process: "subprocess.Popen[str]") -> str:
+    """Waits for the end of a process that was started and returns its standard error."""
+    return process.communicate(timeout=300)[1]
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 300) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.5)
+
+
+def status(copy: RepositoryCopy, job: str) -> str:
+    sagemaker = copy.client("sagemaker")
+    try:
+        return str(sagemaker.describe_inference_recommendations_job(JobName=job)["Status"])
+    except sagemaker.exceptions.ResourceNotFound:
+        return "none yet"
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCopy]:
+    """The copy, built, and deployed without a recommendation."""
+    with repository_copy(tmp_path_factory.mktemp("walk") / "repository") as copy:
+        with (copy.root / "workloads" / "spellcheck" / "workload.toml").open("a", encoding="utf-8") as toml:
+            toml.writelines(TRAFFIC.format(name=name, seconds=seconds) for name, seconds in DURATIONS_S.items())
+        copy.run("python", "-m", "model_build", "build", "spellcheck", "--target", "cpu")
+        copy.run("cdk", "bootstrap", "--ci")
+        copy.deploy()
+        yield copy
+
+
+@pytest.fixture(scope="module")
+def recommended(deployed: RepositoryCopy) -> Recommendation:
+    """The recommendation of a short job, deployed. Measures up to three times where noise allows no verdict."""
+    for traffic in ("tiny", "longer-tiny", "longer-tiny"):
+        process = deployed.start(*recommend("--traffic", traffic, "--json"))
+        stdout, stderr = process.communicate(timeout=300)
+        if process.returncode != NoVerdict.exit_code:
+            break
+    else:
+        pytest.skip(f"this machine is too busy to measure: {stderr.splitlines()[-1]}")
+    assert process.returncode == 0, stderr
+    deployed.deploy()
+    return Recommendation.model_validate_json(stdout)
+
+
+def test_two_builds_give_one_sha256_and_verify_shows_the_figures(deployed: RepositoryCopy) -> None:
+    archive = deployed.root / "build" / "spellcheck" / "cpu" / "model.tar.gz"
+    first = file_sha256(archive)
+    deployed.run("python", "-m", "model_build", "build", "spellcheck", "--target", "cpu")
+    artifact = ModelArtifact.from_json(archive.with_name("artifact.json"))
+    assert first == file_sha256(archive) == artifact.archive_sha256
+    printed = deployed.run("python", "-m", "model_build", "verify", "spellcheck", "--target", "cpu", "--json")
+    assert artifact.parity is not None
+    assert json.loads(printed) == artifact.parity.model_dump()
+
+
+def test_int8_keeps_the_task_metric_within_what_the_workload_allows(deployed: RepositoryCopy) -> None:
+    printed = deployed.run("python", "-m", "model_build", "build", "spellcheck", "--target", "cpu-int8", "--json")
+    built = json.loads(printed)
+    parity = built["parity"]
+    assert built["precision"] == "int8"
+    assert parity["max_logit_difference"] > 1e-3, "nothing was quantised"
+    assert parity["original"]["exact_match"] - parity["compiled"]["exact_match"] <= 0.01
+
+
+def test_the_job_becomes_a_recommendation_of_what_this_machine_did(
+    deployed: RepositoryCopy, recommended: Recommendation
+) -> None:
+    assert recommended.provenance.measured_on == "local"
+    assert recommended == Recommendation.from_json(deployed.root / "workloads" / "spellcheck" / "recommendation.json")
+    assert recommended.archive_sha256 == file_sha256(deployed.root / "build" / "spellcheck" / "cpu" / "model.tar.gz")
+    chosen = recommended.recommended
+    assert chosen is not None
+    assert chosen.max_invocations_per_minute
+    assert chosen.model_latency_ms is not None
+    assert chosen.model_latency_ms <= 50
+    assert chosen.model_latency_percentiles_ms.p99 is not None
+    assert chosen.cost_per_hour_usd is not None
+    assert (deployed.root / recommended.provenance.run / "report.html").read_text("utf-8").count("<svg") == 3
+
+
+def test_the_deployed_fleet_is_what_was_recommended(deployed: RepositoryCopy, recommended: Recommendation) -> None:
+    chosen = recommended.recommended
+    assert chosen is not None
+    assert chosen.autoscaling is not None
+    (target,) = deployed.client("application-autoscaling").describe_scalable_targets(ServiceNamespace="sagemaker")[
+        "ScalableTargets"
+    ]
+    capacities = (chosen.autoscaling.min_capacity, chosen.autoscaling.max_capacity)
+    assert (target["MinCapacity"], target["MaxCapacity"]) == capacities
+
+
+def test_a_taken_job_name_is_refused_before_anything_runs(
+    deployed: RepositoryCopy, recommended: Recommendation
+) -> None:
+    name, elsewhere = recommended.provenance.job_name, str(deployed.root / "other-runs")
+    stderr = deployed.run(*recommend("--traffic", "tiny", "--job-name", name, "--runs", elsewhere), expect=3)
+    assert stderr.splitlines()[-1] == f"There is already a job called '{name}'. Choose another with --job-name."
+
+
+def test_triton_killed_midway_fails_the_job_with_the_reason_and_keeps_what_was_measured(
+    deployed: RepositoryCopy,
+) -> None:
+    before = {server.pid for server in deployed.tritons()}
+    running = deployed.start(*recommend("--traffic", "long", "--job-name", "spellcheck-killed"))
+    wait_until(lambda: status(deployed, "spellcheck-killed") == "IN_PROGRESS" and len(deployed.tritons()) > len(before))
+    time.sleep(8)
+    (victim,) = [server for server in deployed.tritons() if server.pid not in before]
+    victim.send_signal(signal.SIGKILL)
+    stderr = finish(running)
+    assert running.returncode == 3
+    assert "Job spellcheck-killed failed: " in stderr
+    assert "was killed by signal 9" in stderr
+    run_folder = deployed.root / "runs" / "spellcheck-killed"
+    assert json.loads((run_folder / "describe.json").read_text("utf-8"))["Status"] == "FAILED"
+    (measured,) = json.loads((run_folder / "measurements.json").read_text("utf-8"))
+    assert sum(measured["series"]["invocations"]) > 0
+    assert {server.pid for server in deployed.tritons()} == before
+
+
+def test_ctrl_c_stops_the_job_and_keeps_what_was_measured(deployed: RepositoryCopy) -> None:
+    before = {server.pid for server in deployed.tritons()}
+    job = "spellcheck-interrupted"
+    running = deployed.start(*recommend("--traffic", "long", "--job-name", job))
+    wait_until(lambda: status(deployed, job) == "IN_PROGRESS" and len(deployed.tritons()) > len(before))
+    time.sleep(5)
+    running.send_signal(signal.SIGINT)
+    stderr = finish(running)
+    assert running.returncode == 130
+    run_folder = deployed.root / "runs" / job
+    assert stderr.splitlines()[-1] == f"Interrupted: job {job} was stopped. What was measured is kept in {run_folder}."
+    assert status(deployed, job) == "STOPPED"
+    assert {server.pid for server in deployed.tritons()} == before
+
+
+def test_a_run_with_too_many_errors_gives_no_verdict(deployed: RepositoryCopy) -> None:
+    payloads = deployed.root / "workloads" / "spellcheck" / "payloads.jsonl"
+    good = payloads.read_text("utf-8")
+    payloads.write_text(good + '{"text": " "}\n' * 16, "utf-8")
+    try:
+        stderr = deployed.run(*recommend("--traffic", "tiny", "--job-name", "spellcheck-errors"), expect=4)
+    finally:
+        payloads.write_text(good, "utf-8")
+    verdict = stderr.splitlines()[-1]
+    assert verdict.startswith("No verdict: ml.c5.xlarge: too many errors: ")
+    assert "requests failed; the first: HTTP 400: " in verdict
+    assert "is empty or blank" in verdict
+
+
+def test_a_job_that_another_stops_midway_gives_no_verdict(deployed: RepositoryCopy) -> None:
+    job = "spellcheck-stopped"
+    running = deployed.start(*recommend("--traffic", "long", "--job-name", job))
+    wait_until(lambda: status(deployed, job) == "IN_PROGRESS")
+    deployed.client("sagemaker").stop_inference_recommendations_job(JobName=job)
+    stderr = finish(running)
+    assert running.returncode == 4
+    run_folder = deployed.root / "runs" / job
+    assert stderr.splitlines()[-1] == (
+        f"No verdict: Job {job} was stopped before its traffic ended. What was measured is kept in {run_folder}."
+    )
+
+
+def test_the_walk_itself_ends_with_a_recommendation_and_its_costs(tmp_path: Path, deployed: RepositoryCopy) -> None:
+    """`make run` in another copy, with an account of its own beside the one that runs."""
+    root = tmp_path / "repository"
+    shutil.copytree(deployed.root, root, ignore=shutil.ignore_patterns("runs", ".local_aws", "recommendation.json"))
+    (root / ".venv-triton").symlink_to(ROOT / ".venv-triton")
+    command = ["python", "-m", "scripts.walk"]
+    done = subprocess.run(command, cwd=root, env=deployed.environment(), capture_output=True, text=True, check=False)
+    if done.returncode == NoVerdict.exit_code:
+        pytest.skip(f"this machine is too busy to measure: {done.stdout[-500:]}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Recommended: " in done.stdout
+    assert "-> waterproof hiking boots for teenagers" in done.stdout
+    assert len(done.stdout.splitlines()) <= 80
