@@ -1,57 +1,137 @@
-"""Size a workload's endpoint: measure it with an Inference Recommender job, decide, report.
+"""Measure a workload's model under load, and size the endpoint that serves it within its latency objective.
 
-  python -m inference_recommender run --job advanced              measure spellcheck, about half an hour
-  python -m inference_recommender run --job advanced --traffic quick   about a minute, to try the walk
-  python -m inference_recommender run --job advanced --dry-run    print the request, send nothing
-  python -m inference_recommender size --from FILE --peak-invocations-per-minute N   a fleet from results you have
-  python -m inference_recommender run --job default               the service's own traffic; feeds --from-default
-  python -m inference_recommender run --resume runs/NAME          go on with a run that was killed or cut off
-  python -m inference_recommender capacity spellcheck --url URL   the highest rate a server bears within the objective
-  python -m inference_recommender compare runs/OLD runs/NEW       is the new one slower, beyond the noise
-  python -m inference_recommender report runs/NAME                draw a run's report again, without AWS
-  python -m inference_recommender invoke spellcheck "runing sheos"   ask the deployed endpoint
+examples:
+  python -m inference_recommender run spellcheck --job advanced --traffic quick
+      runs an Inference Recommender job of about a minute, sizes the endpoint from it and writes a report
+  python -m inference_recommender size --from runs/NAME --peak-invocations-per-minute 60000
+      sizes a fleet from results you have, without AWS; --from also takes a job's description as JSON
+  python -m inference_recommender invoke spellcheck "runing sheos"
+      asks the deployed endpoint
 
-stdout is the result, stderr is for people. Exit codes: 0 the objective is met; 1 no candidate meets it; 2 usage or a
-workload file; 3 AWS is not there or refuses; 4 the run is invalid; 130 interrupted, what was measured is kept.
+Each command tells more with --help. Read on in docs/measuring.md.
+
+stdout is the result, stderr is progress and warnings. Exit codes: 0 the objective is met; 1 no candidate meets it;
+2 usage or a workload file; 3 AWS is not there or refuses; 4 the run is invalid; 130 interrupted, what was measured is
+kept.
 """
 
 import argparse
 import os
 import select
 import sys
-from importlib import import_module
+from collections.abc import Callable
 
 from rich.console import Console
 
+from inference_recommender.cli import Commands
+from inference_recommender.output import tell
 from workloads import ProjectError
-
-COMMANDS = (
-    "run",
-    "experiment",
-    "capacity",
-    "compare",
-    "size",
-    "prices",
-    "report",
-    "invoke",
-    "register",
-    "list",
-    "describe",
-    "stop",
-)
-"""Modules of `commands`. Each has `add(commands)`, which gives its parser a `command(options, people) -> exit code`."""
 
 INTERRUPTED = 130
 READER_GONE = 141
-"""As of a program that SIGPIPE ended: `| head` has read what it wanted."""
+"""The exit code of a program that SIGPIPE ended: `| head` has read what it wanted."""
+
+
+def _run(commands: Commands) -> None:
+    from inference_recommender.cli import run
+
+    run.add(commands)
+
+
+def _experiment(commands: Commands) -> None:
+    from inference_recommender.cli import experiment
+
+    experiment.add(commands)
+
+
+def _capacity(commands: Commands) -> None:
+    from inference_recommender.cli import capacity
+
+    capacity.add(commands)
+
+
+def _compare(commands: Commands) -> None:
+    from inference_recommender.cli import compare
+
+    compare.add(commands)
+
+
+def _size(commands: Commands) -> None:
+    from inference_recommender.cli import size
+
+    size.add(commands)
+
+
+def _prices(commands: Commands) -> None:
+    from inference_recommender.cli import prices
+
+    prices.add(commands)
+
+
+def _report(commands: Commands) -> None:
+    from inference_recommender.cli import report
+
+    report.add(commands)
+
+
+def _invoke(commands: Commands) -> None:
+    from inference_recommender.cli import invoke
+
+    invoke.add(commands)
+
+
+def _register(commands: Commands) -> None:
+    from inference_recommender.cli import register
+
+    register.add(commands)
+
+
+def _list(commands: Commands) -> None:
+    from inference_recommender.cli import list as list_jobs
+
+    list_jobs.add(commands)
+
+
+def _describe(commands: Commands) -> None:
+    from inference_recommender.cli import describe
+
+    describe.add(commands)
+
+
+def _stop(commands: Commands) -> None:
+    from inference_recommender.cli import stop
+
+    stop.add(commands)
+
+
+COMMANDS: dict[str, Callable[[Commands], None]] = {
+    "run": _run,
+    "experiment": _experiment,
+    "capacity": _capacity,
+    "compare": _compare,
+    "size": _size,
+    "prices": _prices,
+    "report": _report,
+    "invoke": _invoke,
+    "register": _register,
+    "list": _list,
+    "describe": _describe,
+    "stop": _stop,
+}
+"""Adds each command's parser, which carries a `command(options, stderr) -> exit code`. The imports are local so that a
+command starts without what only others need: boto3, matplotlib, SciPy."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
-    options = _parser(arguments).parse_args(arguments)
-    people = Console(stderr=True)
+    stderr = Console(stderr=True)
     try:
-        code = int(options.command(options, people))
+        parser = _parser(arguments)
+        if not arguments:
+            parser.print_help()
+            return 0
+        options = parser.parse_args(arguments)
+        code = int(options.command(options, stderr))
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -59,15 +139,15 @@ def main(arguments: list[str] | None = None) -> int:
             return READER_GONE
         raise
     except ProjectError as error:
-        people.print(str(error), style="red", highlight=False, soft_wrap=True, markup=False)
+        tell(stderr, str(error), "red")
         return error.exit_code
     except KeyboardInterrupt:
-        people.print("Interrupted.", style="red")
+        stderr.print("Interrupted.", style="red")
         return INTERRUPTED
 
 
 def _reader_gone() -> bool:
-    """Whether nobody reads stdout any more. Then what is left to write goes nowhere, and quietly."""
+    """Tells whether stdout has lost its reader, and if so sends the rest of the output to /dev/null."""
     stdout = sys.stdout.fileno()
     errors = select.poll()
     errors.register(stdout, 0)
@@ -78,16 +158,16 @@ def _reader_gone() -> bool:
 
 
 def _parser(arguments: list[str]) -> argparse.ArgumentParser:
-    """Knows the command that is named, else all: boto3 and matplotlib are imported by the commands that need them."""
+    """Returns a parser of the named command alone, or of all commands where none is named."""
     parser = argparse.ArgumentParser(
         prog="python -m inference_recommender",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
     named = [name for name in arguments[:1] if name in COMMANDS]
     for name in named or COMMANDS:
-        import_module(f"inference_recommender.cli.{name}").add(commands)
+        COMMANDS[name](commands)
     return parser
 
 

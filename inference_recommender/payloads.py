@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy.typing as npt
 
-from inference_recommender.errors import NotARow, PayloadTooLarge
-from workloads import Row
+from workloads import Row, UsageError
 
 MOST_BYTES = 6_291_456
-"""Of a request's body, as InvokeEndpoint takes it."""
+"""Largest request body that InvokeEndpoint takes."""
 
 
 def request_body(row: Row) -> bytes:
-    """One KServe v2 JSON request: `row` as a batch of one."""
+    """Returns a KServe v2 JSON request of `row` as a batch of one."""
     tensors = [
         {"name": field.upper(), "shape": [1, 1], "datatype": "BYTES", "data": [text]} for field, text in row.items()
     ]
@@ -28,7 +27,9 @@ def request_body(row: Row) -> bytes:
 
 
 def row_of(argument: str, fields: Sequence[str]) -> Row:
-    """What a person typed, as a row: the text of the only field, or a JSON object of all. Raises `NotARow`."""
+    """Parses a command-line argument as a row: the text of the only field, or a JSON object of all. Raises
+    `UsageError`.
+    """
     if len(fields) == 1:
         return {fields[0]: argument}
     try:
@@ -36,19 +37,20 @@ def row_of(argument: str, fields: Sequence[str]) -> Row:
     except ValueError:
         row = None
     if not isinstance(row, dict) or set(row) != set(fields) or not all(isinstance(text, str) for text in row.values()):
-        raise NotARow(argument, fields)
+        example = json.dumps(dict.fromkeys(fields, "…"), ensure_ascii=False)
+        raise UsageError(f"TEXT: got '{argument[:60]}', but this model has several fields: give {example}.")
     return row
 
 
 def tensors(row: Row) -> dict[str, list[list[str]]]:
-    """The inputs of a request for `row` as a batch of one."""
+    """Returns the inputs of a request for `row` as a batch of one."""
     return {field.upper(): [[text]] for field, text in row.items()}
 
 
 def answer(outputs: Mapping[str, npt.NDArray[Any]]) -> str:
-    """The outputs for one row: a text by itself, the others with their names.
+    """Returns the outputs for one row: a text alone, the others with their names.
 
-    An ensemble gives its outputs in an order of its own.
+    Text comes first, because an ensemble returns its outputs in no fixed order.
     """
     (_, first), *others = sorted(outputs.items(), key=lambda output: output[1].dtype != object)
     named = [f"{name.lower()} {_plain(values)}" for name, values in others]
@@ -61,14 +63,17 @@ def _plain(values: npt.NDArray[Any]) -> str:
 
 
 def check_payloads(workload: str, rows: Sequence[Row]) -> None:
-    """Raises `PayloadTooLarge` for the first row whose request no endpoint would take."""
+    """Raises `UsageError` for the first row whose request no endpoint would take."""
     for number, row in enumerate(rows, start=1):
         if (size := len(request_body(row))) > MOST_BYTES:
-            raise PayloadTooLarge(workload, number, size, MOST_BYTES)
+            raise UsageError(
+                f"workloads/{workload}/payloads.jsonl: request {number} is {size:,} bytes. "
+                f"Allowed: {MOST_BYTES:,} at most, as InvokeEndpoint takes."
+            )
 
 
 def payload_archive(rows: Sequence[Row]) -> bytes:
-    """A tar.gz with one request body per file. The same rows give the same bytes."""
+    """Returns a tar.gz with one request body per file. The same rows give the same bytes."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as archive:
         for number, row in enumerate(rows):

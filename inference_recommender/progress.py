@@ -1,35 +1,38 @@
-"""What a waiting job tells whoever watches. The CLI draws it; the library by itself is silent."""
+"""How a long run reports its progress. The CLI draws it; the library alone is silent."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pulse:
-    """The job at this moment. Rates and latencies are of the latest point of the test under way, None before one."""
+class ProgressUpdate:
+    """A job's state now. The figures are those of the latest point of the test under way, None before its first."""
 
     job_name: str
     status: str
     elapsed_s: float
     expected_s: float
     number: int = 1
-    """Of this job among the run's."""
+    """The job's place among the run's jobs, from 1."""
     jobs: int = 1
+    """How many jobs the run has."""
     users: float | None = None
     invocations_per_minute: float | None = None
     p99_ms: float | None = None
 
 
 class Progress(Protocol):
-    def pulse(self, pulse: Pulse) -> None: ...
+    def update(self, update: ProgressUpdate) -> None: ...
 
     def say(self, text: str) -> None:
-        """A sentence for whoever watches: something is not as usual, and the run goes on."""
+        """Tells the user, in a sentence, of something unusual that does not end the run."""
 
 
 class Silent:
-    def pulse(self, pulse: Pulse) -> None:
-        """Nobody watches."""
+    """The null progress."""
+
+    def update(self, update: ProgressUpdate) -> None:
+        """No-op."""
 
     def say(self, text: str) -> None:
-        """Nobody listens."""
+        """No-op."""

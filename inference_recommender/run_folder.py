@@ -6,9 +6,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from inference_recommender.errors import NoSuchRun, NothingToResume, NoVerdictKept
 from inference_recommender.measurement import DeployedEndpoint, Measurement
-from workloads import Recommendation, Workload
+from workloads import NoVerdict, Recommendation, UsageError, Workload
 from workloads.document import Document
 from workloads.errors import InvalidDocument
 
@@ -16,26 +15,28 @@ _MEASUREMENTS = TypeAdapter(tuple[Measurement, ...])
 
 
 class Jobs(Document):
-    """`jobs.json`: what a run needs to go on after it was killed. Written before any job is created."""
+    """The content of `jobs.json`: what a run needs to go on after it was killed. Written before any job is created."""
 
     token: str
-    """Every job of the run carries it in its tag `run`: so a job of the same name is told from one's own."""
+    """Value of the tag `run` of every job of the run; it tells the run's own job from another of the same name."""
     names: tuple[str, ...]
     expected_s: float
+    """Expected seconds of one job's traffic."""
     payload_url: str
     deployed: DeployedEndpoint | None = None
 
 
-class Verdict(Document):
-    """`run.json`: what becomes of the measurements."""
+class RunInputs(Document):
+    """The content of `run.json`: which traffic and which archive the measurements are of."""
 
     traffic: str
     archive_sha256: str
 
 
 class RunFolder:
-    """Files: workload.json, jobs.json, run.json, payloads.tar.gz, of each job request.json, describe.json and
-    steps.json, measurements.json, recommendation.json, report.html. A second job's files are request-2.json and so on.
+    """Reads and writes workload.json, jobs.json, run.json, payloads.tar.gz, measurements.json, recommendation.json,
+    report.html, and of each job request.json, describe.json and steps.json. A second job's files are request-2.json and
+    so on. Every method that reads raises `UsageError` where its file is missing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,8 +46,12 @@ class RunFolder:
     def report(self) -> Path:
         return self.path / "report.html"
 
+    def no_verdict(self, why: str) -> NoVerdict:
+        """Returns the error of a run that measured something from which nothing may be concluded."""
+        return NoVerdict(f"No verdict: {why} What was measured is kept in {self.path}.")
+
     def keep(self, name: str, document: Any) -> None:
-        """Write one of the API's documents; datetimes become ISO 8601."""
+        """Writes one of the API's documents; datetimes become ISO 8601."""
         self._write(name, as_json(document) + "\n")
 
     def keep_bytes(self, name: str, content: bytes) -> None:
@@ -69,10 +74,13 @@ class RunFolder:
         return Workload.from_json(self._existing("workload.json"))
 
     def recommendation(self) -> Recommendation:
-        """Raises `NoVerdictKept` where the job failed, was stopped or could not be believed."""
+        """Raises `UsageError` where the job failed, was stopped or could not be believed."""
         file = self.path / "recommendation.json"
         if not file.exists():
-            raise NoVerdictKept(self.path)
+            raise UsageError(
+                f"{self.path} holds no recommendation: its job came to no verdict. What was measured is in "
+                "measurements.json."
+            )
         return Recommendation.from_json(file)
 
     def keep_jobs(self, jobs: Jobs, requests: tuple[dict[str, Any], ...]) -> None:
@@ -81,35 +89,37 @@ class RunFolder:
         jobs.write_json(self.path / "jobs.json")
 
     def keep_job(self, number: int, described: Any, steps: Any) -> None:
-        """What became of job `number`, the first being 1."""
+        """Writes what became of job `number`, counted from 1."""
         self.keep(_numbered("steps", number), steps)
         self.keep(_numbered("describe", number), described)
 
-    def keep_verdict(self, verdict: Verdict) -> None:
-        verdict.write_json(self.path / "run.json")
+    def keep_inputs(self, inputs: RunInputs) -> None:
+        inputs.write_json(self.path / "run.json")
 
     @property
     def begun(self) -> bool:
         return (self.path / "jobs.json").exists()
 
     def jobs(self) -> Jobs:
-        """Raises `NothingToResume`."""
         if not self.begun:
-            raise NothingToResume(self.path)
+            raise UsageError(
+                f"--resume: {self.path} holds no run that can be continued: it has no jobs.json. Runs are in the "
+                "folder that --runs names, runs/ by default."
+            )
         return Jobs.from_json(self.path / "jobs.json")
 
-    def verdict(self) -> Verdict:
-        return Verdict.from_json(self._existing("run.json"))
+    def inputs(self) -> RunInputs:
+        return RunInputs.from_json(self._existing("run.json"))
 
     def payloads(self) -> bytes:
         return self._existing("payloads.tar.gz").read_bytes()
 
     def description(self, number: int = 1) -> dict[str, Any]:
-        """Job `number` as it last was; its moments are ISO 8601."""
+        """Returns the last description of job `number`; its datetimes are ISO 8601."""
         return dict(self._json(_numbered("describe", number)))
 
     def steps(self) -> list[dict[str, Any]]:
-        """Of all jobs that are kept."""
+        """Returns the steps of all jobs that are kept."""
         return [step for file in sorted(self.path.glob("steps*.json")) for step in json.loads(file.read_text("utf-8"))]
 
     def request(self, number: int = 1) -> dict[str, Any]:
@@ -128,7 +138,7 @@ class RunFolder:
     def _existing(self, name: str) -> Path:
         file = self.path / name
         if not file.exists():
-            raise NoSuchRun(self.path, name)
+            raise UsageError(f"{self.path} is no run folder: it has no {name}.")
         return file
 
     def _write(self, name: str, text: str) -> None:
@@ -137,7 +147,7 @@ class RunFolder:
 
 
 def as_json(document: Any) -> str:
-    """Of one of the API's documents: moments are ISO 8601."""
+    """Returns one of the API's documents as JSON; datetimes become ISO 8601."""
     return json.dumps(document, indent=2, default=_plain)
 
 

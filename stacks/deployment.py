@@ -139,5 +139,5 @@ def _measure(props: WorkloadStackProps) -> str:
     """The command that writes a recommendation."""
     run = f"python -m inference_recommender run {props.folder.workload.name}"
     if isinstance(props.folder.workload.hosting, EcsServiceHosting):
-        return f"{run} --with harness --url URL"  # Inference Recommender measures models on SageMaker alone
+        return f"{run} --with load-test --url URL"  # Inference Recommender measures models on SageMaker alone
     return f"{run} --job advanced"

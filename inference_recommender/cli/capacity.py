@@ -15,13 +15,12 @@ from rich.table import Table
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.probed import Probed, Seen, probed
 from inference_recommender.capacity.search import Found, Probe, Reason, Search
-from inference_recommender.cli import Commands
-from inference_recommender.errors import Interrupted, InvalidRun
+from inference_recommender.cli import Commands, add_command
 from inference_recommender.load_test.probe import GeneratorProbe
 from inference_recommender.load_test.served import infer_url
 from inference_recommender.payloads import payload_archive
 from inference_recommender.run_folder import RunFolder
-from workloads import ROOT, load_workload
+from workloads import ROOT, Interrupted, load_workload
 
 NOTHING_KEEPS = 1
 LOG_WIDTH = 120
@@ -33,8 +32,12 @@ minutes. Exit code 1: no rate keeps the limit; 4: the generator was the bottlene
 
 
 def add(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "capacity", help="the highest rate a server bears within a latency limit", description=DESCRIPTION
+    parser = add_command(
+        commands,
+        "capacity",
+        "the highest rate a server bears within a latency limit",
+        "capacity spellcheck --url http://localhost:8000",
+        DESCRIPTION,
     )
     parser.add_argument("workload", metavar="WORKLOAD", help="whose payloads are sent and whose objective is kept")
     parser.add_argument("--url", required=True, metavar="URL", help="of a KServe v2 server, or of its model's infer")
@@ -82,20 +85,20 @@ def _run(search: Search, kept: RunFolder, percentile: str) -> Found:
         return search.run()
     except KeyboardInterrupt:
         kept.keep(RESULT, document(search.found(Reason.INTERRUPTED), search.limit, percentile))
-        raise Interrupted(f"the search was stopped. What was measured is kept in {kept.path}.") from None
+        raise Interrupted(f"Interrupted: the search was stopped. What was measured is kept in {kept.path}.") from None
 
 
 def _conclude(found: Found, search: Search, kept: RunFolder, percentile: str, *, as_json: bool) -> int:
     result = document(found, search.limit, percentile)
     kept.keep(RESULT, result)
     if (found.invocations_per_minute is None) and found.reason is not Reason.NOTHING_KEEPS:
-        raise InvalidRun(why_none(found, search), kept.path)
+        raise kept.no_verdict(why_none(found, search))
     if as_json:
         print(json.dumps(result, indent=2, ensure_ascii=False))
     else:
         _show(found, search.limit, percentile, kept.path)
     if found.reason is Reason.BOTTLENECK:
-        raise InvalidRun(why_none(found, search), kept.path)
+        raise kept.no_verdict(why_none(found, search))
     return 0 if found.invocations_per_minute is not None else NOTHING_KEEPS
 
 
@@ -105,7 +108,7 @@ def why_none(found: Found, search: Search) -> str:
         case Reason.BOTTLENECK:
             return (
                 f"{search.complaint}. Run it from a machine that is not the server's, or with more cores; or spread "
-                "the load with `run --with harness --generators N`."
+                "the load with `run --with load-test --generators N`."
             )
         case Reason.TIME:
             return (

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from inference_recommender.capacity.compare import Comparison, Difference, compare
-from inference_recommender.cli import Commands
-from inference_recommender.errors import UnlikeRuns
+from inference_recommender.cli import Commands, add_command
 from inference_recommender.run_folder import RunFolder
+from workloads import UsageError
 
 REGRESSION, NO_VERDICT = 1, 4
 LOG_WIDTH = 120
@@ -24,8 +24,12 @@ code 1: a regression beyond the noise; 0: none is shown; 4: the runs cannot tell
 
 
 def add(commands: Commands) -> None:
-    parser = commands.add_parser(
-        "compare", help="is a run slower than another, beyond the noise", description=DESCRIPTION
+    parser = add_command(
+        commands,
+        "compare",
+        "is a run slower than another, beyond the noise",
+        "compare runs/OLD runs/NEW",
+        DESCRIPTION,
     )
     parser.add_argument("baseline", type=Path, metavar="BASELINE", help="the run folder to compare with")
     parser.add_argument("candidate", type=Path, metavar="CANDIDATE", help="the run folder to judge")
@@ -82,10 +86,17 @@ def document(found: Comparison) -> dict[str, Any]:
 def _refuse_unlike(baseline: RunFolder, candidate: RunFolder) -> None:
     names = baseline.workload().name, candidate.workload().name
     if names[0] != names[1]:
-        raise UnlikeRuns(candidate.path, "workload", names[1], baseline.path, names[0])
+        raise _unlike(candidate, "workload", names[1], baseline, names[0])
     traffic = [run.request().get("InputConfig", {}).get("TrafficPattern") for run in (baseline, candidate)]
     if traffic[0] != traffic[1]:
-        raise UnlikeRuns(candidate.path, "traffic", _short(traffic[1]), baseline.path, _short(traffic[0]))
+        raise _unlike(candidate, "traffic", _short(traffic[1]), baseline, _short(traffic[0]))
+
+
+def _unlike(candidate: RunFolder, what: str, got: str, baseline: RunFolder, wanted: str) -> UsageError:
+    return UsageError(
+        f"{candidate.path}: its {what} is {got}, but that of the baseline {baseline.path} is {wanted}. Only runs of "
+        f"the same workload and traffic compare: measure the candidate with the baseline's {what}."
+    )
 
 
 def _short(traffic: Any) -> str:

@@ -11,9 +11,8 @@ from typing import Any
 from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
-from inference_recommender.cli import Commands
+from inference_recommender.cli import Commands, add_command, load_source
 from inference_recommender.cli.terminal import JobProgress
-from inference_recommender.errors import Interrupted, InvalidRun
 from inference_recommender.experiment.aws import ExperimentAws
 from inference_recommender.experiment.cells import baseline_cell, cells
 from inference_recommender.experiment.errors import (
@@ -32,8 +31,10 @@ from inference_recommender.experiment.result import Result
 from inference_recommender.experiment.terminal import show
 from workloads import (
     ROOT,
+    Interrupted,
     MissingArtifact,
     ModelArtifact,
+    NoVerdict,
     ProjectError,
     WorkloadFolder,
     artifact_file,
@@ -60,7 +61,12 @@ FLAGS = {"load": "with"}
 
 
 def add(commands: Commands) -> None:
-    parser = commands.add_parser("experiment", help="measure every variant on every instance type, as one table")
+    parser = add_command(
+        commands,
+        "experiment",
+        "measure every variant on every instance type, as one table",
+        "experiment text_classification --traffic production",
+    )
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD")
     parser.add_argument(
         "--variants",
@@ -76,10 +82,12 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--with",
         dest="load",
-        choices=["sagemaker", "harness"],
-        help="sagemaker: Inference Recommender jobs, the default; harness: our own generator on endpoints made for it",
+        type=load_source,
+        choices=["sagemaker", "load-test"],
+        help="sagemaker: Inference Recommender jobs, the default; load-test: our own generator on endpoints made for "
+        "it",
     )
-    parser.add_argument("--host-ami", metavar="NAME", help="with harness: InferenceAmiVersion of GPU instances")
+    parser.add_argument("--host-ami", metavar="NAME", help="with load-test: InferenceAmiVersion of GPU instances")
     parser.add_argument("--baseline", metavar="TYPE[/VARIANT]", help="the cell that ratios are to; default: none")
     parser.add_argument("--role-arn", metavar="ARN", help="of jobs and models; default: the stack's recommender role")
     parser.add_argument("--image-uri", metavar="URI", help="of the models; default: that of the stack's model")
@@ -118,14 +126,14 @@ def _measure(prepared: Prepared, aws: ExperimentAws, kept: ExperimentFolder, peo
         with JobProgress(people) as progress:
             run(prepared, aws, kept, progress)
     except KeyboardInterrupt:
-        raise _suspended(Interrupted("nothing was being measured."), prepared, kept) from None
+        raise _suspended(Interrupted("Interrupted: nothing was being measured."), prepared, kept) from None
     except (Interrupted, AwsUnavailable) as error:
         raise _suspended(error, prepared, kept) from error
     found = conclude(kept)
     _render(found, as_json)
     people.print(f"Report: {kept.report}", highlight=False, soft_wrap=True)
     if found.why_no_verdict:
-        raise InvalidRun(found.why_no_verdict, kept.path)
+        raise NoVerdict(f"No verdict: {found.why_no_verdict} What was measured is kept in {kept.path}.")
     return 0 if found.recommended else NO_CELL
 
 
@@ -201,7 +209,7 @@ def _access(options: argparse.Namespace, aws: ExperimentAws, source: WorkloadFol
         outputs = aws.stack_outputs(source.workload.stack_name)
         role, image = role or outputs.role_arn, image or aws.image_uri(outputs.model_name)
     return Access(
-        role_arn=role, image_uri=image, bucket=options.payload_bucket or aws.payload_bucket(), host_ami=options.host_ami
+        role_arn=role, image_uri=image, bucket=options.payload_bucket or aws.default_bucket(), host_ami=options.host_ami
     )
 
 
@@ -226,7 +234,7 @@ def _to_show(
         artifacts = {}
     planned = batches(experiment, experiment.cells, ())
     plans = [job_plan(experiment, b, source.workload, access.subject(source.workload.name, b.name)) for b in planned]
-    for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings):
+    for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings_for(local=False)):
         _warn(people, warning)
     return {
         "experiment": experiment.model_dump(mode="json"),

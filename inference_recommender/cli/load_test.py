@@ -1,9 +1,4 @@
-"""What `run … --with harness` adds to the command line, and what it does.
-
-begin     a workload's traffic against what is named, with AWS asked for what was not given
-show      the document of --dry-run
-measure   the recommendation, after the traffic's time
-"""
+"""`run --with load-test`: a workload's traffic by our own generator, against an endpoint or a URL, without a job."""
 
 import argparse
 import json
@@ -13,19 +8,10 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
+from inference_recommender.cli import GENERATOR_TYPE
 from inference_recommender.cli.terminal import JobProgress
 from inference_recommender.load_test import image, machine
-from inference_recommender.load_test.aws import HarnessAws
-from inference_recommender.load_test.errors import (
-    NoGeneratorRole,
-    NotACount,
-    NotAUrl,
-    NothingServed,
-    NotWithHarness,
-    OnlyWithHarness,
-    TwoServed,
-    UnreachableFromAws,
-)
+from inference_recommender.load_test.aws import LoadTestAws
 from inference_recommender.load_test.generator_fleet import FleetDrive
 from inference_recommender.load_test.load_test import PAYLOADS, Drive, Prepared, alone, run
 from inference_recommender.load_test.plan import load_plan
@@ -33,101 +19,85 @@ from inference_recommender.load_test.request import Fleet, FleetPlan, plan_fleet
 from inference_recommender.load_test.served import Served, endpoint_served, url_served
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
-from workloads import ROOT, ModelArtifact, Recommendation, WorkloadFolder, load_artifact, load_workload
+from workloads import ROOT, ModelArtifact, Recommendation, UsageError, load_artifact, load_workload
 
 UNKNOWN_TYPE = "unknown"
-GENERATOR_TYPE = "ml.c5.2xlarge"
-"""A generator uses one core; the second is for the network."""
-NO_JOBS = ("from_default", "model_package", "tag", "description")
-"""Options of jobs that a harness has no use for."""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """All of them, for the `run` command; of no use without --with harness, but for --endpoint, which is `run`'s."""
-    harness = parser.add_argument_group("with --with harness")
-    harness.add_argument("--url", metavar="URL", help="a KServe v2 server to measure, as of an ECS service")
-    harness.add_argument("--model", metavar="NAME", help="of the server; default: the workload's own")
-    harness.add_argument("--instance-type", metavar="TYPE", help="what serves at the URL; default: not known")
-    harness.add_argument("--instances", type=int, metavar="N", help="how many serve at the URL; default: 1")
-    harness.add_argument("--generators", type=int, metavar="N", help="so many, as one SageMaker Processing job")
-    harness.add_argument("--generator-type", metavar="TYPE", help=f"instance type of each; default: {GENERATOR_TYPE}")
-    harness.add_argument("--generator-image-uri", metavar="URI", help="default: AWS's PyTorch image for CPUs")
-
-
-OWN = ("url", "model", "instance_type", "instances", "generators", "generator_type", "generator_image_uri")
+JOB_OPTIONS = ("from_default", "model_package", "tag", "description")
+"""Options of jobs that a load test has no use for."""
 COUNTS = ("instances", "generators")
-
-
-def refuse_without_harness(options: argparse.Namespace) -> None:
-    """Raises `OnlyWithHarness`."""
-    for name in OWN:
-        if getattr(options, name) is not None:
-            raise OnlyWithHarness(_flag(name))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Begun:
+    """A load test of which nothing is sent yet."""
+
     prepared: Prepared
     fleet: FleetPlan | None
-    kept: RunFolder
+    run_folder: RunFolder
 
 
-def begin(options: argparse.Namespace, aws: HarnessAws, name: str) -> Begun:
-    """Nothing is sent. Raises what is wrong with the options, or `AwsUnavailable`."""
+def account() -> LoadTestAws:
+    return LoadTestAws()
+
+
+def begin(options: argparse.Namespace, aws: LoadTestAws, traffic_name: str, name: str) -> Begun:
+    """Plans a workload's traffic against what the options name, and asks AWS for what they leave out. Nothing is sent.
+    Raises `UsageError` or `AwsUnavailable`.
+    """
     _refuse(options)
     source = load_workload(options.workload)
-    traffic, objective = source.traffic(options.traffic), source.workload.latency_objective
+    traffic, objective = source.traffic(traffic_name), source.workload.latency_objective
     artifact = load_artifact(ROOT, options.workload, source.workload.hosting.target)
     served = _served(options, aws, artifact)
-    kept = RunFolder(options.runs / name)
+    run_folder = RunFolder(options.runs / name)
     prepared = Prepared(
         source=source,
         artifact=artifact,
-        traffic_name=options.traffic,
+        traffic_name=traffic_name,
         traffic=traffic,
         served=served,
-        plan=load_plan(traffic, objective, served, (kept.path / PAYLOADS).absolute()),
+        plan=load_plan(traffic, objective, served, (run_folder.path / PAYLOADS).absolute()),
         machine=_generators(options),
     )
     fleet = None
     if options.generators:
-        fleet = plan_fleet(options.workload, name, traffic.duration_s, _fleet(options, aws, source))
-    return Begun(prepared=prepared, fleet=fleet, kept=kept)
+        fleet = plan_fleet(options.workload, name, traffic.duration_s, _fleet(options, aws))
+    return Begun(prepared=prepared, fleet=fleet, run_folder=run_folder)
 
 
 def show(begun: Begun) -> str:
-    """The generator's plan, and the Processing job's request where there is one, as one JSON document."""
+    """Returns the generator's plan, and the Processing job's request if there is one, as one JSON document."""
     plan = begun.prepared.plan.model_dump(mode="json", by_alias=True)
     request = {"processing_job": begun.fleet.request} if begun.fleet else {}
     return json.dumps({"plan": plan, **request}, indent=2)
 
 
-def measure(begun: Begun, aws: HarnessAws, people: Console) -> Recommendation:
-    """Raises what `harness.run.run` raises."""
-    with JobProgress(people) as progress:
-        return run(begun.prepared, _drive(begun, aws, progress), begun.kept, progress)
+def measure(begun: Begun, aws: LoadTestAws, stderr: Console) -> Recommendation:
+    """Returns the recommendation after the traffic's time. Raises what `load_test.run` raises."""
+    with JobProgress(stderr) as progress:
+        return run(begun.prepared, _drive(begun, aws, progress), begun.run_folder, progress)
 
 
-def _drive(begun: Begun, aws: HarnessAws, progress: Progress) -> Drive:
+def _drive(begun: Begun, aws: LoadTestAws, progress: Progress) -> Drive:
     return FleetDrive(begun.fleet, aws, ROOT, progress) if begun.fleet else alone
 
 
 def _refuse(options: argparse.Namespace) -> None:
-    for name in NO_JOBS:
+    for name in JOB_OPTIONS:
         if getattr(options, name):
-            raise NotWithHarness(_flag(name))
+            raise UsageError(f"{_flag(name)}: not with --with load-test, which runs a workload's own traffic as it is.")
     for name in COUNTS:
         if (count := getattr(options, name)) is not None and count < 1:
-            raise NotACount(_flag(name), count)
+            raise UsageError(f"{_flag(name)}: got {count}. Allowed: 1 or more.")
     if options.url is None and options.endpoint is None:
-        raise NothingServed()
+        raise UsageError("--with load-test: needs what to measure: --endpoint NAME of SageMaker, or --url URL.")
     if options.url is not None and options.endpoint is not None:
-        raise TwoServed(options.endpoint, options.url)
+        raise UsageError(f"--endpoint {options.endpoint} and --url {options.url}: give one of them.")
     if options.url is not None and not re.fullmatch(r"https?://[^/]+(/.*)?", options.url):
-        raise NotAUrl(options.url)
+        raise UsageError(f"--url: got '{options.url}', but a URL is http://HOST:PORT or https://HOST.")
 
 
-def _served(options: argparse.Namespace, aws: HarnessAws, artifact: ModelArtifact) -> Served:
+def _served(options: argparse.Namespace, aws: LoadTestAws, artifact: ModelArtifact) -> Served:
     if options.endpoint:
         return endpoint_served(aws.deployed_endpoint(options.endpoint), aws.region, aws.runtime_host())
     served = url_served(
@@ -138,27 +108,34 @@ def _served(options: argparse.Namespace, aws: HarnessAws, artifact: ModelArtifac
         _region(aws),
     )
     if served.measured_on == "local" and options.generators:
-        raise UnreachableFromAws(options.url)
+        raise UsageError(
+            f"--url: got '{options.url}', which is this machine, but with --generators the load comes from AWS. Name "
+            "an address that a Processing job can reach, or leave out --generators."
+        )
     return served
 
 
-def _region(aws: HarnessAws) -> str | None:
-    """Whose prices hold; a URL can be measured without any."""
+def _region(aws: LoadTestAws) -> str | None:
+    """Returns the region whose prices hold; a URL can be measured without any."""
     try:
         return aws.region
     except AwsUnavailable:
         return None
 
 
-def _fleet(options: argparse.Namespace, aws: HarnessAws, source: WorkloadFolder) -> Fleet:
+def _fleet(options: argparse.Namespace, aws: LoadTestAws) -> Fleet:
     if options.role_arn is None:
-        raise NoGeneratorRole()
+        raise UsageError(
+            "--role-arn: missing. The Processing job of --generators assumes an IAM role that sagemaker.amazonaws.com "
+            "may assume, that may read and write the bucket, pull the image, write logs and invoke the endpoint. Give "
+            "--role-arn arn:aws:iam::ACCOUNT:role/NAME."
+        )
     return Fleet(
         generators=options.generators,
         instance_type=options.generator_type or GENERATOR_TYPE,
         image_uri=options.generator_image_uri or image.image_uri(aws.region),
         role_arn=options.role_arn,
-        bucket=options.payload_bucket or aws.payload_bucket(),
+        bucket=options.payload_bucket or aws.default_bucket(),
         region=aws.region,
         kms_key=options.kms_key,
         security_groups=tuple(options.security_group),

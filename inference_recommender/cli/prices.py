@@ -7,7 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from inference_recommender.cli import Commands
+from inference_recommender.cli import Commands, add_command
 from inference_recommender.sizing import prices
 from inference_recommender.sizing.prices import Catalogue
 from workloads import ROOT, load_workload, workload_names
@@ -17,7 +17,7 @@ WIDTH = 120
 
 
 def add(commands: Commands) -> None:
-    parser = commands.add_parser("prices", help="show the catalogue of prices, or fetch it anew")
+    parser = add_command(commands, "prices", "show the catalogue of prices, or fetch it anew", "prices show")
     verbs = parser.add_subparsers(required=True, metavar="show|refresh")
     show = verbs.add_parser("show", help="print the committed catalogue")
     show.add_argument("--json", action="store_true", help="print it as one JSON document")

@@ -1,47 +1,56 @@
-"""`run`: measure a workload with Inference Recommender jobs, decide, report."""
+"""`run`: measure a workload with Inference Recommender jobs, decide, report; a load test is `cli.load_test`'s."""
 
 import argparse
 import json
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
-from inference_recommender.cli import Commands
-from inference_recommender.cli import load_test as harness
-from inference_recommender.cli.subject import add_subject, add_surroundings, stand_in, subject, surroundings
+from inference_recommender.cli import DEFAULT_TRAFFIC, GENERATOR_TYPE, Commands, add_command, load_source
 from inference_recommender.cli.terminal import JobProgress, show
-from inference_recommender.errors import RefusedRequest
 from inference_recommender.jobs.aws import Aws
-from inference_recommender.jobs.from_default import candidates_of
-from inference_recommender.jobs.job_run import Prepared, resume, run
-from inference_recommender.jobs.requests import SERVICES_OWN, JobPlan, plan_default_job, plan_job
-from inference_recommender.jobs.tested_model import AnySubject
-from inference_recommender.load_test.aws import HarnessAws
+from inference_recommender.jobs.job_run import Prepared, candidates_of, payload_key, resume, run
+from inference_recommender.jobs.requests import SERVICE_DEFAULT, JobPlan, plan_default_job, plan_job
+from inference_recommender.jobs.tested_model import JobEnvironment, Tested, TestedModel, TestedPackage
+from inference_recommender.output import stdout_console, tell, warn
 from inference_recommender.run_folder import RunFolder
-from workloads import ROOT, Recommendation, WorkloadFolder, load_artifact, load_workload
+from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
 
-DEFAULT_TRAFFIC = "production"
 NO_CANDIDATE = 1
-LOG_WIDTH = 120
+LOAD_TEST_OPTIONS = (
+    "url",
+    "model",
+    "instance_type",
+    "instances",
+    "generators",
+    "generator_type",
+    "generator_image_uri",
+)
+"""Options that have a meaning with `--with load-test` only."""
 
 
 def add(commands: Commands) -> None:
-    parser = commands.add_parser("run", help="run a job and size the endpoint from what it measures")
+    parser = add_command(
+        commands,
+        "run",
+        "run a job and size the endpoint from what it measures",
+        "run spellcheck --job advanced --traffic quick",
+    )
     parser.add_argument("workload", nargs="?", default="spellcheck", metavar="WORKLOAD", help="default: spellcheck")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument(
         "--job",
         choices=["default", "advanced"],
-        help="default: the service's own traffic, at most 45 minutes; advanced: a load test of your own traffic",
+        help="default: traffic that the service chooses, at most 45 minutes; advanced: a load test of your own traffic",
     )
     what.add_argument(
         "--with",
         dest="load",
-        choices=["harness"],
-        help="harness: the traffic by our own generator, against --endpoint or --url, without a job",
+        type=load_source,
+        choices=["load-test"],
+        help="load-test: the traffic by our own generator, against --endpoint or --url, without a job",
     )
     what.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was killed or cut off")
     parser.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; default: production")
@@ -58,115 +67,167 @@ def add(commands: Commands) -> None:
         help="default: workload, traffic and time; begin with the workload: the role allows no other",
     )
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="where run folders go")
-    add_subject(parser)
-    add_surroundings(parser)
-    harness.add_options(parser)
+    _add_tested_model(parser.add_argument_group("what is tested"))
+    _add_environment(parser.add_argument_group("the job's environment"))
+    _add_load_test(parser.add_argument_group("with --with load-test"))
     parser.set_defaults(command=_run)
 
 
-def _run(options: argparse.Namespace, people: Console) -> int:
-    if options.load == "harness":
-        return _with_harness(options, people)
-    harness.refuse_without_harness(options)
+def _add_tested_model(group: "argparse._ArgumentGroup") -> None:
+    model = group.add_mutually_exclusive_group()
+    model.add_argument("--model-name", metavar="NAME", help="SageMaker model; default: the one the stack deployed")
+    model.add_argument("--model-package", metavar="ARN", help="a version in the model registry, as `register` prints")
+    group.add_argument("--endpoint", metavar="NAME", help="an endpoint to test beside the types; default jobs only")
+    group.add_argument("--role-arn", metavar="ARN", help="role the job assumes; default: the stack's")
+    group.add_argument("--payload-bucket", metavar="BUCKET", help="default: SageMaker's bucket of account and region")
+
+
+def _add_environment(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument("--subnet", action="append", default=[], metavar="ID", help="of its endpoints; may be repeated")
+    group.add_argument(
+        "--security-group", action="append", default=[], metavar="ID", help="of its endpoints; may be repeated"
+    )
+    group.add_argument("--kms-key", metavar="KEY", help="encrypts its endpoints' volumes and its output")
+    group.add_argument("--tag", action="append", default=[], metavar="K=V", help="may be repeated")
+    group.add_argument("--description", metavar="TEXT", help="of the job; default: the workload's and its traffic")
+
+
+def _add_load_test(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument("--url", metavar="URL", help="a KServe v2 server to measure, as of an ECS service")
+    group.add_argument("--model", metavar="NAME", help="of the server; default: the workload's own")
+    group.add_argument("--instance-type", metavar="TYPE", help="what serves at the URL; default: not known")
+    group.add_argument("--instances", type=int, metavar="N", help="how many serve at the URL; default: 1")
+    group.add_argument("--generators", type=int, metavar="N", help="so many, as one SageMaker Processing job")
+    group.add_argument("--generator-type", metavar="TYPE", help=f"instance type of each; default: {GENERATOR_TYPE}")
+    group.add_argument("--generator-image-uri", metavar="URI", help="default: AWS's PyTorch image for CPUs")
+
+
+def _run(options: argparse.Namespace, stderr: Console) -> int:
+    if options.load:
+        return _load_test(options, stderr)
+    for name in LOAD_TEST_OPTIONS:
+        if getattr(options, name) is not None:
+            raise UsageError(
+                f"--{name.replace('_', '-')}: only with --with load-test; a job of Inference Recommender makes its own "
+                "load."
+            )
     aws = Aws()
     if options.resume:
-        return _resume(options, aws, people)
+        return _resume(options, aws, stderr)
     folder = load_workload(options.workload)
-    plan = _plan(options, aws, folder, people)
-    for warning in plan.warnings:
-        _warn(people, warning)
+    plan = (_default if options.job == "default" else _advanced)(options, aws, folder, stderr)
+    for warning in plan.warnings_for(local=aws.is_on_this_machine()):
+        warn(stderr, warning)
     if options.dry_run:
         shown = plan.requests if len(plan.requests) > 1 else plan.request
         print(json.dumps(shown, indent=2))
         return 0
     artifact = load_artifact(ROOT, options.workload, folder.workload.hosting.target)
-    traffic = _traffic(options) if options.job == "advanced" else SERVICES_OWN
+    traffic = _traffic(options) if options.job == "advanced" else SERVICE_DEFAULT
     prepared = Prepared(folder=folder, artifact=artifact, plan=plan, traffic_name=traffic)
-    kept = RunFolder(options.runs / plan.job_name)
-    with JobProgress(people) as progress:
-        recommendation = run(prepared, aws, kept, progress)
-    return _told(recommendation, folder, kept, people, as_json=options.json)
+    run_folder = RunFolder(options.runs / plan.job_name)
+    with JobProgress(stderr) as progress:
+        recommendation = run(prepared, aws, run_folder, progress)
+    return _conclude(recommendation, folder, run_folder, stderr, as_json=options.json)
 
 
-def _with_harness(options: argparse.Namespace, people: Console) -> int:
-    aws = HarnessAws()
-    begun = harness.begin(options, aws, options.job_name or _job_name(options.workload, options.traffic))
+def _load_test(options: argparse.Namespace, stderr: Console) -> int:
+    from inference_recommender.cli import load_test  # the generator, which a job does without
+
+    aws = load_test.account()
+    traffic = _traffic(options)
+    begun = load_test.begin(options, aws, traffic, options.job_name or _job_name(options.workload, traffic))
     if options.dry_run:
-        print(harness.show(begun))
+        print(load_test.show(begun))
         return 0
-    recommendation = harness.measure(begun, aws, people)
-    return _told(recommendation, begun.prepared.source, begun.kept, people, as_json=options.json)
+    recommendation = load_test.measure(begun, aws, stderr)
+    return _conclude(recommendation, begun.prepared.source, begun.run_folder, stderr, as_json=options.json)
 
 
-def _resume(options: argparse.Namespace, aws: Aws, people: Console) -> int:
-    kept = RunFolder(options.resume)
-    kept.jobs()
-    folder = load_workload(kept.workload().name)
-    with JobProgress(people) as progress:
-        recommendation = resume(folder, aws, kept, progress)
-    return _told(recommendation, folder, kept, people, as_json=options.json)
+def _resume(options: argparse.Namespace, aws: Aws, stderr: Console) -> int:
+    run_folder = RunFolder(options.resume)
+    run_folder.jobs()
+    folder = load_workload(run_folder.workload().name)
+    with JobProgress(stderr) as progress:
+        recommendation = resume(folder, aws, run_folder, progress)
+    return _conclude(recommendation, folder, run_folder, stderr, as_json=options.json)
 
 
-def _plan(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, people: Console) -> JobPlan:
-    return (_default if options.job == "default" else _advanced)(options, aws, folder, people)
-
-
-def _default(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, people: Console) -> JobPlan:
+def _default(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, stderr: Console) -> JobPlan:
     given = {"--traffic": options.traffic, "--from-default": options.from_default}
     if odd := [f"{flag}: is of an advanced job: say --job advanced." for flag, value in given.items() if value]:
-        raise RefusedRequest(odd)
-    tested, around = _subject(options, aws, folder, people), surroundings(options)
+        raise UsageError("\n".join(odd))
+    tested, environment = _tested(options, aws, folder, stderr), _environment(options)
     deployed = aws.deployed_endpoint(options.endpoint) if options.endpoint and not options.dry_run else None
     name = options.job_name or _job_name(options.workload, "default")
-    return plan_default_job(folder.workload, tested, name, around, deployed)
+    return plan_default_job(folder.workload, tested, name, environment, deployed)
 
 
-def _advanced(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, people: Console) -> JobPlan:
+def _advanced(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, stderr: Console) -> JobPlan:
     name = _traffic(options)
-    traffic, around = folder.traffic(name), surroundings(options)
-    run = options.from_default and RunFolder(options.from_default)
-    candidates = candidates_of(run, folder.workload.name) if run else None
-    tested = _subject(options, aws, folder, people)
+    traffic, environment = folder.traffic(name), _environment(options)
+    default_run = options.from_default and RunFolder(options.from_default)
+    candidates = candidates_of(default_run, folder.workload.name) if default_run else None
+    tested = _tested(options, aws, folder, stderr)
     job_name = options.job_name or _job_name(options.workload, name)
-    return plan_job(folder.workload, name, traffic, tested, job_name, around, candidates)
+    return plan_job(folder.workload, name, traffic, tested, job_name, environment, candidates)
 
 
 def _traffic(options: argparse.Namespace) -> str:
     return options.traffic or DEFAULT_TRAFFIC
 
 
-def _subject(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, people: Console) -> AnySubject:
+def _environment(options: argparse.Namespace) -> JobEnvironment:
+    pairs = [text.partition("=") for text in options.tag]
+    if odd := [f"--tag: got '{key}'. Allowed: KEY=VALUE." for key, equals, _ in pairs if not equals]:
+        raise UsageError("\n".join(odd))
+    return JobEnvironment(
+        subnets=tuple(options.subnet),
+        security_groups=tuple(options.security_group),
+        kms_key=options.kms_key,
+        tags={key: value for key, _, value in pairs},
+        description=options.description,
+    )
+
+
+def _tested(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, stderr: Console) -> Tested:
+    """Returns the model, role and bucket named on the command line, or else the stack's. A dry run without AWS gets
+    names that stand for what AWS would have told.
+    """
+    workload = folder.workload
+    model, role, bucket = options.model_package or options.model_name, options.role_arn, options.payload_bucket
     try:
-        return subject(options, aws, folder.workload)
+        if not (model and role):
+            outputs = aws.stack_outputs(workload.stack_name)
+            model, role = model or outputs.model_name, role or outputs.role_arn
+        bucket = bucket or aws.default_bucket()
     except AwsUnavailable as error:
         if not options.dry_run:
             raise
-        _warn(people, f"{error} Until then ACCOUNT, REGION and the names of model and role stand for the real ones.")
-        return stand_in(options, folder.workload)
+        warn(stderr, f"{error} Until then ACCOUNT, REGION and the names of model and role stand for the real ones.")
+        model = model or f"{workload.stack_name}-ServingModel"
+        role = role or "arn:aws:iam::000000000000:role/RecommenderRole"
+        bucket = bucket or "sagemaker-REGION-ACCOUNT"
+    url = f"s3://{bucket}/{payload_key(workload.name)}"
+    if options.model_package is None:
+        return TestedModel(model_name=model, role_arn=role, payload_url=url, endpoint_name=options.endpoint)
+    return TestedPackage(model_package_arn=model, role_arn=role, payload_url=url, endpoint_name=options.endpoint)
 
 
-def _told(
-    recommendation: Recommendation, folder: WorkloadFolder, kept: RunFolder, people: Console, *, as_json: bool
+def _conclude(
+    recommendation: Recommendation, folder: WorkloadFolder, run_folder: RunFolder, stderr: Console, *, as_json: bool
 ) -> int:
-    _render(recommendation, as_json)
-    people.print(f"Report: {kept.report}", highlight=False, soft_wrap=True)
+    if as_json:
+        print(recommendation.model_dump_json(indent=2))
+    else:
+        show(recommendation, stdout_console())
+    tell(stderr, f"Report: {run_folder.report}")
     if recommendation.recommended is None:
         return NO_CANDIDATE
-    people.print(f"Written for review: {folder.recommendation_file}", highlight=False, soft_wrap=True)
+    tell(stderr, f"Written for review: {folder.recommendation_file}")
     return 0
-
-
-def _warn(people: Console, warning: str) -> None:
-    people.print(f"Warning: {warning}", style="yellow", highlight=False, soft_wrap=True, markup=False)
 
 
 def _job_name(workload: str, traffic: str) -> str:
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     return f"{workload}-{traffic}-{stamp}".replace("_", "-")
-
-
-def _render(recommendation: Recommendation, as_json: bool) -> None:
-    if as_json:
-        print(recommendation.model_dump_json(indent=2))
-    else:
-        show(recommendation, Console(width=None if sys.stdout.isatty() else LOG_WIDTH))

@@ -12,14 +12,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from inference_recommender.cli import Commands
-from inference_recommender.errors import Usage
+from inference_recommender.cli import Commands, add_command
 from inference_recommender.report.wording import notes
 from inference_recommender.sizing.decision import cheapest
 from inference_recommender.sizing.evidence import Evidence, read_evidence
 from inference_recommender.sizing.fleet import Demand
 from inference_recommender.sizing.sized import PlainCost, document, plain_cost, sized
-from workloads import Candidate, Sizing, Workload, load_workload
+from workloads import Candidate, Sizing, UsageError, Workload, load_workload
 
 NO_CANDIDATE = 1
 LOG_WIDTH = 120
@@ -35,7 +34,13 @@ against a baseline. ModelLatency is taken for milliseconds, unless it can only b
 
 
 def add(commands: Commands) -> None:
-    parser = commands.add_parser("size", help="a fleet from a job's results, without AWS", description=DESCRIPTION)
+    parser = add_command(
+        commands,
+        "size",
+        "a fleet from a job's results, without AWS",
+        "size --from runs/NAME --peak-invocations-per-minute 60000",
+        DESCRIPTION,
+    )
     subject = parser.add_mutually_exclusive_group(required=True)
     subject.add_argument(
         "--from",
@@ -106,7 +111,9 @@ def _demand(options: argparse.Namespace, evidence: Evidence, workload: Workload 
     known = Demand.of(workload.latency_objective) if workload else None
     peak = options.peak_invocations_per_minute or (known.peak_invocations_per_minute if known else None)
     if peak is None:
-        raise Usage("size --from needs --peak-invocations-per-minute N, or --workload NAME, whose objective has one.")
+        raise UsageError(
+            "size --from needs --peak-invocations-per-minute N, or --workload NAME, whose objective has one."
+        )
     own_limit = options.latency_limit_ms is not None
     demand = (
         known
@@ -124,14 +131,14 @@ def _demand(options: argparse.Namespace, evidence: Evidence, workload: Workload 
 def _refuse(options: argparse.Namespace, names: Sequence[str], belongs_to: str) -> None:
     for name in names:
         if getattr(options, name) is not None:
-            raise Usage(f"--{name.replace('_', '-')} goes with {belongs_to}.")
+            raise UsageError(f"--{name.replace('_', '-')} goes with {belongs_to}.")
 
 
 def _refuse_half_an_objective(options: argparse.Namespace) -> None:
     if options.latency_limit_ms is None and options.percentile:
-        raise Usage("--percentile is of a limit: give --latency-limit-ms N too.")
+        raise UsageError("--percentile is of a limit: give --latency-limit-ms N too.")
     if options.latency_limit_ms is not None and options.workload:
-        raise Usage("--latency-limit-ms and --workload both give the objective: leave one out.")
+        raise UsageError("--latency-limit-ms and --workload both give the objective: leave one out.")
 
 
 def _sizing(options: argparse.Namespace, workload: Workload | None) -> Sizing:
@@ -180,9 +187,9 @@ def _figure(value: float | None, spec: str) -> str:
 
 def _size_plainly(options: argparse.Namespace) -> int:
     if options.price_per_hour is None:
-        raise Usage("--throughput-per-second needs --price-per-hour USD.")
+        raise UsageError("--throughput-per-second needs --price-per-hour USD.")
     if (options.baseline_throughput is None) != (options.baseline_price is None):
-        raise Usage("A baseline has --baseline-throughput X and --baseline-price USD: give both.")
+        raise UsageError("A baseline has --baseline-throughput X and --baseline-price USD: give both.")
     baseline = options.baseline_throughput and (options.baseline_throughput, options.baseline_price)
     found = plain_cost(options.throughput_per_second, options.price_per_hour, baseline)
     print(found.model_dump_json(indent=2) if options.json else _sentence(found))

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from inference_recommender.progress import Pulse
+from inference_recommender.progress import ProgressUpdate
 from inference_recommender.report.wording import notes
 from workloads import Candidate, Recommendation
 
@@ -45,36 +45,36 @@ class JobProgress:
         # Above the bar on a terminal; in a log a line among the others.
         self._bar.console.print(text, style="yellow", highlight=False, soft_wrap=True, markup=False)
 
-    def pulse(self, pulse: Pulse) -> None:
-        place = "" if pulse.jobs == 1 else f"{pulse.number} of {pulse.jobs} "
-        self._tell(pulse, f" ({place.strip()})" if place else "")
+    def update(self, update: ProgressUpdate) -> None:
+        place = "" if update.jobs == 1 else f"{update.number} of {update.jobs} "
+        self._tell(update, f" ({place.strip()})" if place else "")
         self._bar.update(
-            self._task(pulse),
-            description=f"{place}{pulse.status}",
-            completed=min(pulse.elapsed_s, pulse.expected_s),
-            latest=_latest(pulse),
+            self._task(update),
+            description=f"{place}{update.status}",
+            completed=min(update.elapsed_s, update.expected_s),
+            latest=_latest(update),
         )
 
-    def _tell(self, pulse: Pulse, place: str) -> None:
+    def _tell(self, update: ProgressUpdate, place: str) -> None:
         """Job names are long: on a terminal each has a line of its own above its bar."""
-        shown = (pulse.job_name, pulse.status)
-        if self._console.is_terminal and pulse.job_name not in self._tasks:
-            self._console.print(f"{pulse.job_name}{place}", highlight=False, soft_wrap=True)
+        shown = (update.job_name, update.status)
+        if self._console.is_terminal and update.job_name not in self._tasks:
+            self._console.print(f"{update.job_name}{place}", highlight=False, soft_wrap=True)
         elif not self._console.is_terminal and shown != self._shown:
-            self._console.print(f"{pulse.job_name}{place}: {pulse.status}", highlight=False, soft_wrap=True)
+            self._console.print(f"{update.job_name}{place}: {update.status}", highlight=False, soft_wrap=True)
         self._shown = shown
 
-    def _task(self, pulse: Pulse) -> TaskID:
-        if pulse.job_name not in self._tasks:
-            self._tasks[pulse.job_name] = self._bar.add_task("", total=pulse.expected_s, latest="")
-        return self._tasks[pulse.job_name]
+    def _task(self, update: ProgressUpdate) -> TaskID:
+        if update.job_name not in self._tasks:
+            self._tasks[update.job_name] = self._bar.add_task("", total=update.expected_s, latest="")
+        return self._tasks[update.job_name]
 
 
-def _latest(pulse: Pulse) -> str:
-    if pulse.users is None or pulse.invocations_per_minute is None:
+def _latest(update: ProgressUpdate) -> str:
+    if update.users is None or update.invocations_per_minute is None:
         return ""
-    latency = "" if pulse.p99_ms is None else f", p99 {pulse.p99_ms:.1f} ms"
-    return f"{pulse.users:.0f} users, {pulse.invocations_per_minute:,.0f}/min{latency}"
+    latency = "" if update.p99_ms is None else f", p99 {update.p99_ms:.1f} ms"
+    return f"{update.users:.0f} users, {update.invocations_per_minute:,.0f}/min{latency}"
 
 
 def show(recommendation: Recommendation, console: Console) -> None:

@@ -10,23 +10,16 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from aws_api import s3
 from aws_api.errors import AwsRefused, translate_aws_errors
 from inference_recommender.experiment.errors import ModelTaken
-from inference_recommender.load_test.aws import HarnessAws
+from inference_recommender.load_test.aws import LoadTestAws
 
 
-class ExperimentAws(HarnessAws):
+class ExperimentAws(LoadTestAws):
     def upload_archive(self, url: str, file: Path) -> None:
-        bucket, _, key = url.removeprefix("s3://").partition("/")
-        s3 = self._client("s3")
-        with translate_aws_errors("PutObject"):
-            try:
-                listed = s3.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents", [])
-            except s3.exceptions.NoSuchBucket:
-                self._create_bucket(bucket)
-                listed = []
-            if [item["Size"] for item in listed if item["Key"] == key] != [file.stat().st_size]:
-                s3.upload_file(str(file), bucket, key)
+        if s3.size(self, url) != file.stat().st_size:
+            s3.upload_file(self, url, file, make_bucket=True)
 
     def make_model(self, request: Mapping[str, Any]) -> None:
         name = request["ModelName"]

@@ -2,22 +2,22 @@
 
 from datetime import UTC, datetime
 
-from inference_recommender.errors import Interrupted, InvalidRun
 from inference_recommender.experiment.account import Account
 from inference_recommender.experiment.endpoint import EndpointPlan, plan_endpoint
 from inference_recommender.experiment.errors import EndpointFailed
 from inference_recommender.experiment.folder import ExperimentFolder, Origin
 from inference_recommender.experiment.plan import Batch, failed
 from inference_recommender.experiment.prepared import Prepared
-from inference_recommender.jobs.wait import Sleep
+from inference_recommender.jobs.service import Sleep
 from inference_recommender.load_test import load_test as harness
 from inference_recommender.load_test import machine
 from inference_recommender.load_test.errors import GeneratorFailed, TargetFailed
 from inference_recommender.load_test.plan import load_plan
 from inference_recommender.load_test.served import Served, endpoint_served, is_this_machine
 from inference_recommender.measurement import Measurement
-from inference_recommender.progress import Progress, Pulse
+from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder
+from workloads import Interrupted, NoVerdict
 
 POLL_S = 10.0
 
@@ -37,7 +37,7 @@ def measure_by_harness(
         run_folder = RunFolder(kept.job(batch).path / cell.instance_type)
         try:
             measured = _measured(prepared, batch, planned, account, run_folder, progress, sleep)
-        except (EndpointFailed, GeneratorFailed, InvalidRun, TargetFailed) as error:
+        except (EndpointFailed, GeneratorFailed, NoVerdict, TargetFailed) as error:
             measured = _failed(batch, cell.instance_type, run_folder, str(error))
         finally:
             account.delete_endpoint(planned.name)
@@ -59,7 +59,7 @@ def _measured(
         _wait(planned.name, account, progress, sleep)
         deployed = account.deployed_endpoint(planned.name)
     except KeyboardInterrupt:
-        raise Interrupted(f"endpoint {planned.name} was deleted before it was measured.") from None
+        raise Interrupted(f"Interrupted: endpoint {planned.name} was deleted before it was measured.") from None
     served = endpoint_served(deployed, account.region, account.runtime_host())
     return harness.measure(_prepared(prepared, batch, served, run_folder), harness.alone, run_folder, progress)
 
@@ -83,7 +83,7 @@ def _wait(name: str, account: Account, progress: Progress, sleep: Sleep) -> None
     elapsed_s = 0.0
     while True:
         status, reason = account.endpoint_status(name)
-        progress.pulse(Pulse(job_name=name, status=f"endpoint {status}", elapsed_s=elapsed_s, expected_s=600))
+        progress.update(ProgressUpdate(job_name=name, status=f"endpoint {status}", elapsed_s=elapsed_s, expected_s=600))
         if status == "InService":
             return
         if status != "Creating":

@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from inference_recommender.errors import Interrupted, InvalidRun, JobFailed
 from inference_recommender.experiment.account import Account
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.folder import ExperimentFolder, Origin
 from inference_recommender.experiment.plan import Batch, failed, job_plan
 from inference_recommender.experiment.prepared import Prepared
-from inference_recommender.jobs.job_run import measure
-from inference_recommender.jobs.wait import Sleep
+from inference_recommender.jobs.job_run import JobFailed, measure
+from inference_recommender.jobs.service import Sleep
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
+from workloads import Interrupted, NoVerdict
 
 
 def measure_by_job(
@@ -42,7 +42,7 @@ def _run_job(
     plan = job_plan(prepared.experiment, batch, workload, subject)
     try:
         measure(plan, prepared.source, account, job, progress, sleep)
-    except (JobFailed, InvalidRun) as error:
+    except (JobFailed, NoVerdict) as error:
         return str(error)
     return None
 

@@ -12,10 +12,10 @@ from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.errors import NotAnExperiment, NothingMeasured
 from inference_recommender.experiment.model import Access
 from inference_recommender.experiment.plan import Batch, Experiment
+from inference_recommender.jobs.requests import traffic_pattern
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import why_invalid
-from inference_recommender.traffic import traffic_pattern
 from workloads import LatencyObjective, Workload
 from workloads.document import Document
 

@@ -7,7 +7,6 @@ is measured is `by_job`'s or `by_harness`' matter; both work on a model that liv
 
 import time
 
-from inference_recommender.errors import Interrupted
 from inference_recommender.experiment.account import Account
 from inference_recommender.experiment.by_harness import measure_by_harness
 from inference_recommender.experiment.by_job import measure_by_job
@@ -15,9 +14,10 @@ from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.model import model_request
 from inference_recommender.experiment.plan import Batch, batches
 from inference_recommender.experiment.prepared import Prepared
-from inference_recommender.jobs.wait import Sleep
+from inference_recommender.jobs.service import Sleep
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress
+from workloads import Interrupted
 
 __all__ = ["Prepared", "run"]
 
@@ -27,7 +27,7 @@ def run(
 ) -> tuple[Measurement, ...]:
     """Every cell's measurement, in the experiment's order; a test that failed has a reason instead of figures.
 
-    Raises `Interrupted`, `Suspended` or an `AwsUnavailable` that is about no single job; what is measured by then is
+    Raises `Interrupted` or an `AwsUnavailable` that is about no single job; what is measured by then is
     kept.
     """
     experiment = prepared.experiment
@@ -47,7 +47,7 @@ def _run_batch(
     artifact = prepared.artifacts[batch.variant]
     account.upload_archive(prepared.access.archive_url(artifact), prepared.archives[batch.variant])
     account.make_model(model_request(batch.name, artifact, prepared.access))
-    measure = {"sagemaker": measure_by_job, "harness": measure_by_harness}[prepared.experiment.load]
+    measure = {"sagemaker": measure_by_job, "load-test": measure_by_harness}[prepared.experiment.load]
     try:
         measure(prepared, batch, account, kept, progress, sleep)
     except Interrupted:

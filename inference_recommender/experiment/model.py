@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inference_recommender.jobs.job_run import PAYLOAD_PREFIX, payload_key
-from inference_recommender.jobs.requests import Subject
+from inference_recommender.jobs.tested_model import TestedModel
 from workloads import ModelArtifact
 from workloads.document import Document
 
@@ -19,8 +19,8 @@ class Access(Document):
     host_ami: str | None = None
     """Of GPU instances that the harness' endpoints run on; a job of Inference Recommender cannot choose it."""
 
-    def subject(self, workload: str, model_name: str) -> Subject:
-        return Subject(
+    def subject(self, workload: str, model_name: str) -> TestedModel:
+        return TestedModel(
             model_name=model_name, role_arn=self.role_arn, payload_url=f"s3://{self.bucket}/{payload_key(workload)}"
         )
 

@@ -7,10 +7,13 @@ instance types needs several.
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from itertools import count
-from typing import Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
 
 from inference_recommender.experiment.cells import Cell
-from inference_recommender.jobs.requests import JobPlan, Subject, plan_job
+from inference_recommender.jobs.requests import JobPlan, plan_job
+from inference_recommender.jobs.tested_model import TestedModel
 from inference_recommender.measurement import Measurement
 from workloads import Workload
 from workloads.document import Document
@@ -32,13 +35,18 @@ class Batch(Document):
         return tuple(Cell(variant=self.variant, instance_type=name) for name in self.instance_types)
 
 
+def _current_name(load: Any) -> Any:
+    """Returns what load-test is called today; experiments of older versions called it harness."""
+    return "load-test" if load == "harness" else load
+
+
 class Experiment(Document):
     """What `experiment.json` says: enough to go on from after a kill."""
 
     name: str
     workload: str
     traffic: str
-    load: Literal["sagemaker", "harness"] = "sagemaker"
+    load: Annotated[Literal["sagemaker", "load-test"], BeforeValidator(_current_name)] = "sagemaker"
     """Who makes it: Inference Recommender's jobs, or our own generator against endpoints made for it."""
     archives: dict[str, str]
     """sha256 of each variant's archive."""
@@ -59,7 +67,7 @@ def batches(experiment: Experiment, left: Sequence[Cell], taken: Collection[str]
     return tuple(found)
 
 
-def job_plan(experiment: Experiment, batch: Batch, workload: Workload, subject: Subject) -> JobPlan:
+def job_plan(experiment: Experiment, batch: Batch, workload: Workload, subject: TestedModel) -> JobPlan:
     """The advanced job of a batch."""
     traffic = workload.traffic[experiment.traffic]
     return plan_job(as_hosted(workload, batch), experiment.traffic, traffic, subject, batch.name)

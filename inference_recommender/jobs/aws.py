@@ -1,31 +1,37 @@
-"""AWS as the recommender needs it: four clients, and every refusal turned into one sentence.
+"""The adapter of `Service` and of the CLI's other calls: boto3's clients, and a sentence for every refusal.
 
-The only module that knows boto3. An account on this machine is reached through the same calls (AWS_ENDPOINT_URL).
+An account on this machine is reached through the same calls (AWS_ENDPOINT_URL).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
+from urllib.parse import urlsplit
 
-import boto3
-from botocore.config import Config
-
-from aws_api.errors import NO_REGION, AwsRefused, AwsUnavailable, NotFound, translate_aws_errors
-from inference_recommender.errors import JobNameTaken, NoSuchJob, NotDeployed
-from inference_recommender.jobs.cloudwatch import fetch_course, fetch_series
-from inference_recommender.jobs.container_log import fetch_log
-from inference_recommender.jobs.existing_endpoint import deployed_endpoint, resource_id
+from aws_api.errors import AwsRefused, AwsUnavailable, NotFound, translate_aws_errors
+from aws_api.logs import last_lines
+from aws_api.s3 import upload
+from aws_api.session import AwsSession, Notify
+from inference_recommender.jobs.cloudwatch import fetch_series, fetch_time_series
+from inference_recommender.jobs.service import JobNameTaken
 from inference_recommender.measurement import DeployedEndpoint, Series, results
 
-RETRIES = Config(retries={"mode": "standard", "max_attempts": 5})
-"""A throttled or dropped call is tried again; a job must not end for want of one poll."""
-
 MEASURED_ON_TAG = "local-aws:measured-on"
-"""The tag by which an account that is not AWS says on what a job was measured."""
+"""Key of the tag that holds the machine on which an account that is not AWS measured a job."""
+
+JOB_LOG = "/aws/sagemaker/InferenceRecommendationsJobs"
+ENDPOINT_LOG = "/aws/sagemaker/Endpoints/{endpoint}"
+"""SageMaker documents two places of a test's log: the job's, with a stream for each of its endpoints, and the
+endpoint's, with a stream for each instance, which outlives the endpoint."""
+LOG_LINES = 8
+DENIED = frozenset({"AccessDeniedException", "AccessDenied"})
+"""A log that the user may not read: the reason of a failure has to do without it."""
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 LATEST = timedelta(seconds=30)
-"""How far back the live view of a test looks."""
+"""The span before now that the live view of a test shows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,35 +41,26 @@ class StackOutputs:
     role_arn: str
 
 
-class Aws:
-    """Clients are made on first use, so that building a request needs none."""
+class Aws(AwsSession):
+    def outlasting(self, notify: Notify) -> Self:
+        """Returns the same account through clients that outlast an outage and tell `notify` of it."""
+        return type(self)(self._session, notify)
 
-    def __init__(self, session: boto3.Session | None = None) -> None:
-        self._session = session or boto3.Session()
-        self._clients: dict[str, Any] = {}
-
-    @property
-    def region(self) -> str:
-        if not self._session.region_name:
-            raise AwsUnavailable(NO_REGION)
-        return self._session.region_name
-
-    def account(self) -> str:
-        with translate_aws_errors("GetCallerIdentity"):
-            return str(self._client("sts").get_caller_identity()["Account"])
-
-    def payload_bucket(self) -> str:
-        """SageMaker's default bucket of the account and region; the stack's recommender role may read it."""
-        return f"sagemaker-{self.region}-{self.account()}"
+    def is_on_this_machine(self) -> bool:
+        """Tells whether calls go to a loopback address, as `python -m local_aws` prints in AWS_ENDPOINT_URL."""
+        try:
+            return urlsplit(self._sagemaker.meta.endpoint_url).hostname in LOOPBACK
+        except AwsUnavailable:
+            return False
 
     def stack_outputs(self, stack: str) -> StackOutputs:
-        """Raises `NotDeployed` where the stack or one of its outputs is not there."""
+        """Raises `AwsUnavailable` where the stack or one of its outputs is missing."""
         try:
             with translate_aws_errors("DescribeStacks"):
-                found = self._client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
+                described = self.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
         except AwsRefused as error:
-            raise NotDeployed(stack, f"There is no stack called {stack} in {self.region}.") from error
-        outputs = {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
+            raise _not_deployed(stack, f"There is no stack called {stack} in {self.region}.") from error
+        outputs = {output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", [])}
         try:
             return StackOutputs(
                 endpoint_name=outputs["EndpointName"],
@@ -71,27 +68,20 @@ class Aws:
                 role_arn=outputs["RecommenderRoleArn"],
             )
         except KeyError as error:
-            raise NotDeployed(stack, f"{stack} has no output {error.args[0]}.") from error
+            raise _not_deployed(stack, f"{stack} has no output {error.args[0]}.") from error
 
     def upload(self, url: str, body: bytes) -> None:
-        """Put `body` at an s3:// URL, making the bucket where it is missing."""
-        bucket, _, key = url.removeprefix("s3://").partition("/")
-        s3 = self._client("s3")
-        with translate_aws_errors("PutObject"):
-            try:
-                s3.put_object(Bucket=bucket, Key=key, Body=body)
-            except s3.exceptions.NoSuchBucket:
-                self._create_bucket(bucket)
-                s3.put_object(Bucket=bucket, Key=key, Body=body)
+        """Puts `body` at an s3:// URL and makes the bucket where it is missing."""
+        upload(self, url, body)
 
     def deployed_endpoint(self, name: str) -> DeployedEndpoint:
-        """An existing endpoint for a job. Raises `UnsuitableEndpoint`."""
+        """Returns an existing endpoint for a job. Raises `AwsUnavailable` where a job cannot test it."""
         with translate_aws_errors("DescribeEndpoint"):
             endpoint = self._sagemaker.describe_endpoint(EndpointName=name)
             config = self._sagemaker.describe_endpoint_config(EndpointConfigName=endpoint["EndpointConfigName"])
         with translate_aws_errors("DescribeScalableTargets"):
             ids = [resource_id(name, variant["VariantName"]) for variant in config["ProductionVariants"]]
-            targets = self._client("application-autoscaling").describe_scalable_targets(
+            targets = self.client("application-autoscaling").describe_scalable_targets(
                 ServiceNamespace="sagemaker", ResourceIds=ids
             )["ScalableTargets"]
         return deployed_endpoint(endpoint, config, targets)
@@ -100,20 +90,22 @@ class Aws:
         with translate_aws_errors("DescribeModel"):
             return _without_metadata(self._sagemaker.describe_model(ModelName=name))
 
-    def register(self, group: Mapping[str, Any], package: Mapping[str, Any]) -> str:
-        """The ARN of a new version in the registry; its group is made where it is missing."""
-        name = group["ModelPackageGroupName"]
+    def register(self, group_request: Mapping[str, Any], package_request: Mapping[str, Any]) -> str:
+        """Makes a version in the model registry, and its group where that is missing. Returns the version's ARN."""
+        name = group_request["ModelPackageGroupName"]
         with translate_aws_errors("ListModelPackageGroups"):
             pages = self._sagemaker.get_paginator("list_model_package_groups").paginate(NameContains=name)
-            known = {one["ModelPackageGroupName"] for page in pages for one in page["ModelPackageGroupSummaryList"]}
-        if name not in known:
+            groups = {
+                group["ModelPackageGroupName"] for page in pages for group in page["ModelPackageGroupSummaryList"]
+            }
+        if name not in groups:
             with translate_aws_errors("CreateModelPackageGroup"):
-                self._sagemaker.create_model_package_group(**group)
+                self._sagemaker.create_model_package_group(**group_request)
         with translate_aws_errors("CreateModelPackage"):
-            return str(self._sagemaker.create_model_package(**package)["ModelPackageArn"])
+            return str(self._sagemaker.create_model_package(**package_request)["ModelPackageArn"])
 
     def create_job(self, request: Mapping[str, Any]) -> str:
-        """The job's ARN. Raises `JobNameTaken`."""
+        """Returns the new job's ARN. Raises `JobNameTaken`."""
         try:
             with translate_aws_errors("CreateInferenceRecommendationsJob"):
                 return str(self._sagemaker.create_inference_recommendations_job(**request)["JobArn"])
@@ -128,14 +120,17 @@ class Aws:
             return _without_metadata(self._sagemaker.describe_inference_recommendations_job(JobName=name))
 
     def existing_job(self, name: str) -> dict[str, Any]:
-        """As `describe_job`, of a name that a person gave. Raises `NoSuchJob`."""
+        """Returns `describe_job` of a name from the command line. Raises `AwsUnavailable` where there is none."""
         try:
             return self.describe_job(name)
         except NotFound as error:
-            raise NoSuchJob(name, self.region) from error
+            raise AwsUnavailable(
+                f"There is no Inference Recommender job called '{name}' in {self.region}. "
+                "`python -m inference_recommender list` shows those there are."
+            ) from error
 
     def jobs(self, name_contains: str | None, most: int) -> list[dict[str, Any]]:
-        """The latest `most` jobs, the newest first, as ListInferenceRecommendationsJobs has them."""
+        """Returns the latest `most` jobs, newest first, in the shape of ListInferenceRecommendationsJobs."""
         chosen = {"NameContains": name_contains} if name_contains else {}
         with translate_aws_errors("ListInferenceRecommendationsJobs"):
             pages = self._sagemaker.get_paginator("list_inference_recommendations_jobs").paginate(
@@ -158,61 +153,105 @@ class Aws:
             return {tag["Key"]: tag["Value"] for page in pages for tag in page["Tags"]}
 
     def measured_on(self, job_arn: str) -> str | None:
-        """What an account that is not AWS says it measured on; None on AWS itself."""
+        """Returns the machine on which an account that is not AWS measured; None on AWS itself."""
         return self.job_tags(job_arn).get(MEASURED_ON_TAG)
 
     def container_log(self, job_name: str, endpoint_name: str) -> list[str]:
-        """The last lines of a test's container; none where there is no log or it may not be read."""
-        with translate_aws_errors("GetLogEvents"):
-            return fetch_log(self._client("logs"), job_name, endpoint_name)
+        """Returns the last lines of a test's container; none where there is no log or it may not be read."""
+        for group, prefix in (
+            (ENDPOINT_LOG.format(endpoint=endpoint_name), None),
+            (JOB_LOG, f"{job_name}/Endpoint/{endpoint_name}"),
+        ):
+            try:
+                if lines := last_lines(self, group, LOG_LINES, prefix=prefix):
+                    return lines
+            except AwsRefused as error:
+                if error.code not in DENIED:
+                    raise
+        return []
 
     def series(
         self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None
     ) -> dict[str, Series]:
-        """The whole course of every test of a job, by endpoint name."""
+        """Returns the time series of every test of a job, by endpoint name."""
         name, start = describe["JobName"], describe["CreationTime"]
         end = describe.get("CompletionTime") or datetime.now(UTC)
         with translate_aws_errors("GetMetricData"):
             return {
-                endpoint: fetch_series(self._client("cloudwatch"), name, endpoint, variant, start, end)
+                endpoint: fetch_series(self.client("cloudwatch"), name, endpoint, variant, start, end)
                 for endpoint, variant in _variants(describe, steps, deployed).items()
             }
 
     def latest_series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> list[Series]:
-        """The last moments of every test under way."""
+        """Returns the last moments of every test under way."""
         name, now = describe["JobName"], datetime.now(UTC)
         with translate_aws_errors("GetMetricData"):
             return [
-                fetch_course(self._client("cloudwatch"), name, endpoint, now - LATEST, now)
+                fetch_time_series(self.client("cloudwatch"), name, endpoint, now - LATEST, now)
                 for endpoint in _variants(describe, steps, None)
             ]
 
     @property
     def _sagemaker(self) -> Any:
-        return self._client("sagemaker")
-
-    def _client(self, service: str) -> Any:
-        if service not in self._clients:
-            with translate_aws_errors(f"a client of {service}"):
-                make: Any = self._session.client  # its stubs list every service by name
-                self._clients[service] = make(service, region_name=self.region, config=RETRIES)
-        return self._clients[service]
-
-    def _create_bucket(self, bucket: str) -> None:
-        s3 = self._client("s3")
-        # us-east-1 is the one region that must not be named.
-        where = {} if self.region == "us-east-1" else {"LocationConstraint": self.region}
-        s3.create_bucket(Bucket=bucket, **({"CreateBucketConfiguration": where} if where else {}))
-        blocked = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
-        s3.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration=dict.fromkeys(blocked, True))
+        return self.client("sagemaker")
 
 
 def _variants(
     describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None
 ) -> dict[str, str]:
-    """Of every test whose endpoint is known."""
+    """Returns the variant's name by the endpoint's, for every test whose endpoint is known."""
     endpoints = [result["EndpointConfiguration"] for result in results(describe, steps, deployed)]
-    return {one["EndpointName"]: one["VariantName"] for one in endpoints if "VariantName" in one}
+    return {endpoint["EndpointName"]: endpoint["VariantName"] for endpoint in endpoints if "VariantName" in endpoint}
+
+
+def resource_id(endpoint: str, variant: str) -> str:
+    """Returns application autoscaling's name of a variant."""
+    return f"endpoint/{endpoint}/variant/{variant}"
+
+
+def deployed_endpoint(
+    endpoint: Mapping[str, Any], config: Mapping[str, Any], scalable_targets: Sequence[Mapping[str, Any]]
+) -> DeployedEndpoint:
+    """Judges an endpoint for a job by the exclusions that AWS documents: a job on an existing endpoint takes one
+    variant, in service, on instances, not scaled. The arguments are the responses of DescribeEndpoint,
+    DescribeEndpointConfig and DescribeScalableTargets. Whether other clients use the endpoint meanwhile is not known.
+
+    Raises `AwsUnavailable` with the reason.
+    """
+    name, variants = endpoint["EndpointName"], config["ProductionVariants"]
+    if endpoint["EndpointStatus"] != "InService":
+        raise _unsuitable(name, f"it is {endpoint['EndpointStatus']}. Wait until it is InService.")
+    if len(variants) != 1:
+        raise _unsuitable(name, f"it has {len(variants)} variants, and a job takes one.")
+    (variant,) = variants
+    if "InstanceType" not in variant:
+        raise _unsuitable(name, "it is serverless, and a job takes a real-time endpoint on instances.")
+    if config.get("AsyncInferenceConfig"):
+        raise _unsuitable(name, "it is asynchronous, and a job takes a real-time endpoint.")
+    if scalable_targets:
+        raise _unsuitable(
+            name,
+            "autoscaling is on, and a job takes an endpoint of a fixed size. Test a copy of it, or deregister the "
+            f"scalable target {resource_id(name, variant['VariantName'])} for as long as the job runs.",
+        )
+    counts = {item["VariantName"]: item.get("CurrentInstanceCount") for item in endpoint.get("ProductionVariants", [])}
+    return DeployedEndpoint(
+        name=name,
+        variant_name=variant["VariantName"],
+        instance_type=variant["InstanceType"],
+        instance_count=counts.get(variant["VariantName"]) or variant["InitialInstanceCount"],
+    )
+
+
+def _not_deployed(stack: str, missing: str) -> AwsUnavailable:
+    return AwsUnavailable(
+        f"{missing} The job tests the model that the stack deploys: run `cdk deploy {stack}` first, or name a model "
+        "and a role with --model-name and --role-arn."
+    )
+
+
+def _unsuitable(name: str, why: str) -> AwsUnavailable:
+    return AwsUnavailable(f"--endpoint: {name} cannot be tested by an Inference Recommender job: {why}")
 
 
 def _without_metadata(response: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The course of a test, read from CloudWatch.
+"""The time series of a test, read from CloudWatch.
 
 Inference Recommender publishes its client's view (ClientInvocations, ClientLatency in ms, NumberOfUsers) by job and
 endpoint; SageMaker publishes the endpoint's (ModelLatency in µs). Queries are built purely; `fetch_series` sends them.
@@ -16,17 +16,18 @@ LATENCIES = ("p50", "p90", "p95", "p99")
 QUANTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9")
 DAY_S = 86_400
 FINER_STEPS = {1: 60, 5: 900}
-"""Step in s, and the longest job in s for which it is asked; the service itself publishes by the minute."""
+"""Period in s, and the longest test in s for which that period is asked. SageMaker publishes every 60 s; an account on
+this machine publishes finer."""
 
 
 class MetricData(Protocol):
-    """The part of boto3's CloudWatch client that is used here."""
+    """The part of boto3's CloudWatch client that this module uses."""
 
     def get_metric_data(self, **request: Any) -> Mapping[str, Any]: ...
 
 
-def course_queries(job_name: str, endpoint_name: str, period_s: int) -> list[dict[str, Any]]:
-    """MetricDataQueries for the course of one test."""
+def time_series_queries(job_name: str, endpoint_name: str, period_s: int) -> list[dict[str, Any]]:
+    """Returns the MetricDataQueries for one test's time series."""
     dimensions = {"JobName": job_name, "EndpointName": endpoint_name}
     wanted = {
         "users": ("NumberOfUsers", "Maximum"),
@@ -38,7 +39,9 @@ def course_queries(job_name: str, endpoint_name: str, period_s: int) -> list[dic
 
 
 def quantile_queries(endpoint_name: str, variant_name: str) -> list[dict[str, Any]]:
-    """MetricDataQueries for model latency over a whole day: a test that crosses midnight UTC falls in two points."""
+    """Returns the MetricDataQueries for the quantiles of model latency over a whole day. A test that crosses midnight
+    UTC falls into two points.
+    """
     dimensions = {"EndpointName": endpoint_name, "VariantName": variant_name}
     return [
         _query(f"q{number}", ENDPOINT_NAMESPACE, "ModelLatency", dimensions, stat, DAY_S)
@@ -49,29 +52,29 @@ def quantile_queries(endpoint_name: str, variant_name: str) -> list[dict[str, An
 def fetch_series(
     client: MetricData, job_name: str, endpoint_name: str, variant_name: str, start: datetime, end: datetime
 ) -> Series:
-    """One test between `start` and `end`: its course and its quantiles; empty where CloudWatch has nothing."""
-    found = _results(client, quantile_queries(endpoint_name, variant_name), _window(start, end))
-    course = fetch_course(client, job_name, endpoint_name, start, end)
-    return course.model_copy(update={"model_latency_quantiles_ms": quantiles_ms(found)})
+    """Returns one test's time series and quantiles between `start` and `end`; empty where CloudWatch has nothing."""
+    quantiles = _results(client, quantile_queries(endpoint_name, variant_name), _window(start, end))
+    time_series = fetch_time_series(client, job_name, endpoint_name, start, end)
+    return time_series.model_copy(update={"model_latency_quantiles_ms": quantiles_ms(quantiles)})
 
 
-def fetch_course(client: MetricData, job_name: str, endpoint_name: str, start: datetime, end: datetime) -> Series:
-    """The course alone, at the finest step that has points."""
+def fetch_time_series(client: MetricData, job_name: str, endpoint_name: str, start: datetime, end: datetime) -> Series:
+    """Returns the time series without quantiles, at the finest period that has points."""
     duration_s = (end - start).total_seconds()
     for period in (*(step for step, longest_s in FINER_STEPS.items() if duration_s <= longest_s), 60):
-        found = _results(client, course_queries(job_name, endpoint_name, period), _window(start, end))
-        course = series(found, period)
-        if course.seconds:
+        points = _results(client, time_series_queries(job_name, endpoint_name, period), _window(start, end))
+        time_series = series(points, period)
+        if time_series.seconds:
             break
-    return course
+    return time_series
 
 
-def series(found: Mapping[str, Mapping[datetime, float]], period_s: int) -> Series:
-    """Columns aligned on the timestamps at which there were invocations."""
-    times = sorted(found.get("invocations", {}))
+def series(points: Mapping[str, Mapping[datetime, float]], period_s: int) -> Series:
+    """Returns the columns, aligned on the timestamps at which there were invocations. `points` is by query id."""
+    times = sorted(points.get("invocations", {}))
 
     def column(key: str) -> tuple[float | None, ...]:
-        values = found.get(key, {})
+        values = points.get(key, {})
         return tuple(values.get(time) for time in times)
 
     return Series(
@@ -84,18 +87,18 @@ def series(found: Mapping[str, Mapping[datetime, float]], period_s: int) -> Seri
     )
 
 
-def quantiles_ms(found: Mapping[str, Mapping[datetime, float]]) -> dict[str, float]:
-    """The quantiles of the day with most samples, from µs."""
-    counts = found.get("q0", {})
+def quantiles_ms(points: Mapping[str, Mapping[datetime, float]]) -> dict[str, float]:
+    """Returns the quantiles of the day with most samples, converted from µs to ms. `points` is by query id."""
+    counts = points.get("q0", {})
     if not counts:
         return {}
     day = max(counts, key=lambda time: counts[time])
-    values = {stat: found.get(f"q{number}", {}).get(day) for number, stat in enumerate(QUANTILES, start=1)}
+    values = {stat: points.get(f"q{number}", {}).get(day) for number, stat in enumerate(QUANTILES, start=1)}
     return {stat: value / 1000 for stat, value in values.items() if value is not None}
 
 
 def _window(start: datetime, end: datetime) -> dict[str, datetime]:
-    """With a minute to spare on both sides: points lie at the beginning of their period."""
+    """Returns the window with a minute to spare on both sides, since a point's time is the beginning of its period."""
     return {"StartTime": start - timedelta(seconds=60), "EndTime": end + timedelta(seconds=60)}
 
 
@@ -119,12 +122,12 @@ def _query(
 def _results(
     client: MetricData, queries: Iterable[dict[str, Any]], window: Mapping[str, datetime]
 ) -> dict[str, dict[datetime, float]]:
-    found: dict[str, dict[datetime, float]] = {}
+    points: dict[str, dict[datetime, float]] = {}
     request: dict[str, Any] = {"MetricDataQueries": list(queries), **window}
     while True:
         response = client.get_metric_data(**request)
         for result in response["MetricDataResults"]:
-            found.setdefault(result["Id"], {}).update(zip(result["Timestamps"], result["Values"], strict=True))
+            points.setdefault(result["Id"], {}).update(zip(result["Timestamps"], result["Values"], strict=True))
         if not (token := response.get("NextToken")):
-            return found
+            return points
         request["NextToken"] = token

@@ -1,32 +1,27 @@
-"""The requests of Inference Recommender jobs, built from a workload. Pure: nothing is sent, no clock is read.
+"""The requests of Inference Recommender jobs and of the model registry, built from a workload. Pure: nothing is sent,
+no clock is read.
 
-A default job measures the instance types by the service's own traffic; an advanced job by the workload's. An advanced
-job of more tests than one may have becomes several.
+A default job measures the instance types with traffic that the service chooses; an advanced job with the workload's. An
+advanced job of more tests than one may have becomes several.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from inference_recommender.errors import RefusedRequest
-from inference_recommender.jobs.configuration import MOST_TESTS, Configuration, dealt
-from inference_recommender.jobs.service_limits import LONGEST_JOB_S, problems, traffic_problem
-from inference_recommender.jobs.tested_model import AnySubject, PackageSubject, Subject, Surroundings
+from inference_recommender.jobs.tested_model import (
+    LONGEST_JOB_S,
+    MOST_DESCRIPTION,
+    MOST_TESTS,
+    Configuration,
+    JobEnvironment,
+    Tested,
+    problems,
+    split_into_jobs,
+    traffic_problem,
+)
 from inference_recommender.measurement import DeployedEndpoint
-from inference_recommender.traffic import stopping_conditions, traffic_pattern, warnings
-from workloads import PhasedTraffic, StairTraffic, Workload
-
-__all__ = [
-    "Configuration",
-    "JobPlan",
-    "PackageSubject",
-    "Subject",
-    "Surroundings",
-    "configurations_of",
-    "container",
-    "plan_default_job",
-    "plan_job",
-]
+from workloads import LatencyObjective, PhasedTraffic, StairTraffic, Unavailable, UsageError, Workload
 
 SETUP_ALLOWANCE_S = 1800
 """JobDurationInSeconds bounds the whole job, the endpoints' start included; the traffic alone must fit in the rest."""
@@ -48,44 +43,59 @@ IMAGE_SEGMENTATION, FILL_MASK, CLASSIFICATION, REGRESSION and OTHER are all it h
 FRAMEWORK = {"Framework": "PYTORCH", "FrameworkVersion": "2.13.0"}
 
 JSON = "application/json"
-SERVICES_OWN = "the service's own"
-"""The name of a default job's traffic; no profile of a workload can be called so."""
+SERVICE_DEFAULT = "service-default"
+"""The name of a default job's traffic; a workload's profile cannot have it."""
+
+DOCUMENTED_USERS = range(1, 4)
+DOCUMENTED_SPAWN_RATE = range(0, 4)
+DOCUMENTED_PHASE_S = range(120, 3601)
+DOCUMENTED_PERCENTILES = ("P95", "P99")
+DOCUMENTED_LOAD_TEST_PERCENTILE = "P95"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobPlan:
-    """One run: the jobs it is made of, in order."""
+    """The jobs of one run, in order."""
 
     requests: tuple[dict[str, Any], ...]
-    """Of CreateInferenceRecommendationsJob."""
+    """Requests of CreateInferenceRecommendationsJob."""
     traffic: PhasedTraffic | StairTraffic | None
-    """None: the service's own."""
+    """None where the service chooses the traffic."""
     warnings: tuple[str, ...]
+    """Sentences about what the run leaves out or where it may surprise."""
+    undocumented: tuple[str, ...] = ()
+    """Keys of workload.toml whose values are outside what AWS documents, a sentence each."""
     deployed: DeployedEndpoint | None = None
     """The existing endpoint that the job tests, if any."""
 
     @property
     def request(self) -> dict[str, Any]:
-        """Of the first job."""
+        """The first job's request."""
         return self.requests[0]
 
     @property
     def payload_url(self) -> str:
-        """Where the jobs will look for their payloads."""
+        """Where the jobs look for their payloads."""
         return str(self.request["InputConfig"]["ContainerConfig"]["PayloadConfig"]["SamplePayloadUrl"])
 
     @property
     def job_name(self) -> str:
         return str(self.request["JobName"])
 
+    def warnings_for(self, *, local: bool) -> tuple[str, ...]:
+        """Returns the warnings to show. An account on this machine has none of AWS's limits on traffic."""
+        if local or not self.undocumented:
+            return self.warnings
+        return (" ".join(self.undocumented), *self.warnings)
+
     @property
     def expected_s(self) -> float:
-        """How long a job is expected to send traffic, or to take in all where its traffic is not known."""
+        """Expected seconds of a job's traffic, or of the whole job where its traffic is not known."""
         return self.traffic.duration_s if self.traffic else DEFAULT_JOB_S
 
 
 def configurations_of(workload: Workload) -> tuple[Configuration, ...]:
-    """Every candidate instance type, with the environment parameters that the workload varies."""
+    """Returns every candidate instance type with the environment parameters that the workload varies."""
     environment = workload.recommender.environment
     return tuple(Configuration(instance_type=name, environment=environment) for name in workload.instance_types)
 
@@ -94,66 +104,124 @@ def plan_job(
     workload: Workload,
     traffic_name: str,
     traffic: PhasedTraffic | StairTraffic,
-    subject: AnySubject,
+    tested: Tested,
     job_name: str,
-    surroundings: Surroundings | None = None,
+    environment: JobEnvironment | None = None,
     configurations: Sequence[Configuration] | None = None,
 ) -> JobPlan:
-    """Advanced jobs over `configurations`, by default those of the workload. Raises `RefusedRequest`."""
-    tested = configurations_of(workload) if configurations is None else tuple(configurations)
-    around = _tagged(surroundings or Surroundings(), workload, traffic_name)
-    jobs = dealt(tested)
+    """Plans advanced jobs over `configurations`, by default the workload's. Raises `UsageError` with a line for each
+    reason why the service would refuse them.
+    """
+    chosen = configurations_of(workload) if configurations is None else tuple(configurations)
+    tagged = _tagged(environment or JobEnvironment(), workload, traffic_name)
+    jobs = split_into_jobs(chosen)
     names = [job_name] if len(jobs) == 1 else [f"{job_name}-{number}" for number in range(1, len(jobs) + 1)]
-    refused = [*problems(workload.name, subject, around, names, tested)]
-    if subject.endpoint_name:
+    refused = [*problems(workload.name, tested, tagged, names, chosen)]
+    if tested.endpoint_name:
         refused.append("--endpoint: an existing endpoint is tested by a default job only: say --job default.")
     if too_long := traffic_problem(traffic_name, traffic.duration_s):
         refused.append(f"workloads/{workload.name}/workload.toml: {too_long}")
     _raise(refused)
     requests = tuple(
         {
-            **_request(name, "Advanced", workload, subject, around, f"traffic {traffic_name}"),
+            **_request(name, "Advanced", workload, tested, tagged, f"traffic {traffic_name}"),
             "InputConfig": {
-                **_input(workload, subject, around, chosen),
+                **_input(workload, tested, tagged, part),
                 "JobDurationInSeconds": min(_at_most_s(traffic) + SETUP_ALLOWANCE_S, LONGEST_JOB_S),
                 "TrafficPattern": traffic_pattern(traffic),
                 "ResourceLimit": dict.fromkeys(
-                    ("MaxNumberOfTests", "MaxParallelOfTests"), sum(c.tests for c in chosen)
+                    ("MaxNumberOfTests", "MaxParallelOfTests"), sum(configuration.tests for configuration in part)
                 ),
-                "EndpointConfigurations": [one.request() for one in chosen],
+                "EndpointConfigurations": [configuration.request() for configuration in part],
             },
             "StoppingConditions": stopping_conditions(traffic, workload.latency_objective),
         }
-        for name, chosen in zip(names, jobs, strict=True)
+        for name, part in zip(names, jobs, strict=True)
     )
-    told = (*warnings(traffic_name, traffic, workload.latency_objective), *_many_tests(jobs))
-    return JobPlan(requests=requests, traffic=traffic, warnings=told)
+    return JobPlan(
+        requests=requests,
+        traffic=traffic,
+        warnings=tuple(_many_tests(jobs)),
+        undocumented=undocumented(traffic_name, traffic, workload.latency_objective),
+    )
 
 
 def plan_default_job(
     workload: Workload,
-    subject: AnySubject,
+    tested: Tested,
     job_name: str,
-    surroundings: Surroundings | None = None,
+    environment: JobEnvironment | None = None,
     deployed: DeployedEndpoint | None = None,
 ) -> JobPlan:
-    """A default job: the service's own traffic, on the candidate types and on the endpoint that the subject names, if
-    any; `deployed` is what is known of that one. Raises `RefusedRequest`.
+    """Plans a default job on the candidate instance types, and on the endpoint that `tested` names, if any; `deployed`
+    is what is known of that endpoint. Raises `UsageError` like `plan_job`.
     """
-    tested = tuple(Configuration(instance_type=name) for name in workload.instance_types)
-    around = _tagged(surroundings or Surroundings(), workload, "default")
-    _raise([*problems(workload.name, subject, around, [job_name], tested)])
+    configurations = tuple(Configuration(instance_type=name) for name in workload.instance_types)
+    tagged = _tagged(environment or JobEnvironment(), workload, "default")
+    _raise([*problems(workload.name, tested, tagged, [job_name], configurations)])
     request = {
-        **_request(job_name, "Default", workload, subject, around, "default job"),
-        "InputConfig": _input(workload, subject, around, tested),
+        **_request(job_name, "Default", workload, tested, tagged, "default job"),
+        "InputConfig": _input(workload, tested, tagged, configurations),
     }
     return JobPlan(
-        requests=(request,), traffic=None, warnings=tuple(_default_warnings(workload, subject)), deployed=deployed
+        requests=(request,), traffic=None, warnings=tuple(_default_warnings(workload, tested)), deployed=deployed
     )
 
 
+def traffic_pattern(traffic: PhasedTraffic | StairTraffic) -> dict[str, Any]:
+    """Returns the API's TrafficPattern."""
+    match traffic:
+        case PhasedTraffic():
+            phases = [
+                {
+                    "InitialNumberOfUsers": phase.initial_users,
+                    "SpawnRate": phase.spawn_rate_per_minute,
+                    "DurationInSeconds": phase.duration_s,
+                }
+                for phase in traffic.phases
+            ]
+            return {"TrafficType": "PHASES", "Phases": phases}
+        case StairTraffic():
+            stairs = {
+                "DurationInSeconds": traffic.duration_s,
+                "NumberOfSteps": traffic.steps,
+                "UsersPerStep": traffic.users_per_step,
+            }
+            return {"TrafficType": "STAIRS", "Stairs": stairs}
+
+
+def stopping_conditions(traffic: PhasedTraffic | StairTraffic, objective: LatencyObjective) -> dict[str, Any]:
+    """Returns the API's StoppingConditions. Its latency threshold takes whole milliseconds: the objective is rounded
+    up.
+    """
+    limit = traffic.stop.max_invocations_per_minute
+    return {
+        **({} if limit is None else {"MaxInvocations": limit}),
+        "ModelLatencyThresholds": [
+            {"Percentile": objective.percentile, "ValueInMilliseconds": -int(-objective.model_latency_ms // 1)}
+        ],
+        "FlatInvocations": traffic.stop.flat_invocations,
+    }
+
+
+def undocumented(name: str, traffic: PhasedTraffic | StairTraffic, objective: LatencyObjective) -> tuple[str, ...]:
+    """Returns a sentence for each documented limit that an advanced job exceeds. AWS's own samples exceed them too."""
+    sentences = list(_undocumented_phases(name, traffic)) if isinstance(traffic, PhasedTraffic) else []
+    if objective.percentile not in DOCUMENTED_PERCENTILES:
+        sentences.append(
+            f"objective.percentile is {objective.percentile}; the service documents "
+            f"{' and '.join(DOCUMENTED_PERCENTILES)} for a job's latency threshold."
+        )
+    elif objective.percentile != DOCUMENTED_LOAD_TEST_PERCENTILE:
+        sentences.append(
+            f"objective.percentile is {objective.percentile}; the service documents "
+            f"{DOCUMENTED_LOAD_TEST_PERCENTILE} for the latency threshold of an advanced job."
+        )
+    return tuple(sentences)
+
+
 def container(workload: Workload, payload_url: str, instance_types: Sequence[str]) -> dict[str, Any]:
-    """ContainerConfig of the API."""
+    """Returns the API's ContainerConfig."""
     return {
         "Domain": DOMAIN,
         "Task": TASKS[workload.model.task],
@@ -163,60 +231,122 @@ def container(workload: Workload, payload_url: str, instance_types: Sequence[str
     }
 
 
+def group_request(workload: Workload) -> dict[str, Any]:
+    """Returns the request of CreateModelPackageGroup for the workload's group in the model registry."""
+    return {
+        "ModelPackageGroupName": _group_name(workload.name),
+        "ModelPackageGroupDescription": workload.description,
+        "Tags": [{"Key": "workload", "Value": workload.name}],
+    }
+
+
+def package_request(workload: Workload, model: Mapping[str, Any], payload_url: str, description: str) -> dict[str, Any]:
+    """Returns the request of CreateModelPackage for a version that awaits approval. `model` is a response of
+    DescribeModel. Raises `Unavailable` where the model is not one container with an image.
+    """
+    return {
+        "ModelPackageGroupName": _group_name(workload.name),
+        "ModelPackageDescription": description,
+        "ModelApprovalStatus": "PendingManualApproval",
+        "Domain": DOMAIN,
+        "Task": TASKS[workload.model.task],
+        "SamplePayloadUrl": payload_url,
+        "InferenceSpecification": {
+            "Containers": [{**_package_container(model), **FRAMEWORK}],
+            "SupportedContentTypes": [JSON],
+            "SupportedResponseMIMETypes": [JSON],
+            "SupportedRealtimeInferenceInstanceTypes": list(workload.instance_types),
+        },
+    }
+
+
 def _request(
-    name: str, kind: str, workload: Workload, subject: AnySubject, around: Surroundings, traffic: str
+    name: str, kind: str, workload: Workload, tested: Tested, environment: JobEnvironment, traffic: str
 ) -> dict[str, Any]:
-    """What both kinds of job have in common, but for their InputConfig."""
-    described = f"{workload.description}: {traffic}"[:128] if around.description is None else around.description
+    """Returns what both kinds of job have in common, but for their InputConfig."""
+    described = environment.description
+    if described is None:
+        described = f"{workload.description}: {traffic}"[:MOST_DESCRIPTION]
     return {
         "JobName": name,
         "JobType": kind,
-        "RoleArn": subject.role_arn,
+        "RoleArn": tested.role_arn,
         "JobDescription": described,
-        **around.output_config(),
-        "Tags": [{"Key": key, "Value": value} for key, value in around.tags.items()],
+        **environment.output_config(),
+        "Tags": [{"Key": key, "Value": value} for key, value in environment.tags.items()],
     }
 
 
 def _input(
-    workload: Workload, subject: AnySubject, around: Surroundings, tested: Sequence[Configuration]
+    workload: Workload, tested: Tested, environment: JobEnvironment, configurations: Sequence[Configuration]
 ) -> Mapping[str, Any]:
-    types = list(dict.fromkeys(one.instance_type for one in tested))
+    types = list(dict.fromkeys(configuration.instance_type for configuration in configurations))
     return {
-        **subject.input_config(),
-        **around.input_config(),
-        "ContainerConfig": container(workload, subject.payload_url, types),
+        **tested.input_config(),
+        **environment.input_config(),
+        "ContainerConfig": container(workload, tested.payload_url, types),
     }
 
 
 def _at_most_s(traffic: PhasedTraffic | StairTraffic) -> int:
-    """The API's reference says of a staircase's duration that it is each step's, other documents that it is the whole
-    one's. It is taken for the whole; a job must not be cut off by its limit if it is not.
+    """Returns the longest that the traffic can take, in seconds. The API's reference says of a staircase's duration
+    that it is each step's, other documents that it is the whole staircase's. Elsewhere it is taken for the whole; here
+    a job must not be cut off by its limit if it is not.
     """
     return traffic.duration_s * traffic.steps if isinstance(traffic, StairTraffic) else traffic.duration_s
 
 
-def _tagged(around: Surroundings, workload: Workload, traffic: str) -> Surroundings:
-    """With the tags by which a job tells what it is of; a person's own may replace them."""
-    return replace(around, tags={"workload": workload.name, "traffic": traffic, **around.tags})
+def _tagged(environment: JobEnvironment, workload: Workload, traffic: str) -> JobEnvironment:
+    """Adds the tags `workload` and `traffic`; the user's own may replace them."""
+    return replace(environment, tags={"workload": workload.name, "traffic": traffic, **environment.tags})
 
 
 def _raise(refused: Sequence[str]) -> None:
     if refused:
-        raise RefusedRequest(refused)
+        raise UsageError("\n".join(refused))
 
 
 def _many_tests(jobs: Sequence[Sequence[Configuration]]) -> Iterator[str]:
     if len(jobs) > 1:
-        tests = sum(one.tests for job in jobs for one in job)
+        tests = sum(configuration.tests for job in jobs for configuration in job)
         yield f"{tests} tests are more than the {MOST_TESTS} of one job: they are {len(jobs)} jobs, one after another."
 
 
-def _default_warnings(workload: Workload, subject: AnySubject) -> Iterator[str]:
+def _default_warnings(workload: Workload, tested: Tested) -> Iterator[str]:
     if workload.recommender.environment:
         yield "recommender.environment is left out: a default job tunes what it knows to tune, and takes no ranges."
-    if subject.endpoint_name:
+    if tested.endpoint_name:
         yield (
-            f"{subject.endpoint_name} gets the whole load of the test: AWS advises against testing an endpoint that "
+            f"{tested.endpoint_name} gets the whole load of the test: AWS advises against testing an endpoint that "
             "serves anybody."
         )
+
+
+def _group_name(workload: str) -> str:
+    """Returns the workload's name without underscores, which the registry does not allow."""
+    return workload.replace("_", "-")
+
+
+def _package_container(model: Mapping[str, Any]) -> dict[str, Any]:
+    containers = [model["PrimaryContainer"]] if model.get("PrimaryContainer") else model.get("Containers", [])
+    if len(containers) != 1 or "Image" not in containers[0]:
+        raise Unavailable(
+            f"Model {model['ModelName']} cannot be registered: it is not one container with an image of its own, which "
+            "is what a version in the registry is made from. Name another with --model-name."
+        )
+    copied = ("Image", "ModelDataUrl", "ModelDataSource", "Environment")
+    return {name: containers[0][name] for name in copied if containers[0].get(name)}
+
+
+def _undocumented_phases(name: str, traffic: PhasedTraffic) -> Iterator[str]:
+    for number, phase in enumerate(traffic.phases):
+        for key, value, documented in (
+            ("initial_users", phase.initial_users, DOCUMENTED_USERS),
+            ("spawn_rate_per_minute", phase.spawn_rate_per_minute, DOCUMENTED_SPAWN_RATE),
+            ("duration_s", phase.duration_s, DOCUMENTED_PHASE_S),
+        ):
+            if value not in documented:
+                yield (
+                    f"traffic.{name}.phases.{number}.{key} is {value}; "
+                    f"the service documents {documented.start} to {documented.stop - 1}."
+                )

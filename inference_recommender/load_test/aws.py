@@ -10,10 +10,10 @@ from aws_api.errors import translate_aws_errors
 from inference_recommender.jobs.aws import Aws
 
 
-class HarnessAws(Aws):
+class LoadTestAws(Aws):
     def runtime_host(self) -> str:
         """To which endpoints are asked."""
-        url: str = self._client("sagemaker-runtime").meta.endpoint_url
+        url: str = self.client("sagemaker-runtime").meta.endpoint_url
         return url.partition("://")[2].partition("/")[0].partition(":")[0]
 
     def create_processing_job(self, request: Mapping[str, Any]) -> None:
@@ -32,13 +32,13 @@ class HarnessAws(Aws):
     def files(self, url: str) -> tuple[str, ...]:
         bucket, prefix = _place(f"{url.rstrip('/')}/")
         with translate_aws_errors("ListObjectsV2"):
-            pages = self._client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+            pages = self.client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
             return tuple(item["Key"].removeprefix(prefix) for page in pages for item in page.get("Contents", []))
 
     def read(self, url: str) -> bytes:
         bucket, key = _place(url)
         with translate_aws_errors("GetObject"):
-            return bytes(self._client("s3").get_object(Bucket=bucket, Key=key)["Body"].read())
+            return bytes(self.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read())
 
 
 def _place(url: str) -> tuple[str, str]:

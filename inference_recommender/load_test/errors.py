@@ -5,36 +5,6 @@ from pathlib import Path
 from workloads import ProjectError
 
 
-class NothingServed(ProjectError):
-    def __init__(self) -> None:
-        super().__init__("--with harness: needs what to measure: --endpoint NAME of SageMaker, or --url URL.")
-
-
-class TwoServed(ProjectError):
-    def __init__(self, endpoint: str, url: str) -> None:
-        super().__init__(f"--endpoint {endpoint} and --url {url}: give one of them.")
-
-
-class NotAUrl(ProjectError):
-    def __init__(self, got: str) -> None:
-        super().__init__(f"--url: got '{got}', but a URL is http://HOST:PORT or https://HOST.")
-
-
-class NotACount(ProjectError):
-    def __init__(self, option: str, got: int) -> None:
-        super().__init__(f"{option}: got {got}. Allowed: 1 or more.")
-
-
-class OnlyWithHarness(ProjectError):
-    def __init__(self, option: str) -> None:
-        super().__init__(f"{option}: only with --with harness; a job of Inference Recommender makes its own load.")
-
-
-class NotWithHarness(ProjectError):
-    def __init__(self, option: str) -> None:
-        super().__init__(f"{option}: not with --with harness, which runs a workload's own traffic as it is.")
-
-
 class TargetFailed(ProjectError):
     """What is measured stopped answering, or never did."""
 
@@ -49,23 +19,6 @@ class GeneratorFailed(ProjectError):
 
     def __init__(self, why: str, run: Path) -> None:
         super().__init__(f"{why}\nWhat was measured is kept in {run}.")
-
-
-class UnreachableFromAws(ProjectError):
-    def __init__(self, url: str) -> None:
-        super().__init__(
-            f"--url: got '{url}', which is this machine, but with --generators the load comes from AWS. Name an "
-            "address that a Processing job can reach, or leave out --generators."
-        )
-
-
-class NoGeneratorRole(ProjectError):
-    def __init__(self) -> None:
-        super().__init__(
-            "--role-arn: missing. The Processing job of --generators assumes an IAM role that sagemaker.amazonaws.com "
-            "may assume, that may read and write the bucket, pull the image, write logs and invoke the endpoint. Give "
-            "--role-arn arn:aws:iam::ACCOUNT:role/NAME."
-        )
 
 
 class NoImageData(ProjectError):

@@ -17,7 +17,7 @@ from inference_recommender.load_test.errors import OutputMissing, ProcessingFail
 from inference_recommender.load_test.load_test import PAYLOADS, OnEvent, Stopped
 from inference_recommender.load_test.request import FleetPlan
 from inference_recommender.load_test.source import pack_source
-from inference_recommender.progress import Progress, Pulse
+from inference_recommender.progress import Progress, ProgressUpdate
 
 ENTRY = Path(__file__).with_name("generator_entry.py")
 POLL_S = 15.0
@@ -87,8 +87,8 @@ class FleetDrive:
             described = self._account.describe_processing_job(self._planned.job_name)
             status = described["ProcessingJobStatus"]
             elapsed = time.monotonic() - began
-            self._progress.pulse(
-                Pulse(job_name=self._planned.job_name, status=status, elapsed_s=elapsed, expected_s=limit_s)
+            self._progress.update(
+                ProgressUpdate(job_name=self._planned.job_name, status=status, elapsed_s=elapsed, expected_s=limit_s)
             )
             if status in ENDED:
                 return described

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from inference_recommender.errors import Interrupted, InvalidRun
+from inference_recommender.jobs.requests import stopping_conditions, traffic_pattern
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import GeneratorProcess, Outcome
 from inference_recommender.load_test.errors import GeneratorFailed, TargetFailed
@@ -18,12 +18,19 @@ from inference_recommender.load_test.measured import measurement
 from inference_recommender.load_test.served import Served
 from inference_recommender.measurement import Measurement
 from inference_recommender.payloads import payload_archive
-from inference_recommender.progress import Progress, Pulse
+from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.report.page import page
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide, why_invalid
-from inference_recommender.traffic import stopping_conditions, traffic_pattern
-from workloads import ModelArtifact, PhasedTraffic, Provenance, Recommendation, StairTraffic, WorkloadFolder
+from workloads import (
+    Interrupted,
+    ModelArtifact,
+    PhasedTraffic,
+    Provenance,
+    Recommendation,
+    StairTraffic,
+    WorkloadFolder,
+)
 
 PAYLOADS, LOAD = "payloads.tar.gz", "load"
 TARGET_FAILED, INVALID = 3, 4
@@ -71,13 +78,13 @@ def run(prepared: Prepared, drive: Drive, kept: RunFolder, progress: Progress) -
 
 
 def measure(prepared: Prepared, drive: Drive, kept: RunFolder, progress: Progress) -> Measurement:
-    """Raises `Interrupted`, `InvalidRun`, `TargetFailed` or `GeneratorFailed`, or what `drive` raises."""
+    """Raises `Interrupted`, `NoVerdict`, `TargetFailed` or `GeneratorFailed`, or what `drive` raises."""
     _keep_request(prepared, kept)
     try:
         outcome = drive(prepared.plan, kept.path / LOAD, _told(prepared, progress))
     except Stopped as stopped:
         _keep(stopped.outcome, prepared, kept)
-        raise Interrupted(f"the load was stopped. What was measured is kept in {kept.path}.") from None
+        raise Interrupted(f"Interrupted: the load was stopped. What was measured is kept in {kept.path}.") from None
     measured = _keep(outcome, prepared, kept)
     _refuse(outcome, measured, prepared, kept)
     return measured
@@ -121,19 +128,19 @@ def _refuse(outcome: Outcome, measured: Measurement, prepared: Prepared, kept: R
     if outcome.exit_code not in (0, INVALID):
         raise GeneratorFailed(outcome.reason, kept.path)
     if reason := why_invalid([measured], prepared.source.workload.latency_objective):
-        raise InvalidRun(reason, kept.path)
+        raise kept.no_verdict(reason)
 
 
 def _told(prepared: Prepared, progress: Progress) -> OnEvent:
-    """Each of the generator's windows as a pulse."""
+    """Each of the generator's windows as a progress update."""
     began = time.monotonic()
 
     def tell(event: Mapping[str, Any]) -> None:
         if event["event"] != "window":
             return
         length_s = max(event["end_s"] - event["start_s"], 1e-9)
-        progress.pulse(
-            Pulse(
+        progress.update(
+            ProgressUpdate(
                 job_name=prepared.served.name,
                 status="IN_PROGRESS",
                 elapsed_s=time.monotonic() - began,

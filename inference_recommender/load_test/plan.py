@@ -6,10 +6,9 @@ The traffic, its stopping conditions and the latency limit are those of a job; w
 
 from pathlib import Path
 
-from inference_recommender.jobs.requests import JSON
+from inference_recommender.jobs.requests import JSON, stopping_conditions, traffic_pattern
 from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions, TrafficPattern
 from inference_recommender.load_test.served import Served
-from inference_recommender.traffic import stopping_conditions, traffic_pattern
 from workloads import LatencyObjective, PhasedTraffic, StairTraffic
 
 

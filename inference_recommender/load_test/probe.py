@@ -10,9 +10,9 @@ import numpy as np
 
 from inference_recommender.capacity.probed import Seen
 from inference_recommender.capacity.search import Bottleneck
-from inference_recommender.errors import ProbeFailed
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, StoppingConditions
 from inference_recommender.load_generator.process import Outcome, generate
+from workloads import Unavailable
 
 LAGGED = "generator lagged"
 INVALID = 4
@@ -33,7 +33,7 @@ class GeneratorProbe:
         self._count = 0
 
     def __call__(self, rate_per_minute: float, duration_s: float) -> Seen:
-        """Raises `Bottleneck` where the generator was in the way, `ProbeFailed` where the service is not there."""
+        """Raises `Bottleneck` where the generator was in the way, `Unavailable` where the service is not there."""
         self._count += 1
         self._tell(f"probe {self._count}: {rate_per_minute:,.0f} invocations/min for {duration_s:.0f} s")
         plan = LoadPlan(
@@ -56,7 +56,8 @@ class GeneratorProbe:
         if outcome.reason.startswith(LAGGED):
             raise Bottleneck(outcome.reason)
         if outcome.summary is None or outcome.exit_code not in (0, INVALID):
-            raise ProbeFailed(self._url, outcome.reason, self._folder)
+            why = outcome.reason.rstrip(".")
+            raise Unavailable(f"{self._url}: {why}. What was measured is kept in {self._folder}.")
 
 
 def seen(records: Path, duration_s: float) -> Seen:

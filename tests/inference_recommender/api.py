@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
-from inference_recommender.errors import JobNameTaken
+from aws_api.session import Notify
+from inference_recommender.jobs.service import JobNameTaken
 from inference_recommender.measurement import DeployedEndpoint, Series
 
 CREATED = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -93,6 +94,9 @@ class FakeService:
         self.stopped: list[str] = []
         self.troubles: dict[str, list[Exception]] = {}
         """By method: what it raises before it answers."""
+
+    def outlasting(self, notify: Notify) -> Self:
+        return self
 
     def upload(self, url: str, body: bytes) -> None:
         self._trouble("upload")

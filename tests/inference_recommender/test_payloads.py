@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.client.kserve import encode
-from inference_recommender.errors import NotARow
 from inference_recommender.payloads import answer, payload_archive, request_body, row_of, tensors
+from workloads import UsageError
 
 
 @given(st.text(min_size=1))
@@ -57,7 +57,7 @@ def test_what_a_person_types_is_the_only_field_or_a_json_object_of_all() -> None
 
 @pytest.mark.parametrize("typed", ["How tall?", "[1]", '{"question": "a"}', '{"question": "a", "context": 2}'])
 def test_a_row_of_several_fields_must_be_whole(typed: str) -> None:
-    with pytest.raises(NotARow) as refused:
+    with pytest.raises(UsageError) as refused:
         row_of(typed, ["question", "context"])
     assert str(refused.value) == (
         f'TEXT: got \'{typed}\', but this model has several fields: give {{"question": "…", "context": "…"}}.'

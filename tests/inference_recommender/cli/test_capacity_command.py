@@ -44,7 +44,7 @@ def test_why_there_is_no_verdict_says_what_to_do() -> None:
     search = Search(probe=_nothing, limit=P99, spent_s=1790.0, complaint="generator lagged: it used 99% of its core")
     assert why_none(replace(FOUND, reason=Reason.BOTTLENECK), search) == (
         "generator lagged: it used 99% of its core. Run it from a machine that is not the server's, or with more "
-        "cores; or spread the load with `run --with harness --generators N`."
+        "cores; or spread the load with `run --with load-test --generators N`."
     )
     assert why_none(replace(FOUND, reason=Reason.NEVER_SETTLED), search) == (
         "after 1790 s at 600 invocations/min its latency had not settled."

@@ -12,6 +12,7 @@ import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 
+from inference_recommender.__main__ import COMMANDS, main
 from local_aws.service_model import check
 from workloads import ROOT
 
@@ -43,15 +44,40 @@ def _run(
 
 
 def test_help_teaches_the_commands_and_the_exit_codes() -> None:
-    shown = _cli("--help")
-    assert shown.returncode == 0
-    for taught in ("run --job advanced", "--dry-run", "report runs/NAME", "invoke spellcheck", "Exit codes"):
+    shown, bare = _cli("--help"), _cli()
+    assert (shown.returncode, bare.returncode, bare.stderr) == (0, 0, "")
+    assert bare.stdout == shown.stdout
+    for taught in (
+        "run spellcheck --job advanced",
+        "size --from",
+        "invoke spellcheck",
+        "Exit codes",
+        "docs/measuring.md",
+    ):
         assert taught in shown.stdout
+    for command in COMMANDS:
+        assert f"\n    {command}" in shown.stdout
 
 
-@pytest.mark.parametrize("arguments", [(), ("run",), ("run", "--job", "defualt"), ("walk",)])
+@pytest.mark.parametrize("arguments", [("run",), ("run", "--job", "defualt"), ("walk",)])
 def test_usage_errors_exit_with_2(arguments: tuple[str, ...]) -> None:
     assert _cli(*arguments).returncode == 2
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_commands_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert f"example:\n  python -m inference_recommender {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [("run", "--with", "harness"), ("experiment", "spellcheck", "--with", "harness")])
+def test_the_old_name_of_a_load_test_is_answered_with_the_new(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments]) == 2
+    assert capsys.readouterr().err == "--with harness: is called --with load-test now.\n"
 
 
 def test_an_unknown_workload_and_profile_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""`run --with harness`: what is asked of whom, from the command line's words; nothing is sent."""
+"""`run --with load-test`: what is asked of whom, from the command line's words; nothing is sent."""
 
 import argparse
 import json
@@ -12,13 +12,14 @@ from botocore.validate import validate_parameters
 from aws_api.errors import NO_REGION, AwsUnavailable
 from inference_recommender.cli import load_test as command_line
 from inference_recommender.cli.load_test import begin, show
-from inference_recommender.load_test.aws import HarnessAws
+from inference_recommender.cli.run import LOAD_TEST_OPTIONS
+from inference_recommender.load_test.aws import LoadTestAws
 from inference_recommender.measurement import DeployedEndpoint
 from tests.artifacts import an_artifact
 from workloads import ProjectError
 
 
-class Account(HarnessAws):
+class Account(LoadTestAws):
     """An account as boto3 would show it."""
 
     region = "eu-west-1"
@@ -26,7 +27,7 @@ class Account(HarnessAws):
     def __init__(self) -> None:
         """Without a session."""
 
-    def payload_bucket(self) -> str:
+    def default_bucket(self) -> str:
         return "sagemaker-eu-west-1-123456789012"
 
     def runtime_host(self) -> str:
@@ -49,15 +50,15 @@ def built(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _options(runs: Path, **given: Any) -> argparse.Namespace:
     nothing = dict.fromkeys(
-        (*command_line.OWN, *command_line.NO_JOBS, "endpoint", "role_arn", "payload_bucket", "kms_key")
+        (*LOAD_TEST_OPTIONS, *command_line.JOB_OPTIONS, "endpoint", "role_arn", "payload_bucket", "kms_key")
     )
-    defaults = {"workload": "spellcheck", "traffic": "quick", "runs": runs, "security_group": [], "subnet": []}
+    defaults = {"workload": "spellcheck", "runs": runs, "security_group": [], "subnet": []}
     return argparse.Namespace(**{**nothing, **defaults, **given})
 
 
 def test_a_url_is_asked_by_its_model_and_needs_no_aws(tmp_path: Path) -> None:
     options = _options(tmp_path, url="http://service.internal:8000", instance_type="inf1.6xlarge", instances=3)
-    begun = begin(options, Nowhere(), "run-1")
+    begun = begin(options, Nowhere(), "quick", "run-1")
     served = begun.prepared.served
     assert served.url == "http://service.internal:8000/v2/models/spellcheck/infer"
     assert (served.instance_type, served.instance_count, served.measured_on) == ("inf1.6xlarge", 3, "service")
@@ -69,14 +70,14 @@ def test_a_url_is_asked_by_its_model_and_needs_no_aws(tmp_path: Path) -> None:
 
 
 def test_an_endpoint_by_name_is_what_aws_says_it_is(tmp_path: Path) -> None:
-    served = begin(_options(tmp_path, endpoint="spellcheck-1"), Account(), "run-1").prepared.served
+    served = begin(_options(tmp_path, endpoint="spellcheck-1"), Account(), "quick", "run-1").prepared.served
     assert (served.instance_type, served.instance_count, served.measured_on) == ("ml.g5.xlarge", 2, "sagemaker")
 
 
 def test_several_generators_are_one_processing_job_in_the_regions_image(tmp_path: Path) -> None:
     role = "arn:aws:iam::123456789012:role/Generators"
     options = _options(tmp_path, endpoint="spellcheck-1", generators=4, role_arn=role)
-    request = json.loads(show(begin(options, Account(), "spellcheck-quick-1")))["processing_job"]
+    request = json.loads(show(begin(options, Account(), "quick", "spellcheck-quick-1")))["processing_job"]
     shape = botocore.session.get_session().get_service_model("sagemaker").operation_model("CreateProcessingJob")
     assert shape.input_shape is not None
     validate_parameters(request, shape.input_shape)
@@ -105,6 +106,6 @@ def test_several_generators_are_one_processing_job_in_the_regions_image(tmp_path
 )
 def test_what_could_not_work_is_refused(tmp_path: Path, given: dict[str, Any], problem: str) -> None:
     with pytest.raises(ProjectError) as caught:
-        begin(_options(tmp_path, **given), Account(), "run-1")
+        begin(_options(tmp_path, **given), Account(), "quick", "run-1")
     assert str(caught.value) == problem
     assert caught.value.exit_code == 2

@@ -7,46 +7,46 @@ from dataclasses import replace
 from rich.console import Console
 
 from inference_recommender.cli.terminal import JobProgress
-from inference_recommender.progress import Pulse
+from inference_recommender.progress import ProgressUpdate
 
 
-def logged(*events: Pulse | str) -> str:
+def logged(*events: ProgressUpdate | str) -> str:
     stream = io.StringIO()
     with JobProgress(Console(file=stream, width=80)) as progress:
         for event in events:
             if isinstance(event, str):
                 progress.say(event)
             else:
-                progress.pulse(event)
+                progress.update(event)
     return stream.getvalue()
 
 
-def pulse(name: str, status: str, number: int = 1, jobs: int = 1) -> Pulse:
-    return Pulse(job_name=name, status=status, elapsed_s=1, expected_s=60, number=number, jobs=jobs)
+def update(name: str, status: str, number: int = 1, jobs: int = 1) -> ProgressUpdate:
+    return ProgressUpdate(job_name=name, status=status, elapsed_s=1, expected_s=60, number=number, jobs=jobs)
 
 
 def test_a_log_has_one_line_for_each_status() -> None:
-    states = [pulse("job", status) for status in ("PENDING", "PENDING", "IN_PROGRESS", "IN_PROGRESS", "COMPLETED")]
+    states = [update("job", status) for status in ("PENDING", "PENDING", "IN_PROGRESS", "IN_PROGRESS", "COMPLETED")]
     assert logged(*states) == "job: PENDING\njob: IN_PROGRESS\njob: COMPLETED\n"
 
 
 def test_jobs_of_one_run_are_numbered() -> None:
-    shown = logged(pulse("a-1", "COMPLETED", 1, 2), pulse("a-2", "COMPLETED", 2, 2))
+    shown = logged(update("a-1", "COMPLETED", 1, 2), update("a-2", "COMPLETED", 2, 2))
     assert shown == "a-1 (1 of 2): COMPLETED\na-2 (2 of 2): COMPLETED\n"
 
 
 def test_a_sentence_stays_whole_whatever_the_width() -> None:
     text = "AWS refused DescribeInferenceRecommendationsJob: ThrottlingException: Rate exceeded. Asking [again]."
-    assert logged(pulse("job", "IN_PROGRESS"), text) == f"job: IN_PROGRESS\n{text}\n"
+    assert logged(update("job", "IN_PROGRESS"), text) == f"job: IN_PROGRESS\n{text}\n"
 
 
 def test_a_terminal_of_80_columns_shows_the_name_the_bar_and_the_latest_figures() -> None:
     stream = io.StringIO()
     name = "text-classification-production-20261121-061200"
     with JobProgress(Console(file=stream, width=80, force_terminal=True)) as progress:
-        progress.pulse(pulse(f"{name}-1", "COMPLETED", 1, 2))
-        running = pulse(f"{name}-2", "IN_PROGRESS", 2, 2)
-        progress.pulse(replace(running, users=12.0, invocations_per_minute=123_456.0, p99_ms=21.3))
+        progress.update(update(f"{name}-1", "COMPLETED", 1, 2))
+        running = update(f"{name}-2", "IN_PROGRESS", 2, 2)
+        progress.update(replace(running, users=12.0, invocations_per_minute=123_456.0, p99_ms=21.3))
         progress.say("AWS answers again.")
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
     lines = [line.strip() for line in re.split(r"[\r\n]+", shown)]

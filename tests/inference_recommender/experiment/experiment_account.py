@@ -12,15 +12,16 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from inference_recommender.errors import JobNameTaken
+from aws_api.session import Notify
 from inference_recommender.experiment.cells import cells
 from inference_recommender.experiment.errors import ModelTaken
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.measure import Prepared, run
 from inference_recommender.experiment.model import Access
 from inference_recommender.experiment.plan import Experiment
+from inference_recommender.jobs.service import JobNameTaken
 from inference_recommender.measurement import DeployedEndpoint, Series
 from inference_recommender.progress import Silent
 from tests.artifacts import an_artifact
@@ -48,6 +49,9 @@ class DiskAccount:
         """Every CreateModel of this process."""
         self.machine: str | None = "Some CPU with 2 cores"
         state.mkdir(parents=True, exist_ok=True)
+
+    def outlasting(self, notify: Notify) -> Self:
+        return self
 
     @property
     def created(self) -> list[dict[str, Any]]:

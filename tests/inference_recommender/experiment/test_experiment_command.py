@@ -1,4 +1,4 @@
-"""`experiment`, `report` and `run --with harness` as a person meets them: plans, refusals, exit codes. No AWS."""
+"""`experiment`, `report` and `run --with load-test` as a person meets them: plans, refusals, exit codes. No AWS."""
 
 import argparse
 import json
@@ -190,7 +190,7 @@ def test_compare_reads_an_experiment_cell_by_cell(cli: Cli, kept: ExperimentFold
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ((), "--with harness: needs what to measure: --endpoint NAME of SageMaker, or --url URL."),
+        ((), "--with load-test: needs what to measure: --endpoint NAME of SageMaker, or --url URL."),
         (
             ("--endpoint", "e", "--url", "http://h"),
             "--endpoint e and --url http://h: give one of them.",
@@ -198,16 +198,16 @@ def test_compare_reads_an_experiment_cell_by_cell(cli: Cli, kept: ExperimentFold
         (("--url", "host:8000"), "--url: got 'host:8000', but a URL is http://HOST:PORT or https://HOST."),
         (
             ("--url", "http://h", "--description", "d"),
-            "--description: not with --with harness, which runs a workload's own traffic as it is.",
+            "--description: not with --with load-test, which runs a workload's own traffic as it is.",
         ),
     ],
 )
-def test_the_harness_refuses_what_it_cannot_measure(cli: Cli, arguments: tuple[str, ...], problem: str) -> None:
-    shown = cli("run", "--with", "harness", *arguments)
+def test_a_load_test_refuses_what_it_cannot_measure(cli: Cli, arguments: tuple[str, ...], problem: str) -> None:
+    shown = cli("run", "--with", "load-test", *arguments)
     assert (shown.returncode, shown.stdout, shown.stderr) == (2, "", f"{problem}\n")
 
 
-def test_a_job_refuses_the_harness_own_options(cli: Cli) -> None:
+def test_a_job_refuses_a_load_tests_options(cli: Cli) -> None:
     shown = cli("run", "--job", "advanced", "--url", "http://h")
     assert shown.returncode == 2
-    assert shown.stderr == ("--url: only with --with harness; a job of Inference Recommender makes its own load.\n")
+    assert shown.stderr == ("--url: only with --with load-test; a job of Inference Recommender makes its own load.\n")

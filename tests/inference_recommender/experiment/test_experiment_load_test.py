@@ -8,16 +8,15 @@ import botocore.session
 import pytest
 from botocore.validate import validate_parameters
 
-from inference_recommender.errors import Interrupted
 from inference_recommender.experiment.endpoint import plan_endpoint
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.measure import run
 from inference_recommender.experiment.prepared import Prepared
 from inference_recommender.measurement import DeployedEndpoint
-from inference_recommender.progress import Pulse, Silent
+from inference_recommender.progress import ProgressUpdate, Silent
 from tests.inference_recommender.experiment.experiment_account import DiskAccount, prepared
 from tests.inference_recommender.server import Server, serving
-from workloads import PhasedTraffic
+from workloads import Interrupted, PhasedTraffic
 from workloads.traffic import Phase, StoppingConditions
 
 TYPES = ["ml.c5.xlarge", "ml.c5.2xlarge"]
@@ -90,7 +89,7 @@ def planned(kept: ExperimentFolder) -> Prepared:
         "objective": workload.latency_objective.model_copy(update={"percentile": "P50"}),
     }
     made.source.workload = workload.model_copy(update=changed)
-    experiment = made.experiment.model_copy(update={"load": "harness"})
+    experiment = made.experiment.model_copy(update={"load": "load-test"})
     access = made.access.model_copy(update={"host_ami": "al2023-ami-sagemaker-inference-gpu-4-1"})
     kept.begin(experiment, made.source.workload, access)
     return Prepared(
@@ -106,7 +105,7 @@ def test_killed_between_two_cells_the_first_is_not_measured_again(
     planned: Prepared, account: EndpointAccount, kept: ExperimentFolder, server: Server
 ) -> None:
     class Killed(Silent):
-        def pulse(self, pulse: Pulse) -> None:
+        def update(self, update: ProgressUpdate) -> None:
             if len(account.made_endpoints) == 2:
                 raise KeyboardInterrupt
 

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from inference_recommender.errors import Interrupted
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.measure import run
 from inference_recommender.progress import Silent
 from tests.inference_recommender.api import SERIES
 from tests.inference_recommender.experiment.experiment_account import IMAGE, ROLE, DiskAccount, prepared
-from workloads import ROOT
+from workloads import ROOT, Interrupted
 
 TYPES = ["ml.c5.xlarge", "ml.c5.2xlarge"]
 

@@ -7,7 +7,13 @@ from typing import Any
 import botocore.session
 from botocore.validate import ParamValidator
 
-from inference_recommender.jobs.cloudwatch import course_queries, fetch_series, quantile_queries, quantiles_ms, series
+from inference_recommender.jobs.cloudwatch import (
+    fetch_series,
+    quantile_queries,
+    quantiles_ms,
+    series,
+    time_series_queries,
+)
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 END = START + timedelta(minutes=2)
@@ -39,7 +45,7 @@ def test_botocore_accepts_the_queries() -> None:
     service = botocore.session.get_session().get_service_model("cloudwatch")
     shape = service.operation_model("GetMetricData").input_shape
     assert shape is not None
-    for queries in (course_queries("job-1", "e", 5), quantile_queries("e", "v")):
+    for queries in (time_series_queries("job-1", "e", 5), quantile_queries("e", "v")):
         request = {"MetricDataQueries": queries, "StartTime": START, "EndTime": END}
         assert ParamValidator().validate(request, shape).generate_report() == ""
 

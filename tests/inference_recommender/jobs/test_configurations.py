@@ -6,16 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_recommender.errors import NoCandidates
-from inference_recommender.jobs.configuration import MOST_TESTS, Configuration, dealt
-from inference_recommender.jobs.from_default import candidates_of
+from inference_recommender.jobs.job_run import candidates_of
 from inference_recommender.jobs.requests import configurations_of, plan_default_job, plan_job
+from inference_recommender.jobs.tested_model import MOST_TESTS, Configuration, split_into_jobs
 from inference_recommender.measurement import DeployedEndpoint, Measurement
 from inference_recommender.run_folder import Jobs, RunFolder
 from local_aws.service_model import check
 from tests.conftest import EditToml
-from tests.inference_recommender.jobs.test_service_limits import PACKAGE, SUBJECT
-from workloads import WorkloadFolder, load_workload
+from tests.inference_recommender.jobs.test_tested_model import PACKAGE, SUBJECT
+from workloads import UsageError, WorkloadFolder, load_workload
 from workloads.errors import InvalidDocument
 
 RANGES = '[recommender.environment]\nTHREADS = ["1", "2", "4"]\nPOOL = ["0", "1"]\n\n[hosting]'
@@ -103,7 +102,7 @@ CONFIGURATIONS = st.builds(
 
 @given(st.lists(CONFIGURATIONS, min_size=1, max_size=8))
 def test_dealing_loses_no_test_repeats_none_and_overfills_no_job(configurations: list[Configuration]) -> None:
-    jobs = dealt(configurations)
+    jobs = split_into_jobs(configurations)
     assert all(1 <= sum(one.tests for one in job) <= MOST_TESTS for job in jobs)
     assert all(len(values) <= 3 for job in jobs for one in job for values in one.environment.values())
     asked = [(part.instance_type, dict(part.environment)) for one in configurations for part in one.split()]
@@ -167,7 +166,7 @@ def test_a_run_that_can_feed_no_advanced_job_is_refused(tmp_path: Path, spellche
             (_default_run(tmp_path / "2", spellcheck), "spellcheck", "found no capacity for any instance type."),
         ]
     ):
-        with pytest.raises(NoCandidates) as caught:
+        with pytest.raises(UsageError) as caught:
             candidates_of(run, workload)
         assert str(caught.value) == f"--from-default: {tmp_path / str(number)} {why}"
 

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from aws_api.errors import AwsRefused, AwsUnreachable
-from inference_recommender.errors import Interrupted, InvalidRun, JobFailed, NoVerdictKept
-from inference_recommender.jobs.job_run import Prepared, run
-from inference_recommender.jobs.requests import Subject, plan_job
-from inference_recommender.jobs.wait import poll_interval_s, stop_and_wait
-from inference_recommender.progress import Pulse, Silent
+from inference_recommender.jobs.job_run import JobFailed, Prepared, run
+from inference_recommender.jobs.requests import plan_job
+from inference_recommender.jobs.service import poll_interval_s, stop_and_wait
+from inference_recommender.jobs.tested_model import TestedModel
+from inference_recommender.progress import ProgressUpdate, Silent
 from inference_recommender.run_folder import RunFolder
 from tests.artifacts import an_artifact
 from tests.inference_recommender.api import SERIES, FakeService, description, recommendation, step
-from workloads import Recommendation, load_workload
+from workloads import Interrupted, NoVerdict, Recommendation, UsageError, load_workload
 
 
 @pytest.fixture
 def prepared(workloads_copy: Path) -> Prepared:
     folder = load_workload("spellcheck", workloads_copy)
-    subject = Subject(
+    subject = TestedModel(
         model_name="m",
         role_arn="arn:aws:iam::123456789012:role/r",
         payload_url="s3://bucket/inference-recommender/spellcheck/payloads.tar.gz",
@@ -37,12 +37,12 @@ def kept(tmp_path: Path) -> RunFolder:
 
 class Watcher:
     def __init__(self) -> None:
-        self.pulses: list[Pulse] = []
+        self.updates: list[ProgressUpdate] = []
 
         self.said: list[str] = []
 
-    def pulse(self, pulse: Pulse) -> None:
-        self.pulses.append(pulse)
+    def update(self, update: ProgressUpdate) -> None:
+        self.updates.append(update)
 
     def say(self, text: str) -> None:
         self.said.append(text)
@@ -87,8 +87,8 @@ def test_the_wait_shows_the_latest_complete_point(prepared: Prepared, kept: RunF
     watcher = Watcher()
     service = FakeService([description("PENDING"), description("IN_PROGRESS"), description()])
     _run(prepared, service, kept, progress=watcher)
-    assert [pulse.status for pulse in watcher.pulses] == ["PENDING", "IN_PROGRESS", "COMPLETED"]
-    running = watcher.pulses[1]
+    assert [update.status for update in watcher.updates] == ["PENDING", "IN_PROGRESS", "COMPLETED"]
+    running = watcher.updates[1]
     assert (running.users, running.invocations_per_minute, running.p99_ms) == (3.0, 10_800.0, 12.0)
 
 
@@ -134,13 +134,13 @@ def test_a_job_that_failed_early_is_told_as_failed_and_not_as_too_few_samples(
 
 
 def test_a_job_stopped_midway_gives_no_verdict(prepared: Prepared, kept: RunFolder) -> None:
-    with pytest.raises(InvalidRun) as caught:
+    with pytest.raises(NoVerdict) as caught:
         _run(prepared, FakeService([description("STOPPED")]), kept)
     assert str(caught.value) == (
         f"No verdict: Job job-1 was stopped before its traffic ended. What was measured is kept in {kept.path}."
     )
     assert caught.value.exit_code == 4
-    with pytest.raises(NoVerdictKept) as unread:
+    with pytest.raises(UsageError) as unread:
         kept.recommendation()
     assert str(unread.value) == (
         f"{kept.path} holds no recommendation: its job came to no verdict. What was measured is in measurements.json."
@@ -150,7 +150,7 @@ def test_a_job_stopped_midway_gives_no_verdict(prepared: Prepared, kept: RunFold
 def test_a_generator_that_lagged_gives_no_verdict(prepared: Prepared, kept: RunFolder) -> None:
     reason = "generator lagged: it used 97% of its core, so it was the bottleneck"
     failed = description("FAILED", InferenceRecommendations=[], FailureReason=reason)
-    with pytest.raises(InvalidRun) as caught:
+    with pytest.raises(NoVerdict) as caught:
         _run(prepared, FakeService([failed], [step("FAILED", FailureReason=reason)]), kept)
     assert str(caught.value) == (f"No verdict: ml.c5.xlarge: {reason}. What was measured is kept in {kept.path}.")
 
@@ -173,7 +173,7 @@ def test_evidence_that_cannot_be_believed_gives_no_verdict(
 ) -> None:
     service = FakeService([description()])
     service.course = series
-    with pytest.raises(InvalidRun) as caught:
+    with pytest.raises(NoVerdict) as caught:
         _run(prepared, service, kept)
     assert str(caught.value) == f"No verdict: {why} What was measured is kept in {kept.path}."
 

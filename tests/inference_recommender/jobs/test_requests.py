@@ -7,11 +7,11 @@ import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 
-from inference_recommender.jobs.requests import JobPlan, Subject, plan_job
-from inference_recommender.traffic import stopping_conditions, warnings
+from inference_recommender.jobs.requests import JobPlan, plan_job, stopping_conditions, undocumented
+from inference_recommender.jobs.tested_model import TestedModel
 from workloads import PhasedTraffic, StairTraffic, WorkloadFolder
 
-SUBJECT = Subject(
+SUBJECT = TestedModel(
     model_name="spellcheck-model",
     role_arn="arn:aws:iam::123456789012:role/recommender",
     payload_url="s3://sagemaker-us-east-1-123456789012/inference-recommender/spellcheck/payloads.tar.gz",
@@ -83,9 +83,9 @@ P99_IS_NOT_DOCUMENTED = (
 def test_the_production_profile_keeps_the_documented_traffic_and_the_quick_one_says_where_it_is_steeper(
     spellcheck: WorkloadFolder,
 ) -> None:
-    assert _plan(spellcheck).warnings == (P99_IS_NOT_DOCUMENTED,)
+    assert _plan(spellcheck).undocumented == (P99_IS_NOT_DOCUMENTED,)
     plan = _plan(spellcheck, "quick")
-    assert "traffic.quick.phases.0.duration_s is 20; the service documents 120 to 3600." in plan.warnings
+    assert "traffic.quick.phases.0.duration_s is 20; the service documents 120 to 3600." in plan.undocumented
     assert "MaxInvocations" not in plan.request["StoppingConditions"]
 
 
@@ -94,11 +94,11 @@ def test_every_documented_limit_is_watched(spellcheck: WorkloadFolder) -> None:
         {"type": "phases", "phases": ({"initial_users": 4, "spawn_rate_per_minute": 9, "duration_s": 5_000},)}
     )
     objective = spellcheck.workload.latency_objective
-    assert warnings("wild", traffic, objective.model_copy(update={"percentile": "P90"})) == (
+    assert undocumented("wild", traffic, objective.model_copy(update={"percentile": "P90"})) == (
         "traffic.wild.phases.0.initial_users is 4; the service documents 1 to 3.",
         "traffic.wild.phases.0.spawn_rate_per_minute is 9; the service documents 0 to 3.",
         "traffic.wild.phases.0.duration_s is 5000; the service documents 120 to 3600.",
         "objective.percentile is P90; the service documents P95 and P99 for a job's latency threshold.",
     )
-    assert warnings("wild", traffic, objective)[-1] == P99_IS_NOT_DOCUMENTED
-    assert len(warnings("wild", traffic, objective.model_copy(update={"percentile": "P95"}))) == 3
+    assert undocumented("wild", traffic, objective)[-1] == P99_IS_NOT_DOCUMENTED
+    assert len(undocumented("wild", traffic, objective.model_copy(update={"percentile": "P95"}))) == 3

@@ -10,7 +10,6 @@ import botocore.session
 import pytest
 from botocore.validate import validate_parameters
 
-from inference_recommender.errors import Interrupted, InvalidRun
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_test import image
@@ -22,14 +21,14 @@ from inference_recommender.load_test.request import Fleet, plan_fleet
 from inference_recommender.load_test.served import endpoint_served, infer_url, is_this_machine, url_served
 from inference_recommender.load_test.source import pack_source, source_files
 from inference_recommender.measurement import DeployedEndpoint
-from inference_recommender.progress import Pulse, Silent
+from inference_recommender.progress import ProgressUpdate, Silent
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.evidence import read_evidence
 from tests.artifacts import an_artifact
 from tests.conftest import EditToml
 from tests.inference_recommender.load_test.generator_fleet_account import LoopbackFleet
 from tests.inference_recommender.server import Server, serving
-from workloads import ROOT, PhasedTraffic, WorkloadFolder, load_workload
+from workloads import ROOT, Interrupted, NoVerdict, PhasedTraffic, WorkloadFolder, load_workload
 from workloads.traffic import Phase, StoppingConditions
 
 DEPLOYED = DeployedEndpoint(name="reviews", variant_name="AllTraffic", instance_type="ml.g4dn.xlarge", instance_count=3)
@@ -79,11 +78,11 @@ def _prepared(source: WorkloadFolder, kept: RunFolder, url: str, *, seconds: int
 
 
 def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, kept: RunFolder, server: Server) -> None:
-    pulses: list[Pulse] = []
+    updates: list[ProgressUpdate] = []
 
     class Watcher(Silent):
-        def pulse(self, pulse: Pulse) -> None:
-            pulses.append(pulse)
+        def update(self, update: ProgressUpdate) -> None:
+            updates.append(update)
 
     found = run(_prepared(source, kept, server.url), alone, kept, Watcher())
     (candidate,) = found.candidates
@@ -108,7 +107,7 @@ def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, kep
     }
     assert kept.report.read_text("utf-8").count("<svg") == 3
     assert read_evidence(kept.path).measured == (measured,)
-    assert pulses[-1].users == 2
+    assert updates[-1].users == 2
     assert found.recommended is not None
     assert source.recommendation() == found
 
@@ -155,7 +154,7 @@ def _drive(outcome: Outcome) -> Callable[[LoadPlan, Path, OnEvent], Outcome]:
 def test_a_generator_that_was_the_bottleneck_gives_no_verdict(source: WorkloadFolder, kept: RunFolder) -> None:
     why = "generator lagged: it used 97% of its core, so it was the bottleneck"
     lagged = Outcome(folder=kept.path, exit_code=4, reason=why, summary=None)
-    with pytest.raises(InvalidRun) as caught:
+    with pytest.raises(NoVerdict) as caught:
         measure(_prepared(source, kept, "http://127.0.0.1:1"), _drive(lagged), kept, Silent())
     assert str(caught.value) == f"No verdict: c5.xlarge: {why}. What was measured is kept in {kept.path}."
     assert caught.value.exit_code == 4
@@ -170,8 +169,8 @@ def test_a_server_that_is_not_there_is_told_and_no_verdict(source: WorkloadFolde
 
 def test_ctrl_c_keeps_what_was_measured(source: WorkloadFolder, kept: RunFolder, server: Server) -> None:
     class Impatient(Silent):
-        def pulse(self, pulse: Pulse) -> None:
-            if pulse.elapsed_s > 1.5:
+        def update(self, update: ProgressUpdate) -> None:
+            if update.elapsed_s > 1.5:
                 raise KeyboardInterrupt
 
     with pytest.raises(Interrupted) as caught:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from inference_recommender.jobs.job_run import Prepared, run
-from inference_recommender.jobs.requests import Subject, plan_job
+from inference_recommender.jobs.requests import plan_job
+from inference_recommender.jobs.tested_model import TestedModel
 from inference_recommender.progress import Silent
 from inference_recommender.report.page import page
 from inference_recommender.run_folder import RunFolder
@@ -20,7 +21,7 @@ from workloads import load_workload
 @pytest.fixture
 def kept(workloads_copy: Path, tmp_path: Path) -> RunFolder:
     folder = load_workload("spellcheck", workloads_copy)
-    subject = Subject(model_name="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/k")
+    subject = TestedModel(model_name="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/k")
     plan = plan_job(folder.workload, "quick", folder.traffic("quick"), subject, "job-1")
     prepared = Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick")
     kept = RunFolder(tmp_path / "runs" / "job-1")

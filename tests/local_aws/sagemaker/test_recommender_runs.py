@@ -11,24 +11,22 @@ from typing import Any
 
 import boto3
 import pytest
-from botocore.config import Config
 
-from inference_recommender.errors import InvalidRun, JobFailed, Suspended, UnsuitableEndpoint
-from inference_recommender.jobs import aws as aws_module
+from aws_api import session as aws_session
+from aws_api.errors import AwsUnavailable
 from inference_recommender.jobs.aws import Aws
-from inference_recommender.jobs.from_default import candidates_of
-from inference_recommender.jobs.job_run import Prepared, resume, run
-from inference_recommender.jobs.model_registry import group_request, package_request
-from inference_recommender.jobs.requests import JobPlan, Subject, plan_default_job, plan_job
+from inference_recommender.jobs.job_run import JobFailed, Prepared, candidates_of, resume, run
+from inference_recommender.jobs.requests import JobPlan, group_request, package_request, plan_default_job, plan_job
+from inference_recommender.jobs.tested_model import TestedModel
 from inference_recommender.measurement import DeployedEndpoint
-from inference_recommender.progress import Pulse, Silent
+from inference_recommender.progress import ProgressUpdate, Silent
 from inference_recommender.run_folder import RunFolder
 from local_aws.process.local_account import LocalAccount
 from tests.artifacts import an_artifact
 from tests.conftest import EditToml
 from tests.inference_recommender.jobs.troubled_api import TroubledApi
 from tests.local_aws.conftest import BUCKET, ROLE, Endpoints, wait_until
-from workloads import WorkloadFolder, load_workload
+from workloads import NoVerdict, WorkloadFolder, load_workload
 
 pytestmark = pytest.mark.integration
 
@@ -86,18 +84,21 @@ def service(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> Aws:
 @pytest.fixture
 def troubled(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> Iterator[TroubledApi]:
     """Between boto3 and the account; boto3 itself does not try again, so that every trouble reaches the recommender."""
-    monkeypatch.setattr(aws_module, "RETRIES", Config(retries={"total_max_attempts": 1}))
+    monkeypatch.setattr(aws_session, "ATTEMPTS", 1)
+    monkeypatch.setattr(aws_session, "FIRST_PAUSE_S", 0.01)
     with TroubledApi(account.endpoint_url).serving() as api:
         monkeypatch.setenv("AWS_ENDPOINT_URL", api.url)
         yield api
 
 
-def subject(model: str, endpoint: str | None = None) -> Subject:
+def subject(model: str, endpoint: str | None = None) -> TestedModel:
     url = f"s3://{BUCKET}/inference-recommender/spellcheck/payloads.tar.gz"
-    return Subject(model_name=model, role_arn=ROLE, payload_url=url, endpoint_name=endpoint)
+    return TestedModel(model_name=model, role_arn=ROLE, payload_url=url, endpoint_name=endpoint)
 
 
-def advanced(folder: WorkloadFolder, name: str, tested: Subject, traffic: str = "short", **options: Any) -> Prepared:
+def advanced(
+    folder: WorkloadFolder, name: str, tested: TestedModel, traffic: str = "short", **options: Any
+) -> Prepared:
     bare = folder.workload.model_copy(
         update={"recommender": folder.workload.recommender.model_copy(update={"environment": {}})}
     )
@@ -126,9 +127,9 @@ class Watcher:
         self.names: list[str] = []
         self._on_load = on_load
 
-    def pulse(self, pulse: Pulse) -> None:
-        self.names.append(f"{pulse.job_name} {pulse.number}/{pulse.jobs}")
-        if pulse.invocations_per_minute and self._on_load:
+    def update(self, update: ProgressUpdate) -> None:
+        self.names.append(f"{update.job_name} {update.number}/{update.jobs}")
+        if update.invocations_per_minute and self._on_load:
             self._on_load, act = None, self._on_load
             act()
 
@@ -142,7 +143,7 @@ def test_a_default_jobs_answer_is_tested_by_an_advanced_job_in_stairs(
     plan = shortened(plan_default_job(folder.workload, subject(model), "spellcheck-default-1"), 4)
     first = run(Prepared(folder=folder, artifact=an_artifact(), plan=plan), service, kept, Silent(), soon)
     assert first.recommended is not None
-    assert first.provenance.traffic == "the service's own"
+    assert first.provenance.traffic == "service-default"
     assert "ml.c5.xlarge" in kept.report.read_text("utf-8")
 
     candidates = candidates_of(kept, "spellcheck")
@@ -162,7 +163,7 @@ def test_an_endpoint_that_exists_is_a_candidate_with_its_own_type_and_count(
 ) -> None:
     config = endpoints.config("visited-config", instance_type="ml.m5.large", count=2, DELAY_S="0.005")
     endpoints.create("visited", config=config)
-    with pytest.raises(UnsuitableEndpoint) as early:
+    with pytest.raises(AwsUnavailable) as early:
         service.deployed_endpoint("visited")
     assert str(early.value) == (
         "--endpoint: visited cannot be tested by an Inference Recommender job: it is Creating. Wait until it is "
@@ -189,7 +190,7 @@ def test_a_job_stopped_midway_keeps_its_measurements_and_gives_no_verdict(
 ) -> None:
     prepared = advanced(folder, "spellcheck-stopped-1", subject(model), "long")
     watcher = Watcher(on_load=lambda: service.stop_job("spellcheck-stopped-1"))
-    with pytest.raises(InvalidRun) as caught:
+    with pytest.raises(NoVerdict) as caught:
         run(prepared, service, kept, watcher, soon)
     assert str(caught.value) == (
         "No verdict: Job spellcheck-stopped-1 was stopped before its traffic ended. "
@@ -219,7 +220,7 @@ def test_no_trouble_on_the_way_creates_a_job_twice_or_loses_one(
     # The second creation gets through and its answer does not; then the job is taken, by the run itself.
     troubled.troubles = {create: ["throttled", "lost"], describe: ["throttled", "throttled", "dropped", "expired"]}
     watcher, service = Watcher(), Aws(session(account))
-    with pytest.raises(Suspended) as caught:
+    with pytest.raises(AwsUnavailable) as caught:
         run(advanced(folder, "spellcheck-troubled-1", subject(model)), service, kept, watcher, soon)
     assert str(caught.value) == (
         "The AWS credentials have expired: renew them (`aws sso login`, or as you got them).\n"

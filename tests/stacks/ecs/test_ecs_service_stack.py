@@ -345,13 +345,13 @@ def test_without_one_it_is_said_which_is_pulled(repository: Ec2Repository) -> No
     ]
 
 
-def test_without_a_recommendation_the_harness_is_named_since_no_job_measures_a_service(
+def test_without_a_recommendation_the_load_test_is_named_since_no_job_measures_a_service(
     repository: Ec2Repository,
 ) -> None:
     repository.host(image_uri=IMAGE)
     assert repository.synthesise().warnings() == [
         f"{repository.of.recommendation_file} does not exist: one inf1.6xlarge is deployed, without autoscaling. "
-        "Measure with `python -m inference_recommender run query_intent --with harness --url URL`, review the file "
+        "Measure with `python -m inference_recommender run query_intent --with load-test --url URL`, review the file "
         "and deploy again. [ack: recommendation:missing]"
     ]
 

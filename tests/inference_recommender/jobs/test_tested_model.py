@@ -8,27 +8,18 @@ import botocore.session
 import pytest
 from botocore.model import Shape
 
-from inference_recommender.errors import RefusedRequest
-from inference_recommender.jobs import service_limits as job_limits
-from inference_recommender.jobs.configuration import Configuration
-from inference_recommender.jobs.requests import (
-    JobPlan,
-    PackageSubject,
-    Subject,
-    Surroundings,
-    plan_default_job,
-    plan_job,
-)
-from inference_recommender.jobs.tested_model import AnySubject
+from inference_recommender.jobs import tested_model as job_limits
+from inference_recommender.jobs.requests import JobPlan, plan_default_job, plan_job
+from inference_recommender.jobs.tested_model import Configuration, JobEnvironment, Tested, TestedModel, TestedPackage
 from local_aws.service_model import check, problems
-from workloads import StairTraffic, WorkloadFolder
+from workloads import StairTraffic, UsageError, WorkloadFolder
 
-SUBJECT = Subject(
+SUBJECT = TestedModel(
     model_name="spellcheck-model",
     role_arn="arn:aws:iam::123456789012:role/recommender",
     payload_url="s3://bucket/inference-recommender/spellcheck/payloads.tar.gz",
 )
-PACKAGE = PackageSubject(
+PACKAGE = TestedPackage(
     model_package_arn="arn:aws:sagemaker:us-east-1:123456789012:model-package/spellcheck/1",
     role_arn=SUBJECT.role_arn,
     payload_url=SUBJECT.payload_url,
@@ -76,7 +67,7 @@ def test_a_bound_is_botocores(bound: int, name: str) -> None:
     assert bound == shape(name).metadata["max"]
 
 
-def advanced(folder: WorkloadFolder, subject: AnySubject = SUBJECT, around: Surroundings | None = None) -> JobPlan:
+def advanced(folder: WorkloadFolder, subject: Tested = SUBJECT, around: JobEnvironment | None = None) -> JobPlan:
     return plan_job(folder.workload, "production", folder.traffic("production"), subject, "job-1", around)
 
 
@@ -85,78 +76,78 @@ def advanced(folder: WorkloadFolder, subject: AnySubject = SUBJECT, around: Surr
     [
         (
             replace(SUBJECT, model_name="spellcheck_model"),
-            Surroundings(),
+            JobEnvironment(),
             "--model-name: got 'spellcheck_model'. Allowed: 1 to 63 letters, digits and hyphens, with a letter or a "
             "digit at both ends.",
         ),
         (
             replace(SUBJECT, role_arn="recommender"),
-            Surroundings(),
+            JobEnvironment(),
             "--role-arn: got 'recommender'. Allowed: an IAM role's ARN, arn:aws:iam::ACCOUNT:role/NAME.",
         ),
         (
             replace(PACKAGE, model_package_arn="spellcheck/1"),
-            Surroundings(),
+            JobEnvironment(),
             "--model-package: got 'spellcheck/1'. Allowed: a model package's ARN, "
             "arn:aws:sagemaker:REGION:ACCOUNT:model-package/GROUP/VERSION.",
         ),
         (
             SUBJECT,
-            Surroundings(kms_key="my key"),
+            JobEnvironment(kms_key="my key"),
             "--kms-key: got 'my key'. Allowed: a KMS key's id or ARN, or alias/NAME, or an alias' ARN.",
         ),
         (
             SUBJECT,
-            Surroundings(subnets=("subnet-1",)),
+            JobEnvironment(subnets=("subnet-1",)),
             "--security-group: is required with --subnet: a VPC needs both.",
         ),
         (
             SUBJECT,
-            Surroundings(security_groups=("sg-1",)),
+            JobEnvironment(security_groups=("sg-1",)),
             "--subnet: is required with --security-group: a VPC needs both.",
         ),
         (
             SUBJECT,
-            Surroundings(subnets=("subnet_1",), security_groups=("sg-1",)),
+            JobEnvironment(subnets=("subnet_1",), security_groups=("sg-1",)),
             "--subnet: got 'subnet_1'. Allowed: an id of at most 32 letters, digits and hyphens.",
         ),
         (
             SUBJECT,
-            Surroundings(subnets=("subnet-1",), security_groups=tuple(f"sg-{n}" for n in range(6))),
+            JobEnvironment(subnets=("subnet-1",), security_groups=tuple(f"sg-{n}" for n in range(6))),
             "--security-group: got 6. Allowed: 5 at most.",
         ),
         (
             SUBJECT,
-            Surroundings(subnets=tuple(f"subnet-{n}" for n in range(17)), security_groups=("sg-1",)),
+            JobEnvironment(subnets=tuple(f"subnet-{n}" for n in range(17)), security_groups=("sg-1",)),
             "--subnet: got 17. Allowed: 16 at most.",
         ),
         (
             SUBJECT,
-            Surroundings(tags={"team": "a;b"}),
+            JobEnvironment(tags={"team": "a;b"}),
             "--tag: got 'team=a;b'. Allowed: letters, digits, spaces and _ . : / = + - @.",
         ),
         (
             SUBJECT,
-            Surroundings(tags={"k" * 129: ""}),
+            JobEnvironment(tags={"k" * 129: ""}),
             f"--tag: got '{'k' * 129}='. Allowed: a key of 1 to 128 characters and a value of at most 256.",
         ),
         (
             SUBJECT,
-            Surroundings(tags={f"k{n}": "" for n in range(48)}),
+            JobEnvironment(tags={f"k{n}": "" for n in range(48)}),
             "--tag: got 51 with those of the run's own. Allowed: 50 at most.",
         ),
-        (SUBJECT, Surroundings(description="d" * 129), "--description: got 129 characters. Allowed: 128 at most."),
+        (SUBJECT, JobEnvironment(description="d" * 129), "--description: got 129 characters. Allowed: 128 at most."),
         (
             replace(SUBJECT, endpoint_name="visited"),
-            Surroundings(),
+            JobEnvironment(),
             "--endpoint: an existing endpoint is tested by a default job only: say --job default.",
         ),
     ],
 )
 def test_what_the_service_would_refuse_is_refused_in_the_words_of_the_command_line(
-    spellcheck: WorkloadFolder, subject: AnySubject, around: Surroundings, told: str
+    spellcheck: WorkloadFolder, subject: Tested, around: JobEnvironment, told: str
 ) -> None:
-    with pytest.raises(RefusedRequest) as caught:
+    with pytest.raises(UsageError) as caught:
         advanced(spellcheck, subject, around)
     assert str(caught.value) == told
     assert caught.value.exit_code == 2
@@ -170,15 +161,15 @@ def test_what_the_service_would_refuse_is_refused_in_the_words_of_the_command_li
     ],
 )
 def test_a_tag_that_is_somebody_elses_is_refused(spellcheck: WorkloadFolder, key: str, told: str) -> None:
-    with pytest.raises(RefusedRequest) as caught:
-        advanced(spellcheck, SUBJECT, Surroundings(tags={key: "search"}))
+    with pytest.raises(UsageError) as caught:
+        advanced(spellcheck, SUBJECT, JobEnvironment(tags={key: "search"}))
     assert str(caught.value) == told
 
 
 def test_every_problem_is_told_at_once(spellcheck: WorkloadFolder) -> None:
-    with pytest.raises(RefusedRequest) as caught:
-        plan_default_job(spellcheck.workload, replace(SUBJECT, endpoint_name="-"), "a_b", Surroundings(kms_key="?"))
-    assert [problem.partition(":")[0] for problem in caught.value.problems] == [
+    with pytest.raises(UsageError) as caught:
+        plan_default_job(spellcheck.workload, replace(SUBJECT, endpoint_name="-"), "a_b", JobEnvironment(kms_key="?"))
+    assert [problem.partition(":")[0] for problem in str(caught.value).splitlines()] == [
         "--job-name",
         "--endpoint",
         "--kms-key",
@@ -186,7 +177,7 @@ def test_every_problem_is_told_at_once(spellcheck: WorkloadFolder) -> None:
 
 
 def test_a_candidate_that_no_endpoint_can_have_is_refused_by_file_and_key(spellcheck: WorkloadFolder) -> None:
-    with pytest.raises(RefusedRequest) as caught:
+    with pytest.raises(UsageError) as caught:
         plan_job(
             spellcheck.workload,
             "quick",
@@ -205,7 +196,7 @@ def test_a_default_runs_candidate_with_more_parameters_than_a_range_may_have_is_
     spellcheck: WorkloadFolder,
 ) -> None:
     tuned = Configuration(instance_type="ml.c5.xlarge", environment={f"P{n}": ("1",) for n in range(6)})
-    with pytest.raises(RefusedRequest) as caught:
+    with pytest.raises(UsageError) as caught:
         plan_job(spellcheck.workload, "quick", spellcheck.traffic("quick"), SUBJECT, "job-1", configurations=[tuned])
     assert str(caught.value) == (
         "ml.c5.xlarge: has 6 environment parameters. Allowed: 5 at most, so it cannot be a job's candidate."
@@ -214,7 +205,7 @@ def test_a_default_runs_candidate_with_more_parameters_than_a_range_may_have_is_
 
 def test_traffic_that_outlasts_the_longest_job_is_refused(spellcheck: WorkloadFolder) -> None:
     stairs = StairTraffic(type="stairs", users_per_step=1, steps=10, duration_s=18_001)
-    with pytest.raises(RefusedRequest) as caught:
+    with pytest.raises(UsageError) as caught:
         plan_job(spellcheck.workload, "endless", stairs, SUBJECT, "job-1")
     assert str(caught.value) == (
         "workloads/spellcheck/workload.toml: traffic.endless: lasts 18,001 s. Allowed: 18,000 s at most, the longest "
@@ -224,9 +215,9 @@ def test_traffic_that_outlasts_the_longest_job_is_refused(spellcheck: WorkloadFo
 
 @pytest.mark.parametrize("subject", [SUBJECT, PACKAGE])
 def test_the_service_has_nothing_against_a_request_with_all_surroundings(
-    spellcheck: WorkloadFolder, subject: AnySubject
+    spellcheck: WorkloadFolder, subject: Tested
 ) -> None:
-    around = Surroundings(
+    around = JobEnvironment(
         subnets=("subnet-1", "subnet-2"),
         security_groups=("sg-1",),
         kms_key="alias/models",
@@ -253,22 +244,21 @@ def test_where_the_service_model_complains_so_do_we_and_only_there(spellcheck: W
     """The same texts in every place where a person may write one; an empty one is not written."""
     for place in ("model_name", "role_arn", "endpoint_name"):
         subject = replace(SUBJECT, **{place: text or "?"})
-        assert _refused_by_us(spellcheck, subject, Surroundings()) == _refused_by_the_model(subject, Surroundings()), (
-            place
-        )
-    for around in (Surroundings(tags={"key": text}), Surroundings(description=text)):
+        bare = JobEnvironment()
+        assert _refused_by_us(spellcheck, subject, bare) == _refused_by_the_model(subject, bare), place
+    for around in (JobEnvironment(tags={"key": text}), JobEnvironment(description=text)):
         assert _refused_by_us(spellcheck, SUBJECT, around) == _refused_by_the_model(SUBJECT, around), around
 
 
-def _refused_by_us(folder: WorkloadFolder, subject: Subject, around: Surroundings) -> bool:
+def _refused_by_us(folder: WorkloadFolder, subject: TestedModel, around: JobEnvironment) -> bool:
     try:
         plan_default_job(folder.workload, subject, "job-1", around)
-    except RefusedRequest:
+    except UsageError:
         return True
     return False
 
 
-def _refused_by_the_model(subject: Subject, around: Surroundings) -> bool:
+def _refused_by_the_model(subject: TestedModel, around: JobEnvironment) -> bool:
     request: dict[str, Any] = {
         "JobName": "job-1",
         "JobType": "Default",
