@@ -1,52 +1,57 @@
-# Everything starts here. Targets make what they need and are quick the second time.
-#
-#   make run        set-up, then the whole walk for spellcheck on this machine
-#   make test       set-up, then lint, types and tests
-#   make test-all   the same with the slow tests
-#   make lint       format, lint and types alone
-#   make rehearse   every stack deployed, checked, changed, broken and taken down here; writes docs/rehearsal.md
-#   make bench      us beside our peers
+# Everything starts here. Targets make what they need, and are quick the second time. `make help` lists them.
 
 SHELL := /bin/bash
-PYTHON ?= python3.11
 VENV := .venv
 TRITON := .venv-triton
-PIP := -m pip install --quiet --disable-pip-version-check
+PIP := -m pip install --disable-pip-version-check
+
+# The newest Python that the pinned packages have wheels for; `make PYTHON=/path/to/python` takes another.
+ifndef PYTHON
+PYTHON := $(shell for name in python3.13 python3.12 python3.11 python3; do \
+  $$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$name && break; done)
+endif
 
 export PATH := $(CURDIR)/$(VENV)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := 1
 
-# The machine's own Node.js where it is recent enough, else one from a wheel.
-NODE_EXTRA := $(shell node -e 'process.exit(process.versions.node.split(".")[0] >= 22 ? 0 : 1)' 2>/dev/null && npm --version >/dev/null 2>&1 || echo ,node)
+# The machine's own Node.js where it is recent enough and has npm, else one from a wheel.
+NODE_EXTRA = $(shell node -e 'process.exit(process.versions.node.split(".")[0] >= 22 ? 0 : 1)' 2>/dev/null && npm --version >/dev/null 2>&1 || echo ,node)
 
-# A process for each of two cores; the tests of one file stay together, since they share servers and templates. In the
-# order of tests/conftest.py, the long ones first: left to itself, xdist begins with the files of many tests.
-SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Prints the time that passes and the number of packages while an installation runs; its own output goes to the log.
+INSTALL = $(PYTHON) scripts/install.py
 
-.PHONY: run test test-all lint rehearse bench setup triton clean
+.PHONY: help run test test-all busy-test lint rehearse bench setup machine triton clean
+.DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-run: setup
+help: ## this list
+	@echo "Transformers in production: README.md says what it is, docs/README.md has the rest."
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+
+run: setup ## build, deploy, measure, deploy and ask spellcheck, all on this machine
 	@python -m scripts.walk
 
-test: lint
-	python -m pytest $(SIDE_BY_SIDE) -m "not slow"
+test: setup ## lint and types beside the tests, but for the slow ones
+	@python -m scripts.run_tests -m "not slow"
 
-test-all: lint
-	python -m pytest $(SIDE_BY_SIDE)
+test-all: setup ## the same with the slow tests, which measure
+	@python -m scripts.run_tests
 
-lint: setup
+busy-test: setup ## the tests three times beside four processes that keep the cores busy
+	@python -m scripts.busy_test
+
+lint: setup ## format, lint and types
 	ruff format --check .
 	ruff check .
 	mypy
 
-rehearse: setup
+rehearse: setup ## every stack deployed, checked, changed, broken and destroyed; writes docs/rehearsal.md
 	@set -o pipefail; mkdir -p build docs; bash scripts/rehearse.sh | tee build/rehearsal.log
 	@python -m scripts.rehearsal.transcript < build/rehearsal.log > build/rehearsal.md
 	@mv build/rehearsal.md docs/rehearsal.md
 
-bench: setup
-	python $(PIP) --constraint constraints.txt --editable ".[bench]"
+bench: setup ## this project beside its peers
+	@$(INSTALL) "the engines to compare with" $(VENV)/bin/python $(PIP) --constraint constraints.txt --editable ".[bench]"
 	python -m model_build build --all --target cpu
 	python -m model_build build --all --target cpu-int8
 	python benchmarks/spellcheck_latency.py
@@ -55,31 +60,31 @@ bench: setup
 	python benchmarks/warm_up.py
 	python benchmarks/build_memory.py
 	python benchmarks/synth.py
-	test -x build/venv-generators/bin/python || $(PYTHON) -m venv build/venv-generators
-	build/venv-generators/bin/python $(PIP) --requirement benchmarks/generator-requirements.txt
+	@test -x build/venv-generators/bin/python || $(PYTHON) -m venv build/venv-generators
+	@$(INSTALL) "the load generators to compare with" build/venv-generators/bin/python $(PIP) --requirement benchmarks/generator-requirements.txt
 	python benchmarks/generator.py
 
-triton: $(TRITON)/.installed
+setup: $(VENV)/.installed triton node_modules/.installed ## the environments that all others need
 
-setup: $(VENV)/.installed triton node_modules/.installed
+triton: $(TRITON)/.installed ## the Triton server alone
 
-$(VENV)/.installed: pyproject.toml constraints.txt
-	@echo "Installing the Python environment into $(VENV) (a few minutes the first time)"
+machine:
+	@bash scripts/check_machine.sh "$(PYTHON)"
+
+$(VENV)/.installed: pyproject.toml constraints.txt | machine
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python $(PIP) --constraint constraints.txt --editable ".[measure,cdk,build,local,dev$(NODE_EXTRA)]"
+	@$(INSTALL) "the Python environment into $(VENV)" $(VENV)/bin/python $(PIP) --constraint constraints.txt --editable ".[measure,cdk,build,local,dev$(NODE_EXTRA)]"
 	@touch $@
 
 # What a Triton container has, and nothing else: the server binary, its Python backend, the model's own packages.
-$(TRITON)/.installed: containers/triton/local-requirements.txt containers/triton/requirements.txt containers/triton/constraints.txt
-	@echo "Installing the Triton server into $(TRITON)"
+$(TRITON)/.installed: containers/triton/local-requirements.txt containers/triton/requirements.txt containers/triton/constraints.txt | machine
 	@test -x $(TRITON)/bin/python || $(PYTHON) -m venv $(TRITON)
-	@$(TRITON)/bin/python $(PIP) --constraint containers/triton/constraints.txt --requirement $<
+	@$(INSTALL) "the Triton server into $(TRITON)" $(TRITON)/bin/python $(PIP) --constraint containers/triton/constraints.txt --requirement $<
 	@touch $@
 
 node_modules/.installed: package.json package-lock.json $(VENV)/.installed
-	@echo "Installing the CDK command line into node_modules"
-	@npm ci --no-audit --no-fund --loglevel=error
+	@$(INSTALL) "the CDK command line into node_modules" npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
-clean:
+clean: ## remove what was built, measured and cached; the environments stay
 	rm -rf build runs cdk.out .local_aws .mypy_cache .pytest_cache .ruff_cache .hypothesis

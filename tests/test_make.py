@@ -1,0 +1,101 @@
+"""What the Makefile calls around everything else: the check of the machine, installations, tests beside lint."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workloads import ROOT
+
+
+def run(*command: str, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def stand_in(folder: Path, name: str, script: str) -> None:
+    file = folder / "bin" / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"#!/bin/bash\n{script}\n")
+    file.chmod(0o755)
+
+
+def check(folder: Path, python: str) -> "subprocess.CompletedProcess[str]":
+    path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    return run("bash", str(ROOT / "scripts" / "check_machine.sh"), python, folder=folder, PATH=path)
+
+
+def test_this_machine_has_what_an_installation_needs(tmp_path: Path) -> None:
+    checked = check(tmp_path, sys.executable)
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_another_system_is_told_where_this_runs(tmp_path: Path) -> None:
+    stand_in(tmp_path, "uname", 'case "$1" in -s) echo Darwin;; -m) echo arm64;; esac')
+    checked = check(tmp_path, sys.executable)
+    assert checked.returncode == 3
+    assert checked.stderr == (
+        "This needs Linux on x86-64, for the Triton server's wheel has no other build, and this is Darwin arm64: try "
+        '`docker run --rm -it --platform linux/amd64 -v "$PWD":/repo -w /repo python:3.13 make run`.\n'
+    )
+
+
+def test_a_machine_without_a_python_that_fits_is_told_how_to_get_one(tmp_path: Path) -> None:
+    checked = check(tmp_path, "")
+    assert checked.returncode == 3
+    assert checked.stderr == (
+        "There is no Python 3.11, 3.12 or 3.13 on this machine's PATH: install one, on Debian and Ubuntu with "
+        "`sudo apt install python3 python3-venv`, or name one with `make run PYTHON=/path/to/python`.\n"
+    )
+
+
+def test_a_python_without_venv_is_told_the_package_that_has_it(tmp_path: Path) -> None:
+    stand_in(tmp_path, "python3.12", 'case "$2" in *ensurepip*) exit 1;; *) echo python3.12-venv;; esac')
+    checked = check(tmp_path, "python3.12")
+    assert checked.returncode == 3
+    assert checked.stderr == (
+        "python3.12 cannot make virtual environments: install its venv, on Debian and Ubuntu with "
+        "`sudo apt install python3.12-venv`.\n"
+    )
+
+
+def install(folder: Path, script: str) -> "subprocess.CompletedProcess[str]":
+    return run(sys.executable, str(ROOT / "scripts" / "install.py"), "some things", "bash", "-c", script, folder=folder)
+
+
+def test_an_installation_says_how_much_came_and_keeps_its_chatter_in_the_log(tmp_path: Path) -> None:
+    installed = install(tmp_path, "echo Collecting one; echo WARNING: Location x is ignored; echo Collecting two")
+    assert installed.returncode == 0
+    begun, done = installed.stdout.splitlines()
+    assert begun == "Installing some things (a few minutes the first time)"
+    assert re.fullmatch(r"Installed some things: 2 packages, \d+ s", done)
+    assert (tmp_path / "build" / "setup.log").read_text().splitlines()[1:] == ["Collecting one", "Collecting two"]
+
+
+def test_an_installation_that_fails_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    installed = install(tmp_path, "seq 100; exit 7")
+    assert installed.returncode == 7
+    lines = installed.stdout.splitlines()
+    assert lines[1:-1] == [str(number) for number in range(86, 101)]
+    assert lines[-1] == "Installing some things failed. All that it printed: build/setup.log"
+
+
+@pytest.mark.parametrize(
+    ("tests", "checks", "code"), [(0, 0, 0), (1, 0, 1), (0, 2, 1), (3, 2, 3)], ids=["green", "tests", "lint", "both"]
+)
+def test_tests_and_lint_run_side_by_side_and_either_can_fail(
+    tmp_path: Path, tests: int, checks: int, code: int
+) -> None:
+    stand_in(tmp_path, "make", f'echo "the checks said: $*"; exit {checks}')
+    stand_in(tmp_path, "python", f"echo the tests said; exit {tests}")
+    patched = (
+        "import sys; from scripts import run_tests; sys.executable = sys.argv[1]; sys.exit(run_tests.main(['-m', 'x']))"
+    )
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    done = run(sys.executable, "-c", patched, str(tmp_path / "bin" / "python"), folder=ROOT, PATH=path)
+    assert done.returncode == code
+    assert done.stdout.index("the tests said") < done.stdout.index("the checks said: --no-print-directory lint")
+    assert ("FAILED" in done.stdout) is (code != 0)
