@@ -1,9 +1,11 @@
-"""`python -m local_aws`: an AWS account on this machine, serving until it is stopped.
+"""`python -m local_aws`: an AWS account on this machine, which serves until it is stopped.
 
-stdout: the exports to use, once it is ready. stderr: what it does. Ctrl-C and SIGTERM stop it and all it started.
+Standard output has the exports to use, once it is ready. Standard error says what the account does. Ctrl-C and SIGTERM
+stop the account and everything it started.
 """
 
 import argparse
+import logging
 import os
 import shutil
 import signal
@@ -13,18 +15,27 @@ from pathlib import Path
 
 from local_aws import machine
 from local_aws.account import Account, Settings
-from local_aws.exports import as_shell, exports
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
-from local_aws.sagemaker.model_host import say
-from local_aws.server import AccountServer
+from local_aws.server import AccountServer, as_shell, exports
 from workloads import ROOT, ProjectError
 
 DEFAULT_PORT = 5055
 TOOLCHAIN_VARIABLE = "LOCAL_AWS_TRITON_VENV"
+EXAMPLES = f"""\
+examples:
+  python -m local_aws                                 serve on port {DEFAULT_PORT}; give the exports to another terminal
+  python -m local_aws --port 0 --state /tmp/account   serve on a free port, with logs and job folders elsewhere
+  eval "$(sed -n '/^unset\\|^export/p' exports.txt)"   after `python -m local_aws > exports.txt &`: use it in this shell
+
+{TOOLCHAIN_VARIABLE} names the virtual environment with nvidia-pytriton (default: .venv-triton).
+Read on in docs/local-account.md.
+"""
+log = logging.getLogger("local_aws")
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    _log_to_stderr()
     toolchain = Path(os.environ.get(TOOLCHAIN_VARIABLE) or DEFAULT_TOOLCHAIN)
     account = Account(Settings(state=options.state.resolve(), region=options.region, toolchain=toolchain))
     stop = threading.Event()
@@ -43,20 +54,33 @@ def _serve(account: Account, port: int, stop: threading.Event) -> None:
     account.install()
     try:
         server = AccountServer(account, port)
-        # What a killed account left behind; the port is ours, so no other account is using it.
+        # Left behind by a killed account. No other account uses the folder, because the port is ours.
         shutil.rmtree(settings.state / "models", ignore_errors=True)
         server.start()
         print(as_shell(exports(server.port, settings.region)), flush=True)
-        say(
-            f"account {settings.account_id}, {settings.region}, http://localhost:{server.port}; state: {settings.state}"
-        )
-        say(f"measures on {machine.description()}; Ctrl-C stops it and all it started")
+        _introduce(settings, server.port)
         stop.wait()
-        say("stopping")
+        log.info("stopping")
         server.close()
     finally:
         account.close()
-    say("stopped; nothing is left running")
+    log.info("stopped; nothing is left running")
+
+
+def _introduce(settings: Settings, port: int) -> None:
+    log.info(f"account {settings.account_id}, {settings.region}, http://localhost:{port}; state: {settings.state}")
+    log.info(f"measures on {machine.description()}; Ctrl-C stops it and all it started")
+    log.info("an AWS account for this machine alone: moto answers the API, a real Triton every endpoint")
+    log.info("use it: run the lines above in another terminal, then `cdk deploy` or `python -m inference_recommender`")
+    log.info("read on: docs/local-account.md, or `python -m local_aws --help` for examples")
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("local_aws: %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -64,7 +88,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m local_aws",
         description="An AWS account on this machine: moto for the control plane, a real Triton behind every endpoint, "
         "Inference Recommender jobs run for real. Prints the exports to use; serves until stopped.",
-        epilog=f"{TOOLCHAIN_VARIABLE} names the virtual environment with nvidia-pytriton (default: .venv-triton).",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--port", type=int, default=DEFAULT_PORT, help=f"default {DEFAULT_PORT}; 0 picks a free one")
     parser.add_argument(

@@ -1,7 +1,7 @@
 """An account: moto's backends with ours in their places, and everything that runs for them.
 
-`install` must come before the server's first request, because moto makes its backends on first use. It knows no
-network and no signals.
+`install` must be called before the server's first request, because moto makes its backends on first use. This module
+knows neither the network nor signals.
 """
 
 from collections.abc import Callable
@@ -20,14 +20,12 @@ from moto.stepfunctions.models import stepfunctions_backends
 from local_aws.cloudformation import resource_types
 from local_aws.cloudformation.stacks import LocalCloudFormationBackend
 from local_aws.cloudwatch import LocalCloudWatchBackend
-from local_aws.codebuild import LocalCodeBuildBackend
-from local_aws.ecs import LocalEcsBackend
+from local_aws.moto_services import LocalCodeBuildBackend, LocalEcsBackend, LocalStepFunctionBackend
 from local_aws.sagemaker.control_plane import LocalSageMakerBackend
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs
-from local_aws.step_functions import LocalStepFunctionBackend
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +37,7 @@ class Settings:
 
 
 class Account:
-    """One account in one region of use; other regions exist, as moto has them."""
+    """One account, used in one region; moto's other regions exist, too."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -68,7 +66,7 @@ class Account:
         return endpoint if isinstance(endpoint, LocalEndpoint) else None
 
     def close(self) -> None:
-        """Stop jobs and endpoints; when this returns no process of ours runs."""
+        """Stops jobs and endpoints. No process of ours runs when it returns."""
         for jobs in self._jobs:
             jobs.close()
         self.host.close()
@@ -86,6 +84,6 @@ class Account:
 
 
 def _replace(backends: Any, make: Callable[..., Any]) -> None:
-    """moto makes a region's backend by calling this attribute: the one seam it has."""
+    """Makes moto call `make` for the backend of each region. moto has no other place to put one."""
     backends.clear()
     backends.backend = make

@@ -1,7 +1,7 @@
-"""moto's CloudWatch with what reading a load test needs: percentiles, and periods of one second.
+"""moto's CloudWatch with percentiles and periods of one second, which reading a load test needs.
 
-Whatever is put is kept as distributions (`distributions.py`); moto's own store gets one light datum per metric, so
-that ListMetrics works. Metrics that moto derives itself (of S3, …) are still answered by moto.
+Metric data is kept as distributions (`distributions.py`). moto's own store gets one small datum per metric, so that
+ListMetrics works. moto still answers for the metrics that it derives itself, such as those of S3.
 """
 
 import threading
@@ -72,8 +72,8 @@ class LocalCloudWatchBackend(CloudWatchBackend):
         }
         others = [query for query in queries if "MetricStat" in query and query["Id"] not in answered]
         if others:
-            found = super().get_metric_data(others, start_time, end_time, scan_by)
-            answered |= {result["id"]: result for result in found}
+            results = super().get_metric_data(others, start_time, end_time, scan_by)
+            answered |= {result["id"]: result for result in results}
         for query in queries:
             if "Expression" in query:
                 values, times = parse_expression(query["Expression"], list(answered.values()))
@@ -83,9 +83,9 @@ class LocalCloudWatchBackend(CloudWatchBackend):
     def statistics(
         self, key: Key, start: datetime, end: datetime, period_s: int, names: Sequence[str], unit: str | None
     ) -> list[dict[str, Any]]:
-        """Datapoints in the shape of GetMetricStatistics."""
-        found = buckets(self._of(key), _epoch(start), _epoch(end), period_s, unit)
-        return [_datapoint(second, data, names) for second, data in found.items()]
+        """Returns datapoints in the shape of GetMetricStatistics."""
+        by_second = buckets(self._data_of(key), _epoch(start), _epoch(end), period_s, unit)
+        return [_datapoint(second, data, names) for second, data in by_second.items()]
 
     def knows(self, key: Key) -> bool:
         with self._lock:
@@ -94,7 +94,7 @@ class LocalCloudWatchBackend(CloudWatchBackend):
     def _knows(self, metric: Mapping[str, Any]) -> bool:
         return self.knows(metric_key(metric["Namespace"], metric["MetricName"], metric.get("Dimensions", [])))
 
-    def _of(self, key: Key) -> list[Distribution]:
+    def _data_of(self, key: Key) -> list[Distribution]:
         with self._lock:
             return list(self._distributions[key])
 
@@ -104,9 +104,9 @@ class LocalCloudWatchBackend(CloudWatchBackend):
         if not is_statistic(name):
             raise ValidationError(f"Statistic {name} is none that this local account computes.")
         key = metric_key(metric["Namespace"], metric["MetricName"], metric.get("Dimensions", []))
-        found = buckets(self._of(key), *window, int(wanted["Period"]), wanted.get("Unit"))
-        values = [statistic(name, data) for data in found.values()]
-        times = [_moment(second) for second in found]
+        by_second = buckets(self._data_of(key), *window, int(wanted["Period"]), wanted.get("Unit"))
+        values = [statistic(name, data) for data in by_second.values()]
+        times = [_moment(second) for second in by_second]
         if scan_by == "TimestampDescending":
             values.reverse()
             times.reverse()
@@ -115,11 +115,11 @@ class LocalCloudWatchBackend(CloudWatchBackend):
 
 class LocalCloudWatchResponse(CloudWatchResponse):
     def put_composite_alarm(self) -> ActionResult:
-        """moto's alarms may have a rule, and its own operation reads it."""
+        """Puts it as a metric alarm: moto's alarms may have a rule, and its own operation reads it."""
         return super().put_metric_alarm()
 
     def get_metric_statistics(self) -> ActionResult:
-        """As moto's, with ExtendedStatistics."""
+        """Answers like moto, and with ExtendedStatistics."""
         names = [*(self._get_param("Statistics") or []), *(self._get_param("ExtendedStatistics") or [])]
         if not names:
             raise InvalidParameterCombination("Must specify either Statistics or ExtendedStatistics")
@@ -134,7 +134,10 @@ class LocalCloudWatchResponse(CloudWatchResponse):
 
 
 def distribution(metric: Mapping[str, Any]) -> Distribution:
-    """A MetricDatum of the API. StatisticValues become the few values that keep sum, count, minimum and maximum."""
+    """Reads a MetricDatum of the API.
+
+    StatisticValues become a few values with the same sum, count, minimum and maximum.
+    """
     at = _epoch(metric["Timestamp"]) if metric.get("Timestamp") else datetime.now(UTC).timestamp()
     unit = metric.get("Unit")
     if values := metric.get("Values"):
@@ -165,7 +168,7 @@ def _result(key: str, label: str, times: Sequence[datetime], values: Sequence[An
 
 
 def _epoch(moment: datetime) -> float:
-    """moto hands moments on without their time zone; they are UTC."""
+    """Returns Unix time. moto passes moments on without their time zone; they are UTC."""
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 

@@ -1,7 +1,7 @@
-"""Metric data kept as distributions, and every CloudWatch statistic of them. Pure: no clock, no moto.
+"""Keeps metric data as distributions, and computes CloudWatch's statistics of them. Pure: no clock, no moto.
 
-moto keeps one object per value and knows no percentiles; a load test has tens of thousands of values. Here a
-datum is values with counts, buckets are aligned on multiples of the period, and a percentile is by nearest rank.
+moto keeps one object per value and knows no percentiles; a load test has tens of thousands of values. Here a datum is
+values with counts, buckets are aligned on multiples of the period, and a percentile is computed by nearest rank.
 """
 
 import math
@@ -16,7 +16,7 @@ STATISTICS = ("SampleCount", "Average", "Sum", "Minimum", "Maximum")
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Values seen at one moment (epoch seconds), each with how often."""
+    """Values seen at one moment (Unix time in seconds), with the count of each."""
 
     at: float
     values: tuple[float, ...]
@@ -31,16 +31,16 @@ def is_statistic(name: str) -> bool:
 def buckets(
     data: Iterable[Distribution], start: float, end: float, period_s: int, unit: str | None = None
 ) -> dict[int, list[Distribution]]:
-    """Data of [start, end) by the bucket it falls in, oldest first; a bucket is named by its first second."""
-    found: defaultdict[int, list[Distribution]] = defaultdict(list)
+    """Groups the data of [start, end) by bucket, oldest first. A bucket's key is its first second."""
+    by_second: defaultdict[int, list[Distribution]] = defaultdict(list)
     for datum in data:
         if start <= datum.at < end and unit in (None, datum.unit):
-            found[int(datum.at // period_s) * period_s].append(datum)
-    return dict(sorted(found.items()))
+            by_second[int(datum.at // period_s) * period_s].append(datum)
+    return dict(sorted(by_second.items()))
 
 
 def statistic(name: str, data: Sequence[Distribution]) -> float:
-    """One statistic of a bucket. Raises `ValueError` for a name that is none."""
+    """Computes a statistic of a bucket. Raises ValueError for an unknown name."""
     if match := _PERCENTILE.match(name):
         return percentile(data, float(match[1]))
     match name:
@@ -58,7 +58,7 @@ def statistic(name: str, data: Sequence[Distribution]) -> float:
 
 
 def percentile(data: Iterable[Distribution], rank: float) -> float:
-    """The smallest value that at least `rank` percent of all values do not exceed."""
+    """Returns the smallest value that at least `rank` percent of all values do not exceed."""
     weights: defaultdict[float, float] = defaultdict(float)
     for datum in data:
         for value, count in zip(datum.values, datum.counts, strict=True):

@@ -1,7 +1,7 @@
-"""What this machine is, and which instance types it can stand in for.
+"""Describes this machine, and decides which instance types it can stand in for.
 
-A GPU or an Inferentia chip is refused rather than imitated; every other type is answered by the machine's own CPU.
-Instance types come from botocore's service model, the authority: moto's list is old.
+It refuses types with a GPU or an Inferentia chip rather than imitate them; its own CPU answers for every other type.
+Instance types come from botocore's service model, because moto's list is old.
 """
 
 import os
@@ -25,7 +25,7 @@ _CHIPS: Mapping[Hardware, str] = {
 
 @cache
 def instance_types() -> frozenset[str]:
-    """Every instance type that a production variant may have."""
+    """Returns every instance type that a production variant may have."""
     service = botocore.session.get_session().get_service_model("sagemaker")
     return frozenset(service.shape_for("ProductionVariantInstanceType").metadata["enum"])
 
@@ -42,7 +42,7 @@ def refusal(instance_type: str) -> str | None:
 
 @cache
 def description() -> str:
-    """CPU model and core count, for whoever reads what was measured here."""
+    """Returns the CPU's model and the number of cores, for readers of what was measured here."""
     cores = len(os.sched_getaffinity(0))
     return f"{_cpu_model()} with {cores} core{'s' if cores != 1 else ''}"
 
@@ -55,5 +55,5 @@ def _cpu_model() -> str:
 
 
 def tag_value(text: str) -> str:
-    """`text` in the characters that a tag's value may have."""
+    """Reduces `text` to the characters that a tag's value may have."""
     return re.sub(r"[^\w\s.:/=+\-@]", "", text)[:256].strip()

@@ -1,7 +1,8 @@
-"""Checks a request against botocore's service model, as the service does: types, required, enums, patterns, lengths.
+"""Checks a request against botocore's service model, as the service does.
 
-Clients check types and required members themselves, but send enums, patterns and lengths unchecked. The wording of
-the refusals is the service's. It does not know rules across members.
+It checks types, required members, enums, patterns and lengths. Clients check types and required members themselves, but
+send enums, patterns and lengths unchecked. The wording of the refusals is the service's. This module does not know
+rules across members.
 """
 
 import re
@@ -23,14 +24,14 @@ def input_shape(service: str, operation: str) -> Shape:
 
 def check(service: str, operation: str, request: Mapping[str, Any]) -> None:
     """Raises moto's `ValidationError` with every problem of `request`."""
-    found = list(problems(input_shape(service, operation), dict(request)))
-    if found:
-        count = f"{len(found)} validation error{'s' if len(found) > 1 else ''} detected"
-        raise ValidationError(f"{count}: {'; '.join(found)}")
+    failures = list(problems(input_shape(service, operation), dict(request)))
+    if failures:
+        count = f"{len(failures)} validation error{'s' if len(failures) > 1 else ''} detected"
+        raise ValidationError(f"{count}: {'; '.join(failures)}")
 
 
 def problems(shape: Shape, value: Any, path: str = "") -> Iterator[str]:
-    """Everything about `value` that `shape` does not allow, in the service's words."""
+    """Yields everything about `value` that `shape` does not allow, in the service's words."""
     match shape.type_name:
         case "structure":
             yield from _structure(shape, value, path)
@@ -61,7 +62,7 @@ def _string(shape: Shape, value: str, path: str) -> Iterator[str]:
     if (allowed := shape.metadata.get("enum")) and value not in allowed:
         yield _failed(value, path, f"Member must satisfy enum value set: [{', '.join(allowed)}]")
     pattern = shape.metadata.get("pattern")
-    # The patterns are Java's; those with Unicode classes are beyond Python's re and are left to the service.
+    # The patterns are Java's; Python's re does not know Unicode classes, so only the service checks those.
     if pattern and r"\p{" not in pattern and not re.fullmatch(pattern, value):
         yield _failed(value, path, f"Member must satisfy regular expression pattern: {pattern}")
     yield from _length(shape, len(value), value, path)

@@ -1,8 +1,8 @@
 """A CloudFormation type made by the API of its service: a row of names instead of a class with three methods.
 
-`as_request` turns the properties into the call's parameters; Ref, GetAtt and what later calls know the resource by are
-read from the call's request and answer. What has a call of its own in the API is in `also`. What CloudFormation would
-replace is `stack_change`'s to know.
+`as_request` turns the properties into the call's parameters. Ref, GetAtt and the keys of later calls are read from the
+call's request and answer. Properties that the API sets by calls of their own are in `also`. `stack_change` decides what
+a change replaces.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,29 +12,28 @@ from typing import Any
 import jmespath
 from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
 
-from local_aws.cloudformation.api_request import as_request
 from local_aws.cloudformation.resource_schema import schema_of
-from local_aws.cloudformation.service_api import call, input_shape
+from local_aws.cloudformation.service_api import as_request, call, input_shape
 
 Properties = dict[str, Any]
 Known = dict[str, Any]
 """The parameters by which the API knows a resource."""
 Read = str | Callable[[Properties], Any]
-"""A JMESPath in {request, answer, account, region}, or what a path cannot say."""
+"""A JMESPath in {request, answer, account, region}, or a function of that document where a path is not enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Also:
-    """A property that a call of its own sets, on creation and on every change; no request, no call."""
+    """A property that a call of its own sets, on creation and on every change, unless `request` returns None."""
 
     property: str
     operation: str | Callable[[Known], object]
-    """Of the API; or what takes its place, where moto asks for more than the service does."""
+    """The API's operation, or a function in its place where moto asks for more than the service does."""
     request: Callable[[Any, Known], Known | None]
 
 
 class Made:
-    """A resource as moto's stack wants it: Ref, GetAtt, and how it is deleted."""
+    """A resource in the form that moto's stack wants: with Ref, GetAtt and a way to delete it."""
 
     def __init__(
         self, reference: str, name: str, attributes: Mapping[str, str], keys: Mapping[str, Any], kind: "ApiType"
@@ -65,19 +64,19 @@ class ApiType:
     delete: str
     ref: Read
     update: str | None = None
-    """None: all that may change without a replacement is in `also`, or in what `overwrites`."""
+    """None where `also` or `overwrites` covers every change that needs no replacement."""
     overwrites: bool = False
-    """Making it again is how it is changed."""
+    """Whether calling `create` again changes the resource."""
     attributes: Mapping[str, Read] = field(default_factory=dict)
     keys: Mapping[str, Read] = field(default_factory=dict)
-    """Parameters by which update and delete know the resource; a call gets those that it has."""
+    """Parameters by which update and delete know the resource; a call gets those that it takes."""
     named_by: str | None = None
     """The property for which CloudFormation generates a name."""
     within: str | None = None
     """The parameter that holds all others, where the API nests them."""
     renames: Mapping[str, str] = field(default_factory=dict)
     prepare: Callable[[Properties, str], Properties] = lambda properties, region: properties
-    """What is not a matter of names, in the region that comes second."""
+    """Changes the properties beyond their names; takes the region as its second argument."""
     delete_with: Mapping[str, Any] = field(default_factory=dict)
     also: tuple[Also, ...] = ()
 
@@ -120,7 +119,7 @@ class ApiType:
         return {self.named_by: self._shortened(name), **properties} if self.named_by else properties
 
     def _shortened(self, name: str) -> str:
-        """Within the schema's limit, in the middle, so that the random end stays: as CloudFormation does it."""
+        """Shortens a name to the schema's limit in the middle, so that the random end stays, as CloudFormation does."""
         schema = schema_of(self.name)
         limit = schema.document["properties"].get(self.named_by, {}).get("maxLength", 255) if schema else 255
         return name if len(name) <= limit else f"{name[: limit - 13]}-{name[-12:]}"
@@ -129,10 +128,10 @@ class ApiType:
         named = self._named(name, properties)
         request = self._request(self.create, named, region)
         answer = call(self.service, self.create, request, region)
-        found = {"request": request, "answer": answer, "account": account_id, "region": region}
-        attributes = {name: str(_read(path, found)) for name, path in self.attributes.items()}
-        keys = {name: _read(path, found) for name, path in self.keys.items()}
-        made = Made(_read(self.ref, found), named.get(self.named_by or "", ""), attributes, keys, self)
+        known = {"request": request, "answer": answer, "account": account_id, "region": region}
+        attributes = {name: str(_read(path, known)) for name, path in self.attributes.items()}
+        keys = {name: _read(path, known) for name, path in self.keys.items()}
+        made = Made(_read(self.ref, known), named.get(self.named_by or "", ""), attributes, keys, self)
         self._set_also(made, properties, region)
         return made
 
@@ -163,5 +162,5 @@ class ApiType:
         return as_request(shape, known)
 
 
-def _read(path: Read, found: Properties) -> Any:
-    return jmespath.search(path, found) if isinstance(path, str) else path(found)
+def _read(path: Read, known: Properties) -> Any:
+    return jmespath.search(path, known) if isinstance(path, str) else path(known)

@@ -1,7 +1,7 @@
-"""Types that this account keeps and does not run: valid by CloudFormation's schema, and said to be no more than that.
+"""CloudFormation types that this account records and does not run. Their properties are checked by the schema only.
 
-Each has the reason, which DescribeStackResources and the stack's events tell as the resource's status reason. Nothing
-of AWS answers for such a resource here, so a template that is deployed here may still be refused there.
+DescribeStackResources and the stack's events tell the reason as the resource's status reason. Nothing here answers for
+such a resource, so AWS may still refuse a template that was deployed here.
 """
 
 import uuid
@@ -15,7 +15,7 @@ SAID = "Recorded only; its properties are valid by CloudFormation's schema."
 
 
 class Recorded:
-    """A resource that is nothing but its properties."""
+    """A resource that consists of its properties alone."""
 
     def __init__(self, reference: str, attributes: Mapping[str, str], reason: str) -> None:
         self.physical_resource_id = reference
@@ -31,16 +31,16 @@ class Recorded:
         return True
 
     def delete(self, account_id: str, region: str) -> None:
-        """Nothing was made."""
+        """Does nothing: recording made nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedType:
     name: str
     reason: str
-    """Why it is not run here, as a sentence."""
+    """Why the type is not run here, as a sentence."""
     ref: str
-    """With {name}, {account}, {region} and {uuid}; so are the values of `attributes`."""
+    """A pattern with {name}, {account}, {region} and {uuid}, like the values of `attributes`."""
     attributes: Mapping[str, str] = field(default_factory=dict)
 
     def create_from_cloudformation_json(

@@ -1,4 +1,4 @@
-"""What our resources of CloudFormation share, where a row of `api_types` is not enough."""
+"""The base of our CloudFormation resources that need a class, because a row of `api_types` is not enough."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ class Where:
 
 
 class Resource(CloudFormationModel):  # its type "" is never in a template
-    """What all of ours share: moto's wordy methods made short, GetAtt from a table, and one generated name.
+    """Reduces moto's interface to `_create`, `_update` and `_delete`, and answers GetAtt from a table.
 
-    The short ones are private because moto takes a public `delete` for its own.
+    The three are private because moto would call a public `delete` itself.
     """
 
     attribute_names: tuple[str, ...] = ()
@@ -28,12 +28,12 @@ class Resource(CloudFormationModel):  # its type "" is never in a template
 
     @classmethod
     def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
-        """`name` is the one that CloudFormation generated."""
+        """Makes the resource. CloudFormation generated `name`."""
         raise NotImplementedError
 
     @classmethod
     def _update(cls, old: Self, name: str, properties: Mapping[str, Any], where: Where) -> Self:
-        """Creating again overwrites; under another identifier it makes a second one, and the old one goes."""
+        """Creates the resource again, which overwrites it, and deletes the old one if the identifier changed."""
         new = cls._create(name, properties, where)
         if new.identifier != old.identifier:
             cls._delete(old.identifier, where)

@@ -1,7 +1,7 @@
-"""CloudFormation's own schema of a resource type: what it allows, what a change replaces, what it hands out.
+"""Reads CloudFormation's schema of a resource type: the properties it allows, and the changes that replace a resource.
 
-The schemas are those of the CloudFormation registry, as cfn-lint carries them; nothing is fetched. Templates may write
-a number or a truth as text, as the service accepts it.
+The schemas are those of the CloudFormation registry, which cfn-lint carries; nothing is fetched. Like the service, the
+validator accepts numbers and booleans written as text.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from typing import Any
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER, ResourceNotFoundError
 from jsonschema import Draft7Validator, validators
 
-# The newest types appear there first; what a type allows does not differ by region.
+# New types appear in this region first; a type's schema does not differ by region.
 REGION = "us-east-1"
 _ABSENT = object()
 
@@ -24,19 +24,19 @@ class ResourceSchema:
     document: Mapping[str, Any]
 
     def problems(self, properties: Mapping[str, Any]) -> list[str]:
-        """Everything that the schema does not allow, each with its path below Properties."""
-        found = _Validator(dict(self.document)).iter_errors(dict(properties))
-        return sorted({f"Properties{_path(error.absolute_path)}: {error.message}" for error in found})
+        """Returns everything that the schema does not allow, each with its path below Properties."""
+        errors = _Validator(dict(self.document)).iter_errors(dict(properties))
+        return sorted({f"Properties{_path(error.absolute_path)}: {error.message}" for error in errors})
 
     def replaced_by(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-        """Whether CloudFormation would make a new resource rather than change the old one."""
+        """Tells whether CloudFormation would make a new resource rather than change the old one."""
         pointers = (pointer.removeprefix("/properties/") for pointer in self.document.get("createOnlyProperties", ()))
         return any(_at(old, pointer.split("/")) != _at(new, pointer.split("/")) for pointer in pointers)
 
 
 @cache
 def schema_of(resource_type: str) -> ResourceSchema | None:
-    """None for a type that the registry has not."""
+    """Returns None for a type that the registry does not have."""
     try:
         return ResourceSchema(PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, resource_type).schema)
     except ResourceNotFoundError:
@@ -44,7 +44,7 @@ def schema_of(resource_type: str) -> ResourceSchema | None:
 
 
 def _at(value: Any, steps: list[str]) -> Any:
-    """What lies at a JSON pointer; `*` is every item of a list."""
+    """Returns the value at a JSON pointer. `*` stands for every item of a list."""
     for number, step in enumerate(steps):
         if step == "*" and isinstance(value, list):
             return [_at(item, steps[number + 1 :]) for item in value]
@@ -92,7 +92,7 @@ def _bounds(keyword: str) -> Any:
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
-    # The patterns are Java's; those that Python's re does not know are left to the service.
+    # The patterns are Java's; the service alone checks those that Python's re does not know.
     with contextlib.suppress(re.error):
         yield from Draft7Validator.VALIDATORS["pattern"](validator, pattern, instance, schema)
 

@@ -1,147 +1,66 @@
-"""CloudFormation resource types that need more than one call of an API, or must wait for something real here.
+"""CloudFormation resource types made by classes of ours: alarms, and the policies of buckets and topics.
 
-A class that extends moto's `CloudFormationModel` registers itself by its type; where moto has one for the same type
-the later definition, ours, wins. What CloudFormation calls Ref is `physical_resource_id`. `register` adds the types of
-`api_types` and `recorded`, which are rows and no classes.
+A class that extends moto's `CloudFormationModel` registers itself by its type; where moto has one for the same type,
+the later definition, ours, wins. CloudFormation's Ref is `physical_resource_id`. `register` adds the types of
+`api_types` and `recorded`, which are rows of a table and no classes. Policies are kept and described whole; the
+statements of a bucket's policy that have no condition are enforced.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any, Self
 
-from moto.applicationautoscaling.models import applicationautoscaling_backends
-from moto.cloudformation.exceptions import ValidationError
 from moto.cloudformation.parsing import get_model_map
-from moto.cloudwatch.models import CloudWatchBackend, cloudwatch_backends
+from moto.cloudwatch.models import (
+    CloudWatchBackend,
+    Dimension,
+    Metric,
+    MetricDataQuery,
+    MetricStat,
+    cloudwatch_backends,
+)
 from moto.core.common_models import CloudFormationModel
-from moto.sagemaker.models import sagemaker_backends
+from moto.iam.access_control import IAMPolicy
+from moto.s3.models import s3_backends
 
-from local_aws.cloudformation import policy_types  # noqa: F401  its classes register themselves
-from local_aws.cloudformation.api_request import as_request
+from local_aws.cloudformation import endpoint_types  # noqa: F401  its classes register themselves
 from local_aws.cloudformation.api_types import API_TYPES
-from local_aws.cloudformation.metric_alarm import alarm_arguments
 from local_aws.cloudformation.recorded import RECORDED_TYPES
 from local_aws.cloudformation.resource import Resource, Where
-from local_aws.cloudformation.service_api import call, input_shape
-from local_aws.sagemaker.control_plane import LocalSageMakerBackend, installed_in
-from local_aws.sagemaker.endpoint import LocalEndpoint
+from local_aws.cloudformation.service_api import call
+
+_ALARM_ARGUMENTS = {
+    "Namespace": "namespace",
+    "MetricName": "metric_name",
+    "ComparisonOperator": "comparison_operator",
+    "EvaluationPeriods": "evaluation_periods",
+    "DatapointsToAlarm": "datapoints_to_alarm",
+    "Period": "period",
+    "Threshold": "threshold",
+    "Statistic": "statistic",
+    "ExtendedStatistic": "extended_statistic",
+    "AlarmDescription": "description",
+    "Dimensions": "dimensions",
+    "AlarmActions": "alarm_actions",
+    "OKActions": "ok_actions",
+    "InsufficientDataActions": "insufficient_data_actions",
+    "Unit": "unit",
+    "ActionsEnabled": "actions_enabled",
+    "TreatMissingData": "treat_missing_data",
+    "EvaluateLowSampleCountPercentile": "evaluate_low_sample_count_percentile",
+    "ThresholdMetricId": "threshold_metric_id",
+    "Tags": "tags",
+}
+"""Arguments of moto's `put_metric_alarm` by property of the template."""
+_ALARM_LISTS = {"dimensions", "alarm_actions", "ok_actions", "insufficient_data_actions"}
+_ALARM_INTEGERS = {"evaluation_periods", "datapoints_to_alarm", "period"}
 
 
 def register() -> None:
-    """Make the rows known to moto. Before the first stack; a second time changes nothing."""
+    """Makes the rows of the tables known to moto, before the first stack. Calling it again changes nothing."""
     models: dict[str, Any] = get_model_map()
     models.update({kind.name: kind for kind in API_TYPES})
     models.update({kind.name: kind for kind in RECORDED_TYPES})
-
-
-class EndpointResource(Resource, CloudFormationModel):
-    """AWS::SageMaker::Endpoint: creating and updating wait until Triton answers."""
-
-    attribute_names = ("EndpointName",)
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::SageMaker::Endpoint"
-
-    @classmethod
-    def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
-        backend = installed_in(sagemaker_backends, where.account_id, where.region)
-        name = _at_most_63(properties.get("EndpointName", name))
-        _call_endpoint("CreateEndpoint", {**properties, "EndpointName": name}, where)
-        endpoint = backend.endpoint(name)
-        try:
-            _wait_in_service(endpoint)
-        except ValidationError:
-            _delete_endpoint(backend, name)
-            raise
-        return cls(endpoint.arn, {"EndpointName": name})
-
-    @classmethod
-    def _update(cls, old: Self, name: str, properties: Mapping[str, Any], where: Where) -> Self:
-        backend = installed_in(sagemaker_backends, where.account_id, where.region)
-        kept = old.attributes["EndpointName"]
-        _call_endpoint("UpdateEndpoint", {**properties, "EndpointName": kept}, where)
-        endpoint = backend.endpoint(kept)
-        _wait_in_service(endpoint)
-        return cls(endpoint.arn, {"EndpointName": kept})
-
-    @classmethod
-    def _delete(cls, identifier: str, where: Where) -> None:
-        _delete_endpoint(installed_in(sagemaker_backends, where.account_id, where.region), identifier.split("/")[-1])
-
-
-class ScalableTargetResource(Resource, CloudFormationModel):
-    """AWS::ApplicationAutoScaling::ScalableTarget: its Ref is resource, dimension and namespace joined by |."""
-
-    attribute_names = ("Id",)
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::ApplicationAutoScaling::ScalableTarget"
-
-    @classmethod
-    def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
-        low, high = int(properties["MinCapacity"]), int(properties["MaxCapacity"])
-        namespace, resource = properties["ServiceNamespace"], properties["ResourceId"]
-        suspended: Any = properties.get("SuspendedState")
-        applicationautoscaling_backends[where.account_id][where.region].register_scalable_target(
-            namespace,
-            resource,
-            properties["ScalableDimension"],
-            low,
-            high,
-            properties.get("RoleARN") or _service_linked_role(where.account_id, namespace),
-            suspended,
-        )
-        if namespace == "sagemaker":
-            _, endpoint, _, variant = resource.split("/")
-            backend = installed_in(sagemaker_backends, where.account_id, where.region)
-            backend.endpoint(endpoint).clamp(variant, low, high)
-        identifier = f"{resource}|{properties['ScalableDimension']}|{namespace}"
-        _schedule(identifier, properties.get("ScheduledActions", []), where)
-        return cls(identifier, {"Id": identifier})
-
-    @classmethod
-    def _delete(cls, identifier: str, where: Where) -> None:
-        _schedule(identifier, [], where)
-        resource, dimension, namespace = identifier.split("|")
-        backend = applicationautoscaling_backends[where.account_id][where.region]
-        backend.deregister_scalable_target(namespace, resource, dimension)
-
-
-class ScalingPolicyResource(Resource, CloudFormationModel):
-    """AWS::ApplicationAutoScaling::ScalingPolicy."""
-
-    attribute_names = ("Arn", "PolicyName")
-
-    @staticmethod
-    def cloudformation_type() -> str:
-        return "AWS::ApplicationAutoScaling::ScalingPolicy"
-
-    @classmethod
-    def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
-        policy_name, kind = properties["PolicyName"], properties["PolicyType"]
-        policy = applicationautoscaling_backends[where.account_id][where.region].put_scaling_policy(
-            policy_name,
-            *_target_of(properties),
-            properties[f"{kind}PolicyConfiguration"],
-            kind,
-        )
-        return cls(policy.policy_arn, {"Arn": policy.policy_arn, "PolicyName": policy_name})
-
-    @classmethod
-    def _update(cls, old: Self, name: str, properties: Mapping[str, Any], where: Where) -> Self:
-        # moto keys a policy by target and name: putting the same again replaces it, anything else is a new one.
-        cls._delete(old.identifier, where)
-        return cls._create(name, properties, where)
-
-    @classmethod
-    def _delete(cls, identifier: str, where: Where) -> None:
-        backend = applicationautoscaling_backends[where.account_id][where.region]
-        for policy in [each for each in backend.policies.values() if each.policy_arn == identifier]:
-            # With the alarms that tracking a target made.
-            backend.delete_scaling_policy(
-                policy.policy_name, policy.service_namespace, policy.resource_id, policy.scalable_dimension
-            )
 
 
 class AlarmResource(Resource, CloudFormationModel):
@@ -172,54 +91,93 @@ class AlarmResource(Resource, CloudFormationModel):
         cloudwatch_backends[where.account_id][where.region].delete_alarms([identifier])
 
 
-def _schedule(identifier: str, wanted: list[Mapping[str, Any]], where: Where) -> None:
-    """The scheduled actions of a scalable target become those that are wanted."""
-    resource, dimension, namespace = identifier.split("|")
-    target = {"ServiceNamespace": namespace, "ResourceId": resource, "ScalableDimension": dimension}
-    service = "application-autoscaling"
-    found = call(service, "DescribeScheduledActions", target, where.region)["ScheduledActions"]
-    names = {action["ScheduledActionName"] for action in wanted}
-    for name in {action["ScheduledActionName"] for action in found} - names:
-        call(service, "DeleteScheduledAction", {**target, "ScheduledActionName": name}, where.region)
-    shape = input_shape(service, "PutScheduledAction", where.region)
-    for action in wanted:
-        call(service, "PutScheduledAction", as_request(shape, {**target, **action}), where.region)
+class BucketPolicyResource(Resource, CloudFormationModel):
+    """AWS::S3::BucketPolicy, which `cdk bootstrap` makes: its Ref is the bucket's name."""
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::S3::BucketPolicy"
+
+    @classmethod
+    def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
+        document = properties["PolicyDocument"]
+        s3 = s3_backends[where.account_id]["aws"]
+        s3.put_bucket_policy(properties["Bucket"], json.dumps(document).encode())
+        bucket: Any = s3.get_bucket(properties["Bucket"])
+        bucket.get_permission = IAMPolicy(json.dumps(enforceable(document))).is_action_permitted
+        return cls(properties["Bucket"], {})
+
+    @classmethod
+    def _delete(cls, identifier: str, where: Where) -> None:
+        s3_backends[where.account_id]["aws"].delete_bucket_policy(identifier)
 
 
-def _call_endpoint(operation: str, properties: Mapping[str, Any], where: Where) -> None:
-    """Each of the two calls takes its own part of the properties."""
-    shape = input_shape("sagemaker", operation, where.region)
-    call("sagemaker", operation, as_request(shape, properties, partial=True), where.region)
+class TopicPolicyResource(Resource, CloudFormationModel):
+    """AWS::SNS::TopicPolicy: one document for several topics."""
+
+    attribute_names = ("Id",)
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::SNS::TopicPolicy"
+
+    @classmethod
+    def _create(cls, name: str, properties: Mapping[str, Any], where: Where) -> Self:
+        document = json.dumps(properties["PolicyDocument"])
+        for topic in properties["Topics"]:
+            _set_topic_policy(topic, document, where)
+        identifier = "|".join(properties["Topics"])
+        return cls(identifier, {"Id": identifier})
+
+    @classmethod
+    def _delete(cls, identifier: str, where: Where) -> None:
+        """Does nothing, as in CloudFormation: a topic always has a policy, and the topic itself is deleted next."""
 
 
-def _wait_in_service(endpoint: LocalEndpoint) -> None:
-    endpoint.settled.wait()
-    if endpoint.endpoint_status != "InService" or endpoint.update_failed:
-        raise ValidationError(message=f"Endpoint {endpoint.endpoint_name} did not come up: {endpoint.failure_reason}")
+def _set_topic_policy(topic: str, document: str, where: Where) -> None:
+    request = {"TopicArn": topic, "AttributeName": "Policy", "AttributeValue": document}
+    call("sns", "SetTopicAttributes", request, where.region)
 
 
-def _delete_endpoint(backend: LocalSageMakerBackend, name: str) -> None:
-    if name in backend.endpoints:
-        endpoint = backend.endpoint(name)
-        backend.delete_endpoint(name)
-        endpoint.settled.wait()
+def enforceable(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the policy without conditional statements, which moto would apply as if their conditions always held.
+
+    The usual one denies requests without TLS, and would deny every request here, because loopback has none.
+    """
+    return {**document, "Statement": [each for each in document["Statement"] if "Condition" not in each]}
 
 
-def _service_linked_role(account_id: str, namespace: str) -> str:
-    """The role that the service makes for itself when a scalable target names none."""
-    name = "AWSServiceRoleForApplicationAutoScaling" + ("_SageMakerEndpoint" if namespace == "sagemaker" else "")
-    path = f"aws-service-role/{namespace}.application-autoscaling.amazonaws.com"
-    return f"arn:aws:iam::{account_id}:role/{path}/{name}"
+def alarm_arguments(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Turns an alarm's properties into moto's arguments, without the name. Templates may write numbers as strings."""
+    arguments: dict[str, Any] = {}
+    for key, argument in _ALARM_ARGUMENTS.items():
+        value = properties.get(key, [] if argument in _ALARM_LISTS else None)
+        if value is not None and argument in _ALARM_INTEGERS:
+            value = int(value)
+        arguments[argument] = float(value) if argument == "threshold" and value is not None else value
+    arguments["actions_enabled"] = properties.get("ActionsEnabled", True) in (True, "true")
+    arguments["metric_data_queries"] = [_query(item) for item in properties.get("Metrics", [])]
+    return arguments
 
 
-def _at_most_63(name: str) -> str:
-    """CloudFormation shortens a generated name in the middle, so that its random end stays."""
-    return name if len(name) <= 63 else f"{name[:50]}-{name[-12:]}"
+def _query(item: Mapping[str, Any]) -> MetricDataQuery:
+    stat = item.get("MetricStat")
+    return MetricDataQuery(
+        query_id=item["Id"],
+        label=item.get("Label", ""),
+        period=item.get("Period"),  # type: ignore[arg-type]  # moto's types say str for what may be absent
+        return_data=item.get("ReturnData", True),
+        expression=item.get("Expression"),
+        metric_stat=_stat(stat) if stat else None,
+    )
 
 
-def _target_of(properties: Mapping[str, Any]) -> tuple[str, str, str]:
-    """(namespace, resource, dimension), from ScalingTargetId or from the three properties."""
-    if identifier := properties.get("ScalingTargetId"):
-        resource, dimension, namespace = identifier.split("|")
-        return namespace, resource, dimension
-    return properties["ServiceNamespace"], properties["ResourceId"], properties["ScalableDimension"]
+def _stat(stat: Mapping[str, Any]) -> MetricStat:
+    metric = stat["Metric"]
+    dimensions = [Dimension(dimension["Name"], dimension["Value"]) for dimension in metric.get("Dimensions", [])]
+    return MetricStat(
+        metric=Metric(metric_name=metric["MetricName"], namespace=metric["Namespace"], dimensions=dimensions),
+        period=stat["Period"],
+        stat=stat["Stat"],
+        unit=stat.get("Unit"),  # type: ignore[arg-type]
+    )

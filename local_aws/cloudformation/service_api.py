@@ -1,9 +1,13 @@
-"""The account's own API, called from within it: botocore builds and checks the request, moto answers, no network.
+"""Calls the account's own API from within: botocore builds and checks the request, moto answers, without a network.
 
-CloudFormation's handlers call the API of the service whose resource they make; so do ours. A refusal is botocore's
+CloudFormation's handlers call the API of the service whose resource they make, and so do ours. `as_request` turns a
+resource's properties into such a request. CloudFormation and the services name most things alike but for the case of
+the first letter (`ContainerDefinitions`, `containerDefinitions`); `renames` holds the other differences. A property
+that the request has no place for is refused, because it would be lost silently. A refusal of the API is botocore's
 `ClientError` or `ParamValidationError`.
 """
 
+import json
 import os
 from collections.abc import Mapping
 from functools import cache
@@ -14,7 +18,7 @@ from botocore.client import Config
 from botocore.model import Shape
 from moto.core.botocore_stubber import BotocoreStubber
 
-# The account is its own world: no profile or file of the person who started it.
+# The account reads no profile or file of the person who started it.
 _NO_FILES = {
     "profile": (None, None, None, None),
     "config_file": (None, None, os.devnull, None),
@@ -25,7 +29,7 @@ _CONFIG: dict[str, Any] = {"ignore_configured_endpoint_urls": True, "retries": {
 
 @cache
 def client(service: str, region: str) -> Any:
-    """A client whose requests never leave this process. botocore's clients may be shared by threads."""
+    """Returns a client whose requests never leave this process. Threads may share botocore's clients."""
     session: Any = botocore.session.Session(session_vars=_NO_FILES)
     made = session.create_client(
         service,
@@ -41,10 +45,10 @@ def client(service: str, region: str) -> Any:
 
 
 def call(service: str, operation: str, request: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """One call. `operation` is the API's name for it, as CreateCluster."""
-    found = client(service, region)
-    python_name = next(name for name, api in found.meta.method_to_api_mapping.items() if api == operation)
-    answer: dict[str, Any] = getattr(found, python_name)(**request)
+    """Calls an operation by its name in the API, such as CreateCluster, and returns the answer."""
+    caller = client(service, region)
+    python_name = next(name for name, api in caller.meta.method_to_api_mapping.items() if api == operation)
+    answer: dict[str, Any] = getattr(caller, python_name)(**request)
     answer.pop("ResponseMetadata", None)
     return answer
 
@@ -52,3 +56,56 @@ def call(service: str, operation: str, request: Mapping[str, Any], region: str) 
 def input_shape(service: str, operation: str, region: str) -> Shape:
     shape: Shape = client(service, region).meta.service_model.operation_model(operation).input_shape
     return shape
+
+
+def as_request(
+    shape: Shape,
+    properties: Mapping[str, Any],
+    renames: Mapping[str, str] | None = None,
+    *,
+    partial: bool = False,
+    path: str = "Properties",
+) -> dict[str, Any]:
+    """Returns the request. Raises ValueError for a property without a parameter.
+
+    `renames` maps properties of this level to parameters. `partial` leaves out properties without a parameter: a call
+    that changes a resource takes fewer of them than the call that makes it.
+    """
+    names = {name.lower(): name for name in shape.members}  # type: ignore[attr-defined]
+    request: dict[str, Any] = {}
+    for key, value in properties.items():
+        name = (renames or {}).get(key) or names.get(key.lower())
+        if name and name in shape.members:  # type: ignore[attr-defined]
+            request[name] = _value(shape.members[name], value, partial, f"{path}.{key}")  # type: ignore[attr-defined]
+        elif not partial:
+            known = ", ".join(shape.members)  # type: ignore[attr-defined]
+            raise ValueError(f"{path}.{key}: {shape.name} has no such parameter. It has: {known}.")
+    return request
+
+
+def _value(shape: Shape, value: Any, partial: bool, path: str) -> Any:
+    match shape.type_name, value:
+        case "structure", Mapping():
+            return as_request(shape, value, partial=partial, path=path)
+        case "list", list():
+            item: Shape = shape.member  # type: ignore[attr-defined]
+            return [_value(item, each, partial, f"{path}[{number}]") for number, each in enumerate(value)]
+        case "list", _:
+            return [_value(shape.member, value, partial, path)]  # type: ignore[attr-defined]
+        case "map", list():  # tags
+            return {each["Key"]: str(each["Value"]) for each in value}
+        case "map", Mapping():
+            return {key: _value(shape.value, each, partial, f"{path}.{key}") for key, each in value.items()}  # type: ignore[attr-defined]
+        case "boolean", _:
+            return value in (True, "true")
+        case (("integer" | "long"), _):
+            return int(value)
+        case (("float" | "double"), _):
+            return float(value)
+        case "string", (list() | Mapping()):
+            return json.dumps(value)
+        case "string", bool():
+            return str(value).lower()
+        case "string", _:
+            return str(value)
+    return value

@@ -1,10 +1,11 @@
-"""Brings a moto stack to a template: create, update with replacement, clean up, or roll back.
+"""Brings a moto stack to a template: creates, updates with replacement, cleans up, or rolls back.
 
 moto updates only resources whose own text changed, in no order, and cannot roll back. CloudFormation decides by the
-*resolved* properties: a replaced model renames what its endpoint configuration refers to, so that is replaced too and
-the endpoint updated. Here resources are visited in order of dependence, each against what it was resolved to last
-time; what a change replaces or drops is deleted only after everything succeeded. What may be written and what a change
-replaces is each type's own schema's to say (`resource_schema`). It knows no resource type, and no status.
+*resolved* properties: a replaced model has a new name, to which its endpoint configuration refers, so the configuration
+is replaced too and the endpoint updated. Here resources are visited in order of dependence, and each is compared with
+what it was resolved to last time. Resources that a change replaces or drops are deleted only after everything
+succeeded. The schema of each type (`resource_schema`) tells which properties are allowed and which changes replace a
+resource. This module knows no resource type and no stack status.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,19 +27,19 @@ from moto.core.utils import utcnow
 
 from local_aws.cloudformation.resource_schema import schema_of
 
-# Made of nothing: the CDK writes its own version into a template with it.
 _INERT = frozenset({"AWS::CDK::Metadata", *NULL_MODELS})
+"""Types that make nothing: the CDK writes its own version into a template as AWS::CDK::Metadata."""
 
-# What a moto resource map holds of its template, as against of its resources.
 _TEMPLATE_STATE = ("_template", "_resource_json_map", "input_parameters", "resolved_parameters", "lazy_condition_map")
+"""The attributes of a moto resource map that belong to its template and not to its resources."""
 
-# (logical id, type, physical id, status without its CREATE_/UPDATE_/DELETE_ prefix's tense, reason)
 OnEvent = Callable[[str, str, str, str, str | None], None]
+"""Takes the logical id, type, physical id, status and reason of an event of a resource."""
 
 
 @dataclass(slots=True)
 class Deployed:
-    """A resource as it was last made, and from what."""
+    """A resource as it was last made, with the resolved definition it was made from."""
 
     resource: Any
     resolved: dict[str, Any]
@@ -51,12 +52,12 @@ class Deployed:
 
     @property
     def reason(self) -> str | None:
-        """What the account has to say about it: that it is not run here."""
+        """Why the account only records it, if so."""
         return getattr(self.resource, "status_reason", None)
 
 
 class ChangeFailed(Exception):
-    """One resource could not be made; what had been done is undone."""
+    """A resource that could not be made. What the change had done before is undone."""
 
     def __init__(self, logical_id: str, reason: str) -> None:
         super().__init__(f"The following resource(s) failed: [{logical_id}]. {reason}")
@@ -65,7 +66,7 @@ class ChangeFailed(Exception):
 
 @dataclass(slots=True)
 class StackChange:
-    """One change of one stack. `deployed` is the stack's own record, kept from change to change."""
+    """One change of one stack. `deployed` is the stack's own record, which lives from change to change."""
 
     map: ResourceMap
     deployed: dict[str, Deployed]
@@ -76,7 +77,7 @@ class StackChange:
     _retired: list[Deployed] = field(default_factory=list)
 
     def apply(self, template: dict[str, Any], parameters: Mapping[str, Any]) -> None:
-        """Raises `ChangeFailed` after undoing; the stack's resources are then as before."""
+        """Brings the stack to the template. Raises `ChangeFailed` once the stack's resources are as before."""
         before = {name: getattr(self.map, name) for name in _TEMPLATE_STATE if hasattr(self.map, name)}
         self.map.resolved_parameters = dict(self.map.resolved_parameters)
         _retarget(self.map, template, parameters)
@@ -91,7 +92,7 @@ class StackChange:
         self._clean_up(template["Resources"])
 
     def delete_all(self) -> None:
-        """Delete every resource, last made first. Raises `ChangeFailed`."""
+        """Deletes every resource, the last made first. Raises `ChangeFailed`."""
         for logical_id in reversed(list(self.deployed)):
             self._delete(logical_id, self.deployed[logical_id])
             del self.deployed[logical_id]
@@ -105,7 +106,7 @@ class StackChange:
             raise ChangeFailed(logical_id, refusal(kind))
         try:
             self._make(logical_id, definition)
-        except Exception as error:  # moto raises all sorts; each is a failed resource
+        except Exception as error:  # moto raises errors of many classes; each means a failed resource
             reason = str(getattr(error, "message", None) or error) or type(error).__name__
             verb = "UPDATE" if logical_id in self.deployed else "CREATE"
             self.on_event(logical_id, kind, "", f"{verb}_FAILED", reason)
@@ -134,7 +135,7 @@ class StackChange:
     ) -> None:
         kind = definition["Type"]
         self.on_event(logical_id, kind, "", f"{verb}_IN_PROGRESS", None)
-        # A parent that was replaced must be undone last, hence before the creation can fail.
+        # Registered before the creation can fail: a replaced resource is restored after those that depend on it.
         self._undo.append(lambda: self._restore(logical_id, old))
         resource: Any = parse_and_create_resource(logical_id, definition, self.map, self.account_id, self.region)
         self._adopt(logical_id, kind, resource, resolved, verb)
@@ -161,7 +162,7 @@ class StackChange:
         resource.cf_resource_type = kind
         resource.logical_resource_id = logical_id
         self.map._parsed_resources[logical_id] = resource
-        self.deployed.pop(logical_id, None)  # so that the order of the record is the order of making
+        self.deployed.pop(logical_id, None)  # keeps the record in the order in which resources were made
         self.deployed[logical_id] = Deployed(resource, resolved, updated=verb == "UPDATE")
         made = self.deployed[logical_id]
         self.on_event(logical_id, kind, made.physical_id, f"{verb}_COMPLETE", made.reason)
@@ -201,7 +202,7 @@ class StackChange:
         self.on_event(logical_id, kind, item.physical_id, "DELETE_COMPLETE", None)
 
     def _delete_resource(self, item: Deployed) -> None:
-        # Some of moto's resources delete themselves, the others by their class: as moto does it.
+        # Like moto: some of its resources delete themselves, the others are deleted by their class.
         if callable(method := getattr(item.resource, "delete", None)):
             try:
                 method(self.account_id, self.region)
@@ -212,14 +213,14 @@ class StackChange:
 
 
 def refusal(kind: str) -> str:
-    """Why this account cannot make a resource of this type, in one sentence."""
+    """Returns in one sentence why this account cannot make a resource of this type."""
     if kind.startswith("Custom::") or kind == "AWS::CloudFormation::CustomResource":
         return f"{kind} is made by a Lambda function, and this local account runs none: do without the custom resource."
     return f"This local account has no resource type {kind}."
 
 
 def in_order(resources: Mapping[str, Any]) -> list[str]:
-    """Logical ids so that each comes after all it refers to. Raises moto's `ValidationError` for a circle."""
+    """Orders logical ids so that each comes after all it refers to. Raises moto's `ValidationError` for a circle."""
     ordered: list[str] = []
     visiting: list[str] = []
 
@@ -240,7 +241,7 @@ def in_order(resources: Mapping[str, Any]) -> list[str]:
 
 
 def references(node: Any) -> Iterator[str]:
-    """Logical ids named by Ref, Fn::GetAtt, Fn::Sub and DependsOn (and what only looks like one)."""
+    """Yields the names in Ref, Fn::GetAtt, Fn::Sub and DependsOn: logical ids, and other names such as parameters."""
     if isinstance(node, list):
         for item in node:
             yield from references(item)
@@ -250,7 +251,7 @@ def references(node: Any) -> Iterator[str]:
         match key:
             case "Ref" | "DependsOn" if isinstance(value, str):
                 yield value
-            case "DependsOn":  # of a resource; a container's, in a task definition, holds mappings
+            case "DependsOn":  # a resource's; the DependsOn of a task definition's container holds mappings
                 yield from (name for name in value if isinstance(name, str))
             case "Fn::GetAtt":
                 yield value[0] if isinstance(value, list) else value.split(".")[0]
@@ -278,8 +279,8 @@ def _wanted(definition: Mapping[str, Any], resources: ResourceMap) -> bool:
 
 def _check(kind: str, resolved: Mapping[str, Any]) -> None:
     schema = schema_of(kind)
-    if schema and (found := schema.problems(resolved.get("Properties", {}))):
-        raise ValidationError(message=f"Properties validation failed: {'; '.join(found)}")
+    if schema and (problems := schema.problems(resolved.get("Properties", {}))):
+        raise ValidationError(message=f"Properties validation failed: {'; '.join(problems)}")
 
 
 def _is_replaced(kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -1,10 +1,11 @@
 """moto's CloudFormation with changes that run as the service's do: in a thread, with events, statuses and rollback.
 
-What a change does to resources is `stack_change`'s; here are the stack's statuses and events, and the operations
-that start a change.
+`stack_change` changes the resources. This module has the stack's statuses and events, and the operations that start a
+change.
 """
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -19,7 +20,8 @@ from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, EmptyResult
 
 from local_aws.cloudformation.stack_change import ChangeFailed, Deployed, StackChange
-from local_aws.sagemaker.model_host import say
+
+log = logging.getLogger(__name__)
 
 
 class ChangeSetNotFound(ServiceException):
@@ -49,13 +51,13 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         *arguments: Any,
         **named: Any,
     ) -> Stack:
-        """As the service: returns at once, with the stack CREATE_IN_PROGRESS."""
+        """Returns at once with the stack CREATE_IN_PROGRESS, like the service."""
         if any(stack.name == name for stack in self.stacks.values()):
             raise AlreadyExistsException(f"Stack {name} already exists")
         change_set, stack_id = super().create_change_set(
             name, "create", template, parameters, "", "CREATE", notification_arns, tags, role_arn
         )
-        self.stacks[stack_id].events.clear()  # of the review that a change set begins with
+        self.stacks[stack_id].events.clear()  # those of the review that a change set begins with
         self.execute_change_set(change_set)
         self.change_sets.pop(change_set, None)
         return self.stacks[stack_id]
@@ -74,7 +76,7 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         return stack
 
     def describe_change_set(self, change_set_name: str, stack_name: str | None = None) -> ChangeSet:
-        """By id, or by name within a stack: the CDK gives every stack's change set the same name."""
+        """Finds a change set by id, or by name within a stack: the CDK gives every stack's change set the same name."""
         for key, change_set in self.change_sets.items():
             named = change_set_name == change_set.change_set_name
             if change_set_name == key or (named and stack_name in (None, change_set.stack_name, change_set.stack_id)):
@@ -82,7 +84,7 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         raise ChangeSetNotFound(f"ChangeSet [{change_set_name}] does not exist")
 
     def delete_change_set(self, change_set_name: str, stack_name: str | None = None) -> None:
-        """Succeeds also when there is none, as the service's does."""
+        """Succeeds even when there is none, like the service."""
         with contextlib.suppress(ChangeSetNotFound):
             del self.change_sets[self.describe_change_set(change_set_name, stack_name).change_set_id]
 
@@ -98,7 +100,7 @@ class LocalCloudFormationBackend(CloudFormationBackend):
                 self._start(stack, "DELETE", lambda stack=stack: self._delete(stack))  # type: ignore[misc]
 
     def described_resources(self, stack_name: str) -> list[dict[str, Any]]:
-        """In the shape of DescribeStackResources, in the order in which they were made."""
+        """Returns the resources in the shape of DescribeStackResources, in the order in which they were made."""
         stack = self.get_stack(stack_name)
         return [
             {
@@ -173,11 +175,11 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         )
 
     def _set(self, stack: Stack, status: str, reason: str | None = None) -> None:
-        # The event first: who waits for the status reads the events next.
+        # The event comes first, because a caller that waits for the status reads the events next.
         self._add_event(stack, status, reason)
         stack.status = status
         stack.status_reason = reason  # type: ignore[attr-defined]  # read by moto's serializer
-        say(f"stack {stack.name}: {status}{f' ({reason})' if reason and reason != 'User Initiated' else ''}")
+        log.info(f"stack {stack.name}: {status}{f' ({reason})' if reason and reason != 'User Initiated' else ''}")
 
     def _add_event(self, stack: Stack, status: str, reason: str | None) -> None:
         stack._add_stack_event(status, resource_status_reason=reason)
@@ -189,15 +191,15 @@ class LocalCloudFormationBackend(CloudFormationBackend):
 
 
 class LocalCloudFormationResponse(CloudFormationResponse):
-    """Passes the stack on with the change set's name, which moto leaves out, and previous values as they were given.
+    """Finds change sets by stack and name, and passes on previous parameter values as they were given.
 
-    moto takes the *resolved* value for the previous one: of an `AWS::SSM::Parameter::Value` that is what the parameter
-    holds, which it would then look up as a parameter's name.
+    moto leaves out the stack's name. For a previous value it takes the *resolved* one: for `AWS::SSM::Parameter::Value`
+    that is the parameter's content, which it would then look up as a parameter's name.
     """
 
     def _get_param(self, param_name: str, if_none: Any = None) -> Any:
         value = super()._get_param(param_name, if_none)
-        return [self._as_given(one) for one in value] if param_name == "Parameters" and value else value
+        return [self._as_given(parameter) for parameter in value] if param_name == "Parameters" and value else value
 
     def _as_given(self, parameter: Mapping[str, Any]) -> Mapping[str, Any]:
         if not parameter.get("UsePreviousValue"):
@@ -215,14 +217,15 @@ class LocalCloudFormationResponse(CloudFormationResponse):
         return EmptyResult()
 
     def describe_stack_resources(self) -> ActionResult:
-        """With each resource's reason, which is where the account says what it only records."""
+        """Adds each resource's reason, where the account says what it only records."""
         wanted = self._get_param("LogicalResourceId")
-        found = self._backend.described_resources(self._get_param("StackName"))
-        return ActionResult({"StackResources": [each for each in found if wanted in (None, each["LogicalResourceId"])]})
+        resources = self._backend.described_resources(self._get_param("StackName"))
+        shown = [each for each in resources if wanted in (None, each["LogicalResourceId"])]
+        return ActionResult({"StackResources": shown})
 
     def list_stack_resources(self) -> ActionResult:
-        found = self._backend.described_resources(self._get_param("StackName"))
-        summaries = [{**each, "LastUpdatedTimestamp": each["Timestamp"]} for each in found]
+        resources = self._backend.described_resources(self._get_param("StackName"))
+        summaries = [{**each, "LastUpdatedTimestamp": each["Timestamp"]} for each in resources]
         return ActionResult({"StackResourceSummaries": summaries})
 
     def _named(self) -> tuple[str, str | None]:

@@ -1,14 +1,14 @@
-"""Runs one command so that nothing of it outlives us: `python -I -S guard.py PID_FD GRACE_S REMOVE COMMAND…`.
+"""Runs one command so that no process of it outlives us: `python -I -S guard.py PID_FD GRACE_S REMOVE COMMAND…`.
 
-The guard is a tiny process between the account and what it starts (Triton, the load generator). It ends the command
-and every descendant, orphans included, when its standard input closes, which the kernel does whichever way the
-account dies, when it gets SIGTERM, or when the command itself ends. PR_SET_PDEATHSIG alone would not do: it fires
-when the *thread* that forked ends, which in a threaded server is at the end of a request, and it does not reach
-Triton's Python stubs.
+The guard is a small process between the account and a command that it starts (Triton, the load generator). It ends the
+command and every descendant, orphans included, when it gets SIGTERM, when the command itself ends, or when its standard
+input closes, which the kernel does however the account dies. PR_SET_PDEATHSIG alone is not enough: it fires when the
+*thread* that forked ends, which in a threaded server is at the end of a request, and it does not reach Triton's Python
+stubs.
 
-It then removes the files and folders that the glob patterns of REMOVE (separated by `:`) match: what a killed
-command leaves. It writes the command's process id to PID_FD and ends with the command's exit status (128 + N for
-signal N). Linux only; standard library only. It knows nothing of what it runs.
+It then removes the files and folders that match the glob patterns of REMOVE (separated by `:`), which a killed command
+leaves behind. It writes the command's process id to PID_FD and ends with the command's exit status (128 + N for signal
+N). It runs on Linux, needs only the standard library and knows nothing of the command.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ PR_SET_CHILD_SUBREAPER = 36
 def main(arguments: list[str]) -> int:
     pid_fd, grace_s, remove, command = int(arguments[0]), float(arguments[1]), arguments[2], arguments[3:]
     libc = ctypes.CDLL(None)
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # Orphans of the command become ours, so that we can end them.
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # Makes the command's orphans our children, so that we can end them.
     wake = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
     child = subprocess.Popen(
         command,
@@ -50,7 +50,7 @@ _stop_requested = False
 
 
 def _wake_on(*signals: signal.Signals) -> int:
-    """A descriptor that turns readable when one of `signals` arrives."""
+    """Returns a descriptor that becomes readable when one of `signals` arrives."""
     read, write = os.pipe()
     os.set_blocking(read, False)
     os.set_blocking(write, False)
@@ -66,7 +66,7 @@ def _note(number: int, frame: object) -> None:
 
 
 def _wait(child: "subprocess.Popen[bytes]", wake: int) -> None:
-    """Return when the command ended, our standard input closed, or we were asked to stop."""
+    """Returns when the command has ended, our standard input is closed, or a signal asks us to stop."""
     with selectors.DefaultSelector() as selector:
         selector.register(0, selectors.EVENT_READ)
         selector.register(wake, selectors.EVENT_READ)
@@ -88,7 +88,10 @@ def _end(child: "subprocess.Popen[bytes]", grace_s: float) -> int:
 
 
 def _end_orphans(grace_s: float) -> None:
-    """What left the command's group, a guard within a guard above all: asked first, so that it can end its own."""
+    """Ends descendants outside the command's group:
+
+    SIGTERM first, so that a guard among them can end its own command.
+    """
     deadline, asked = time.monotonic() + grace_s, set[str]()
     while orphans := Path("/proc/self/task", str(os.getpid()), "children").read_text().split():
         for pid in orphans:

@@ -1,6 +1,6 @@
-"""A child process that ends with us: a command run behind `guard.py`, which says why a guard is needed.
+"""A child process that ends with us: a command run behind `guard.py`, which explains why a guard is needed.
 
-Knows nothing of what it runs. Linux only, like the guard.
+Knows nothing of the command. Linux only, like the guard.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ GUARD = Path(__file__).with_name("guard.py")
 
 
 class GuardedProcess:
-    """A running command and its guard. `stop()` is idempotent and returns when every descendant is gone."""
+    """A running command and its guard. `stop()` may be called twice, and returns when every descendant is gone."""
 
     def __init__(self, guard: "subprocess.Popen[bytes]", pid: int, grace_s: float) -> None:
         self._guard = guard
@@ -36,7 +36,7 @@ class GuardedProcess:
         grace_s: float = 5.0,
         remove: Sequence[str] = (),
     ) -> "GuardedProcess":
-        """Start `command`. When it has ended, the guard removes what the glob patterns of `remove` match."""
+        """Starts `command`. When it has ended, the guard removes the files that match the glob patterns of `remove`."""
         read, write = os.pipe()
         # -I -S: the guard needs nothing but the standard library, and starts sooner without `site`.
         guard = subprocess.Popen(
@@ -63,14 +63,14 @@ class GuardedProcess:
 
     @property
     def exit_status(self) -> int | None:
-        """None while it runs; 128 + N when signal N ended it."""
+        """Exit status of the command: None while it runs, 128 + N when signal N ended it."""
         return self._guard.poll()
 
     def wait(self, timeout_s: float | None = None) -> int:
         return self._guard.wait(timeout_s)
 
     def request_stop(self) -> None:
-        """Ask the command to end and return at once; the guard kills it after the grace period."""
+        """Asks the command to end and returns at once; the guard kills it after the grace period."""
         if self._guard.poll() is None:
             self._guard.terminate()
 
@@ -79,11 +79,11 @@ class GuardedProcess:
         try:
             self._guard.wait(self._grace_s + 5)
         except subprocess.TimeoutExpired:
-            # Only a guard that is itself stopped or wedged: PR_SET_PDEATHSIG still ends the command with it.
+            # Only a guard that is itself stopped gets here; PR_SET_PDEATHSIG still ends the command with it.
             self._guard.kill()
             self._guard.wait()
         if (self._guard.returncode or 0) < 0:
-            # A guard that was itself killed leaves the command's children; they share the command's group.
+            # A killed guard leaves the command's children; they share the command's process group.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
         if self._guard.stdin is not None:

@@ -3,7 +3,7 @@
     with LocalAccount.start(state=folder) as account:
         boto3.client("s3", **account.client_arguments())
 
-It ends with the block, and with this process however that ends. Knows nothing of what the account does.
+It ends with the block, and with this process however that ends. It does not know what the account does.
 """
 
 import sys
@@ -13,24 +13,23 @@ from subprocess import PIPE
 from types import TracebackType
 from typing import Any, Self
 
-from local_aws.errors import AccountDidNotStart
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
-from workloads import ROOT
+from workloads import ROOT, Unavailable
 
 
 class LocalAccount:
     def __init__(self, process: GuardedProcess, environment: Mapping[str, str], log_file: Path) -> None:
         self._process = process
         self.environment = environment
-        """The account's exports."""
+        """The environment in which tools talk to the account: its exports."""
         self.log_file = log_file
 
     @classmethod
     def start(
         cls, *, state: Path, port: int = 0, region: str = "us-east-1", toolchain: Path = DEFAULT_TOOLCHAIN
     ) -> "LocalAccount":
-        """Start it and return when it is ready. Raises `AccountDidNotStart`."""
+        """Starts an account and returns when it is ready. Raises `Unavailable`."""
         state.mkdir(parents=True, exist_ok=True)
         log_file = state / "account.log"
         with log_file.open("ab") as log:
@@ -49,7 +48,11 @@ class LocalAccount:
         exported = _read_exports(process)
         if not exported:
             status = process.wait()
-            raise AccountDidNotStart(f"it ended with exit status {status}", log_file.read_text("utf-8").strip())
+            last_lines = log_file.read_text("utf-8").strip()
+            raise Unavailable(
+                f"The local account did not start: it ended with exit status {status}."
+                + (f" Its last lines:\n{last_lines}" if last_lines else "")
+            )
         return cls(process, exported, log_file)
 
     @property
@@ -61,7 +64,7 @@ class LocalAccount:
         return self.environment["AWS_ENDPOINT_URL"]
 
     def client_arguments(self) -> dict[str, Any]:
-        """What boto3.client needs to reach it, whatever the environment says."""
+        """Returns the arguments of boto3.client that reach the account, whatever the environment says."""
         return {
             "endpoint_url": self.endpoint_url,
             "region_name": self.environment["AWS_REGION"],
@@ -82,12 +85,12 @@ class LocalAccount:
 
 
 def _read_exports(process: GuardedProcess) -> dict[str, str]:
-    """The exports from its standard output; empty when it ended without them."""
-    found: dict[str, str] = {}
+    """Reads the exports from the account's standard output; empty when it ended without them."""
+    exports: dict[str, str] = {}
     for line in process.stdout:
         name, _, value = line.decode().strip().removeprefix("export ").partition("=")
         if value:
-            found[name] = value
-        if name == "AWS_EC2_METADATA_DISABLED":  # the last one
+            exports[name] = value
+        if name == "AWS_EC2_METADATA_DISABLED":  # the last export
             break
-    return found
+    return exports

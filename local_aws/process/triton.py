@@ -1,8 +1,8 @@
-"""One Triton server with SageMaker's front end (`/ping`, `/invocations`), as the SageMaker Triton container runs it.
+"""Starts a Triton server with SageMaker's front end (`/ping`, `/invocations`), as the SageMaker Triton container does.
 
-Input: a model repository on disk and the container's environment. Output: a URL that answers. The toolchain is a
-virtual environment with `nvidia-pytriton`, whose wheel carries the server; it stands for what the container has.
-It does not know what an endpoint, an archive or a job is.
+It takes a model repository on disk and the container's environment, and provides a URL that answers. The toolchain is a
+virtual environment with `nvidia-pytriton`, whose wheel carries the server; it stands for the container. This module
+does not know endpoints, archives or jobs.
 
 Triton's SageMaker front end has no flag for its address and listens on all interfaces; its plain HTTP front end is
 bound to loopback.
@@ -12,6 +12,7 @@ import contextlib
 import http.client
 import platform
 import re
+import shlex
 import socket
 import tempfile
 import time
@@ -20,14 +21,31 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from local_aws.errors import ModelDidNotLoad, TritonStartTimeout
 from local_aws.process.guarded_process import GuardedProcess
-from local_aws.process.triton_flags import container_flags
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
+from workloads import Unavailable
 
 START_TIMEOUT_S = 120.0
-# Words of Triton's log when another process took a port between our choosing and its binding.
 _PORT_GRABBED = re.compile(r"failed to start .*(address|port)|Address already in use|Unavailable - Socket", re.I)
+"""Words of Triton's log where another process took a port between our choice and Triton's binding."""
+
+_PREFIX = "SAGEMAKER_TRITON_"
+
+_FLAGS = {
+    "BUFFER_MANAGER_THREAD_COUNT": ("--buffer-manager-thread-count={}", None),
+    "THREAD_COUNT": ("--sagemaker-thread-count={}", None),
+    "LOG_INFO": ("--log-info={}", None),
+    "LOG_WARNING": ("--log-warning={}", None),
+    "LOG_ERROR": ("--log-error={}", None),
+    "SHM_DEFAULT_BYTE_SIZE": ("--backend-config=python,shm-default-byte-size={}", "16777216"),
+    "SHM_GROWTH_BYTE_SIZE": ("--backend-config=python,shm-growth-byte-size={}", "1048576"),
+}
+"""The flag and the container's default by variable."""
+_TRUTH = {"true": "1", "false": "0"}
+
+
+class ModelDidNotLoad(Unavailable):
+    """Triton ended before its model was ready. Starting it again helps if another process took its port."""
 
 
 class TritonServer:
@@ -58,9 +76,10 @@ class TritonServer:
         toolchain: Path = DEFAULT_TOOLCHAIN,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> "TritonServer":
-        """Start Triton on `repository` and return when `default_model` is ready.
+        """Starts Triton on `repository` and returns when `default_model` is ready.
 
-        Raises `ToolchainMissing`, `ModelDidNotLoad` or `TritonStartTimeout`; nothing is left running then.
+        Raises `Unavailable` without a toolchain, and where the model does not load or takes too long; nothing is left
+        running then.
         """
         tools = TritonToolchain.locate(toolchain, platform.system(), platform.machine())
         for attempt in range(3):
@@ -72,7 +91,7 @@ class TritonServer:
                 server.stop()
                 if attempt == 2 or not _PORT_GRABBED.search(server.log_tail(10)):
                     raise
-            except BaseException:  # Ctrl-C included: no server may stay behind.
+            except BaseException:  # Ctrl-C, too, must not leave a server behind
                 server.stop()
                 raise
         raise AssertionError("unreachable")
@@ -108,14 +127,14 @@ class TritonServer:
             *("--allow-sagemaker", "true", "--sagemaker-port", str(sagemaker_port)),
             *("--allow-http", "true", "--http-address", "127.0.0.1", "--http-port", str(http_port)),
             *("--allow-grpc", "false", "--allow-metrics", "false", "--exit-timeout-secs", "3"),
-            # A name of our own lets us remove the shared memory that a killed Triton leaves behind.
+            # With a name of our own, the guard can remove the shared memory that a killed Triton leaves behind.
             f"--backend-config=python,shm-region-prefix-name={scratch.name}",
             *container_flags(environment),
         ]
         variables = tools.environment(scratch) | dict(environment)
         variables["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"] = default_model
         log_file.unlink(missing_ok=True)
-        with log_file.open("ab") as log:  # Appending, because the guard and Triton write through one description.
+        with log_file.open("ab") as log:  # appends: the guard writes to it, too
             process = GuardedProcess.start(
                 command,
                 environment=variables,
@@ -138,7 +157,7 @@ class TritonServer:
         return self._process.exit_status is None
 
     def wait(self) -> int:
-        """Block until it ends and return the exit status; 128 + N for signal N."""
+        """Blocks until it ends and returns the exit status; 128 + N for signal N."""
         return self._process.wait()
 
     def log_tail(self, lines: int = 20) -> str:
@@ -147,22 +166,32 @@ class TritonServer:
         return ""
 
     def request_stop(self) -> None:
-        """Ask it to end and return at once; `stop` still has to follow."""
+        """Asks it to end and returns at once; `stop` must still follow."""
         self._process.request_stop()
 
     def stop(self) -> None:
-        """SIGTERM, after a grace period SIGKILL to the whole group. Stopping twice is fine."""
+        """Sends SIGTERM, and after a grace period SIGKILL to the whole group. May be called twice."""
         self._process.stop()
 
     def _wait_until_ready(self, model: str, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if (status := self.exit_status) is not None:
-                raise ModelDidNotLoad(model, status, self.log_file, self.log_tail())
+                raise ModelDidNotLoad(
+                    f"Triton could not load the model '{model}' and ended with exit status {status}. "
+                    f"Its whole log is {self.log_file}.{self._last_lines()}"
+                )
             if _pings(self.sagemaker_url):
                 return
             time.sleep(0.05)
-        raise TritonStartTimeout(model, timeout_s, self.log_file, self.log_tail())
+        raise Unavailable(
+            f"Triton was not ready with the model '{model}' after {timeout_s:g} s and was stopped. "
+            f"Its whole log is {self.log_file}.{self._last_lines()}"
+        )
+
+    def _last_lines(self) -> str:
+        tail = self.log_tail()
+        return f" Its last lines:\n{tail}" if tail else ""
 
     def __enter__(self) -> Self:
         return self
@@ -171,6 +200,21 @@ class TritonServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def container_flags(environment: Mapping[str, str]) -> list[str]:
+    """Turns the SageMaker Triton container's environment variables into tritonserver's flags.
+
+    Follows the container's start script (triton-inference-server/server, docker/sagemaker/serve): the same variables
+    and defaults but one, verbose logging, which the container leaves on and which would drown a local log. Variables
+    for GPUs and multi-model endpoints have no meaning here and are ignored.
+    """
+    verbose = environment.get(f"{_PREFIX}LOG_VERBOSE", "false")
+    flags = [f"--log-verbose={_TRUTH.get(verbose.lower(), verbose)}"]
+    for name, (flag, default) in _FLAGS.items():
+        if (value := environment.get(f"{_PREFIX}{name}") or default) is not None:
+            flags.append(flag.format(value))
+    return flags + shlex.split(environment.get(f"{_PREFIX}ADDITIONAL_ARGS", ""))
 
 
 def _pings(url: str) -> bool:
@@ -185,9 +229,9 @@ def _pings(url: str) -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that are free now. Another process may still be quicker: the caller tries again then."""
+    """Returns ports that are free now. If another process takes one first, the caller tries again."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in sockets:
-            probe.bind(("0.0.0.0", 0))  # The SageMaker front end binds all interfaces, so all must be free.
+            probe.bind(("0.0.0.0", 0))  # the SageMaker front end listens on all interfaces
         return [int(probe.getsockname()[1]) for probe in sockets]

@@ -1,8 +1,8 @@
-"""Where the Triton server of `nvidia-pytriton`'s wheel lies, and how to make it run on this machine.
+"""Finds the Triton server in `nvidia-pytriton`'s wheel, and makes it run on this machine.
 
-The wheel is made for pytriton's own start-up, so three things are laid out by hand: the Python backend needs the stub
-of the running Python's version beside it, the server needs libpython and the wheel's own libraries findable, and the
-stub needs the virtual environment's packages on its path.
+The wheel is made for pytriton's own start-up, so three things are arranged by hand: the Python backend needs the stub
+of the running Python's version beside it, the server must find libpython and the wheel's libraries, and the stub needs
+the virtual environment's packages on its path.
 """
 
 import subprocess
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from local_aws.errors import ToolchainMissing
-from workloads import ROOT
+from workloads import ROOT, Unavailable
 
 DEFAULT_TOOLCHAIN = ROOT / ".venv-triton"
 
@@ -30,13 +29,13 @@ class TritonToolchain:
 
     @classmethod
     def locate(cls, virtual_environment: Path, system: str, machine: str) -> Self:
-        """Raises `ToolchainMissing` when this machine cannot run the server or does not have it."""
+        """Raises `Unavailable` when this machine cannot run the server or does not have it."""
         if (system, machine) != ("Linux", "x86_64"):
-            raise ToolchainMissing(f"Triton's wheel exists for Linux x86-64 only, and this is {system} {machine}")
-        # Absolute but not resolved: the interpreter of a virtual environment is a link out of it.
+            raise _missing(f"Triton's wheel exists for Linux x86-64 only, and this is {system} {machine}")
+        # Not resolved, because the interpreter of a virtual environment is a link out of it.
         python = virtual_environment.absolute() / "bin" / "python"
         if not python.exists():
-            raise ToolchainMissing(f"{virtual_environment} is not a virtual environment")
+            raise _missing(f"{virtual_environment} is not a virtual environment")
         facts = subprocess.run([python, "-c", _DESCRIBE], capture_output=True, text=True, check=True).stdout.split("\n")
         tools = cls(
             virtual_environment=virtual_environment.absolute(),
@@ -45,7 +44,7 @@ class TritonToolchain:
             python_version=facts[2],
         )
         if not tools.server.exists() or not tools._stub.exists():
-            raise ToolchainMissing(
+            raise _missing(
                 f"{virtual_environment} has no nvidia-pytriton with a stub for Python {tools.python_version}"
             )
         return tools
@@ -67,7 +66,7 @@ class TritonToolchain:
         return self._triton / "python_backend_stubs" / self.python_version / "triton_python_backend_stub"
 
     def lay_out_backends(self, scratch: Path) -> Path:
-        """A backend directory below `scratch`: links to the Python backend's files, with the right stub beside."""
+        """Makes a backend directory below `scratch`: links to the Python backend's files and to the right stub."""
         backends = scratch / "backends"
         python = backends / "python"
         python.mkdir(parents=True)
@@ -77,7 +76,7 @@ class TritonToolchain:
         return backends
 
     def environment(self, scratch: Path) -> dict[str, str]:
-        """Everything the server sees, like a container: nothing of our own environment leaks in."""
+        """Returns the whole environment of the server; like a container it inherits nothing from ours."""
         return {
             "HOME": str(scratch),
             "LANG": "C.UTF-8",
@@ -88,3 +87,11 @@ class TritonToolchain:
             "TMPDIR": str(scratch),
             "VIRTUAL_ENV": str(self.virtual_environment),
         }
+
+
+def _missing(reason: str) -> Unavailable:
+    return Unavailable(
+        f"There is no Triton server to answer for an endpoint: {reason}. "
+        f"On Linux x86-64, `make triton` installs one; elsewhere, use a running endpoint of a real AWS account "
+        f"(unset AWS_ENDPOINT_URL)."
+    )

@@ -1,6 +1,6 @@
-"""CPU and memory of a process and all its descendants, in the units of SageMaker's endpoint metrics.
+"""Samples the CPU and memory of a process and all its descendants, in the units of SageMaker's endpoint metrics.
 
-CPU is percent of one core, so that it goes to 100 × cores; memory is percent of the machine's.
+CPU is in percent of one core, up to 100 × cores. Memory is in percent of the machine's memory.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import psutil
 
 SAMPLE_EVERY_S = 1.0
 SMOOTH_OVER = 5
-"""Samples averaged before the highest is taken: a single second is noise."""
+"""Number of samples averaged before the highest is taken: a single second is noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ class UsageSampler:
             if process.pid not in known:
                 known[process.pid] = process
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    process.cpu_percent()  # The first call only starts the measurement.
+                    process.cpu_percent()  # the first call only starts the measurement
 
 
 def highest_average(values: Sequence[float], width: int) -> float:
-    """The highest mean of `width` values in a row (of all of them, if they are fewer)."""
+    """Returns the highest mean of `width` values in a row, or of all values if there are fewer."""
     width = min(width, len(values))
     return max(sum(values[i : i + width]) / width for i in range(len(values) - width + 1))
 

@@ -1,6 +1,6 @@
 """moto's SageMaker with endpoints that answer and Inference Recommender jobs that run.
 
-The backend refuses in the service's words and hands the work to `LocalEndpoint` and `Job`; the response class only
+The backend refuses in the service's words and leaves the work to `LocalEndpoint` and `Job`; the response class only
 translates. Everything else of SageMaker is moto's.
 """
 
@@ -17,13 +17,13 @@ from moto.sagemaker.models import FakeEndpointConfig, Model, SageMakerModelBacke
 from moto.sagemaker.responses import SageMakerResponse
 
 from local_aws import machine, service_model
-from local_aws.sagemaker.endpoint import LocalEndpoint
+from local_aws.sagemaker.endpoint import Guardrails, LocalEndpoint
 from local_aws.sagemaker.endpoint_fleet import Variant, instance_types_of
-from local_aws.sagemaker.guardrails import Guardrails
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs, tags_of
 
 _KEPT = ("EnableNetworkIsolation", "ExecutionRoleArn", "MetricsConfig", "ShadowProductionVariants", "VpcConfig")
+"""Members of CreateEndpointConfig that moto forgets."""
 _BUSY = ("Creating", "Updating", "RollingBack", "SystemUpdating", "Deleting")
 
 
@@ -47,7 +47,7 @@ class LocalEndpointConfig(FakeEndpointConfig):
         return True
 
     def keep(self, request: Mapping[str, Any]) -> None:
-        """What of the request moto forgets."""
+        """Keeps the members of the request that moto forgets."""
         self.kept = {name: request[name] for name in _KEPT if name in request}
 
     @property
@@ -70,7 +70,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         )
 
     def reset(self) -> None:
-        """Nothing: moto would build the backend anew and lose the running endpoints."""
+        """Does nothing: moto would make a new backend and lose the running endpoints."""
 
     def create_model(self, model_name: str, *arguments: Any, **named: Any) -> Model:
         if model_name in self._models:
@@ -147,7 +147,7 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         return endpoint
 
     def _check_alarms(self, guardrails: Guardrails | None) -> None:
-        """Raises `ValidationError` for an alarm that does not exist; a rollback would wait for it in vain."""
+        """Raises `ValidationError` for an alarm that does not exist, for which a rollback would wait in vain."""
         missing = guardrails.missing() if guardrails else []
         if missing:
             raise ValidationError(
@@ -167,12 +167,12 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         return self.endpoint(endpoint_name).response_object
 
     def endpoint(self, name: str) -> LocalEndpoint:
-        """Raises `ValidationError` as the service words it."""
-        found = self.endpoints.get(name)
-        if not isinstance(found, LocalEndpoint):
+        """Raises `ValidationError` in the service's words."""
+        endpoint = self.endpoints.get(name)
+        if not isinstance(endpoint, LocalEndpoint):
             arn = LocalEndpoint.arn_formatter(name, self.account_id, self.region_name)
             raise ValidationError(f'Could not find endpoint "{arn}".')
-        return found
+        return endpoint
 
     def _get_resource_from_arn(self, arn: str) -> Any:
         job = self.jobs.by_arn(arn)
@@ -198,7 +198,7 @@ class LocalSageMakerResponse(SageMakerResponse):
         return backend
 
     def _checked(self) -> dict[str, Any]:
-        """The request's parameters, once botocore's service model has nothing against them."""
+        """Returns the request's parameters, checked against botocore's service model."""
         request = dict(self._get_params())
         service_model.check("sagemaker", self._get_action(), request)
         return request
@@ -211,7 +211,7 @@ class LocalSageMakerResponse(SageMakerResponse):
         return answer
 
     def describe_model(self) -> ActionResult:
-        """As moto's, without what is empty: an empty VpcConfig is not one."""
+        """Leaves out what is empty in moto's answer: an empty VpcConfig is invalid."""
         found = self.backend.describe_model(self._checked()["ModelName"]).response_object
         return ActionResult({name: value for name, value in found.items() if value not in ({}, [])})
 
@@ -265,7 +265,7 @@ class LocalSageMakerResponse(SageMakerResponse):
         job = self.backend.jobs.by_arn(arn)
         if job is None:
             return super().add_tags()
-        # A tag that exists is overwritten; moto would keep both.
+        # A tag of the same name is overwritten; moto would keep both.
         job.tags = tags_of({**{t["Key"]: t["Value"] for t in job.tags}, **{t["Key"]: t["Value"] for t in tags}})
         return ActionResult({"Tags": job.tags})
 

@@ -1,25 +1,63 @@
-"""A SageMaker endpoint with real Tritons behind it: Creating → InService or Failed, Updating, Deleting.
+"""A SageMaker endpoint with real Tritons behind it: Creating, then InService or Failed, Updating, Deleting.
 
-Extends moto's endpoint, which only remembers. Every change runs in a thread, as the service's do; an update starts
-the new fleet, switches when it answers, then stops the old one; a failing update leaves the old one answering.
+Extends moto's endpoint, which only keeps records. Like the service's, every change runs in a thread. An update starts
+the new fleet, switches when it answers, then stops the old one; if it fails, the old fleet goes on answering.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from moto.cloudwatch.models import CloudWatchBackend
 from moto.core.utils import utcnow
 from moto.sagemaker.models import FakeEndpoint
 
-from local_aws.errors import LocalAccountError, RolledBack
 from local_aws.sagemaker.endpoint_fleet import Fleet, Variant
-from local_aws.sagemaker.guardrails import Guardrails
-from local_aws.sagemaker.model_host import ModelHost, say
+from local_aws.sagemaker.model_host import ModelHost
+from workloads import ProjectError, Unavailable
 
 REASON_CHARACTERS = 1024
-"""FailureReason is no longer than this in the API."""
+"""The API's limit for FailureReason."""
 
 Resolve = Callable[[Mapping[str, Any]], Variant]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Guardrails:
+    """An endpoint's deployment guardrails, as far as one machine can keep them.
+
+    Shifting traffic in steps while alarms are watched needs two fleets under live load. Here the new Triton starts
+    beside the old one and takes over when it answers. The alarms of the automatic rollback must exist, and the old
+    Triton stays if one of them is in ALARM at that moment. The waits are left out, and the account's log says so.
+    """
+
+    config: Mapping[str, Any]
+    """The DeploymentConfig of the request."""
+    cloudwatch: CloudWatchBackend
+
+    @property
+    def alarm_names(self) -> list[str]:
+        alarms = self.config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
+        return [alarm["AlarmName"] for alarm in alarms]
+
+    def missing(self) -> list[str]:
+        return [name for name in self.alarm_names if name not in self.cloudwatch.alarms]
+
+    def alarmed(self) -> list[str]:
+        known = self.cloudwatch.alarms
+        return [name for name in self.alarm_names if name in known and known[name].state_value == "ALARM"]
+
+    def describe(self) -> str:
+        """Says in words how AWS would shift the traffic."""
+        routing = self.config.get("BlueGreenUpdatePolicy", {}).get("TrafficRoutingConfiguration", {})
+        kind = str(routing.get("Type", "ROLLING" if "RollingUpdatePolicy" in self.config else "ALL_AT_ONCE"))
+        size = routing.get("CanarySize") or routing.get("LinearStepSize")
+        share = f" by {size['Value']}{' %' if size['Type'] == 'CAPACITY_PERCENT' else ' instance(s)'}" if size else ""
+        return f"{kind.lower().replace('_', ' ')}{share}"
 
 
 class LocalEndpoint(FakeEndpoint):
@@ -48,18 +86,18 @@ class LocalEndpoint(FakeEndpoint):
         self._deleted = False
 
     def create(self, resolve: Resolve, production_variants: Sequence[Mapping[str, Any]]) -> None:
-        """Start the fleet in a thread; the status tells how it went."""
+        """Starts the fleet in a thread; the status tells the outcome."""
         self._in_thread(lambda: self._switch(resolve, production_variants))
 
     def update(  # type: ignore[override]  # moto's BaseObject.update sets attributes from JSON; nothing calls it here
         self, resolve: Resolve, config_name: str, production_variants: list[dict[str, Any]], *, retain: bool
     ) -> None:
-        """Replace the fleet in a thread. `retain` keeps the counts and weights of variants that stay."""
+        """Replaces the fleet in a thread. `retain` keeps the counts and weights of variants that stay."""
         self._set("Updating")
         self._in_thread(lambda: self._switch(resolve, production_variants, config_name, retain))
 
     def delete(self, forget: Callable[[], None]) -> None:
-        """Stop the fleet in a thread, then call `forget`."""
+        """Stops the fleet in a thread, then calls `forget`."""
         with self._lock:
             self._deleted = True
             fleet, self._fleet = self._fleet, None
@@ -69,7 +107,7 @@ class LocalEndpoint(FakeEndpoint):
             if fleet is not None:
                 fleet.stop()
             forget()
-            say(f"endpoint {self.endpoint_name} is deleted")
+            log.info(f"endpoint {self.endpoint_name} is deleted")
 
         self._in_thread(stop)
 
@@ -82,7 +120,7 @@ class LocalEndpoint(FakeEndpoint):
         return int(counts.get(variant, 1))
 
     def clamp(self, variant: str, low: int, high: int) -> None:
-        """What application autoscaling does on registration: move the desired count within its bounds."""
+        """Moves the desired count within the bounds, as application autoscaling does on registration."""
         for item in self.production_variants:
             if item["VariantName"] == variant:
                 count = min(max(item.get("DesiredInstanceCount", 1), low), high)
@@ -115,11 +153,11 @@ class LocalEndpoint(FakeEndpoint):
     ) -> None:
         fleet = Fleet(self._host, self._died)
         try:
-            say(f"endpoint {self.endpoint_name}: starting")
+            log.info(f"endpoint {self.endpoint_name}: starting")
             fleet.start(self.endpoint_name, [resolve(variant) for variant in production_variants])
             if config_name is not None:
                 self._guard(fleet)
-        except Exception as error:  # whatever it was: an endpoint must not stay Creating for ever
+        except Exception as error:  # every error: an endpoint must not stay Creating for ever
             self._failed(error, updating=config_name is not None)
             return
         with self._lock:
@@ -132,22 +170,28 @@ class LocalEndpoint(FakeEndpoint):
                 unused.stop()
 
     def _guard(self, fleet: Fleet) -> None:
-        """The new fleet answers and is about to take the traffic. Raises `RolledBack`; it is stopped then."""
+        """Checks the alarms before the new fleet takes the traffic.
+
+        If one is on, stops the fleet and raises `Unavailable`.
+        """
         if self.guardrails is None:
             return
         if alarmed := self.guardrails.alarmed():
             fleet.stop()
-            raise RolledBack(self.endpoint_name, alarmed)
-        say(
+            raise Unavailable(
+                f"The update of endpoint {self.endpoint_name} was rolled back: of its AutoRollbackConfiguration, "
+                f"{', '.join(alarmed)} {'is' if len(alarmed) == 1 else 'are'} in ALARM."
+            )
+        log.info(
             f"endpoint {self.endpoint_name}: SageMaker would shift the traffic {self.guardrails.describe()} and watch "
             f"{len(self.guardrails.alarm_names)} alarm(s) meanwhile; here the new Triton answers and takes all of it"
         )
 
     def _adopt(self, config_name: str, production_variants: list[dict[str, Any]], retain: bool) -> None:
-        kept = {variant["VariantName"]: variant for variant in self.production_variants} if retain else {}
+        retained = {variant["VariantName"]: variant for variant in self.production_variants} if retain else {}
         self.endpoint_config_name = config_name
         new = self._process_production_variants(production_variants)
-        self.production_variants = [variant | kept.get(variant["VariantName"], {}) for variant in new]
+        self.production_variants = [variant | retained.get(variant["VariantName"], {}) for variant in new]
 
     def _announce(self) -> None:
         if self._deleted:
@@ -156,15 +200,15 @@ class LocalEndpoint(FakeEndpoint):
         self._set("InService")
         for variant in self.production_variants:
             name = variant["VariantName"]
-            say(
+            log.info(
                 f"endpoint {self.endpoint_name} is InService; one Triton answers for all "
                 f"{self.instance_count(name)} instance(s) of variant {name}"
             )
 
     def _failed(self, error: Exception, *, updating: bool) -> None:
-        reason = str(error) if isinstance(error, LocalAccountError) else f"{type(error).__name__}: {error}"
-        say(f"endpoint {self.endpoint_name}: {'update' if updating else 'creation'} failed: {reason}")
-        # As after a rollback by the service: the old fleet is InService, and the reason stays to be read.
+        reason = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
+        log.info(f"endpoint {self.endpoint_name}: {'update' if updating else 'creation'} failed: {reason}")
+        # As after a rollback by the service, the old fleet is InService and the reason can still be read.
         self.update_failed = updating
         status = "InService" if updating and self._fleet is not None else "Failed"
         self._set(status, reason)
@@ -174,7 +218,7 @@ class LocalEndpoint(FakeEndpoint):
             if fleet is not self._fleet:
                 return
             self._fleet = None
-        say(f"endpoint {self.endpoint_name} failed: {reason}")
+        log.info(f"endpoint {self.endpoint_name} failed: {reason}")
         self._set("Failed", reason)
         fleet.stop()
 
@@ -198,7 +242,7 @@ class LocalEndpoint(FakeEndpoint):
 
 
 def shortened(reason: str | None) -> str | None:
-    """Within the API's limit: the beginning, which says what happened, and the end, the last log lines."""
+    """Cuts a reason to the API's limit: it keeps the beginning, which says what happened, and the last log lines."""
     if reason is None or len(reason) <= REASON_CHARACTERS:
         return reason
     head = reason[:400]

@@ -1,8 +1,9 @@
 """The Tritons that answer for one endpoint configuration: one for each production variant, whatever its count.
 
-Knows nothing of the control plane's statuses: it starts, picks, watches and stops.
+It starts, picks, watches and stops them, and knows nothing of the control plane's statuses.
 """
 
+import logging
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from local_aws import machine
-from local_aws.errors import UnsupportedModel
 from local_aws.process.triton import TritonServer
-from local_aws.sagemaker.model_host import Container, ModelHost, say
+from local_aws.sagemaker.model_host import Container, ModelHost
+from workloads import Unavailable
 
 LOG_LINES = 8
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,17 +28,17 @@ class Variant:
 
     @classmethod
     def of(cls, production_variant: Mapping[str, Any], model: Mapping[str, Any]) -> "Variant":
-        """From a ProductionVariant and its model as DescribeModel shows it. Raises `UnsupportedModel`."""
+        """Combines a ProductionVariant with its model as DescribeModel shows it. Raises `Unavailable`."""
         name = production_variant["VariantName"]
         types = instance_types_of(production_variant)
         if not types:
-            raise UnsupportedModel(f"Variant {name} is serverless: this local account serves instance types only.")
+            raise Unavailable(f"Variant {name} is serverless: this local account serves instance types only.")
         containers = [model["PrimaryContainer"]] if model.get("PrimaryContainer") else model.get("Containers", [])
         if len(containers) != 1:
-            raise UnsupportedModel(f"Model {model['ModelName']} has {len(containers)} containers: one is supported.")
+            raise Unavailable(f"Model {model['ModelName']} has {len(containers)} containers: one is supported.")
         return cls(
             name=name,
-            # Of an instance pool the first that this machine can stand in for; the refusal names the first of all.
+            # The first type of a pool that this machine can stand in for; without one, the refusal names the first.
             instance_type=next((each for each in types if machine.refusal(each) is None), types[0]),
             weight=float(production_variant.get("InitialVariantWeight", 1.0)),
             container=Container.of(containers[0]),
@@ -44,7 +46,7 @@ class Variant:
 
 
 def instance_types_of(production_variant: Mapping[str, Any]) -> list[str]:
-    """In the order in which SageMaker would try them; none for a serverless variant."""
+    """Returns the types in the order in which SageMaker would try them; none for a serverless variant."""
     if "InstanceType" in production_variant:
         return [production_variant["InstanceType"]]
     pools = sorted(production_variant.get("InstancePools", []), key=lambda pool: int(pool.get("Priority", 1)))
@@ -55,7 +57,7 @@ OnDeath = Callable[["Fleet", str], None]
 
 
 class Fleet:
-    """Running Tritons by variant. `on_death(fleet, reason)` is called when one ends that nobody stopped."""
+    """Running Tritons by variant. `on_death(fleet, reason)` is called when one ends without having been stopped."""
 
     def __init__(self, host: ModelHost, on_death: OnDeath) -> None:
         self._host = host
@@ -65,11 +67,11 @@ class Fleet:
         self._stopping = threading.Event()
 
     def start(self, endpoint: str, variants: Sequence[Variant]) -> None:
-        """Start all and return when all answer. Raises `LocalAccountError`; nothing is left running then."""
+        """Starts all and returns when all answer. Raises `Unavailable`, with nothing left running."""
         try:
             for variant in variants:
                 if refused := machine.refusal(variant.instance_type):
-                    raise UnsupportedModel(refused)
+                    raise Unavailable(refused)
             for variant in variants:
                 self._start(endpoint, variant)
         except BaseException:
@@ -77,7 +79,7 @@ class Fleet:
             raise
 
     def pick(self, name: str | None = None) -> tuple[str, TritonServer] | None:
-        """The variant called `name`, or one drawn by weight; None if there is none."""
+        """Returns the variant called `name`, or one drawn by weight; None if there is none."""
         if not self._servers or (name and name not in self._servers):
             return None
         names = list(self._servers)
@@ -94,7 +96,7 @@ class Fleet:
         server = self._host.start(variant.container, f"{endpoint}-{variant.name}")
         self._servers[variant.name] = server
         self._variants[variant.name] = variant
-        say(f"endpoint {endpoint}: variant {variant.name} is answered by Triton (process {server.pid})")
+        log.info(f"endpoint {endpoint}: variant {variant.name} is answered by Triton (process {server.pid})")
         threading.Thread(target=self._watch, args=(variant.name, server), daemon=True).start()
 
     def _watch(self, variant: str, server: TritonServer) -> None:

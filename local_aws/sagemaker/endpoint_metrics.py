@@ -1,18 +1,21 @@
-"""AWS/SageMaker metrics of an endpoint's invocations: counted per second, published by a thread of its own.
+"""Publishes the metrics of endpoints' invocations, and those of Inference Recommender's load tests.
 
-Recording is a dictionary update under a lock, so that it costs an invocation microseconds. Latencies are in
-microseconds, as SageMaker's are.
+Invocations are counted per second and published by a thread. Recording one is a dictionary update under a lock, which
+costs microseconds. Like SageMaker's, the latencies of AWS/SageMaker are in microseconds.
 """
 
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from local_aws.cloudwatch import Key, LocalCloudWatchBackend, metric_key
 from local_aws.distributions import Distribution
 
 NAMESPACE = "AWS/SageMaker"
+JOBS_NAMESPACE = "/aws/sagemaker/InferenceRecommendationsJobs"
 PUBLISH_EVERY_S = 0.5
 
 
@@ -47,7 +50,7 @@ class EndpointMetrics:
     def record(
         self, endpoint: str, variant: str, *, status: int, model_us: int, overhead_us: int, instances: int
     ) -> None:
-        """One invocation and the status the container answered; SageMaker counts only 200s as not an error."""
+        """Records one invocation with the container's status; like SageMaker, every status but 200 is a model error."""
         key = (endpoint, variant, int(time.time()))
         with self._lock:
             second = self._seconds[key]
@@ -73,8 +76,39 @@ class EndpointMetrics:
                 self._backend.put(_key(name, endpoint, variant), datum)
 
 
-def model_latency(endpoint: str, variant: str) -> Key:
-    return _key("ModelLatency", endpoint, variant)
+def publish_window(
+    backend: LocalCloudWatchBackend, job: str, endpoint: str, variant: str, window: Mapping[str, Any]
+) -> None:
+    """Puts the metrics of a window of a job's load test."""
+    for key, datum in window_metrics(job, endpoint, variant, window):
+        backend.put(key, datum)
+
+
+def window_metrics(
+    job: str, endpoint: str, variant: str, window: Mapping[str, Any]
+) -> Iterator[tuple[Key, Distribution]]:
+    """Turns a window of the load generator into the metrics that Inference Recommender publishes.
+
+    Yields client metrics by job and endpoint, and ModelLatency in µs by endpoint and variant.
+    """
+    at = float(window["started_at"])
+    dimensions = [{"Name": "JobName", "Value": job}, {"Name": "EndpointName", "Value": endpoint}]
+
+    def client(name: str, value: float, unit: str) -> tuple[Key, Distribution]:
+        return metric_key(JOBS_NAMESPACE, name, dimensions), Distribution(at, (float(value),), (1.0,), unit)
+
+    yield client("ClientInvocations", window["invocations"], "Count")
+    yield client("ClientInvocationErrors", window["errors"], "Count")
+    yield client("NumberOfUsers", window["users"], "Count")
+    if histogram := [(float(latency), float(count)) for latency, count in window["histogram"] if count]:
+        latencies, counts = zip(*histogram, strict=True)
+        yield (
+            metric_key(JOBS_NAMESPACE, "ClientLatency", dimensions),
+            Distribution(at, latencies, counts, "Milliseconds"),
+        )
+        # The client runs on the same machine, without a network between, so it sees the model's latency.
+        micros = tuple(latency * 1000 for latency in latencies)
+        yield _key("ModelLatency", endpoint, variant), Distribution(at, micros, counts, "Microseconds")
 
 
 def _key(name: str, endpoint: str, variant: str) -> Key:
@@ -83,7 +117,7 @@ def _key(name: str, endpoint: str, variant: str) -> Key:
 
 
 def _data(second: int, seen: _Second) -> list[tuple[str, Distribution]]:
-    # SageMaker publishes its counts as averages of zeros and ones over all invocations, so that SampleCount is theirs.
+    # SageMaker publishes error counts as zeros and ones over all invocations, so SampleCount is that of invocations.
     def share(errors: int) -> Distribution:
         counts = {value: count for value, count in ((1.0, errors), (0.0, seen.invocations - errors)) if count}
         return Distribution(second, tuple(counts), tuple(counts.values()), "None")

@@ -1,12 +1,11 @@
-"""Starts a Triton for a SageMaker model: fetch the archive, unpack it, choose the default model, start.
+"""Starts a Triton for a SageMaker model: fetches the archive, unpacks it, chooses the default model, starts the server.
 
-The one place where a model of the control plane becomes a process. It keeps account of every server it started, so
-that stopping the account stops them all. It knows nothing of endpoints and jobs.
+Only here does a model of the control plane become a process. The host keeps a list of the servers it started, so that
+stopping the account stops them all. It knows nothing of endpoints and jobs.
 """
 
 import itertools
 import shutil
-import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,28 +13,28 @@ from pathlib import Path
 from typing import Any
 
 from local_aws.process.triton import TritonServer
-from local_aws.sagemaker import archive
+from local_aws.sagemaker import model_archive
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Container:
-    """A model as SageMaker knows it: where its archive lies, and the environment its container gets."""
+    """A model as SageMaker knows it: the address of its archive, and the environment of its container."""
 
     model_data_url: str
     environment: Mapping[str, str]
 
     @classmethod
     def of(cls, definition: Mapping[str, Any]) -> "Container":
-        """From a ContainerDefinition of the API. Raises `InvalidModelArchive`."""
+        """Reads a ContainerDefinition of the API. Raises `Unavailable`."""
         return cls(
-            model_data_url=archive.model_data_url(definition),
+            model_data_url=model_archive.model_data_url(definition),
             environment={key: str(value) for key, value in (definition.get("Environment") or {}).items()},
         )
 
 
 @dataclass(slots=True)
 class ModelHost:
-    """Everything a Triton on this machine needs besides the model."""
+    """Starts and stops Tritons on this machine."""
 
     account_id: str
     state: Path
@@ -46,14 +45,17 @@ class ModelHost:
     _closed: bool = False
 
     def start(self, container: Container, name: str) -> TritonServer:
-        """A Triton that answers for `container`; `name` names its folder and log. Raises `LocalAccountError`."""
+        """Starts a Triton that answers for `container`.
+
+        `name` begins the names of its folder and log. Raises `Unavailable`.
+        """
         folder = f"{name}-{next(self._numbers)}"
         repository = self.state / "models" / folder
         url = container.model_data_url
-        archive.unpack(archive.fetch(url, self.account_id), url, repository)
+        model_archive.unpack(model_archive.fetch(url, self.account_id), url, repository)
         server = TritonServer.start(
             repository,
-            default_model=archive.default_model(repository, container.environment),
+            default_model=model_archive.default_model(repository, container.environment),
             environment=container.environment,
             log_file=self.state / "logs" / f"{folder}.log",
             toolchain=self.toolchain,
@@ -73,11 +75,11 @@ class ModelHost:
 
     @property
     def closed(self) -> bool:
-        """Servers end because the account does, and not of themselves."""
+        """Whether the account is closing, so that the end of a server is no failure."""
         return self._closed
 
     def close(self) -> None:
-        """Stop every server at once."""
+        """Stops all servers, side by side."""
         with self._lock:
             self._closed = True
             servers = list(self._servers)
@@ -85,8 +87,3 @@ class ModelHost:
             server.request_stop()
         for server in servers:
             self.stop(server)
-
-
-def say(text: str) -> None:
-    """Tell the person at the terminal what the account does."""
-    print(f"local_aws: {text}", file=sys.stderr, flush=True)

@@ -1,9 +1,10 @@
-"""Inference Recommender jobs: names, statuses and results in the API's shapes; the work is `load_test`'s.
+"""Inference Recommender jobs: their names, statuses and results in the API's shapes. `load_test` does the work.
 
-Jobs run one after another, and so do a job's tests: on one machine they would measure each other. Every job is tagged
-with what it was measured on.
+Jobs run one after another, and so do the tests of a job: side by side on one machine they would measure each other.
+Every job has a tag that tells which machine measured it.
 """
 
+import logging
 import threading
 import time
 import uuid
@@ -17,13 +18,25 @@ from moto.sagemaker.exceptions import ResourceInUseException, ResourceNotFound, 
 
 from local_aws import machine
 from local_aws.cloudwatch import LocalCloudWatchBackend
-from local_aws.errors import LocalAccountError
-from local_aws.sagemaker import archive, job_metrics
+from local_aws.sagemaker import endpoint_metrics, model_archive
 from local_aws.sagemaker.endpoint import shortened
-from local_aws.sagemaker.job_subject import ControlPlane, Deployed, container_of, deployed_of, package_of
 from local_aws.sagemaker.load_test import LoadTestRunner, Step
-from local_aws.sagemaker.model_host import Container, ModelHost, say
-from local_aws.sagemaker.recommendation_request import EndpointTest, JobPlan, LoadTest, check_subject, plan
+from local_aws.sagemaker.model_host import Container, ModelHost
+from local_aws.sagemaker.recommendation_request import (
+    ControlPlane,
+    EndpointTest,
+    ExistingEndpoint,
+    JobPlan,
+    LoadTest,
+    check_tested_model,
+    container_of,
+    existing_endpoint,
+    package_of,
+    plan,
+)
+from workloads import ProjectError
+
+log = logging.getLogger(__name__)
 
 MEASURED_ON = "local-aws:measured-on"
 _ENDED = ("COMPLETED", "FAILED", "STOPPED")
@@ -54,28 +67,28 @@ class Job:
             self.completed_at = self.modified_at
 
     def described(self) -> dict[str, Any]:
-        """DescribeInferenceRecommendationsJob."""
-        kept = ("JobName", "JobDescription", "JobType", "RoleArn", "InputConfig", "StoppingConditions")
+        """Returns the answer of DescribeInferenceRecommendationsJob."""
+        echoed = ("JobName", "JobDescription", "JobType", "RoleArn", "InputConfig", "StoppingConditions")
         completed = [step for step in self.steps if step.status == "COMPLETED"]
-        found = [
+        recommendations = [
             {"RecommendationId": self._id(step), **step.benchmark()}
             for step in completed
-            if not isinstance(step.test, Deployed)
+            if not isinstance(step.test, ExistingEndpoint)
         ]
         performances = [
             {"Metrics": metrics, "EndpointInfo": {"EndpointName": step.endpoint_name}}
             for step in completed
-            if isinstance(step.test, Deployed) and (metrics := step.endpoint_metrics())
+            if isinstance(step.test, ExistingEndpoint) and (metrics := step.endpoint_metrics())
         ]
         return {
-            **{name: self.request[name] for name in kept if name in self.request},
+            **{name: self.request[name] for name in echoed if name in self.request},
             **self._state(),
-            **({"InferenceRecommendations": found[:10]} if found else {}),
+            **({"InferenceRecommendations": recommendations[:10]} if recommendations else {}),
             **({"EndpointPerformances": performances} if performances else {}),
         }
 
     def summary(self) -> dict[str, Any]:
-        """One item of ListInferenceRecommendationsJobs."""
+        """Returns one item of ListInferenceRecommendationsJobs."""
         named, about = ("ModelName", "ModelPackageVersionArn"), self.request["InputConfig"]
         return {
             **{name: self.request[name] for name in ("JobName", "JobType", "RoleArn")},
@@ -115,7 +128,7 @@ class Job:
 
 
 class RecommendationJobs:
-    """All jobs of one region. `plane` is the SageMaker backend, which makes itself known once it is there."""
+    """All jobs of one region. The SageMaker backend sets `plane` to itself when it is made."""
 
     plane: ControlPlane
 
@@ -128,8 +141,8 @@ class RecommendationJobs:
         self._turn = threading.Lock()
 
     def create(self, request: Mapping[str, Any]) -> Job:
-        """Check, register and start. Raises moto's exceptions in the service's words."""
-        check_subject(request)
+        """Checks, registers and starts a job. Raises moto's exceptions in the service's words."""
+        check_tested_model(request)
         package = package_of(self.plane, request["InputConfig"])
         job = self._job(request, plan(request, package), package)
         with self._lock:
@@ -171,23 +184,31 @@ class RecommendationJobs:
         return _page("Steps", [step for step in steps if wanted in (None, step["Status"])], request)
 
     def close(self) -> None:
-        """Stop every job and wait until none runs."""
+        """Stops every job and waits until none runs."""
         for job in list(self._jobs.values()):
             job.runner.stop()
         with self._turn:
             pass
 
     def _job(self, request: Mapping[str, Any], planned: JobPlan, package: Mapping[str, Any]) -> Job:
-        tests = [deployed_of(self.plane, one.endpoint_name) for one in planned.tests if isinstance(one, EndpointTest)]
-        fresh = [one for one in planned.tests if isinstance(one, LoadTest)]
-        # Any instance type would do: only the container is wanted, and its refusal.
+        existing = [
+            existing_endpoint(self.plane, test.endpoint_name)
+            for test in planned.tests
+            if isinstance(test, EndpointTest)
+        ]
+        fresh = [test for test in planned.tests if isinstance(test, LoadTest)]
+        # The instance type does not matter: only the container is wanted, or its refusal.
         container = container_of(
             self.plane, request["InputConfig"], package, fresh[0].instance_type if fresh else "ml.c5.xlarge"
         )
-        return self._made(request, planned, container, [*tests, *fresh])
+        return self._made(request, planned, container, [*existing, *fresh])
 
     def _made(
-        self, request: Mapping[str, Any], planned: JobPlan, container: Container, tests: Sequence[LoadTest | Deployed]
+        self,
+        request: Mapping[str, Any],
+        planned: JobPlan,
+        container: Container,
+        tests: Sequence[LoadTest | ExistingEndpoint],
     ) -> Job:
         name = request["JobName"]
         folder = self._host.state / "jobs" / name
@@ -205,17 +226,17 @@ class RecommendationJobs:
         with self._turn:
             try:
                 self._run_steps(job)
-            except Exception as error:  # whatever it was: a job must not stay IN_PROGRESS for ever
-                job.set("FAILED", str(error) if isinstance(error, LocalAccountError) else repr(error))
-        say(f"job {job.name}: {': '.join(filter(None, (job.status, job.failure_reason)))}")
+            except Exception as error:  # every error: a job must not stay IN_PROGRESS for ever
+                job.set("FAILED", str(error) if isinstance(error, ProjectError) else repr(error))
+        log.info(f"job {job.name}: {': '.join(filter(None, (job.status, job.failure_reason)))}")
 
     def _run_steps(self, job: Job) -> None:
         runner = job.runner
         deadline = time.monotonic() + runner.plan.duration_s
         if not runner.stopped.is_set():
             job.set("IN_PROGRESS")
-            say(f"job {job.name}: {len(job.steps)} test(s), one after another, on {machine.description()}")
-            _write(runner.payloads, archive.fetch(runner.plan.payload_url, self._host.account_id))
+            log.info(f"job {job.name}: {len(job.steps)} test(s), one after another, on {machine.description()}")
+            _write(runner.payloads, model_archive.fetch(runner.plan.payload_url, self._host.account_id))
         for step in job.steps:
             if runner.stopped.is_set():
                 step.status = "STOPPED" if step.status == "PENDING" else step.status
@@ -227,7 +248,9 @@ class RecommendationJobs:
 
     def _publisher(self, job_name: str, step: Step) -> Callable[[Mapping[str, Any]], None]:
         backend = self._cloudwatch()
-        return lambda window: job_metrics.publish(backend, job_name, step.endpoint_name, step.variant, window)
+        return lambda window: endpoint_metrics.publish_window(
+            backend, job_name, step.endpoint_name, step.variant, window
+        )
 
 
 def tags_of(values: Mapping[str, str]) -> "list[dict[str, str]]":

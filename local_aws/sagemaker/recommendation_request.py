@@ -1,38 +1,55 @@
-"""A CreateInferenceRecommendationsJob request → the tests it asks for. Pure.
+"""Reads a CreateInferenceRecommendationsJob request: the tests it asks for, and the models and endpoints they need.
 
-The shapes were checked before (`service_model`); here are the service's rules across members, in its words where
-they are known. One test is one endpoint configuration with one combination of environment parameters, or an endpoint
-that exists. MaxParallelOfTests is taken and not followed: on one machine tests beside each other would measure each
-other.
+`service_model` has checked the shapes; here are the service's rules across members, in its words where they are known.
+A test is one endpoint configuration with one combination of environment parameters, or an existing endpoint.
+MaxParallelOfTests is accepted and ignored: on one machine, tests side by side would measure each other.
 """
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from moto.sagemaker.exceptions import ValidationError
 
 from local_aws import machine
+from local_aws.process.triton import TritonServer
+from local_aws.sagemaker.endpoint_fleet import Variant
+from local_aws.sagemaker.model_host import Container
+from workloads import Unavailable
 
 DEFAULT_DURATION_S = {"Advanced": 7200, "Default": 2700}
 MAX_TESTS = 10
 
-# A Default job has no traffic of its own in the API. This is what it runs here; a shorter job has shorter steps.
 DEFAULT_TRAFFIC_S = 45
+"""Seconds of traffic of a Default job, for which the API has none; a shorter job has shorter steps."""
 DEFAULT_STEPS = 3
+VARIANT = "AllTraffic"
+
+
+class ControlPlane(Protocol):
+    """The part of the SageMaker backend that jobs need.
+
+    Its methods raise moto's `ValidationError` for missing things.
+    """
+
+    def describe_model(self, model_name: str) -> Any: ...
+
+    def describe_model_package(self, model_package_name: str) -> Any: ...
+
+    def endpoint(self, name: str) -> Any: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadTest:
-    """One test of a job."""
+    """A test of a model on an endpoint of its own."""
 
     instance_type: str
     inference_specification: str | None
     environment: Mapping[str, str]
 
     def model_configuration(self) -> dict[str, Any]:
-        """As a result shows it."""
+        """Returns ModelConfiguration in the shape of a result."""
         shown: dict[str, Any] = {}
         if self.inference_specification:
             shown["InferenceSpecificationName"] = self.inference_specification
@@ -45,7 +62,7 @@ class LoadTest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EndpointTest:
-    """The test of an endpoint that exists."""
+    """The request for a test of an existing endpoint."""
 
     endpoint_name: str
 
@@ -60,8 +77,28 @@ class JobPlan:
     tests: tuple[LoadTest | EndpointTest, ...]
 
 
-def check_subject(request: Mapping[str, Any]) -> None:
-    """That the request names one model, and an endpoint only where the service takes one. Raises `ValidationError`."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExistingEndpoint:
+    """An endpoint that a job tests where it is, as it was when the job was made."""
+
+    endpoint_name: str
+    variant_name: str
+    plane: ControlPlane
+
+    def server(self) -> TritonServer:
+        """Returns the server that answers for it now. Raises `Unavailable`."""
+        picked = self.plane.endpoint(self.endpoint_name).pick(self.variant_name)
+        if picked is None:
+            raise Unavailable(f"Endpoint {self.endpoint_name} does not answer any more.")
+        server: TritonServer = picked[1]
+        return server
+
+
+def check_tested_model(request: Mapping[str, Any]) -> None:
+    """Checks that the request names one model, and endpoints only for a Default job.
+
+    Raises moto's `ValidationError`.
+    """
     configuration = request["InputConfig"]
     named = [key for key in ("ModelName", "ModelPackageVersionArn") if configuration.get(key)]
     if not named:
@@ -73,8 +110,9 @@ def check_subject(request: Mapping[str, Any]) -> None:
 
 
 def plan(request: Mapping[str, Any], package: Mapping[str, Any]) -> JobPlan:
-    """`package` holds what the model's package says (SamplePayloadUrl, InferenceSpecification), nothing for a model of
-    a name; ContainerConfig goes before it. Raises moto's `ValidationError` in one sentence.
+    """Returns the tests with their traffic. Raises moto's `ValidationError` in one sentence.
+
+    `package` is the result of `package_of`; ContainerConfig takes precedence over it.
     """
     configuration = request["InputConfig"]
     container, specification = configuration.get("ContainerConfig") or {}, package.get("InferenceSpecification") or {}
@@ -96,6 +134,46 @@ def plan(request: Mapping[str, Any], package: Mapping[str, Any]) -> JobPlan:
             container.get("SupportedInstanceTypes") or specification.get("SupportedRealtimeInferenceInstanceTypes"),
         ),
     )
+
+
+def package_of(plane: ControlPlane, configuration: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns what the model's package says; nothing where the job names a model."""
+    if not (arn := configuration.get("ModelPackageVersionArn")):
+        return {}
+    package = plane.describe_model_package(arn)
+    specification = package.inference_specification or {}
+    return {"SamplePayloadUrl": package.sample_payload_url, "InferenceSpecification": specification}
+
+
+def container_of(
+    plane: ControlPlane, configuration: Mapping[str, Any], package: Mapping[str, Any], instance_type: str
+) -> Container:
+    """Returns the container of the model or of its package, whose first one counts.
+
+    Raises moto's `ValidationError` where this machine cannot start it.
+    """
+    if package:
+        model = {
+            "ModelName": configuration["ModelPackageVersionArn"],
+            "Containers": package["InferenceSpecification"].get("Containers", []),
+        }
+    else:
+        model = plane.describe_model(configuration["ModelName"]).response_object
+    try:
+        return Variant.of({"VariantName": VARIANT, "InstanceType": instance_type}, model).container
+    except Unavailable as error:
+        raise ValidationError(str(error)) from error
+
+
+def existing_endpoint(plane: ControlPlane, name: str) -> ExistingEndpoint:
+    """Raises moto's `ValidationError` for an endpoint that the service would not test."""
+    endpoint = plane.endpoint(name)
+    if endpoint.endpoint_status != "InService":
+        raise ValidationError(f"Endpoint {name} is {endpoint.endpoint_status}: it must be InService.")
+    if len(endpoint.production_variants) != 1:
+        raise ValidationError(f"Endpoint {name} has {len(endpoint.production_variants)} variants: it must have one.")
+    (variant,) = endpoint.production_variants
+    return ExistingEndpoint(endpoint_name=name, variant_name=variant["VariantName"], plane=plane)
 
 
 def _traffic(request: Mapping[str, Any], configuration: Mapping[str, Any], duration_s: int) -> Mapping[str, Any]:
@@ -134,18 +212,20 @@ def _stopping(conditions: Mapping[str, Any]) -> Mapping[str, Any]:
 def _tests(
     request: Mapping[str, Any], configuration: Mapping[str, Any], supported: Sequence[str] | None
 ) -> tuple[LoadTest | EndpointTest, ...]:
-    existing = [EndpointTest(endpoint_name=one["EndpointName"]) for one in configuration.get("Endpoints") or []]
+    existing = [
+        EndpointTest(endpoint_name=endpoint["EndpointName"]) for endpoint in configuration.get("Endpoints") or []
+    ]
     configurations = configuration.get("EndpointConfigurations") or []
     if not configurations and request["JobType"] == "Default":
         configurations = [{"InstanceType": name} for name in supported or []]
     if not configurations and not existing:
         raise ValidationError("EndpointConfigurations is required: name at least one InstanceType to test.")
     limit = (configuration.get("ResourceLimit") or {}).get("MaxNumberOfTests", MAX_TESTS)
-    found = tuple(test for one in configurations for test in _of_endpoint(one))
-    return (*existing, *found[:limit])
+    fresh = [test for endpoint in configurations for test in _combinations(endpoint)]
+    return (*existing, *fresh[:limit])
 
 
-def _of_endpoint(endpoint: Mapping[str, Any]) -> Iterator[LoadTest]:
+def _combinations(endpoint: Mapping[str, Any]) -> Iterator[LoadTest]:
     instance_type = endpoint.get("InstanceType")
     if instance_type is None:
         raise ValidationError("This local account tests instance types only, not ServerlessConfig.")

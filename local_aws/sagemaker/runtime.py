@@ -1,7 +1,7 @@
-"""`sagemaker-runtime.invoke_endpoint`: a WSGI middleware that hands invocations to Triton, before moto sees them.
+"""`sagemaker-runtime.invoke_endpoint`: a WSGI middleware that passes invocations to Triton before moto sees them.
 
-Errors have the shape and the words of the service. Times are taken around the call to the model (ModelLatency) and
-around all of it (OverheadLatency is the rest).
+Errors have the shape and the words of the service. ModelLatency is the time of the call to the model; OverheadLatency
+is the rest of the invocation's time.
 """
 
 import http.client
@@ -18,7 +18,7 @@ from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
 
 MAX_BODY_BYTES = 6_291_456
-"""Of a request and of a response."""
+"""The service's limit for a request and for a response."""
 
 TIMEOUT_S = 60.0
 _PATH = re.compile(r"^/endpoints/(?P<name>[^/]+)/invocations$")
@@ -42,7 +42,7 @@ class ModelAnswer:
 
 
 class InvocationMiddleware:
-    """Answers POST /endpoints/NAME/invocations itself and passes everything else on to `application`."""
+    """Answers POST /endpoints/NAME/invocations and passes everything else on to `application`."""
 
     def __init__(
         self,
@@ -103,8 +103,8 @@ class InvocationMiddleware:
 
 
 def _ask(server: TritonServer, body: bytes, headers: Mapping[str, str]) -> ModelAnswer:
-    """The model's answer; a server that does not answer counts as a 500."""
-    # A connection for each call: the server in front closes its own after each request, so none could be kept.
+    """Asks the model. A server that does not answer counts as status 500."""
+    # A new connection for each call: Triton's front end closes its own after each request.
     connection = http.client.HTTPConnection(server.sagemaker_url.removeprefix("http://"), timeout=TIMEOUT_S)
     try:
         connection.request("POST", "/invocations", body, dict(headers))
@@ -118,7 +118,7 @@ def _ask(server: TritonServer, body: bytes, headers: Mapping[str, str]) -> Model
 
 
 def _forwarded(environ: Mapping[str, Any]) -> dict[str, str]:
-    """The headers that a container gets to see."""
+    """Returns the headers that SageMaker passes on to a container."""
     headers = {"Content-Type": environ.get("CONTENT_TYPE") or "application/octet-stream"}
     if accept := environ.get("HTTP_ACCEPT"):
         headers["Accept"] = accept
@@ -138,7 +138,7 @@ def _answer(model: ModelAnswer, variant: str, server: TritonServer) -> Answer:
 
 
 def _model_error(model: ModelAnswer, server: TritonServer) -> Answer:
-    """424 as the service words it; where the service points to CloudWatch Logs, this points to Triton's log file."""
+    """Returns 424 in the service's words, with Triton's log file in place of CloudWatch Logs."""
     original = model.body.decode("utf-8", "replace")
     kind = "client" if 400 <= model.status < 500 else "server"
     return _error(
@@ -152,7 +152,7 @@ def _model_error(model: ModelAnswer, server: TritonServer) -> Answer:
 
 
 def _too_long(environ: Mapping[str, Any], length: int) -> Answer:
-    # Read and forget what the client is still sending, so that it gets to read the answer.
+    # Reads and discards what the client still sends, because only then does it read the answer.
     stream, left = environ["wsgi.input"], min(length, 64 * 1024 * 1024)
     while left > 0 and (chunk := stream.read(min(left, 1 << 16))):
         left -= len(chunk)
@@ -162,6 +162,6 @@ def _too_long(environ: Mapping[str, Any], length: int) -> Answer:
 
 def _error(code: str, message: str, **more: object) -> Answer:
     headers = {"Content-Type": "application/json", "x-amzn-errortype": code}
-    # Both spellings: botocore reads the error's message from `message`, the modelled member is `Message`.
+    # Both spellings: botocore reads the error's message from `message`, and the service model has `Message`.
     body = json.dumps({"message": message, "Message": message, **more})
     return Answer(_ERROR_STATUS[code], headers, body.encode())

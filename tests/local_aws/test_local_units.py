@@ -15,31 +15,31 @@ from local_aws import machine
 from local_aws.cloudformation.stack_change import in_order, references
 from local_aws.cloudwatch import distribution
 from local_aws.distributions import Distribution, buckets, is_statistic, percentile, statistic
-from local_aws.errors import InvalidModelArchive, InvalidModelRepository
-from local_aws.exports import as_shell, exports
 from local_aws.process.usage import highest_average
-from local_aws.sagemaker import archive
+from local_aws.sagemaker import model_archive
 from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened
-from local_aws.sagemaker.job_metrics import window_metrics
+from local_aws.sagemaker.endpoint_metrics import window_metrics
 from local_aws.sagemaker.recommendation_request import LoadTest, plan
+from local_aws.server import as_shell, exports
 from tests.local_aws.conftest import ECHO_CONFIG, echo_archive, tar_gz
 from tests.local_aws.sagemaker.test_recommendation_jobs import request
+from workloads import Unavailable
 
 URL = "s3://models/model.tar.gz"
 
 
 def repository(tmp_path: Path, files: Mapping[str, str]) -> Path:
-    archive.unpack(tar_gz(files), URL, tmp_path / "repository")
+    model_archive.unpack(tar_gz(files), URL, tmp_path / "repository")
     return tmp_path / "repository"
 
 
 def test_an_archive_unpacks_to_a_repository_and_names_its_only_model(tmp_path: Path) -> None:
-    archive.unpack(echo_archive(), URL, tmp_path / "repository")
-    assert archive.default_model(tmp_path / "repository", {}) == "echo"
+    model_archive.unpack(echo_archive(), URL, tmp_path / "repository")
+    assert model_archive.default_model(tmp_path / "repository", {}) == "echo"
 
 
 def test_an_entry_that_leads_out_of_the_repository_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(InvalidModelArchive) as refused:
+    with pytest.raises(Unavailable) as refused:
         repository(tmp_path, {"../outside": "x"})
     assert str(refused.value).startswith(f"{URL} holds an entry that would leave the model repository: ")
     assert not (tmp_path / "outside").exists()
@@ -51,14 +51,14 @@ def test_a_link_that_leads_out_of_the_repository_is_refused(tmp_path: Path) -> N
         link = tarfile.TarInfo("link")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc"
         stream.addfile(link)
-    with pytest.raises(InvalidModelArchive, match="would leave the model repository"):
-        archive.unpack(buffer.getvalue(), URL, tmp_path / "repository")
+    with pytest.raises(Unavailable, match="would leave the model repository"):
+        model_archive.unpack(buffer.getvalue(), URL, tmp_path / "repository")
 
 
 @pytest.mark.parametrize("content", [b"this is no archive", echo_archive()[:100]], ids=["no archive", "truncated"])
 def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(InvalidModelArchive) as refused:
-        archive.unpack(content, URL, tmp_path / "repository")
+    with pytest.raises(Unavailable) as refused:
+        model_archive.unpack(content, URL, tmp_path / "repository")
     assert str(refused.value).startswith(f"{URL} is not a readable tar.gz: ")
 
 
@@ -87,8 +87,8 @@ def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_a_repository_that_leaves_open_which_model_answers_is_refused(
     tmp_path: Path, files: dict[str, str], environment: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(InvalidModelRepository) as refused:
-        archive.default_model(repository(tmp_path, files), environment)
+    with pytest.raises(Unavailable) as refused:
+        model_archive.default_model(repository(tmp_path, files), environment)
     assert str(refused.value) == message
 
 
@@ -103,7 +103,7 @@ def test_a_repository_that_leaves_open_which_model_answers_is_refused(
     ],
 )
 def test_a_model_may_be_named_in_either_way(container: dict[str, Any], url: str) -> None:
-    assert archive.model_data_url(container) == url
+    assert model_archive.model_data_url(container) == url
 
 
 def test_only_types_with_a_chip_are_refused() -> None:

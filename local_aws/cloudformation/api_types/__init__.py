@@ -1,15 +1,11 @@
-"""The types that a service's own API makes: one row each, moto behind the call.
+"""The CloudFormation types that one call of a service's own API makes: one row each, moto behind the call.
 
-moto's CloudFormation has some of these too, but passes on only a few of their properties. What moto's own API does not
-keep of a request is not here to be known; `docs/rehearsal.md` lists it.
+moto's CloudFormation has some of these too, but passes on only a few of their properties. moto's API in turn does not
+keep everything of a request; `docs/rehearsal.md` lists what it loses.
 """
 
-from local_aws.cloudformation.api_types.batch import BATCH
-from local_aws.cloudformation.api_types.ecs import ECS
+from local_aws.cloudformation.api_types.compute import COMPUTE
 from local_aws.cloudformation.api_types.network import NETWORK
-from local_aws.cloudformation.api_types.release import RELEASE
-from local_aws.cloudformation.api_types.serving import SERVING
-from local_aws.cloudformation.api_types.storage import STORAGE
-from local_aws.cloudformation.api_types.watch import WATCH
+from local_aws.cloudformation.api_types.storage import STORAGE, WATCH
 
-API_TYPES = (*SERVING, *ECS, *NETWORK, *STORAGE, *WATCH, *BATCH, *RELEASE)
+API_TYPES = (*COMPUTE, *NETWORK, *STORAGE, *WATCH)

@@ -1,4 +1,4 @@
-"""Networks, security groups and load balancers. moto keeps them; no packet goes through."""
+"""Types of networks, security groups and load balancers. moto keeps them; no packet goes through."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ def _attribute(name: str) -> Callable[[Any, Known], Known]:
 
 
 def _permission(rule: Properties) -> Properties:
-    """A rule of a template as the API's IpPermission."""
+    """Turns a template's rule into the API's IpPermission."""
     made: Properties = {"IpProtocol": str(rule["IpProtocol"])}
     made |= {key: int(rule[key]) for key in ("FromPort", "ToPort") if key in rule}
     about = {"Description": rule["Description"]} if "Description" in rule else {}
@@ -41,7 +41,7 @@ def _single_rule(properties: Properties, _region: str) -> Properties:
 
 
 def _flow_log(properties: Properties, _region: str) -> Properties:
-    """The API makes several at once."""
+    """Renames ResourceId: the API makes several flow logs at once."""
     return {("ResourceIds" if key == "ResourceId" else key): value for key, value in properties.items()}
 
 
@@ -50,10 +50,10 @@ def _attributes(value: Any, known: Known) -> Known:
 
 
 def _after(word: str, path: str) -> Callable[[Properties], str]:
-    """The part of an ARN after `word`."""
+    """Returns a function that reads the part of an ARN after `word`."""
 
-    def read(found: Properties) -> str:
-        (only,) = found["answer"][path]
+    def read(call: Properties) -> str:
+        (only,) = call["answer"][path]
         arn: str = only[f"{path[:-1]}Arn"]
         return arn.partition(word)[2]
 
@@ -123,7 +123,7 @@ NETWORK = (
         named_by="GroupName",
         renames={"GroupDescription": "Description"},
         also=(
-            # Rules of its own take the place of the one that every group is born with.
+            # The group's own rules replace the rule that every new group has.
             Also(
                 "SecurityGroupEgress",
                 "RevokeSecurityGroupEgress",
@@ -196,8 +196,8 @@ NETWORK = (
         attributes={
             "TargetGroupArn": "answer.TargetGroups[0].TargetGroupArn",
             "TargetGroupName": "answer.TargetGroups[0].TargetGroupName",
-            # With its first word, as CloudWatch's dimension wants it.
-            "TargetGroupFullName": lambda found: "targetgroup/" + _after("targetgroup/", "TargetGroups")(found),
+            # CloudWatch's dimension wants the first word, too.
+            "TargetGroupFullName": lambda call: "targetgroup/" + _after("targetgroup/", "TargetGroups")(call),
         },
         keys={"TargetGroupArn": "answer.TargetGroups[0].TargetGroupArn"},
         named_by="Name",

@@ -1,4 +1,4 @@
-"""Buckets, keys and log groups."""
+"""Types that keep or tell something: buckets, keys and log groups; composite alarms, topics and their subscriptions."""
 
 import re
 from typing import Any
@@ -10,7 +10,7 @@ from local_aws.cloudformation.api_type import Also, ApiType, Known, Properties
 
 
 def _encryption(value: Any, known: Known) -> Known:
-    """CloudFormation says ServerSideEncryptionByDefault where the API says ApplyServerSideEncryptionByDefault."""
+    """Renames ServerSideEncryptionByDefault to ApplyServerSideEncryptionByDefault, its name in the API."""
     rules = [
         {key.replace("ServerSide", "ApplyServerSide"): each for key, each in rule.items()}
         for rule in value["ServerSideEncryptionConfiguration"]
@@ -23,7 +23,7 @@ def _lifecycle(value: Any, known: Known) -> Known:
 
 
 def _lifecycle_rule(rule: dict[str, Any]) -> dict[str, Any]:
-    """The template's flat days as the API's nested ones."""
+    """Turns the template's flat days into the API's nested ones."""
     kept = {"ID": rule.get("Id"), "Status": rule["Status"], "Filter": {"Prefix": rule.get("Prefix", "")}}
     if "ExpirationInDays" in rule:
         kept["Expiration"] = {"Days": rule["ExpirationInDays"]}
@@ -40,16 +40,16 @@ def _logging(value: Any, known: Known) -> Known:
 
 
 def _log_to(request: Known) -> None:
-    """As PutBucketLogging, but for moto's check that the target already lets the logging service write.
+    """Does what PutBucketLogging does, without moto's check that the target already lets the logging service write.
 
-    S3 makes none, and a template's bucket policy comes after both buckets.
+    S3 makes no such check, and a template's bucket policy comes after both buckets.
     """
     bucket = request.pop("Bucket")
     s3_backends[DEFAULT_ACCOUNT_ID]["aws"].get_bucket(bucket).logging = request
 
 
 def _bucket(properties: Properties, region: str) -> Properties:
-    """Its place, and its ACL, which is LogDeliveryWrite in a template and log-delivery-write in the API."""
+    """Adds the region, and spells the ACL as the API does: LogDeliveryWrite becomes log-delivery-write."""
     made = dict(properties)
     if region != "us-east-1":
         made["CreateBucketConfiguration"] = {"LocationConstraint": region}
@@ -59,12 +59,19 @@ def _bucket(properties: Properties, region: str) -> Properties:
 
 
 def _without_window(properties: Properties, _region: str) -> Properties:
-    """It is said when the key is deleted."""
+    """Leaves out the waiting period, which belongs to the key's deletion."""
     return {key: value for key, value in properties.items() if key != "PendingWindowInDays"}
 
 
 def _if_true(value: Any, known: Known) -> Known | None:
     return known if value in (True, "true") else None
+
+
+def _topic_attribute(name: str) -> Also:
+    def request(value: Any, known: Known) -> Known:
+        return {**known, "AttributeName": name, "AttributeValue": value}
+
+    return Also(name, "SetTopicAttributes", request)
 
 
 STORAGE = (
@@ -134,5 +141,39 @@ STORAGE = (
                 "RetentionInDays", "PutRetentionPolicy", lambda value, known: {**known, "retentionInDays": int(value)}
             ),
         ),
+    ),
+)
+
+WATCH = (
+    ApiType(
+        name="AWS::CloudWatch::CompositeAlarm",
+        service="cloudwatch",
+        create="PutCompositeAlarm",
+        overwrites=True,
+        delete="DeleteAlarms",
+        ref="request.AlarmName",
+        attributes={"Arn": "join('', ['arn:aws:cloudwatch:', region, ':', account, ':alarm:', request.AlarmName])"},
+        keys={"AlarmNames": "[request.AlarmName]"},
+        named_by="AlarmName",
+    ),
+    ApiType(
+        name="AWS::SNS::Topic",
+        service="sns",
+        create="CreateTopic",
+        delete="DeleteTopic",
+        ref="answer.TopicArn",
+        attributes={"TopicArn": "answer.TopicArn", "TopicName": "request.Name"},
+        keys={"TopicArn": "answer.TopicArn"},
+        named_by="TopicName",
+        renames={"TopicName": "Name"},
+        also=tuple(map(_topic_attribute, ("DisplayName", "KmsMasterKeyId", "SignatureVersion", "TracingConfig"))),
+    ),
+    ApiType(
+        name="AWS::SNS::Subscription",
+        service="sns",
+        create="Subscribe",
+        delete="Unsubscribe",
+        ref="answer.SubscriptionArn",
+        keys={"SubscriptionArn": "answer.SubscriptionArn"},
     ),
 )

@@ -15,14 +15,12 @@ import psutil
 import pytest
 import requests
 
-from local_aws.errors import AccountDidNotStart, ModelDidNotLoad, ToolchainMissing, TritonStartTimeout
 from local_aws.process.local_account import LocalAccount
-from local_aws.process.triton import TritonServer
-from local_aws.process.triton_flags import container_flags
+from local_aws.process.triton import ModelDidNotLoad, TritonServer, container_flags
 from local_aws.process.triton_toolchain import TritonToolchain
 from tests.local_aws.conftest import BUCKET, Endpoints, echo_archive, gone, payload_archive, wait_until
 from tests.local_aws.sagemaker.test_recommendation_jobs import request, under_load
-from workloads import ROOT
+from workloads import ROOT, Unavailable
 
 integration = pytest.mark.integration
 
@@ -112,7 +110,7 @@ def test_a_port_that_is_taken_is_one_sentence_and_exit_3(tmp_path: Path) -> None
             f"`python -m local_aws --port N` (0 picks a free one)."
         )
         assert done.stderr == f"{sentence}\n"
-        with pytest.raises(AccountDidNotStart) as refused:
+        with pytest.raises(Unavailable) as refused:
             LocalAccount.start(state=tmp_path, port=port)
         assert str(refused.value) == (
             f"The local account did not start: it ended with exit status 3. Its last lines:\n{sentence}"
@@ -151,7 +149,7 @@ def test_what_moto_cannot_do_is_one_sentence(client: Callable[[str], Any]) -> No
     ],
 )
 def test_a_missing_toolchain_says_what_to_do(system: str, machine: str, reason: str, tmp_path: Path) -> None:
-    with pytest.raises(ToolchainMissing) as refused:
+    with pytest.raises(Unavailable) as refused:
         TritonToolchain.locate(tmp_path, system, machine)
     assert str(refused.value) == (
         f"There is no Triton server to answer for an endpoint: {reason.format(venv=tmp_path)}. On Linux x86-64, "
@@ -192,7 +190,7 @@ def test_a_model_that_does_not_load_is_told_with_the_last_log_lines(
 @integration
 def test_a_model_that_takes_too_long_is_stopped(echo_repository: Path, toolchain: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with pytest.raises(TritonStartTimeout) as late:
+    with pytest.raises(Unavailable) as late:
         TritonServer.start(
             echo_repository, default_model="echo", log_file=log, toolchain=toolchain, start_timeout_s=0.2
         )

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from local_aws.errors import TritonFailed
 from local_aws.process.triton import TritonServer
 from tests.model_build.lint.broken_archives import FAULTS, Fault
 from tests.model_build.lint.good_archives import ENVIRONMENT, SCORING, lay_out
 from tests.model_build.lint.requests_to_scoring import BAD_REQUESTS, GOOD_REQUESTS
+from workloads import Unavailable
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
@@ -49,7 +49,7 @@ def test_triton_answers_the_requests_that_lint_lets_pass_and_refuses_the_others(
 def test_triton_refuses_what_lint_calls_an_error(fault: Fault, tmp_path: Path) -> None:
     default = fault.situation.environment or {}
     with (
-        pytest.raises(TritonFailed),
+        pytest.raises(Unavailable),
         TritonServer.start(
             lay_out(fault.tree, tmp_path / "repository"),
             default_model=default["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"],

@@ -1,7 +1,7 @@
-"""A model archive in (moto's) S3 → a model repository on disk that Triton can serve.
+"""Turns a model archive in moto's S3 into a model repository on disk that Triton can serve.
 
-Follows the SageMaker Triton container: the archive unpacks to the repository; a config.pbtxt at its root is an
-error; with one model directory its name is the default model, with several the environment must name it.
+Follows the SageMaker Triton container: the archive unpacks to the repository. A config.pbtxt at its root is an error. A
+single model folder is the default model; among several the environment must name it.
 """
 
 import io
@@ -15,67 +15,67 @@ from urllib.parse import urlsplit
 from moto.core.exceptions import ServiceException
 from moto.s3.models import s3_backends
 
-from local_aws.errors import InvalidModelArchive, InvalidModelRepository
+from workloads import Unavailable
 
 DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
 
 
 def model_data_url(container: Mapping[str, Any]) -> str:
-    """Where a container's model lies, from ModelDataUrl or ModelDataSource."""
+    """Returns the address of a container's model, from ModelDataUrl or ModelDataSource. Raises `Unavailable`."""
     source = container.get("ModelDataSource", {}).get("S3DataSource", {})
     url = container.get("ModelDataUrl") or source.get("S3Uri")
     if not url:
-        raise InvalidModelArchive("The container has neither ModelDataUrl nor ModelDataSource: name a model archive.")
+        raise Unavailable("The container has neither ModelDataUrl nor ModelDataSource: name a model archive.")
     if source.get("S3DataType", "S3Object") != "S3Object" or source.get("CompressionType", "Gzip") != "Gzip":
-        raise InvalidModelArchive(f"{url}: this local account serves a gzipped archive only, as one S3Object.")
+        raise Unavailable(f"{url}: this local account serves a gzipped archive only, as one S3Object.")
     return str(url)
 
 
 def fetch(url: str, account_id: str) -> bytes:
-    """The object at an s3:// URL of this account. Raises `InvalidModelArchive`."""
+    """Reads the object at an s3:// URL of this account. Raises `Unavailable`."""
     parts = urlsplit(url)
     if parts.scheme != "s3" or not parts.netloc or not parts.path.strip("/"):
-        raise InvalidModelArchive(f"'{url}' is no S3 URL of an object: write s3://bucket/key.")
+        raise Unavailable(f"'{url}' is no S3 URL of an object: write s3://bucket/key.")
     try:
-        found = s3_backends[account_id]["aws"].get_object(parts.netloc, parts.path.lstrip("/"))
+        stored = s3_backends[account_id]["aws"].get_object(parts.netloc, parts.path.lstrip("/"))
     except ServiceException as error:
-        raise InvalidModelArchive(f"{url} cannot be read from this account's S3: {error}.") from error
-    if found is None:
-        raise InvalidModelArchive(f"{url} does not exist in this account's S3: upload it first.")
-    return bytes(found.value)
+        raise Unavailable(f"{url} cannot be read from this account's S3: {error}.") from error
+    if stored is None:
+        raise Unavailable(f"{url} does not exist in this account's S3: upload it first.")
+    return bytes(stored.value)
 
 
 def unpack(archive: bytes, url: str, repository: Path) -> None:
-    """Unpack into a fresh `repository`. Raises `InvalidModelArchive`; nothing is ever written outside."""
+    """Unpacks into a fresh `repository` and never writes outside of it. Raises `Unavailable`."""
     shutil.rmtree(repository, ignore_errors=True)
     repository.mkdir(parents=True)
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as stream:
-            # The data filter refuses absolute names, .. and links that lead out.
+            # The data filter refuses absolute names, .. and links that lead out of the folder.
             stream.extractall(repository, filter="data")
     except tarfile.FilterError as error:
-        raise InvalidModelArchive(f"{url} holds an entry that would leave the model repository: {error}.") from error
+        raise Unavailable(f"{url} holds an entry that would leave the model repository: {error}.") from error
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise InvalidModelArchive(f"{url} is not a readable tar.gz: {error}.") from error
+        raise Unavailable(f"{url} is not a readable tar.gz: {error}.") from error
 
 
 def default_model(repository: Path, environment: Mapping[str, str]) -> str:
-    """The model that /invocations answers with. Raises `InvalidModelRepository`."""
+    """Returns the name of the model that /invocations answers with. Raises `Unavailable`."""
     if (repository / "config.pbtxt").exists():
-        raise InvalidModelRepository(
+        raise Unavailable(
             "The archive has config.pbtxt at its root: pack the model's own folder, so that it unpacks to "
             "<model>/config.pbtxt."
         )
     models = sorted(path.name for path in repository.iterdir() if path.is_dir())
     named = environment.get(DEFAULT_MODEL)
     if named and named not in models:
-        raise InvalidModelRepository(
+        raise Unavailable(
             f"{DEFAULT_MODEL} is '{named}', but the archive has no such folder (it has: {', '.join(models) or 'none'})."
         )
     if named:
         return named
     if len(models) != 1:
-        raise InvalidModelRepository(
+        raise Unavailable(
             f"The archive has {len(models)} model folders ({', '.join(models) or 'none'}): set {DEFAULT_MODEL} in the "
             f"container's environment to the one that answers."
         )
