@@ -1,4 +1,4 @@
-"""`artifact.json`: what a build made, where it lies, what it was made with, and how close it is to the original."""
+"""`artifact.json`: a build's archive, the toolchain that made it, and how close it is to the original model."""
 
 import hashlib
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from workloads.document import Document
-from workloads.errors import MissingArtifact, TamperedArchive
+from workloads.errors import MissingArtifact, UsageError
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -44,19 +44,19 @@ class ModelArtifact(Document):
     checkpoint_sha256: Sha256
     toolchain: dict[str, str] = Field(description="Versions of what the build was made with.")
     parity: ParityReport | None = Field(
-        description="None: the model cannot run where it was compiled (Neuron on a CPU host), so nothing was compared."
+        description="None: the model cannot run on the host that compiled it (Neuron on CPU), so nothing was compared."
     )
 
 
 def artifact_file(root: Path, workload: str, variant: str) -> Path:
-    """Where a build leaves its artifact below the repository's root."""
+    """Returns where a build leaves its artifact below the repository's root."""
     return root / "build" / workload / variant / "artifact.json"
 
 
 def load_artifact(root: Path, workload: str, variant: str) -> ModelArtifact:
-    """The artifact of a finished build, its archive checked against the hash.
+    """Reads the artifact of a finished build and checks its archive against the hash.
 
-    Raises `MissingArtifact`, `InvalidDocument` or `TamperedArchive`.
+    Raises `MissingArtifact`, `InvalidDocument`, or `UsageError` where the archive is not the one that was built.
     """
     file = artifact_file(root, workload, variant)
     if not file.exists():
@@ -65,7 +65,10 @@ def load_artifact(root: Path, workload: str, variant: str) -> ModelArtifact:
     archive = file.with_name(artifact.archive)
     actual = file_sha256(archive) if archive.exists() else "missing"
     if actual != artifact.archive_sha256:
-        raise TamperedArchive(archive, artifact.archive_sha256, actual, workload, variant)
+        raise UsageError(
+            f"{archive}: its sha256 is {actual}, but artifact.json says {artifact.archive_sha256}. "
+            f"Build it again with `python -m model_build build {workload} --target {variant}`."
+        )
     return artifact
 
 

@@ -1,6 +1,6 @@
-"""The custom CloudWatch metric of end-to-end latency: who serves traffic publishes it, a stack's alarms read it.
+"""The custom CloudWatch metric of end-to-end latency: client code publishes it, a stack's alarms read it.
 
-A value per call: how long the caller waited for an answer or for the last error, retries included.
+Each call has one value: how long the caller waited for an answer or for the last error, retries included.
 """
 
 NAMESPACE = "TransformersInProduction"

@@ -1,11 +1,8 @@
-"""How every document of the contract is read and written: strict, frozen, and with errors that name file and key.
-
-TOML goes through JSON on its way into pydantic: strict mode then still takes a list for a tuple, and never `"80"`
-for a number.
-"""
+"""Reads and writes every document of the contract: strict, frozen, and with errors that name file and key."""
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +25,22 @@ class Document(BaseModel):
 
     @classmethod
     def from_toml(cls, file: Path) -> Self:
-        """Read `file`; `InvalidDocument` lists every problem in it."""
+        """Reads `file`. Raises `InvalidDocument`, which lists every problem in it."""
         try:
-            return cls.from_json_text(file, json.dumps(tomllib.loads(file.read_text("utf-8")), default=str))
+            table = tomllib.loads(file.read_text("utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
             raise InvalidDocument(file, [f"cannot be read: {error}"]) from error
+        return cls.from_table(file, table)
+
+    @classmethod
+    def from_table(cls, file: Path, table: Mapping[str, Any]) -> Self:
+        """Validates a parsed document; `file` is the one that errors name. Raises `InvalidDocument`."""
+        # Through JSON: strict mode then still takes a list for a tuple, and never "80" for a number.
+        return cls.from_json_text(file, json.dumps(table, default=str))
 
     @classmethod
     def from_json(cls, file: Path) -> Self:
+        """Reads `file`. Raises `InvalidDocument`."""
         try:
             return cls.from_json_text(file, file.read_text("utf-8"))
         except (UnicodeDecodeError, OSError) as error:
@@ -43,6 +48,7 @@ class Document(BaseModel):
 
     @classmethod
     def from_json_text(cls, file: Path, text: str) -> Self:
+        """Validates a line or a document that came as JSON; `file` is the one that errors name."""
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
@@ -50,7 +56,7 @@ class Document(BaseModel):
             raise InvalidDocument(file, problems) from error
 
     def write_json(self, file: Path) -> None:
-        """Write atomically, keys in the order of the fields, so that a diff of two documents reads well."""
+        """Writes atomically, keys in the order of the fields, so that a diff of two documents reads well."""
         file.parent.mkdir(parents=True, exist_ok=True)
         scratch = file.with_name(f".{file.name}.part")
         scratch.write_text(self.model_dump_json(indent=2) + "\n", "utf-8")
@@ -80,12 +86,12 @@ def _sentence(document: type[BaseModel], detail: ErrorDetails) -> str:
 
 
 def _tag(detail: ErrorDetails) -> str:
-    """The key that chooses between the members of a union; pydantic quotes it."""
+    """Returns the key that chooses between the members of a union; pydantic quotes it."""
     return str(detail["ctx"]["discriminator"]).strip("'")
 
 
 def _walk(schema: dict[str, Any], location: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
-    """The key path as the author wrote it, and the keys allowed beside its last step.
+    """Returns the key path as the author wrote it, and the keys allowed beside its last step.
 
     pydantic puts the tag of a discriminated union into the location as one more step; no such key is in the file.
     """
@@ -102,7 +108,7 @@ def _walk(schema: dict[str, Any], location: tuple[int | str, ...]) -> tuple[list
 
 
 def _variant(node: dict[str, Any], tag: int | str) -> dict[str, Any] | None:
-    """The member of a union that `tag` chose, or None when `node` is no union."""
+    """Returns the member of a union that `tag` chose, or None when `node` is no union."""
     if (mapping := node.get("discriminator", {}).get("mapping", {})) and tag in mapping:
         return {"$ref": mapping[tag]}
     options: list[dict[str, Any]] = node.get("oneOf", [])
@@ -119,7 +125,7 @@ def _child(node: dict[str, Any], part: int | str) -> dict[str, Any]:
 
 def _resolve(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:
     match node:
-        case {"anyOf": [only, {"type": "null"}]}:  # what may be left out
+        case {"anyOf": [only, {"type": "null"}]}:  # a key that may be left out
             node = only
     reference = node.get("$ref")
     return dict(schema["$defs"][reference.rsplit("/", 1)[1]]) if reference else node

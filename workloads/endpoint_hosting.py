@@ -29,7 +29,7 @@ class Canary(Document):
     """A part of a new fleet takes its share of the traffic first, then the rest."""
 
     strategy: Literal["canary"]
-    percent: Annotated[int, Field(ge=1, le=50)] = Field(default=10, description="Of the fleet, in the first step.")
+    percent: Annotated[int, Field(ge=1, le=50)] = Field(default=10, description="Share of the fleet in the first step.")
     bake_s: Bake = Field(default=600, description="How long the alarms watch the first step.")
 
 
@@ -37,7 +37,7 @@ class Linear(Document):
     """A new fleet takes the traffic in equal steps."""
 
     strategy: Literal["linear"]
-    percent: Annotated[int, Field(ge=10, le=50)] = Field(default=25, description="Of the fleet, in each step.")
+    percent: Annotated[int, Field(ge=10, le=50)] = Field(default=25, description="Share of the fleet in each step.")
     bake_s: StepBake = Field(default=300, description="How long the alarms watch each step.")
 
 
@@ -45,7 +45,7 @@ class Rolling(Document):
     """The fleet is replaced in batches: never two whole fleets, which large accelerators may not be had for."""
 
     strategy: Literal["rolling"]
-    percent: Annotated[int, Field(ge=5, le=50)] = Field(default=25, description="Of the fleet, in each batch.")
+    percent: Annotated[int, Field(ge=5, le=50)] = Field(default=25, description="Share of the fleet in each batch.")
     bake_s: StepBake = Field(default=300, description="How long the alarms watch each batch.")
 
 
@@ -53,17 +53,17 @@ EndpointUpdate = Annotated[AllAtOnce | Canary | Linear | Rolling, Field(discrimi
 
 
 class ScheduledMinimum(Document):
-    """From a time on, the fleet does not go below so many instances."""
+    """A minimum of instances that the fleet keeps from a time on."""
 
     schedule: Annotated[str, Field(pattern=r"^(cron|at)\(.+\)$")] = Field(
-        description="As Application Auto Scaling writes it: cron(0 7 ? * MON-FRI *), at(2026-11-27T06:00:00)."
+        description="In Application Auto Scaling's syntax: cron(0 7 ? * MON-FRI *), at(2026-11-27T06:00:00)."
     )
     min_capacity: PositiveInt
-    timezone: str = Field(default="UTC", description="As in the tz database: Europe/Berlin.")
+    timezone: str = Field(default="UTC", description="A name of the tz database: Europe/Berlin.")
 
 
 class EndpointScalingRules(Document):
-    """What the recommendation does not decide about autoscaling."""
+    """The part of autoscaling that the recommendation does not decide."""
 
     concurrent_requests_per_instance: PositiveFloat | None = Field(
         default=None,
@@ -112,12 +112,14 @@ class DataCapture(Document):
 
 
 class Shadow(Document):
-    """Another build of this workload that gets a copy of the traffic; nobody sees its answers."""
+    """Another build of this workload that gets a copy of the traffic; its answers are discarded."""
 
     target: str = Field(description="The target or variant that is tried.")
     instance_type: InstanceType
     instance_count: PositiveInt = 1
-    percent: Annotated[int, Field(ge=1, le=100)] = Field(default=100, description="Of the requests, copied to it.")
+    percent: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=100, description="Share of the requests that is copied to it."
+    )
     image_uri: EcrImage | None = Field(
         default=None, description="Its own image; hosting.image_uri is the other's. None: the stock Triton image."
     )

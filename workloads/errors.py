@@ -1,7 +1,8 @@
-"""The one base of every error a person is meant to read, and the errors of the contract itself.
+"""The base of every error that a user is meant to read, its kinds by exit code, and the errors of the contract.
 
 Only the `main()` of a command line catches `ProjectError`: it prints the message to stderr and returns `exit_code`.
-What the codes mean is in the README. Other rooms keep their own named subclasses in their own `errors.py`.
+A subclass exists where a caller catches it by name or where the exit code differs; any other problem is raised as one
+of these with its sentence, where it is found.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ class ProjectError(Exception):
 
 
 class UsageError(ProjectError):
-    """A wrong option or a wrong file. Raised with its sentence where it is found; nothing catches it by name."""
+    """A wrong option or a wrong file."""
 
 
 class Unavailable(ProjectError):
@@ -31,33 +32,9 @@ class NoVerdict(ProjectError):
 
 
 class Interrupted(ProjectError):
-    """Ctrl-C. The message says what was kept and how to go on."""
+    """Ctrl-C ended the run. The message says what was kept and how to go on."""
 
     exit_code = 130
-
-
-class UnknownWorkload(ProjectError):
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"There is no workload '{name}'. Known workloads: {', '.join(known) or 'none'}.")
-
-
-class UnknownTarget(ProjectError):
-    def __init__(self, file: Path, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"{file}: there is no target '{name}'. Known targets: {', '.join(known)}.")
-
-
-class UnknownTraffic(ProjectError):
-    def __init__(self, file: Path, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"{file}: there is no traffic profile '{name}'. Known profiles: {', '.join(known)}.")
-
-
-class NoLatencyObjective(ProjectError):
-    def __init__(self, workload: str) -> None:
-        super().__init__(
-            f"workloads/{workload}/workload.toml: objective: is a throughput, because it is a batch. "
-            "Load tests, endpoints and their alarms need a latency objective (percentile, model_latency_ms, "
-            "peak_invocations_per_minute)."
-        )
 
 
 class InvalidDocument(ProjectError):
@@ -70,15 +47,9 @@ class InvalidDocument(ProjectError):
 
 
 class MissingArtifact(ProjectError):
+    """A workload's target or variant has not been built."""
+
     def __init__(self, file: Path, workload: str, target: str) -> None:
         super().__init__(
             f"{file} does not exist: build it with `python -m model_build build {workload} --target {target}`."
-        )
-
-
-class TamperedArchive(ProjectError):
-    def __init__(self, file: Path, expected: str, actual: str, workload: str, target: str) -> None:
-        super().__init__(
-            f"{file}: its sha256 is {actual}, but artifact.json says {expected}. "
-            f"Build it again with `python -m model_build build {workload} --target {target}`."
         )

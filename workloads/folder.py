@@ -1,10 +1,9 @@
-"""Finding and reading workload folders.
+"""Finds and reads workload folders.
 
 A workload is a folder with a `workload.toml`; adding one needs no code. Nothing here knows what a model is.
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import create_model
 
 from workloads.document import Document
-from workloads.errors import InvalidDocument, ProjectError, UnknownTarget, UnknownTraffic, UnknownWorkload
+from workloads.errors import InvalidDocument, UsageError
 from workloads.recommendation import Recommendation
 from workloads.serving import Variant
 from workloads.target import Target
@@ -26,12 +25,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 Row = Mapping[str, str]
-"""One request: the text of each of the model's fields."""
+"""A request: the text of each of the model's fields."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Example:
-    """One labelled line of evaluation.jsonl. Only pairs that are scored have a score."""
+    """A labelled line of evaluation.jsonl. Only pairs that are scored have a score."""
 
     row: Row
     label: str
@@ -39,7 +38,7 @@ class Example:
 
 
 class WorkloadFolder:
-    """One workload's files. `path` is the folder; `workload` its parsed workload.toml."""
+    """A workload's files. `path` is the folder, `workload` its parsed workload.toml."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -51,27 +50,28 @@ class WorkloadFolder:
             )
 
     def target(self, name: str) -> Target:
-        return _pick(self.workload.targets, name, lambda known: UnknownTarget(self.file, name, known))
+        """Raises `UsageError` where there is none of that name."""
+        return self._pick(self.workload.targets, name, "target", "targets")
 
     def variant(self, name: str) -> Variant:
-        """A variant, or a target as `serving` says."""
-        if name not in (known := self.workload.deployables):
-            raise UnknownTarget(self.file, name, known)
-        return self.workload.variant(name)
+        """Returns a variant, or a target as `serving` says. Raises `UsageError` where there is none of that name."""
+        served = {deployable: self.workload.variant(deployable) for deployable in self.workload.deployables}
+        return self._pick(served, name, "target", "targets")
 
     def hosted_on(self, target: str) -> "WorkloadFolder":
-        """The same folder with `target` in place of hosting.target. Raises `InvalidDocument` where that cannot be."""
+        """Returns the same folder with `target` in place of hosting.target. Raises `InvalidDocument`."""
         table = self.workload.model_dump(mode="json")
         table["hosting"]["target"] = target
         other = copy(self)
-        other.workload = Workload.from_json_text(self.file, json.dumps(table))
+        other.workload = Workload.from_table(self.file, table)
         return other
 
     def traffic(self, name: str) -> PhasedTraffic | StairTraffic:
-        return _pick(self.workload.traffic, name, lambda known: UnknownTraffic(self.file, name, known))
+        """Raises `UsageError` where there is none of that name."""
+        return self._pick(self.workload.traffic, name, "traffic profile", "profiles")
 
     def payloads(self) -> list[Row]:
-        """Each line of payloads.jsonl, every one a real request."""
+        """Returns the lines of payloads.jsonl, each a real request."""
         return [document.model_dump() for document in self._documents("payloads.jsonl", {})]
 
     def evaluation(self) -> list[Example]:
@@ -81,18 +81,23 @@ class WorkloadFolder:
         return [_example(document.model_dump()) for document in self._documents("evaluation.jsonl", labels)]
 
     def _documents(self, name: str, labels: Mapping[str, type]) -> list[Document]:
-        """The lines of a file: the model's fields, and `labels`."""
+        """Reads the lines of a file: the model's fields, and `labels`."""
         kinds: dict[str, Any] = dict.fromkeys(self.workload.model.fields, (str, ...))
         kinds |= {label: (kind, ...) for label, kind in labels.items()}
         line = create_model("Line", __base__=Document, **kinds)
         return [line.from_json_text(_line(self.path / name, i), text) for i, text in _lines(self.path / name)]
+
+    def _pick(self, table: Mapping[str, T], name: str, kind: str, kinds: str) -> T:
+        if name not in table:
+            raise UsageError(f"{self.file}: there is no {kind} '{name}'. Known {kinds}: {', '.join(table)}.")
+        return table[name]
 
     @property
     def recommendation_file(self) -> Path:
         return self.path / "recommendation.json"
 
     def recommendation(self) -> Recommendation | None:
-        """The reviewed recommendation, or None when the workload has none yet."""
+        """Returns the reviewed recommendation, or None when the workload has none yet."""
         if not self.recommendation_file.exists():
             return None
         return Recommendation.from_json(self.recommendation_file)
@@ -103,21 +108,15 @@ def workload_names(folder: Path) -> list[str]:
 
 
 def load_workload(name: str, folder: Path = ROOT / "workloads") -> WorkloadFolder:
-    """The workload called `name`. Raises `UnknownWorkload` or `InvalidDocument`."""
+    """Reads the workload called `name`. Raises `UsageError` where there is none, or `InvalidDocument`."""
     if name not in (known := workload_names(folder)):
-        raise UnknownWorkload(name, known)
+        raise UsageError(f"There is no workload '{name}'. Known workloads: {', '.join(known) or 'none'}.")
     return WorkloadFolder(folder / name)
 
 
 def _example(line: dict[str, Any]) -> Example:
     label, score = line.pop("label"), line.pop("score", None)
     return Example(row=line, label=label, score=score)
-
-
-def _pick(table: Mapping[str, T], name: str, unknown: Callable[[list[str]], ProjectError]) -> T:
-    if name not in table:
-        raise unknown(list(table))
-    return table[name]
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
@@ -129,5 +128,5 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def _line(file: Path, number: int) -> Path:
-    """The file as an error names it: payloads.jsonl:17."""
+    """Returns the file as an error names it: payloads.jsonl:17."""
     return file.with_name(f"{file.name}:{number}")

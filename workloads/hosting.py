@@ -18,9 +18,9 @@ class ExistingNetwork(Document):
     """A network that is there already: private subnets that reach ECR, S3, CloudWatch Logs and ECS."""
 
     id: Annotated[str, Field(pattern=r"^vpc-[0-9a-f]+$")]
-    cidr: Annotated[str, Field(pattern=r"^[0-9.]+/\d+$")] = Field(description="Who may call the service.")
+    cidr: Annotated[str, Field(pattern=r"^[0-9.]+/\d+$")] = Field(description="Addresses that may call the service.")
     subnet_ids: Annotated[tuple[Annotated[str, Field(pattern=r"^subnet-[0-9a-f]+$")], ...], Field(min_length=1)]
-    availability_zones: tuple[str, ...] = Field(description="Of each subnet, in the same order.")
+    availability_zones: tuple[str, ...] = Field(description="The zone of each subnet, in the same order.")
 
     @model_validator(mode="after")
     def _each_subnet_has_its_zone(self) -> Self:
@@ -52,16 +52,16 @@ class EcsServiceHosting(_OnEc2):
 
 
 class ScheduledBatchHosting(_OnEc2):
-    """A batch that starts by the clock: of EC2 instances, or of SageMaker's for an ml.* instance type."""
+    """A batch that starts by the clock, on EC2 instances or, for an ml.* instance type, on SageMaker's."""
 
     kind: Literal["scheduled-batch"]
     target: Hosted
-    schedule: str = Field(description="As EventBridge writes it: cron(0 2 * * ? *), in UTC; at most once a day.")
+    schedule: str = Field(description="In EventBridge's syntax: cron(0 2 * * ? *), in UTC; at most once a day.")
     shards: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=1, description="Instances at work at once; each answers its share of the rows."
     )
     deadline_hours: Annotated[int, Field(ge=1, le=23)] = Field(
-        default=6, description="A run that takes longer is stopped, and somebody is told."
+        default=6, description="A run that takes longer is stopped, and an alarm says so."
     )
     max_bad_share: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.01, description="A run with a larger share of rows that cannot be answered has failed."

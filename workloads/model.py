@@ -1,4 +1,4 @@
-"""`[model]` of workload.toml: what the model does, where its weights are, and how requests become its input.
+"""`[model]` of workload.toml: the task, where the weights are, and how requests become the model's input.
 
 A request has text fields. A text2text model has one, `text`; an encoder's are put together into one or two segments.
 """
@@ -59,20 +59,20 @@ class TextToText(Document):
 
 
 class Encoder(Document):
-    """What the encoder tasks have in common: a BERT with a head."""
+    """The keys that the encoder tasks share: a BERT with a head."""
 
     checkpoint: Checkpoint
     backbone: Location | None = Field(
         default=None,
         description="Where the encoder's own weights are when several workloads share them; the checkpoint "
-        "then holds a head alone. None: the checkpoint holds all.",
+        "then holds a head alone. None where the checkpoint holds all.",
     )
     framework: Literal["pytorch", "tensorflow"] = "pytorch"
     segments: tuple[tuple[FieldName, ...], ...] = Field(
         min_length=1, max_length=2, description="The request's text fields. Those of one segment are joined by a space."
     )
     max_input_tokens: PositiveInt = Field(
-        description="Of both segments, special tokens included. Longer requests are refused, never cut."
+        description="Tokens of both segments, special ones included. Longer requests are refused, never cut."
     )
     inputs: tuple[ModelInput, ...] = Field(
         default=("input_ids", "attention_mask", "token_type_ids"),
@@ -97,7 +97,7 @@ class Encoder(Document):
 
 
 class TextClassification(Encoder):
-    """One of `labels`, and how sure the model is."""
+    """Answers with one of `labels` and how sure the model is."""
 
     task: Literal["text-classification"]
     segments: tuple[tuple[FieldName, ...], ...] = Field(default=(("text",),), min_length=1, max_length=2)
@@ -105,7 +105,7 @@ class TextClassification(Encoder):
 
 
 class TextPairScoring(Encoder):
-    """How alike two texts are, 0 to 1, and one of `labels` for how they relate."""
+    """Answers how alike two texts are, 0 to 1, and with one of `labels` how they relate."""
 
     task: Literal["text-pair-scoring"]
     segments: tuple[tuple[FieldName, ...], ...] = Field(min_length=2, max_length=2)
@@ -113,7 +113,7 @@ class TextPairScoring(Encoder):
 
 
 class QuestionAnswering(Encoder):
-    """The span of a context that answers a question."""
+    """Answers a question with a span of a context."""
 
     task: Literal["question-answering"]
     segments: tuple[tuple[FieldName, ...], ...] = Field(
@@ -131,4 +131,4 @@ METRICS: dict[str, tuple[str, ...]] = {
     "text-pair-scoring": ("accuracy", "macro_f1", "score_correlation"),
     "question-answering": ("exact_match", "f1"),
 }
-"""What is measured on evaluation.jsonl, by task; each a share of 0 to 1, a correlation -1 to 1."""
+"""The metrics that are measured on evaluation.jsonl, by task: shares of 0 to 1, correlations of -1 to 1."""

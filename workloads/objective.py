@@ -1,4 +1,4 @@
-"""`[objective]` and `[sizing]` of workload.toml: what must hold, at which load, with how much room."""
+"""`[objective]` and `[sizing]` of workload.toml: the latency or throughput to keep, the load, and the headroom."""
 
 from typing import Annotated, Any
 
@@ -28,7 +28,7 @@ class LatencyObjective(Document):
 
     @property
     def percentile_rank(self) -> float:
-        """99.0 for P99."""
+        """Returns 99.0 for P99."""
         return float(self.percentile[1:])
 
     @model_validator(mode="after")
@@ -42,7 +42,7 @@ class LatencyObjective(Document):
 
 
 class ThroughputObjective(Document):
-    """Of a batch: what all its workers together must reach."""
+    """The objective of a batch, which all its workers reach together."""
 
     rows_per_second: PositiveFloat
 

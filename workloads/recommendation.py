@@ -1,4 +1,4 @@
-"""`recommendation.json`: what the recommender measured and decided. CDK copies its numbers and does no arithmetic."""
+"""`recommendation.json`: measurements and the decision from them. CDK copies its numbers and does no arithmetic."""
 
 from typing import Literal
 
@@ -31,10 +31,12 @@ class Autoscaling(Document):
 
 
 class Candidate(Document):
-    """One tested configuration. All rates are per instance; all costs are of the sized fleet at the peak."""
+    """A tested configuration. All rates are per instance; all costs are for the sized fleet at the peak."""
 
     instance_type: str
-    variant: str | None = Field(default=None, description="What was tested of the workload; None is what it hosts.")
+    variant: str | None = Field(
+        default=None, description="The variant or target that was tested; None is the hosted one."
+    )
     environment: dict[str, str] = {}
     max_invocations_per_minute: float | None = Field(default=None, description="Highest rate within the objective.")
     max_invocations_interval: tuple[float, float] | None = Field(

@@ -22,7 +22,7 @@ class Serving(Document):
         default=0, description="Memory for answers to requests seen before; 0 is no cache."
     )
     shared_memory_mb: PositiveInt = Field(
-        default=16, description="What each copy of a Python model first takes of the container's shared memory."
+        default=16, description="Shared memory of the container that each copy of a Python model takes at first."
     )
 
     @model_validator(mode="after")
@@ -33,7 +33,7 @@ class Serving(Document):
 
 
 class Variant(Document):
-    """One way to serve a target. What `serving` leaves out is the workload's own."""
+    """A way to serve a target. What `serving` leaves out is the workload's own."""
 
     target: str
     serving: Serving

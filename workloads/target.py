@@ -15,13 +15,13 @@ InstanceType = Annotated[str, Field(pattern=r"^(ml\.)?[a-z0-9-]+\.[a-z0-9]+$")]
 
 
 class Parity(Document):
-    """How far a compiled model may be from the original."""
+    """Limits on how far a compiled model may be from the original."""
 
     max_logit_difference: PositiveFloat | None = Field(
         default=None, description="Largest absolute difference of any output number; None reports it without a limit."
     )
     max_mean_logit_difference: PositiveFloat | None = Field(
-        default=None, description="The same of the mean; None reports it without a limit."
+        default=None, description="Largest mean difference; None reports it without a limit."
     )
     max_metric_drop: Fraction = Field(
         default=0.0, description="Drop of any task metric against the original. 0 asks for identical answers."
@@ -32,8 +32,8 @@ class _Target(Document):
     instance_types: tuple[InstanceType, ...] = Field(
         default=(),
         max_length=10,
-        description="What it is for. The recommender's candidates; the first is deployed until there is a "
-        "recommendation. ml.* for SageMaker, without it for EC2.",
+        description="The types it is compiled for, the recommender's candidates; the first is deployed until there is "
+        "a recommendation. ml.* for SageMaker, without it for EC2.",
     )
     parity: Parity = Parity()
 
@@ -50,7 +50,7 @@ class OnnxRuntimeTarget(_Target):
     precision: Literal["fp32", "int8"] = "fp32"
     quantisation: Literal["dynamic", "static"] = Field(
         default="dynamic",
-        description="Of int8: activations scaled as they come, or by ranges seen on evaluation texts.",
+        description="For int8: activations scaled as they come, or by ranges seen on evaluation texts.",
     )
     threads: PositiveInt = Field(default=1, description="Intra-op threads of each model instance.")
     fp32_layers: tuple[str, ...] = Field(
@@ -95,7 +95,7 @@ class NeuronTarget(_Target):
 
     runtime: Literal["neuron", "neuronx"]
     cast: Literal["none", "matmult", "all"] = Field(
-        default="all", description="What the compiler casts from fp32 to bf16."
+        default="all", description="Operations that the compiler casts from fp32 to bf16."
     )
     batch_size: PositiveInt = Field(
         default=1, description="Rows of one inference on one model copy; shorter are padded."

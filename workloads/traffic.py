@@ -1,4 +1,4 @@
-"""`[traffic.NAME]` of workload.toml: the load of a test, in Inference Recommender's terms."""
+"""`[traffic.NAME]` and `[recommender]` of workload.toml: the load of a test, and what the test may vary."""
 
 from typing import Annotated, Literal
 
@@ -7,6 +7,8 @@ from pydantic import Field
 from workloads.document import Document
 
 PositiveInt = Annotated[int, Field(ge=1)]
+ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+ParameterValue = Annotated[str, Field(max_length=128)]
 
 
 class Phase(Document):
@@ -16,7 +18,7 @@ class Phase(Document):
 
 
 class StoppingConditions(Document):
-    """When a job ends early. The latency limit is the objective's; it is not repeated here."""
+    """The conditions that end a job early. The latency limit is the objective's and is not repeated here."""
 
     max_invocations_per_minute: Annotated[int, Field(ge=1, le=30_000)] | None = Field(
         default=None, description="None leaves it out of the request; the service takes 30,000 at most."
@@ -25,6 +27,8 @@ class StoppingConditions(Document):
 
 
 class PhasedTraffic(Document):
+    """Phases of growing or constant load, in Inference Recommender's terms."""
+
     type: Literal["phases"]
     phases: tuple[Phase, ...] = Field(min_length=1)
     stop: StoppingConditions = StoppingConditions()
@@ -35,11 +39,26 @@ class PhasedTraffic(Document):
 
 
 class StairTraffic(Document):
+    """A load that grows by the same number of users in each step."""
+
     type: Literal["stairs"]
     users_per_step: Annotated[int, Field(ge=1, le=3)]
     steps: PositiveInt
-    duration_s: PositiveInt = Field(description="Of the whole staircase.")
+    duration_s: PositiveInt = Field(description="Seconds of the whole staircase.")
     stop: StoppingConditions = StoppingConditions()
 
 
 Traffic = Annotated[PhasedTraffic | StairTraffic, Field(discriminator="type")]
+
+
+class Recommender(Document):
+    """The properties that a job varies besides the instance type."""
+
+    environment: Annotated[
+        dict[ParameterName, Annotated[tuple[ParameterValue, ...], Field(min_length=1, max_length=3)]],
+        Field(
+            max_length=5,
+            description="Environment variables of the container, each with one to three values. An advanced job "
+            "tests every instance type with every combination of them. Without any, it is tested as it is deployed.",
+        ),
+    ] = {}

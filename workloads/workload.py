@@ -3,22 +3,21 @@
 Units are in the names. A field without a default is one for which none can be computed.
 """
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from typing_extensions import Self
 
 from workloads.document import Document
-from workloads.errors import NoLatencyObjective
+from workloads.errors import UsageError
 from workloads.hosting import Hosting
 from workloads.model import METRICS, Model
 from workloads.objective import LatencyObjective, Objective, Sizing
-from workloads.recommender import Recommender
 from workloads.serving import Serving, Variant
 from workloads.target import Target
-from workloads.traffic import Traffic
+from workloads.traffic import Recommender, Traffic
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 Metric = Annotated[float, Field(ge=-1, le=1)]
@@ -36,13 +35,16 @@ class Workload(Document):
     variants: dict[Name, Variant] = Field(default={}, description="Other ways to serve the targets, by name.")
     objective: Objective
     sizing: Sizing = Sizing()
-    traffic: dict[Name, Traffic] = Field(default={}, description="None: there is nothing to load-test.")
+    traffic: dict[Name, Traffic] = Field(
+        default={}, description="Load profiles by name; without any there is no load test."
+    )
     recommender: Recommender = Recommender()
     hosting: Hosting
 
     @classmethod
-    def from_json_text(cls, file: Path, text: str) -> Self:
-        return super().from_json_text(file, _variants_inherit_serving(text))
+    def from_table(cls, file: Path, table: Mapping[str, Any]) -> Self:
+        """Validates workload.toml, in which a variant says only how it differs from the workload's serving."""
+        return super().from_table(file, _variants_inherit_serving(table))
 
     @field_validator("quality", mode="after")
     @classmethod
@@ -82,45 +84,49 @@ class Workload(Document):
 
     @property
     def stack_name(self) -> str:
-        """SpellcheckStack for spellcheck, QueryIntentStack for query_intent."""
+        """Returns SpellcheckStack for spellcheck, QueryIntentStack for query_intent."""
         return "".join(word.capitalize() for word in self.name.split("_")) + "Stack"
 
     @property
     def deployables(self) -> tuple[str, ...]:
-        """What can be built: every target, served as `serving` says, and every variant."""
+        """Returns the names that can be built: every target, served as `serving` says, and every variant."""
         return (*self.targets, *self.variants)
 
     def variant(self, name: str) -> Variant:
-        """Of a deployable's name."""
+        """Returns the variant of a deployable's name; a target's own is served as `serving` says."""
         return self.variants.get(name) or Variant(target=name, serving=self.serving)
 
     @property
     def hosted(self) -> Target:
-        """The target that is deployed."""
+        """Returns the target that is deployed."""
         return self.targets[self.variant(self.hosting.target).target]
 
     @property
     def instance_types(self) -> tuple[str, ...]:
-        """The candidates of the hosted target."""
+        """Returns the candidates of the hosted target."""
         return self.hosted.instance_types
 
     @property
     def latency_objective(self) -> LatencyObjective:
-        """Raises `NoLatencyObjective` for a batch."""
+        """Raises `UsageError` for a batch, whose objective is a throughput."""
         if not isinstance(self.objective, LatencyObjective):
-            raise NoLatencyObjective(self.name)
+            raise UsageError(
+                f"workloads/{self.name}/workload.toml: objective: is a throughput, because it is a batch. "
+                "Load tests, endpoints and their alarms need a latency objective (percentile, model_latency_ms, "
+                "peak_invocations_per_minute)."
+            )
         return self.objective
 
 
-def _variants_inherit_serving(text: str) -> str:
-    """Fill what a variant's `serving` leaves out from the workload's. Faults are left for the validation to tell."""
-    try:
-        table = json.loads(text)
-    except ValueError:
-        return text
+def _variants_inherit_serving(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Fills what a variant's `serving` leaves out from the workload's. Faults are left for the validation to tell."""
     match table:
         case {"serving": dict() as common, "variants": dict() as variants}:
-            for variant in variants.values():
-                if isinstance(variant, dict) and isinstance(own := variant.get("serving", {}), dict):
-                    variant["serving"] = {**common, **own}
-    return json.dumps(table)
+            return {**table, "variants": {name: _inherit(variant, common) for name, variant in variants.items()}}
+    return table
+
+
+def _inherit(variant: Any, common: dict[str, Any]) -> Any:
+    if isinstance(variant, dict) and isinstance(own := variant.get("serving", {}), dict):
+        return {**variant, "serving": {**common, **own}}
+    return variant

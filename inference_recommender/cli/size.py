@@ -145,7 +145,7 @@ def _sizing(options: argparse.Namespace, workload: Workload | None) -> Sizing:
     """The workload's [sizing], with what the command line says instead."""
     kept = (workload.sizing if workload else Sizing()).model_dump()
     given = {key: value for key in ROOM if (value := getattr(options, key)) is not None}
-    return Sizing.from_json_text(Path("the command line"), json.dumps({**kept, **given}))
+    return Sizing.from_table(Path("the command line"), {**kept, **given})
 
 
 def _show(candidates: tuple[Candidate, ...], chosen: Candidate | None, demand: Demand) -> None:

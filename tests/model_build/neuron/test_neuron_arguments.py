@@ -106,7 +106,7 @@ def test_one_line_of_the_workload_moves_it_from_inf1_to_inf2() -> None:
 
 
 def load(toml: str) -> Workload:
-    return Workload.from_json_text(Path("workload.toml"), json.dumps(tomllib.loads(toml)))
+    return Workload.from_table(Path("workload.toml"), tomllib.loads(toml))
 
 
 def called(workload: Workload) -> list[str]:
