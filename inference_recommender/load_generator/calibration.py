@@ -18,8 +18,8 @@ from inference_recommender.load_generator.closed_loop import ClosedLoop
 from inference_recommender.load_generator.outgoing import Outgoing
 from inference_recommender.load_generator.plan import Share
 from inference_recommender.load_generator.records import Records
-from inference_recommender.load_generator.target import Target
-from inference_recommender.load_generator.traffic_schedule import Change, Schedule
+from inference_recommender.load_generator.requests import Target
+from inference_recommender.load_generator.traffic import Change, Schedule
 
 ONE_CONNECTION_S = 0.5
 MANY_CONNECTIONS_S = 0.7

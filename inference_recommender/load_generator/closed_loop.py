@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from inference_recommender.load_generator.connection import Connection
+from inference_recommender.load_generator.http import Connection
 from inference_recommender.load_generator.outgoing import Outgoing
 from inference_recommender.load_generator.plan import Share
 from inference_recommender.load_generator.pool import Pool
 from inference_recommender.load_generator.records import Records
-from inference_recommender.load_generator.traffic_schedule import Schedule
+from inference_recommender.load_generator.traffic import Schedule
 
 PRIME = 7919
 """Users start this far apart in the payloads, so that no two send the same sequence at once."""

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from inference_recommender.load_generator.closed_loop import ClosedLoop
-from inference_recommender.load_generator.open_loop import OpenLoop
+from inference_recommender.load_generator.loops import OpenLoop
 from inference_recommender.load_generator.outgoing import Outgoing
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.pool import Pool
 from inference_recommender.load_generator.records import Records
-from inference_recommender.load_generator.traffic_schedule import schedule
+from inference_recommender.load_generator.traffic import schedule
 
 
 class Load(Protocol):

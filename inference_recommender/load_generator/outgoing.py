@@ -9,7 +9,7 @@ from inference_recommender.load_generator import sagemaker
 from inference_recommender.load_generator.errors import UnreadableCertificates
 from inference_recommender.load_generator.plan import LoadPlan, SageMakerEndpoint
 from inference_recommender.load_generator.signing import Signer
-from inference_recommender.load_generator.target import Target
+from inference_recommender.load_generator.requests import Target
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

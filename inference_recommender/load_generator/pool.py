@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from time import perf_counter
 
-from inference_recommender.load_generator.connection import Connection
+from inference_recommender.load_generator.http import Connection
 from inference_recommender.load_generator.outgoing import Outgoing
 from inference_recommender.load_generator.records import Records
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aws_api.errors import NO_CREDENTIALS, NO_REGION, AwsUnavailable
 from inference_recommender.load_generator.plan import SageMakerEndpoint
-from inference_recommender.load_generator.target import Target
+from inference_recommender.load_generator.requests import Target
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials, ReadOnlyCredentials

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from inference_recommender.load_generator.target import Target
+from inference_recommender.load_generator.requests import Target
 
 if TYPE_CHECKING:
     from botocore.credentials import ReadOnlyCredentials

@@ -12,7 +12,7 @@ from inference_recommender.capacity.histogram import Histogram
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.timeline import Timeline
-from inference_recommender.load_generator.traffic_schedule import schedule
+from inference_recommender.load_generator.traffic import schedule
 from inference_recommender.load_test.served import Served
 from inference_recommender.measurement import Measurement, Series
 from workloads import LatencyPercentiles

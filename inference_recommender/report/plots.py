@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from inference_recommender.load_generator.plan import TrafficPattern
-from inference_recommender.load_generator.traffic_schedule import schedule
+from inference_recommender.load_generator.traffic import schedule
 from inference_recommender.measurement import Measurement, Series
 from workloads import LatencyObjective
 

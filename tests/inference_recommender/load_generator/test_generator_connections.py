@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from inference_recommender.load_generator import open_loop, pool
+from inference_recommender.load_generator import loops as open_loop, pool
 from inference_recommender.load_generator.load_run import Run
 from inference_recommender.load_generator.outgoing import Outgoing
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Phase, TrafficPattern
-from inference_recommender.load_generator.target import Target
+from inference_recommender.load_generator.requests import Target
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ONE_USER = TrafficPattern(traffic_type="PHASES", phases=(Phase(initial_number_of_users=1, duration_in_seconds=1),))

@@ -24,7 +24,7 @@ from inference_recommender.load_generator.outgoing import Outgoing
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, SageMakerEndpoint
 from inference_recommender.load_generator.process import Outcome, generate
 from inference_recommender.load_generator.signing import Signer
-from inference_recommender.load_generator.target import Target
+from inference_recommender.load_generator.requests import Target
 from inference_recommender.payloads import payload_archive
 from tests.inference_recommender.server import Server, serving
 from workloads.errors import InvalidDocument

@@ -10,9 +10,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from time import perf_counter
 
-from inference_recommender.load_generator.alarm import Alarm
+from inference_recommender.load_generator.clock import Alarm
 from inference_recommender.load_generator.arrivals import arrival_times, end_of
-from inference_recommender.load_generator.connection import Connection
+from inference_recommender.load_generator.http import Connection
 from inference_recommender.load_generator.outgoing import Outgoing
 from inference_recommender.load_generator.plan import Arrivals, Share
 from inference_recommender.load_generator.pool import Pool

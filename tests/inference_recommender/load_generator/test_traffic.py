@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.load_generator.plan import TrafficPattern
-from inference_recommender.load_generator.traffic_schedule import Schedule, schedule
+from inference_recommender.load_generator.traffic import Schedule, schedule
 
 PHASES = st.lists(
     st.fixed_dictionaries(
