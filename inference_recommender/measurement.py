@@ -1,12 +1,12 @@
-"""What a job measured, read from the API's responses into numbers with their units. Pure.
+"""The measurements of a job, read from the API's responses into numbers with their units. Pure.
 
-Describe gives a recommendation per test, ListSteps the tests that failed, CloudWatch the course of each test. Fleet
-totals are divided by InitialInstanceCount; NaN and absent values are None. MaxInvocations is MaximumInvocations in
-AWS's older samples.
+Describe gives a recommendation per test, ListSteps the tests that failed, CloudWatch the time series of each test.
+Fleet totals are divided by InitialInstanceCount; NaN and absent values are None. MaxInvocations is called
+MaximumInvocations in AWS's older samples.
 
-ModelLatency is documented in ms, but the samples of its own documentation are in µs. Which it is, CloudWatch's figure
-of the same test tells (that one is in µs for certain); without one, Little's law: read as ms, a figure in µs would
-mean a thousand times the users that there were.
+ModelLatency is documented in ms, but the samples of that very documentation are in µs. CloudWatch's figure for the same
+test decides, which is in µs for certain; without one, Little's law does: read as ms, a figure in µs would mean a
+thousand times the users that there were.
 """
 
 import math
@@ -14,41 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.time_series import CourseFindings, course_findings
+from inference_recommender.capacity.time_series import Series, SeriesFindings, series_findings
 from workloads import LatencyPercentiles
 from workloads.document import Document
 
 LIKELY_USERS = 500
-"""Requests under way: more are no closed loop of Inference Recommender's, of 3 users and 3 more a minute."""
+"""Requests under way: a closed loop of Inference Recommender's, of 3 users and 3 more a minute, has no more."""
 OUTSIDE = 3.0
-"""How many times beyond CloudWatch's highest and lowest quantile a figure of the same test cannot be."""
-
-
-class Series(Document):
-    """One test's course: a point every `period_s`, and the quantiles of model latency over the whole test."""
-
-    period_s: int
-    seconds: tuple[float, ...] = ()
-    """Of each point's beginning, since the test's first."""
-    users: tuple[float | None, ...] = ()
-    invocations: tuple[float | None, ...] = ()
-    """In the period, as the service's client counted them."""
-    errors: tuple[float | None, ...] = ()
-    latency_ms: dict[str, tuple[float | None, ...]] = {}
-    """Client latency of each point by percentile: p50, p90, p95, p99."""
-    model_latency_quantiles_ms: dict[str, float] = {}
-    """Over the whole test by percentile: p1 to p99.9."""
-
-    def invocations_per_minute(self) -> tuple[float | None, ...]:
-        return tuple(None if count is None else count * 60 / self.period_s for count in self.invocations)
-
-    def complete(self) -> "Series":
-        """Without its first and last points, which cover only a part of their period; itself where none is left."""
-        if len(self.seconds) < 3:
-            return self
-        columns = {name: getattr(self, name)[1:-1] for name in ("seconds", "users", "invocations", "errors")}
-        latency_ms = {name: values[1:-1] for name, values in self.latency_ms.items()}
-        return self.model_copy(update={**columns, "latency_ms": latency_ms})
+"""A figure of the same test is never beyond CloudWatch's highest or lowest quantile by this factor."""
 
 
 class Measurement(Document):
@@ -58,30 +31,31 @@ class Measurement(Document):
     environment: dict[str, str] = {}
     endpoint_name: str
     variant: str | None = None
-    """The deployable of the workload that was tested; None is the one it hosts."""
+    """The deployable of the workload that was tested; None for the one it hosts."""
     max_invocations_per_minute: float | None
     max_invocations_interval: tuple[float, float] | None = None
     """95 % confidence interval of the rate, where the records allow one."""
     model_latency_ms: float | None
     model_latency_unit: Literal["ms", "µs"] = "ms"
-    """In which the job reported it; converted above."""
+    """The unit in which the job reported the latency; above it is converted."""
     percentiles_ms: LatencyPercentiles = LatencyPercentiles()
-    """Of model latency over the whole test."""
+    """Model latency over the whole test."""
     cpu_utilization_percent: float | None = None
     memory_utilization_percent: float | None = None
     price_per_hour_usd: float | None = None
     warm_up_s: float | None = None
-    """How long the test warmed up; excluded from capacity."""
+    """Seconds for which the test warmed up; excluded from capacity."""
     client_latency_ms: dict[str, float] = {}
-    """By percentile, from actual send."""
+    """Milliseconds from actual send, by percentile."""
     client_latency_from_intended_ms: dict[str, float] = {}
-    """By percentile, from intended send: what the difference shows, the generator or a full connection held back."""
+    """Milliseconds from intended send, by percentile. The generator, or a full set of connections, held requests back
+    by the difference."""
     failure_reason: str | None = None
     series: Series | None = None
 
 
 class DeployedEndpoint(Document):
-    """An endpoint that exists, as a job on it needs to know it: the job's results do not say what it runs on."""
+    """An existing endpoint, with what a job's results on it do not say: the instances it runs on."""
 
     name: str
     variant_name: str
@@ -89,7 +63,7 @@ class DeployedEndpoint(Document):
     instance_count: int
 
     def configuration(self) -> dict[str, Any]:
-        """In the shape of a result's EndpointConfiguration."""
+        """Returns the endpoint in the shape of a result's EndpointConfiguration."""
         return {
             "EndpointName": self.name,
             "VariantName": self.variant_name,
@@ -104,30 +78,31 @@ def measurements(
     series: Mapping[str, Series],
     deployed: DeployedEndpoint | None = None,
 ) -> tuple[Measurement, ...]:
-    """Every test of the job: an existing endpoint's, those recommended, then those only the steps know. `series` is by
-    endpoint name; `deployed` is the existing endpoint that the job was to test, if any.
+    """Returns every test of the job: an existing endpoint's, those recommended, then those that only the steps know.
+
+    `series` is by endpoint name; `deployed` is the existing endpoint that the job was to test, if any.
     """
-    found: dict[str, Measurement] = {}
+    by_endpoint: dict[str, Measurement] = {}
     limit = latency_limit(describe.get("StoppingConditions", {}))
     for result in results(describe, steps, deployed):
-        one = _measurement(result, series.get(result["EndpointConfiguration"]["EndpointName"]), limit)
-        found.setdefault(one.endpoint_name, one)
-    return tuple(found.values())
+        measured = _measurement(result, series.get(result["EndpointConfiguration"]["EndpointName"]), limit)
+        by_endpoint.setdefault(measured.endpoint_name, measured)
+    return tuple(by_endpoint.values())
 
 
 def results(
     describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None = None
 ) -> Iterator[Mapping[str, Any]]:
-    """Every result of the job in one shape, each with its EndpointConfiguration; a test may come twice."""
+    """Yields every result of the job in one shape, each with its EndpointConfiguration; a test may come twice."""
     for performance in describe.get("EndpointPerformances", []):
-        yield {"Metrics": performance["Metrics"], "EndpointConfiguration": _of_info(performance, deployed)}
+        yield {"Metrics": performance["Metrics"], "EndpointConfiguration": _of_existing(performance, deployed)}
     yield from describe.get("InferenceRecommendations", [])
     for number, step in enumerate(steps, start=1):
         if benchmark := step.get("InferenceBenchmark"):
             yield _of_step(step["Status"], benchmark, number, deployed)
 
 
-def _of_info(performance: Mapping[str, Any], deployed: DeployedEndpoint | None) -> dict[str, Any]:
+def _of_existing(performance: Mapping[str, Any], deployed: DeployedEndpoint | None) -> dict[str, Any]:
     name = performance["EndpointInfo"].get("EndpointName")
     if deployed is not None and name in (None, deployed.name):
         return deployed.configuration()
@@ -137,7 +112,7 @@ def _of_info(performance: Mapping[str, Any], deployed: DeployedEndpoint | None) 
 def _of_step(
     status: str, benchmark: Mapping[str, Any], number: int, deployed: DeployedEndpoint | None
 ) -> dict[str, Any]:
-    """A step says nothing of the endpoint where it is an existing one, or where the test failed before it had any."""
+    """Completes a step, which does not name an existing endpoint, nor one where the test failed before it had any."""
     unknown = {"EndpointName": f"test-{number}"}
     on_existing = deployed is not None and "EndpointMetrics" in benchmark
     endpoint = deployed.configuration() if deployed and on_existing else unknown
@@ -151,7 +126,7 @@ def _of_step(
 
 
 def latency_limit(stopping_conditions: Mapping[str, Any]) -> Limit:
-    """Of a job, which may have none."""
+    """Returns the latency limit of a job; without one, P95 without a bound."""
     threshold = next(iter(stopping_conditions.get("ModelLatencyThresholds", [])), None)
     if threshold is None:
         return Limit(percentile=95.0, latency_ms=None)
@@ -166,8 +141,8 @@ def _measurement(result: Mapping[str, Any], series: Series | None, limit: Limit)
     quantiles = series.model_latency_quantiles_ms if series else {}
     reported = _number(metrics.get("ModelLatency"))
     unit = latency_unit(reported, rate, quantiles)
-    found = course_findings(series, limit) if series else CourseFindings(interval=None, warm_up_s=None)
-    low, high = found.interval or (None, None)
+    findings = series_findings(series, limit) if series else SeriesFindings(interval=None, warm_up_s=None)
+    low, high = findings.interval or (None, None)
     return Measurement(
         instance_type=endpoint.get("InstanceType") or ("serverless" if "ServerlessConfig" in endpoint else "unknown"),
         environment={parameter["Key"]: parameter["Value"] for parameter in parameters},
@@ -179,7 +154,7 @@ def _measurement(result: Mapping[str, Any], series: Series | None, limit: Limit)
         cpu_utilization_percent=_number(metrics.get("CpuUtilization")),
         memory_utilization_percent=_number(metrics.get("MemoryUtilization")),
         price_per_hour_usd=_per(instances, _number(metrics.get("CostPerHour"))),
-        warm_up_s=found.warm_up_s,
+        warm_up_s=findings.warm_up_s,
         failure_reason=result.get("FailureReason"),
         series=series,
         percentiles_ms=LatencyPercentiles(**{p: quantiles.get(p) for p in ("p50", "p90", "p95", "p99")}),
@@ -189,7 +164,7 @@ def _measurement(result: Mapping[str, Any], series: Series | None, limit: Limit)
 def latency_unit(
     reported: float | None, invocations_per_minute: float | None, quantiles_ms: Mapping[str, float]
 ) -> Literal["ms", "µs"]:
-    """Of a job's ModelLatency, judged by CloudWatch's quantiles of the same test, or else by the fleet's whole rate."""
+    """Returns the unit of a job's ModelLatency, by CloudWatch's quantiles of the same test or else the fleet's rate."""
     if reported is None:
         return "ms"
     if quantiles_ms:

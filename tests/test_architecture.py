@@ -41,7 +41,7 @@ ONLY_IN = {
     "boto3": {
         "containers/batch/s3.py",
         "inference_recommender/jobs/aws.py",
-        "inference_recommender/load_generator/sagemaker.py",
+        "inference_recommender/load_generator/requests.py",
         "inference_recommender/client/",
         "inference_recommender/sizing/price_list.py",
         "model_build/checkpoint.py",

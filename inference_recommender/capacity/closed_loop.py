@@ -1,19 +1,20 @@
-"""The highest rate a run sustained within a latency limit, and how surely. Pure: arrays in, one value out.
+"""The highest rate that a run sustained within a latency limit, and how surely. Pure: arrays in, one value out.
 
-1. What the service took to warm up is left out (`warm_up`).
+1. The time that the service took to warm up is left out (`warm_up`).
 2. The rest is cut into blocks of time, and these are sorted into levels of equal load (`load_levels`), each of at least
-   `INTERVAL_S` and enough requests: a rate is sustained over a level, and no level is picked from overlapping ones.
-3. With the load, the share of late requests can only rise. Where the levels say otherwise it is noise, and neighbours
-   are pooled (`statistics.rising`): neither one lucky level nor one stall decides.
+   `INTERVAL_S` and enough requests: a rate is sustained over a level, and levels do not overlap.
+3. The share of late requests can only rise with the load. Where the levels say otherwise it is noise, and neighbours
+   are pooled (`statistics.isotonic`), so that neither one lucky level nor one stall decides.
 4. A level keeps the limit if no more requests are late than the percentile allows, and if a percentile that is
    `MARGIN` over the limit can be excluded with 95 % confidence, by an exact binomial test on the effective sample size.
 5. The capacity is the rate at the highest load that keeps the limit; at a lower one only where that carried clearly
-   more, since the highest of several noisy rates would be the luckiest. Its interval is of the bootstrap: blocks are
-   drawn again within each level, and the highest load that keeps the limit is found again (Künsch, Annals of Statistics
-   17, 1989, for why blocks; Efron and Tibshirani, An Introduction to the Bootstrap, 1993, 13.3, for the percentiles).
+   more, since the highest of several noisy rates would be the luckiest. Its interval comes from the bootstrap: blocks
+   are drawn again within each level, and the highest load that keeps the limit is determined again (Künsch, Annals of
+   Statistics 17, 1989, for blocks; Efron and Tibshirani, An Introduction to the Bootstrap, 1993, 13.3, for the
+   percentiles).
 
-It knows nothing of loads between and above those that were tried: where every level keeps the limit, the service may
-bear more.
+Loads between and above those that were tried are unknown: where every level keeps the limit, the service may bear more.
+`sustained` does the same for a run at one load, such as arrivals at a fixed rate.
 """
 
 from collections.abc import Sequence
@@ -22,62 +23,54 @@ from dataclasses import dataclass
 import numpy as np
 
 from inference_recommender.capacity.load_levels import Blocks, Indices, blocks, load_levels, longest_stretch, per_block
-from inference_recommender.capacity.statistics import Bools, Floats, effective_share, rising, samples_needed
+from inference_recommender.capacity.statistics import Bools, Floats, effective_share, isotonic, samples_needed
 from inference_recommender.capacity.warm_up import first_load_s, warm_up_s
 
-__all__ = [
-    "INTERVAL_S",
-    "MAX_ERROR_SHARE",
-    "Bools",
-    "Capacity",
-    "Floats",
-    "Limit",
-    "NeverSettled",
-    "capacity",
-    "samples_needed",
-]
-
 INTERVAL_S = 10.0
+"""Seconds that a rate must be held to count as sustained."""
 MAX_ERROR_SHARE = 0.01
-"""A level with more failures is no evidence."""
+"""A level with a larger share of failures is no evidence."""
 MARGIN = 0.10
-"""A percentile this much over the limit is taken for one that keeps it in at most 5 % of runs."""
+"""A percentile over the limit by this share is taken for one that keeps it in at most 5 % of runs."""
 CONFIDENCE = 0.95
 RESAMPLES = 400
 CLEARLY = 3.0
-"""Standard errors by which the rate at a lower load must be the higher one."""
+"""Standard errors by which the rate at a lower load must be higher to be the capacity."""
 
 
 class NeverSettled(Exception):
-    """All of a run was warm-up: its latency was still falling midway, so that no rate may be believed."""
+    """The whole run was warm-up: its latency was still falling midway, so no rate of it holds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limit:
-    """`percentile` (99.0) of the latency must not exceed `latency_ms`; None asks for no limit."""
+    """The `percentile` (99.0 for P99) of the latency must not exceed `latency_ms`; None sets no limit."""
 
     percentile: float
     latency_ms: float | None
 
     @property
     def allowed(self) -> float:
-        """The share of requests that may be late."""
+        """The share of requests that may be late: 0.01 for P99."""
         return 1 - self.percentile / 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Capacity:
+    """The rate that a run sustained at its best load."""
+
     start_s: float
     end_s: float
-    """The longest stretch of time at that load, without a change of it."""
+    """The longest stretch of time at that load without a change, in seconds of the run."""
     invocations_per_minute: float
     latency_ms: float
-    """At the limit's percentile, at that load."""
+    """The limit's percentile at that load."""
     within_limit: bool
+    """Whether that load keeps the limit; otherwise no load does, and this is the one of lowest latency."""
     interval: tuple[float, float] | None = None
     """95 % confidence interval of the rate, in invocations per minute; None where the run allows none."""
     warm_up_s: float | None = None
-    """How long the service warmed up, excluded from all of the above; None where the load changed too soon to tell."""
+    """Seconds of warm-up, excluded from all of the above; None where the load changed too soon to tell."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -85,16 +78,19 @@ class _Level:
     members: Indices
     latency_ms: float
     late: Floats
-    """Requests over the limit, by block of the level; likewise below."""
+    """Number of requests over the limit in each block of the level."""
     invocations: Floats
+    """Number of successful requests in each block of the level."""
     is_evidence: bool
+    """Whether the level has few enough failures and enough requests."""
     far_over_excluded: bool
+    """Whether a percentile over the limit by `MARGIN` can be excluded."""
 
 
 def capacity(finished_s: Floats, latencies_ms: Floats, succeeded: Bools, limit: Limit, end_s: float) -> Capacity | None:
-    """The highest rate sustained within the limit; where none was, the load of lowest latency; None without evidence.
+    """Returns the highest rate sustained within the limit, or else the load of lowest latency; None without evidence.
 
-    The three arrays have one entry per request of closed-loop users, in order of finish; requests that finish after
+    The three arrays have an entry per request of closed-loop users, in order of finish; requests that finish after
     `end_s` are ignored. Raises `NeverSettled`.
     """
     if end_s <= 0 or not len(finished_s):
@@ -105,13 +101,13 @@ def capacity(finished_s: Floats, latencies_ms: Floats, succeeded: Bools, limit: 
         raise NeverSettled
     run = blocks(finished_s, latencies_ms, succeeded, warm_up, end_s) if warm_up else whole
     levels = _levels(run, latencies_ms, succeeded, limit, min(INTERVAL_S, end_s - float(run.start_s[0])))
-    return _found(run, levels, latencies_ms, succeeded, limit, warm_up)
+    return _best(run, levels, limit, warm_up)
 
 
 def sustained(
     finished_s: Floats, latencies_ms: Floats, succeeded: Bools, limit: Limit, end_s: float
 ) -> Capacity | None:
-    """As `capacity`, of a run at one load throughout, such as arrivals at a fixed rate."""
+    """Returns the same as `capacity`, for a run at one load throughout, such as arrivals at a fixed rate."""
     if end_s <= 0 or not len(finished_s):
         return None
     warm_up = warm_up_s(finished_s, latencies_ms, end_s)
@@ -119,13 +115,13 @@ def sustained(
         raise NeverSettled
     run = blocks(finished_s, latencies_ms, succeeded, warm_up or 0.0, end_s)
     level = _level(run, np.arange(len(run.load)), latencies_ms, succeeded, limit)
-    return _found(run, [level], latencies_ms, succeeded, limit, warm_up)
+    return _best(run, [level], limit, warm_up)
 
 
 def _levels(run: Blocks, latencies_ms: Floats, succeeded: Bools, limit: Limit, enough_s: float) -> list[_Level]:
     needed = samples_needed(limit.percentile)
     members = load_levels(run.load, run.invocations, run.block_s, enough_s, needed)
-    return [_level(run, one, latencies_ms, succeeded, limit) for one in members]
+    return [_level(run, blocks_of_level, latencies_ms, succeeded, limit) for blocks_of_level in members]
 
 
 def _level(run: Blocks, members: Indices, latencies_ms: Floats, succeeded: Bools, limit: Limit) -> _Level:
@@ -156,9 +152,7 @@ def _is_evidence(invocations: float, errors: float, limit: Limit) -> bool:
     return not failed and invocations >= samples_needed(limit.percentile)
 
 
-def _found(
-    run: Blocks, levels: Sequence[_Level], latencies_ms: Floats, succeeded: Bools, limit: Limit, warm_up: float | None
-) -> Capacity | None:
+def _best(run: Blocks, levels: Sequence[_Level], limit: Limit, warm_up: float | None) -> Capacity | None:
     evidence = [level for level in levels if level.is_evidence]
     keeping = _keeping(evidence, limit)
     best = _carries_most(keeping) if keeping else _misses_least(evidence, limit)
@@ -177,9 +171,9 @@ def _found(
 
 
 def _keeping(evidence: Sequence[_Level], limit: Limit) -> list[_Level]:
-    """The levels that keep the limit, from the lowest load up."""
+    """Returns the levels that keep the limit, from the lowest load up."""
     shares = [float(level.late.sum() / level.invocations.sum()) for level in evidence]
-    pooled = rising(shares, [float(level.invocations.sum()) for level in evidence])
+    pooled = isotonic(shares, [float(level.invocations.sum()) for level in evidence])
     return [
         level
         for level, share in zip(evidence, pooled, strict=True)
@@ -188,7 +182,7 @@ def _keeping(evidence: Sequence[_Level], limit: Limit) -> list[_Level]:
 
 
 def _carries_most(keeping: Sequence[_Level]) -> _Level:
-    """The highest load, or the lower one that carries clearly more."""
+    """Returns the highest load, or the lower one that carries clearly more."""
     last = keeping[-1]
     best = max(keeping, key=lambda level: float(level.invocations.mean()))
     gain = float(best.invocations.mean() - last.invocations.mean())
@@ -197,7 +191,7 @@ def _carries_most(keeping: Sequence[_Level]) -> _Level:
 
 
 def _misses_least(evidence: Sequence[_Level], limit: Limit) -> _Level | None:
-    """The level of lowest latency; None where it may as well keep the limit, for too few samples."""
+    """Returns the level of lowest latency; None where too few samples leave open whether it keeps the limit."""
     least = min(evidence, key=lambda level: level.latency_ms, default=None)
     return least if least and limit.latency_ms is not None and least.latency_ms > limit.latency_ms else None
 
@@ -205,9 +199,10 @@ def _misses_least(evidence: Sequence[_Level], limit: Limit) -> _Level | None:
 def _interval(
     evidence: Sequence[_Level], best: _Level, past_peak: bool, block_s: float, limit: Limit
 ) -> tuple[float, float]:
-    """Of the rate at the highest load that keeps the limit, in resamples; one in which none does counts as 0.
+    """Returns the bootstrap interval of the rate at the highest load that keeps the limit, per minute.
 
-    `past_peak`: higher loads than that of `best` keep the limit too, but carry less.
+    A resample in which no load keeps it counts as 0. `past_peak`: loads above that of `best` keep the limit too, but
+    carry less.
     """
     random = np.random.default_rng(0)
     drawn = [random.integers(len(level.members), size=(RESAMPLES, len(level.members))) for level in evidence]
@@ -219,14 +214,14 @@ def _interval(
     if past_peak:
         peak = evidence.index(best)
         rates[:, peak:] = rates[:, [peak]]
-    found = [
+    highest = [
         rates[sample, keeping - 1] if (keeping := _count_keeping(shares[sample], requests[sample], limit)) else 0.0
         for sample in range(RESAMPLES)
     ]
-    low, high = np.percentile(found, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
+    low, high = np.percentile(highest, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
     return float(low), float(high)
 
 
 def _count_keeping(shares: Floats, requests: Floats, limit: Limit) -> int:
-    pooled = rising(shares.tolist(), requests.tolist())
-    return sum(share <= limit.allowed + 1e-12 for share in pooled)
+    """Returns how many levels keep the limit; arrays have an entry per level, from the lowest load up."""
+    return int((isotonic(shares, requests) <= limit.allowed + 1e-12).sum())

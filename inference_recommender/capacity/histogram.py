@@ -1,11 +1,11 @@
 """Latency histograms that merge exactly: counts in bins of a logarithmic scale. Pure.
 
 Bin b holds the latencies in [exp((b - ½)·w), exp((b + ½)·w)) ms and stands for exp(b·w), with w = `BIN_WIDTH`. So a
-latency read back is at most `RELATIVE_ERROR` (exp(w/2) - 1, about 0.5 %) off, whatever its size, and so is every
-percentile, which is the latency of a request (nearest rank). Bins are the same everywhere: adding counts is exact,
+latency read back is at most `RELATIVE_ERROR` (exp(w/2) - 1, about 0.5 %) off, whatever its size. A percentile is the
+latency of a request (nearest rank), so the same holds for it. Bins are the same everywhere, so adding counts is exact
 in any order and any grouping. The scheme is that of DDSketch (Masson, Rim, Lee, VLDB 2019) without a bound on its bins.
 
-Latencies below `LOWEST_MS` count as that.
+Latencies below `LOWEST_MS` count as `LOWEST_MS`.
 """
 
 import math
@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from inference_recommender.capacity.statistics import Floats
+
 Bins = npt.NDArray[np.int32]
 
 BIN_WIDTH = 0.01
@@ -25,23 +26,26 @@ LOWEST_MS = 1e-3
 
 
 def bins_of(latencies_ms: Floats) -> Bins:
-    """The bin of each latency."""
+    """Returns the bin number of each latency."""
     return np.round(np.log(np.maximum(latencies_ms, LOWEST_MS)) / BIN_WIDTH).astype(np.int32)
 
 
 def latencies_of(bins: Bins) -> Floats:
-    """What each bin stands for, in ms."""
+    """Returns the latency in ms that each bin stands for."""
     latencies_ms: Floats = np.exp(bins * BIN_WIDTH)
     return latencies_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
+    """How many latencies each bin holds."""
+
     counts: tuple[tuple[int, int], ...] = ()
-    """(bin, how many) for each occupied bin, ascending."""
+    """(bin number, count) for each occupied bin, ascending."""
 
     @classmethod
     def of(cls, latencies_ms: Floats) -> "Histogram":
+        """Counts `latencies_ms`."""
         bins, counts = np.unique(bins_of(latencies_ms), return_counts=True)
         return cls(tuple(zip(bins.tolist(), counts.tolist(), strict=True)))
 
@@ -52,7 +56,7 @@ class Histogram:
         return sum(count for _, count in self.counts)
 
     def percentile(self, percentile: float) -> float | None:
-        """The latency in ms that `percentile` % do not exceed, by nearest rank; None of nothing."""
+        """Returns the latency in ms that `percentile` % do not exceed, by nearest rank; None for an empty histogram."""
         rank = max(math.ceil(len(self) * percentile / 100 - 1e-9), 1)
         seen = 0
         for number, count in self.counts:
@@ -62,11 +66,12 @@ class Histogram:
         return None
 
     def pairs(self) -> tuple[tuple[float, int], ...]:
-        """(latency in ms, how many), ascending."""
+        """Returns (latency in ms, count) for each occupied bin, ascending."""
         return tuple((round(math.exp(number * BIN_WIDTH), 6), count) for number, count in self.counts)
 
 
 def merged(histograms: Iterable[Histogram]) -> Histogram:
+    """Returns the histogram of all latencies of `histograms`."""
     total: Counter[int] = Counter()
     for histogram in histograms:
         for number, count in histogram.counts:

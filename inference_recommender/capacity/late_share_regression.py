@@ -1,11 +1,14 @@
-"""Where the share of late requests, rising with the rate, crosses what a percentile allows. Pure.
+"""The rate at which the share of late requests reaches what a percentile allows, by regression. Pure.
 
-The late requests of each block of time are counts around requests * exp(a + b * log(rate)), near the crossing: a
-Poisson regression (McCullagh and Nelder, Generalized Linear Models, 1989, chapter 6). A batching server and its stalls
-make some blocks far later than Poisson's law has it, so the errors of a and b are of the sandwich kind, which takes the
-spread of the blocks as it is (White, Econometrica 50, 1982; Liang and Zeger, Biometrika 73, 1986). An end of the
-interval is where the fitted share is that many standard errors off the allowed one (Fieller, Journal of the Royal
-Statistical Society B 16, 1954), by Student's t, for the blocks with late requests are few.
+The late requests of each block of time are counts around
+
+    requests * exp(a + b * log(rate))
+
+near that rate: a Poisson regression (McCullagh and Nelder, Generalized Linear Models, 1989, chapter 6). A batching
+server and its stalls make some blocks far later than Poisson's law has it, so the errors of a and b are sandwich
+estimates, which take the spread of the blocks as it is (White, Econometrica 50, 1982; Liang and Zeger, Biometrika 73,
+1986). An end of the interval is where the fitted share is that many standard errors off the allowed one (Fieller,
+Journal of the Royal Statistical Society B 16, 1954), by Student's t, because blocks with late requests are few.
 """
 
 from dataclasses import dataclass
@@ -15,30 +18,36 @@ import numpy as np
 from inference_recommender.capacity.statistics import Floats, student_t
 
 SLOPE, SLOPE_SPREAD = 15.0, 15.0
-"""Ten per cent more load, four times as many late requests: weakly supposed, so that few blocks have a sane slope."""
+"""Mean and standard deviation of a normal prior of b, so that few blocks have a sane slope: about ten per cent more
+load makes four times as many requests late."""
 WIDEST = 0.5
-"""The interval is looked for this far around the crossing, in logarithms of the rate."""
+"""Distance around the rate, in logarithms, within which the interval is searched."""
 STEPS = 40
+"""Steps of Newton's method."""
 FEWEST_EPISODES = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Crossing:
-    """In the unit of the rates. The bounds are 0 and infinite where the blocks do not give one."""
+class RateAtLimit:
+    """The rate at which exactly the allowed share of requests is late, in the unit of the rates given."""
 
     rate: float
     low: float
+    """Lower end of the interval; 0 where the blocks give none."""
     high: float
+    """Upper end of the interval; infinite where the blocks give none."""
     slope: float
-    """Of the logarithm of the late share over that of the rate."""
+    """b: the derivative of the late share's logarithm by that of the rate."""
     episodes: float
     """Blocks with late requests, as the number of equally late ones that would say as much (Kish)."""
 
 
-def crossing(rates: Floats, requests: Floats, late: Floats, allowed: float, confidence: float) -> Crossing | None:
-    """The rate at which `allowed` of the requests are late, with the two-sided interval of `confidence`.
+def late_share_regression(
+    rates: Floats, requests: Floats, late: Floats, allowed: float, confidence: float
+) -> RateAtLimit | None:
+    """Returns the rate at which the share `allowed` is late, with the two-sided interval of `confidence`.
 
-    One entry per block. None where fewer than `FEWEST_EPISODES` blocks say anything.
+    The arrays have an entry per block. Returns None where fewer than `FEWEST_EPISODES` blocks say anything.
     """
     has = requests > 0
     episodes = float(late.sum() ** 2 / max((late**2).sum(), 1))
@@ -52,9 +61,9 @@ def crossing(rates: Floats, requests: Floats, late: Floats, allowed: float, conf
     around = at + np.linspace(-WIDEST, WIDEST, 4001)
     share = fitted[0] + fitted[1] * around - np.log(allowed)
     error = np.sqrt(covariance[0, 0] + 2 * around * covariance[0, 1] + around**2 * covariance[1, 1])
-    z = student_t((1 + confidence) / 2, int(episodes) - 2)
-    below, above = around[share + z * error <= 0], around[share - z * error >= 0]
-    return Crossing(
+    t = student_t((1 + confidence) / 2, int(episodes) - 2)
+    below, above = around[share + t * error <= 0], around[share - t * error >= 0]
+    return RateAtLimit(
         rate=reference * float(np.exp(at)),
         low=reference * float(np.exp(below.max())) if len(below) else 0.0,
         high=reference * float(np.exp(above.min())) if len(above) else float("inf"),
@@ -64,7 +73,7 @@ def crossing(rates: Floats, requests: Floats, late: Floats, allowed: float, conf
 
 
 def _fit(design: Floats, requests: Floats, late: Floats) -> tuple[Floats, Floats]:
-    """(a, b) by Newton's method, and their covariance."""
+    """Returns (a, b), shape (2,), by Newton's method, and their covariance, shape (2, 2)."""
     prior = np.diag([0.0, 1 / SLOPE_SPREAD**2])
     centre = np.array([0.0, SLOPE])
     fitted = np.array([np.log(late.sum() / requests.sum()), SLOPE])

@@ -1,70 +1,130 @@
-"""The highest rate of arrivals at which a service keeps a latency limit. Pure: an algorithm over a port that probes.
+"""Searches the highest rate of arrivals at which a service keeps a latency limit. Pure: a `Probe` is its one port.
 
-Open loop: requests arrive as a Poisson process whatever the answers do, and latency counts from the intended send, so
-that an overloaded service cannot slow down its own measurement (coordinated omission).
+Requests arrive in an open loop, as a Poisson process whatever the answers do, and latency counts from the intended
+send, so that an overloaded service cannot slow down its own measurement (coordinated omission).
 
 1. The start rate is kept up until the service has warmed up (`warm_up`).
 2. Probes of a few seconds quadruple the rate (or quarter it) until one is over the limit and the one below is not.
 3. The rate between is interpolated, rate and latency in logarithms, by regula falsi with the Illinois rule (Dowell and
    Jarratt, BIT 11, 1971), kept off the ends, until the bracket is narrow enough for a straight line.
-4. Then a line is fitted to the late requests of all probes near the limit (`crossing`), and probes are added a little
-   below and a little above where it crosses what the percentile allows, until the capacity is known well enough. No
-   single probe decides, so that looking often is no way to pass.
-5. The capacity is the rate of the crossing, or the lower one at which a percentile `MARGIN` over the limit can be
-   excluded with 95 % confidence: noise makes the result smaller, not bolder.
+4. Then a line is fitted to the late requests of all probes near the limit (`late_share_regression`), and probes are
+   added a little below and a little above the rate at which it reaches what the percentile allows, until the capacity
+   is known well enough. No single probe decides, so that probing often is no way to pass.
+5. The capacity is that rate, or the lower one at which a percentile `MARGIN` over the limit can be excluded with 95 %
+   confidence: noise makes the result smaller, never larger.
 
-On simulated services of known capacity (tests/inference_recommender/capacity/test_search.py) it comes within 5 % for
-at least 95 of a hundred seeds and calls a rate the capacity whose percentile is 10 % over for at most 5; the interval
-covers the truth for 86 to 96. It takes a service to be as fast later as it is now, and knows nothing of other machines.
+On simulated services of known capacity (tests/inference_recommender/capacity/test_search.py) the result is within 5 %
+for at least 95 of a hundred seeds, and its true percentile is more than 10 % over the limit for at most 5; the interval
+covers the truth for 86 to 96. It assumes that the service stays as fast as it is now, and knows no other machine.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from math import log, sqrt
+from math import exp, log, sqrt
 
 import numpy as np
 
-from inference_recommender.capacity.bracket import Bracket
-from inference_recommender.capacity.closed_loop import CONFIDENCE, Limit
-from inference_recommender.capacity.late_share_regression import Crossing, crossing
-from inference_recommender.capacity.probed import Probed, Seen, probed
+from inference_recommender.capacity.closed_loop import CONFIDENCE, MARGIN, Limit
+from inference_recommender.capacity.late_share_regression import RateAtLimit, late_share_regression
+from inference_recommender.capacity.load_levels import Indices, per_block
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.capacity.warm_up import warm_up_s
 
 RESOLUTION = 0.03
-"""The half of the interval, over the capacity, at which the search is content."""
+"""Half the interval over the capacity, at which the search ends."""
 ACCEPTABLE = 0.10
-"""The same, where the search ended before: a capacity less sure is none."""
+"""The same where the search ended before: a capacity less sure is not reported."""
 STRETCH = 1.15
-"""To stop when the interval is narrow makes it too narrow: by so much, in simulation."""
+"""Widening that corrects for optional stopping; from simulation."""
 NARROW = 1.15
 """The bracket in which the logarithm of the late share is nearly a straight line."""
 SATURATED = 0.3
-"""A probe with more late requests is beyond the straight line."""
+"""A probe with a larger share of late requests is beyond the straight line."""
 EPISODES = 15
-"""Blocks with late requests at least: from fewer, an interval only seems narrow."""
+"""The fewest blocks with late requests: from fewer, an interval only seems narrow."""
 APART = 0.4
 NEAREST, FARTHEST = 0.02, 0.06
-"""Of the capacity: probes are added so much below and above it that the late share differs by a factor of e^APART."""
+"""Share of the capacity by which probes are added below and above it, within these ends: chosen so that the late
+share differs by a factor of e^APART."""
 NEAR = (4.0, 2.5)
-"""Times that distance, below and above: probes within are fitted. Above, the queue soon has no end."""
-FACTOR = 4.0
+"""Multiples of that distance, below and above, within which probes are fitted: above, the queue soon has no end."""
 FAR_OFF = log(10)
-"""A latency more than ten times over or under the limit says no more than ten times."""
+"""A latency more than ten times over or under the limit counts as ten times."""
+FACTOR = 4.0
+"""Step of the rate while the limit is not yet bracketed."""
 GLANCE_S, GLANCE_REQUESTS, LONGEST_GLANCE_S = 5.0, 100, 100.0
+"""A probe of the bracket lasts at least so many seconds and requests, and at most so many seconds."""
 PROBE_S, LATE_EXPECTED, LONGEST_PROBE_S = 20.0, 20, 180.0
-"""A probe lasts so long that at the limit this many requests are late."""
+"""A probe of the refinement lasts so long that at the limit this many requests are late."""
 SETTLING_S, LONGEST_WARM_UP_S = 10.0, 180.0
+"""The first probe at the start rate lasts at least so long; warming up takes at most so long."""
 SLOWEST_PER_MINUTE = 60.0
-"""Below one a second, enough requests for a percentile take hours."""
+"""The lowest rate that is tried: below one a second, enough requests for a percentile take hours."""
+KEPT_OFF = 0.15
+"""Interpolation stays this share of the bracket off its ends."""
+IN_FLUX = 0.1
+"""Share of each probe that is left out at its beginning, where the queue of an idle service fills up."""
+PROBE_BLOCK_S = 4.0
+"""Seconds: long beside the queues that a request meets, so that blocks are nearly independent."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Seen:
+    """The requests of a probe: an entry for each that was due, in order of intended send."""
+
+    duration_s: float
+    intended_s: Floats
+    """Seconds since the probe's beginning."""
+    latencies_ms: Floats
+    """Milliseconds from the intended send; infinite for a request that failed or was never answered."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Probed:
+    """A probe's counts, without its beginning."""
+
+    invocations_per_minute: float
+    duration_s: float
+    latency_ms: float
+    """The limit's percentile; infinite where more requests than it allows were never answered."""
+    requests: Floats
+    """Number of requests by block of time."""
+    late: Floats
+    """Number of requests over the limit, by block."""
+    far_late: Floats
+    """Number of requests over the limit by `MARGIN`, by block."""
+
+    @property
+    def late_share(self) -> float:
+        """The share of late requests."""
+        return float(self.late.sum() / max(self.requests.sum(), 1))
+
 
 Probe = Callable[[float, float], Seen]
-"""(arrivals per minute, seconds) → what was seen. Raises `Bottleneck`."""
+"""(arrivals per minute, seconds) → the requests and their latencies. Raises `Bottleneck`."""
 
 
 class Bottleneck(Exception):
-    """The generator could not make the arrivals of a probe, or was in the way of what it measured: why."""
+    """The generator could not make the arrivals of a probe, or was in the way of what it measured. Says why."""
+
+
+def probed(rate_per_minute: float, seen: Seen, limit: Limit) -> Probed:
+    """Counts the requests of a probe by blocks of time, without its beginning."""
+    bound = np.inf if limit.latency_ms is None else limit.latency_ms
+    first = int(np.searchsorted(seen.intended_s, seen.duration_s * IN_FLUX))
+    latencies, duration = seen.latencies_ms[first:], seen.duration_s * (1 - IN_FLUX)
+    count = max(int(duration / PROBE_BLOCK_S), 1)
+    place = (seen.intended_s[first:] - seen.duration_s * IN_FLUX) * (count / duration)
+    block: Indices = np.clip(place, 0, count - 1).astype(np.intp)
+    return Probed(
+        invocations_per_minute=rate_per_minute,
+        duration_s=seen.duration_s,
+        latency_ms=float(np.percentile(latencies, limit.percentile, method="lower")) if len(latencies) else 0.0,
+        requests=per_block(block, np.ones(len(block), dtype=bool), count),
+        late=per_block(block, latencies > bound, count),
+        far_late=per_block(block, latencies > bound * (1 + MARGIN), count),
+    )
 
 
 class Reason(Enum):
@@ -81,32 +141,59 @@ class Reason(Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
+    """The result of a search."""
+
     invocations_per_minute: float | None
     """The capacity; None where the search came to none."""
     interval: tuple[float, float] | None
     """95 % confidence interval of the rate at which the percentile is the limit; also where it is too wide for a
     capacity to be told."""
     latency_ms: float | None
-    """At the limit's percentile, of the probes nearest to that rate."""
+    """The limit's percentile in the probe nearest to that rate."""
     warm_up_s: float | None
     probed: tuple[Probed, ...]
     reason: Reason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class _Bracket:
+    """Two points of (log rate, log of latency over limit), the low one at or under the limit."""
+
+    low: tuple[float, float]
+    high: tuple[float, float]
+    stayed: str = ""
+    """The end that the last point left where it was: "low" or "high"."""
+
+    def next_rate(self) -> float:
+        """Returns the rate at which the straight line through the ends meets the limit."""
+        (x1, y1), (x2, y2) = self.low, self.high
+        share = -y1 / (y2 - y1) if y2 > y1 else 0.5
+        return exp(x1 + (x2 - x1) * min(max(share, KEPT_OFF), 1 - KEPT_OFF))
+
+    def with_point(self, point: tuple[float, float]) -> "_Bracket":
+        """Returns the bracket with `point` as an end; the Illinois rule halves the height of one that stays twice."""
+        if point[1] <= 0:
+            height = self.high[1] / 2 if self.stayed == "high" else self.high[1]
+            return _Bracket(low=point, high=(self.high[0], height), stayed="high")
+        height = self.low[1] / 2 if self.stayed == "low" else self.low[1]
+        return _Bracket(low=(self.low[0], height), high=point, stayed="low")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Fitted:
-    at: Crossing
-    """Where the percentile is the limit."""
+    at: RateAtLimit
+    """The rate at which the percentile is the limit."""
     far_over: float
     """The rate at which the percentile is `MARGIN` over the limit."""
 
     def is_known_within(self, share: float) -> bool:
-        """Whether half the interval is at most this share of the rate."""
+        """Returns whether half the interval is at most this share of the rate."""
         return self.at.high - self.at.low <= 2 * share * self.at.rate
 
     @property
     def capacity(self) -> float:
-        """The crossing; less where, were the true one at the low end, the percentile would be over by the margin."""
+        """The rate at the limit; less where the percentile would be over by the margin if the interval's low end were
+        the true rate."""
         low = self.at.rate - STRETCH * (self.at.rate - self.at.low)
         return min(self.at.rate, low * self.far_over / self.at.rate)
 
@@ -125,15 +212,16 @@ class Search:
     start: float = 600.0
     most: float = 6e7
     longest_s: float = 3600.0
-    """Of all probes together."""
+    """Seconds of all probes together."""
     probed: list[Probed] = field(default_factory=list)
     spent_s: float = 0.0
     warm_up_s: float | None = None
     complaint: str = ""
-    """The generator's, where it was the bottleneck."""
+    """Why the generator was the bottleneck, where it was."""
     _fitted: "_Fitted | None" = None
 
     def run(self) -> Found:
+        """Probes until the capacity is known, or cannot be."""
         try:
             self._warm_up()
             self._refine(self._narrow(*self._bracket()))
@@ -146,7 +234,7 @@ class Search:
         return self.found(reason)
 
     def _warm_up(self) -> None:
-        """Keep the start rate up until the latency was settled for half of the last probe."""
+        """Keeps the start rate up until the latency was settled for half of the last probe."""
         intended: list[Floats] = []
         latencies: list[Floats] = []
         passed, duration = 0.0, max(SETTLING_S, self._glance_s(self.start))
@@ -162,45 +250,45 @@ class Search:
         raise _Ended(Reason.NEVER_SETTLED)
 
     def _bracket(self) -> tuple[Probed, Probed]:
-        """A probe under the limit and one over it, at most `FACTOR` apart."""
-        one = self._glance(self.start)
-        return self._down_from(one) if self._is_over(one) else self._up_from(one)
+        """Returns a probe under the limit and one over it, at most `FACTOR` apart."""
+        first = self._glance(self.start)
+        return self._down_from(first) if self._is_over(first) else self._up_from(first)
 
     def _down_from(self, over: Probed) -> tuple[Probed, Probed]:
         while True:
             if over.invocations_per_minute <= SLOWEST_PER_MINUTE:
                 raise _Ended(Reason.NOTHING_KEEPS)
-            one = self._glance(max(over.invocations_per_minute / FACTOR, SLOWEST_PER_MINUTE))
-            if not self._is_over(one):
-                return one, over
-            over = one
+            lower = self._glance(max(over.invocations_per_minute / FACTOR, SLOWEST_PER_MINUTE))
+            if not self._is_over(lower):
+                return lower, over
+            over = lower
 
     def _up_from(self, under: Probed) -> tuple[Probed, Probed]:
-        """In smaller steps where the generator cannot follow: the service may be over the limit before that."""
+        """Takes smaller steps where the generator cannot follow: the service may be over the limit before that."""
         factor = FACTOR
         while True:
             if under.invocations_per_minute * factor > self.most:
                 raise _Ended(Reason.BEARS_MORE)
             try:
-                one = self._glance(under.invocations_per_minute * factor)
+                higher = self._glance(under.invocations_per_minute * factor)
             except Bottleneck:
                 factor = sqrt(factor)
                 if factor < NARROW:
                     raise
                 continue
-            if self._is_over(one):
-                return under, one
-            under = one
+            if self._is_over(higher):
+                return under, higher
+            under = higher
 
     def _narrow(self, under: Probed, over: Probed) -> float:
-        """A rate near the limit."""
-        bracket = Bracket(low=self._point(under), high=self._point(over))
+        """Returns a rate near the limit."""
+        bracket = _Bracket(low=self._point(under), high=self._point(over))
         while bracket.high[0] - bracket.low[0] > log(NARROW):
             bracket = bracket.with_point(self._point(self._glance(bracket.next_rate())))
         return bracket.next_rate()
 
     def _refine(self, rate: float) -> None:
-        """Add probes around the crossing until it is known well enough."""
+        """Adds probes around the rate at the limit until it is known well enough."""
         apart = FARTHEST / 2
         while True:
             for side in (1 - apart, 1 + apart):
@@ -218,38 +306,39 @@ class Search:
                 return
 
     def _most_unsaturated(self) -> float:
-        """The lowest rate at and a little above which most probes were saturated.
+        """Returns the lowest rate at and a little above which most probes were saturated.
 
-        A rate above it may be probed, so that a stall which made one probe seem so can be seen to have been one.
+        A rate above it may be probed again: a single probe may seem saturated for a stall.
         """
-        saturated = [one for one in self.probed if one.late_share > SATURATED]
-        rates = [one.invocations_per_minute for one in saturated if self._mostly_saturated(one.invocations_per_minute)]
-        return min(rates, default=np.inf)
+        rates = [probe.invocations_per_minute for probe in self.probed if probe.late_share > SATURATED]
+        return min((rate for rate in rates if self._is_mostly_saturated(rate)), default=np.inf)
 
-    def _mostly_saturated(self, rate: float) -> bool:
-        near = [one for one in self.probed if rate <= one.invocations_per_minute <= rate * (1 + FARTHEST)]
-        return 2 * sum(one.late_share > SATURATED for one in near) >= len(near)
+    def _is_mostly_saturated(self, rate: float) -> bool:
+        near = [probe for probe in self.probed if rate <= probe.invocations_per_minute <= rate * (1 + FARTHEST)]
+        return 2 * sum(probe.late_share > SATURATED for probe in near) >= len(near)
 
     def _fit(self, rate: float, apart: float) -> "_Fitted | None":
-        """Of the probes near `rate`; None where they do not give one."""
+        """Fits the probes near `rate`; None where they do not give a rate at the limit."""
         near = [
-            one
-            for one in self.probed
-            if 1 - NEAR[0] * apart <= one.invocations_per_minute / rate <= 1 + NEAR[1] * apart
-            and one.late_share <= SATURATED
+            probe
+            for probe in self.probed
+            if 1 - NEAR[0] * apart <= probe.invocations_per_minute / rate <= 1 + NEAR[1] * apart
+            and probe.late_share <= SATURATED
         ]
         if not near:
             return None
-        requests = np.concatenate([one.requests for one in near])
-        rates = np.concatenate([np.full(len(one.requests), one.invocations_per_minute) for one in near])
-        late, far_late = (np.concatenate([getattr(one, name) for one in near]) for name in ("late", "far_late"))
-        at = crossing(rates, requests, late, self.limit.allowed, CONFIDENCE)
-        far = crossing(rates, requests, far_late, self.limit.allowed, CONFIDENCE)
+        requests = np.concatenate([probe.requests for probe in near])
+        rates = np.concatenate([np.full(len(probe.requests), probe.invocations_per_minute) for probe in near])
+        late = np.concatenate([probe.late for probe in near])
+        far_late = np.concatenate([probe.far_late for probe in near])
+        at = late_share_regression(rates, requests, late, self.limit.allowed, CONFIDENCE)
+        far = late_share_regression(rates, requests, far_late, self.limit.allowed, CONFIDENCE)
         if at is None:
             return None
         return _Fitted(at=at, far_over=max(far.rate, at.rate) if far else at.rate)
 
     def found(self, reason: Reason) -> Found:
+        """Returns the result of what has been probed so far."""
         fitted = self._fitted
         if (
             fitted is None
@@ -265,7 +354,7 @@ class Search:
                 reason=reason,
             )
         at, rate = fitted.at, fitted.capacity
-        nearest = min(self.probed, key=lambda one: abs(one.invocations_per_minute - rate))
+        nearest = min(self.probed, key=lambda probe: abs(probe.invocations_per_minute - rate))
         return Found(
             invocations_per_minute=rate,
             interval=(at.low, at.high),
@@ -285,9 +374,9 @@ class Search:
         return min(max(PROBE_S, LATE_EXPECTED / self.limit.allowed / rate * 60), LONGEST_PROBE_S)
 
     def _see_at(self, rate: float, duration_s: float) -> Probed:
-        found = probed(rate, self._see(rate, duration_s), self.limit)
-        self.probed.append(found)
-        return found
+        counted = probed(rate, self._see(rate, duration_s), self.limit)
+        self.probed.append(counted)
+        return counted
 
     def _see(self, rate: float, duration_s: float) -> Seen:
         if self.spent_s + duration_s > self.longest_s:
@@ -295,12 +384,13 @@ class Search:
         self.spent_s += duration_s
         return self.probe(rate, duration_s)
 
-    def _is_over(self, one: Probed) -> bool:
-        return one.latency_ms > self._limit_ms
+    def _is_over(self, probe: Probed) -> bool:
+        return probe.latency_ms > self._limit_ms
 
-    def _point(self, one: Probed) -> tuple[float, float]:
-        over = max(one.latency_ms / self._limit_ms, 1e-9)
-        return log(one.invocations_per_minute), min(max(log(over), -FAR_OFF), FAR_OFF)
+    def _point(self, probe: Probed) -> tuple[float, float]:
+        """Returns the logarithms of the rate and of the latency over the limit."""
+        over = max(probe.latency_ms / self._limit_ms, 1e-9)
+        return log(probe.invocations_per_minute), min(max(log(over), -FAR_OFF), FAR_OFF)
 
     @property
     def _limit_ms(self) -> float:

@@ -5,6 +5,9 @@ ones would. How much less is the design effect, measured on blocks of time long 
 variance of a share between blocks over the variance it would have in independent requests. n divided by it is the
 effective sample size (Kish, Survey Sampling, 1965, 8.2), to which exact binomial tests then apply (Korn and Graubard,
 Survey Methodology 24, 1998: the same with Student's t for the few blocks that the variance was estimated from).
+
+Distributions and isotonic regression are SciPy's. It takes a few tenths of a second to import, so the functions that
+call it do so: a process that only sends load, or prints a request, never waits for it.
 """
 
 from collections.abc import Sequence
@@ -20,38 +23,42 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 ONE_SIDED = 0.05
 """The error that a one-sided test may make; its bound is one end of a 90 % interval."""
+LEAST_WEIGHT = 1e-9
+"""The weight of a value that has none: SciPy's isotonic regression wants weights above 0."""
 
 
 def samples_needed(percentile: float, error: float = ONE_SIDED) -> int:
-    """The fewest independent samples whose largest bounds the percentile from above, but for a chance of `error`.
+    """Returns the fewest independent samples whose largest bounds the percentile from above, but for a chance `error`.
 
-    That the largest of n lies below the percentile q has probability q^n (Wilks 1941).
+    The largest of n samples lies below the percentile q with probability q^n (Wilks, Annals of Mathematical Statistics
+    12, 1941).
     """
     return int(np.ceil(np.log(error) / np.log(percentile / 100)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EffectiveShare:
-    """A share of dependent requests, as the count out of so many independent ones that says as much."""
+    """A share of dependent requests, as the share of so many independent ones that says as much."""
 
     share: float
     requests: float
     """The effective sample size."""
 
     def shown_below(self, limit: float, error: float = ONE_SIDED) -> bool:
-        """Whether a true share of `limit` or more would come out as low as this with probability ≤ `error`."""
+        """Returns whether a true share of `limit` or more would come out this low with probability ≤ `error`."""
         return binomial_at_most(int(np.ceil(self.share * self.requests)), int(self.requests), limit) <= error
 
     def shown_above(self, limit: float, error: float = ONE_SIDED) -> bool:
-        """Whether a true share of `limit` or less would come out as high as this with probability ≤ `error`."""
+        """Returns whether a true share of `limit` or less would come out this high with probability ≤ `error`."""
         count = int(np.floor(self.share * self.requests))
         return count > 0 and 1 - binomial_at_most(count - 1, int(self.requests), limit) <= error
 
 
 def effective_share(events: Floats, requests: Floats) -> EffectiveShare:
-    """The share of `events` in `requests`, both by block, with its effective sample size; 0 of a single block.
+    """Returns the share of `events` in `requests`, both counts by block, with its effective sample size.
 
-    It knows only the bursts that it sees: where there is no event at all, requests count as independent.
+    The sample size is 0 for a single block. Only bursts that occurred are known: without any event, requests count as
+    independent.
     """
     total = float(requests.sum())
     blocks = len(requests)
@@ -63,10 +70,10 @@ def effective_share(events: Floats, requests: Floats) -> EffectiveShare:
 
 
 def design_effect(events: Floats, requests: Floats) -> float:
-    """How many dependent requests say as much as one independent. Arrays by block, at least two blocks.
+    """Returns how many dependent requests say as much as one independent request.
 
-    0 where every request or none is an event. The numerator is the variance of a ratio by linearisation (Cochran,
-    Sampling Techniques, 1977, 6.3).
+    Arrays are counts by block, at least two blocks. 0 where every request or none is an event. The numerator is the
+    variance of a ratio by linearisation (Cochran, Sampling Techniques, 1977, 6.3).
     """
     total = float(requests.sum())
     share = float(events.sum()) / total
@@ -78,50 +85,33 @@ def design_effect(events: Floats, requests: Floats) -> float:
 
 
 def binomial_at_most(count: int, trials: int, probability: float) -> float:
-    """P(X ≤ count) for X ~ Binomial(trials, probability), 0 < probability < 1; 1 where count ≥ trials.
-
-    Each term from the one before, in logarithms.
-    """
+    """Returns P(X ≤ count) for X ~ Binomial(trials, probability), 0 < probability < 1."""
     if count >= trials:
         return 1.0
     if count < 0:
         return 0.0
-    k = np.arange(1, count + 1)
-    steps = np.log(trials - k + 1) - np.log(k) + np.log(probability) - np.log1p(-probability)
-    terms = np.concatenate([[0.0], np.cumsum(steps)]) + trials * np.log1p(-probability)
-    return float(min(np.exp(terms).sum(), 1.0))
+    from scipy.special import bdtr
+
+    return float(bdtr(count, trials, probability))
 
 
 def student_t(probability: float, degrees: int) -> float:
-    """Quantile of Student's t, within 0.2 % up to 0.975 (Abramowitz and Stegun 26.7.5; closed for 1 and 2 degrees)."""
-    if degrees == 1:
-        return float(np.tan(np.pi * (probability - 0.5)))
-    if degrees == 2:
-        a = 4 * probability * (1 - probability)
-        return float(2 * (probability - 0.5) * np.sqrt(2 / a))
-    z = NormalDist().inv_cdf(probability)
-    g1 = (z**3 + z) / 4
-    g2 = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    g3 = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    g4 = (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160
-    return z + g1 / degrees + g2 / degrees**2 + g3 / degrees**3 + g4 / degrees**4
+    """Returns the quantile of Student's t distribution with `degrees` degrees of freedom."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, probability))
 
 
-def rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The non-decreasing sequence nearest to `values` in weighted least squares: neighbours out of order are pooled.
+def isotonic(values: Sequence[float] | Floats, weights: Sequence[float] | Floats) -> Floats:
+    """Returns the non-decreasing sequence nearest to `values` in weighted least squares.
 
-    Pool-adjacent-violators (Ayer et al., Annals of Mathematical Statistics 26, 1955).
+    Neighbours out of order are pooled (pool adjacent violators: Ayer et al., Annals of Mathematical Statistics 26,
+    1955).
     """
-    pools: list[tuple[float, float, int]] = []
-    for value, weight in zip(values, weights, strict=True):
-        pool = (value, weight, 1)
-        while pools and pools[-1][0] > pool[0]:
-            pool = _joined(pools.pop(), pool)
-        pools.append(pool)
-    return [value for value, _, members in pools for _ in range(members)]
+    given = np.asarray(values, dtype=np.float64)
+    if bool((given[1:] >= given[:-1]).all()):
+        return given
+    from scipy.optimize import isotonic_regression
 
-
-def _joined(left: tuple[float, float, int], right: tuple[float, float, int]) -> tuple[float, float, int]:
-    weight = left[1] + right[1]
-    value = (left[0] * left[1] + right[0] * right[1]) / weight if weight else left[0]
-    return value, weight, left[2] + right[2]
+    fitted: Floats = isotonic_regression(given, weights=np.maximum(weights, LEAST_WEIGHT)).x
+    return fitted

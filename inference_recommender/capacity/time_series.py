@@ -1,71 +1,107 @@
-"""How sure a job's capacity is and how long the service warmed up, from the course of the test in CloudWatch. Pure.
+"""A test's time series in CloudWatch, and what it tells: how sure the capacity is and how long the warm-up took. Pure.
 
 CloudWatch has no requests, but for each period their number and percentiles. So the periods are the blocks: sorted into
-levels of equal users (`load_levels`), with the spread of a single period's rate and latency from how much it differs
-from the mean of its two neighbours, which the ramp hardly touches (Gasser, Sroka and Jennen-Steinmetz, Biometrika 73,
-1986; by the median of these, for the load may jump between phases). The interval runs from the highest load that surely
-keeps the limit to the highest that may keep it.
+levels of equal users (`load_levels`). The spread of a single period's rate and latency is estimated from how much it
+differs from the mean of its two neighbours, which the ramp hardly touches (Gasser, Sroka and Jennen-Steinmetz,
+Biometrika 73, 1986; by the median of these, for the load may jump between phases). The interval runs from the highest
+load that surely keeps the limit to the highest that may keep it.
 
-It knows neither the dependence between periods, which is little in periods of a minute, nor the percentile over several
-periods, for which it takes the mean of theirs.
+Not taken into account: the dependence between periods, which is little in periods of a minute, and the exact percentile
+over several periods, for which the mean of theirs is taken.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from inference_recommender.capacity.closed_loop import CONFIDENCE, INTERVAL_S, Limit
 from inference_recommender.capacity.load_levels import Indices, load_levels
-from inference_recommender.capacity.statistics import Floats, rising, student_t
+from inference_recommender.capacity.statistics import Floats, isotonic, student_t
 from inference_recommender.capacity.warm_up import FEWEST_WINDOWS, settled_from
-
-if TYPE_CHECKING:
-    from inference_recommender.measurement import Series
+from workloads.document import Document
 
 FEWEST_PERIODS = 5
 PERIODS_PER_DEGREE = 3
 """A deviation by the median is known as well as an ordinary one from a third of the values (Rousseeuw and Croux,
 Journal of the American Statistical Association 88, 1993: 37 %)."""
 MEDIAN_TO_DEVIATION = 1.4826
-"""Of a normal distribution: its standard deviation over the median of its absolute values."""
+"""The standard deviation of a normal distribution over the median of its absolute values."""
+
+
+class Series(Document):
+    """One test's time series: a point every `period_s`, and the quantiles of model latency over the whole test."""
+
+    period_s: int
+    seconds: tuple[float, ...] = ()
+    """Beginning of each point, in seconds since the first."""
+    users: tuple[float | None, ...] = ()
+    invocations: tuple[float | None, ...] = ()
+    """Requests in the period, as the service's client counted them."""
+    errors: tuple[float | None, ...] = ()
+    """Failed requests in the period."""
+    latency_ms: dict[str, tuple[float | None, ...]] = {}
+    """Client latency of each point by percentile: p50, p90, p95, p99."""
+    model_latency_quantiles_ms: dict[str, float] = {}
+    """Model latency over the whole test by percentile: p1 to p99.9."""
+
+    def invocations_per_minute(self) -> tuple[float | None, ...]:
+        """Returns the rate in each period."""
+        return tuple(None if count is None else count * 60 / self.period_s for count in self.invocations)
+
+    def complete(self) -> "Series":
+        """Returns the series without its first and last points, which cover only a part of their period.
+
+        A series of fewer than three points is returned as it is.
+        """
+        if len(self.seconds) < 3:
+            return self
+        return self.model_copy(
+            update={
+                "seconds": self.seconds[1:-1],
+                "users": self.users[1:-1],
+                "invocations": self.invocations[1:-1],
+                "errors": self.errors[1:-1],
+                "latency_ms": {name: values[1:-1] for name, values in self.latency_ms.items()},
+            }
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CourseFindings:
+class SeriesFindings:
     interval: tuple[float, float] | None
     """95 % confidence interval of the capacity, in invocations per minute of the whole fleet; None where the periods
     are too few, or none of them keeps the limit."""
     warm_up_s: float | None
-    """None where the first load did not last long enough to tell."""
+    """Seconds; None where the first load did not last long enough to tell."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Periods:
+    """The periods of which everything is known; arrays have an entry per period."""
+
     users: Floats
     rates: Floats
-    """Per minute."""
+    """Invocations per minute."""
     latencies_ms: Floats
-    """At the limit's percentile; 0 where there is no limit."""
+    """The limit's percentile; 0 where there is no limit."""
     medians_ms: Floats
 
 
-def course_findings(series: "Series", limit: Limit) -> CourseFindings:
-    """From a test's course, whose first and last periods are left out, being parts of one only."""
-    complete = series.complete()
-    periods = _periods(complete, limit)
+def series_findings(series: Series, limit: Limit) -> SeriesFindings:
+    """Returns the findings from a test's series, without its first and last point."""
+    periods = _periods(series.complete(), limit)
     if periods is None:
-        return CourseFindings(interval=None, warm_up_s=None)
+        return SeriesFindings(interval=None, warm_up_s=None)
     warm_up = _warm_up_periods(periods)
     settled = _from(periods, warm_up or 0)
-    return CourseFindings(
+    return SeriesFindings(
         interval=_interval(settled, float(series.period_s), limit) if len(settled.rates) >= FEWEST_PERIODS else None,
         warm_up_s=None if warm_up is None else float(warm_up * series.period_s),
     )
 
 
-def _periods(series: "Series", limit: Limit) -> _Periods | None:
-    """Those of which everything is known; None where the percentile was not published."""
+def _periods(series: Series, limit: Limit) -> _Periods | None:
+    """Returns the known periods; None where there are none, or the percentile was not published."""
     name = f"p{limit.percentile:g}"
     if limit.latency_ms is not None and name not in series.latency_ms:
         return None
@@ -105,19 +141,19 @@ def _interval(periods: _Periods, period_s: float, limit: Limit) -> tuple[float, 
     rates, errors = _log_means(levels, periods.rates)
     bound = np.inf if limit.latency_ms is None else np.log(limit.latency_ms)
     latencies, latency_errors = _log_means(levels, periods.latencies_ms)
-    risen = np.array(rising(latencies.tolist(), [float(len(level)) for level in levels]))
-    if not (risen <= bound).any():
+    pooled = isotonic(latencies, [float(len(level)) for level in levels])
+    if not (pooled <= bound).any():
         return None
-    surely, maybe = risen + t * latency_errors <= bound, risen - t * latency_errors <= bound
+    surely, maybe = pooled + t * latency_errors <= bound, pooled - t * latency_errors <= bound
     low = float(np.exp(rates - t * errors)[surely][-1]) if surely.any() else 0.0
     high = float(np.exp(rates + t * errors)[maybe][-1])
     return min(low, high), high
 
 
-def _log_means(levels: list[Indices], given: Floats) -> tuple[Floats, Floats]:
-    """The mean logarithm of each level, and its standard error: rates vary by a share of themselves."""
-    values = np.log(np.maximum(given, 1e-6))
-    differences = (values[:-2] - 2 * values[1:-1] + values[2:]) / np.sqrt(6)
+def _log_means(levels: list[Indices], values: Floats) -> tuple[Floats, Floats]:
+    """Returns the mean logarithm of each level and its standard error: rates vary by a share of themselves."""
+    logs = np.log(np.maximum(values, 1e-6))
+    differences = (logs[:-2] - 2 * logs[1:-1] + logs[2:]) / np.sqrt(6)
     deviation = MEDIAN_TO_DEVIATION * float(np.median(np.abs(differences)))
-    means = np.array([float(values[level].mean()) for level in levels])
+    means = np.array([float(logs[level].mean()) for level in levels])
     return means, np.array([deviation / np.sqrt(len(level)) for level in levels])

@@ -1,12 +1,12 @@
-"""How long a service was slower at first than later under the same load. Pure.
+"""Detects for how long a service was slower at first than later under the same load. Pure.
 
 MSER, the marginal standard error rule (White, Simulation 69, 1997; as MSER-5 on means of batches: White, Cobb and
 Spratt, Winter Simulation Conference 2000): of n observations, leave out the first d for which
-sum((y_i - mean)^2) / (n - d)^2 over the rest is least, with d at most n / 2. Here an observation is the median latency
-of a window of time, so that one stall is not taken for a warm-up, and the latency counts in logarithms. MSER leaves
-a little out even where nothing warms up; so a cut stands only where what it leaves out was plainly slower.
+sum((y_i - mean)^2) / (n - d)^2 over the rest is least, with d at most n / 2. Here an observation is the logarithm of
+the median latency in a window of time, so that one stall is not taken for a warm-up. MSER leaves a little out even
+where nothing warms up; so a cut stands only where the part left out was plainly slower.
 
-This looks only at the first load: where the load rises, so does the latency, whatever the warmth.
+Only the first load is looked at: where the load rises, so does the latency, however warm the service is.
 """
 
 import numpy as np
@@ -18,21 +18,22 @@ MOST_WINDOWS = 100
 FEWEST_WINDOWS = 10
 REQUESTS_PER_WINDOW = 5
 SLOWER = 0.05
-"""Windows left out are slower than the rest by this on average, or nothing warmed up …"""
+"""Windows left out must be slower than the rest by this share on average …"""
 CLEARLY = 4.0
-"""… and by this many standard errors of their mean, from the spread of the rest."""
+"""… and by this many standard errors of their mean, from the spread of the rest; otherwise nothing warmed up."""
 NEARLY = 1.1
-"""The least error is flat where all has settled: the earliest cut that comes so near to it is taken."""
+"""The error is flat around its minimum once the latency has settled: the earliest cut within this factor is taken."""
 NEARLY_HALF = 0.85
-"""A steady decline has its least at the half and comes near to it at nine tenths of that. So may, by chance, noise …"""
+"""A steady decline has its minimum at n / 2 and comes near it from nine tenths of that on. So may noise, by chance …"""
 LAST = 0.25
-"""… but then this last part of what is left out is no slower than the rest."""
+"""… but then the last windows left out, this share of them, are no slower than the rest."""
 
 
 def warm_up_s(finished_s: Floats, latencies_ms: Floats, until_s: float) -> float | None:
-    """Seconds until the latency settled, of a load that did not change until `until_s`; 0 where it always was.
+    """Returns the seconds until the latency settled under a load that did not change before `until_s`.
 
-    `until_s` itself where half of that time was not enough; None where too few requests finished in it to tell.
+    0 where it was settled from the beginning, `until_s` where half of that time was not enough, None where too few
+    requests finished in it. The arrays have an entry per request, in order of finish.
     """
     last = int(np.searchsorted(finished_s, until_s))
     windows = min(MOST_WINDOWS, last // REQUESTS_PER_WINDOW)
@@ -44,9 +45,9 @@ def warm_up_s(finished_s: Floats, latencies_ms: Floats, until_s: float) -> float
 
 
 def first_load_s(run: Blocks) -> float:
-    """When the load of a closed loop first changed; the end of a run of one load.
+    """Returns when the load of a closed loop first changed, in seconds; the end of a run at one load.
 
-    The first block is no measure: the users connect in it.
+    The first block is ignored: users connect in it.
     """
     reference = float(run.load[1])
     changed = np.abs(run.load[1:] - reference) > max(0.5, SAME_LOAD * reference)
@@ -55,7 +56,7 @@ def first_load_s(run: Blocks) -> float:
 
 
 def settled_from(latencies_ms: Floats) -> int:
-    """How many observations to leave out at the beginning; all of them where half are not enough."""
+    """Returns how many observations to leave out at the beginning; all of them where half are not enough."""
     y = np.log(np.maximum(latencies_ms, 1e-6))
     n = len(y)
     most = n // 2
@@ -72,7 +73,7 @@ def _slower(left_out: Floats, rest: Floats) -> bool:
 
 
 def _falling(before: Floats, after: Floats) -> bool:
-    """As `_slower`, of what may fall on: the spread is that of neighbours' differences, in which no trend is."""
+    """Returns whether `before` is slower than `after`, which may still fall: its spread is without the trend."""
     return _differ_clearly(before, after, float(np.diff(after).std(ddof=1)) / np.sqrt(2))
 
 
@@ -82,7 +83,7 @@ def _differ_clearly(slower: Floats, faster: Floats, spread: float) -> bool:
 
 
 def _window_medians(finished_s: Floats, latencies_ms: Floats, width: float, windows: int) -> Floats:
-    """Median latency by window; where nothing finished, the latency of the next to finish, which was under way."""
+    """Returns the median latency by window; where nothing finished, that of the next to finish, then under way."""
     parts = np.split(latencies_ms, np.searchsorted(finished_s, width * np.arange(1, windows)))
     medians: list[float] = []
     next_first: float | None = None

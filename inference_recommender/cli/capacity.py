@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.probed import Probed, Seen, probed
-from inference_recommender.capacity.search import Found, Probe, Reason, Search
+from inference_recommender.capacity.search import Found, Probe, Probed, Reason, Search, Seen, probed
 from inference_recommender.cli import Commands, add_command
 from inference_recommender.load_test.probe import GeneratorProbe
 from inference_recommender.load_test.served import infer_url

@@ -11,8 +11,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from inference_recommender.capacity.compare import Comparison, Difference, compare
+from inference_recommender.capacity.compare import Comparison, Difference, Result, compare
 from inference_recommender.cli import Commands, add_command
+from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
 from workloads import UsageError
 
@@ -41,7 +42,7 @@ def _compare(options: argparse.Namespace, people: Console) -> int:
     baseline, candidate = RunFolder(options.baseline), RunFolder(options.candidate)
     _refuse_unlike(baseline, candidate)
     objective = candidate.workload().latency_objective
-    found = compare(baseline.measurements(), candidate.measurements(), objective)
+    found = compare(_results(baseline), _results(candidate), objective)
     if options.json:
         print(json.dumps(document(found), indent=2, ensure_ascii=False))
     else:
@@ -50,6 +51,23 @@ def _compare(options: argparse.Namespace, people: Console) -> int:
         people.print(reason, style="yellow", highlight=False, soft_wrap=True, markup=False)
     people.print(advice(found), highlight=False, soft_wrap=True, markup=False)
     return exit_code(found)
+
+
+def _results(run: RunFolder) -> list[Result]:
+    return [result(measured) for measured in run.measurements()]
+
+
+def result(measured: Measurement) -> Result:
+    """Returns a measurement as the comparison takes it, named by variant, instance type and environment."""
+    environment = " ".join(f"{name}={value}" for name, value in sorted(measured.environment.items()))
+    return Result(
+        configuration=" ".join(part for part in (measured.variant, measured.instance_type, environment) if part),
+        invocations_per_minute=measured.max_invocations_per_minute,
+        interval=measured.max_invocations_interval,
+        warm_up_s=measured.warm_up_s,
+        series=measured.series,
+        failure_reason=measured.failure_reason,
+    )
 
 
 def exit_code(found: Comparison) -> int:

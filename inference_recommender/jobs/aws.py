@@ -13,9 +13,10 @@ from aws_api.errors import AwsRefused, AwsUnavailable, NotFound, translate_aws_e
 from aws_api.logs import last_lines
 from aws_api.s3 import upload
 from aws_api.session import AwsSession, Notify
+from inference_recommender.capacity.time_series import Series
 from inference_recommender.jobs.cloudwatch import fetch_series, fetch_time_series
 from inference_recommender.jobs.service import JobNameTaken
-from inference_recommender.measurement import DeployedEndpoint, Series, results
+from inference_recommender.measurement import DeployedEndpoint, results
 
 MEASURED_ON_TAG = "local-aws:measured-on"
 """Key of the tag that holds the machine on which an account that is not AWS measured a job."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from inference_recommender.measurement import Series
+from inference_recommender.capacity.time_series import Series
 
 JOB_NAMESPACE = "/aws/sagemaker/InferenceRecommendationsJobs"
 ENDPOINT_NAMESPACE = "AWS/SageMaker"

@@ -18,7 +18,7 @@ from aws_api.errors import AwsBusy, AwsUnavailable, AwsUnreachable, ExpiredCrede
 from inference_recommender.jobs.requests import SERVICE_DEFAULT, JobPlan
 from inference_recommender.jobs.service import JobNameTaken, Service, Sleep, stop_and_wait, wait_for_job
 from inference_recommender.jobs.tested_model import RUN_TAG, Configuration
-from inference_recommender.load_generator.summary import INVALID_REASONS
+from inference_recommender.load_generator.process import INVALID_REASONS
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.payloads import check_payloads, payload_archive
 from inference_recommender.progress import Progress

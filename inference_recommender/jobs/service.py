@@ -11,7 +11,8 @@ from typing import Any, Protocol, Self
 
 from aws_api.errors import AwsRefused, AwsUnavailable
 from aws_api.session import Notify
-from inference_recommender.measurement import DeployedEndpoint, Series
+from inference_recommender.capacity.time_series import Series
+from inference_recommender.measurement import DeployedEndpoint
 from inference_recommender.progress import Progress, ProgressUpdate
 
 Sleep = Callable[[float], None]

@@ -4,14 +4,15 @@
 line (started, window…, finished) and leaves in DIR
 
     records.npz     every request: intended send, send and finish, status
-    timeline.npz    the same by second and latency bin, small, and made to be merged
-    summary.json    the rate, both latencies, and what it knows of its own limits
+    timeline.npz    the same counted by second and latency bin: small, and made to be merged
+    summary.json    the rate, both latencies, and the limits of the generator itself
 
-    plan           what is asked for, as a document            process    it as a child process, for whoever starts it
-    outgoing       the plan's requests as bytes                merge      several runs of one plan as one
-    closed_loop,
-    open_loop      when they are sent                          self_watch, calibration   was it in its own way?
+    plan       the document that it is given              process     the generator as a child process of its caller
+    traffic    when users join and requests arrive        load_run    the run: windows, stopping conditions, its end
+    requests   the plan's requests as bytes               summary     capacity and latencies, and whether they hold
+    loops      closed and open loop: who sends when       merge       several generators' runs of one plan as one
+    http       connections, and where an answer ends      self_watch  whether the generator was its own bottleneck
 
-It knows nothing of prices or instance types, and of AWS only the shapes of a job's TrafficPattern and
+It knows nothing of prices or instance types. Of AWS it knows the shapes of a job's TrafficPattern and
 StoppingConditions and how a request to a SageMaker endpoint is signed.
 """

@@ -9,8 +9,8 @@ PLAN.json, for example (`load_generator/plan.py` has every key):
    "stopping_conditions": {"ModelLatencyThresholds": [{"Percentile": "P99", "ValueInMilliseconds": 50}]}}
 
 stdout holds one JSON document per line: started, window…, finished. SIGINT and SIGTERM end the run in good order, and
-so does the end of whoever reads stdout. Exit codes: 0 the run is valid; 2 the plan or its payloads; 3 the target failed
-or AWS refuses; 4 no verdict may be drawn: generator lagged, too many errors, too few samples.
+so does the end of the program that reads stdout. Exit codes: 0 the run is valid; 2 the plan or its payloads; 3 the
+target failed or AWS refuses; 4 no verdict may be drawn: generator lagged, too many errors, too few samples.
 """
 
 import argparse
@@ -20,26 +20,25 @@ import json
 import os
 import signal
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
-from inference_recommender.load_generator.calibration import calibrate
-from inference_recommender.load_generator.load import connections
-from inference_recommender.load_generator.load_run import Run
-from inference_recommender.load_generator.outgoing import Outgoing, outgoing
-from inference_recommender.load_generator.payloads import read_payloads
+from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
+from inference_recommender.load_generator.load_run import Run, Window
+from inference_recommender.load_generator.loops import most_connections
 from inference_recommender.load_generator.plan import LoadPlan
-from inference_recommender.load_generator.self_watch import SelfWatch
+from inference_recommender.load_generator.requests import Outgoing, outgoing, read_payloads
+from inference_recommender.load_generator.self_watch import SelfWatch, calibrate
 from inference_recommender.load_generator.summary import Measured, summarise, why_invalid
 from inference_recommender.load_generator.timeline import Timeline
-from inference_recommender.load_generator.windows import Window
-from workloads import ProjectError
+from workloads import NoVerdict, ProjectError, Unavailable
 
-TARGET_FAILED = 3
-INVALID = 4
+TARGET_FAILED = Unavailable.exit_code
+INVALID = NoVerdict.exit_code
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -62,25 +61,25 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     options.out.mkdir(parents=True, exist_ok=True)
-    return uvloop.run(_run(plan, sent, options.out))
+    return uvloop.run(run_plan(plan, sent, options.out))
 
 
-async def _run(plan: LoadPlan, sent: Outgoing, out: Path) -> int:
-    calibration = await calibrate(sent.requests, connections(plan)) if plan.calibrate else None
+async def run_plan(plan: LoadPlan, sent: Outgoing, out: Path, clock: Clock = SYSTEM_CLOCK) -> int:
+    """Sends the load, prints its events, writes its files to the folder `out`, and returns the exit code."""
+    calibration = await calibrate(sent.requests, most_connections(plan)) if plan.calibrate else None
 
-    def tell(window: Window) -> None:
+    def report(window: Window) -> None:
         if not _print(window.as_event()):
             run.stop()
 
-    run = Run(plan, sent, tell)
+    run = Run(plan, sent, report, clock)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, run.stop)
-    _print({"event": "started", "started_at": time.time(), "payloads": len(sent.requests)})
-    gc.collect()
-    gc.disable()  # It would stop the clock now and then, and a run makes next to nothing that refers to itself.
-    cpu_before = time.process_time()
-    ended = await run.drive()
-    cpu_s = time.process_time() - cpu_before
+    _print({"event": "started", "started_at": clock.epoch(), "payloads": len(sent.requests)})
+    with _without_garbage_collection():
+        cpu_before = clock.cpu()
+        ended = await run.drive()
+        cpu_s = clock.cpu() - cpu_before
     rows = run.records.rows()
     measured = Measured(
         rows=rows,
@@ -93,6 +92,17 @@ async def _run(plan: LoadPlan, sent: Outgoing, out: Path) -> int:
         watch=SelfWatch.of(cpu_s, run.duration_s, run.lags_s, rows, calibration),
     )
     return _finish(measured, run, plan, out)
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """A collection would stop the clock now and then, and a run makes next to nothing that refers to itself."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _finish(measured: Measured, run: Run, plan: LoadPlan, out: Path) -> int:
@@ -108,7 +118,7 @@ def _finish(measured: Measured, run: Run, plan: LoadPlan, out: Path) -> int:
 
 
 def _print(event: dict[str, Any]) -> bool:
-    """False when nobody listens any more: whoever started us is gone."""
+    """Prints one event. Returns False where the program that read stdout is gone."""
     try:
         print(json.dumps(event), flush=True)
     except BrokenPipeError:

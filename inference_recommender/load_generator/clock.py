@@ -1,17 +1,30 @@
-"""Wakes an event loop at a moment of `time.perf_counter`, to within tens of microseconds.
+"""The clocks that a run reads, and an alarm finer than an event loop's own timers.
 
-The loop's own timers count whole milliseconds, which at a thousand requests a second is the gap between two of them.
-This is Linux's timerfd; Python has it from 3.13 on, until then it is the C library's.
+A run takes its clocks as one value, so that a test can put those of an event loop in virtual time in their place.
+Sleeping and time-outs go by the event loop and need no clock here.
 """
 
 import asyncio
 import ctypes
 import os
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 CLOCK_MONOTONIC = 1
-"""What `time.perf_counter` reads on Linux."""
+"""The clock that `time.perf_counter` reads on Linux."""
 TFD_TIMER_ABSTIME = 1
+
+
+class Alarm(Protocol):
+    """Calls a function at a moment of `Clock.now`."""
+
+    def set(self, moment: float) -> None:
+        """Ring at `moment`, or at once where it is past. An earlier setting is forgotten."""
+
+    def close(self) -> None:
+        """Never ring again."""
 
 
 class _Moment(ctypes.Structure):
@@ -22,9 +35,15 @@ class _Setting(ctypes.Structure):
     _fields_ = [("interval", _Moment), ("value", _Moment)]
 
 
-class Alarm:
+class TimerfdAlarm:
+    """An alarm on Linux's timerfd, which wakes the event loop to within tens of microseconds.
+
+    The loop's own timers count whole milliseconds, which at a thousand requests a second is the gap between two of
+    them. Python has timerfd from 3.13 on; until then it is called in the C library.
+    """
+
     def __init__(self, ring: Callable[[], None]) -> None:
-        """Within a running loop. `ring` is called once for each `set`."""
+        """Needs a running loop. `ring` is called once for each `set`."""
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._fd = self._libc.timerfd_create(CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
         if self._fd < 0:
@@ -35,7 +54,6 @@ class Alarm:
         self._loop.add_reader(self._fd, self._wake)
 
     def set(self, moment: float) -> None:
-        """Ring at `moment`, at once if it is past; whatever was set before is forgotten."""
         value = self._setting.value
         value.seconds = int(moment)
         value.nanoseconds = int(moment % 1 * 1e9) or 1  # A moment of zero would disarm it.
@@ -48,6 +66,23 @@ class Alarm:
     def _wake(self) -> None:
         try:
             os.read(self._fd, 8)
-        except BlockingIOError:  # Set anew between the loop's waking and this.
+        except BlockingIOError:  # It was set anew between the loop's waking and this.
             return
         self._ring()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Clock:
+    """The clocks of one run, all in seconds."""
+
+    now: Callable[[], float] = time.perf_counter
+    """Monotonic: requests are timed with it."""
+    epoch: Callable[[], float] = time.time
+    """Since 1970, common to all machines: several generators start and are merged by it."""
+    cpu: Callable[[], float] = time.process_time
+    """CPU time of this process."""
+    alarm: Callable[[Callable[[], None]], Alarm] = TimerfdAlarm
+    """Makes an alarm on `now`, within a running loop."""
+
+
+SYSTEM_CLOCK = Clock()

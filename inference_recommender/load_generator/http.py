@@ -1,18 +1,79 @@
-"""One keep-alive HTTP/1.1 connection with at most one request under way, which it times and records.
+"""HTTP/1.1 as the generator speaks it: keep-alive connections with at most one request under way each, and their pool.
 
-Nothing is read of an answer but its status and its end. A connection does not know when to send: whenever it is free it
-says so, and whoever listens calls `send`.
+Nearly every answer has status 200 and gives its Content-Length in a head that arrives in one piece: `whole_head` reads
+no more of those than the length. All other answers (errors, whose body is kept, chunked ones, heads in pieces) go
+through httptools (`ParsedAnswer`). Nothing is read of an answer but its status and its end.
+
+A `Connection` times and records its requests. It does not know when to send: whenever it is free it calls `on_free`,
+and the load (`loops`) calls `send`. A `Pool` opens connections, opens them again when they are lost, and hangs up in
+the end.
 """
 
 import asyncio
 from collections.abc import Callable
-from time import perf_counter
+from functools import lru_cache
 from typing import cast
 
 import httptools
 
-from inference_recommender.load_generator.answer import ParsedAnswer, whole_head
+from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
 from inference_recommender.load_generator.records import CONNECTION_FAILED, Records
+from inference_recommender.load_generator.requests import Outgoing
+
+SHOWN_BYTES = 300
+"""At most so much of an error's body is kept."""
+DRAIN_S = 5.0
+"""Seconds that requests under way may take to return once the run has ended."""
+RECONNECT_S = 0.1
+"""Seconds between a connection's failure and the next attempt."""
+CONNECT_TIMEOUT_S = 5.0
+
+
+def whole_head(data: bytes) -> tuple[int, bool] | None:
+    """Returns the length with the head of an answer of status 200, and whether its connection stays open.
+
+    `data` is the beginning of the answer. Returns None where these bytes alone do not tell.
+    """
+    return _read(data[: data.find(b"\r\n\r\n") + 2])
+
+
+@lru_cache(maxsize=128)
+def _read(head: bytes) -> tuple[int, bool] | None:
+    """Reads a head for `whole_head`. Heads without a date or an id are few, so the cache saves half of all work."""
+    head = head.lower()
+    at = head.find(b"\r\ncontent-length:")
+    if not head.startswith(b"http/1.1 200") or at < 0 or b"\r\ntransfer-encoding:" in head:
+        return None
+    try:
+        length = int(head[at + 17 : head.index(b"\r", at + 17)])
+    except ValueError:
+        return None
+    return None if length < 0 else (len(head) + 2 + length, b"\r\nconnection: close" not in head)
+
+
+class ParsedAnswer:
+    """One answer of any form, fed with all of its bytes."""
+
+    def __init__(self) -> None:
+        self.complete = False
+        self.status = 0
+        self.keep_alive = False
+        self.body = b""
+        """The first bytes of the body, about `SHOWN_BYTES`."""
+        self._parser = httptools.HttpResponseParser(self)
+
+    def feed(self, data: bytes) -> None:
+        """Reads the next bytes. Raises `httptools.HttpParserError`."""
+        self._parser.feed_data(data)
+
+    def on_body(self, body: bytes) -> None:
+        if len(self.body) < SHOWN_BYTES:
+            self.body += body[:SHOWN_BYTES]
+
+    def on_message_complete(self) -> None:
+        """Only here does the parser know whether the connection stays open."""
+        self.status, self.keep_alive = self._parser.get_status_code(), self._parser.should_keep_alive()
+        self.complete = self.status >= 200  # "100 Continue" comes before the answer
 
 
 class Connection(asyncio.Protocol):
@@ -22,12 +83,14 @@ class Connection(asyncio.Protocol):
         records: Records,
         on_free: Callable[["Connection"], None],
         on_lost: Callable[["Connection", str | None], None],
+        now: Callable[[], float],
     ) -> None:
         """`on_lost` gets the reason; None where the server hung up after an answer, as it may at any time."""
         self.number = number
         self.leaving = False
-        self.free_since = perf_counter()
-        """When it was asked for, then when its last answer came."""
+        self.free_since = now()
+        """The moment the connection was asked for, then the moment of its last answer."""
+        self._now = now
         self._records = records
         self._on_free = on_free
         self._on_lost = on_lost
@@ -36,34 +99,36 @@ class Connection(asyncio.Protocol):
         self._answers = 0
         self._lost = False
         self._transport: asyncio.Transport | None = None
-        # Of the answer that is coming in:
+        # State of the answer that is arriving:
         self._missing = 0
         self._keep_alive = True
         self._parsed: ParsedAnswer | None = None
 
     @property
     def busy(self) -> bool:
-        """A request is under way."""
+        """Whether a request is under way."""
         return self._sent is not None
 
     @property
     def open(self) -> bool:
+        """Whether a request may be sent, as far as this side knows."""
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, intended: float, request: bytes) -> None:
+        """Sends `request`, which was due at the moment `intended`."""
         assert self._transport is not None
         self._intended = intended
-        self._sent = perf_counter()
+        self._sent = self._now()
         self._transport.write(request)
 
     def leave(self) -> None:
-        """Finish the request under way, then hang up."""
+        """Hang up once the request under way has returned."""
         self.leaving = True
         if self._sent is None and self._transport is not None:
             self._transport.close()
 
     def abandon(self) -> None:
-        """Hang up now; what is under way has no answer and so no latency."""
+        """Hang up now. A request under way is recorded as unfinished: it has no answer and so no latency."""
         self.leaving = True
         if self._sent is not None:
             self._records.add_unfinished(self._intended)
@@ -113,8 +178,8 @@ class Connection(asyncio.Protocol):
         return None
 
     def _complete(self, status: int) -> None:
-        finished = perf_counter()
-        if self._sent is None:  # An answer to nothing: servers say so that they hang up.
+        finished = self._now()
+        if self._sent is None:  # An answer without a request: some servers announce so that they hang up.
             return self._refuse("it sends more than an answer to each request")
         self._records.add(self._intended, self._sent, finished, status, self.number)
         self.free_since, self._sent = finished, None
@@ -133,12 +198,94 @@ class Connection(asyncio.Protocol):
 
     def _fail(self, reason: str) -> None:
         if self._sent is not None:
-            self._records.add(self._intended, self._sent, perf_counter(), CONNECTION_FAILED, self.number)
+            self._records.add(self._intended, self._sent, self._now(), CONNECTION_FAILED, self.number)
             self._sent = None
         self._tell_lost(reason)
 
     def _tell_lost(self, reason: str | None) -> None:
-        """Once: a connection that was given up is closed a moment later, which is no reason of its own."""
+        """Calls `on_lost` once: a connection that was given up is closed a moment later, which is no reason."""
         if not self._lost:
             self._lost = True
             self._on_lost(self, reason)
+
+
+class Pool:
+    """The connections of a run. A lost one is followed by another of the same number."""
+
+    def __init__(
+        self,
+        outgoing: Outgoing,
+        records: Records,
+        on_free: Callable[[Connection], None],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.lost_because: str | None = None
+        """Why the last lost connection was lost; the run sets it to None when an answer arrives again."""
+        self._target = outgoing.target
+        self._tls = outgoing.tls
+        self._records = records
+        self._on_free = on_free
+        self._now = clock.now
+        self._connections: list[Connection] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def open(self, number: int) -> asyncio.Task[None]:
+        """Begins to connect; the task ends when that has succeeded or failed."""
+        connection = Connection(number, self._records, self._on_free, self._lose, self._now)
+        self._connections.append(connection)
+        task = asyncio.create_task(self._connect(connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def close_latest(self) -> None:
+        """Hangs up the latest connection once its request under way has returned."""
+        self._connections.pop().leave()
+
+    async def drain(self) -> None:
+        """Waits at most `DRAIN_S` for the requests under way, then hangs up."""
+        leaving, self._connections = self._connections, []
+        for connection in leaving:
+            connection.leave()
+        deadline = self._now() + DRAIN_S
+        while any(connection.busy for connection in leaving) and self._now() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in leaving:
+            connection.abandon()
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def _connect(self, connection: Connection) -> None:
+        target = self._target
+        name = target.host if self._tls else None
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await loop.create_connection(
+                    lambda: connection, target.host, target.port, ssl=self._tls, server_hostname=name
+                )
+        except TimeoutError:
+            self._replace(connection, f"{target.authority} accepts no connection within {CONNECT_TIMEOUT_S:.0f} s")
+        except OSError as error:
+            self._replace(connection, f"{target.authority} refuses connections ({error.strerror or error})")
+
+    def _lose(self, connection: Connection, reason: str | None) -> None:
+        """Replaces a lost connection, at once where the server only hung up after an answer."""
+        if reason is None:
+            self._reopen(connection)
+        else:
+            self._replace(connection, reason)
+
+    def _replace(self, connection: Connection, reason: str) -> None:
+        if connection.leaving or connection not in self._connections:
+            return
+        self.lost_because = reason
+        asyncio.get_running_loop().call_later(RECONNECT_S, self._reopen, connection)
+
+    def _reopen(self, connection: Connection) -> None:
+        if connection in self._connections:
+            self._connections.remove(connection)
+            self.open(connection.number)

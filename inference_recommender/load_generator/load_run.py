@@ -1,38 +1,116 @@
-"""The run itself: its load is sent, a window is told every `window_s`, until something ends it.
+"""The run itself: its load is sent, and every `window_s` a window is reported, until something ends it.
 
 `Run.drive` returns why it ended: "traffic ended", a stopping condition's name, "stopped", or "target failed: …".
+
+The stopping conditions are the three of the API. The service applies them to whole minutes; a run here may last one
+minute in all, so they are applied to intervals of `INTERVAL_S`.
 """
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Callable
-from time import perf_counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
 
 from inference_recommender.capacity.closed_loop import INTERVAL_S
 from inference_recommender.capacity.histogram import Histogram
-from inference_recommender.load_generator.load import load
-from inference_recommender.load_generator.outgoing import Outgoing
-from inference_recommender.load_generator.plan import LoadPlan
-from inference_recommender.load_generator.records import Records, Rows
-from inference_recommender.load_generator.stopping import Interval, reason_to_stop
-from inference_recommender.load_generator.windows import Window, percentiles
+from inference_recommender.capacity.statistics import Floats, samples_needed
+from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
+from inference_recommender.load_generator.loops import load
+from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions
+from inference_recommender.load_generator.records import Records, Rows, percentiles
+from inference_recommender.load_generator.requests import Outgoing
 
 DEAD_WINDOWS = 2
 """After this many windows with failures and not one success, the target has failed."""
+FLAT_GROWTH = 0.02
+"""More users with less growth of the rate than this, twice in a row, is flat."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Window:
+    """The requests that finished in [start_s, end_s) of the run."""
+
+    start_s: float
+    end_s: float
+    started_at: float
+    """Beginning of the window, in seconds since the epoch."""
+    users: int
+    invocations: int
+    errors: int
+    latency_ms: dict[str, float | None]
+    """`percentiles` of the successful requests."""
+    histogram: tuple[tuple[float, int], ...]
+    """(latency in ms, count) of the successful requests: `Histogram.pairs`."""
+
+    def as_event(self) -> dict[str, Any]:
+        """Returns the window as the JSON document that the generator prints."""
+        return {"event": "window", **asdict(self)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interval:
+    """A stretch of the run to which stopping conditions are applied."""
+
+    users: float
+    """Their mean number."""
+    invocations_per_minute: float
+    """Successful ones."""
+    latencies_ms: Floats
+    """One entry per successful request."""
+
+
+def reason_to_stop(conditions: StoppingConditions, intervals: Sequence[Interval]) -> str | None:
+    """Returns the condition that `intervals` (disjoint, equally long, the latest last) meet, or None."""
+    if not intervals:
+        return None
+    if conditions.max_invocations and intervals[-1].invocations_per_minute >= conditions.max_invocations:
+        return "max invocations"
+    if _is_too_slow(conditions, intervals[-1]):
+        return "model latency threshold"
+    if conditions.flat_invocations == "Stop" and _is_flat(intervals):
+        return "flat invocations"
+    return None
+
+
+def _is_too_slow(conditions: StoppingConditions, latest: Interval) -> bool:
+    limit = conditions.latency
+    if limit is None or len(latest.latencies_ms) < samples_needed(limit.rank):
+        return False
+    return bool(np.percentile(latest.latencies_ms, limit.rank) > limit.value_in_milliseconds)
+
+
+def _is_flat(intervals: Sequence[Interval]) -> bool:
+    if len(intervals) < 3:
+        return False
+    pairs = zip(intervals[-3:-1], intervals[-2:], strict=True)
+    return all(
+        later.users > earlier.users
+        and later.invocations_per_minute < earlier.invocations_per_minute * (1 + FLAT_GROWTH)
+        for earlier, later in pairs
+    )
 
 
 class Run:
-    def __init__(self, plan: LoadPlan, outgoing: Outgoing, on_window: Callable[[Window], None]) -> None:
+    def __init__(
+        self,
+        plan: LoadPlan,
+        outgoing: Outgoing,
+        on_window: Callable[[Window], None],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self.records = Records()
         self.started_at = 0.0
-        """In seconds since the epoch."""
+        """Seconds since the epoch; 0 until the load begins."""
         self._plan = plan
+        self._clock = clock
         self._conditions = plan.stopping_conditions.of_one_in(plan.share.of)
         self._signer = outgoing.signer
         self._requests = outgoing.requests
         self._signing: asyncio.Task[None] | None = None
-        self._load = load(plan, outgoing, self.records)
+        self._load = load(plan, outgoing, self.records, clock)
         self._on_window = on_window
         self._stopped = asyncio.Event()
         self._ended = 0.0
@@ -43,35 +121,38 @@ class Run:
 
     @property
     def lags_s(self) -> list[float]:
-        """How late each tick of the run's own clock came, and each request of an open loop."""
+        """Seconds by which each tick of the run's own clock, and each request of an open loop, was late."""
         return [*self._ticks_late_s, *self._load.lags_s]
 
     @property
     def duration_s(self) -> float:
-        """From the first user to the reason to end; what drains later is no part of it."""
+        """Seconds from the first user to the reason to end, without what drained later."""
         return self._ended
 
     def stop(self) -> None:
+        """Ends the run in good order."""
         self._stopped.set()
 
     async def drive(self) -> str:
+        """Sends the load to its end and returns why it ended."""
         if self._signer is not None:
             self._signing = asyncio.create_task(self._signer.keep_fresh(self._requests))
         await self._load.prepare()
-        await self._wait_for_the_others()
-        self.records.started, self.started_at = perf_counter(), time.time()
+        await self._wait_for_the_start()
+        self.records.started, self.started_at = self._clock.now(), self._clock.epoch()
         try:
             return await self._until_over()
         finally:
-            self._ended = self._clock()
+            self._ended = self._elapsed_s()
             await self._load.end()
             if self._signing is not None:
                 self._signing.cancel()
 
-    async def _wait_for_the_others(self) -> None:
+    async def _wait_for_the_start(self) -> None:
+        """Waits until `start_at`, when the other generators of the plan start too."""
         if self._plan.start_at is not None and not self._stopped.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopped.wait(), max(self._plan.start_at - time.time(), 0))
+                await asyncio.wait_for(self._stopped.wait(), max(self._plan.start_at - self._clock.epoch(), 0))
 
     async def _until_over(self) -> str:
         window_rows = 0
@@ -80,28 +161,28 @@ class Run:
             window_end = await self._wait_through(window_start)
             rows = self.records.rows(window_rows)
             window_rows += len(rows.finished_s)
-            self._tell(rows, window_start, window_end)
+            self._report(rows, window_start, window_end)
             if reason := self._reason_to_end(window_end):
                 return reason
             window_start = window_end
 
     async def _wait_through(self, start: float) -> float:
-        """Sleep to the window's end, making the load's changes on the way; the window's actual end."""
+        """Sleeps to the window's end, making the load's changes on the way; returns the window's actual end."""
         end = min(start + self._plan.window_s, self._load.end_s)
         for change_s in self._load.changes_s:
             if start <= change_s < end and not self._stopped.is_set():
                 await self._sleep_until(change_s)
                 self._load.change(change_s)
         await self._sleep_until(end)
-        return self._clock() if self._stopped.is_set() else end
+        return self._elapsed_s() if self._stopped.is_set() else end
 
     async def _sleep_until(self, second: float) -> None:
         if self._stopped.is_set():
             return
         try:
-            await asyncio.wait_for(self._stopped.wait(), max(second - self._clock(), 0))
+            await asyncio.wait_for(self._stopped.wait(), max(second - self._elapsed_s(), 0))
         except TimeoutError:
-            self._ticks_late_s.append(self._clock() - second)
+            self._ticks_late_s.append(self._elapsed_s() - second)
 
     def _reason_to_end(self, now: float) -> str | None:
         if self._stopped.is_set():
@@ -136,7 +217,7 @@ class Run:
             )
         )
 
-    def _tell(self, rows: Rows, start: float, end: float) -> None:
+    def _report(self, rows: Rows, start: float, end: float) -> None:
         window = Window(
             start_s=start,
             end_s=end,
@@ -152,5 +233,5 @@ class Run:
         self._windows.append(window)
         self._on_window(window)
 
-    def _clock(self) -> float:
-        return perf_counter() - self.records.started
+    def _elapsed_s(self) -> float:
+        return self._clock.now() - self.records.started

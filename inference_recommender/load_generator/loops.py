@@ -1,27 +1,115 @@
-"""Requests sent at moments fixed beforehand, whatever the answers do: no coordinated omission.
+"""The two ways to send: users in a closed loop, and arrivals in an open one.
 
-A request that is due while every connection is busy waits for the next one to come free; its latency from intended
-send shows that. What was due and never sent, or never answered, is recorded as unfinished.
+Closed loop: users come and go by a schedule, and each sends its next request when its last one returned.
+
+Open loop: requests are sent at moments fixed beforehand, whatever the answers do, so that a slow service cannot thin
+out its own measurement (coordinated omission). A request that is due while every connection is busy waits for the next
+one to come free; its latency from intended send shows that. Requests that were due and never sent, or never answered,
+are recorded as unfinished.
 """
 
 import asyncio
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from time import perf_counter
+from typing import Protocol
 
-from inference_recommender.load_generator.clock import Alarm
-from inference_recommender.load_generator.arrivals import arrival_times, end_of
-from inference_recommender.load_generator.http import Connection
-from inference_recommender.load_generator.outgoing import Outgoing
-from inference_recommender.load_generator.plan import Arrivals, Share
-from inference_recommender.load_generator.pool import Pool
+from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Alarm, Clock
+from inference_recommender.load_generator.http import Connection, Pool
+from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Share
 from inference_recommender.load_generator.records import Records
+from inference_recommender.load_generator.requests import Outgoing
+from inference_recommender.load_generator.traffic import Schedule, arrival_times, arrivals_end_s, schedule
 
+PRIME = 7919
+"""Users start this far apart in the payloads, so that no two send the same sequence at the same time."""
 BACKLOG_S = 1.0
-"""How long requests that are due at the end may still wait for a connection."""
+"""Seconds that requests which are due at the end may still wait for a connection."""
 CONNECTING_AT_ONCE = 16
-"""A server's queue of connections not yet accepted may be short."""
+"""Connections opened together: a server's queue of connections not yet accepted may be short."""
+
+
+class Load(Protocol):
+    """What a run needs of its traffic, be it a closed or an open loop."""
+
+    @property
+    def pool(self) -> Pool: ...
+
+    @property
+    def end_s(self) -> float:
+        """Seconds from the start until the traffic ends."""
+
+    @property
+    def changes_s(self) -> Sequence[float]:
+        """The seconds after the start at which `change` is to be called, the first of them 0."""
+
+    @property
+    def lags_s(self) -> Sequence[float]:
+        """Seconds by which the load itself was late with each thing it had to do."""
+
+    async def prepare(self) -> None:
+        """Does what has to be done before the clock starts."""
+
+    def change(self, second: float) -> None:
+        """Does what the schedule says at `second`."""
+
+    async def end(self) -> None:
+        """Lets nothing new become due, waits a while for requests under way, hangs up, and records the rest."""
+
+
+def load(plan: LoadPlan, outgoing: Outgoing, records: Records, clock: Clock = SYSTEM_CLOCK) -> Load:
+    """Returns the traffic that `plan` asks for."""
+    if plan.arrivals is not None:
+        return OpenLoop(plan.arrivals, plan.job_duration_s, outgoing, records, plan.share, clock)
+    assert plan.traffic_pattern is not None, "held by LoadPlan"
+    return ClosedLoop(schedule(plan.traffic_pattern, plan.job_duration_s), outgoing, records, plan.share, clock)
+
+
+def most_connections(plan: LoadPlan) -> int:
+    """Returns the highest number of connections that the run will have."""
+    if plan.arrivals is not None:
+        return max(plan.share.count(plan.arrivals.connections), 1)
+    assert plan.traffic_pattern is not None, "held by LoadPlan"
+    changes = schedule(plan.traffic_pattern, plan.job_duration_s).changes
+    return max(plan.share.count(max(change.users for change in changes)), 1)
+
+
+class ClosedLoop:
+    lags_s: Sequence[float] = ()
+    """Empty: a user's next request is due when its last one returns, so it cannot be late."""
+
+    def __init__(
+        self, schedule: Schedule, outgoing: Outgoing, records: Records, share: Share, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self.pool = Pool(outgoing, records, self._send, clock)
+        self.end_s = schedule.end_s
+        self.changes_s = [change.at_s for change in schedule.changes]
+        self._schedule = schedule
+        self._share = share
+        self._requests = outgoing.requests
+        self._turns: list[int] = []
+        """The number of each user's next payload."""
+
+    async def prepare(self) -> None:
+        """No-op: users connect when they join."""
+
+    def change(self, second: float) -> None:
+        """Lets users join or leave, until there are as many as the schedule says."""
+        count = self._share.count(self._schedule.users_at(second))
+        while len(self.pool) > count:
+            self.pool.close_latest()
+        while len(self.pool) < count:
+            of_all = len(self._turns) * self._share.of + self._share.index
+            self._turns.append(of_all * PRIME % len(self._requests))
+            self.pool.open(len(self._turns) - 1)
+
+    async def end(self) -> None:
+        await self.pool.drain()
+
+    def _send(self, user: Connection) -> None:
+        turn = self._turns[user.number]
+        self._turns[user.number] = (turn + 1) % len(self._requests)
+        user.send(user.free_since, self._requests[turn])
 
 
 class OpenLoop:
@@ -34,41 +122,45 @@ class OpenLoop:
         outgoing: Outgoing,
         records: Records,
         share: Share,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.pool = Pool(outgoing, records, self._free)
-        self.end_s = end_of(arrivals, longest_s)
+        self.pool = Pool(outgoing, records, self._free, clock)
+        self.end_s = arrivals_end_s(arrivals, longest_s)
         self.lags_s = array("d")
-        """By how much each request that found a connection free was sent too late."""
+        """Seconds by which each request that found a connection free was sent too late."""
+        self._clock = clock
+        self._now = clock.now
         self._share = share
         self._times_s = arrival_times(arrivals, longest_s)[share.index :: share.of]
         self._connections = max(share.count(arrivals.connections), 1)
         self._requests = outgoing.requests
         self._records = records
         self._moments: list[float] = []
-        """Of `perf_counter`; empty until the run starts."""
+        """When each request is due, on the run's clock; empty until the run starts."""
         self._next = 0
+        """The number of the first request not yet sent."""
         self._idle: list[Connection] = []
         self._alarm: Alarm | None = None
 
     async def prepare(self) -> None:
-        """Connect, so that no request's latency holds a handshake; where one fails, the rest is not waited for."""
+        """Connects, so that no latency holds a handshake. Where a connection fails, the rest is not waited for."""
         for first in range(0, self._connections, CONNECTING_AT_ONCE):
             last = min(first + CONNECTING_AT_ONCE, self._connections)
             connecting = [self.pool.open(number) for number in range(first, last)]
             if self.pool.lost_because is None:
                 await asyncio.wait(connecting)
-        self._alarm = Alarm(self._send_what_is_due)
+        self._alarm = self._clock.alarm(self._send_what_is_due)
 
     def change(self, second: float) -> None:
-        """Called once, at the start."""
+        """Starts the arrivals; called once."""
         self._moments = (self._times_s + self._records.started).tolist()
         self._send_what_is_due()
 
     async def end(self) -> None:
-        """What is due waits for a connection a little longer, as it would have if the run had gone on."""
-        ended = perf_counter()
+        """Lets due requests wait for a connection a little longer, as they would have if the run had gone on."""
+        ended = self._now()
         self._moments = self._moments[: bisect_right(self._moments, ended)]
-        while self._next < len(self._moments) and perf_counter() < ended + BACKLOG_S:
+        while self._next < len(self._moments) and self._now() < ended + BACKLOG_S:
             await asyncio.sleep(0.01)
         unsent, self._moments = self._moments[self._next :], []
         for moment in unsent:
@@ -79,8 +171,8 @@ class OpenLoop:
         await self.pool.drain()
 
     def _free(self, connection: Connection) -> None:
-        """Serve the request that has waited longest, if one has; else be idle."""
-        if self._next < len(self._moments) and self._moments[self._next] <= perf_counter():
+        """Sends the request that has waited longest, if there is one; otherwise the connection is idle."""
+        if self._next < len(self._moments) and self._moments[self._next] <= self._now():
             self._send(connection)
         else:
             self._idle.append(connection)
@@ -88,7 +180,7 @@ class OpenLoop:
                 self._set_alarm()
 
     def _send_what_is_due(self) -> None:
-        now = perf_counter()
+        now = self._now()
         while self._next < len(self._moments) and self._moments[self._next] <= now and self._idle:
             connection = self._idle.pop()
             if connection.open:
@@ -97,7 +189,7 @@ class OpenLoop:
         self._set_alarm()
 
     def _set_alarm(self) -> None:
-        """For the next request, if a connection is free for it; else the next to come free looks by itself."""
+        """Sets it for the next request if a connection is idle; else the next to come free looks by itself."""
         if self._alarm is not None and self._idle and self._next < len(self._moments):
             self._alarm.set(self._moments[self._next])
 

@@ -1,8 +1,8 @@
-"""Several generators' runs of one plan as one: their timelines added on the common clock, judged as one run is.
+"""Merges several generators' runs of one plan: their timelines are added on the common clock and judged as one run.
 
-What holds are the whole seconds in which all were at work: before, some were still starting, after, some had stopped.
-The result has the shape of a single run; its records are those of the timelines, so latencies are within
-`histogram.RELATIVE_ERROR` and order within a second is not known.
+Only the whole seconds in which all generators sent count: before, some were still starting; after, some had stopped.
+The result has the shape of a single run. Its records come from the timelines, so latencies are within
+`histogram.RELATIVE_ERROR` and the order within a second is not known.
 """
 
 import json
@@ -13,24 +13,28 @@ from pathlib import Path
 
 import numpy as np
 
-from inference_recommender.load_generator.calibration import Calibration
-from inference_recommender.load_generator.errors import NothingToMerge
+from inference_recommender.capacity.statistics import Floats
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
-from inference_recommender.load_generator.records import CONNECTION_FAILED, Rows, save
-from inference_recommender.load_generator.self_watch import SelfWatch
+from inference_recommender.load_generator.records import CONNECTION_FAILED, Rows, write_columns
+from inference_recommender.load_generator.self_watch import LAGGED, Calibration, SelfWatch
 from inference_recommender.load_generator.summary import Measured, summarise, why_invalid
-from inference_recommender.load_generator.timeline import Timeline, merged
+from inference_recommender.load_generator.timeline import Timeline, merge_timelines
+from workloads import NoVerdict, Unavailable
 
-TARGET_FAILED = 3
-INVALID = 4
+TARGET_FAILED = Unavailable.exit_code
+INVALID = NoVerdict.exit_code
 TRAFFIC_ENDED = "traffic ended"
 
 
-def merge(outcomes: Sequence[Outcome], plan: LoadPlan, folder: Path) -> Outcome:
-    """One outcome of `outcomes`, which ran the shares of `plan`; its files are written to `folder`.
+class NothingToMerge(NoVerdict):
+    """There is no second in which all of several generators sent."""
 
-    Raises `NothingToMerge` where one came to no summary, or never all ran at once.
+
+def merge(outcomes: Sequence[Outcome], plan: LoadPlan, folder: Path) -> Outcome:
+    """Returns one outcome for `outcomes`, which ran the shares of `plan`, and writes its files to `folder`.
+
+    Raises `NothingToMerge` where one has no summary, or where they never all ran at once.
     """
     for outcome in outcomes:
         if outcome.summary is None:
@@ -57,7 +61,7 @@ def _together(outcomes: Sequence[Outcome], plan: LoadPlan) -> tuple[Measured, Ti
             f"{last_start:.1f} s, the first ended at {first_end:.1f} s of the epoch. Give their plans one start_at, "
             "and check the clocks."
         )
-    timeline = merged([Timeline.read(outcome.folder / "timeline.npz") for outcome in outcomes])
+    timeline = merge_timelines([Timeline.read(outcome.folder / "timeline.npz") for outcome in outcomes])
     measured = Measured(
         rows=timeline.rows(start, end),
         unfinished_intended_s=timeline.unfinished_at[timeline.unfinished_at < end] - start,
@@ -65,30 +69,33 @@ def _together(outcomes: Sequence[Outcome], plan: LoadPlan) -> tuple[Measured, Ti
         started_at=float(start),
         duration_s=float(end - start),
         first_error=next((summary["first_error"] for summary in summaries if summary["first_error"]), None),
-        ended=next((one["ended"] for one in summaries if one["ended"] != TRAFFIC_ENDED), TRAFFIC_ENDED),
+        ended=next((summary["ended"] for summary in summaries if summary["ended"] != TRAFFIC_ENDED), TRAFFIC_ENDED),
         watch=reduce(SelfWatch.worst_with, (_watch(summary["generator"]) for summary in summaries)),
     )
     return measured, timeline
 
 
 def _verdict(outcomes: Sequence[Outcome], invalid: str | None, ended: str) -> tuple[int, str]:
-    """A generator's own failure is everybody's, but for too few samples: together they may be enough."""
-    for exit_code, begins in ((TARGET_FAILED, ""), (INVALID, "generator lagged")):
+    """Returns (exit code, reason). One generator's failure decides for all.
+
+    Too few samples of one do not: together the samples may be enough.
+    """
+    for exit_code, beginning in ((TARGET_FAILED, ""), (INVALID, LAGGED)):
         for outcome in outcomes:
-            if outcome.exit_code == exit_code and outcome.reason.startswith(begins):
+            if outcome.exit_code == exit_code and outcome.reason.startswith(beginning):
                 return exit_code, outcome.reason
     return (INVALID, invalid) if invalid and ended != "stopped" else (0, ended)
 
 
-def _watch(document: "dict[str, object]") -> SelfWatch:
+def _watch(document: dict[str, object]) -> SelfWatch:
     calibration = document["calibration"]
     fields = {**document, "calibration": Calibration(**calibration) if isinstance(calibration, dict) else None}
     return SelfWatch(**fields)  # type: ignore[arg-type]
 
 
-def _write_records(rows: Rows, unfinished_intended_s: "np.typing.NDArray[np.float64]", file: Path) -> None:
-    """Of a status is known whether it was 200, of a user nothing."""
-    save(
+def _write_records(rows: Rows, unfinished_intended_s: Floats, file: Path) -> None:
+    """Writes records.npz: a timeline knows whether a status was 200, and no user (-1)."""
+    write_columns(
         file,
         rows.finished_s - rows.from_intended_ms / 1000,
         rows.finished_s - rows.latencies_ms / 1000,

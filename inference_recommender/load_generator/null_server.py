@@ -1,7 +1,7 @@
-"""A server that answers every POST at once with the same few bytes: what the generator measures itself against.
+"""A server that answers every POST at once with the same few bytes: the generator is measured against it.
 
 `python -m inference_recommender.load_generator.null_server` listens on a free port of loopback, prints it, and ends
-when its standard input closes. It reads of a request its Content-Length only.
+when its standard input closes. Of a request it reads the Content-Length only.
 """
 
 import asyncio
@@ -10,8 +10,7 @@ import re
 import sys
 from typing import cast
 
-import uvloop
-
+COMMAND = (sys.executable, "-m", "inference_recommender.load_generator.null_server")
 BODY = b'{"outputs":[{"name":"OUTPUT","datatype":"BYTES","shape":[1,1],"data":["null"]}]}'
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)\r", re.IGNORECASE)
@@ -43,14 +42,16 @@ async def _serve() -> None:
     server = await loop.create_server(NullProtocol, "127.0.0.1", 0)
     closed = asyncio.Event()
 
-    def look() -> None:
+    def read_stdin() -> None:
         if not os.read(sys.stdin.fileno(), 4096):
             closed.set()
 
-    loop.add_reader(sys.stdin.fileno(), look)
+    loop.add_reader(sys.stdin.fileno(), read_stdin)
     print(server.sockets[0].getsockname()[1], flush=True)
     await closed.wait()
 
 
 if __name__ == "__main__":
+    import uvloop  # whoever imports COMMAND needs none
+
     uvloop.run(_serve())

@@ -1,4 +1,4 @@
-"""What the generator is asked to do: a JSON document in the shapes of the Inference Recommender API."""
+"""The generator's plan: a JSON document in the shapes of the Inference Recommender API."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -25,13 +25,13 @@ class Phase(ApiShape):
 
 
 class Stairs(ApiShape):
-    duration_in_seconds: Annotated[int, Field(ge=1, description="Of the whole staircase.")]
+    duration_in_seconds: Annotated[int, Field(ge=1, description="Duration of the whole staircase.")]
     number_of_steps: Annotated[int, Field(ge=1)]
     users_per_step: Annotated[int, Field(ge=1)]
 
 
 class TrafficPattern(ApiShape):
-    """Closed loop: users, each of whom sends its next request when the last one returned."""
+    """Closed loop: each user sends its next request when its last one returned."""
 
     traffic_type: Literal["PHASES", "STAIRS"]
     phases: tuple[Phase, ...] = ()
@@ -52,7 +52,7 @@ class ModelLatencyThreshold(ApiShape):
 
     @property
     def rank(self) -> float:
-        """99.0 for P99."""
+        """The percentile as a number: 99.0 for P99."""
         return float(self.percentile[1:])
 
 
@@ -63,16 +63,17 @@ class StoppingConditions(ApiShape):
 
     @property
     def latency(self) -> ModelLatencyThreshold | None:
+        """The latency threshold, if there is one."""
         return self.model_latency_thresholds[0] if self.model_latency_thresholds else None
 
     def of_one_in(self, generators: int) -> Self:
-        """As each of several generators sees them: its part of the invocations, everybody's latency."""
+        """Returns the conditions for each of several generators: its part of the invocations, the same latency."""
         most = self.max_invocations
         return self.model_copy(update={"max_invocations": most and -(-most // generators)})
 
 
 class Arrivals(Document):
-    """Open loop: requests arrive on their own, as a Poisson process, whatever the answers do."""
+    """Open loop: requests arrive as a Poisson process, whatever the answers do."""
 
     invocations_per_minute: Annotated[float, Field(gt=0)]
     duration_in_seconds: Annotated[float, Field(gt=0)]
@@ -89,7 +90,7 @@ class SageMakerEndpoint(Document):
 
 
 class Share(Document):
-    """What one of several generators does of a plan that they all have: every `of`-th user or arrival."""
+    """The part of a common plan that one of several generators does: every `of`-th user or arrival."""
 
     index: Annotated[int, Field(ge=0)]
     of: Annotated[int, Field(ge=1)]
@@ -101,11 +102,13 @@ class Share(Document):
         return self
 
     def count(self, of_all: int) -> int:
-        """How many of `of_all`, dealt out in turn, are this one's."""
+        """Returns how many of `of_all` users or connections, assigned in turn, are this generator's."""
         return max(of_all - self.index + self.of - 1, 0) // self.of
 
 
 class LoadPlan(Document):
+    """One run: its target, payloads, traffic and stopping conditions."""
+
     url: Annotated[str | None, Field(pattern=r"^https?://[^/]+/.*$")] = None
     endpoint: SageMakerEndpoint | None = None
     headers: dict[str, str] = Field(default={}, description="Sent with every request, beside the content type.")

@@ -1,13 +1,12 @@
-"""The generator as a child process: started with a plan, listened to, stopped in good order, and read.
+"""The generator as a child process: started with a plan, listened to, stopped in good order, and read back.
 
     with GeneratorProcess.start(plan, folder) as generator:
         for event in generator.events():
             ...
     outcome = generator.outcome()
 
-Leaving the `with` early, by Ctrl-C or any other exception too, ends the run as a signal does: requests under way
-return, what was measured is kept, and `outcome()` tells it. A generator whose parent was killed ends at its next
-window.
+Leaving the `with` early, also by Ctrl-C or another exception, ends the run as a signal does: requests under way return,
+what was measured is kept, and `outcome()` returns it. A generator whose parent was killed ends at its next window.
 Everything here blocks; several threads may each have a generator, and `request_stop` may be called from another thread.
 """
 
@@ -26,8 +25,11 @@ from inference_recommender.load_generator.plan import LoadPlan
 from workloads import ROOT
 
 COMMAND = (sys.executable, "-m", "inference_recommender.load_generator")
+"""Takes PLAN.json and --out DIR."""
+INVALID_REASONS = ("generator lagged", "too many errors", "too few samples")
+"""The beginnings of a run's reason where no verdict may be drawn from it."""
 GRACE_S = 20.0
-"""Longer than draining and writing take."""
+"""Seconds between SIGTERM and SIGKILL: longer than draining and writing take."""
 LOG_TAIL = 600
 
 
@@ -35,14 +37,15 @@ LOG_TAIL = 600
 class Outcome:
     folder: Path
     exit_code: int
-    """0, 2 (plan or payloads), 3 (target failed, or no AWS), 4 (invalid); else `reason` tells: crash or early stop."""
+    """0, 2 (plan or payloads), 3 (target failed, or no AWS), 4 (invalid); another after a crash or an early stop."""
     reason: str
+    """Why the run ended, or why there was none."""
     summary: Mapping[str, Any] | None
-    """summary.json; None where the run came to none."""
+    """The content of summary.json; None where the run did not get so far."""
 
     @property
     def records(self) -> Path:
-        """records.npz: every request. There whenever `summary` is."""
+        """The file with every request, records.npz. It exists whenever `summary` does."""
         return self.folder / "records.npz"
 
 
@@ -54,7 +57,7 @@ class GeneratorProcess:
 
     @classmethod
     def start(cls, plan: LoadPlan, folder: Path) -> Self:
-        """Write `plan` to `folder`/plan.json and start on it. `folder` is made; it is the generator's --out."""
+        """Writes `plan` to `folder`/plan.json and starts the generator on it. `folder`, its --out, is created."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "summary.json").unlink(missing_ok=True)
         plan.write_json(folder / "plan.json")
@@ -66,12 +69,12 @@ class GeneratorProcess:
                 stderr=log,
                 text=True,
                 cwd=ROOT,
-                start_new_session=True,  # Ctrl-C is for us to pass on
+                start_new_session=True,  # Ctrl-C reaches this process, which passes it on
             )
         return cls(process, folder)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """started, window…, finished; ends when the generator has ended."""
+        """Yields the events started, window…, finished, until the generator has ended."""
         for line in self._stdout:
             event: dict[str, Any] = json.loads(line)
             if event["event"] == "finished":
@@ -80,25 +83,25 @@ class GeneratorProcess:
         self._process.wait()
 
     def request_stop(self) -> None:
-        """Ask it to end in good order, and return at once."""
+        """Asks the generator to end in good order, and returns at once."""
         if self._process.poll() is None:
             self._process.terminate()
 
     def stop(self) -> None:
-        """End it in good order; with force when it does not. Stopping twice, or what has ended, is fine."""
+        """Sends SIGTERM, and SIGKILL after `GRACE_S`; returns when the generator has ended. May be called twice."""
         self.request_stop()
         force = threading.Timer(GRACE_S, self._process.kill)
         force.start()
         try:
             self._listen_to_the_end()
-        except BaseException:  # Ctrl-C once more
+        except BaseException:  # Ctrl-C a second time
             self._process.kill()
             raise
         finally:
             force.cancel()
 
     def outcome(self) -> Outcome:
-        """What it came to; waits for its end."""
+        """Waits for the generator's end and returns what it measured."""
         self._listen_to_the_end()
         summary_file = self._folder / "summary.json"
         summary = json.loads(summary_file.read_text("utf-8")) if summary_file.exists() else None
@@ -115,13 +118,13 @@ class GeneratorProcess:
         self.stop()
 
     def _listen_to_the_end(self) -> None:
-        """It could not write on if nobody read, and its last event has the reason."""
+        """Reads all events: with a full pipe the generator could not go on, and the last one has the reason."""
         for _ in self.events():
             pass
 
     def _why_it_ended(self, exit_code: int) -> str:
         log = (self._folder / "generator.log").read_text("utf-8", "replace").strip()
-        if exit_code in (2, 3):  # refused in a sentence of its own
+        if exit_code in (2, 3):  # it refused, and its log is the sentence
             return log
         if exit_code == -signal.SIGTERM:
             return "stopped before the load began"
@@ -136,7 +139,7 @@ class GeneratorProcess:
 def generate(
     plan: LoadPlan, folder: Path, on_event: Callable[[Mapping[str, Any]], None] = lambda event: None
 ) -> Outcome:
-    """Run `plan` to its end in a child process; on Ctrl-C, or an error of `on_event`, stop the child and raise."""
+    """Runs `plan` to its end in a child process. On Ctrl-C or an error of `on_event`, stops the child and raises."""
     with GeneratorProcess.start(plan, folder) as generator:
         for event in generator.events():
             on_event(event)

@@ -1,10 +1,11 @@
 """Every request as one row of numbers: intended send, send and finish, and the status.
 
-In a closed loop a user's next request is intended the moment its last one returned; its first one when the schedule
-says that the user joins. In an open loop it is intended at its arrival, fixed before the clock starts. The difference
-between intended and actual send is what the generator, or a full set of connections, held the request back by.
+In a closed loop a user's next request is intended the moment its last one returned, and its first one when the schedule
+says that the user joins. In an open loop a request is intended at its arrival, fixed before the clock starts. The
+difference between intended and actual send is the time for which the generator, or a full set of connections, held the
+request back.
 
-Rows are added with readings of `time.perf_counter` and read as seconds since the start of the run.
+Rows are added with readings of the run's clock and read as seconds since the start of the run.
 """
 
 from array import array
@@ -12,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from inference_recommender.capacity.closed_loop import Bools, Floats
+from inference_recommender.capacity.statistics import Bools, Floats
 
 CONNECTION_FAILED = 0
-"""Status of a request that got no HTTP answer."""
+"""The status of a request that got no HTTP answer."""
+PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,36 +27,52 @@ class Rows:
     """One entry per request, in order of finish. Latency is the client's."""
 
     finished_s: Floats
+    """Seconds since the start of the run."""
     latencies_ms: Floats
-    """From actual send."""
+    """Milliseconds since the actual send."""
     from_intended_ms: Floats
+    """Milliseconds since the intended send."""
     succeeded: Bools
 
     @property
     def successful_ms(self) -> Floats:
+        """The latencies of the successful requests, in milliseconds since the actual send."""
         return self.latencies_ms[self.succeeded]
 
     @property
     def errors(self) -> int:
+        """The number of failed requests."""
         return int(len(self.succeeded) - self.succeeded.sum())
 
 
+def percentiles(latencies_ms: Floats) -> dict[str, float | None]:
+    """Returns p50, p90, p95, p99 and the maximum; None for each where there are no latencies."""
+    if not len(latencies_ms):
+        return dict.fromkeys([*PERCENTILES, "max"])
+    values = np.percentile(latencies_ms, list(PERCENTILES.values()))
+    return {
+        **{name: float(value) for name, value in zip(PERCENTILES, values, strict=True)},
+        "max": float(latencies_ms.max()),
+    }
+
+
 class Records:
-    """Append-only columns. Rows are in order of finish."""
+    """Append-only columns, in order of finish."""
 
     def __init__(self) -> None:
         self.started = 0.0
-        """When the run began, on the clock of the rows."""
+        """The moment the run began, on the run's clock."""
+        self.first_error: str | None = None
+        """The answer to the first failed request."""
         self._intended = array("d")
         self._sent = array("d")
         self._finished = array("d")
         self._status = array("h")
         self._user = array("i")
         self._unfinished = array("d")
-        self.first_error: str | None = None
-        """What the first failed request was answered with."""
 
     def add(self, intended: float, sent: float, finished: float, status: int, user: int) -> None:
+        """Appends a request that was answered, or whose connection failed; moments are on the run's clock."""
         self._intended.append(intended)
         self._sent.append(sent)
         self._finished.append(finished)
@@ -61,14 +80,14 @@ class Records:
         self._user.append(user)
 
     def add_unfinished(self, intended: float) -> None:
-        """A request that was due and had no answer when the run was over: sent or not, its latency is unknown."""
+        """Appends a request that was due and had no answer when the run was over, sent or not."""
         self._unfinished.append(intended)
 
     def __len__(self) -> int:
         return len(self._finished)
 
-    def rows(self, first: int = 0) -> "Rows":
-        """The rows from number `first` on."""
+    def rows(self, first: int = 0) -> Rows:
+        """Returns the rows from number `first` on."""
         intended, sent, finished = (
             np.array(column[first:], dtype=np.float64) for column in (self._intended, self._sent, self._finished)
         )
@@ -80,10 +99,12 @@ class Records:
         )
 
     def unfinished_intended_s(self) -> Floats:
+        """Returns when each unfinished request was due, in seconds since the start of the run."""
         return np.array(self._unfinished, dtype=np.float64) - self.started
 
     def write(self, file: Path) -> None:
-        save(
+        """Writes all columns; see `write_columns`."""
+        write_columns(
             file,
             np.array(self._intended) - self.started,
             np.array(self._sent) - self.started,
@@ -94,16 +115,16 @@ class Records:
         )
 
 
-def save(
+def write_columns(
     file: Path,
     intended_s: Floats,
     sent_s: Floats,
     finished_s: Floats,
-    status: "np.typing.NDArray[np.int16]",
-    user: "np.typing.NDArray[np.int32]",
+    status: npt.NDArray[np.int16],
+    user: npt.NDArray[np.int32],
     unfinished_intended_s: Floats,
 ) -> None:
-    """A numpy archive of plain arrays (read it with allow_pickle=False), in seconds since the start of the run."""
+    """Writes a numpy archive of plain arrays (read it with allow_pickle=False), in seconds since the run began."""
     np.savez_compressed(
         file,
         intended_s=intended_s,

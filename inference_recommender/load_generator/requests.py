@@ -1,13 +1,35 @@
-"""Where the requests go, and each payload as the bytes that are sent. Pure.
+"""What a run sends and where to: payloads as whole HTTP/1.1 messages, made before the clock starts.
 
-Requests are whole HTTP/1.1 messages made before the clock starts.
+A target is any http or https URL, or a SageMaker endpoint by name. For an endpoint boto3 is asked for the address, the
+region and the credentials, so AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME, AWS_ENDPOINT_URL, AWS_CA_BUNDLE, profiles, roles and
+partitions hold as they do everywhere else; the requests themselves are not sent through it.
+
+Requests to an endpoint carry an AWS Signature Version 4, which holds for five minutes. All of them are signed before
+the clock starts; from then on they are signed again one at a time, spread evenly over `CYCLE_S`. So the sending loop
+takes bytes that lie ready, and is held up for the time of one signature (about 0.1 ms) at most. The algorithm is
+botocore's own.
 """
 
-from collections.abc import Mapping
+import asyncio
+import ssl
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from inference_recommender.load_generator.plan import LoadPlan, SageMakerEndpoint
+from workloads import UsageError
+
+if TYPE_CHECKING:
+    from botocore.credentials import Credentials, ReadOnlyCredentials
+
 DEFAULT_PORTS = {"http": 80, "https": 443}
+SERVICE = "sagemaker"
+"""The service name in the signatures of requests to the runtime."""
+CYCLE_S = 120.0
+"""Seconds in which every request is signed again once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,14 +51,167 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """For the Host header and for messages: the port only where it is not the scheme's own."""
+        """Host and port, for the Host header and for messages; without the port where it is the scheme's default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == DEFAULT_PORTS["https" if self.tls else "http"] else f"{host}:{self.port}"
 
     def message(self, headers: Mapping[str, str], body: bytes) -> bytes:
-        """One POST, as it goes over the wire."""
+        """Returns one POST as it goes over the wire."""
         parts = urlsplit(self.url)
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
         lines = {"Host": self.authority, **headers, "Content-Length": str(len(body))}
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outgoing:
+    """All that a run sends."""
+
+    target: Target
+    requests: list[bytes]
+    """One per payload, in their order; a `signer` replaces them as they age."""
+    tls: ssl.SSLContext | None = None
+    signer: "Signer | None" = None
+
+
+def outgoing(plan: LoadPlan, bodies: Sequence[bytes]) -> Outgoing:
+    """Returns the requests of `plan`. Asks boto3 where the target is an endpoint by name: see `endpoint_access`."""
+    headers = {"Content-Type": plan.content_type, **plan.headers}
+    if plan.endpoint is not None:
+        return _signed(plan, plan.endpoint, headers, bodies)
+    assert plan.url is not None, "held by LoadPlan"
+    target = Target.of(plan.url)
+    requests = [target.message(headers, body) for body in bodies]
+    return Outgoing(target=target, requests=requests, tls=_tls(target, plan.ca_file))
+
+
+def _signed(plan: LoadPlan, endpoint: SageMakerEndpoint, headers: dict[str, str], bodies: Sequence[bytes]) -> Outgoing:
+    access = endpoint_access(endpoint)
+    variant = {} if endpoint.variant is None else {"X-Amzn-SageMaker-Target-Variant": endpoint.variant}
+    signer = Signer(access.target, headers | variant, bodies, access.region, access.credentials)
+    return Outgoing(
+        target=access.target,
+        requests=signer.sign_all(),
+        tls=_tls(access.target, plan.ca_file or access.ca_file),
+        signer=signer,
+    )
+
+
+def _tls(target: Target, ca_file: Path | None) -> ssl.SSLContext | None:
+    if not target.tls:
+        return None
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # an SSLError is one
+        raise UsageError(
+            f"{ca_file}: cannot be read as certificates: {error.strerror or error}. "
+            "Give ca_file a PEM file of those to trust."
+        ) from error
+
+
+def read_payloads(source: Path) -> list[bytes]:
+    """Returns the request bodies in a folder or a tar.gz: every regular file's content, by name.
+
+    Raises `UsageError` where there are none.
+    """
+    try:
+        bodies = _from_folder(source) if source.is_dir() else _from_archive(source)
+    except (OSError, tarfile.TarError, EOFError) as error:
+        raise _unreadable(source, f"cannot be read: {error}") from error
+    if not bodies:
+        raise _unreadable(source, "holds no file")
+    return bodies
+
+
+def _unreadable(source: Path, why: str) -> UsageError:
+    return UsageError(f"{source}: {why}. Give a folder or a tar.gz of request bodies, one file each.")
+
+
+def _from_folder(folder: Path) -> list[bytes]:
+    return [file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()]
+
+
+def _from_archive(archive: Path) -> list[bytes]:
+    with tarfile.open(archive, "r:gz") as stream:
+        members = sorted((member for member in stream if member.isfile()), key=lambda member: member.name)
+        return [file.read() for member in members if (file := stream.extractfile(member))]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndpointAccess:
+    """The way to a SageMaker endpoint, as boto3 finds it."""
+
+    target: Target
+    region: str
+    ca_file: Path
+    _credentials: "Credentials"
+
+    def credentials(self) -> "ReadOnlyCredentials":
+        """Returns the credentials that hold now; fetches new ones when they are about to expire."""
+        return self._credentials.get_frozen_credentials()
+
+
+def endpoint_access(endpoint: SageMakerEndpoint) -> EndpointAccess:
+    """Asks boto3 for the way to `endpoint`. Raises `AwsUnavailable` without credentials or a region."""
+    import boto3  # only a run against an endpoint by name needs it
+    from botocore.exceptions import NoRegionError
+    from botocore.httpsession import get_cert_path
+    from botocore.session import Session
+
+    from aws_api.errors import NO_CREDENTIALS, NO_REGION, AwsUnavailable
+
+    core = Session()
+    session = boto3.Session(botocore_session=core, region_name=endpoint.region)
+    if (credentials := session.get_credentials()) is None:
+        raise AwsUnavailable(NO_CREDENTIALS)
+    try:
+        client = session.client("sagemaker-runtime")
+    except NoRegionError:
+        raise AwsUnavailable(NO_REGION) from None
+    return EndpointAccess(
+        target=Target.of(f"{client.meta.endpoint_url}/endpoints/{endpoint.name}/invocations"),
+        region=client.meta.region_name,
+        ca_file=Path(core.get_config_variable("ca_bundle") or get_cert_path(True) or ""),
+        _credentials=credentials,
+    )
+
+
+class Signer:
+    """Makes requests with a signature, and keeps their signatures fresh while they are being sent."""
+
+    def __init__(
+        self,
+        target: Target,
+        headers: Mapping[str, str],
+        bodies: Sequence[bytes],
+        region: str,
+        credentials: "Callable[[], ReadOnlyCredentials]",
+    ) -> None:
+        """`credentials` returns those that hold now; it may block while it fetches them."""
+        self._target = target
+        self._headers = headers
+        self._bodies = bodies
+        self._region = region
+        self._credentials = credentials
+
+    def sign_all(self) -> list[bytes]:
+        """Returns every request, signed now."""
+        credentials = self._credentials()
+        return [self._signed(body, credentials) for body in self._bodies]
+
+    async def keep_fresh(self, requests: list[bytes]) -> None:
+        """Replaces `requests`, made by `sign_all`, one by one without end. Raises what `credentials` raises."""
+        while True:
+            credentials = await asyncio.to_thread(self._credentials)
+            for number, body in enumerate(self._bodies):
+                await asyncio.sleep(CYCLE_S / len(self._bodies))
+                requests[number] = self._signed(body, credentials)
+
+    def _signed(self, body: bytes, credentials: "ReadOnlyCredentials") -> bytes:
+        from botocore.auth import SigV4Auth  # takes a while to import, and most runs need none of it
+        from botocore.awsrequest import AWSRequest
+
+        request = AWSRequest(method="POST", url=self._target.url, data=body, headers=dict(self._headers))
+        SigV4Auth(credentials, SERVICE, self._region).add_auth(request)
+        return self._target.message(dict(request.headers.items()), body)

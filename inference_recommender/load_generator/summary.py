@@ -1,4 +1,4 @@
-"""What a run comes to, and whether it may be believed. Pure."""
+"""The summary of a run: its capacity and latencies, and whether a verdict may be drawn from it. Pure."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,37 +11,32 @@ from inference_recommender.capacity.closed_loop import (
     Limit,
     NeverSettled,
     capacity,
-    samples_needed,
     sustained,
 )
-from inference_recommender.capacity.statistics import Floats
+from inference_recommender.capacity.statistics import Floats, samples_needed
 from inference_recommender.load_generator.plan import StoppingConditions
-from inference_recommender.load_generator.records import Rows
+from inference_recommender.load_generator.records import Rows, percentiles
 from inference_recommender.load_generator.self_watch import SelfWatch
-from inference_recommender.load_generator.windows import percentiles
-
-INVALID_REASONS = ("generator lagged", "too many errors", "too few samples")
-"""How the reason of a run begins from which no verdict may be drawn."""
 
 DEFAULT_PERCENTILE = "P95"
-"""Reported when a job sets no latency threshold."""
+"""The percentile reported when a job sets no latency threshold."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """A run that is over."""
+    """The measurements of a run that is over."""
 
     rows: Rows
     unfinished_intended_s: Floats
-    """Of the requests that were due and had no answer in the end."""
+    """When each request was due that had no answer in the end, in seconds since the run began."""
     open_loop: bool
-    """Requests arrived on their own: a latency is then from intended send, and the load was one throughout."""
+    """Whether requests arrived at a fixed rate: latency then counts from intended send, and the load is constant."""
     started_at: float
-    """In seconds since the epoch."""
+    """Seconds since the epoch."""
     duration_s: float
     first_error: str | None
     ended: str
-    """Why: "traffic ended", a stopping condition's name, "stopped", or "target failed: …"."""
+    """Why the run ended: "traffic ended", a stopping condition's name, "stopped", or "target failed: …"."""
     watch: SelfWatch
 
 
@@ -49,19 +44,19 @@ class Measured:
 class Summary:
     max_invocations_per_minute: float | None
     max_invocations_interval: tuple[float, float] | None
-    """95 % confidence interval of that rate."""
+    """95 % confidence interval of that rate, per minute."""
     model_latency_ms: float | None
     percentile: str
     warm_up_s: float | None
-    """All of the run where its latency never settled; None where it could not be told."""
+    """Seconds; the whole run where its latency never settled, None where the run cannot tell."""
     interval_s: tuple[float, float] | None
-    """A stretch of time at that rate; the three below are of it, by percentile."""
+    """A stretch of time at that rate; the three latencies below are from it, by percentile."""
     client_latency_ms: dict[str, float | None]
-    """From actual send."""
+    """Milliseconds from actual send."""
     client_latency_from_intended_ms: dict[str, float | None]
-    """From intended send; a request without an answer counts with as long as it had waited in the end."""
+    """Milliseconds from intended send; a request without an answer counts with its waiting time so far."""
     held_back_ms: dict[str, float | None]
-    """The second less the first: what the generator, or connections that were all busy, held requests back by."""
+    """Milliseconds for which the generator, or a full set of connections, held requests back: the difference."""
     invocations: int
     errors: int
     unfinished: int
@@ -76,6 +71,7 @@ class Summary:
 
 
 def summarise(measured: Measured, conditions: StoppingConditions) -> Summary:
+    """Returns the summary of a run, with the latency threshold of `conditions` as the limit."""
     limit = conditions.latency
     percentile = limit.percentile if limit else DEFAULT_PERCENTILE
     best, warm_up_s = _capacity(
@@ -104,7 +100,7 @@ def summarise(measured: Measured, conditions: StoppingConditions) -> Summary:
 
 
 def why_invalid(summary: Summary, conditions: StoppingConditions) -> str | None:
-    """Why no verdict may be drawn from the run, or None."""
+    """Returns why no verdict may be drawn from the run, or None. It begins with one of `INVALID_REASONS`."""
     if complaint := summary.generator.complaint(conditions.latency):
         return complaint
     if summary.errors > summary.invocations * MAX_ERROR_SHARE:
@@ -127,18 +123,19 @@ def why_invalid(summary: Summary, conditions: StoppingConditions) -> str | None:
 
 
 def _capacity(measured: Measured, limit: Limit) -> tuple[Capacity | None, float | None]:
-    """And how long the service warmed up."""
+    """Returns the capacity and the seconds for which the service warmed up."""
     rows, end_s = measured.rows, measured.duration_s
     latencies_ms = rows.from_intended_ms if measured.open_loop else rows.latencies_ms
-    found_by = sustained if measured.open_loop else capacity
+    estimate = sustained if measured.open_loop else capacity
     try:
-        best = found_by(rows.finished_s, latencies_ms, rows.succeeded, limit, end_s)
+        best = estimate(rows.finished_s, latencies_ms, rows.succeeded, limit, end_s)
     except NeverSettled:
         return None, end_s
     return best, best.warm_up_s if best else None
 
 
 def _latencies(measured: Measured, best: Capacity | None) -> tuple[dict[str, float | None], dict[str, float | None]]:
+    """Returns the percentiles from actual and from intended send, of the stretch at the best rate or of all."""
     rows = measured.rows
     start_s, end_s = (best.start_s, best.end_s) if best else (0.0, np.inf)
     chosen = rows.succeeded & (rows.finished_s >= start_s) & (rows.finished_s < end_s)
@@ -150,5 +147,5 @@ def _latencies(measured: Measured, best: Capacity | None) -> tuple[dict[str, flo
     )
 
 
-def _difference(of: float | None, less: float | None) -> float | None:
-    return None if of is None or less is None else of - less
+def _difference(latency_ms: float | None, less: float | None) -> float | None:
+    return None if latency_ms is None or less is None else latency_ms - less

@@ -1,8 +1,8 @@
-"""What a run measured, second by second, small enough to send and made to be merged. Pure but for its file.
+"""A run's requests counted by second and latency bin: small enough to send, made to be merged. Pure but for its file.
 
 A row says how many requests finished in a second of the common clock (whole seconds since the epoch) with these bins of
-latency, from actual and from intended send. Merging adds counts of equal rows, so it is exact: the timeline of several
-generators is that of all their requests, whatever the order of merging.
+latency (`capacity.histogram`), from actual and from intended send. Merging adds the counts of equal rows, so it is
+exact: the timeline of several generators is that of all their requests, whatever the order of merging.
 """
 
 from collections.abc import Sequence
@@ -12,25 +12,26 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from inference_recommender.capacity.histogram import Floats, bins_of, latencies_of
+from inference_recommender.capacity.histogram import bins_of, latencies_of
+from inference_recommender.capacity.statistics import Floats
 from inference_recommender.load_generator.records import Rows
 
 Integers = npt.NDArray[np.int64]
 SPREAD_SEED = 1
 BIN_BITS = 13
-"""Enough for every bin from a microsecond to weeks."""
+"""Bits of a packed bin number: enough for latencies from a microsecond to weeks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
     table: Integers
-    """A row per occupied cell, ascending: second, succeeded (0 or 1), bin from send, bin from intended, count."""
+    """Shape (cells, 5), ascending: second, succeeded (0 or 1), bin from send, bin from intended send, count."""
     unfinished_at: Floats
-    """When each request was intended that had no answer in the end, ascending, in seconds since the epoch."""
+    """When each unfinished request was due, ascending, in seconds since the epoch."""
 
     @classmethod
     def of(cls, rows: Rows, unfinished_intended_s: Floats, started_at: float) -> "Timeline":
-        """`started_at`: the run's start in seconds since the epoch."""
+        """Counts `rows`, whose run began at `started_at` seconds since the epoch."""
         cells = np.column_stack(
             [
                 np.floor(started_at + rows.finished_s).astype(np.int64),
@@ -48,7 +49,7 @@ class Timeline:
             return cls(archive["table"], archive["unfinished_at"])
 
     def write(self, file: Path) -> None:
-        """A numpy archive of plain arrays (read it with allow_pickle=False)."""
+        """Writes a numpy archive of plain arrays (read it with allow_pickle=False)."""
         np.savez_compressed(file, table=self.table, unfinished_at=self.unfinished_at)
 
     def __eq__(self, other: object) -> bool:
@@ -62,13 +63,14 @@ class Timeline:
         return int(self.table[:, 4].sum())
 
     def errors(self) -> int:
+        """Returns the number of failed requests."""
         return int(self.table[self.table[:, 1] == 0, 4].sum())
 
     def rows(self, start: int, end: int) -> Rows:
-        """The requests of the seconds from `start` to before `end`, with the latencies of their bins.
+        """Returns the requests of the seconds from `start` to before `end`, with the latencies of their bins.
 
-        Within a second they are spread evenly, in a random order of a fixed seed: their own is not known, and one by
-        latency would look like a trend.
+        Within a second they are spread evenly, in a random order from a fixed seed: their own order is not known, and
+        an order by latency would look like a trend.
         """
         chosen = self.table[(self.table[:, 0] >= start) & (self.table[:, 0] < end)]
         second, succeeded, send_bin, intended_bin = np.repeat(chosen[:, :4], chosen[:, 4], axis=0).T
@@ -84,8 +86,8 @@ class Timeline:
         )
 
 
-def merged(timelines: Sequence[Timeline]) -> Timeline:
-    """The timeline of all requests of `timelines`."""
+def merge_timelines(timelines: Sequence[Timeline]) -> Timeline:
+    """Returns the timeline of all requests of `timelines`."""
     return Timeline(
         _added(np.concatenate([timeline.table for timeline in timelines])),
         np.sort(np.concatenate([timeline.unfinished_at for timeline in timelines])),
@@ -93,7 +95,7 @@ def merged(timelines: Sequence[Timeline]) -> Timeline:
 
 
 def _added(cells: Integers) -> Integers:
-    """Rows that are equal but for their count, made one. Keys are packed into one number each, for quick sorting."""
+    """Adds the counts of rows that are otherwise equal. Each row is packed into one number, for quick sorting."""
     second, succeeded, send_bin, intended_bin, count = cells.T
     first = second.min() if len(second) else 0
     middle = 1 << (BIN_BITS - 1)  # bins below 1 ms are negative

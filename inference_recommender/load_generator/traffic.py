@@ -1,13 +1,20 @@
-"""How many users a traffic pattern asks for at each moment. Pure: seconds since the start, no clock.
+"""When users come and go, and when requests arrive. Pure: seconds since the start of the run, no clock.
 
-A phase starts with exactly its InitialNumberOfUsers, whatever the phase before it had reached, and gains one user
-every 60 / SpawnRate seconds. A staircase holds k · UsersPerStep users during its k-th step of equal length.
+Closed loop. A phase starts with exactly its InitialNumberOfUsers, whatever the phase before it had reached, and gains a
+user every 60 / SpawnRate seconds. A staircase has k · UsersPerStep users during its k-th step; all steps are equally
+long.
+
+Open loop. Requests arrive as a Poisson process of a constant rate: the gaps are exponential and come from a seed, so
+the same plan gives the same moments.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from inference_recommender.load_generator.plan import Phase, Stairs, TrafficPattern
+import numpy as np
+
+from inference_recommender.capacity.statistics import Floats
+from inference_recommender.load_generator.plan import Arrivals, Phase, Stairs, TrafficPattern
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,23 +27,26 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
+    """The number of users over a whole run."""
+
     changes: tuple[Change, ...]
     boundaries_s: tuple[float, ...]
-    """Where each phase or step begins, and the end of the last."""
+    """The beginning of each phase or step, and the end of the last."""
 
     @property
     def end_s(self) -> float:
+        """Seconds until the traffic ends."""
         return self.boundaries_s[-1]
 
     def users_at(self, second: float) -> int:
-        """Users at `second`; 0 from the end on."""
+        """Returns the number of users at `second`; 0 from the end on."""
         if second >= self.end_s:
             return 0
         return next((change.users for change in reversed(self.changes) if change.at_s <= second), 0)
 
 
 def schedule(pattern: TrafficPattern, longest_s: float | None = None) -> Schedule:
-    """The schedule of `pattern`, cut at `longest_s`."""
+    """Returns the schedule of `pattern`, cut at `longest_s` seconds."""
     if pattern.stairs is not None:
         changes, boundaries = _stairs(pattern.stairs)
     else:
@@ -46,6 +56,25 @@ def schedule(pattern: TrafficPattern, longest_s: float | None = None) -> Schedul
         changes=tuple(change for change in changes if change.at_s < end),
         boundaries_s=(*(start for start in boundaries[:-1] if start < end), end),
     )
+
+
+def arrival_times(arrivals: Arrivals, longest_s: float | None = None) -> Floats:
+    """Returns the moments of arrival in seconds, ascending, from 0 to before `arrivals_end_s`."""
+    per_second = arrivals.invocations_per_minute / 60
+    end = arrivals_end_s(arrivals, longest_s)
+    random = np.random.default_rng(arrivals.seed)
+    times = np.zeros(0)
+    while not len(times) or times[-1] < end:
+        # Five standard deviations above the expected number: one draw is nearly always enough.
+        expected = per_second * end
+        gaps = random.exponential(1 / per_second, int(expected + 5 * np.sqrt(expected) + 16))
+        times = np.concatenate([times, (times[-1] if len(times) else 0.0) + np.cumsum(gaps)])
+    return times[times < end]
+
+
+def arrivals_end_s(arrivals: Arrivals, longest_s: float | None = None) -> float:
+    """Returns the duration of the arrivals in seconds, at most `longest_s`."""
+    return min(arrivals.duration_in_seconds, longest_s or arrivals.duration_in_seconds)
 
 
 def _phases(phases: tuple[Phase, ...]) -> tuple[list[Change], list[float]]:
@@ -59,6 +88,7 @@ def _phases(phases: tuple[Phase, ...]) -> tuple[list[Change], list[float]]:
 
 
 def _ramp(phase: Phase) -> Iterator[tuple[float, int]]:
+    """Yields (seconds since the phase began, users) for each change within the phase."""
     yield 0.0, phase.initial_number_of_users
     spawned = 1
     while phase.spawn_rate and (offset := spawned * 60 / phase.spawn_rate) < phase.duration_in_seconds:

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from inference_recommender.load_generator.errors import NothingToMerge
-from inference_recommender.load_generator.merge import merge
+from inference_recommender.load_generator.merge import NothingToMerge, merge
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_test.errors import OutputMissing, ProcessingFailed

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from inference_recommender.capacity.histogram import Histogram
+from inference_recommender.capacity.time_series import Series
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.timeline import Timeline
 from inference_recommender.load_generator.traffic import schedule
 from inference_recommender.load_test.served import Served
-from inference_recommender.measurement import Measurement, Series
+from inference_recommender.measurement import Measurement
 from workloads import LatencyPercentiles
 
 LATENCIES = ("p50", "p90", "p95", "p99")

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from inference_recommender.capacity.probed import Seen
-from inference_recommender.capacity.search import Bottleneck
+from inference_recommender.capacity.search import Bottleneck, Seen
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, StoppingConditions
 from inference_recommender.load_generator.process import Outcome, generate
 from workloads import Unavailable

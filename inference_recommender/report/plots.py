@@ -14,9 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
+from inference_recommender.capacity.time_series import Series
 from inference_recommender.load_generator.plan import TrafficPattern
 from inference_recommender.load_generator.traffic import schedule
-from inference_recommender.measurement import Measurement, Series
+from inference_recommender.measurement import Measurement
 from workloads import LatencyObjective
 
 BLUE, ORANGE, RED, GREEN, GREY = "#2f6fdb", "#e07b39", "#c8372d", "#1d7f4e", "#8b919c"

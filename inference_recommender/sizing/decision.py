@@ -9,9 +9,11 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE, samples_needed
-from inference_recommender.load_generator.summary import INVALID_REASONS
-from inference_recommender.measurement import Measurement, Series
+from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE
+from inference_recommender.capacity.statistics import samples_needed
+from inference_recommender.capacity.time_series import Series
+from inference_recommender.load_generator.process import INVALID_REASONS
+from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.fleet import Demand, fleet
 from inference_recommender.sizing.prices import Price, price
 from workloads import Candidate, LatencyObjective, Provenance, Recommendation, Sizing, Workload

@@ -7,7 +7,6 @@ how it makes its load.
 
 import json
 import logging
-import sys
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any, Literal
 
+from inference_recommender.load_generator.process import COMMAND
 from local_aws import machine
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.triton import TritonServer
@@ -29,7 +29,6 @@ from workloads import ROOT, ProjectError, Unavailable
 
 log = logging.getLogger(__name__)
 
-GENERATOR = (sys.executable, "-m", "inference_recommender.load_generator")
 WINDOW_S = 1.0
 
 Status = Literal["PENDING", "IN_PROGRESS", "COMPLETED", "FAILED", "STOPPED"]
@@ -99,7 +98,7 @@ class LoadTestRunner:
     container: Container
     payloads: Path
     folder: Path
-    generator: Sequence[str] = GENERATOR
+    generator: Sequence[str] = COMMAND
     stopped: threading.Event = field(default_factory=threading.Event)
     _process: GuardedProcess | None = None
 

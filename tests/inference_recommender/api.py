@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from aws_api.session import Notify
+from inference_recommender.capacity.time_series import Series
 from inference_recommender.jobs.service import JobNameTaken
-from inference_recommender.measurement import DeployedEndpoint, Series
+from inference_recommender.measurement import DeployedEndpoint
 
 CREATED = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 COMPLETED = CREATED + timedelta(minutes=2)

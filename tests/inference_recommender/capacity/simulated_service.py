@@ -30,7 +30,7 @@ from math import exp, inf, log, sqrt
 
 import numpy as np
 
-from inference_recommender.capacity.probed import Seen
+from inference_recommender.capacity.search import Seen
 from inference_recommender.capacity.statistics import Bools, Floats
 
 Lengths = Callable[[np.random.Generator, int], Floats]

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.late_share_regression import crossing
-from inference_recommender.capacity.probed import Seen
-from inference_recommender.capacity.search import Bottleneck, Found, Probe, Reason, Search
+from inference_recommender.capacity.late_share_regression import late_share_regression
+from inference_recommender.capacity.search import Bottleneck, Found, Probe, Reason, Search, Seen
 from tests.inference_recommender.capacity.simulated_service import (
     COLD,
     MM1,
@@ -37,14 +36,14 @@ def _rates(model: Model, limit: Limit, seeds: range) -> np.ndarray:
 
 
 def test_the_capacity_of_a_cold_stalling_batching_service_of_mixed_lengths_is_found() -> None:
-    """Ten seeds of what a slow test does with a hundred."""
-    rates = _rates(COLD, P99_80, range(1000, 1010))
-    assert (np.abs(rates / TRUE_CAPACITY - 1) <= 0.05).sum() >= 9
+    """Four of the hundred seeds of the slow test below."""
+    rates = _rates(COLD, P99_80, range(1000, 1004))
+    assert (np.abs(rates / TRUE_CAPACITY - 1) <= 0.05).all()
     assert (rates > TRUE_FAR_OVER).sum() <= 1
 
 
 @pytest.mark.slow
-def test_of_a_hundred_seeds_95_are_within_5_percent_and_at_most_5_pass_falsely() -> None:
+def test_95_of_a_hundred_seeds_are_within_5_percent_and_at_most_5_pass_falsely() -> None:
     """A false pass: at the rate that is called the capacity, the true percentile is more than 10 % over the limit."""
     rates = _rates(COLD, P99_80, range(1000, 1100))
     assert (np.abs(rates / TRUE_CAPACITY - 1) <= 0.05).sum() >= 95
@@ -61,10 +60,10 @@ def test_the_known_capacity_is_known(rate: int, limit: float) -> None:
 def test_the_capacity_of_an_mm1_queue_is_the_one_of_theory() -> None:
     truth = mm1_capacity_per_minute(MM1, 99, 50)
     far_over = mm1_capacity_per_minute(MM1, 99, 55)
-    rates = _rates(MM1, P99_50, range(1000, 1010))
+    rates = _rates(MM1, P99_50, range(1000, 1004))
     assert np.median(rates) == pytest.approx(truth, rel=0.03)
     assert (np.abs(rates / truth - 1) <= 0.07).all()
-    assert (rates > far_over).sum() <= 1
+    assert (rates <= far_over).all()
 
 
 @pytest.mark.slow
@@ -80,7 +79,7 @@ def test_the_simulator_is_an_mm1_queue_where_it_should_be() -> None:
     assert found == pytest.approx(-np.log(0.01) / (1000 / MM1.per_unit_ms - 9_240 / 60) * 1000, rel=0.03)
 
 
-def test_a_search_tells_interval_warm_up_and_probes() -> None:
+def test_a_search_returns_interval_warm_up_and_probes() -> None:
     found = _found(COLD, P99_80, 1000)
     assert found.reason is Reason.RESOLVED
     assert found.interval is not None
@@ -143,8 +142,8 @@ def test_a_search_whose_time_is_over_keeps_the_interval_that_was_too_wide() -> N
     assert found.interval[0] < TRUE_CAPACITY < found.interval[1]
 
 
-def test_a_service_that_grows_slower_and_slower_the_other_way_never_settles() -> None:
-    """Ten times faster each minute: warming up beyond any patience."""
+def test_a_service_that_grows_faster_all_the_time_never_settles() -> None:
+    """Ten times faster each minute."""
     clock = [0.0]
 
     def probe(rate_per_minute: float, duration_s: float) -> Seen:
@@ -182,20 +181,20 @@ def test_a_step_that_the_generator_cannot_follow_is_made_smaller() -> None:
     assert found.invocations_per_minute == pytest.approx(capacity, rel=0.05)
 
 
-def test_a_crossing_is_found_with_an_interval_that_covers() -> None:
+def test_the_rate_at_the_limit_has_an_interval_that_covers() -> None:
     """Late requests in bursts of ten, so that Poisson's own errors would be three times too small."""
     random = np.random.default_rng(7)
     rates = np.repeat([900.0, 950.0, 1000.0, 1050.0, 1100.0], 60)
     requests = np.full(len(rates), 500.0)
     expected = requests * 0.01 * (rates / 1000) ** 12
     bursts = [random.poisson(expected / 10).astype(np.float64) for _ in range(200)]
-    found = [crossing(rates, requests, 10 * late, 0.01, 0.95) for late in bursts]
-    assert all(one is not None for one in found)
-    known = [one for one in found if one is not None]
-    assert sum(one.low <= 1000 <= one.high for one in known) >= 180
-    assert np.mean([one.rate for one in known]) == pytest.approx(1000, rel=0.01)
+    found = [late_share_regression(rates, requests, 10 * late, 0.01, 0.95) for late in bursts]
+    assert all(estimate is not None for estimate in found)
+    known = [estimate for estimate in found if estimate is not None]
+    assert sum(estimate.low <= 1000 <= estimate.high for estimate in known) >= 180
+    assert np.mean([estimate.rate for estimate in known]) == pytest.approx(1000, rel=0.01)
 
 
-def test_nothing_late_is_no_crossing() -> None:
+def test_without_late_requests_there_is_no_rate_at_the_limit() -> None:
     rates = np.array([900.0, 1000.0, 1100.0])
-    assert crossing(rates, np.full(3, 500.0), np.zeros(3), 0.01, 0.95) is None
+    assert late_share_regression(rates, np.full(3, 500.0), np.zeros(3), 0.01, 0.95) is None

@@ -1,4 +1,4 @@
-"""A capacity's interval and the warm-up from the course in CloudWatch."""
+"""A time series' values, and the capacity's interval and the warm-up from it."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.time_series import course_findings
-from inference_recommender.measurement import Series, measurements
+from inference_recommender.capacity.time_series import Series, series_findings
+from inference_recommender.measurement import measurements
 
 P95 = Limit(percentile=95, latency_ms=50)
 NO_LIMIT = Limit(percentile=95, latency_ms=None)
@@ -36,7 +36,7 @@ def _ramp(seed: int, minutes: int = 20) -> Series:
 def test_the_interval_covers_the_rate_at_the_highest_load_within_the_limit() -> None:
     covered = 0
     for seed in range(100):
-        interval = course_findings(_ramp(seed), P95).interval
+        interval = series_findings(_ramp(seed), P95).interval
         assert interval is not None
         assert interval[1] - interval[0] < 0.2 * 6000
         covered += interval[0] <= 6000 <= interval[1]
@@ -49,7 +49,7 @@ def test_a_load_that_may_or_may_not_keep_the_limit_widens_the_interval() -> None
     users = [1.0] * 4 + [2.0] * 4 + [3.0] * 4 + [4.0] * 4
     noise = random.normal(1, 0.03, 16)
     rates = np.array(users) * 1000 * noise
-    interval = course_findings(
+    interval = series_findings(
         _series(users, rates.tolist(), (np.array([20, 30, 40, 49.9]).repeat(4) / noise).tolist()), P95
     ).interval
     assert interval is not None
@@ -57,25 +57,25 @@ def test_a_load_that_may_or_may_not_keep_the_limit_widens_the_interval() -> None
 
 
 def test_without_a_limit_the_highest_load_counts() -> None:
-    interval = course_findings(_ramp(3), NO_LIMIT).interval
+    interval = series_findings(_ramp(3), NO_LIMIT).interval
     assert interval is not None
     assert interval[0] <= 6000 <= interval[1]
 
 
 def test_where_no_load_keeps_the_limit_there_is_no_interval() -> None:
-    assert course_findings(_series([1.0] * 10, [600.0] * 10, [80.0] * 10), P95).interval is None
+    assert series_findings(_series([1.0] * 10, [600.0] * 10, [80.0] * 10), P95).interval is None
 
 
 @pytest.mark.parametrize("points", [0, 1, 2, 6])
-def test_a_short_course_tells_nothing(points: int) -> None:
-    """Of seven periods the first and the last are parts; six leave four."""
-    found = course_findings(_series([1.0] * points, [600.0] * points, [20.0] * points), P95)
+def test_a_short_series_gives_no_findings(points: int) -> None:
+    """The first and the last of seven periods are incomplete; six leave four."""
+    found = series_findings(_series([1.0] * points, [600.0] * points, [20.0] * points), P95)
     assert (found.interval, found.warm_up_s) == (None, None)
 
 
 def test_without_users_or_the_percentile_there_is_no_interval() -> None:
-    assert course_findings(_series([None] * 20, [600.0] * 20, [20.0] * 20), P95).interval is None
-    assert course_findings(_ramp(1), Limit(percentile=99.9, latency_ms=50)).interval is None
+    assert series_findings(_series([None] * 20, [600.0] * 20, [20.0] * 20), P95).interval is None
+    assert series_findings(_ramp(1), Limit(percentile=99.9, latency_ms=50)).interval is None
 
 
 def test_warm_up_is_found_in_the_first_load_and_left_out() -> None:
@@ -83,7 +83,7 @@ def test_warm_up_is_found_in_the_first_load_and_left_out() -> None:
     random = np.random.default_rng(2)
     latencies = np.concatenate([np.full(7, 40.0), np.full(33, 8.0)]) * random.normal(1, 0.02, 40)
     rates = 60_000 / latencies
-    found = course_findings(_series([1.0] * 40, rates.tolist(), latencies.tolist(), period_s=1), P95)
+    found = series_findings(_series([1.0] * 40, rates.tolist(), latencies.tolist(), period_s=1), P95)
     assert found.warm_up_s == 6
     assert found.interval is not None
     assert found.interval[0] < 7500 < found.interval[1]
@@ -91,7 +91,7 @@ def test_warm_up_is_found_in_the_first_load_and_left_out() -> None:
 
 
 def test_a_measurement_has_both_per_instance() -> None:
-    """Two instances: the course is of the fleet."""
+    """Two instances: the series is the fleet's."""
     described = {
         "StoppingConditions": {"ModelLatencyThresholds": [{"Percentile": "P95", "ValueInMilliseconds": 50}]},
         "InferenceRecommendations": [

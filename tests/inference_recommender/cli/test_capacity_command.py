@@ -10,8 +10,7 @@ import pytest
 
 from inference_recommender.__main__ import main
 from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.probed import Seen
-from inference_recommender.capacity.search import Found, Reason, Search
+from inference_recommender.capacity.search import Found, Reason, Search, Seen
 from inference_recommender.cli.capacity import document, sentence, told, why_none
 from inference_recommender.load_test.probe import seen
 from tests.inference_recommender.server import serving

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from aws_api.session import Notify
+from inference_recommender.capacity.time_series import Series
 from inference_recommender.experiment.cells import cells
 from inference_recommender.experiment.errors import ModelTaken
 from inference_recommender.experiment.folder import ExperimentFolder
@@ -22,7 +23,7 @@ from inference_recommender.experiment.measure import Prepared, run
 from inference_recommender.experiment.model import Access
 from inference_recommender.experiment.plan import Experiment
 from inference_recommender.jobs.service import JobNameTaken
-from inference_recommender.measurement import DeployedEndpoint, Series
+from inference_recommender.measurement import DeployedEndpoint
 from inference_recommender.progress import Silent
 from tests.artifacts import an_artifact
 from tests.inference_recommender.api import SERIES

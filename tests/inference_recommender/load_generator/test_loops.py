@@ -1,122 +1,154 @@
-"""Requests that arrive on their own, at moments fixed beforehand."""
+"""When requests are sent: users in a closed loop and arrivals in an open one, in virtual time to the microsecond."""
 
-import json
-import threading
-from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from inference_recommender.load_generator import __main__ as generator_main
-from inference_recommender.load_generator.arrivals import arrival_times
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan
-from inference_recommender.load_generator.process import Outcome, generate
-from inference_recommender.payloads import payload_archive
-from tests.inference_recommender.server import serving
-from workloads.errors import InvalidDocument
+from inference_recommender.load_generator.loops import BACKLOG_S, PRIME, most_connections
+from inference_recommender.load_generator.plan import Arrivals, Share
+from inference_recommender.load_generator.records import Records
+from inference_recommender.load_generator.traffic import arrival_times
+from tests.inference_recommender.load_generator.virtual_run import BODIES, VirtualRun, drive, plan_of, users
+from tests.virtual_time import Request, answering
 
-
-def _arrivals(per_minute: float, seconds: float, seed: int = 1) -> Arrivals:
-    return Arrivals(invocations_per_minute=per_minute, duration_in_seconds=seconds, seed=seed)
+MICROSECOND = 1e-6
 
 
-@settings(deadline=None, max_examples=30)
-@given(st.floats(1, 100_000), st.floats(0.1, 60), st.integers(0, 2**32))
-def test_arrivals_ascend_within_the_duration_and_a_seed_gives_them_again(
-    rate: float, seconds: float, seed: int
-) -> None:
-    times = arrival_times(_arrivals(rate, seconds, seed))
-    assert (np.diff(times) >= 0).all()
-    assert ((times >= 0) & (times < seconds)).all()
-    assert (times == arrival_times(_arrivals(rate, seconds, seed))).all()
-    assert (arrival_times(_arrivals(rate, seconds, seed), seconds / 2) == times[times < seconds / 2]).all()
-
-
-def test_arrivals_are_a_poisson_process_of_the_rate() -> None:
-    times = arrival_times(_arrivals(60_000, 100))
-    assert len(times) == pytest.approx(100_000, abs=5 * 100_000**0.5)
-    gaps_ms = np.diff(times) * 1000
-    assert gaps_ms.std() == pytest.approx(gaps_ms.mean(), rel=0.02)
-    assert np.percentile(gaps_ms, [50, 95]) == pytest.approx([np.log(2), np.log(20)], rel=0.02)
-    per_second = np.bincount(times.astype(int))
-    assert per_second.var() == pytest.approx(1000, rel=0.6)
-
-
-@pytest.mark.parametrize("both", [True, False])
-def test_a_plan_has_one_kind_of_traffic(tmp_path: Path, both: bool) -> None:
-    traffic = {
-        "traffic_pattern": {
-            "TrafficType": "PHASES",
-            "Phases": [{"InitialNumberOfUsers": 1, "DurationInSeconds": 1}],
-        },
-        "arrivals": {"invocations_per_minute": 60.0, "duration_in_seconds": 1.0},
+def _columns(records: Records) -> dict[str, np.typing.NDArray[np.float64]]:
+    rows = records.rows()
+    return {
+        "finished": rows.finished_s,
+        "sent": rows.finished_s - rows.latencies_ms / 1000,
+        "intended": rows.finished_s - rows.from_intended_ms / 1000,
     }
-    plan = {"url": "http://127.0.0.1/", "payloads": "p", **(traffic if both else {})}
-    (tmp_path / "plan.json").write_text(json.dumps(plan), "utf-8")
-    with pytest.raises(InvalidDocument) as refused:
-        LoadPlan.from_json(tmp_path / "plan.json")
-    assert str(refused.value) == (
-        f"{tmp_path / 'plan.json'}: (document): "
-        "give exactly one of traffic_pattern (closed loop) and arrivals (open loop)."
-    )
 
 
-def _run(folder: Path, url: str, arrivals: Arrivals) -> tuple[Outcome, dict[str, np.typing.NDArray[np.float64]]]:
-    payloads = folder / "payloads.tar.gz"
-    payloads.write_bytes(payload_archive([{"text": f"query {number}"} for number in range(20)]))
-    outcome = generate(LoadPlan(url=url, payloads=payloads, arrivals=arrivals), folder / "out")
-    with np.load(outcome.records) as archive:
-        return outcome, dict(archive)
+def _bodies(virtual: VirtualRun) -> list[bytes]:
+    return [request.body for request in virtual.network.requests]
 
 
-@pytest.mark.integration
-def test_requests_are_sent_at_the_moments_of_the_plan(tmp_path: Path) -> None:
-    arrivals = Arrivals(invocations_per_minute=6000, duration_in_seconds=1.5, seed=7, connections=8)
-    with serving() as server:
-        outcome, records = _run(tmp_path, server.url, arrivals)
-    assert outcome.exit_code in (0, 4)  # 4: few requests for a verdict on a machine that does other things too
-    intended = np.sort(records["intended_s"])
-    assert intended == pytest.approx(arrival_times(arrivals), abs=1e-6)
-    assert (records["sent_s"] >= records["intended_s"]).all()
-    assert np.median(records["sent_s"] - records["intended_s"]) < 0.001
-    assert len(records["unfinished_intended_s"]) == 0
+def test_a_user_sends_its_next_request_when_the_last_one_returned() -> None:
+    random = Random(7)
+    virtual = drive(users((1, 10)), answering(lambda request: random.uniform(0.001, 0.1)))
+    columns = _columns(virtual.run.records)
+    assert columns["sent"][1:] == pytest.approx(columns["finished"][:-1], abs=MICROSECOND)
+    assert columns["intended"] == pytest.approx(columns["sent"], abs=MICROSECOND)
+    assert columns["sent"][0] == pytest.approx(0, abs=MICROSECOND)
+    assert columns["finished"][-1] >= 10, "a request under way at the end returns"
 
 
-@pytest.mark.integration
-def test_a_stall_is_seen_by_all_that_should_have_been_sent_in_it(tmp_path: Path) -> None:
-    """One answer takes a second on the only connection: from actual send one request is slow, from intended 15 are."""
-    stalled: list[bytes] = []
+def test_users_join_and_leave_as_the_schedule_says() -> None:
+    """One user more each second, from two; then one, after the others' requests under way returned."""
+    virtual = drive(users((2, 3), (1, 2), spawn_rate=60), answering(0.05), window_s=0.5)
+    assert [window.users for window in virtual.windows] == [2, 2, 3, 3, 4, 4, 1, 1, 2, 2]
+    assert [window.invocations for window in virtual.windows[:6]] == pytest.approx([20, 20, 30, 30, 40, 40], abs=4)
+    opened_s = [second - virtual.run.records.started for second in virtual.network.attempts_s]
+    assert opened_s == pytest.approx([0, 0, 1, 2, 4], abs=MICROSECOND)
+    assert virtual.run.records.rows().errors == 0
 
-    def stall_once(body: bytes) -> tuple[int, bytes]:
-        if b"query 13" in body and not stalled:
-            stalled.append(body)
-            threading.Event().wait(1)
+
+def test_users_start_far_apart_in_the_payloads_and_take_them_in_turn() -> None:
+    virtual = drive(users((3, 1)), answering(0.1))
+    first = {request.connection: request.body for request in reversed(virtual.network.requests)}
+    assert first == {user: BODIES[user * PRIME % len(BODIES)] for user in range(3)}
+    of_second_user = [request.body for request in virtual.network.requests if request.connection == 1]
+    start = PRIME % len(BODIES)
+    assert of_second_user == [BODIES[(start + turn) % len(BODIES)] for turn in range(len(of_second_user))]
+
+
+def test_each_of_several_generators_has_its_share_of_the_users_and_the_arrivals() -> None:
+    shares = [Share(index=index, of=3) for index in range(3)]
+    opened = [drive(users((5, 1)), answering(0.1), share=share).network.connections for share in shares]
+    assert opened == [2, 2, 1]
+    arrivals = Arrivals(invocations_per_minute=3000, duration_in_seconds=2, connections=8)
+    runs = [drive(arrivals, answering(), share=share) for share in shares]
+    intended = np.concatenate([_columns(virtual.run.records)["intended"] for virtual in runs])
+    assert np.sort(intended) == pytest.approx(arrival_times(arrivals), abs=MICROSECOND)
+    assert [virtual.network.connections for virtual in runs] == [3, 3, 2]
+
+
+def test_requests_are_sent_at_the_moments_of_the_plan() -> None:
+    arrivals = Arrivals(invocations_per_minute=6000, duration_in_seconds=3, seed=7, connections=8)
+    virtual = drive(arrivals, answering(0.01))
+    assert virtual.seen_s == pytest.approx(arrival_times(arrivals), abs=MICROSECOND)
+    assert _bodies(virtual) == [BODIES[number % len(BODIES)] for number in range(len(virtual.seen_s))]
+    assert len(virtual.run.records.unfinished_intended_s()) == 0
+    assert max(virtual.run.lags_s) < MICROSECOND
+
+
+@pytest.mark.parametrize("connections", [1, 3])
+def test_a_request_that_finds_no_connection_free_is_sent_when_one_comes_free(connections: int) -> None:
+    """The times of a queue with one server per connection: each request starts when it is due and one is free."""
+    arrivals = Arrivals(invocations_per_minute=6000, duration_in_seconds=3, seed=2, connections=connections)
+    random = Random(5)
+    service_s = [random.expovariate(50 * connections / 2) for _ in range(2000)]
+
+    def service(request: Request) -> float:
+        return service_s[len(seen) - 1]
+
+    seen: list[bytes] = []
+    free = [0.0] * connections
+    expected = []
+    for due, takes in zip(arrival_times(arrivals), service_s, strict=False):
+        start = max(due, min(free))
+        free[free.index(min(free))] = start + takes
+        expected.append((start, start + takes))
+
+    def answer(body: bytes) -> tuple[int, bytes]:
+        seen.append(body)
         return 200, b"{}"
 
-    arrivals = Arrivals(invocations_per_minute=1800, duration_in_seconds=2, connections=1)
-    with serving(stall_once) as server:
-        _, records = _run(tmp_path, server.url, arrivals)
-    from_sent = records["finished_s"] - records["sent_s"]
-    from_intended = records["finished_s"] - records["intended_s"]
-    assert (from_sent > 0.5).sum() == 1
-    assert (from_intended > 0.5).sum() > 8
+    virtual = drive(arrivals, answering(service, answer))
+    sent = virtual.seen_s
+    assert sent == pytest.approx([start for start, _ in expected[: len(sent)]], abs=MICROSECOND)
+    assert [start for start, _ in expected[len(sent) :] if start < 3 + BACKLOG_S - 0.01] == []
+    finished = sorted(finish for _, finish in expected[: len(sent)])
+    assert _columns(virtual.run.records)["finished"] == pytest.approx(finished, abs=MICROSECOND)
 
 
-@pytest.mark.integration
-def test_what_no_connection_was_free_for_is_kept_as_unfinished(tmp_path: Path) -> None:
+def test_a_stall_is_seen_by_all_that_should_have_been_sent_in_it() -> None:
+    """One answer takes a second on the only connection: from actual send one request is slow, from intended many."""
+    arrivals = Arrivals(invocations_per_minute=1800, duration_in_seconds=3, connections=1)
+    due = arrival_times(arrivals)
+    stalled: list[Request] = []
+
+    def service_s(request: Request) -> float:
+        if request.body == BODIES[13] and not stalled:
+            stalled.append(request)
+            return 1.0
+        return 0.001
+
+    rows = drive(arrivals, answering(service_s)).run.records.rows()
+    assert (rows.latencies_ms > 500).sum() == 1
+    in_the_stall = ((due >= due[13]) & (due < due[13] + 0.5)).sum()
+    assert (rows.from_intended_ms > 500).sum() == pytest.approx(in_the_stall, abs=1)
+    assert in_the_stall > 8
+
+
+def test_requests_that_no_connection_was_free_for_are_kept_as_unfinished() -> None:
+    """Two connections of 150 ms serve 13.3 a second of the 150 that arrive."""
     arrivals = Arrivals(invocations_per_minute=9000, duration_in_seconds=1, connections=2)
-    with serving(delay_s=0.15) as server:
-        _, records = _run(tmp_path, server.url, arrivals)
-    kept = np.sort(np.concatenate([records["intended_s"], records["unfinished_intended_s"]]))
-    assert kept == pytest.approx(arrival_times(arrivals), abs=1e-6)
-    assert len(records["unfinished_intended_s"]) > 100
+    virtual = drive(arrivals, answering(0.15))
+    records = virtual.run.records
+    unfinished = records.unfinished_intended_s()
+    intended = np.concatenate([_columns(records)["intended"], unfinished])
+    assert np.sort(intended) == pytest.approx(arrival_times(arrivals), abs=MICROSECOND)
+    assert len(records) == pytest.approx(2 * (1 + BACKLOG_S) / 0.15, abs=2)
 
 
-def test_the_plan_that_help_shows_is_one(tmp_path: Path) -> None:
-    shown = str(generator_main.__doc__)
-    (tmp_path / "plan.json").write_text(shown[shown.index("{") : shown.rindex("}") + 1], "utf-8")
-    plan = LoadPlan.from_json(tmp_path / "plan.json")
-    assert plan.calibrate
-    assert plan.stopping_conditions.latency is not None
+def test_a_generator_that_is_held_up_knows_by_how_much_its_requests_were_late() -> None:
+    """Something keeps the processor for 80 ms; requests due in that time are sent after it."""
+    arrivals = Arrivals(invocations_per_minute=6000, duration_in_seconds=2, connections=64)
+    virtual = drive(arrivals, answering(0.001), events={1.0: lambda virtual: virtual.loop.block(0.08)})
+    held_up = [1.08 - moment for moment in arrival_times(arrivals) if 1.0 < moment < 1.08]
+    assert len(held_up) == 4
+    tick_s = 0.08  # of the window that ended after one second
+    late = [lag for lag in virtual.run.lags_s if lag > MICROSECOND]
+    assert sorted(late) == pytest.approx(sorted([*held_up, tick_s]), abs=MICROSECOND)
+
+
+def test_the_most_connections_are_those_of_the_busiest_moment() -> None:
+    assert most_connections(plan_of(users((2, 60), (5, 60), spawn_rate=3))) == 7
+    arrivals = Arrivals(invocations_per_minute=60, duration_in_seconds=1, connections=9)
+    assert most_connections(plan_of(arrivals, share=Share(index=1, of=2))) == 4

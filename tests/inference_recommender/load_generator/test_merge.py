@@ -1,101 +1,88 @@
-"""Several generators of one plan: together they do what one would, and their merged result is that of all records."""
+"""Several generators of one plan: together they do what one would, and their merged result is that of all records.
+
+The generators run in virtual time, one after the other, on one common clock.
+"""
 
 import json
 import math
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
 from inference_recommender.capacity.histogram import RELATIVE_ERROR
-from inference_recommender.load_generator.arrivals import arrival_times
-from inference_recommender.load_generator.errors import NothingToMerge
-from inference_recommender.load_generator.merge import merge
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Share, StoppingConditions, TrafficPattern
-from inference_recommender.load_generator.process import Outcome, generate
+from inference_recommender.load_generator.merge import NothingToMerge, merge
+from inference_recommender.load_generator.plan import Arrivals, LoadPlan, Share, StoppingConditions
+from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.records import Rows
 from inference_recommender.load_generator.timeline import Timeline
-from inference_recommender.payloads import payload_archive
-from tests.inference_recommender.server import serving
+from inference_recommender.load_generator.traffic import arrival_times
+from tests.inference_recommender.load_generator.virtual_run import START_S, plan_of, records_of, run_command, users
+from tests.virtual_time import EPOCH, Network, Serve, answering
 from workloads.errors import InvalidDocument
 
 GENERATORS = 3
 
 
-def _plan(folder: Path, url: str, **members: Any) -> LoadPlan:
-    payloads = folder / "payloads.tar.gz"
-    payloads.write_bytes(payload_archive([{"text": f"query {number}"} for number in range(20)]))
-    return LoadPlan(url=url, payloads=payloads, start_at=time.time() + 2, **members)
+def _run_all(plan: LoadPlan, folder: Path, serve: Serve) -> tuple[list[Outcome], list[Network]]:
+    """Runs the shares of `plan`; each generator starts 50 ms after the one before, as on machines of their own."""
+    outcomes, networks = [], [Network(serve) for _ in range(GENERATORS)]
+    for index, network in enumerate(networks):
+        share = plan.model_copy(
+            update={"share": Share(index=index, of=GENERATORS), "start_at": EPOCH + START_S + 2.2 + 0.05 * index}
+        )
+        outcomes.append(run_command(share, serve, folder / f"generator-{index}", network=network))
+    return outcomes, networks
 
 
-def _run_all(plan: LoadPlan, folder: Path) -> list[Outcome]:
-    shares = [plan.model_copy(update={"share": Share(index=n, of=GENERATORS)}) for n in range(GENERATORS)]
-    with ThreadPoolExecutor(GENERATORS) as pool:
-        return list(pool.map(lambda share: generate(share, folder / f"generator-{share.share.index}"), shares))
-
-
-def _columns(outcome: Outcome) -> dict[str, "np.typing.NDArray[np.float64]"]:
-    with np.load(outcome.records, allow_pickle=False) as archive:
-        return dict(archive)
-
-
-@pytest.mark.integration
-def test_the_merged_run_of_several_processes_is_that_of_all_their_records(tmp_path: Path) -> None:
-    arrivals = Arrivals(invocations_per_minute=9000, duration_in_seconds=3.5, seed=3, connections=12)
-    with serving() as server:
-        plan = _plan(tmp_path, server.url, arrivals=arrivals)
-        outcomes = _run_all(plan, tmp_path)
+def test_the_merged_run_of_several_generators_is_that_of_all_their_records(tmp_path: Path) -> None:
+    arrivals = Arrivals(invocations_per_minute=9000, duration_in_seconds=4, seed=3, connections=12)
+    random = Random(1)
+    plan = plan_of(arrivals)
+    outcomes, _ = _run_all(plan, tmp_path, answering(lambda request: random.lognormvariate(-5, 0.5)))
     merged = merge(outcomes, plan, tmp_path / "merged")
     assert merged.summary is not None
     assert merged.summary["ended"] == "traffic ended"
 
-    records = [_columns(outcome) for outcome in outcomes]
+    records = [records_of(outcome) for outcome in outcomes]
     intended = np.sort(np.concatenate([columns["intended_s"] for columns in records]))
-    assert intended == pytest.approx(arrival_times(arrivals), abs=1e-6)  # nobody's twice, nobody's left out
+    assert intended == pytest.approx(arrival_times(arrivals), abs=1e-6), "each arrival is one generator's"
 
     started = [outcome.summary["started_at"] for outcome in outcomes if outcome.summary]
-    assert max(started) - min(started) < 0.5
     offset = np.concatenate([np.full(len(c["sent_s"]), at) for c, at in zip(records, started, strict=True)])
     every = {name: np.concatenate([columns[name] for columns in records]) for name in records[0]}
     finished_at = every["finished_s"] + offset
-    both = _columns(merged)
+    both = records_of(merged)
     first = merged.summary["started_at"]
-    assert first == math.ceil(max(started))
-    assert merged.summary["duration_s"] in (2, 3)
-    for second in range(int(first), int(first + merged.summary["duration_s"])):
+    assert (first, merged.summary["duration_s"]) == (math.ceil(max(started)), 3)
+    for second in range(int(first), int(first + 3)):
         of_all = (finished_at >= second) & (finished_at < second + 1)
         of_merged = np.floor(both["finished_s"] + first) == second
-        assert of_merged.sum() == of_all.sum() > 50
+        assert of_merged.sum() == of_all.sum() > 100
         for start in ("sent_s", "intended_s"):
             exact = (every["finished_s"] - every[start])[of_all]
-            found = (both["finished_s"] - both[start])[of_merged]
+            merged_s = (both["finished_s"] - both[start])[of_merged]
             for percentile in (50, 90, 95, 99):
                 expected = np.percentile(exact, percentile, method="inverted_cdf")
-                assert np.percentile(found, percentile, method="inverted_cdf") == pytest.approx(
+                assert np.percentile(merged_s, percentile, method="inverted_cdf") == pytest.approx(
                     expected, rel=RELATIVE_ERROR * 1.0001, abs=1e-9
                 )
 
 
-@pytest.mark.integration
-def test_users_are_dealt_out_among_the_generators(tmp_path: Path) -> None:
-    phases = [{"InitialNumberOfUsers": 4, "SpawnRate": 60, "DurationInSeconds": 3}]
-    pattern = TrafficPattern.model_validate({"TrafficType": "PHASES", "Phases": phases}, strict=False)
-    with serving() as server:
-        plan = _plan(tmp_path, server.url, traffic_pattern=pattern)
-        outcomes = _run_all(plan, tmp_path)
-        merged = merge(outcomes, plan, tmp_path / "merged")
-    users = [len(set(_columns(outcome)["user"])) for outcome in outcomes]
-    assert users == [2, 2, 2]  # of six in the end
-    assert server.connections == 6
+def test_users_are_divided_among_the_generators(tmp_path: Path) -> None:
+    plan = plan_of(users((4, 3), spawn_rate=60))
+    outcomes, networks = _run_all(plan, tmp_path, answering(0.01))
+    merged = merge(outcomes, plan, tmp_path / "merged")
+    assert [len(set(records_of(outcome)["user"])) for outcome in outcomes] == [2, 2, 2], "of six in the end"
+    assert [network.connections for network in networks] == [2, 2, 2]
     assert merged.summary is not None
     finished_at = np.concatenate(
-        [_columns(outcome)["finished_s"] + outcome.summary["started_at"] for outcome in outcomes if outcome.summary]
+        [records_of(outcome)["finished_s"] + outcome.summary["started_at"] for outcome in outcomes if outcome.summary]
     )
     start, end = merged.summary["started_at"], merged.summary["started_at"] + merged.summary["duration_s"]
-    assert merged.summary["invocations"] == ((finished_at >= start) & (finished_at < end)).sum() > 100
+    assert merged.summary["invocations"] == ((finished_at >= start) & (finished_at < end)).sum() > 900
 
 
 def _outcome(folder: Path, exit_code: int, reason: str, **summary: Any) -> Outcome:
@@ -126,7 +113,7 @@ FAILED = "target failed: h refuses connections (Connection refused)"
         ([(0, "traffic ended"), (0, "stopped"), (4, FEW)], (0, "stopped")),
     ],
 )
-def test_a_generator_s_failure_is_everybody_s_but_for_too_few_samples(
+def test_one_generator_s_failure_decides_for_all_but_for_too_few_samples(
     tmp_path: Path, of_each: list[tuple[int, str]], of_all: tuple[int, str]
 ) -> None:
     outcomes = []

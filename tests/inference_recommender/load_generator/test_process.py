@@ -1,4 +1,7 @@
-"""The generator as a child process: listened to, stopped in good order, and never left behind."""
+"""The generator as a child process: listened to, stopped in good order, and never left behind.
+
+Real processes against a real server. Nothing here depends on how fast they are.
+"""
 
 import os
 import signal
@@ -6,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -21,25 +23,25 @@ from tests.inference_recommender.server import serving
 pytestmark = pytest.mark.integration
 
 
-def _plan(folder: Path, url: str, seconds: int = 3) -> LoadPlan:
-    """The load changes after a second: what a busy machine makes look like a warm-up ends there."""
+def _plan(folder: Path, url: str, seconds: int = 60) -> LoadPlan:
     payloads = folder / "payloads.tar.gz"
     payloads.write_bytes(payload_archive([{"text": f"query {number}"} for number in range(20)]))
-    phases = tuple(
-        Phase(initial_number_of_users=users, duration_in_seconds=duration)
-        for users, duration in ((4, 1), (8, seconds - 1))
-    )
+    phases = (Phase(initial_number_of_users=4, duration_in_seconds=seconds),)
     pattern = TrafficPattern(traffic_type="PHASES", phases=phases)
     return LoadPlan(url=url, payloads=payloads, traffic_pattern=pattern, window_s=0.25)
 
 
 def test_a_plan_runs_to_its_end_and_its_outcome_is_read_back(tmp_path: Path) -> None:
-    seen: list[str] = []
+    """Exit code 4: a busy machine may allow no verdict."""
+    events: list[str] = []
     with serving() as server:
-        outcome = generate(_plan(tmp_path, server.url), tmp_path / "out", lambda event: seen.append(event["event"]))
-    assert seen == ["started", *["window"] * 12, "finished"]
-    assert (outcome.exit_code, outcome.reason) == (0, "traffic ended")
+        plan = _plan(tmp_path, server.url, 1)
+        outcome = generate(plan, tmp_path / "out", lambda event: events.append(event["event"]))
+    assert events == ["started", *["window"] * 4, "finished"]
     assert outcome.summary is not None
+    assert outcome.summary["ended"] == "traffic ended"
+    assert outcome.reason == outcome.summary["reason"]
+    assert outcome.exit_code == (0 if outcome.reason == "traffic ended" else 4)
     assert outcome.summary["invocations"] == len(np.load(outcome.records)["sent_s"])
 
 
@@ -53,7 +55,7 @@ def test_an_exception_ends_the_child_and_keeps_what_was_measured(tmp_path: Path,
 
     before = psutil.Process().children()  # other tests' servers, where they share this process
     with serving() as server:
-        generator = GeneratorProcess.start(_plan(tmp_path, server.url, 60), tmp_path / "out")
+        generator = GeneratorProcess.start(_plan(tmp_path, server.url), tmp_path / "out")
         with pytest.raises(error):
             listen(generator)
         outcome = generator.outcome()
@@ -64,16 +66,15 @@ def test_an_exception_ends_the_child_and_keeps_what_was_measured(tmp_path: Path,
 
 
 def test_another_thread_may_stop_it(tmp_path: Path) -> None:
-    with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url, 60), tmp_path / "out") as generator:
+    with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url), tmp_path / "out") as generator:
         assert next(generator.events())["event"] == "started"
-        timer = threading.Timer(1, generator.request_stop)
-        timer.start()
+        threading.Thread(target=generator.request_stop).start()
         outcome = generator.outcome()
     assert (outcome.exit_code, outcome.reason) == (0, "stopped")
 
 
 def test_a_stop_before_the_load_began_is_told_as_one(tmp_path: Path) -> None:
-    with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url, 60), tmp_path / "out") as generator:
+    with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url), tmp_path / "out") as generator:
         generator.request_stop()
         outcome = generator.outcome()
     assert (outcome.reason, outcome.summary) == ("stopped before the load began", None)
@@ -81,7 +82,7 @@ def test_a_stop_before_the_load_began_is_told_as_one(tmp_path: Path) -> None:
 
 def test_a_generator_whose_parent_was_killed_ends(tmp_path: Path) -> None:
     with serving() as server:
-        (tmp_path / "plan.json").write_text(_plan(tmp_path, server.url, 60).model_dump_json(), "utf-8")
+        (tmp_path / "plan.json").write_text(_plan(tmp_path, server.url).model_dump_json(), "utf-8")
         program = f"""
             from pathlib import Path
             from inference_recommender.load_generator.plan import LoadPlan
@@ -95,7 +96,7 @@ def test_a_generator_whose_parent_was_killed_ends(tmp_path: Path) -> None:
         [child] = psutil.Process(parent.pid).children()
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait()
-        assert psutil.wait_procs([child], timeout=10)[1] == []
+        assert psutil.wait_procs([child], timeout=60)[1] == []
     assert (tmp_path / "out" / "summary.json").exists()
 
 
@@ -107,9 +108,9 @@ def test_a_generator_that_refuses_its_payloads_says_why(tmp_path: Path) -> None:
     assert outcome.summary is None
 
 
-def test_a_generator_that_crashes_is_told_with_its_last_words(tmp_path: Path) -> None:
-    with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url, 60), tmp_path / "out") as generator:
-        time.sleep(1)
+def test_a_generator_that_crashes_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+    with serving() as server, GeneratorProcess.start(_plan(tmp_path, server.url), tmp_path / "out") as generator:
+        assert next(generator.events())["event"] == "started"
         generator._process.kill()
         outcome = generator.outcome()
     assert outcome.exit_code == -signal.SIGKILL

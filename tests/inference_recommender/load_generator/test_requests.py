@@ -5,6 +5,7 @@ import datetime
 import ipaddress
 import json
 import ssl
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,67 +19,60 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from inference_recommender.load_generator import signing
 from inference_recommender.load_generator.load_run import Run
-from inference_recommender.load_generator.outgoing import Outgoing
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, SageMakerEndpoint
-from inference_recommender.load_generator.process import Outcome, generate
-from inference_recommender.load_generator.signing import Signer
-from inference_recommender.load_generator.requests import Target
+from inference_recommender.load_generator.requests import CYCLE_S, Outgoing, Signer, Target, outgoing, read_payloads
 from inference_recommender.payloads import payload_archive
-from tests.inference_recommender.server import Server, serving
+from tests.inference_recommender.load_generator.virtual_run import drive
+from tests.inference_recommender.server import serving
+from tests.virtual_time import Network, VirtualLoop, answering
+from workloads import ProjectError, UsageError
 from workloads.errors import InvalidDocument
 
-ARRIVALS = Arrivals(invocations_per_minute=6000, duration_in_seconds=1.5, connections=4)
+ARRIVALS = Arrivals(invocations_per_minute=3000, duration_in_seconds=0.5, connections=4)
 KEY, SECRET, TOKEN, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG", "a/session+token=", "eu-west-1"
-"""Of nobody: the first is the example of AWS's own documentation."""
+"""Credentials without an account: the first is the example of AWS's own documentation."""
+BODY = b'{"text":"runing sheos"}'
 
 
-def _payloads(folder: Path) -> Path:
-    payloads = folder / "payloads.tar.gz"
-    payloads.write_bytes(payload_archive([{"text": f"ünï {number}"} for number in range(20)]))
-    return payloads
+def _plan(**members: Any) -> LoadPlan:
+    return LoadPlan(**{"payloads": Path("payloads"), "arrivals": ARRIVALS, **members})
 
 
-def _run(folder: Path, **members: Any) -> Outcome:
-    return generate(LoadPlan(payloads=_payloads(folder), arrivals=ARRIVALS, **members), folder / "out")
+def _drive(plan: LoadPlan) -> tuple[str, Run]:
+    """Drives a run in real time; returns why it ended, and the run."""
+
+    async def drive() -> tuple[str, Run]:
+        run = Run(plan, outgoing(plan, [BODY]), lambda window: None)
+        return await run.drive(), run
+
+    return asyncio.run(drive())
 
 
-def _is_well(outcome: Outcome, server: Server) -> bool:
-    assert outcome.summary is not None
-    assert (outcome.summary["errors"], outcome.summary["unfinished"]) == (0, 0)
-    return bool(outcome.summary["invocations"] == len(server.seen) > 59)
-
-
-@pytest.mark.integration
-def test_a_kserve_url_gets_its_path_query_and_headers(tmp_path: Path) -> None:
+def test_a_kserve_url_gets_its_path_query_and_headers() -> None:
     headers = {"Inference-Header-Content-Length": "100", "Authorization": "Bearer x"}
-    with serving() as server:
-        outcome = _run(tmp_path, url=f"{server.root}/v2/models/spellcheck/infer?a=1&b=2", headers=headers)
-        assert _is_well(outcome, server)
-    path, seen = server.heads[0]
-    assert path == "/v2/models/spellcheck/infer?a=1&b=2"
-    assert seen == {
-        "Host": server.root.removeprefix("http://"),
-        "Content-Type": "application/json",
-        **headers,
-        "Content-Length": str(len(server.seen[0])),
-    }
+    plan = _plan(url="http://server:8000/v2/models/spellcheck/infer?a=1&b=2", headers=headers)
+    assert outgoing(plan, [BODY]).requests == [
+        b"POST /v2/models/spellcheck/infer?a=1&b=2 HTTP/1.1\r\n"
+        b"Host: server:8000\r\nContent-Type: application/json\r\nInference-Header-Content-Length: 100\r\n"
+        b"Authorization: Bearer x\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
+    ]
 
 
-@pytest.mark.integration
-def test_errors_do_not_cost_a_connection(tmp_path: Path) -> None:
-    """The answers to failures are read by the parser, the others are not: both leave the connection as it was."""
-    with serving(lambda body: (500, b"no") if b" 3" in body else (200, b"{}")) as server:
-        outcome = _run(tmp_path, url=server.url)
-    assert outcome.summary is not None
-    assert outcome.summary["errors"] > 5
-    assert server.connections == ARRIVALS.connections
+def test_payloads_are_read_in_the_order_of_their_names_from_a_folder_or_an_archive(tmp_path: Path) -> None:
+    archive = tmp_path / "payloads.tar.gz"
+    archive.write_bytes(payload_archive([{"text": f"ünï {number}"} for number in range(12)]))
+    bodies = read_payloads(archive)
+    assert [json.loads(body)["inputs"][0]["data"] for body in bodies] == [[f"ünï {number}"] for number in range(12)]
+    folder = tmp_path / "payloads"
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    assert read_payloads(folder) == bodies
 
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, ssl.SSLContext]:
-    """Self-signed, for 127.0.0.1, made now; its file and a server's context with it."""
+    """A self-signed certificate for 127.0.0.1, made now: its file, and a server's context with it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     now = datetime.datetime.now(datetime.UTC)
@@ -100,42 +94,41 @@ def certificate(tmp_path: Path) -> tuple[Path, ssl.SSLContext]:
 
 
 @pytest.mark.integration
-def test_https_to_a_server_whose_certificate_is_trusted(
-    tmp_path: Path, certificate: tuple[Path, ssl.SSLContext]
-) -> None:
+def test_https_to_a_server_whose_certificate_is_trusted(certificate: tuple[Path, ssl.SSLContext]) -> None:
     file, context = certificate
     with serving(tls=context) as server:
-        outcome = _run(tmp_path, url=server.url, ca_file=file)
-        assert _is_well(outcome, server)
+        ended, run = _drive(_plan(url=server.url, ca_file=file))
     assert server.url.startswith("https://")
+    assert ended == "traffic ended"
+    assert len(run.records) > 0
+    assert run.records.rows().errors == 0
+    assert set(server.seen) == {BODY}
     assert server.connections == ARRIVALS.connections
 
 
 @pytest.mark.integration
-def test_https_to_a_server_nobody_vouches_for_fails_with_the_reason(
-    tmp_path: Path, certificate: tuple[Path, ssl.SSLContext]
+def test_https_to_a_server_with_an_unknown_certificate_fails_with_the_reason(
+    certificate: tuple[Path, ssl.SSLContext],
 ) -> None:
     with serving(tls=certificate[1]) as server:
-        arrivals = ARRIVALS.model_copy(update={"duration_in_seconds": 10.0})
-        plan = LoadPlan(payloads=_payloads(tmp_path), arrivals=arrivals, url=server.url, window_s=0.3)
-        outcome = generate(plan, tmp_path / "out")
-    assert outcome.exit_code == 3
-    assert outcome.reason.startswith(f"target failed: {server.root.removeprefix('https://')} refuses connections (")
-    assert "CERTIFICATE_VERIFY_FAILED" in outcome.reason
+        arrivals = ARRIVALS.model_copy(update={"duration_in_seconds": 60.0})
+        ended, _ = _drive(_plan(url=server.url, arrivals=arrivals, window_s=0.3))
+    assert ended.startswith(f"target failed: {server.root.removeprefix('https://')} refuses connections (")
+    assert "CERTIFICATE_VERIFY_FAILED" in ended
     assert server.seen == []
 
 
 def test_certificates_that_cannot_be_read_are_refused_in_a_sentence(tmp_path: Path) -> None:
-    outcome = _run(tmp_path, url="https://127.0.0.1:9/", ca_file=tmp_path / "none.pem")
-    assert outcome.exit_code == 2
-    assert outcome.reason == (
+    with pytest.raises(UsageError) as refused:
+        outgoing(_plan(url="https://127.0.0.1:9/", ca_file=tmp_path / "none.pem"), [BODY])
+    assert str(refused.value) == (
         f"{tmp_path / 'none.pem'}: cannot be read as certificates: No such file or directory. "
         "Give ca_file a PEM file of those to trust."
     )
 
 
 def _signature_of(path: str, headers: dict[str, str], body: bytes) -> str:
-    """What the receiver of a request works out from what arrived, and compares with the request's Authorization."""
+    """Returns the signature that the receiver of a request computes and compares with its Authorization."""
     request = AWSRequest(method="POST", url=f"http://{headers['Host']}{path}", data=body)
     names = headers["Authorization"].split("SignedHeaders=")[1].split(",")[0].split(";")
     for name, value in headers.items():
@@ -146,25 +139,28 @@ def _signature_of(path: str, headers: dict[str, str], body: bytes) -> str:
     return str(auth.signature(auth.string_to_sign(request, auth.canonical_request(request)), request))
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME"])
-def test_an_endpoint_by_name_gets_requests_that_are_signed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
-) -> None:
+def test_an_endpoint_by_name_gets_requests_that_are_signed(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     _credentials(monkeypatch)
-    with serving() as server:
-        monkeypatch.setenv(variable, server.root)
-        outcome = _run(tmp_path, endpoint=SageMakerEndpoint(name="spellcheck-endpoint", variant="Blue"))
-        assert _is_well(outcome, server)
-    assert server.connections == ARRIVALS.connections
-    for (path, headers), body in zip(server.heads[:30], server.seen, strict=False):
-        assert path == "/endpoints/spellcheck-endpoint/invocations"
+    monkeypatch.setenv(variable, "http://127.0.0.1:9090")
+    endpoint = SageMakerEndpoint(name="spellcheck-endpoint", variant="Blue")
+    bodies = [BODY, b'{"text":"another"}']
+    sent = outgoing(_plan(endpoint=endpoint), bodies)
+    assert sent.signer is not None
+    for request, body in zip(sent.requests, bodies, strict=True):
+        head, _, sent_body = request.partition(b"\r\n\r\n")
+        first, *lines = head.decode().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines)
+        assert first == "POST /endpoints/spellcheck-endpoint/invocations HTTP/1.1"
+        assert sent_body == body
+        assert headers["Host"] == "127.0.0.1:9090"
         assert headers["X-Amzn-SageMaker-Target-Variant"] == "Blue"
         assert headers["X-Amz-Security-Token"] == TOKEN
         assert (
             f"Credential={KEY}/{headers['X-Amz-Date'][:8]}/{REGION}/sagemaker/aws4_request" in headers["Authorization"]
         )
-        assert headers["Authorization"].endswith(f"Signature={_signature_of(path, headers, body)}")
+        signature = _signature_of("/endpoints/spellcheck-endpoint/invocations", headers, body)
+        assert headers["Authorization"].endswith(f"Signature={signature}")
 
 
 def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,21 +177,24 @@ def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_an_endpoint_without_credentials_or_region_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoint_without_credentials_or_region_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     _credentials(monkeypatch)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.delenv("AWS_REGION", raising=False)
-    outcome = _run(tmp_path, endpoint=SageMakerEndpoint(name="e"))
-    assert (outcome.exit_code, outcome.reason) == (
+    plan = _plan(endpoint=SageMakerEndpoint(name="e"))
+    with pytest.raises(ProjectError) as refused:
+        outgoing(plan, [BODY])
+    assert (refused.value.exit_code, str(refused.value)) == (
         3,
         "No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`.",
     )
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    outcome = _run(tmp_path, endpoint=SageMakerEndpoint(name="e"))
-    assert outcome.exit_code == 3
-    assert outcome.reason.startswith("No AWS credentials were found. ")
+    with pytest.raises(ProjectError) as refused:
+        outgoing(plan, [BODY])
+    assert refused.value.exit_code == 3
+    assert str(refused.value).startswith("No AWS credentials were found. ")
 
 
 TARGET = Target.of("http://127.0.0.1:9/endpoints/e/invocations")
@@ -205,43 +204,41 @@ def _signer(credentials: Callable[[], ReadOnlyCredentials], url: Target = TARGET
     return Signer(url, {"Content-Type": "application/json"}, [b"one", b"two"], REGION, credentials)
 
 
-def test_requests_are_signed_again_before_they_are_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signing, "CYCLE_S", 0.1)
-    keys = iter(["FIRST", "SECOND", *["THIRD"] * 1000])
+def test_requests_are_signed_again_one_by_one_before_they_are_too_old() -> None:
+    keys = iter(["FIRST", "SECOND", "THIRD"])
     signer = _signer(lambda: ReadOnlyCredentials(next(keys), SECRET, None))
     requests = signer.sign_all()
-    assert all(b"Credential=FIRST/" in request for request in requests)
+    signed_with: list[tuple[str, ...]] = []
 
-    async def for_a_while() -> None:
+    async def look_every_minute() -> None:
         task = asyncio.create_task(signer.keep_fresh(requests))
-        await asyncio.sleep(0.5)
+        for _ in range(4):
+            signed_with.append(tuple(str(request).split("Credential=")[1].split("/")[0] for request in requests))
+            await asyncio.sleep(CYCLE_S / 2 + 0.001)
         task.cancel()
 
-    asyncio.run(for_a_while())
-    assert all(b"Credential=THIRD/" in request for request in requests)
+    VirtualLoop(Network(answering())).run(look_every_minute())
+    assert signed_with == [("FIRST", "FIRST"), ("SECOND", "FIRST"), ("SECOND", "SECOND"), ("THIRD", "SECOND")]
     assert [request[-3:] for request in requests] == [b"one", b"two"]
 
 
 def test_a_signature_lives_well_below_the_five_minutes_it_holds() -> None:
-    assert signing.CYCLE_S * 2 < 300
+    assert CYCLE_S * 2 < 300
 
 
-@pytest.mark.integration
-def test_credentials_that_cannot_be_had_any_more_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def once() -> ReadOnlyCredentials:
-        if asked:
+def test_credentials_that_cannot_be_fetched_any_more_end_the_run() -> None:
+    def fetch() -> ReadOnlyCredentials:
+        if requests:
             raise RuntimeError("the role may not be assumed")
-        asked.append(1)
         return ReadOnlyCredentials(KEY, SECRET, None)
 
-    asked: list[int] = []
-    with serving() as server:
-        target = Target.of(server.url)
-        signer = _signer(once, target)
-        outgoing = Outgoing(target=target, requests=signer.sign_all(), signer=signer)
-        plan = LoadPlan(url=server.url, payloads=Path(), arrivals=ARRIVALS, window_s=0.2)
-        reason = asyncio.run(Run(plan, outgoing, lambda window: None).drive())
-    assert reason == "target failed: its requests can no longer be signed: the role may not be assumed"
+    requests: list[bytes] = []
+    signer = _signer(fetch)
+    requests += signer.sign_all()
+    sent = Outgoing(target=TARGET, requests=requests, signer=signer)
+    virtual = drive(ARRIVALS, answering(), outgoing=sent, window_s=0.2)
+    assert virtual.ended == "target failed: its requests can no longer be signed: the role may not be assumed"
+    assert virtual.windows[-1].end_s == 0.2
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,17 @@
-"""The generator's own limits: when it was in the way, it says so and no verdict is drawn."""
+"""The generator's own limits: where it was its own bottleneck, it says so and no verdict is drawn."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from inference_recommender.load_generator.calibration import Calibration
+from inference_recommender.load_generator import self_watch
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, ModelLatencyThreshold
 from inference_recommender.load_generator.process import generate
 from inference_recommender.load_generator.records import Rows
-from inference_recommender.load_generator.self_watch import SelfWatch
+from inference_recommender.load_generator.self_watch import Calibration, SelfWatch, calibrate
 from inference_recommender.payloads import payload_archive
 from tests.inference_recommender.server import serving
 
@@ -62,6 +63,21 @@ def test_the_peak_is_the_busiest_second_and_the_lag_the_90th_percentile() -> Non
     assert watch.lag_ms == pytest.approx(20)
 
 
+def _check(calibration: dict[str, Any]) -> None:
+    floor = calibration["latency_floor_ms"]
+    assert 0 < floor["p50"] <= floor["p90"] <= floor["p95"] <= floor["p99"]
+
+
+@pytest.mark.integration
+def test_a_calibration_knows_a_rate_and_a_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(self_watch, "ONE_CONNECTION_S", 0.2)
+    monkeypatch.setattr(self_watch, "MANY_CONNECTIONS_S", 0.2)
+    calibration = asyncio.run(calibrate([b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}"], 4))
+    assert calibration.highest_per_second > 0
+    _check({"latency_floor_ms": calibration.latency_floor_ms})
+
+
+@pytest.mark.slow
 @pytest.mark.integration
 def test_a_calibrated_run_knows_its_own_rate_and_floor(tmp_path: Path) -> None:
     payloads = tmp_path / "payloads.tar.gz"
@@ -69,11 +85,16 @@ def test_a_calibrated_run_knows_its_own_rate_and_floor(tmp_path: Path) -> None:
     arrivals = Arrivals(invocations_per_minute=3000, duration_in_seconds=1, connections=4)
     with serving() as server:
         plan = LoadPlan(url=server.url, payloads=payloads, arrivals=arrivals, calibrate=True)
-        outcome = generate(plan, tmp_path / "out")
+        for attempt in range(3):
+            server.seen.clear()
+            outcome = generate(plan, tmp_path / f"out-{attempt}")
+            if not outcome.reason.startswith("generator lagged"):
+                break
+        else:
+            pytest.skip(f"The machine is too busy: {outcome.reason}.")
     assert outcome.summary is not None
-    assert outcome.summary["invocations"] == len(server.seen)  # what calibrates goes elsewhere
+    assert outcome.summary["invocations"] == len(server.seen)  # the calibration goes elsewhere
     calibration = outcome.summary["generator"]["calibration"]
     assert 3_000 < calibration["highest_per_second"] < 1_000_000
-    floor = calibration["latency_floor_ms"]
-    assert 0 < floor["p50"] <= floor["p90"] <= floor["p95"] <= floor["p99"]
-    assert floor["p50"] < outcome.summary["client_latency_ms"]["p50"]
+    _check(calibration)
+    assert calibration["latency_floor_ms"]["p50"] < outcome.summary["client_latency_ms"]["p50"]

@@ -1,4 +1,4 @@
-"""What a run comes to: capacity, its latencies from actual and from intended send, and the difference."""
+"""The summary of a run: capacity, latencies from actual and from intended send, and the difference."""
 
 from dataclasses import replace
 from typing import Any
@@ -45,7 +45,7 @@ def _summary(measured: Measured) -> Summary:
     return summarise(measured, LIMIT)
 
 
-def test_both_latencies_and_what_requests_were_held_back_by() -> None:
+def test_both_latencies_and_the_time_that_requests_were_held_back() -> None:
     summary = _summary(_measured())
     assert summary.client_latency_ms["p50"] == pytest.approx(10, rel=0.02)
     assert summary.client_latency_from_intended_ms["p50"] == pytest.approx(15, rel=0.02)

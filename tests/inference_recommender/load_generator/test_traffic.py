@@ -1,13 +1,14 @@
-"""Users over time, from the API's TrafficPattern."""
+"""Users over time from the API's TrafficPattern, and the moments of an open loop's arrivals."""
 
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference_recommender.load_generator.plan import TrafficPattern
-from inference_recommender.load_generator.traffic import Schedule, schedule
+from inference_recommender.load_generator.plan import Arrivals, TrafficPattern
+from inference_recommender.load_generator.traffic import Schedule, arrival_times, schedule
 
 PHASES = st.lists(
     st.fixed_dictionaries(
@@ -22,7 +23,7 @@ PHASES = st.lists(
 )
 
 
-def _of(pattern: dict[str, Any], longest_s: float = 1e9) -> Schedule:
+def _schedule(pattern: dict[str, Any], longest_s: float = 1e9) -> Schedule:
     return schedule(TrafficPattern.model_validate(pattern, strict=False), longest_s)
 
 
@@ -32,25 +33,27 @@ def _phases(*phases: tuple[int, int, int]) -> dict[str, Any]:
 
 
 def test_a_phase_gains_a_user_every_60_over_spawn_rate_seconds() -> None:
-    found = _of(_phases((1, 2, 120)))
-    assert [found.users_at(second) for second in (0, 29.9, 30, 59.9, 60, 119.9, 120)] == [1, 1, 2, 2, 3, 4, 0]
+    planned = _schedule(_phases((1, 2, 120)))
+    assert [planned.users_at(second) for second in (0, 29.9, 30, 59.9, 60, 119.9, 120)] == [1, 1, 2, 2, 3, 4, 0]
 
 
 def test_each_phase_starts_with_its_own_number_of_users() -> None:
-    found = _of(_phases((1, 60, 10), (3, 0, 5)))
-    assert [found.users_at(second) for second in (9.5, 10, 14.9, 15)] == [10, 3, 3, 0]
-    assert found.boundaries_s == (0, 10, 15)
+    planned = _schedule(_phases((1, 60, 10), (3, 0, 5)))
+    assert [planned.users_at(second) for second in (9.5, 10, 14.9, 15)] == [10, 3, 3, 0]
+    assert planned.boundaries_s == (0, 10, 15)
 
 
 def test_stairs_divide_their_duration_into_equal_steps() -> None:
-    found = _of({"TrafficType": "STAIRS", "Stairs": {"DurationInSeconds": 180, "NumberOfSteps": 3, "UsersPerStep": 2}})
-    assert [found.users_at(second) for second in (0, 59, 60, 120, 179, 180)] == [2, 2, 4, 6, 6, 0]
+    planned = _schedule(
+        {"TrafficType": "STAIRS", "Stairs": {"DurationInSeconds": 180, "NumberOfSteps": 3, "UsersPerStep": 2}}
+    )
+    assert [planned.users_at(second) for second in (0, 59, 60, 120, 179, 180)] == [2, 2, 4, 6, 6, 0]
 
 
 def test_the_job_duration_cuts_the_traffic() -> None:
-    found = _of(_phases((1, 6, 120), (5, 0, 60)), longest_s=25)
-    assert found.end_s == 25
-    assert [change.at_s for change in found.changes] == [0, 10, 20]
+    planned = _schedule(_phases((1, 6, 120), (5, 0, 60)), longest_s=25)
+    assert planned.end_s == 25
+    assert [change.at_s for change in planned.changes] == [0, 10, 20]
 
 
 @pytest.mark.parametrize(
@@ -63,17 +66,43 @@ def test_the_job_duration_cuts_the_traffic() -> None:
 )
 def test_a_pattern_without_its_variant_is_refused(pattern: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="TrafficType"):
-        _of(pattern)
+        _schedule(pattern)
 
 
 @given(PHASES)
 def test_users_only_grow_within_a_phase_and_by_one_at_a_time(phases: list[dict[str, int]]) -> None:
-    found = _of({"TrafficType": "PHASES", "Phases": phases})
-    starts = found.boundaries_s[:-1]
-    assert found.end_s == sum(phase["DurationInSeconds"] for phase in phases)
-    for earlier, later in zip(found.changes, found.changes[1:], strict=False):
+    planned = _schedule({"TrafficType": "PHASES", "Phases": phases})
+    starts = planned.boundaries_s[:-1]
+    assert planned.end_s == sum(phase["DurationInSeconds"] for phase in phases)
+    for earlier, later in zip(planned.changes, planned.changes[1:], strict=False):
         assert earlier.at_s < later.at_s
         if later.at_s not in starts:
             assert later.users == earlier.users + 1
     for start, phase in zip(starts, phases, strict=True):
-        assert found.users_at(start) == phase["InitialNumberOfUsers"]
+        assert planned.users_at(start) == phase["InitialNumberOfUsers"]
+
+
+def _arrivals(per_minute: float, seconds: float, seed: int = 1) -> Arrivals:
+    return Arrivals(invocations_per_minute=per_minute, duration_in_seconds=seconds, seed=seed)
+
+
+@settings(max_examples=30)
+@given(st.floats(1, 100_000), st.floats(0.1, 60), st.integers(0, 2**32))
+def test_arrivals_ascend_within_the_duration_and_a_seed_gives_them_again(
+    rate: float, seconds: float, seed: int
+) -> None:
+    times = arrival_times(_arrivals(rate, seconds, seed))
+    assert (np.diff(times) >= 0).all()
+    assert ((times >= 0) & (times < seconds)).all()
+    assert (times == arrival_times(_arrivals(rate, seconds, seed))).all()
+    assert (arrival_times(_arrivals(rate, seconds, seed), seconds / 2) == times[times < seconds / 2]).all()
+
+
+def test_arrivals_are_a_poisson_process_of_the_rate() -> None:
+    times = arrival_times(_arrivals(60_000, 100))
+    assert len(times) == pytest.approx(100_000, abs=5 * 100_000**0.5)
+    gaps_ms = np.diff(times) * 1000
+    assert gaps_ms.std() == pytest.approx(gaps_ms.mean(), rel=0.02)
+    assert np.percentile(gaps_ms, [50, 95]) == pytest.approx([np.log(2), np.log(20)], rel=0.02)
+    per_second = np.bincount(times.astype(int))
+    assert per_second.var() == pytest.approx(1000, rel=0.6)

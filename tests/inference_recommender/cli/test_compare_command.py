@@ -1,0 +1,72 @@
+"""`compare`: the performance gate's exit codes and messages, and how measurements become its results."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference_recommender.__main__ import main
+from inference_recommender.cli.compare import result
+from inference_recommender.measurement import Measurement
+from inference_recommender.run_folder import RunFolder
+from workloads import load_workload
+
+
+def _plain(rate: float = 10_000.0, spread: float = 0.02, **given: Any) -> Measurement:
+    interval = (rate * (1 - spread), rate * (1 + spread))
+    known = {"max_invocations_per_minute": rate, "max_invocations_interval": interval, "model_latency_ms": 40.0}
+    return Measurement(**{"instance_type": "ml.c5.xlarge", "endpoint_name": "e", **known, **given})
+
+
+def test_results_are_named_by_variant_instance_type_and_environment() -> None:
+    assert result(_plain()).configuration == "ml.c5.xlarge"
+    named = result(_plain(variant="db", environment={"THREADS": "2", "BATCH": "8"}))
+    assert named.configuration == "db ml.c5.xlarge BATCH=8 THREADS=2"
+
+
+def _run(folder: Path, measured: Measurement, workload: str = "spellcheck", users: int = 1) -> str:
+    run = RunFolder(folder)
+    run.keep_workload(load_workload(workload).workload)
+    run.keep("request.json", {"InputConfig": {"TrafficPattern": {"Users": users}}})
+    run.keep_measurements((measured,))
+    return str(folder)
+
+
+def test_the_command_passes_fails_and_abstains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, same = _run(tmp_path / "old", _plain()), _run(tmp_path / "same", _plain(rate=10_100))
+    slow, unsure = _run(tmp_path / "slow", _plain(rate=8_000)), _run(tmp_path / "unsure", _plain(spread=0.5))
+    assert main(["compare", old, same, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "no regression shown"
+    assert main(["compare", old, slow]) == 1
+    shown = capsys.readouterr()
+    assert "-20.0%" in shown.out
+    assert shown.err.endswith(
+        "Regression beyond the noise: ml.c5.xlarge: max invocations per minute -20.0% (-22.2% to -17.7%). Do not "
+        "release the candidate: find what made it slower, or, if the loss is meant, size it anew and make its run the "
+        "baseline.\n"
+    )
+    assert main(["compare", old, unsure, "--json"]) == 4
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["verdict"] == "none"
+    assert shown.err.endswith(
+        "No verdict: neither release on these runs nor reject; do what is said above and compare again.\n"
+    )
+
+
+def test_runs_of_different_workloads_or_traffic_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = _run(tmp_path / "old", _plain())
+    other = _run(tmp_path / "other", _plain(), workload="text_classification")
+    assert main(["compare", old, other]) == 2
+    assert capsys.readouterr().err == (
+        f"{other}: its workload is text_classification, but that of the baseline {old} is spellcheck. Only runs of the "
+        "same workload and traffic compare: measure the candidate with the baseline's workload.\n"
+    )
+    busier = _run(tmp_path / "busier", _plain(), users=2)
+    assert main(["compare", old, busier]) == 2
+    assert capsys.readouterr().err == (
+        f'{busier}: its traffic is {{"Users":2}}, but that of the baseline {old} is {{"Users":1}}. Only runs of the '
+        "same workload and traffic compare: measure the candidate with the baseline's traffic.\n"
+    )
+    assert main(["compare", old, str(tmp_path / "nowhere")]) == 2
+    assert capsys.readouterr().err == f"{tmp_path / 'nowhere'} is no run folder: it has no workload.json.\n"
