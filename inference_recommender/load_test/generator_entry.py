@@ -26,7 +26,7 @@ from pathlib import Path
 
 UV = "uv==0.13.8"
 PYTHON = "3.11"
-PACKAGES = ("boto3", "httptools", "numpy", "pydantic", "uvloop")
+PACKAGES = ("boto3", "httptools", "numpy", "pydantic", "scipy", "uvloop")
 MEETING_PORT = 29400
 MEETING_S = 1500
 NOTICE_S = 5.0
