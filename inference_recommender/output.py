@@ -1,6 +1,5 @@
 """How results are shown: width, wrapping, missing marks and figures, for every command and for the report."""
 
-import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -32,18 +31,3 @@ def warn(stderr: "Console", text: str) -> None:
 def number(value: float | None, spec: str) -> str:
     """Formats a figure of a table's cell."""
     return MISSING if value is None else format(value, spec)
-
-
-def cpu_percent(percent: float | None, vcpus: int | None) -> str:
-    """Formats CPUUtilization, which SageMaker reports in percent of one vCPU: above 100 it also tells the most that the
-    instance can reach, such as "150 of 200 % (2 vCPUs)". `vcpus` is None where it is not known.
-    """
-    if percent is None or percent <= 100 or not vcpus:
-        return number(percent, ",.0f")
-    return f"{percent:,.0f} of {vcpus * 100:,} % ({vcpus} vCPUs)"
-
-
-def cores_of(machine: str) -> int | None:
-    """Returns the cores of a local account's machine, described as "MODEL with 2 cores"; None where it does not say."""
-    cores = re.search(r" with (\d+) cores?$", machine)
-    return int(cores[1]) if cores else None

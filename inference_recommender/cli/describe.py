@@ -11,8 +11,10 @@ from rich.table import Table
 from inference_recommender.cli import Commands, add_command
 from inference_recommender.jobs.aws import Aws
 from inference_recommender.measurement import Measurement, measurements
-from inference_recommender.output import number, stdout_console, tell
+from inference_recommender.output import MISSING, number, stdout_console, tell
+from inference_recommender.report.wording import cores, cpu_utilization
 from inference_recommender.run_folder import as_json
+from workloads.instances import instance_shape
 
 
 def add(commands: Commands) -> None:
@@ -33,7 +35,8 @@ def _describe(options: argparse.Namespace, stderr: Console) -> int:
     console = stdout_console()
     tell(console, _head(described))
     tests = measurements(described, steps, {})
-    console.print(_table(tests))
+    machine = aws.measured_on(described["JobArn"])
+    console.print(_table(tests, cores(machine) if machine else None))
     for test in tests:
         if test.failure_reason:
             tell(console, f"{_name(test)}: {test.failure_reason}")
@@ -57,7 +60,8 @@ def _head(described: Mapping[str, Any]) -> str:
     return "\n".join(f"{name:<10}{value}" for name, value in facts.items() if value)
 
 
-def _table(tests: tuple[Measurement, ...]) -> Table:
+def _table(tests: tuple[Measurement, ...], local_vcpus: int | None) -> Table:
+    """Returns a row for each test; `local_vcpus` is of the machine that stands in for every instance type, if any."""
     table = Table(box=SIMPLE_HEAD)
     table.add_column("test", overflow="fold")
     for head in ("max inv/min\nper instance", "model latency\nms", "CPU\n%", "memory\n%"):
@@ -67,10 +71,15 @@ def _table(tests: tuple[Measurement, ...]) -> Table:
             _name(test),
             number(test.max_invocations_per_minute, ",.0f"),
             number(test.model_latency_ms, ".4g"),
-            number(test.cpu_utilization_percent, ".0f"),
+            cpu_utilization(test.cpu_utilization_percent, local_vcpus or _vcpus(test.instance_type)) or MISSING,
             number(test.memory_utilization_percent, ".0f"),
         )
     return table
+
+
+def _vcpus(instance_type: str) -> int | None:
+    shape = instance_shape(instance_type)
+    return shape.vcpus if shape else None
 
 
 def _name(test: Measurement) -> str:

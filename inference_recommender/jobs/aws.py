@@ -6,13 +6,13 @@ An account on this machine is reached through the same calls (AWS_ENDPOINT_URL).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 from aws_api.errors import AwsRefused, AwsUnavailable, NotFound, translate_aws_errors
 from aws_api.logs import last_lines
 from aws_api.s3 import upload
-from aws_api.session import AwsSession, Notify
+from aws_api.session import AwsSession
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.jobs.cloudwatch import fetch_series, fetch_time_series
 from inference_recommender.jobs.service import JobNameTaken
@@ -43,10 +43,6 @@ class StackOutputs:
 
 
 class Aws(AwsSession):
-    def outlasting(self, notify: Notify) -> Self:
-        """Returns the same account through clients that outlast an outage and tell `notify` of it."""
-        return type(self)(self._session, notify)
-
     def is_on_this_machine(self) -> bool:
         """Tells whether calls go to a loopback address, as `python -m local_aws` prints in AWS_ENDPOINT_URL."""
         try:

@@ -86,7 +86,7 @@ def resume(
     measured = _collect(service, run_folder, progress, sleep)
     workload, inputs = run_folder.workload(), run_folder.inputs()
     with _resumable(run_folder, AwsUnavailable):
-        provenance = _provenance(workload, inputs, service.outlasting(progress.say), run_folder)
+        provenance = _provenance(workload, inputs, service, run_folder)
     recommendation = decide(workload, inputs.archive_sha256, measured, provenance)
     run_folder.keep_recommendation(recommendation)
     run_folder.keep_report(page(workload, recommendation, measured, run_folder.request()))
@@ -163,20 +163,21 @@ def _marked(request: dict[str, Any], token: str) -> dict[str, Any]:
 
 def _collect(service: Service, run_folder: RunFolder, progress: Progress, sleep: Sleep) -> tuple[Measurement, ...]:
     """Goes on with the run of `run_folder` to its end and returns what may be believed. Raises like `measure`."""
-    jobs, patient = run_folder.jobs(), service.outlasting(progress.say)
+    jobs = run_folder.jobs()
+    service.notify = progress.say
     described: list[dict[str, Any]] = []
     measured: list[Measurement] = []
     for number, name in enumerate(jobs.names, start=1):
         try:
-            _create(patient, jobs, run_folder, number)
+            _create(service, jobs, run_folder, number)
             with _resumable(run_folder, AwsUnavailable):
                 place = (number, len(jobs.names))
-                ended = wait_for_job(patient, name, jobs.expected_s, progress, sleep, place)
+                ended = wait_for_job(service, name, jobs.expected_s, progress, sleep, place)
         except KeyboardInterrupt:
             ending = _stop_and_keep(service, name, jobs, run_folder, number, measured)
             raise Interrupted(f"Interrupted: {ending}") from None
         with _resumable(run_folder, AwsUnavailable):
-            measured += _keep(patient, ended, jobs, run_folder, number)
+            measured += _keep(service, ended, jobs, run_folder, number)
         described.append(ended)
         run_folder.keep_measurements(tuple(measured))
         if ended["Status"] not in ("COMPLETED", "FAILED"):
@@ -241,9 +242,8 @@ def _explained(measured: Measurement, service: Service, job_name: str) -> Measur
 def _stop_and_keep(
     service: Service, name: str, jobs: Jobs, run_folder: RunFolder, number: int, before: Sequence[Measurement]
 ) -> str:
-    """Stops the job that the user interrupted and returns what became of it. `service` does not outlast an outage here,
-    since the user waits for the prompt.
-    """
+    """Stops the job that the user interrupted and returns what became of it."""
+    service.hurry()  # the user waits for the prompt
     try:
         measured = _keep(service, stop_and_wait(service, name), jobs, run_folder, number)
         run_folder.keep_measurements((*before, *measured))

@@ -44,7 +44,7 @@ FRAMEWORK = {"Framework": "PYTORCH", "FrameworkVersion": "2.13.0"}
 
 JSON = "application/json"
 SERVICE_DEFAULT = "service-default"
-"""The name of a default job's traffic; a workload's profile cannot have it."""
+"""The name of a default job's traffic; no profile of a workload may have it."""
 
 DOCUMENTED_USERS = range(1, 4)
 DOCUMENTED_SPAWN_RATE = range(0, 4)
@@ -116,7 +116,7 @@ def plan_job(
     tagged = _tagged(environment or JobEnvironment(), workload, traffic_name)
     jobs = split_into_jobs(chosen)
     names = [job_name] if len(jobs) == 1 else [f"{job_name}-{number}" for number in range(1, len(jobs) + 1)]
-    refused = [*problems(workload.name, tested, tagged, names, chosen)]
+    refused = [*problems(workload.name, tested, tagged, names, chosen), *_reserved_name(workload)]
     if tested.endpoint_name:
         refused.append("--endpoint: an existing endpoint is tested by a default job only: say --job default.")
     if too_long := traffic_problem(traffic_name, traffic.duration_s):
@@ -158,7 +158,7 @@ def plan_default_job(
     """
     configurations = tuple(Configuration(instance_type=name) for name in workload.instance_types)
     tagged = _tagged(environment or JobEnvironment(), workload, "default")
-    _raise([*problems(workload.name, tested, tagged, [job_name], configurations)])
+    _raise([*problems(workload.name, tested, tagged, [job_name], configurations), *_reserved_name(workload)])
     request = {
         **_request(job_name, "Default", workload, tested, tagged, "default job"),
         "InputConfig": _input(workload, tested, tagged, configurations),
@@ -304,6 +304,14 @@ def _tagged(environment: JobEnvironment, workload: Workload, traffic: str) -> Jo
 def _raise(refused: Sequence[str]) -> None:
     if refused:
         raise UsageError("\n".join(refused))
+
+
+def _reserved_name(workload: Workload) -> Iterator[str]:
+    if SERVICE_DEFAULT in workload.traffic:
+        yield (
+            f"workloads/{workload.name}/workload.toml: traffic.{SERVICE_DEFAULT}: is what the traffic of a default job "
+            "is called. Choose another name."
+        )
 
 
 def _many_tests(jobs: Sequence[Sequence[Configuration]]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from aws_api.errors import AwsRefused, AwsUnavailable
 from aws_api.session import Notify
@@ -34,13 +34,15 @@ class Service(Protocol):
     the service cannot be reached or refuses.
     """
 
+    notify: Notify | None
+    """Hears of an outage, which every call then outlasts for up to 15 minutes, since a job goes on and costs money while
+    its run cannot see it. With None a call fails after some seconds."""
+
     @property
     def region(self) -> str: ...
 
-    def outlasting(self, notify: Notify) -> Self:
-        """Returns the same service, whose calls outlast an outage of up to 15 minutes and tell `notify` of it: a job
-        goes on and costs money while its run cannot see it.
-        """
+    def hurry(self) -> None:
+        """Sets `notify` to None, for calls under way too."""
 
     def upload(self, url: str, body: bytes) -> None:
         """Puts `body` at an s3:// URL."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self
+from typing import Any
 
 from aws_api.session import Notify
 from inference_recommender.capacity.time_series import Series
@@ -90,14 +90,15 @@ class FakeService:
         self.machine: str | None = None
         self.course: Series | None = SERIES
         self.log: list[str] = []
+        self.notify: Notify | None = None
         self.uploaded: dict[str, bytes] = {}
         self.created: list[Mapping[str, Any]] = []
         self.stopped: list[str] = []
         self.troubles: dict[str, list[Exception]] = {}
         """By method: what it raises before it answers."""
 
-    def outlasting(self, notify: Notify) -> Self:
-        return self
+    def hurry(self) -> None:
+        self.notify = None
 
     def upload(self, url: str, body: bytes) -> None:
         self._trouble("upload")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from aws_api.session import Notify
 from inference_recommender.capacity.time_series import Series
@@ -49,10 +49,11 @@ class DiskAccount:
         self.made: list[Mapping[str, Any]] = []
         """Every CreateModel of this process."""
         self.machine: str | None = "Some CPU with 2 cores"
+        self.notify: Notify | None = None
         state.mkdir(parents=True, exist_ok=True)
 
-    def outlasting(self, notify: Notify) -> Self:
-        return self
+    def hurry(self) -> None:
+        self.notify = None
 
     @property
     def created(self) -> list[dict[str, Any]]:

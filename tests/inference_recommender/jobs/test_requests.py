@@ -1,15 +1,23 @@
 """The job's request: built purely, valid by botocore's own model, with the documented limits as warnings."""
 
 import json
+import re
 from typing import Any
 
 import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 
-from inference_recommender.jobs.requests import JobPlan, plan_job, stopping_conditions, undocumented
+from inference_recommender.jobs.requests import (
+    SERVICE_DEFAULT,
+    JobPlan,
+    plan_default_job,
+    plan_job,
+    stopping_conditions,
+    undocumented,
+)
 from inference_recommender.jobs.tested_model import TestedModel
-from workloads import PhasedTraffic, StairTraffic, WorkloadFolder
+from workloads import PhasedTraffic, StairTraffic, UsageError, WorkloadFolder
 
 SUBJECT = TestedModel(
     model_name="spellcheck-model",
@@ -87,6 +95,27 @@ def test_the_production_profile_keeps_the_documented_traffic_and_the_quick_one_s
     plan = _plan(spellcheck, "quick")
     assert "traffic.quick.phases.0.duration_s is 20; the service documents 120 to 3600." in plan.undocumented
     assert "MaxInvocations" not in plan.request["StoppingConditions"]
+
+
+def test_a_profile_cannot_have_the_name_of_a_default_jobs_traffic(spellcheck: WorkloadFolder) -> None:
+    traffic = {SERVICE_DEFAULT: spellcheck.traffic("quick")}
+    workload = spellcheck.workload.model_copy(update={"traffic": traffic})
+    told = (
+        "workloads/spellcheck/workload.toml: traffic.service-default: is what the traffic of a default job is called. "
+        "Choose another name."
+    )
+    with pytest.raises(UsageError, match=re.escape(told)):
+        plan_default_job(workload, SUBJECT, "job-1")
+    with pytest.raises(UsageError, match=re.escape(told)):
+        plan_job(workload, SERVICE_DEFAULT, traffic[SERVICE_DEFAULT], SUBJECT, "job-1")
+
+
+def test_a_local_account_has_no_limits_and_aws_is_warned_of_in_one_line(spellcheck: WorkloadFolder) -> None:
+    plan = _plan(spellcheck, "quick")
+    assert plan.warnings_for(local=True) == ()
+    (line,) = plan.warnings_for(local=False)
+    assert line == " ".join(plan.undocumented)
+    assert len(plan.undocumented) > 1
 
 
 def test_every_documented_limit_is_watched(spellcheck: WorkloadFolder) -> None:
