@@ -35,8 +35,8 @@ class Service(Protocol):
     """
 
     notify: Notify | None
-    """Hears of an outage, which every call then outlasts for up to 15 minutes, since a job goes on and costs money while
-    its run cannot see it. With None a call fails after some seconds."""
+    """Hears of an outage, which every call then outlasts for up to 15 minutes: a job goes on and costs money while its
+    run cannot see it. With None a call fails after some seconds."""
 
     @property
     def region(self) -> str: ...
