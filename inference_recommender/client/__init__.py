@@ -4,12 +4,13 @@
         client = InferenceClient(endpoint, latency=metric)
         answer = client.infer({"QUERY": [["where is my parcel"]]})   # {"LABEL": array([[b"order_status"]])}
 
-Requests are KServe v2, in binary unless JSON is asked for. Throttled and failed requests are tried again after a wait;
-a request that ran out of time is not. How long callers waited goes to CloudWatch in the background, and a metric that
+Requests are KServe v2, in binary unless JSON is asked for. Throttled and failed requests are repeated after a wait; a
+request that ran out of time is not. How long callers waited goes to CloudWatch in the background, and a metric that
 cannot be sent never fails a request. A client may be used by many threads at once.
 """
 
-from inference_recommender.client.errors import (
+from inference_recommender.client.inference import InferenceClient, Retries
+from inference_recommender.client.kserve import (
     CannotEncode,
     InferenceFailed,
     NotAnAnswer,
@@ -17,11 +18,8 @@ from inference_recommender.client.errors import (
     TimedOut,
     Unreachable,
 )
-from inference_recommender.client.http_server import HttpServer
-from inference_recommender.client.inference import InferenceClient
 from inference_recommender.client.latency_metric import LatencyMetric
-from inference_recommender.client.retries import Retries
-from inference_recommender.client.sagemaker_endpoint import SageMakerEndpoint
+from inference_recommender.client.servers import HttpServer, SageMakerEndpoint
 
 __all__ = [
     "CannotEncode",

@@ -1,8 +1,9 @@
-"""KServe v2 requests and responses, in JSON and in its binary extension. Pure: arrays in, bytes out, and back.
+"""KServe v2 requests and responses, in JSON and in its binary extension, and how a request fails. Pure: arrays in,
+bytes out, and back.
 
 In the binary form a JSON header describes the tensors, whose raw little-endian bytes follow it in the same order; the
-header's size travels beside the body. An element of BYTES has its length before it, in four bytes.
-Source: KServe's "Open Inference Protocol" and Triton's extension_binary_data.
+header's size travels beside the body. Four bytes before each element of BYTES hold its length.
+Sources: KServe's "Open Inference Protocol" and Triton's extension_binary_data.
 """
 
 import json
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inference_recommender.client.errors import CannotEncode, NotAnAnswer
+from workloads import ProjectError
 
 Array = npt.NDArray[Any]
 
@@ -27,19 +28,68 @@ DTYPES = {
 }
 DATATYPES = {dtype: name for name, dtype in DTYPES.items()}
 LENGTH = struct.Struct("<I")
+RETRYABLE_STATUSES = frozenset({429, 500, 502, 503, 504})
+"""HTTP statuses of a server that throttles, restarts or failed on its side; another attempt may succeed."""
+
+
+class CannotEncode(ProjectError):
+    """An input that has no KServe v2 datatype, or none in JSON."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"Input {name}: {what}.")
+
+
+class InferenceFailed(ProjectError):
+    """Base of every failed request."""
+
+    exit_code = 3
+    may_retry = False
+    """Whether it is safe and useful to send the request again."""
+
+
+class Refused(InferenceFailed):
+    """The server answered with an error."""
+
+    def __init__(self, where: str, status: int, message: str) -> None:
+        self.status = status
+        self.may_retry = status in RETRYABLE_STATUSES
+        super().__init__(f"{where} answered {status}: {message[:500]}")
+
+
+class Unreachable(InferenceFailed):
+    """There was no connection, or it broke before an answer. Inference changes nothing: the request may be repeated."""
+
+    may_retry = True
+
+    def __init__(self, where: str, why: object) -> None:
+        super().__init__(f"{where} cannot be reached: {why}")
+
+
+class TimedOut(InferenceFailed):
+    """The server may still be at work on the request; a repetition would add to its load."""
+
+    def __init__(self, where: str, timeout_s: float) -> None:
+        super().__init__(f"{where} gave no answer within {timeout_s:g} s.")
+
+
+class NotAnAnswer(InferenceFailed):
+    """The server's answer is not a KServe v2 response."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The answer is no KServe v2 response: {why}.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Body:
-    """A request or a response. `header_size` is of the JSON header of a binary one; None is JSON throughout."""
+    """A request or a response. `header_size` is the bytes of a binary body's JSON header; None means plain JSON."""
 
     content: bytes
     header_size: int | None = None
 
 
 def encode(inputs: Mapping[str, object], outputs: Sequence[str] = (), *, binary: bool = True) -> Body:
-    """A request for `outputs`, or for all there are. An input is whatever numpy makes an array of; text is sent as
-    BYTES in UTF-8. Raises `CannotEncode`.
+    """Returns a request for `outputs`, or for all that the model has. An input is anything from which numpy makes an
+    array; text is sent as BYTES in UTF-8. Raises `CannotEncode`.
     """
     arrays = {name: np.asarray(value) for name, value in inputs.items()}
     if not binary:
@@ -53,7 +103,7 @@ def encode(inputs: Mapping[str, object], outputs: Sequence[str] = (), *, binary:
 
 
 def decode(body: Body) -> dict[str, Array]:
-    """The outputs by name; the elements of a BYTES tensor are `bytes` objects. Raises `NotAnAnswer`."""
+    """Returns the outputs by name; the elements of a BYTES tensor are `bytes` objects. Raises `NotAnAnswer`."""
     size = len(body.content) if body.header_size is None else body.header_size
     try:
         header = json.loads(body.content[:size])
@@ -63,15 +113,15 @@ def decode(body: Body) -> dict[str, Array]:
 
 
 def _outputs(tensors: Iterable[Mapping[str, Any]], rest: memoryview) -> dict[str, Array]:
-    found = {}
+    arrays = {}
     for tensor in tensors:
         size = tensor.get("parameters", {}).get("binary_data_size")
         if size is None:
             flat = _from_json(tensor["datatype"], tensor["data"])
         else:
             flat, rest = _from_raw(tensor["datatype"], rest[:size]), rest[size:]
-        found[tensor["name"]] = flat.reshape(tensor["shape"])
-    return found
+        arrays[tensor["name"]] = flat.reshape(tensor["shape"])
+    return arrays
 
 
 def _header(tensors: list[dict[str, Any]], outputs: Sequence[str]) -> dict[str, Any]:
@@ -99,7 +149,7 @@ def _json_tensor(name: str, array: Array) -> dict[str, Any]:
     if described["datatype"] == "FP16":
         raise CannotEncode(name, "FP16 has no form in JSON. Send it in binary")
     if described["datatype"] == "BYTES":
-        return {**described, "data": [_text(name, one) for one in array.ravel()]}
+        return {**described, "data": [_text(name, element) for element in array.ravel()]}
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise CannotEncode(name, "has values that are not finite, which JSON cannot hold. Send it in binary")
     return {**described, "data": array.ravel().tolist()}
@@ -121,13 +171,13 @@ def _bytes(name: str, element: object) -> bytes:
 def _raw(name: str, array: Array) -> bytes:
     if _datatype(name, array) != "BYTES":
         return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
-    elements = [_bytes(name, one) for one in array.ravel()]
-    return b"".join(part for one in elements for part in (LENGTH.pack(len(one)), one))
+    elements = [_bytes(name, element) for element in array.ravel()]
+    return b"".join(part for element in elements for part in (LENGTH.pack(len(element)), element))
 
 
 def _from_json(datatype: str, data: Sequence[Any]) -> Array:
     if datatype == "BYTES":
-        return _objects([one.encode() for one in data])
+        return _objects([text.encode() for text in data])
     return np.array(data, DTYPES[datatype]).ravel()
 
 

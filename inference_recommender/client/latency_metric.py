@@ -1,31 +1,50 @@
 """How long callers waited, published to CloudWatch in the background and on close.
 
-Recording takes a lock and a count; sending is a thread's work, once a minute. What cannot be sent is logged, kept and
-sent with the next, for as long as an hour; no caller ever sees an error of it. Needs cloudwatch:PutMetricData, which a
-policy can limit to the namespace.
+Recording takes a lock and a count; a thread sends once a minute. What cannot be sent is logged, kept and sent with the
+next, for as long as an hour; no caller ever sees an error of it. It needs cloudwatch:PutMetricData, which a policy can
+limit to the namespace.
+
+Latencies are counted by the minute as values, not as statistics, so that CloudWatch can compute percentiles. A value is
+kept to three significant digits: it is off by 0.5 % at most, and there are few different values, of which a datum may
+hold 150.
 """
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import boto3
 from botocore.config import Config
 
-from inference_recommender.client.metric_data import MINUTE_S, Counts, requests, seen
+from workloads import client_metric
 
+MINUTE_S = 60
 KEPT_S = 3600
 SHORT = Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 2})
-"""So that closing does not wait long for a CloudWatch that is not there."""
+"""Timeouts with which closing does not wait long for a CloudWatch that cannot be reached."""
+VALUES_PER_DATUM = 150
+DATA_PER_REQUEST = 20
+"""Far below the service's limit of 1,000, which with all their values would exceed its limit of 1 MB a request."""
+LEAST_MS = 0.001
+
+T = TypeVar("T")
+
+Counts = Counter[tuple[int, float]]
+"""How often each latency in ms occurred in each minute; a minute is named by its first second since 1970."""
+
 _log = logging.getLogger(__name__)
 
 
 class LatencyMetric:
-    """Of one workload. A `client` of cloudwatch may be brought; `flush_every_s` is how often it is sent to."""
+    """Publishes one workload's client latency every `flush_every_s`. `client` is boto3's for CloudWatch, made where
+    none is given.
+    """
 
     def __init__(
         self,
@@ -53,23 +72,23 @@ class LatencyMetric:
         self.close()
 
     def record(self, latency_ms: float) -> None:
-        key = seen(latency_ms, self._clock_s())
+        key = bucket(latency_ms, self._clock_s())
         with self._counting:
             self._counts[key] += 1
 
     def flush(self) -> None:
-        """Send what was recorded since the last time. Never raises."""
+        """Sends what was recorded since the last time. Never raises."""
         with self._sending:
             with self._counting:
                 taken, self._counts = self._counts, Counter()
             try:
                 self._send(taken)
-            except Exception as error:  # whatever it is, no request may fail for it
+            except Exception as error:  # whatever it is, it must not fail a request
                 _log.warning("The client latency of %s could not be published: %s", self._workload, error)
                 self._keep(taken)
 
     def close(self) -> None:
-        """Send the rest. Recording after it is not published."""
+        """Sends the rest. What is recorded afterwards is not published."""
         self._closed.set()
         self._thread.join()
         self.flush()
@@ -79,7 +98,7 @@ class LatencyMetric:
             self.flush()
 
     def _send(self, counts: Counts) -> None:
-        """What was sent is taken out of `counts`, so that what is left can be sent again and counts once."""
+        """Sends `counts` and takes out what was sent, so that the rest can be sent again without counting twice."""
         if not counts:
             return
         if self._client is None:
@@ -94,3 +113,33 @@ class LatencyMetric:
         oldest = self._clock_s() - KEPT_S
         with self._counting:
             self._counts.update({key: count for key, count in unsent.items() if key[0] >= oldest})
+
+
+def bucket(latency_ms: float, at_s: float) -> tuple[int, float]:
+    """Returns the minute and the value under which a latency is counted."""
+    value = max(latency_ms, LEAST_MS)
+    return int(at_s // MINUTE_S) * MINUTE_S, round(value, 2 - math.floor(math.log10(value)))
+
+
+def requests(workload: str, counts: Mapping[tuple[int, float], int]) -> Iterator[dict[str, Any]]:
+    """Yields the requests of PutMetricData, oldest minutes first."""
+    for data in _parts(list(_data(workload, counts)), DATA_PER_REQUEST):
+        yield {"Namespace": client_metric.NAMESPACE, "MetricData": data}
+
+
+def _data(workload: str, counts: Mapping[tuple[int, float], int]) -> Iterator[dict[str, Any]]:
+    for minute in sorted({minute for minute, _ in counts}):
+        values = sorted((value, count) for (start, value), count in counts.items() if start == minute)
+        for part in _parts(values, VALUES_PER_DATUM):
+            yield {
+                "MetricName": client_metric.METRIC_NAME,
+                "Dimensions": [{"Name": client_metric.DIMENSION, "Value": workload}],
+                "Timestamp": datetime.fromtimestamp(minute, UTC),
+                "Values": [value for value, _ in part],
+                "Counts": [float(count) for _, count in part],
+                "Unit": client_metric.UNIT,
+            }
+
+
+def _parts(values: list[T], size: int) -> Iterator[list[T]]:
+    return (values[first : first + size] for first in range(0, len(values), size))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from moto import mock_aws
 
 from inference_recommender.client import LatencyMetric
-from inference_recommender.client.metric_data import DATA_PER_REQUEST, VALUES_PER_DATUM, requests, seen
+from inference_recommender.client.latency_metric import DATA_PER_REQUEST, VALUES_PER_DATUM, bucket, requests
 
 NOON_S = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 SHAPE = get_session().get_service_model("cloudwatch").shape_for("PutMetricDataInput")
@@ -69,7 +69,7 @@ def test_a_minutes_latencies_become_one_datum_of_values_and_counts() -> None:
     latencies=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 7_200)), max_size=2_000),
 )
 def test_every_latency_is_published_once_within_the_services_limits(latencies: list[tuple[float, float]]) -> None:
-    counts = Counter(seen(latency, NOON_S + offset) for latency, offset in latencies)
+    counts = Counter(bucket(latency, NOON_S + offset) for latency, offset in latencies)
     total = 0
     for request in requests("w", counts):
         assert len(request["MetricData"]) <= DATA_PER_REQUEST
@@ -81,7 +81,7 @@ def test_every_latency_is_published_once_within_the_services_limits(latencies: l
 
 @given(latency=st.floats(0.001, 1e7))
 def test_a_value_is_off_by_half_a_percent_at_most(latency: float) -> None:
-    assert seen(latency, 0)[1] == pytest.approx(latency, rel=0.005)
+    assert bucket(latency, 0)[1] == pytest.approx(latency, rel=0.005)
 
 
 def test_it_is_published_in_the_background() -> None:

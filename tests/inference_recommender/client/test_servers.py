@@ -25,7 +25,8 @@ from tests.inference_recommender.server import Answer, serving
 
 OUTPUT = json.dumps({"outputs": [{"name": "O", "shape": [1], "datatype": "INT64", "data": [7]}]}).encode()
 REQUEST = Body(content=b"{}")
-TIMEOUT_S = 0.2
+LONG_S = 30.0
+"""Bounds a hanging test; no answer depends on it."""
 
 
 @pytest.fixture(autouse=True)
@@ -35,22 +36,22 @@ def _an_account(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
 
 
-def _http(url: str) -> HttpServer:
-    return HttpServer(url, "m", timeout_s=TIMEOUT_S)
+def _http(url: str, timeout_s: float = LONG_S) -> HttpServer:
+    return HttpServer(url, "m", timeout_s=timeout_s)
 
 
-def _sagemaker(url: str) -> SageMakerEndpoint:
-    """With the very settings that it has against AWS, but for the address."""
-    config = Config(connect_timeout=TIMEOUT_S, read_timeout=TIMEOUT_S, retries={"total_max_attempts": 1})
+def _sagemaker(url: str, timeout_s: float = LONG_S) -> SageMakerEndpoint:
+    """Returns an endpoint with the settings that it has against AWS, but for the address."""
+    config = Config(connect_timeout=timeout_s, read_timeout=timeout_s, retries={"total_max_attempts": 1})
     return SageMakerEndpoint(
-        "e", timeout_s=TIMEOUT_S, client=boto3.client("sagemaker-runtime", endpoint_url=url, config=config)
+        "e", timeout_s=timeout_s, client=boto3.client("sagemaker-runtime", endpoint_url=url, config=config)
     )
 
 
 BOTH = pytest.mark.parametrize(
     ("connect", "name"), [(_http, r"http://127.0.0.1:\d+/v2/models/m/infer"), (_sagemaker, "Endpoint e")]
 )
-Connect = Callable[[str], Any]
+Connect = Callable[..., Any]
 
 
 def _failing_once(status: int, body: bytes) -> Answer:
@@ -78,12 +79,21 @@ def test_a_bad_request_is_refused_with_the_servers_words(connect: Connect, name:
 
 @BOTH
 def test_an_answer_that_does_not_come_in_time_is_not_asked_for_again(connect: Connect, name: str) -> None:
-    with serving(delay_s=3 * TIMEOUT_S) as server, connect(server.url.removesuffix("/invocations")) as place:
-        # The answer comes too late for anybody, which the server would print.
+    asked, told = threading.Semaphore(0), threading.Event()
+
+    def never(body: bytes) -> tuple[int, bytes]:
+        asked.release()
+        told.wait(LONG_S)
+        return 200, OUTPUT
+
+    with serving(never) as server, connect(server.url.removesuffix("/invocations"), 0.2) as place:
+        # The answer comes when its connection is closed, which the server would print.
         server.httpd.handle_error = lambda request, client_address: None  # type: ignore[method-assign]
         with pytest.raises(TimedOut, match=rf"^{name} gave no answer within 0.2 s\.$"):
             InferenceClient(place).infer({"A": [1]})
-        assert len(server.seen) == 1
+        assert asked.acquire(timeout=LONG_S)
+        assert not asked.acquire(blocking=False)
+        told.set()
 
 
 @BOTH
