@@ -39,8 +39,8 @@ QUERIES = (
 )
 
 EVERY_LINE = re.compile("")
-CDK_RESULT = re.compile(r"✅|❌|^\w+\.\w+ = ")
-"""How the CDK CLI says that it is done, and a stack's outputs. All else that it prints is progress."""
+CDK_RESULT = re.compile(r"✅|❌")
+"""The lines in which the CDK CLI says how it ended. All else that it prints is progress, and a stack's outputs."""
 
 
 class Walk:

@@ -1,0 +1,234 @@
+"""README.md, docs/ and CONTRIBUTING.md say what is there: commands, flags, make targets, files and links.
+
+A fenced block says what it holds: `sh` can be typed as it is, `output` was printed by a command, `text` is neither.
+docs/rehearsal.md is a transcript, which tests/test_rehearsal.py holds to its script.
+"""
+
+import argparse
+import ast
+import contextlib
+import io
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import tomllib
+
+import containers.batch.__main__ as batch
+import inference_recommender.__main__ as recommender
+import inference_recommender.load_generator.__main__ as load_generator
+import local_aws.__main__ as account
+import model_build.__main__ as build
+from workloads import ROOT, load_workload, workload_names
+
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "rehearsal.md"),
+]
+KINDS = {"sh", "output", "text", "python", "json", "toml", "mermaid"}
+STACKS = {load_workload(name).workload.stack_name for name in workload_names(ROOT / "workloads")}
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+SYNOPSIS = re.compile(r"^python -m (\S+)(?: ([a-z|]+)\b)?")
+
+PROGRAMS: dict[str, Callable[[list[str]], int]] = {
+    "model_build": build.main,
+    "inference_recommender": recommender.main,
+    "inference_recommender.load_generator": load_generator.main,
+    "local_aws": account.main,
+    "containers.batch": batch.main,
+}
+ONLY_HELP = {"containers.batch"}
+"""Programs whose flags docs/commands.md leaves to --help."""
+
+
+@dataclass(frozen=True)
+class Block:
+    page: Path
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.name}: {self.text.splitlines()[0][:60] if self.text else ''}"
+
+
+def blocks(page: Path, *kinds: str) -> Iterator[Block]:
+    for kind, text in re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S):
+        if not kinds or kind in kinds:
+            yield Block(page, kind, text)
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Yields the words of each command in a block of shell lines."""
+    for line in re.sub(r"\\\n\s*", "", text).splitlines():
+        for command in re.split(r"&&", line):
+            if words := shlex.split(command, comments=True):
+                yield words
+
+
+TYPED = [words for page in PAGES for block in blocks(page, "sh") for words in commands(block.text)]
+
+
+class Parsed(Exception):
+    """Ends a program as soon as its arguments are parsed."""
+
+
+def refusal(program: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a program's own parser, and returns what it says against the arguments: nothing if it takes them."""
+    parse_args = argparse.ArgumentParser.parse_args
+
+    def parse_only(self: argparse.ArgumentParser, *args: object) -> None:
+        parse_args(self, *args)  # type: ignore[call-overload]
+        raise Parsed
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_only)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            PROGRAMS[program](arguments)
+    except Parsed:
+        return ""
+    except SystemExit:
+        return said.getvalue()
+    return "the program ended before it parsed its arguments"
+
+
+def help_of(program: str, command: str) -> str:
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+        PROGRAMS[program]([command, "--help"] if command else ["--help"])
+    return shown.getvalue()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_says_what_it_holds(page: Path) -> None:
+    assert {block.kind for block in blocks(page)} <= KINDS
+    assert page.read_text("utf-8").count("```") == 2 * len(list(blocks(page)))
+    assert "@@" not in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize("words", TYPED, ids=" ".join)
+def test_every_command_can_be_typed(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    match words:
+        case ["python", "-m", "pytest", *arguments]:
+            assert all((ROOT / each).exists() for each in arguments if each.startswith("tests/"))
+        case ["python", "-m", module, *arguments] if module in PROGRAMS:
+            assert refusal(module, arguments, monkeypatch) == ""
+        case ["make", *targets]:
+            assert set(targets) <= make_targets()
+        case ["cdk", "bootstrap"]:
+            pass
+        case ["cdk", "deploy", stack, *options]:
+            assert stack in STACKS
+            assert set(options) <= {"-c", "recommendation=ignore", "stage=production"}
+        case ["source", ".venv/bin/activate"] | ["export", _] | ["sudo", "apt", "install", *_]:
+            pass
+        case _:
+            pytest.fail(f"nothing here knows this command: {' '.join(words)}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_commands_in_a_real_output_are_commands(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for block in blocks(page, "output"):
+        for line in re.findall(r"^\$ (.*(?:\n    .*)*)", block.text, re.M):
+            words = shlex.split(line.replace("\n    ", " ").removesuffix("&"))
+            if words[:2] == ["python", "-m"]:
+                assert refusal(words[2], words[3:], monkeypatch) == ""
+            else:
+                assert words[0] == "cdk"
+
+
+def synopses() -> dict[tuple[str, str], set[str]]:
+    """The flags that docs/commands.md has for each program and command."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for block in blocks(ROOT / "docs" / "commands.md", "text"):
+        for line in re.sub(r"\n\s+", " ", block.text).splitlines():
+            if match := SYNOPSIS.match(line):
+                program, names = match.groups()
+                for name in (names or "").split("|"):
+                    found.setdefault((program, name), set()).update(FLAG.findall(line))
+    return found
+
+
+@pytest.mark.parametrize(("program", "command"), synopses(), ids=" ".join)
+def test_the_flags_of_a_command_are_those_of_its_help(program: str, command: str) -> None:
+    described = synopses()[program, command]
+    shown = set(FLAG.findall(help_of(program, command).partition("example")[0])) - {"--help"}
+    if program == "inference_recommender" and command == "prices":
+        shown |= set(FLAG.findall(nested_help("prices", "show") + nested_help("prices", "refresh"))) - {"--help"}
+    if command in ("build", "verify", "plan"):
+        described &= shown | {"--all"}
+    if program in ONLY_HELP:
+        assert described <= shown
+    else:
+        assert described == shown
+
+
+def nested_help(*words: str) -> str:
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+        recommender.main([*words, "--help"])
+    return shown.getvalue()
+
+
+def test_every_command_is_described() -> None:
+    described = set(synopses())
+    assert {("inference_recommender", name) for name in recommender.COMMANDS} <= described
+    assert {("model_build", name) for name in ("build", "verify", "plan", "lint")} <= described
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_make_targets_that_are_named_exist(page: Path) -> None:
+    assert set(re.findall(r"`make ([a-z-]+)", page.read_text("utf-8"))) <= make_targets()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    written_by_commands = ("build/", "runs/", ".local_aws", "proposal/")
+    for name in re.findall(r"`([\w./-]+/[\w./-]+\.(?:py|toml|json|jsonl|sh|txt|md)|[\w/]+/)`", page.read_text("utf-8")):
+        if name.startswith(written_by_commands) or "NAME" in name or page.name == "changes.md":
+            continue
+        if name.endswith("recommendation.json"):
+            name = name.removesuffix("recommendation.json")
+        assert (ROOT / name).exists(), f"{page.name} names {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8")):
+        if not link.startswith("https://"):
+            assert (page.parent / link.partition("#")[0]).exists(), f"{page.name} links to {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_documents_inside_a_page_are_sound(page: Path) -> None:
+    for block in blocks(page, "python", "json", "toml"):
+        check = {"python": ast.parse, "json": json.loads, "toml": tomllib.loads}[block.kind]
+        check(block.text)
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text("utf-8")
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert {name for name in pages if f"]({name})" not in index} == set()
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "commands.md"], ids=lambda page: page.name)
+def test_every_exit_code_is_in_the_table(page: Path) -> None:
+    assert re.findall(r"^\| (\d+) \|", page.read_text("utf-8"), re.M) == ["0", "1", "2", "3", "4", "130"]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "design.md"], ids=lambda page: page.name)
+def test_every_room_is_in_the_tree(page: Path) -> None:
+    ignored = {"tests", "node_modules", "build", "runs"}
+    rooms = {file.parent.name for file in ROOT.glob("*/__init__.py")} - ignored
+    for room in sorted(rooms):
+        assert f"\n{room}/ " in page.read_text("utf-8"), f"{page.name} has no {room}"
