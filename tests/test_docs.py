@@ -211,8 +211,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_documents_inside_a_page_are_sound(page: Path) -> None:
     for block in blocks(page, "python", "json", "toml"):
-        check = {"python": ast.parse, "json": json.loads, "toml": tomllib.loads}[block.kind]
-        check(block.text)
+        checks: dict[str, Callable[[str], object]] = {"python": ast.parse, "json": json.loads, "toml": tomllib.loads}
+        checks[block.kind](block.text)
 
 
 def test_every_page_is_in_the_index() -> None:
