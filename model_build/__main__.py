@@ -1,24 +1,39 @@
 """python -m model_build build|verify|plan|lint …"""
 
 import argparse
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
 
 from model_build import render
-from model_build.errors import DryRunHere, MissingToolchain, NothingToBuild
 from model_build.lint import command_line as linting
 from model_build.plan import BuildPlan, plan
-from model_build.progress import Progress
-from model_build.recorded import verify_recorded
+from model_build.progress import Progress, silent
 from model_build.remote import command_line as remote
-from workloads import ROOT, ProjectError, WorkloadFolder, load_workload, workload_names
+from workloads import ROOT, ProjectError, Unavailable, UsageError, WorkloadFolder, load_workload, workload_names
 
-EPILOG = "Exit codes: 0 done; 1 a gate failed; 2 usage or workload error; 3 toolchain missing or busy; 130 interrupted."
+EXIT_CODES = (
+    "0 done; 1 a gate failed; 2 usage or workload error; 3 toolchain missing or busy; 70 unforeseen; 130 interrupted."
+)
+UNFORESEEN = 70
+DESCRIPTION = "Compile a workload's checkpoint for a target, prove it against the original, pack it."
+EXAMPLES = {
+    "": (
+        "python -m model_build plan spellcheck --target cpu",
+        "python -m model_build build spellcheck --target cpu",
+        "python -m model_build lint build/spellcheck/cpu/model.tar.gz --workload spellcheck",
+    ),
+    "build": ("python -m model_build build spellcheck --target cpu",),
+    "verify": ("python -m model_build verify spellcheck --target cpu",),
+    "plan": ("python -m model_build plan spellcheck --target cpu --json",),
+    "lint": ("python -m model_build lint build/spellcheck/cpu/model.tar.gz --workload spellcheck",),
+}
 PURPOSES = {
     "build": "export, compile, verify and pack into build/WORKLOAD/TARGET/",
     "verify": "compare the built archive with the checkpoint again",
@@ -27,7 +42,11 @@ PURPOSES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    described = parser()
+    options = described.parse_args(arguments)
+    if options.command is None:
+        described.print_help()
+        return 0
     # torch's OpenMP threads spin while they wait: with another process on the cores, `generate` crawls.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
@@ -43,12 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     described = argparse.ArgumentParser(
         prog="python -m model_build",
-        description="Compile a workload's checkpoint for a target, prove it against the original, pack it.",
-        epilog=EPILOG,
+        description=DESCRIPTION,
+        epilog=f"{_examples('')}\n\nRead on in docs/building.md. Each command has a --help of its own.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = described.add_subparsers(dest="command", required=True)
+    commands = described.add_subparsers(dest="command")
     for name, purpose in PURPOSES.items():
-        command = commands.add_parser(name, help=purpose, description=purpose.capitalize() + ".", epilog=EPILOG)
+        command = _command(commands, name, purpose)
         which = command.add_mutually_exclusive_group(required=True)
         which.add_argument("workload", nargs="?", help="a folder of workloads/")
         which.add_argument("--all", action="store_true", help="every workload that has the target")
@@ -60,8 +80,9 @@ def parser() -> argparse.ArgumentParser:
         if name == "verify":
             recorded = "judge the figures that the build recorded on its own hardware; run nothing"
             command.add_argument("--recorded", action="store_true", help=recorded)
-    purpose = "what would fail on SageMaker after half an hour, found in an archive that anybody built"
-    command = commands.add_parser("lint", help=purpose, description=purpose.capitalize() + ".", epilog=EPILOG)
+    command = _command(
+        commands, "lint", "what would fail on SageMaker after half an hour, found in an archive that anybody built"
+    )
     linting.add_options(command)
     command.set_defaults(run=_lint)
     for command in commands.choices.values():
@@ -69,14 +90,30 @@ def parser() -> argparse.ArgumentParser:
     return described
 
 
+def _command(commands: Any, name: str, purpose: str) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=purpose,
+        description=purpose.capitalize() + ".",
+        epilog=_examples(name),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return made
+
+
+def _examples(command: str) -> str:
+    heading = "examples" if len(EXAMPLES[command]) > 1 else "example"
+    return "\n".join([f"{heading}:", *(f"  {line}" for line in EXAMPLES[command]), "", f"exit codes: {EXIT_CODES}"])
+
+
 def _build(options: argparse.Namespace) -> int:
     """Several are one after another; one that fails does not stop the others."""
     if options.command == "build" and options.dry_run and options.on == "local":
-        raise DryRunHere
+        raise UsageError("--dry-run goes with --on sagemaker. What a build here would do is printed by `plan`.")
     results, failures = [], []
-    with Console(stderr=True).status("") as status:
+    with _status() as show:
         for folder, name in _chosen(options):
-            progress = _named(status.update, f"{folder.workload.name} for {name}")
+            progress = _named(show, f"{folder.workload.name} for {name}")
             try:
                 results.append(_run(options, folder, name, progress))
             except ProjectError as error:
@@ -89,8 +126,21 @@ def _build(options: argparse.Namespace) -> int:
     return max((failure.exit_code for _, failure in failures), default=0)
 
 
+@contextlib.contextmanager
+def _status() -> Iterator[Progress]:
+    """A spinner on the terminal. It writes to a copy of standard error, which a build redirects for libraries."""
+    if not sys.stderr.isatty():
+        yield silent
+        return
+    with (
+        os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8") as terminal,
+        Console(file=terminal).status("") as status,
+    ):
+        yield status.update
+
+
 def _chosen(options: argparse.Namespace) -> Iterable[tuple[WorkloadFolder, str]]:
-    """The workloads and what to build of each. Raises `NothingToBuild`."""
+    """The workloads and what to build of each. Raises `UsageError` where there is nothing to build."""
     names = workload_names(ROOT / "workloads") if options.all else [options.workload]
     folders = [load_workload(name, ROOT / "workloads") for name in names]
     if options.all:
@@ -105,16 +155,15 @@ def _chosen(options: argparse.Namespace) -> Iterable[tuple[WorkloadFolder, str]]
             if variant.target == options.target
         ]
     if not chosen:
-        raise NothingToBuild(options.target, names, variants=options.variants)
+        what = f"variant of a target '{options.target}'" if options.variants else f"target '{options.target}'"
+        raise UsageError(f"There is no {what} in any workload.toml of {', '.join(names)}.")
     return chosen
 
 
 def _run(options: argparse.Namespace, folder: WorkloadFolder, name: str, progress: Progress) -> dict[str, Any]:
     if options.command == "build" and options.on == "sagemaker":
         return _run_remotely(options, folder, name, progress)
-    if options.command == "verify" and options.recorded:
-        return verify_recorded(plan(folder, name, ROOT)).model_dump(mode="json")
-    return _run_here(options.command, plan(folder, name, ROOT), progress)
+    return _run_here(options, plan(folder, name, ROOT), progress)
 
 
 def _run_remotely(options: argparse.Namespace, folder: WorkloadFolder, name: str, progress: Progress) -> dict[str, Any]:
@@ -127,7 +176,8 @@ def _run_remotely(options: argparse.Namespace, folder: WorkloadFolder, name: str
 
 
 def _lint(options: argparse.Namespace) -> int:
-    findings, situation = linting.check(options, ROOT)
+    with _tools_installed():
+        findings, situation = linting.check(options, ROOT)
     if options.json:
         print(json.dumps(linting.document(findings, situation), indent=2))
     else:
@@ -135,19 +185,54 @@ def _lint(options: argparse.Namespace) -> int:
     return linting.exit_code(findings)
 
 
-def _run_here(command: str, planned: BuildPlan, progress: Progress) -> dict[str, Any]:
-    if command == "plan":
+def _run_here(options: argparse.Namespace, planned: BuildPlan, progress: Progress) -> dict[str, Any]:
+    if options.command == "plan":
         return planned.document()
-    # Only here: planning works without torch, and --help is quick.
-    from model_build.build import build, verify_built
+    # Only here: --help and plan are quick without the packages that a build imports.
+    from model_build.build import build, verify_built, verify_recorded
 
-    try:
-        if command == "build":
+    if options.command == "verify" and options.recorded:
+        return verify_recorded(planned).model_dump(mode="json")
+    with _failures_with_log(planned), _tools_installed():
+        if options.command == "build":
             return build(planned, progress).model_dump(mode="json")
         figures = verify_built(planned, progress)
-    except ModuleNotFoundError as error:
-        raise MissingToolchain(error.name or str(error)) from error
     return {} if figures is None else figures.model_dump(mode="json")
+
+
+@contextlib.contextmanager
+def _tools_installed() -> Iterator[None]:
+    """Raises `Unavailable` for a package of the build's tools that cannot be imported."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise Unavailable(
+            f"The Python package '{error.name or error}' is not installed, and model_build needs it. "
+            "Install the build's tools with `pip install -e '.[build]'`."
+        ) from error
+
+
+@contextlib.contextmanager
+def _failures_with_log(planned: BuildPlan) -> Iterator[None]:
+    """Names the log of what libraries said where a build fails; an unforeseen error's traceback goes there too."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except ProjectError as error:
+        if planned.log.exists() and planned.log.stat().st_size:
+            error.args = (f"{error}\nWhat libraries said is in {planned.log}.",)
+        raise
+    except Exception as error:
+        with planned.log.open("a", encoding="utf-8") as log:
+            traceback.print_exception(error, file=log)
+        raise Unforeseen(f"Unforeseen {type(error).__name__}: {error}. The log is {planned.log}.") from error
+
+
+class Unforeseen(ProjectError):
+    """A fault of this program or of a library that no sentence was written for."""
+
+    exit_code = UNFORESEEN
 
 
 def _named(update: Progress, subject: str) -> Progress:

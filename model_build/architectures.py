@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from model_build.errors import WrongArchitecture
-from workloads import Model, QuestionAnswering, RandomWeights, TextToText
+from workloads import Model, QuestionAnswering, RandomWeights, TextToText, UsageError
 
 T5: dict[str, dict[str, int]] = {
     "t5-small": {"d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_heads": 8},
@@ -37,7 +36,7 @@ Shapes = Iterator[tuple[str, tuple[int, ...], float]]
 def write_random(source: RandomWeights, model: Model, cache: Path) -> Path:
     """A checkpoint folder below `cache`, made once for each architecture, head and seed.
 
-    Raises `WrongArchitecture` when the architecture cannot do the task.
+    Raises `UsageError` when the architecture cannot do the task.
     """
     config, shapes = _t5(source) if isinstance(model, TextToText) else _bert(source, model)
     heads = len(config.get("id2label", ()))
@@ -55,6 +54,12 @@ def write_random(source: RandomWeights, model: Model, cache: Path) -> Path:
     return folder
 
 
+def _wrong_architecture(architecture: str, task: str, allowed: list[str]) -> UsageError:
+    return UsageError(
+        f"model.checkpoint.architecture: '{architecture}' cannot do {task}. Allowed for it: {', '.join(allowed)}."
+    )
+
+
 def _draw(generator: np.random.Generator, shape: tuple[int, ...], deviation: float) -> NDArray[np.float32]:
     if len(shape) == 1:
         return np.full(shape, 0.0 if deviation else 1.0, np.float32)
@@ -63,7 +68,7 @@ def _draw(generator: np.random.Generator, shape: tuple[int, ...], deviation: flo
 
 def _t5(source: RandomWeights) -> tuple[dict[str, Any], Shapes]:
     if (size := T5.get(source.architecture)) is None:
-        raise WrongArchitecture(source.architecture, "text2text-generation", list(T5))
+        raise _wrong_architecture(source.architecture, "text2text-generation", list(T5))
     config = {
         "architectures": ["T5ForConditionalGeneration"],
         "model_type": "t5",
@@ -105,7 +110,7 @@ def _t5_weights(size: dict[str, int]) -> Shapes:
 
 def _bert(source: RandomWeights, model: Model) -> tuple[dict[str, Any], Shapes]:
     if (size := BERT.get(source.architecture)) is None:
-        raise WrongArchitecture(source.architecture, model.task, list(BERT))
+        raise _wrong_architecture(source.architecture, model.task, list(BERT))
     labels = () if isinstance(model, QuestionAnswering | TextToText) else model.labels
     architecture = {
         "text-classification": "BertForSequenceClassification",

@@ -1,43 +1,64 @@
-"""The code that compiles a plan's target and compares the result: one backend for each runtime and task.
+"""The code that compiles a plan's target and compares the result with the original: one backend per runtime and task.
 
 A backend is a module. It is imported when it is chosen and not before: AWS's Neuron images have neither onnx nor
 transformers, and planning needs no torch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from model_build.parity import Comparison
+from model_build.compile_inputs import BackendName, CompileInputs
+from model_build.parity import Compare
 from model_build.plan import BuildPlan
 from model_build.progress import Progress
-from workloads import NeuronTarget, TextToText
 
 
 class Backend(Protocol):
-    """Compiles a target's graphs and asks the compiled model what the original was asked."""
+    def compile_graphs(self, inputs: CompileInputs, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
+        """Writes the target's files into `graphs` and returns the versions of the tools that made them.
 
-    def compile_graphs(self, plan: BuildPlan, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
-        """Writes the target's files into `graphs` and returns the versions of the tools that made them."""
+        A portable export stays in `scratch`, and is used where it is there already.
+        """
 
-    def compare(self, plan: BuildPlan, made: Path, progress: Progress) -> Sequence[Comparison] | None:
-        """Compares the repository `made` with the original; None where this machine cannot run what it compiles."""
+    def layers(self, inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[str, ...]:
+        """The layers that may be kept in fp32, in the order of the graphs; none where the runtime has no choice."""
 
-    def fp32_layers(self, plan: BuildPlan, scratch: Path, progress: Progress) -> tuple[str, ...]:
-        """Searches for the layers to keep in fp32 for the parity gate to pass. Raises `Fp32Fails`."""
+    def served_folder(self, plan: BuildPlan, made: Path) -> Path:
+        """The folder of what was packed in `made` from which the serving code loads the graphs."""
+
+    def comparer(self, plan: BuildPlan, made: Path, progress: Progress) -> Compare | None:
+        """Loads the original, and what the repository `made` has besides the graphs, to compare compiled models with.
+
+        None where this machine cannot run what it compiles.
+        """
+
+
+def _text2text() -> Backend:
+    from model_build.text2text import backend
+
+    return backend
+
+
+def _encoder() -> Backend:
+    from model_build.encoder import backend
+
+    return backend
+
+
+def _neuron() -> Backend:
+    from model_build.neuron import backend
+
+    return backend
+
+
+BACKENDS: Mapping[BackendName, Callable[[], Backend]] = {
+    "text2text": _text2text,
+    "encoder": _encoder,
+    "neuron": _neuron,
+}
 
 
 def backend(plan: BuildPlan) -> Backend:
-    match plan.target, plan.workload.model:
-        case NeuronTarget(), _:
-            from model_build.neuron import backend as neuron
-
-            return neuron
-        case _, TextToText():
-            from model_build.text2text import backend as text2text
-
-            return text2text
-        case _:
-            from model_build.encoder import backend as encoder
-
-            return encoder
+    """Raises ModuleNotFoundError where the build's tools are not installed."""
+    return BACKENDS[plan.compile_inputs.backend]()

@@ -1,55 +1,61 @@
 """Runs a `BuildPlan`: compile, lay out, verify, pack, and record in artifact.json. Two builds give the same bytes.
 
-    build/WORKLOAD/.compiled/TARGET/   graphs/ and compiled.json: made once for all variants of a target
+    build/WORKLOAD/.compiled/TARGET/   the cache of compiled graphs, for all variants of a target (`compiled`)
     build/WORKLOAD/VARIANT/            artifact.json, model.tar.gz, repository/ (what is packed, for a look or a Triton)
 
 Build and verification hold the target's lock, work in a scratch folder and leave nothing half-made: files move into
 place at the end and artifact.json last. A model that fails a gate leaves no artifact.json, not even an older build's;
-an interrupted build leaves the older one as it was.
+an interrupted build leaves the older one as it was. What libraries print, warn and log goes to the plan's log file.
 """
 
 import contextlib
 import errno
 import importlib.metadata
 import importlib.util
-import logging
 import platform
 import shutil
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from model_build import archive, parity, repository
+from containers.text2text.tensorrt_plan import CudaFailed, PlanRefused
+from model_build import archive, fp32_layers, parity, repository
 from model_build.backends import backend
-from model_build.compiled import Compiled
-from model_build.errors import DiskFull, Fp32Fails, GateFailed, StaleArtifact
-from model_build.lock import exclusive
+from model_build.compiled import Compiled, exclusive
+from model_build.library_log import libraries_logged
+from model_build.parity import GateFailed, ParityFailed
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
-from model_build.tensorrt.compile import Toolchain
+from model_build.tensorrt.compile import Toolchain, no_bindings
 from workloads import (
     ModelArtifact,
     ParityReport,
     TensorRtTarget,
+    Unavailable,
+    UsageError,
     file_sha256,
     load_artifact,
 )
 
 TOOLS = ("numpy", "onnx", "onnxruntime", "onnxscript", "tokenizers", "torch", "transformers")
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+TENSORRT_BINDINGS = ("tensorrt", "cuda")
 
 
 def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
-    """Raises `GateFailed`, `BuildRunning`, `DiskFull`, or what a missing toolchain raises."""
-    with _scratch(plan) as scratch, _libraries_quiet():
+    """Builds one variant of a target.
+
+    Raises `GateFailed`, `UsageError` for a workload that cannot be built, `Unavailable` where another build runs, the
+    disk is full or a compiler refuses, and ModuleNotFoundError where the build's tools are not installed.
+    """
+    with _scratch(plan) as scratch:
         compiled = _compile(plan, scratch, progress)
         made = scratch / "repository"
         repository.lay_out(made, _contents(plan, compiled))
+        compare = backend(plan).comparer(plan, made, progress)
         try:
-            figures = compiled.parity or _gate(plan, made, progress)
-        except GateFailed as failed:
-            raise _with_remedy(plan, scratch, failed, progress) from None
+            figures = _gate(plan, made, compare, progress)
+        except ParityFailed as failed:
+            raise _with_advice(plan, failed, compare, scratch, progress) from None
         progress("Packing")
         packed = scratch / plan.archive.name
         archive.pack(made, packed)
@@ -59,32 +65,60 @@ def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
 
 
 def verify_built(plan: BuildPlan, progress: Progress = silent) -> ParityReport | None:
-    """Compare the archive that a build left, which is what ships, with the checkpoint as it is now.
+    """Compares the archive that a build left, which is what ships, with the checkpoint as it is now.
 
-    None where the model cannot run on this machine and nothing was compared when it was built either.
+    None where the model cannot run on this machine and nothing was compared when it was built either. Raises what
+    `build` raises, and `UsageError` for an archive of another checkpoint.
     """
-    with _scratch(plan) as scratch, _libraries_quiet():
-        artifact = load_artifact(plan.root, plan.workload.name, plan.variant_name)
-        if artifact.checkpoint_sha256 != plan.checkpoint.sha256:
-            raise StaleArtifact(plan.artifact, plan.workload.name, plan.variant_name)
-        archive.unpack(plan.folder / artifact.archive, scratch / "repository")
-        return _gate(plan, scratch / "repository", progress)
+    with _scratch(plan) as scratch:
+        artifact = _artifact_of_checkpoint(plan)
+        made = scratch / "repository"
+        archive.unpack(plan.folder / artifact.archive, made)
+        return _gate(plan, made, backend(plan).comparer(plan, made, progress), progress)
+
+
+def verify_recorded(plan: BuildPlan) -> ParityReport:
+    """Judges the figures that a build recorded: for a machine that can't run the compiled model, as in a release.
+
+    Raises `GateFailed`, also where the build compared nothing, or `UsageError` for a build of another checkpoint.
+    """
+    artifact = _artifact_of_checkpoint(plan)
+    if artifact.parity is None:
+        raise GateFailed(
+            f"{plan.artifact}: parity: the build compared nothing, since the model could not run where it was "
+            f"compiled. Run `python -m model_build verify {plan.workload.name} --target {plan.variant_name}` "
+            "on the target's hardware."
+        )
+    parity.check_quality(artifact.parity, plan.workload.quality, ())
+    parity.check_parity(artifact.parity, plan.target.parity, ())
+    return artifact.parity
+
+
+def _artifact_of_checkpoint(plan: BuildPlan) -> ModelArtifact:
+    artifact = load_artifact(plan.root, plan.workload.name, plan.variant_name)
+    if artifact.checkpoint_sha256 != plan.checkpoint.sha256:
+        raise UsageError(
+            f"{plan.artifact} was built from another checkpoint than the one workload.toml names now. "
+            f"Build it again with `python -m model_build build {plan.workload.name} --target {plan.variant_name}`."
+        )
+    return artifact
 
 
 def _compile(plan: BuildPlan, scratch: Path, progress: Progress) -> Compiled:
-    """From the cache where it is there."""
-    found = Compiled.load(plan.compiled, plan.compiled_key)
-    if found and _loads_here(plan, found):
+    """Returns the graphs in the cache, compiled now where they are not there."""
+    key = plan.compiled_key
+    cached = Compiled.load(plan.compiled, key)
+    if cached and _loads_here(plan, cached):
         progress("Compiled before")
-        return found
+        return cached
     graphs = scratch / "graphs"
     graphs.mkdir()
-    made = backend(plan).compile_graphs(plan, graphs, scratch, progress)
-    return Compiled.keep(plan.compiled, plan.compiled_key, graphs, made)
+    toolchain = backend(plan).compile_graphs(plan.compile_inputs, graphs, scratch, progress)
+    return Compiled.keep(plan.compiled, key, graphs, toolchain)
 
 
 def _loads_here(plan: BuildPlan, compiled: Compiled) -> bool:
-    """Engines do not, if another machine or another TensorRT made them. Raises what this machine lacks for them."""
+    """False for engines of another GPU or another TensorRT. Raises `Unavailable` where this machine has neither."""
     if not isinstance(plan.target, TensorRtTarget):
         return True
     here = Toolchain.find(plan.workload.name, plan.variant.target, plan.target).record()
@@ -92,17 +126,18 @@ def _loads_here(plan: BuildPlan, compiled: Compiled) -> bool:
 
 
 def _contents(plan: BuildPlan, compiled: Compiled) -> dict[str, repository.Content]:
-    """Without the engines of other GPUs than this machine's: those are built there and put together afterwards."""
+    """What is packed, without the engines of other GPUs than this machine's: `combine` adds them after all builds."""
     contents = plan.contents(compiled.graphs)
     if not isinstance(plan.target, TensorRtTarget):
         return contents
     return {name: it for name, it in contents.items() if not isinstance(it, Path) or it.exists()}
 
 
-def _gate(plan: BuildPlan, made: Path, progress: Progress) -> ParityReport | None:
-    comparisons = backend(plan).compare(plan, made, progress)
-    if comparisons is None:
+def _gate(plan: BuildPlan, made: Path, compare: parity.Compare | None, progress: Progress) -> ParityReport | None:
+    if compare is None:
         return None
+    with _engine_errors_explained(plan):
+        comparisons = compare(backend(plan).served_folder(plan, made), progress)
     figures = parity.report(plan.workload.model.task, comparisons)
     try:
         parity.check_quality(figures, plan.workload.quality, comparisons)
@@ -113,16 +148,32 @@ def _gate(plan: BuildPlan, made: Path, progress: Progress) -> ParityReport | Non
     return figures
 
 
-def _with_remedy(plan: BuildPlan, scratch: Path, failed: GateFailed, progress: Progress) -> GateFailed:
-    """The failure, and for a low precision the layers with which it would pass in fp32."""
-    if not failed.of_compiled or plan.target.precision == "fp32":
+def _with_advice(
+    plan: BuildPlan, failed: ParityFailed, compare: parity.Compare | None, scratch: Path, progress: Progress
+) -> ParityFailed:
+    """Adds, for a low precision, the layers that would pass in fp32."""
+    if compare is None or plan.target.precision == "fp32":
         return failed
+    with _engine_errors_explained(plan):
+        advice = fp32_layers.advice(plan, compare, scratch, progress)
+    return failed if advice is None else ParityFailed(f"{failed}\n{advice}")
+
+
+@contextlib.contextmanager
+def _engine_errors_explained(plan: BuildPlan) -> Iterator[None]:
+    """Raises `Unavailable` in the words of workloads and targets where an engine speaks of plans and of CUDA."""
     try:
-        layers = backend(plan).fp32_layers(plan, scratch, progress)
-    except Fp32Fails as hopeless:
-        return failed.advised(str(hopeless))
-    named = ", ".join(f'"{layer}"' for layer in layers)
-    return failed.advised(f"Or keep these layers in fp32, with which it passes: fp32_layers = [{named}]")
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in TENSORRT_BINDINGS:
+            raise
+        raise no_bindings(f"the package '{error.name}' is not installed", None) from error
+    except (PlanRefused, CudaFailed) as error:
+        raise Unavailable(
+            f"The engines of {plan.workload.name} for {plan.variant.target} cannot be run here: "
+            f"{str(error).removesuffix('.')}. "
+            "They run on a machine with the GPU and the TensorRT they were built with."
+        ) from error
 
 
 def _artifact(plan: BuildPlan, packed: Path, compiled: Compiled, figures: ParityReport | None) -> ModelArtifact:
@@ -155,8 +206,11 @@ def _publish(plan: BuildPlan, made: Path, packed: Path, artifact: ModelArtifact)
 
 @contextlib.contextmanager
 def _scratch(plan: BuildPlan) -> Iterator[Path]:
-    """An empty folder under the target's lock, gone afterwards. What a killed build left is swept away first."""
-    with exclusive(plan.compiled, plan.workload.name, plan.variant.target):
+    """Holds the target's lock and yields an empty folder, which is removed afterwards; libraries write to the log.
+
+    What a killed build left is swept away first.
+    """
+    with exclusive(plan.compiled, plan.workload.name, plan.variant.target), libraries_logged(plan.log):
         scratch = plan.folder / ".scratch"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
@@ -164,34 +218,10 @@ def _scratch(plan: BuildPlan) -> Iterator[Path]:
             yield scratch
         except OSError as error:
             if error.errno in NO_SPACE:
-                raise DiskFull(plan.folder, str(error)) from error
+                raise Unavailable(
+                    f"There is no room for the build in {plan.folder}: {error}. Nothing half-written was left. "
+                    "Free some space and build again."
+                ) from error
             raise
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _libraries_quiet() -> Iterator[None]:
-    """torch, transformers and onnxruntime warn of things nobody can act on; a build speaks by its progress port."""
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), _no_loading_bars():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(logging.NOTSET)
-
-
-@contextlib.contextmanager
-def _no_loading_bars() -> Iterator[None]:
-    if not importlib.util.find_spec("transformers"):
-        yield
-        return
-    from transformers.utils import logging as transformers_logging
-
-    bars: Any = transformers_logging
-    bars.disable_progress_bar()
-    try:
-        yield
-    finally:
-        bars.enable_progress_bar()

@@ -16,9 +16,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from model_build.architectures import write_random
-from model_build.errors import BrokenCheckpoint, MissingCheckpoint, UnreachableCheckpoint
 from model_build.neuron.saved_model import tensorflow_version
-from workloads import EncoderModel, Model, QuestionAnswering, RandomWeights, TextToText, WorkloadFolder, file_sha256
+from workloads import (
+    EncoderModel,
+    Model,
+    QuestionAnswering,
+    RandomWeights,
+    TextToText,
+    Unavailable,
+    UsageError,
+    WorkloadFolder,
+    file_sha256,
+)
 
 # What a build reads; anything else in the folder (a training log, an optimiser) is neither fetched nor hashed.
 PATTERNS = (
@@ -74,7 +83,7 @@ class Checkpoint:
 def resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
     """The workload's checkpoint; a remote or random one is put into `cache`.
 
-    Raises `MissingCheckpoint`, `BrokenCheckpoint` or `UnreachableCheckpoint`.
+    Raises `UsageError` where it is missing or broken, or `Unavailable` where it cannot be fetched.
     """
     model = workload.workload.model
     folder = _locate(workload, "checkpoint", model.checkpoint, cache)
@@ -95,7 +104,7 @@ def read(folder: Path, encoder: Path, model: Model) -> Checkpoint:
         check_weights(encoder)
         digest = hashlib.sha256(f"{digest}{_sha256(encoder)}".encode()).hexdigest()
     if not (encoder / "tokenizer.json").exists():
-        raise BrokenCheckpoint(
+        raise broken(
             encoder / "tokenizer.json",
             "does not exist. Save the model's fast tokenizer there: AutoTokenizer's `save_pretrained` writes it.",
         )
@@ -126,7 +135,11 @@ def _locate(workload: WorkloadFolder, key: str, name: str | RandomWeights, cache
     if name.startswith(("./", "../", "/")):
         folder = (workload.path / name).resolve()
         if not folder.is_dir():
-            raise MissingCheckpoint(workload.file, key, name, folder)
+            raise UsageError(
+                f"{workload.file}: model.{key}: got '{name}', but there is no folder {folder}. "
+                "Allowed: a folder (begins with ./, ../ or /), an s3:// URI of a folder, or a model id of the "
+                "Hugging Face hub."
+            )
         return folder
     fetch = fetch_from_s3 if name.startswith("s3://") else fetch_from_hub
     return fetch(name, cache)
@@ -135,7 +148,7 @@ def _locate(workload: WorkloadFolder, key: str, name: str | RandomWeights, cache
 def _config(folder: Path, architecture: str) -> dict[str, Any]:
     config = _json(folder / "config.json")
     if architecture not in (architectures := config.get("architectures") or []):
-        raise BrokenCheckpoint(
+        raise broken(
             folder / "config.json", f"architectures: got {json.dumps(architectures)}, allowed is {architecture}."
         )
     generation = folder / "generation_config.json"
@@ -148,7 +161,7 @@ def _check_encoder(
     """The head has the workload's labels, and the encoder positions for its longest input."""
     positions = encoder_config.get("max_position_embeddings", 0)
     if model.max_input_tokens > positions:
-        raise BrokenCheckpoint(
+        raise broken(
             encoder / "config.json",
             f"max_position_embeddings: got {positions}, but model.max_input_tokens in workload.toml is "
             f"{model.max_input_tokens}. Lower it, or take a model of longer inputs.",
@@ -158,7 +171,7 @@ def _check_encoder(
     named = config.get("id2label") or {}
     labels = tuple(named.get(str(index)) for index in range(len(named)))
     if labels != model.labels:
-        raise BrokenCheckpoint(
+        raise broken(
             folder / "config.json",
             f"id2label: the head answers {json.dumps(labels)}, but model.labels in workload.toml is "
             f"{json.dumps(model.labels)}. Write the head's labels there, in its order.",
@@ -171,7 +184,7 @@ def check_weights(folder: Path) -> None:
     for index in folder.glob("*.safetensors.index.json"):
         files = sorted({*files, *(folder / name for name in _json(index)["weight_map"].values())})
     if not files:
-        raise BrokenCheckpoint(
+        raise broken(
             folder / "model.safetensors",
             "does not exist. Save the model with `save_pretrained(…)`, which writes safetensors.",
         )
@@ -181,16 +194,16 @@ def check_weights(folder: Path) -> None:
 
 def _check_length(file: Path) -> None:
     if not file.exists():
-        raise BrokenCheckpoint(file, "does not exist, but the index names it. Copy the whole checkpoint again.")
+        raise broken(file, "does not exist, but the index names it. Copy the whole checkpoint again.")
     size = file.stat().st_size
     with file.open("rb") as stream:
         head = stream.read(8)
         header_size = struct.unpack("<Q", head)[0] if len(head) == 8 else size
         if size < 8 + header_size:
-            raise BrokenCheckpoint(file, f"is cut short within its header, at {size} bytes. Copy it again.")
+            raise broken(file, f"is cut short within its header, at {size} bytes. Copy it again.")
     ends = [entry["data_offsets"][1] for entry in _header(file).values()]
     if size != (promised := 8 + header_size + max(ends, default=0)):
-        raise BrokenCheckpoint(file, f"has {size} bytes, but its header promises {promised}. Copy it again.")
+        raise broken(file, f"has {size} bytes, but its header promises {promised}. Copy it again.")
 
 
 def _header(file: Path) -> dict[str, Any]:
@@ -200,7 +213,7 @@ def _header(file: Path) -> dict[str, Any]:
         try:
             header = json.loads(stream.read(size))
         except ValueError:
-            raise BrokenCheckpoint(file, "is not a safetensors file: its header is not JSON.") from None
+            raise broken(file, "is not a safetensors file: its header is not JSON.") from None
     return {name: tensor for name, tensor in header.items() if name != "__metadata__"}
 
 
@@ -211,7 +224,7 @@ def fetch_from_hub(name: str, cache: Path) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=list(PATTERNS)))
     except Exception as error:  # The client raises its own, httpx's and the system's errors.
-        raise UnreachableCheckpoint(
+        raise _unreachable(
             name, _first_line(error), "Check the id, the network, and for a private model HF_TOKEN."
         ) from error
 
@@ -235,23 +248,32 @@ def fetch_from_s3(uri: str, cache: Path, client: Any = None) -> Path:
             if len(file.parts) == 1 and any(file.match(pattern) for pattern in PATTERNS):
                 s3.download_file(parts.netloc, key, str(folder / file))
     except (BotoCoreError, ClientError) as error:
-        raise UnreachableCheckpoint(
+        raise _unreachable(
             uri, _first_line(error), "Check the URI and your AWS credentials, or start `python -m local_aws`."
         ) from error
     if not any(folder.iterdir()):
-        raise UnreachableCheckpoint(uri, "there is no file of a checkpoint under it", "Check the URI.")
+        raise _unreachable(uri, "there is no file of a checkpoint under it", "Check the URI.")
     return folder
+
+
+def broken(file: Path, problem: str) -> UsageError:
+    """A file of the checkpoint is missing, truncated or not of the kind a build can take."""
+    return UsageError(f"{file}: {problem}")
+
+
+def _unreachable(checkpoint: str, reason: str, advice: str) -> Unavailable:
+    return Unavailable(f"The checkpoint '{checkpoint}' cannot be fetched: {reason}. {advice}")
 
 
 def _json(file: Path) -> dict[str, Any]:
     try:
         document = json.loads(file.read_text("utf-8"))
     except FileNotFoundError:
-        raise BrokenCheckpoint(file, "does not exist. Copy the whole checkpoint again.") from None
+        raise broken(file, "does not exist. Copy the whole checkpoint again.") from None
     except ValueError as error:
-        raise BrokenCheckpoint(file, f"is not valid JSON: {error}.") from None
+        raise broken(file, f"is not valid JSON: {error}.") from None
     if not isinstance(document, dict):
-        raise BrokenCheckpoint(file, "is not a JSON object.")
+        raise broken(file, "is not a JSON object.")
     return document
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import onnx
 
-from model_build.errors import UnknownLayer
+from workloads import UsageError
 
 SCOPES = "pkg.torch.onnx.name_scopes"
 PRODUCTS = ("MatMul", "Gemm")
@@ -46,11 +46,18 @@ def names(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def chosen(layers: Sequence[str], wanted: Iterable[str]) -> frozenset[str]:
-    """The layers that `wanted` covers. Raises `UnknownLayer` for a name that covers none."""
+    """The layers that `wanted` covers. Raises `UsageError` for a name that covers none."""
     covers = {name: {layer for layer in layers if layer == name or layer.startswith(f"{name}.")} for name in wanted}
     if unknown := [name for name, covered in covers.items() if not covered]:
-        raise UnknownLayer(unknown, layers)
+        raise unknown_layer(unknown, layers)
     return frozenset().union(*covers.values())
+
+
+def unknown_layer(names: Sequence[str], known: Sequence[str]) -> UsageError:
+    return UsageError(
+        f"fp32_layers: the graph has no {', '.join(names)}. A name covers all layers that begin with it and a dot. "
+        f"Layers: {', '.join(known)}."
+    )
 
 
 def of_graph(wanted: Iterable[str], graph: str) -> tuple[str, ...]:

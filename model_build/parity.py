@@ -5,12 +5,25 @@ does not know how either model was run.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from model_build.errors import GateFailed, Mistake
 from model_build.metrics import Answered, measure
-from workloads import Example, Parity, ParityReport
+from model_build.progress import Progress
+from workloads import Example, Parity, ParityReport, ProjectError
+
+SHOWN_MISTAKES = 5
+
+
+class GateFailed(ProjectError):
+    """A model that is not good enough to ship."""
+
+    exit_code = 1
+
+
+class ParityFailed(GateFailed):
+    """The original passes and the compiled model does not: another precision may."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +51,10 @@ class Comparison:
         return " | ".join(self.example.row.values())
 
 
+Compare = Callable[[Path, Progress], Sequence[Comparison]]
+"""Compares the compiled graphs in a folder with the original, which is loaded already."""
+
+
 def report(task: str, comparisons: Sequence[Comparison]) -> ParityReport:
     compared = sum(c.logits for c in comparisons)
     return ParityReport(
@@ -51,38 +68,26 @@ def report(task: str, comparisons: Sequence[Comparison]) -> ParityReport:
 
 
 def check_quality(parity: ParityReport, quality: Mapping[str, float], comparisons: Sequence[Comparison]) -> None:
-    """The original must be worth compiling."""
+    """The original must be worth compiling. Raises `GateFailed`."""
     reasons = [
         f"{name} is {value:.4f}, at least {quality[f'min_{name}']} is required (quality.min_{name})."
         for name, value in parity.original.items()
         if not value >= quality[f"min_{name}"]  # NaN is not enough
     ]
     if reasons:
-        wrong = [
-            Mistake(text=c.asked, expected=c.example.label, got=c.original.text)
-            for c in comparisons
-            if c.original.text != c.example.label
-        ]
-        raise GateFailed(
-            "The original model is not good enough on evaluation.jsonl:",
-            reasons,
-            wrong,
-            "Train the checkpoint further, or lower the minimum in workload.toml.",
-        )
+        wrong = [(c.asked, c.example.label, c.original.text) for c in comparisons if c.original.text != c.example.label]
+        advice = "Train the checkpoint further, or lower the minimum in workload.toml."
+        raise GateFailed(_sentences("The original model is not good enough on", reasons, wrong, advice))
 
 
 def check_parity(parity: ParityReport, limits: Parity, comparisons: Sequence[Comparison]) -> None:
-    """The compiled model must answer as the original does."""
+    """The compiled model must answer as the original does. Raises `ParityFailed`."""
     if reasons := differences(parity, limits):
         worst = sorted(comparisons, key=lambda c: (c.identical, -c.max_logit_difference))
-        different = [c for c in worst if not c.identical] or worst[: GateFailed.SHOWN]
-        raise GateFailed(
-            "The compiled model differs from the original on evaluation.jsonl:",
-            reasons,
-            [Mistake(text=c.asked, expected=c.original.text, got=c.compiled.text) for c in different],
-            "Build again, or for a coarser precision allow more in the target's parity in workload.toml.",
-            of_compiled=True,
-        )
+        different = [c for c in worst if not c.identical] or worst[:SHOWN_MISTAKES]
+        advice = "Build again, or for a coarser precision allow more in the target's parity in workload.toml."
+        shown = [(c.asked, c.original.text, c.compiled.text) for c in different]
+        raise ParityFailed(_sentences("The compiled model differs from the original on", reasons, shown, advice))
 
 
 def differences(parity: ParityReport, limits: Parity) -> list[str]:
@@ -108,6 +113,14 @@ def differences(parity: ParityReport, limits: Parity) -> list[str]:
                 f"the {kind} logit difference is {found:.3g}, at most {allowed:g} is allowed (parity.{key})."
             )
     return reasons
+
+
+def _sentences(title: str, reasons: Sequence[str], mistakes: Sequence[tuple[str, str, str]], advice: str) -> str:
+    """The reasons and the worst examples: for each what was asked, what was expected and what the model said."""
+    shown = [f"  {text!r}: expected {expected!r}, got {got!r}" for text, expected, got in mistakes[:SHOWN_MISTAKES]]
+    heading = [f"The {len(shown)} worst of {len(mistakes)} examples:"] if shown else []
+    listed = (f"- {reason}" for reason in reasons)
+    return "\n".join([f"{title} evaluation.jsonl:", *listed, *heading, *shown, advice])
 
 
 def _answered(comparison: Comparison, answer: Answer) -> Answered:

@@ -4,17 +4,15 @@ In: a workload's folder and the name of a target or variant. Out: a frozen `Buil
 checkpoint (a remote one is fetched into the cache); writes nothing into the target's folder and needs no torch.
 """
 
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model_build import compiler, repository
+from model_build import compiler_calls, repository
 from model_build.checkpoint import Checkpoint, resolve
-from model_build.compiled import toolchain_key
+from model_build.compile_inputs import CALIBRATION_ROWS, CompileInputs
+from model_build.compiled import compile_key
 from model_build.encoder import repository as encoder
-from model_build.errors import NoSuchBuild
 from model_build.neuron import package as neuron
 from model_build.repository import Content
 from model_build.text2text import repository as text2text
@@ -26,6 +24,7 @@ from workloads import (
     Target,
     TensorRtTarget,
     TextToText,
+    UsageError,
     Variant,
     Workload,
     WorkloadFolder,
@@ -34,6 +33,7 @@ from workloads import (
 from workloads.errors import InvalidDocument
 
 ARCHIVE = "model.tar.gz"
+TIMING_CACHES = Path("build/timing_caches")
 CONFIGURATION = ("config.pbtxt", "server.json")
 """The files that say how the model is served."""
 
@@ -75,16 +75,25 @@ class BuildPlan:
 
     @property
     def compiled_key(self) -> str:
-        """Changes with anything that the compiled graphs depend on."""
-        parts = [
-            toolchain_key(),
-            self.checkpoint.sha256,
-            self.workload.model.model_dump(mode="json"),
-            self.target.model_dump(mode="json"),
-        ]
-        if isinstance(self.target, TensorRtTarget):
-            parts.append(self.engine_serving.model_dump(mode="json"))  # an engine's profiles are of batch sizes
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return compile_key(self.compile_inputs)
+
+    @property
+    def compile_inputs(self) -> CompileInputs:
+        return CompileInputs(
+            workload=self.workload.name,
+            target_name=self.variant.target,
+            model=self.workload.model,
+            target=self.target,
+            checkpoint=self.checkpoint,
+            batches=self.engine_serving,
+            calibration=tuple(example.row for example in self.examples[:CALIBRATION_ROWS]),
+            timing_caches=self.root / TIMING_CACHES,
+        )
+
+    @property
+    def log(self) -> Path:
+        """What libraries said during the last build or verification of the target."""
+        return self.compiled / "build.log"
 
     @property
     def engine_serving(self) -> Serving:
@@ -132,7 +141,7 @@ class BuildPlan:
             "precision": self.target.precision,
             "checkpoint": str(self.checkpoint.folder),
             "checkpoint_sha256": self.checkpoint.sha256,
-            "compiler": compiler.steps(self.workload.model, self.target, self.engine_serving, self.checkpoint),
+            "compiler": compiler_calls.steps(self.workload.model, self.target, self.engine_serving, self.checkpoint),
             "artifact": str(self.artifact),
             "archive": str(self.archive),
             "archive_files": sorted(name for name, content in contents.items() if content is not None),
@@ -142,7 +151,7 @@ class BuildPlan:
 
 
 def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
-    """Raises the errors of the workload's files and of its checkpoint, and `NoSuchBuild`."""
+    """Raises `UsageError` for what cannot be built, and the errors of the workload's files and of its checkpoint."""
     variant = source.variant(name)
     target = source.target(variant.target)
     _check_runtime(source, variant.target, target)
@@ -165,10 +174,16 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
 def _check_runtime(source: WorkloadFolder, name: str, target: Target) -> None:
     """A decoder with a cache has no static graph for Neuron, nor a plain trace."""
     if isinstance(source.workload.model, TextToText) and not isinstance(target, OnnxRuntimeTarget | TensorRtTarget):
-        raise NoSuchBuild(source.file, name, target.runtime, source.workload.model.task, ["onnxruntime", "tensorrt"])
+        raise _not_built(source, name, target.runtime, source.workload.model.task, "onnxruntime, tensorrt")
     tensorflow = not isinstance(source.workload.model, TextToText) and source.workload.model.framework == "tensorflow"
     if tensorflow and not isinstance(target, NeuronTarget):
-        raise NoSuchBuild(source.file, name, target.runtime, "a TensorFlow SavedModel", ["neuron", "neuronx"])
+        raise _not_built(source, name, target.runtime, "a TensorFlow SavedModel", "neuron, neuronx")
+
+
+def _not_built(source: WorkloadFolder, target: str, runtime: str, task: str, allowed: str) -> UsageError:
+    return UsageError(
+        f"{source.file}: targets.{target}.runtime: '{runtime}' is not built for {task}. Allowed: {allowed}."
+    )
 
 
 def _check_unchanged_rate_can_be_measured(source: WorkloadFolder, examples: tuple[Example, ...]) -> None:

@@ -1,9 +1,18 @@
-"""Which compiled files a target has, and what Triton runs them with. Pure: nothing is compiled or read here."""
+"""The files a BERT is compiled to, what Triton runs them with, and what the serving code must know of them. Pure."""
 
 from pathlib import Path
 
+from containers.encoder.settings import Settings
 from model_build.checkpoint import Checkpoint
-from workloads import OnnxRuntimeTarget, Target, TensorRtTarget, TorchScriptTarget
+from workloads import (
+    EncoderModel,
+    NeuronTarget,
+    OnnxRuntimeTarget,
+    QuestionAnswering,
+    Target,
+    TensorRtTarget,
+    TorchScriptTarget,
+)
 
 TritonTarget = OnnxRuntimeTarget | TorchScriptTarget | TensorRtTarget
 
@@ -16,6 +25,32 @@ def native(target: Target) -> bool:
     """Triton's own backend runs it, on a GPU; otherwise its Python backend does, on CPU."""
     gpu = bool({"g4dn", "g5"} & set(target.families))
     return isinstance(target, TensorRtTarget) or (isinstance(target, TorchScriptTarget) and gpu)
+
+
+def settings(model: EncoderModel, target: Target, checkpoint: Checkpoint) -> Settings:
+    """What the serving code must know."""
+    return Settings(
+        task=model.task,
+        segments=model.segments,
+        inputs=model.inputs,
+        max_input_tokens=model.max_input_tokens,
+        labels=() if isinstance(model, QuestionAnswering) else model.labels,
+        max_answer_tokens=model.max_answer_tokens if isinstance(model, QuestionAnswering) else 0,
+        pad_token_id=checkpoint.encoder_config.get("pad_token_id") or 0,
+        threads=getattr(target, "threads", 1),
+        pad_to=padded_lengths(model, target),
+        batch_size=target.batch_size if isinstance(target, NeuronTarget) else 0,
+    )
+
+
+def padded_lengths(model: EncoderModel, target: Target) -> tuple[int, ...]:
+    """The lengths a batch may have; none: any."""
+    longest = model.max_input_tokens
+    if isinstance(target, NeuronTarget):
+        return target.sequence_lengths or (longest,)
+    if native(target):
+        return (*(length for length in BUCKETS if length < longest), longest)
+    return ()
 
 
 def graph_files(target: TritonTarget, checkpoint: Checkpoint, graphs: Path) -> dict[str, Path]:

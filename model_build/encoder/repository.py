@@ -32,12 +32,11 @@ from containers.encoder.answers import OUTPUTS
 from containers.encoder.settings import Settings
 from model_build.checkpoint import Checkpoint
 from model_build.config_pbtxt import ModelConfig, Step, Tensor, WarmUp, warm_up_sizes
-from model_build.encoder.graphs import BUCKETS, TritonTarget, graph_files, native
+from model_build.encoder.graphs import TritonTarget, graph_files, native, settings
 from model_build.repository import TritonModel, serialise_numbers, serialise_texts
 from workloads import (
     EncoderModel,
     Example,
-    NeuronTarget,
     QuestionAnswering,
     Row,
     Serving,
@@ -47,32 +46,6 @@ from workloads import (
 )
 
 SPANS = Tensor(name="answer_spans", data_type="TYPE_INT64", dims=(-1, 2))
-
-
-def settings(model: EncoderModel, target: Target, checkpoint: Checkpoint) -> Settings:
-    """What the serving code must know."""
-    return Settings(
-        task=model.task,
-        segments=model.segments,
-        inputs=model.inputs,
-        max_input_tokens=model.max_input_tokens,
-        labels=() if isinstance(model, QuestionAnswering) else model.labels,
-        max_answer_tokens=model.max_answer_tokens if isinstance(model, QuestionAnswering) else 0,
-        pad_token_id=checkpoint.encoder_config.get("pad_token_id") or 0,
-        threads=getattr(target, "threads", 1),
-        pad_to=padded_lengths(model, target),
-        batch_size=target.batch_size if isinstance(target, NeuronTarget) else 0,
-    )
-
-
-def padded_lengths(model: EncoderModel, target: Target) -> tuple[int, ...]:
-    """The lengths a batch may have; none: any."""
-    longest = model.max_input_tokens
-    if isinstance(target, NeuronTarget):
-        return target.sequence_lengths or (longest,)
-    if native(target):
-        return (*(length for length in BUCKETS if length < longest), longest)
-    return ()
 
 
 def triton_models(

@@ -5,7 +5,6 @@ from pathlib import Path
 from model_build.lint.backends import backend_of, check_backend, check_files, model_file
 from model_build.lint.contents import Contents, join
 from model_build.lint.ensemble import check_ensemble
-from model_build.lint.errors import NothingToLint
 from model_build.lint.finding import Finding
 from model_build.lint.hosting import check_hosting, default_model
 from model_build.lint.layout import Model, find_models
@@ -15,16 +14,20 @@ from model_build.lint.reading import read
 from model_build.lint.settings import check_settings
 from model_build.lint.situation import Situation
 from model_build.lint.tensorrt import check_plans
+from workloads import UsageError
 
 
 def lint(path: Path, situation: Situation) -> list[Finding]:
     """Everything that is known to go wrong with `path` in that situation; empty where nothing is.
 
-    `path` is a model.tar.gz or the folder it would be packed from. Raises `NothingToLint`, `UnreadablePayload` or
-    `MissingToolchain`; a damaged archive is one finding.
+    `path` is a model.tar.gz or the folder it would be packed from; a damaged archive is one finding. Raises
+    `UsageError` where it or a payload file cannot be read, and ModuleNotFoundError where tritonclient is not installed.
     """
     if not path.exists():
-        raise NothingToLint(path)
+        raise UsageError(
+            f"{path}: there is no such file or folder. Allowed: a model.tar.gz, or an unpacked Triton model repository "
+            "(the folder that holds the model folders)."
+        )
     contents = read(path)
     if contents.unreadable is not None:
         return [_unreadable(path, contents)]

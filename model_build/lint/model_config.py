@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from model_build.errors import MissingToolchain
 from model_build.lint.config_lines import key_lines
 
 
@@ -85,12 +84,10 @@ class ModelConfig:
 
 
 def parse(data: bytes) -> ModelConfig | Misread:
-    """Raises `MissingToolchain` where tritonclient is not installed."""
-    try:
-        from google.protobuf import text_format  # type: ignore[import-untyped]
-        from tritonclient.grpc import model_config_pb2
-    except ModuleNotFoundError as error:
-        raise MissingToolchain(error.name or str(error)) from error
+    """Raises ModuleNotFoundError where tritonclient is not installed."""
+    from google.protobuf import text_format  # type: ignore[import-untyped]
+    from tritonclient.grpc import model_config_pb2
+
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

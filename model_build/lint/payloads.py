@@ -14,9 +14,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from model_build.lint.errors import UnreadablePayload
 from model_build.lint.finding import Finding
 from model_build.lint.model_config import ModelConfig, Tensor
+from workloads import UsageError
 
 MAX_BODY_BYTES = 6_291_456
 NOT_IN_JSON = ("FP16", "BF16")
@@ -31,7 +31,7 @@ class Problem:
 
 
 def check_payloads(files: tuple[Path, ...], model: str, config: ModelConfig) -> list[Finding]:
-    """One finding for each kind of problem in a file, at its first line. Raises `UnreadablePayload`."""
+    """One finding for each kind of problem in a file, at its first line. Raises `UsageError` for a lost file."""
     findings = []
     for file in files:
         by_problem: dict[Problem, list[int | None]] = {}
@@ -62,7 +62,10 @@ def _bodies(file: Path) -> Iterator[tuple[int | None, bytes]]:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise UnreadablePayload(file, error.strerror or str(error)) from error
+        raise UsageError(
+            f"{file}: cannot be read: {error.strerror or error}. Allowed: a .jsonl file with one request per line, or "
+            "a file that is one request body in KServe v2 JSON."
+        ) from error
     if file.suffix != ".jsonl":
         yield None, data
         return

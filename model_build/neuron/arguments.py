@@ -19,10 +19,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from workloads import EncoderModel, NeuronTarget
+from workloads import EncoderModel, NeuronTarget, UsageError
 
 Value = bool | int | str | list[str] | dict[str, list[int]]
 Shape = tuple[int, ...]
@@ -80,7 +78,7 @@ class Call:
 def calls(target: NeuronTarget, model: EncoderModel, tensorflow_version: str | None = None) -> tuple[Call, ...]:
     """Shortest sequence first. `tensorflow_version` is what the SavedModel was written with, if it is one.
 
-    Raises `UnusableSequenceLengths` or `UnsupportedSavedModel`.
+    Raises `UsageError` for lengths or a SavedModel that cannot be compiled.
     """
     if model.framework == "pytorch":
         make = {"neuron": _torch_neuron, "neuronx": _torch_neuronx}[target.runtime]
@@ -95,9 +93,10 @@ def sequence_lengths(target: NeuronTarget, model: EncoderModel) -> tuple[int, ..
     """One graph is compiled for each; the longest is the longest request there may be."""
     lengths = tuple(sorted(set(target.sequence_lengths))) or (model.max_input_tokens,)
     if lengths[-1] != model.max_input_tokens:
-        from model_build.neuron.errors import UnusableSequenceLengths
-
-        raise UnusableSequenceLengths(lengths, model.max_input_tokens)
+        raise UsageError(
+            f"sequence_lengths: got {list(lengths)}, but model.max_input_tokens is {model.max_input_tokens}, and "
+            f"requests of that length need a graph. Make the longest {model.max_input_tokens}."
+        )
     return lengths
 
 
@@ -152,9 +151,11 @@ def _tensorflow(target: NeuronTarget, model: EncoderModel, length: int, version:
     """TensorFlow 1 has a function for SavedModels; TensorFlow 2 traces the loaded one's serving signature."""
     major = version.split(".")[0]
     if major not in ("1", "2") or (major == "1" and target.runtime == "neuronx"):
-        from model_build.neuron.errors import UnsupportedSavedModel
-
-        raise UnsupportedSavedModel(version, target.runtime)
+        allowed = {"neuron": "1 or 2", "neuronx": "2"}[target.runtime]
+        raise UsageError(
+            f"model.checkpoint: the SavedModel was written by TensorFlow {version}, but {target.runtime} compiles "
+            f"those of TensorFlow {allowed}. Save it again with such a version."
+        )
     return (_tensorflow_1 if major == "1" else _tensorflow_2)(target, model, length)
 
 

@@ -1,33 +1,46 @@
-"""A BERT compiled for Neuron. Nothing is compared: compiling needs no chip, running does."""
+"""The backend of Inferentia: compiles a BERT for Neuron. It compares nothing: compiling needs no chip, running does."""
+
+from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from model_build.compile_inputs import CompileInputs
 from model_build.neuron.compile import check_toolchain, compile_saved_model
 from model_build.neuron.compile import compile_graphs as compile_network
-from model_build.plan import BuildPlan
 from model_build.progress import Progress
-from workloads import NeuronTarget, TextToText
+from workloads import NeuronTarget
+
+if TYPE_CHECKING:
+    from model_build.parity import Compare
+    from model_build.plan import BuildPlan
 
 
-def compile_graphs(plan: BuildPlan, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
-    """Write the target's files into `graphs`; what they were made with. Raises `MissingNeuron`."""
-    model, target = plan.workload.model, plan.target
-    assert not isinstance(model, TextToText)
+def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
+    """Writes the target's files into `graphs` and returns what they were made with.
+
+    Raises `Unavailable` where Neuron's packages are not installed.
+    """
+    model, target = inputs.encoder, inputs.target
     assert isinstance(target, NeuronTarget)
-    check_toolchain(model, target, workload=plan.workload.name, target_name=plan.variant.target)
+    check_toolchain(model, target, workload=inputs.workload, target_name=inputs.target_name)
     if model.framework == "tensorflow":
-        return compile_saved_model(plan.checkpoint.folder, model, target, graphs, progress)
+        return compile_saved_model(inputs.checkpoint.folder, model, target, graphs, progress)
     from model_build.encoder import bert
 
     progress("Loading the checkpoint")
-    return compile_network(bert.load(plan.checkpoint, model), model, target, graphs, progress)
+    return compile_network(bert.load(inputs.checkpoint, model), model, target, graphs, progress)
 
 
-def compare(plan: BuildPlan, made: Path, progress: Progress) -> None:
-    """None: this machine cannot run what it compiled."""
-    return
+def layers(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[str, ...]:
+    """Neuron's compiler takes its casts for the whole graph."""
+    return ()
 
 
-def fp32_layers(plan: BuildPlan, scratch: Path, progress: Progress) -> tuple[str, ...]:
-    """Never called: where nothing is compared no parity gate fails."""
-    raise AssertionError(plan.target.runtime)
+def served_folder(plan: BuildPlan, made: Path) -> Path:
+    return made
+
+
+def comparer(plan: BuildPlan, made: Path, progress: Progress) -> Compare | None:
+    """Returns None: this machine cannot run what it compiled."""
+    return None

@@ -16,14 +16,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from model_build.neuron import arguments
 from model_build.neuron.arguments import Call
 from model_build.progress import Progress
+from workloads import EncoderModel, NeuronTarget, Unavailable
 
-if TYPE_CHECKING:
-    from workloads import EncoderModel, NeuronTarget
+CHIPS = {"neuron": "Inf1", "neuronx": "Inf2"}
 
 PACKAGES = {
     ("pytorch", "neuron"): "torch_neuron",
@@ -40,14 +40,17 @@ DISTRIBUTIONS = {
 
 
 def check_toolchain(model: EncoderModel, target: NeuronTarget, *, workload: str, target_name: str) -> None:
-    """Before anything is loaded. Raises `MissingNeuron`."""
+    """Before anything is loaded. Raises `Unavailable`."""
     package = PACKAGES[model.framework, target.runtime]
     try:
         importlib.import_module(package)
     except ModuleNotFoundError as error:
-        from model_build.neuron.errors import MissingNeuron
-
-        raise MissingNeuron(package, target.runtime, workload, target_name) from error
+        raise Unavailable(
+            f"The Python package '{package}' is not installed, and compiling {workload} for {target_name} "
+            f"({CHIPS[target.runtime]}) needs it. It is not on PyPI; AWS's Neuron images have it. Compile remotely "
+            f"with `python -m model_build build {workload} --target {target_name} --on sagemaker`, or run "
+            "the build in such an image. No Inferentia chip is needed to compile."
+        ) from error
 
 
 def compile_graphs(
@@ -71,7 +74,7 @@ def compile_graphs(
 def compile_saved_model(
     source: Path, model: EncoderModel, target: NeuronTarget, folder: Path, progress: Progress
 ) -> dict[str, str]:
-    """From a SavedModel. Returns the toolchain's versions. Raises `BrokenSavedModel` or `UnsupportedSavedModel`."""
+    """From a SavedModel. Returns the toolchain's versions. Raises `UsageError`."""
     from model_build.neuron import saved_model
 
     planned = arguments.calls(target, model, saved_model.tensorflow_version(source))

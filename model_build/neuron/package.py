@@ -10,7 +10,7 @@ from pathlib import Path
 
 from containers.neuron.server_settings import ServerSettings
 from model_build.checkpoint import Checkpoint
-from model_build.encoder.repository import settings
+from model_build.encoder.graphs import settings
 from model_build.neuron import arguments
 from model_build.repository import Content
 from workloads import EncoderModel, NeuronTarget, Serving

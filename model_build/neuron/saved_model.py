@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from workloads import UsageError
+
 PATH_TO_VERSION = (2, 1, 5)
 
 
 def tensorflow_version(folder: Path) -> str:
-    """Of the TensorFlow that wrote it. Raises `BrokenSavedModel`."""
-    from model_build.neuron.errors import BrokenSavedModel
-
+    """Of the TensorFlow that wrote it. Raises `UsageError`."""
     for name in ("saved_model.pb", "tokenizer.json"):
         if not (folder / name).is_file():
-            raise BrokenSavedModel(str(folder), f"has no {name}")
+            raise _broken(folder, f"has no {name}")
     message: bytes | None = (folder / "saved_model.pb").read_bytes()
     try:
         for number in PATH_TO_VERSION:
@@ -26,7 +26,14 @@ def tensorflow_version(folder: Path) -> str:
             return message.decode()
     except (IndexError, ValueError):
         pass
-    raise BrokenSavedModel(str(folder), "has a saved_model.pb that says no TensorFlow version")
+    raise _broken(folder, "has a saved_model.pb that says no TensorFlow version")
+
+
+def _broken(folder: Path, problem: str) -> UsageError:
+    return UsageError(
+        f'model.checkpoint: {folder} {problem}. framework = "tensorflow" takes a folder with saved_model.pb and '
+        "tokenizer.json."
+    )
 
 
 def _field(message: bytes, wanted: int) -> bytes | None:

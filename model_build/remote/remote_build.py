@@ -16,7 +16,7 @@ from typing import Any
 
 from aws_api.errors import AwsRefused, AwsUnavailable
 from aws_api.processing_jobs import LOG_GROUP, ProcessingJob
-from model_build.lock import exclusive
+from model_build.compiled import exclusive
 from model_build.progress import Progress, silent
 from model_build.remote.aws_account import Account
 from model_build.remote.fetch import combine, fetch, publish

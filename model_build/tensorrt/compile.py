@@ -23,10 +23,9 @@ from typing import Any, get_args
 
 from containers.text2text.tensorrt_plan import plan_name
 from model_build.progress import Progress, silent
-from model_build.tensorrt.errors import NoBindings, NoGpu, TrtexecFailed, UnknownTensorRt, WrongGpu
 from model_build.tensorrt.profiles import Profile
 from model_build.tensorrt.trtexec import Major, command
-from workloads import TensorRtTarget
+from workloads import TensorRtTarget, Unavailable
 
 __all__ = ["EngineRecord", "Toolchain", "compile_engine", "plan_name"]
 
@@ -51,13 +50,18 @@ class Toolchain:
 
     @classmethod
     def find(cls, workload: str, target_name: str, target: TensorRtTarget) -> "Toolchain":
-        """Raises `NoGpu`, `WrongGpu`, `UnknownTensorRt` or `NoBindings`."""
+        """Raises `Unavailable` with what this machine lacks to build the target's engines."""
         gpu, capability, driver = _gpu(workload, target_name)
         if capability not in target.compute_capabilities:
-            raise WrongGpu(target_name, gpu, capability, target.compute_capabilities)
+            raise Unavailable(
+                f"targets.{target_name}: this machine's {gpu} has compute capability {capability}, and an engine built "
+                "here would load nowhere else. The target's instance types have "
+                f"{' and '.join(target.compute_capabilities)}. "
+                f"Build on one of them, or change targets.{target_name}.instance_types."
+            )
         program = next((found for name in TRTEXEC if (found := shutil.which(name))), None)
         if program is None:
-            raise NoGpu(workload, target_name, f"trtexec is neither on PATH nor {TRTEXEC[1]}")
+            raise _no_gpu(workload, target_name, f"trtexec is neither on PATH nor {TRTEXEC[1]}")
         tensorrt, major = _version(program)
         _check_bindings(program, tensorrt)
         return cls(
@@ -95,7 +99,7 @@ def compile_engine(
     timing_caches: Path,
     progress: Progress = silent,
 ) -> EngineRecord:
-    """Writes `engine` and, beside it, its log. Raises `TrtexecFailed`."""
+    """Writes `engine` and, beside it, its log. Raises `Unavailable` with trtexec's last lines."""
     unfinished = engine.with_name(f".{engine.name}.part")
     timing_caches.mkdir(parents=True, exist_ok=True)
     cache = timing_caches / f"{toolchain.compute_capability}.{toolchain.tensorrt}.cache"
@@ -130,20 +134,29 @@ def _run(asked: list[str], graph: Path, log: Path, engine: Path) -> None:
     lines = log.read_text(errors="replace").splitlines()
     passed = any(line.startswith(PASSED) for line in lines)
     if done.returncode or not passed or not engine.exists() or not engine.stat().st_size:
-        raise TrtexecFailed(graph, done.returncode, log, lines[-LAST_LINES:])
+        raise Unavailable(
+            "\n".join(
+                [
+                    f"trtexec could not build an engine from {graph.name}: it ended with {done.returncode}. "
+                    "Its last lines:",
+                    *(f"  {line}" for line in lines[-LAST_LINES:]),
+                    f"All of its output is in {log}.",
+                ]
+            )
+        )
 
 
 def _gpu(workload: str, target_name: str) -> tuple[str, str, str]:
     """Name, compute capability and driver of the first GPU, which is the one that trtexec takes."""
     program = shutil.which("nvidia-smi")
     if program is None:
-        raise NoGpu(workload, target_name, "nvidia-smi is not on PATH")
+        raise _no_gpu(workload, target_name, "nvidia-smi is not on PATH")
     done = subprocess.run([program, *GPU_QUERY], capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.strip()]
     fields = [field.strip() for field in lines[0].split(",")] if lines else []
     if done.returncode or len(fields) != 3:
         said = (done.stderr or done.stdout).strip() or "nothing"
-        raise NoGpu(workload, target_name, f"nvidia-smi ended with {done.returncode} and said {said!r}")
+        raise _no_gpu(workload, target_name, f"nvidia-smi ended with {done.returncode} and said {said!r}")
     name, capability, driver = fields
     return name, capability, driver
 
@@ -156,7 +169,28 @@ def _version(program: str) -> tuple[str, Major]:
     for major in get_args(Major):
         if number // 10000 == int(major):
             return f"{major}.{number // 100 % 100}.{number % 100}", major
-    raise UnknownTensorRt(program, (done.stdout or done.stderr).strip().partition("\n")[0])
+    said = (done.stdout or done.stderr).strip().partition("\n")[0]
+    raise Unavailable(
+        f"{program} does not say a TensorRT version that this project has a command for. "
+        f"Got: {said!r}. Allowed: 10.x and 11.x. Build in the Triton image that will serve the engine."
+    )
+
+
+def no_bindings(problem: str, tensorrt: str | None) -> Unavailable:
+    """trtexec is there, and the packages that run its engines for the parity gate are not."""
+    version = f"=={tensorrt}.*" if tensorrt else ""
+    return Unavailable(
+        f"The parity gate runs engines from Python, and {problem}. A plan loads only in the TensorRT that built "
+        f"it: install that very version with `pip install 'tensorrt{version}' cuda-bindings`."
+    )
+
+
+def _no_gpu(workload: str, target: str, lacks: str) -> Unavailable:
+    return Unavailable(
+        f"{workload} for {target} needs a machine with an NVIDIA GPU and TensorRT: {lacks}. "
+        "An engine is built on the GPU it will run on. Build it on one with "
+        f"`python -m model_build build {workload} --target {target} --on sagemaker`."
+    )
 
 
 def _check_bindings(program: str, tensorrt: str) -> None:
@@ -165,7 +199,7 @@ def _check_bindings(program: str, tensorrt: str) -> None:
         module: Any = importlib.import_module("tensorrt")
         importlib.import_module("cuda.bindings.runtime")
     except ImportError as error:
-        raise NoBindings(f"they cannot be imported ({error})", tensorrt) from error
+        raise no_bindings(f"they cannot be imported ({error})", tensorrt) from error
     found = str(module.__version__)
     if found.split(".")[:3] != tensorrt.split("."):
-        raise NoBindings(f"the package is TensorRT {found}, but {program} is {tensorrt}", tensorrt)
+        raise no_bindings(f"the package is TensorRT {found}, but {program} is {tensorrt}", tensorrt)

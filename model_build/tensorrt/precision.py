@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from model_build import layers
-from model_build.tensorrt.element_types import element_types
 
 FP32, FP16 = TensorProto.FLOAT, TensorProto.FLOAT16
 SUFFIX: dict[int, str] = {FP32: "fp32", FP16: "fp16"}
@@ -157,3 +156,19 @@ def _halved(array: NDArray[np.float32]) -> NDArray[np.float16]:
     if array.size == 1 and array.item() and abs(array.item()) < LEAST:
         clipped = np.copysign(np.full_like(clipped, LEAST), array)
     return clipped.astype(np.float16)
+
+
+def element_types(model: onnx.ModelProto) -> dict[str, int]:
+    """TensorProto types by value name, by onnx's inference; a value whose type cannot be told is left out."""
+    inferred = onnx.shape_inference.infer_shapes(_skeleton(model)).graph
+    values = (*inferred.input, *inferred.value_info, *inferred.output)
+    return {value.name: value.type.tensor_type.elem_type for value in values if value.type.tensor_type.elem_type}
+
+
+def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The graph with an input in place of every weight: inference would copy the weights."""
+    weights = [helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in model.graph.initializer]
+    graph = helper.make_graph(
+        list(model.graph.node), "skeleton", [*model.graph.input, *weights], list(model.graph.output)
+    )
+    return helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=model.ir_version)

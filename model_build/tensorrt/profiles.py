@@ -18,12 +18,11 @@ Not run here: a builder that refuses it says so, and the build stops there.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
-from workloads import EncoderModel, Serving, TextToText
+from workloads import EncoderModel, Model, Serving, TextToText
 
 Shape = tuple[int, ...]
-Graph = Literal["encoder", "decoder"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,13 +38,21 @@ Profile = Mapping[str, Range]
 """By input, in the graph's order."""
 
 
+def profiles(model: Model, serving: Serving, config: Mapping[str, Any]) -> dict[str, Profile]:
+    """The profiles of all graphs by their names; `config` is the checkpoint's config.json."""
+    if not isinstance(model, TextToText):
+        return {"model": encoder_profile(model, serving)}
+    channels = 2 * config["num_decoder_layers"] * config["num_heads"]
+    return text2text_profiles(model, serving, channels=channels, d_kv=config["d_kv"])
+
+
 def encoder_profile(model: EncoderModel, serving: Serving) -> Profile:
     """Of model.onnx: [batch, sequence] everywhere but valid_length, which is [batch]."""
     shapes = [_encoder_shapes(model, batch, length) for batch, length in _sizes(serving, model.max_input_tokens)]
     return _ranges(*shapes)
 
 
-def text2text_profiles(model: TextToText, serving: Serving, *, channels: int, d_kv: int) -> dict[Graph, Profile]:
+def text2text_profiles(model: TextToText, serving: Serving, *, channels: int, d_kv: int) -> dict[str, Profile]:
     """Of encoder.onnx and decoder.onnx. `channels` is decoder layers × 2 × heads, as in the shape of `past`."""
     # The last step reads everything written before it: one position less than the limit.
     last = model.max_output_tokens - 1

@@ -21,9 +21,8 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
 from model_build import layers
-from model_build.text2text.int8 import BLOCK, INT8_ACTIVATIONS
+from model_build.text2text.graphs import BLOCK, GRAPHS, INT8_ACTIVATIONS
 
-GRAPHS = ("encoder", "decoder")
 PRODUCT = "MatMul"
 
 
@@ -31,7 +30,7 @@ def optimise(
     portable: Path, compiled: Path, precision: Literal["fp32", "int8"], fp32_layers: Sequence[str] = ()
 ) -> None:
     """Compile both graphs of `portable` into `compiled`. Raises `UnknownLayer`."""
-    kept = _kept(portable, fp32_layers)
+    kept = layers.chosen(layer_names(portable), fp32_layers)
     for name, quantise in (("encoder", _quantise_by_output), ("decoder", _quantise_by_block)):
         source, file = portable / f"{name}.onnx", compiled / f"{name}.onnx"
         if precision == "int8":
@@ -49,9 +48,10 @@ def products(file: Path, graph: str) -> dict[str, str]:
     return {node: f"{graph}.{layer}" for node, layer in layers.products(file).items()}
 
 
-def _kept(portable: Path, fp32_layers: Sequence[str]) -> frozenset[str]:
+def layer_names(portable: Path) -> tuple[str, ...]:
+    """The layers with products of weights, in the order of both graphs."""
     known = [layer for graph in GRAPHS for layer in products(portable / f"{graph}.onnx", graph).values()]
-    return layers.chosen(tuple(dict.fromkeys(known)), fp32_layers)
+    return tuple(dict.fromkeys(known))
 
 
 def _quantise_by_output(source: Path, quantised: Path, kept: list[str]) -> None:

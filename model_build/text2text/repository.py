@@ -5,13 +5,12 @@ from pathlib import Path
 
 import containers.text2text
 from containers.text2text.settings import Settings
-from model_build.checkpoint import Checkpoint
+from model_build.checkpoint import Checkpoint, broken
 from model_build.config_pbtxt import ModelConfig, Tensor, WarmUp, warm_up_sizes
-from model_build.errors import BrokenCheckpoint
 from model_build.repository import TritonModel, serialise_texts
+from model_build.text2text.graphs import graph_files
 from workloads import Example, Serving, Target, TensorRtTarget, TextToText
 
-GRAPHS = ("encoder.onnx", "decoder.onnx")
 SERVING_CODE = ("model.py", "generator.py", "decoding.py", "settings.py")
 ENGINES = {"onnxruntime": ("engine.py",), "tensorrt": ("tensorrt_engine.py", "tensorrt_plan.py")}
 """The code that runs the graphs, by runtime: a container has its own one's packages and no other's."""
@@ -20,7 +19,7 @@ CORRECTED = Tensor(name="CORRECTED", data_type="TYPE_STRING", dims=(1,))
 
 
 def settings(model: TextToText, target: Target, checkpoint: Checkpoint) -> Settings:
-    """Token ids from the checkpoint, lengths from the workload. Raises `BrokenCheckpoint`."""
+    """Token ids from the checkpoint, lengths from the workload. Raises `UsageError`."""
     start, pad = (_tokens(checkpoint, key)[0] for key in ("decoder_start_token_id", "pad_token_id"))
     return Settings(
         max_input_tokens=model.max_input_tokens,
@@ -30,16 +29,6 @@ def settings(model: TextToText, target: Target, checkpoint: Checkpoint) -> Setti
         pad_token_id=pad,
         threads=getattr(target, "threads", 1),
     )
-
-
-def graph_files(target: Target, graphs: Path) -> dict[str, Path]:
-    """The compiled files by their name in the version folder."""
-    names = (
-        [f"{graph}.{capability}.plan" for graph in ("encoder", "decoder") for capability in target.compute_capabilities]
-        if isinstance(target, TensorRtTarget)
-        else list(GRAPHS)
-    )
-    return {name: graphs / name for name in names}
 
 
 def triton_models(
@@ -79,7 +68,7 @@ def _tokens(checkpoint: Checkpoint, key: str) -> tuple[int, ...]:
     found = checkpoint.config.get(key)
     ids = tuple(found) if isinstance(found, list) else (found,)
     if not ids or not all(isinstance(token, int) for token in ids):
-        raise BrokenCheckpoint(
+        raise broken(
             checkpoint.folder / "config.json",
             f"{key}: got {json.dumps(found)}, but decoding needs a token id (an integer).",
         )

@@ -12,10 +12,9 @@ import pytest
 from moto import mock_aws
 
 from model_build.checkpoint import Checkpoint, fetch_from_hub, fetch_from_s3, read, resolve
-from model_build.errors import BrokenCheckpoint, MissingCheckpoint, UnreachableCheckpoint
 from model_build.plan import BuildPlan
 from model_build.text2text.repository import settings
-from workloads import OnnxRuntimeTarget, TextToText, WorkloadFolder
+from workloads import OnnxRuntimeTarget, TextToText, Unavailable, UsageError, WorkloadFolder
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def read_t5(folder: Path) -> Checkpoint:
 
 
 def refusal(folder: Path) -> str:
-    with pytest.raises(BrokenCheckpoint) as caught:
+    with pytest.raises(UsageError) as caught:
         read_t5(folder)
     assert caught.value.exit_code == 2
     return str(caught.value)
@@ -127,7 +126,7 @@ def test_no_tokenizer(folder: Path) -> None:
 def test_no_end_of_sequence(folder: Path) -> None:
     edit_config(folder, eos_token_id=None)
     (folder / "generation_config.json").unlink(missing_ok=True)
-    with pytest.raises(BrokenCheckpoint) as caught:
+    with pytest.raises(UsageError) as caught:
         settings(T5, OnnxRuntimeTarget(runtime="onnxruntime"), read_t5(folder))
     assert str(caught.value) == (
         f"{folder / 'config.json'}: eos_token_id: got null, but decoding needs a token id (an integer)."
@@ -136,7 +135,7 @@ def test_no_end_of_sequence(folder: Path) -> None:
 
 def test_no_folder(tiny_workload: WorkloadFolder, tmp_path: Path) -> None:
     shutil.rmtree(tiny_workload.path / "checkpoint")
-    with pytest.raises(MissingCheckpoint) as caught:
+    with pytest.raises(UsageError) as caught:
         resolve(tiny_workload, tmp_path)
     assert str(caught.value) == (
         f"{tiny_workload.file}: model.checkpoint: got './checkpoint', but there is no folder "
@@ -162,7 +161,7 @@ def test_an_s3_folder_gives_the_same_checkpoint(folder: Path, s3: Any, tmp_path:
 
 
 def test_an_s3_folder_without_a_checkpoint(s3: Any, tmp_path: Path) -> None:
-    with pytest.raises(UnreachableCheckpoint) as caught:
+    with pytest.raises(Unavailable) as caught:
         fetch_from_s3("s3://models/nothing", tmp_path, s3)
     assert caught.value.exit_code == 3
     assert str(caught.value) == (
@@ -172,7 +171,7 @@ def test_an_s3_folder_without_a_checkpoint(s3: Any, tmp_path: Path) -> None:
 
 
 def test_a_bucket_that_is_not_there(s3: Any, tmp_path: Path) -> None:
-    with pytest.raises(UnreachableCheckpoint) as caught:
+    with pytest.raises(Unavailable) as caught:
         fetch_from_s3("s3://no-such-bucket/model", tmp_path, s3)
     assert str(caught.value) == (
         "The checkpoint 's3://no-such-bucket/model' cannot be fetched: An error occurred (NoSuchBucket) when calling "
@@ -182,7 +181,7 @@ def test_a_bucket_that_is_not_there(s3: Any, tmp_path: Path) -> None:
 
 
 def test_a_name_the_hub_cannot_have(tmp_path: Path) -> None:
-    with pytest.raises(UnreachableCheckpoint) as caught:
+    with pytest.raises(Unavailable) as caught:
         fetch_from_hub("one/two/three", tmp_path)
     assert str(caught.value).startswith("The checkpoint 'one/two/three' cannot be fetched: ")
     assert str(caught.value).endswith(". Check the id, the network, and for a private model HF_TOKEN.")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import model_build.__main__ as command_line
-from model_build.lock import exclusive
+from model_build.compiled import exclusive
 from model_build.plan import BuildPlan
 from workloads import ROOT
 
@@ -104,11 +104,13 @@ def test_a_missing_toolchain_is_exit_code_3(tiny_copy: Path) -> None:
         [sys.executable, "-c", code, str(tiny_copy)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (3, "")
-    # transformers has its own word to say first.
-    assert done.stderr.endswith(
+    log = tiny_copy / "build" / "tiny" / ".compiled" / "cpu" / "build.log"
+    assert done.stderr == (
         "The Python package 'torch' is not installed, and model_build needs it. "
         "Install the build's tools with `pip install -e '.[build]'`.\n"
+        f"What libraries said is in {log}.\n"
     )
+    assert "PyTorch was not found" in log.read_text("utf-8")
 
 
 def test_usage_is_exit_code_2(run: Run, capsys: Capture) -> None:

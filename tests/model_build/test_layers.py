@@ -3,8 +3,8 @@
 import pytest
 
 from model_build import layers
-from model_build.errors import UnknownLayer
 from tests.model_build.tensorrt.tensorrt_graphs import graphs
+from workloads import UsageError
 
 
 def test_layers_are_called_after_modules_and_weights() -> None:
@@ -43,7 +43,7 @@ def test_a_module_means_everything_in_it() -> None:
 
 
 def test_a_layer_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UnknownLayer) as raised:
+    with pytest.raises(UsageError) as raised:
         layers.chosen(("norm", "head"), ["head", "layers.7"])
     assert raised.value.exit_code == 2
     assert str(raised.value) == (

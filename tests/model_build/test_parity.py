@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from model_build import parity
-from model_build.errors import GateFailed
-from model_build.parity import Answer, Comparison, check_parity, check_quality
+from model_build.parity import Answer, Comparison, GateFailed, check_parity, check_quality
 from workloads import Example, Parity, ParityReport
 
 T5 = "text2text-generation"

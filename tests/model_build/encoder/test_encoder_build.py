@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from model_build.build import build
-from model_build.errors import BrokenCheckpoint, GateFailed, NoSuchBuild
+from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
 from model_build.torch_threads import threads_kept
 from tests.model_build import tiny_t5
 from tests.model_build.tiny_bert import make_workload
-from workloads import ROOT, WorkloadFolder, file_sha256, load_workload
+from workloads import ROOT, UsageError, WorkloadFolder, file_sha256, load_workload
 
 TASKS = ["text-classification", "text-pair-scoring", "question-answering"]
 Make = Callable[..., WorkloadFolder]
@@ -139,7 +139,7 @@ def test_a_graph_above_the_inline_limit_keeps_its_weights_beside_it(
     assert artifact.parity.identical_answers == 24
 
 
-def refusal(workload: WorkloadFolder, kind: type[Exception] = BrokenCheckpoint) -> str:
+def refusal(workload: WorkloadFolder, kind: type[Exception] = UsageError) -> str:
     with pytest.raises(kind) as caught:
         plan_of(workload, "cpu")
     return str(caught.value)
@@ -183,7 +183,7 @@ def test_a_task_that_a_runtime_is_not_built_for(tmp_path: Path) -> None:
         '[targets.cpu-int8]\nruntime = "onnxruntime"\nprecision = "int8"',
         '[targets.cpu-int8]\nruntime = "torchscript"',
     )
-    with pytest.raises(NoSuchBuild) as caught:
+    with pytest.raises(UsageError) as caught:
         plan_of(workload, "cpu-int8")
     assert str(caught.value) == (
         f"{workload.file}: targets.cpu-int8.runtime: 'torchscript' is not built for text2text-generation. "

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from model_build import repository
 from model_build.lint import Finding, Situation, lint, render, unmade_checks
 from model_build.lint.config_lines import key_lines
-from model_build.lint.errors import NothingToLint
 from model_build.plan import BuildPlan, plan
 from tests.model_build.lint.broken_archives import FAULTS, Fault
 from tests.model_build.lint.good_archives import (
@@ -37,7 +36,7 @@ from tests.model_build.lint.good_archives import (
 )
 from tests.model_build.lint.good_archives import plan as plan_header
 from tests.model_build.tiny_bert import make_workload
-from workloads import ROOT
+from workloads import ROOT, UsageError
 
 NOTHING_KNOWN = Situation()
 
@@ -327,7 +326,7 @@ def test_no_text_made_of_a_configs_words_is_a_traceback(fragments: list[bytes]) 
 
 
 def test_a_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NothingToLint) as refusal:
+    with pytest.raises(UsageError) as refusal:
         lint(tmp_path / "model.tar.gz", NOTHING_KNOWN)
     assert str(refusal.value) == (
         f"{tmp_path}/model.tar.gz: there is no such file or folder. Allowed: a model.tar.gz, or an unpacked Triton "

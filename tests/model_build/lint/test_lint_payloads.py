@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_build.lint import Finding, Situation, lint
-from model_build.lint.errors import UnreadablePayload
 from model_build.lint.model_config import ModelConfig, parse
 from model_build.lint.payloads import check_body
 from tests.model_build.lint.good_archives import ON_CPU, SCORE, SCORING, Tree, write
 from tests.model_build.lint.requests_to_scoring import BAD_REQUESTS, GOOD_REQUESTS, TENSOR, body
+from workloads import UsageError
 
 Check = Callable[[str, bytes], list[Finding]]
 
@@ -79,7 +79,7 @@ def test_half_precision_does_not_travel_as_json(tmp_path: Path) -> None:
 
 
 def test_a_payload_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnreadablePayload) as refusal:
+    with pytest.raises(UsageError) as refusal:
         lint(write(SCORING, tmp_path), dataclasses.replace(ON_CPU, payloads=(tmp_path / "gone.jsonl",)))
     assert str(refusal.value) == (
         f"{tmp_path}/gone.jsonl: cannot be read: No such file or directory. Allowed: a .jsonl file with one request "

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_build.neuron.arguments import calls, sequence_lengths, suggested_pipeline_cores
-from model_build.neuron.errors import UnsupportedSavedModel, UnusableSequenceLengths
 from tests.tiny_classifier import FIVE, make_model
-from workloads import EncoderModel, NeuronTarget, Workload
+from workloads import EncoderModel, NeuronTarget, UsageError, Workload
 
 GOLDENS = Path(__file__).parents[1] / "goldens" / "neuron"
 
@@ -122,7 +121,7 @@ def test_lengths_come_shortest_first_and_once() -> None:
 
 @pytest.mark.parametrize("lengths", [[16], [16, 64]])
 def test_the_longest_graph_is_as_long_as_the_longest_request(lengths: list[int]) -> None:
-    with pytest.raises(UnusableSequenceLengths) as caught:
+    with pytest.raises(UsageError) as caught:
         calls(make_target(sequence_lengths=lengths), make_model())
     assert str(caught.value) == (
         f"sequence_lengths: got {lengths}, but model.max_input_tokens is 32, and requests of that length need a "
@@ -136,7 +135,7 @@ def test_the_longest_graph_is_as_long_as_the_longest_request(lengths: list[int])
     [("neuronx", "1.15.5", "2"), ("neuron", "3.0.0", "1 or 2"), ("neuron", None, "1 or 2")],
 )
 def test_a_saved_model_of_another_tensorflow_is_refused(runtime: str, version: str | None, allowed: str) -> None:
-    with pytest.raises(UnsupportedSavedModel) as caught:
+    with pytest.raises(UsageError) as caught:
         calls(make_target(runtime), tensorflow(), version)
     assert str(caught.value) == (
         f"model.checkpoint: the SavedModel was written by TensorFlow {version or 'unknown'}, but {runtime} compiles "

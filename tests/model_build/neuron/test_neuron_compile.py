@@ -13,15 +13,14 @@ import pytest
 import torch
 
 from containers.neuron.server_settings import ServerSettings
-from model_build.neuron import operators
 from model_build.neuron.arguments import calls
 from model_build.neuron.compile import check_toolchain, compile_graphs, compile_saved_model, torch_examples
-from model_build.neuron.errors import BrokenSavedModel, MissingNeuron
 from model_build.neuron.package import server_settings
 from model_build.progress import silent
 from tests import fake_neuron
+from tests.model_build.neuron import operators
 from tests.tiny_classifier import FIVE, THREE, Classifier, make_model
-from workloads import ROOT, NeuronTarget, Serving
+from workloads import ROOT, NeuronTarget, Serving, Unavailable, UsageError
 
 jit: Any = torch.jit
 
@@ -83,7 +82,7 @@ def test_no_call_has_an_argument_that_is_not_documented(
 
 
 def test_a_machine_without_neuron_is_told_where_to_compile() -> None:
-    with pytest.raises(MissingNeuron) as caught:
+    with pytest.raises(Unavailable) as caught:
         check_toolchain(make_model(), make_target(), workload="query_intent", target_name="inf1")
     assert str(caught.value) == (
         "The Python package 'torch_neuron' is not installed, and compiling query_intent for inf1 (Inf1) needs it. It "
@@ -98,7 +97,7 @@ def test_the_package_that_is_missing_follows_from_framework_and_chip() -> None:
     missing = []
     for model in (make_model(), tensorflow):
         for runtime in PACKAGES:
-            with pytest.raises(MissingNeuron) as caught:
+            with pytest.raises(Unavailable) as caught:
                 check_toolchain(model, make_target(runtime), workload="w", target_name="t")
             missing.append(str(caught.value).split("'")[1])
     assert missing == ["torch_neuron", "torch_neuronx", "tensorflow.neuron", "tensorflow_neuronx"]
@@ -215,7 +214,7 @@ def test_a_folder_that_is_no_whole_saved_model_is_refused(damage: Any, problem: 
     model = make_model().model_copy(update={"framework": "tensorflow"})
     folder = make_saved_model(tmp_path / "source", "2.10.1")
     damage(folder)
-    with pytest.raises(BrokenSavedModel) as caught:
+    with pytest.raises(UsageError) as caught:
         compile_saved_model(folder, model, make_target(), tmp_path, silent)
     assert str(caught.value) == (
         f'model.checkpoint: {folder} {problem}. framework = "tensorflow" takes a folder with saved_model.pb and '

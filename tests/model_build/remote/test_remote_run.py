@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aws_api.errors import AwsRefused, AwsUnreachable, ExpiredCredentials
-from model_build.lock import exclusive
+from model_build.compiled import exclusive
 from model_build.remote.remote_build import LostSight, build_remotely
 from model_build.remote.request import plan_remote
 from tests.artifacts import an_artifact

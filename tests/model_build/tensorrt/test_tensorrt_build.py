@@ -12,14 +12,13 @@ from safetensors.torch import load_file, save_file
 
 from model_build import archive
 from model_build.build import build, verify_built
-from model_build.errors import GateFailed, UnknownLayer
+from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
 from model_build.remote.fetch import Built, combine
-from model_build.tensorrt.errors import EngineFailed, NoGpu
 from tests.containers import fake_tensorrt
 from tests.model_build import tiny_bert, tiny_t5
 from tests.model_build.tensorrt.gpu_machine import A10G, T4, install_all
-from workloads import TensorRtTarget, WorkloadFolder, load_workload
+from workloads import TensorRtTarget, Unavailable, UsageError, WorkloadFolder, load_workload
 
 TASKS = ["text-classification", "text-pair-scoring", "question-answering"]
 T5_TARGET = """
@@ -238,7 +237,7 @@ def test_a_gate_that_no_layer_can_mend_says_so(machine: Machine, make: Make) -> 
 
 def test_a_layer_of_a_t5_that_names_no_graph_is_refused(machine: Machine, t5: BuildPlan) -> None:
     astray = edited(t5.source, 'precision = "fp16"', 'precision = "fp16"\nfp32_layers = ["layers.0"]')
-    with pytest.raises(UnknownLayer, match=r"the graph has no layers\.0\. .* Layers: encoder\.own, "):
+    with pytest.raises(UsageError, match=r"the graph has no layers\.0\. .* Layers: encoder\.own, "):
         build(astray)
 
 
@@ -249,9 +248,9 @@ def test_a_machine_without_a_gpu_neither_builds_nor_verifies(machine: Machine, m
     for tool in machine.tools.iterdir():
         tool.unlink()
     machine.gpu.capability = "9.0"
-    with pytest.raises(NoGpu):
+    with pytest.raises(Unavailable):
         build(planned)
-    with pytest.raises(EngineFailed) as caught:
+    with pytest.raises(Unavailable) as caught:
         verify_built(planned)
     assert caught.value.exit_code == 3
     folder = planned.folder / ".scratch" / "repository" / "tiny_model" / "1"

@@ -9,11 +9,10 @@ import pytest
 from containers.text2text.tensorrt_plan import plan_name
 from model_build.progress import Progress, silent
 from model_build.tensorrt.compile import EngineRecord, Toolchain, compile_engine
-from model_build.tensorrt.errors import NoBindings, NoGpu, TrtexecFailed, UnknownTensorRt, WrongGpu
 from model_build.tensorrt.profiles import Profile, Range
 from tests.containers import fake_tensorrt
 from tests.model_build.tensorrt.gpu_machine import A10G, NVIDIA_SMI, T4, install, install_all
-from workloads import TensorRtTarget
+from workloads import TensorRtTarget, Unavailable
 
 PROFILE: Profile = {"input_ids": Range(min=(1, 1), opt=(4, 8), max=(8, 16))}
 TARGET = TensorRtTarget(
@@ -83,7 +82,7 @@ def test_the_first_of_several_gpus_is_the_one_that_trtexec_takes(tools: Path) ->
 
 
 def test_a_machine_without_a_gpu_is_told_what_it_lacks_and_how_to_build(tools: Path) -> None:
-    with pytest.raises(NoGpu) as raised:
+    with pytest.raises(Unavailable) as raised:
         find()
     assert raised.value.exit_code == 3
     assert str(raised.value) == (
@@ -95,19 +94,19 @@ def test_a_machine_without_a_gpu_is_told_what_it_lacks_and_how_to_build(tools: P
 
 def test_a_driver_that_does_not_answer_is_quoted(tools: Path) -> None:
     install(tools, "nvidia-smi", NVIDIA_SMI.format(said="No devices were found", status=6))
-    with pytest.raises(NoGpu, match=r"nvidia-smi ended with 6 and said 'No devices were found'\."):
+    with pytest.raises(Unavailable, match=r"nvidia-smi ended with 6 and said 'No devices were found'\."):
         find()
 
 
 def test_a_gpu_without_trtexec_is_told_where_it_was_looked_for(tools: Path) -> None:
     install(tools, "nvidia-smi", NVIDIA_SMI.format(said=T4, status=0))
-    with pytest.raises(NoGpu, match="trtexec is neither on PATH nor /usr/src/tensorrt/bin/trtexec"):
+    with pytest.raises(Unavailable, match="trtexec is neither on PATH nor /usr/src/tensorrt/bin/trtexec"):
         find()
 
 
 def test_a_gpu_that_the_target_is_not_for_is_refused(tools: Path) -> None:
     install_all(tools, gpu="NVIDIA H200, 9.0, 570.86.15")
-    with pytest.raises(WrongGpu) as raised:
+    with pytest.raises(Unavailable) as raised:
         find()
     assert raised.value.exit_code == 3
     assert str(raised.value) == (
@@ -119,7 +118,7 @@ def test_a_gpu_that_the_target_is_not_for_is_refused(tools: Path) -> None:
 
 def test_a_tensorrt_without_a_command_for_it_is_refused(tools: Path) -> None:
     install_all(tools, version="v8601")
-    with pytest.raises(UnknownTensorRt) as raised:
+    with pytest.raises(Unavailable) as raised:
         find()
     assert str(raised.value) == (
         f"{tools}/trtexec does not say a TensorRT version that this project has a command for. "
@@ -131,7 +130,7 @@ def test_a_tensorrt_without_a_command_for_it_is_refused(tools: Path) -> None:
 def test_a_failed_build_shows_trtexecs_last_lines_and_leaves_no_engine(tools: Path, tmp_path: Path) -> None:
     install_all(tools)
     engine = tmp_path / "encoder.7.5.plan"
-    with pytest.raises(TrtexecFailed) as raised:
+    with pytest.raises(Unavailable) as raised:
         built(graph(tmp_path, "broken"), engine)
     lines = str(raised.value).splitlines()
     assert raised.value.exit_code == 3
@@ -150,7 +149,7 @@ def test_an_older_engine_is_left_as_it_was_by_a_failed_build(tools: Path, tmp_pa
     install_all(tools)
     engine = tmp_path / "encoder.7.5.plan"
     engine.write_text("older")
-    with pytest.raises(TrtexecFailed):
+    with pytest.raises(Unavailable):
         built(graph(tmp_path, "broken"), engine)
     assert engine.read_text() == "older"
 
@@ -160,7 +159,7 @@ def test_a_machine_whose_python_has_another_tensorrt_is_told_before_it_builds(
 ) -> None:
     install_all(tools)
     monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "10.13.3.9")
-    with pytest.raises(NoBindings) as raised:
+    with pytest.raises(Unavailable) as raised:
         find()
     assert raised.value.exit_code == 3
     assert str(raised.value) == (
@@ -175,5 +174,5 @@ def test_a_machine_whose_python_has_no_tensorrt_is_told_before_it_builds(
 ) -> None:
     install_all(tools)
     monkeypatch.setitem(sys.modules, "tensorrt", None)
-    with pytest.raises(NoBindings, match=r"they cannot be imported \(.*tensorrt.*\)\. A plan loads only in"):
+    with pytest.raises(Unavailable, match=r"they cannot be imported \(.*tensorrt.*\)\. A plan loads only in"):
         find()

@@ -14,9 +14,8 @@ from onnx import TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from model_build import layers
-from model_build.bisect import fp32_layers
-from model_build.tensorrt.element_types import element_types
-from model_build.tensorrt.precision import T5_CACHES, t5_islands, to_fp16
+from model_build.fp32_layers import smallest
+from model_build.tensorrt.precision import T5_CACHES, element_types, t5_islands, to_fp16
 from tests.model_build.tensorrt.tensorrt_graphs import GRAPHS, VOCABULARY, graphs
 
 SIZES = {"batch": 3, "sequence": 7, "source": 7, "past": 4}
@@ -162,7 +161,7 @@ def test_bisection_finds_the_one_layer_that_overflows(layer: str) -> None:
     model = enlarge(graphs()["bert-answering"], layer, 1e5)
     expected = run(model)
     assert not agree(expected, run(to_fp16(model)))
-    kept = fp32_layers(layers.names(model), lambda kept: agree(expected, run(to_fp16(model, sorted(kept)))))
+    kept = smallest(layers.names(model), lambda kept: agree(expected, run(to_fp16(model, sorted(kept)))))
     assert kept == (layer,)
 
 

@@ -10,9 +10,9 @@ from typing import get_args
 from model_build.checkpoint import Checkpoint
 from model_build.neuron import arguments
 from model_build.tensorrt.compile import plan_name
-from model_build.tensorrt.profiles import Profile, encoder_profile, text2text_profiles
+from model_build.tensorrt.profiles import profiles
 from model_build.tensorrt.trtexec import Major, command
-from model_build.text2text.int8 import BLOCK, INT8_ACTIVATIONS
+from model_build.text2text.graphs import BLOCK, INT8_ACTIVATIONS
 from workloads import (
     EncoderModel,
     Model,
@@ -44,15 +44,6 @@ def model_inputs(model: Model) -> list[str]:
     """The example tensors of the trace, of which only type and rank matter."""
     assert not isinstance(model, TextToText)
     return [f"{name}: int64{[2] if name == 'valid_length' else [2, 8]}" for name in model.inputs]
-
-
-def profiles(model: Model, serving: Serving, checkpoint: Checkpoint) -> dict[str, Profile]:
-    """The shapes an engine is built for, by the graph's name."""
-    if not isinstance(model, TextToText):
-        return {"model": encoder_profile(model, serving)}
-    config = checkpoint.config
-    channels = 2 * config["num_decoder_layers"] * config["num_heads"]
-    return {str(k): v for k, v in text2text_profiles(model, serving, channels=channels, d_kv=config["d_kv"]).items()}
 
 
 def _exports(model: Model) -> list[str]:
@@ -89,7 +80,7 @@ def _quantised_encoder(target: OnnxRuntimeTarget) -> str:
 def _tensorrt(model: Model, target: TensorRtTarget, serving: Serving, checkpoint: Checkpoint) -> list[str]:
     made = []
     for capability in target.compute_capabilities:
-        for graph, profile in profiles(model, serving, checkpoint).items():
+        for graph, profile in profiles(model, serving, checkpoint.config).items():
             for major in get_args(Major):
                 asked = command(
                     Path(f"{graph}.onnx"),

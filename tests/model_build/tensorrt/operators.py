@@ -17,7 +17,7 @@ from typing import Literal
 import onnx
 from onnx import TensorProto, defs
 
-from model_build.tensorrt.element_types import element_types
+from model_build.tensorrt.precision import element_types
 from workloads.document import Document
 
 TABLE = Path(__file__).with_name("operators.toml")

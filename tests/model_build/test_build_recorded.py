@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from model_build.errors import GateFailed, NotCompared, StaleArtifact
+from model_build.build import verify_recorded
+from model_build.parity import GateFailed
 from model_build.plan import plan
-from model_build.recorded import verify_recorded
-from workloads import ROOT, WorkloadFolder, load_workload
+from workloads import ROOT, UsageError, WorkloadFolder, load_workload
 
 
 def rewritten(root: Path, **changes: object) -> None:
@@ -40,7 +40,7 @@ def test_a_record_beyond_the_limits_fails_the_gate(tiny_workload: WorkloadFolder
 def test_a_build_that_compared_nothing_is_not_released(tiny_workload: WorkloadFolder, tiny_copy: Path) -> None:
     planned = plan(tiny_workload, "cpu", tiny_copy)
     rewritten(tiny_copy, parity=None)
-    with pytest.raises(NotCompared) as caught:
+    with pytest.raises(GateFailed) as caught:
         verify_recorded(planned)
     assert caught.value.exit_code == 1
     assert str(caught.value) == (
@@ -51,10 +51,10 @@ def test_a_build_that_compared_nothing_is_not_released(tiny_workload: WorkloadFo
 
 def test_a_build_of_another_checkpoint_is_not_released(tiny_workload: WorkloadFolder, tiny_copy: Path) -> None:
     rewritten(tiny_copy, checkpoint_sha256="0" * 64)
-    with pytest.raises(StaleArtifact):
+    with pytest.raises(UsageError):
         verify_recorded(plan(load_workload("tiny", tiny_workload.path.parent), "cpu", tiny_copy))
 
 
 def test_it_needs_no_torch() -> None:
-    code = "import sys, model_build.recorded; sys.exit(bool({'torch', 'onnxruntime'} & sys.modules.keys()))"
+    code = "import sys, model_build.build; sys.exit(bool({'torch', 'onnxruntime'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -1,0 +1,63 @@
+"""Everything that a target's compiled graphs depend on, besides the code and the tools that compile them.
+
+Backends compile from this value and not from the whole plan, so the cache key cannot miss an input: what is not a field
+here does not reach a compiler. How the model is served and how far it may differ are no part of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from model_build.checkpoint import Checkpoint
+from workloads import EncoderModel, Model, NeuronTarget, OnnxRuntimeTarget, Serving, Target, TensorRtTarget, TextToText
+
+BackendName = Literal["text2text", "encoder", "neuron"]
+CALIBRATION_ROWS = 128
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompileInputs:
+    workload: str
+    target_name: str
+    model: Model
+    target: Target
+    checkpoint: Checkpoint
+    batches: Serving
+    """The batch sizes of all variants together, for which a TensorRT engine is built."""
+    calibration: tuple[Mapping[str, str], ...]
+    """Rows of evaluation.jsonl that set the ranges of statically quantised activations."""
+    timing_caches: Path
+    """Folder of TensorRT's timing caches, which make a build quicker and do not change what it may produce."""
+
+    @property
+    def backend(self) -> BackendName:
+        """The backend for this runtime and task."""
+        if isinstance(self.target, NeuronTarget):
+            return "neuron"
+        return "text2text" if isinstance(self.model, TextToText) else "encoder"
+
+    @property
+    def encoder(self) -> EncoderModel:
+        """The model of an encoder workload."""
+        assert not isinstance(self.model, TextToText)
+        return self.model
+
+    @property
+    def text2text(self) -> TextToText:
+        """The model of a text2text workload."""
+        assert isinstance(self.model, TextToText)
+        return self.model
+
+    def facts(self) -> list[Any]:
+        """The values that the compiled bytes depend on, as JSON."""
+        facts: list[Any] = [
+            self.checkpoint.sha256,
+            self.model.model_dump(mode="json"),
+            self.target.model_dump(mode="json", exclude={"parity"}),
+        ]
+        if isinstance(self.target, TensorRtTarget):
+            facts.append(self.batches.model_dump(mode="json"))
+        if isinstance(self.target, OnnxRuntimeTarget) and self.target.quantisation == "static":
+            facts.append([dict(row) for row in self.calibration])
+        return facts

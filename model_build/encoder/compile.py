@@ -1,0 +1,65 @@
+"""Compiles a BERT for ONNX Runtime, TorchScript or TensorRT, from one portable graph of the checkpoint's weights."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from containers.encoder.preprocess import Preprocessor
+from containers.encoder.row import Refusal
+from containers.encoder.tensors import tensors
+from model_build.compile_inputs import CompileInputs
+from model_build.encoder import export, optimise
+from model_build.encoder.graphs import settings
+from model_build.layers import products
+from model_build.progress import Progress
+from model_build.tensorrt import engines
+from workloads import OnnxRuntimeTarget, TensorRtTarget, TorchScriptTarget
+
+
+def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
+    """Writes the target's files into `graphs` and returns what they were made with besides the usual tools.
+
+    Raises `UsageError` for a layer that the graph has not, or `Unavailable` where TensorRT is not there or refuses.
+    """
+    match inputs.target:
+        case TorchScriptTarget():
+            progress("Tracing")
+            export.trace_checkpoint(inputs.checkpoint, inputs.encoder, graphs)
+            return {}
+        case OnnxRuntimeTarget() as target:
+            portable = _export(inputs, scratch, progress)
+            progress(f"Compiling for ONNX Runtime, {target.precision}")
+            optimise.optimise(portable, graphs / export.GRAPH, target, _calibration(inputs))
+            return {"onnx_opset": str(export.OPSET)}
+        case TensorRtTarget() as target:
+            toolchain = engines.toolchain(inputs)
+            portable = _export(inputs, scratch, progress)
+            return engines.compile_graphs(inputs, target, toolchain, {"model": portable}, graphs, progress)
+        case target:
+            raise AssertionError(target.runtime)  # Neuron has a backend of its own
+
+
+def layers(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[str, ...]:
+    """The layers that `fp32_layers` can name, in the order of the graph."""
+    portable = _export(inputs, scratch, progress)
+    if isinstance(inputs.target, TensorRtTarget):
+        return tuple(engines.layer_names(inputs, {"model": portable}))
+    return tuple(dict.fromkeys(products(portable).values()))
+
+
+def _export(inputs: CompileInputs, scratch: Path, progress: Progress) -> Path:
+    """Exports once for each scratch folder."""
+    if not (scratch / export.GRAPH).exists():
+        progress("Exporting to ONNX")
+        export.export_checkpoint(inputs.checkpoint, inputs.encoder, scratch)
+    return scratch / export.GRAPH
+
+
+def _calibration(inputs: CompileInputs) -> Iterator[optimise.Tensors]:
+    """Real rows, one at a time, for the ranges of activations."""
+    known = settings(inputs.encoder, inputs.target, inputs.checkpoint)
+    preprocessor = Preprocessor(Tokenizer.from_file(str(inputs.checkpoint.tokenizer)), known)
+    for code in preprocessor.encode(inputs.calibration):
+        if not isinstance(code, Refusal):
+            yield tensors([code], known.inputs, known.pad_to, known.pad_token_id)

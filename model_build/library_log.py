@@ -1,0 +1,65 @@
+"""Sends to a file what libraries print, warn and log: a build speaks through its progress port alone.
+
+torch, onnxscript and transformers write through Python; ONNX Runtime and the CUDA libraries write to the process's own
+descriptors 1 and 2, so those are redirected too. A caller that shows progress on a terminal keeps a copy of its
+descriptor from before.
+"""
+
+import contextlib
+import importlib.util
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+
+@contextlib.contextmanager
+def libraries_logged(file: Path) -> Iterator[None]:
+    """Redirects standard output and error of this process into `file`, written anew, until the block ends."""
+    with (
+        file.open("w", encoding="utf-8", buffering=1) as log,
+        _descriptors_redirected(log),
+        contextlib.redirect_stdout(log),
+        contextlib.redirect_stderr(log),
+        warnings.catch_warnings(),
+        _no_loading_bars(),
+    ):
+        warnings.simplefilter("default")
+        logging.disable(logging.INFO)  # the exporter tells of every rewrite
+        try:
+            yield
+        finally:
+            logging.disable(logging.NOTSET)
+
+
+@contextlib.contextmanager
+def _descriptors_redirected(log: TextIO) -> Iterator[None]:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = {number: os.dup(number) for number in (1, 2)}
+    try:
+        for number in kept:
+            os.dup2(log.fileno(), number)
+        yield
+    finally:
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+@contextlib.contextmanager
+def _no_loading_bars() -> Iterator[None]:
+    if not importlib.util.find_spec("transformers"):
+        yield
+        return
+    from transformers.utils import logging as transformers_logging
+
+    bars: Any = transformers_logging
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        bars.enable_progress_bar()

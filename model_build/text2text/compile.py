@@ -1,0 +1,50 @@
+"""Compiles a T5 for ONNX Runtime or TensorRT: a portable export of both graphs, then the target's own form of them."""
+
+from pathlib import Path
+
+from model_build.compile_inputs import CompileInputs
+from model_build.progress import Progress
+from model_build.tensorrt import engines
+from model_build.text2text import export, optimise
+from model_build.text2text.graphs import GRAPHS
+from workloads import OnnxRuntimeTarget, TensorRtTarget
+
+PORTABLE = "portable"
+
+
+def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
+    """Writes the target's files into `graphs` and returns what they were made with besides the usual tools.
+
+    Raises `UsageError` for a layer that neither graph has, or `Unavailable` where TensorRT is not there or refuses.
+    """
+    match inputs.target:
+        case OnnxRuntimeTarget() as target:
+            _export(inputs, scratch, progress)
+            progress(f"Compiling for ONNX Runtime, {target.precision}")
+            optimise.optimise(scratch / PORTABLE, graphs, target.precision, target.fp32_layers)
+            return {"onnx_opset": str(export.OPSET)}
+        case TensorRtTarget() as target:
+            toolchain = engines.toolchain(inputs)
+            portable = _export(inputs, scratch, progress)
+            return engines.compile_graphs(inputs, target, toolchain, portable, graphs, progress)
+        case target:
+            raise AssertionError(target.runtime)  # the plan refuses it
+
+
+def layers(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[str, ...]:
+    """The layers that `fp32_layers` can name, in the order of the graphs."""
+    portable = _export(inputs, scratch, progress)
+    if isinstance(inputs.target, TensorRtTarget):
+        return tuple(engines.layer_names(inputs, portable))
+    return optimise.layer_names(scratch / PORTABLE)
+
+
+def _export(inputs: CompileInputs, scratch: Path, progress: Progress) -> dict[str, Path]:
+    """Exports into a folder of its own, once for each scratch folder."""
+    model, folder = inputs.text2text, scratch / PORTABLE
+    if not folder.exists():
+        progress("Exporting to ONNX")
+        folder.mkdir()
+        limits = {"max_input_tokens": model.max_input_tokens, "max_output_tokens": model.max_output_tokens}
+        export.export(export.load(inputs.checkpoint.folder), folder, **limits)
+    return {graph: folder / f"{graph}.onnx" for graph in GRAPHS}
