@@ -1,0 +1,63 @@
+"""torch's ONNX exporter for tests: the same module with the same inputs is exported once for a whole run of tests.
+
+An export takes seconds and every build begins with one. Tests build the same few tiny checkpoints again and again, in
+several processes; the first export of each is kept in a folder that all processes of a run share. The fixture
+`real_exports` switches this off where the export itself is under test.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+
+SCALARS = (bool, int, float, str, tuple, list, frozenset, type(None))
+
+
+class Exported:
+    """What the exporters of this project use of an ONNXProgram."""
+
+    def __init__(self, file: Path) -> None:
+        self.model_proto = onnx.load(file)
+
+    def save(self, file: Path, *, external_data: bool) -> None:
+        assert not external_data, "weights beside the graph are tested with real_exports"
+        onnx.save(self.model_proto, file)
+
+
+class SharedExports:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._export: Any = torch.onnx.export
+
+    def __call__(self, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], **options: Any) -> Exported:
+        file = self.folder / f"{fingerprint(module, inputs, options)}.onnx"
+        if not file.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            scratch = file.with_suffix(f".{id(self)}.part")
+            onnx.save(self._export(module, inputs, **options).model_proto, scratch)
+            scratch.replace(file)
+        return Exported(file)
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(torch.onnx, "export", self._export)
+            yield
+
+
+def fingerprint(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], options: dict[str, Any]) -> str:
+    """A hash of everything that decides an export: code, weights, settings of all modules, inputs and options."""
+    digest = hashlib.sha256(
+        repr((torch.__version__, [each.shape for each in inputs], sorted(options.items()))).encode()
+    )
+    for name, part in module.named_modules():
+        settings = {key: value for key, value in vars(part).items() if isinstance(value, SCALARS)}
+        digest.update(repr((name, type(part).__module__, type(part).__qualname__, sorted(settings.items()))).encode())
+    for name, tensor in module.state_dict().items():
+        digest.update(name.encode() + repr(tensor.dtype).encode() + tensor.detach().numpy().tobytes())
+    return digest.hexdigest()
