@@ -13,20 +13,14 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from inference_recommender.cli import Commands, add_command, load_source
 from inference_recommender.cli.terminal import JobProgress
+from inference_recommender.experiment.account import Prepared
 from inference_recommender.experiment.aws import ExperimentAws
 from inference_recommender.experiment.cells import baseline_cell, cells
-from inference_recommender.experiment.errors import (
-    BuiltAnew,
-    ExperimentSuspended,
-    MissingArtifacts,
-    NoWorkload,
-    ResumedDifferently,
-)
 from inference_recommender.experiment.folder import ExperimentFolder
-from inference_recommender.experiment.measure import Prepared, run
-from inference_recommender.experiment.model import Access, model_request
+from inference_recommender.experiment.measure import run
 from inference_recommender.experiment.page import conclude
 from inference_recommender.experiment.plan import Experiment, batches, job_plan
+from inference_recommender.experiment.resources import Access, model_request
 from inference_recommender.experiment.result import Result
 from inference_recommender.experiment.terminal import show
 from workloads import (
@@ -36,6 +30,7 @@ from workloads import (
     ModelArtifact,
     NoVerdict,
     ProjectError,
+    UsageError,
     WorkloadFolder,
     artifact_file,
     load_artifact,
@@ -58,6 +53,18 @@ SETTLED = (
 )
 """Options that a resumed experiment has settled."""
 FLAGS = {"load": "with"}
+
+
+class MissingBuilds(UsageError):
+    """Variants that were never built, with the command that builds each."""
+
+
+class ExperimentSuspended(ProjectError):
+    """What was measured is kept; the exit code is that of the reason."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        self.exit_code = exit_code
+        super().__init__(message)
 
 
 def add(commands: Commands) -> None:
@@ -141,12 +148,18 @@ def _suspended(error: ProjectError, prepared: Prepared, kept: ExperimentFolder) 
     if kept.has_measured:
         conclude(kept)
     cells = prepared.experiment.cells
-    return ExperimentSuspended(error, kept.path, len(cells) - len(kept.left(cells)), len(cells))
+    return ExperimentSuspended(
+        f"{error}\n{len(cells) - len(kept.left(cells))} of {len(cells)} cells are measured. Go on with "
+        f"`python -m inference_recommender experiment --resume {kept.path}`: none of them is measured again.",
+        error.exit_code,
+    )
 
 
 def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolder]:
     if options.workload is None:
-        raise NoWorkload()
+        raise UsageError(
+            "WORKLOAD: missing. Name the workload to measure, or an experiment to go on with --resume RUN."
+        )
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     name = f"{options.workload}-experiment-{stamp}".replace("_", "-")
     return load_workload(options.workload), ExperimentFolder((options.runs or ROOT / "runs") / name)
@@ -168,21 +181,24 @@ def _planned(options: argparse.Namespace, source: WorkloadFolder, kept: Experime
 
 
 def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolder]:
-    """The folder says what is measured. Raises `NotAnExperiment` or `ResumedDifferently`."""
+    """Takes workload and plan from the folder. Raises `UsageError`."""
     kept = ExperimentFolder(options.resume)
     named = [f"--{FLAGS.get(name, name).replace('_', '-')}" for name in SETTLED if getattr(options, name)]
     experiment = kept.experiment()
     if options.workload not in (None, experiment.workload):
         named.insert(0, options.workload)
     if named:
-        raise ResumedDifferently(options.resume, named)
+        raise UsageError(
+            f"--resume: {options.resume} says what is measured; leave out {', '.join(named)}, or start a new "
+            "experiment."
+        )
     source = load_workload(experiment.workload)
     source.workload = kept.workload()  # as it was when the first cell was measured
     return source, kept
 
 
 def _artifacts(experiment: Experiment) -> dict[str, ModelArtifact]:
-    """Of every variant. Raises `MissingArtifacts`, which names every build that is missing."""
+    """Returns the artifact of every variant. Raises `MissingBuilds`."""
     found, missing = {}, []
     for variant in dict.fromkeys(cell.variant for cell in experiment.cells):
         try:
@@ -190,7 +206,7 @@ def _artifacts(experiment: Experiment) -> dict[str, ModelArtifact]:
         except MissingArtifact as error:
             missing.append(str(error))
     if missing:
-        raise MissingArtifacts(missing)
+        raise MissingBuilds("\n".join(missing))
     return found
 
 
@@ -199,7 +215,10 @@ def _refuse_other_archives(
 ) -> None:
     for variant, then in experiment.archives.items():
         if (now := artifacts[variant].archive_sha256) != then:
-            raise BuiltAnew(kept.path, variant, then, now)
+            raise UsageError(
+                f"--resume: {kept.path} began with an archive of '{variant}' whose sha256 is {then}; the one in build/ "
+                f"now has {now}. Cells of different archives cannot be compared: start a new experiment."
+            )
 
 
 def _access(options: argparse.Namespace, aws: ExperimentAws, source: WorkloadFolder) -> Access:
@@ -229,11 +248,13 @@ def _to_show(
         )
     try:
         artifacts = _artifacts(experiment)
-    except MissingArtifacts as error:
+    except MissingBuilds as error:
         _warn(people, f"No models are shown: {error}")
         artifacts = {}
     planned = batches(experiment, experiment.cells, ())
-    plans = [job_plan(experiment, b, source.workload, access.subject(source.workload.name, b.name)) for b in planned]
+    plans = [
+        job_plan(experiment, b, source.workload, access.tested_model(source.workload.name, b.name)) for b in planned
+    ]
     for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings_for(local=False)):
         _warn(people, warning)
     return {

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
+from aws_api.processing_jobs import ProcessingJob
 from inference_recommender.cli import GENERATOR_TYPE
 from inference_recommender.cli.terminal import JobProgress
-from inference_recommender.load_test import image, machine
 from inference_recommender.load_test.aws import LoadTestAws
 from inference_recommender.load_test.generator_fleet import FleetDrive
-from inference_recommender.load_test.load_test import PAYLOADS, Drive, Prepared, alone, run
-from inference_recommender.load_test.plan import load_plan
-from inference_recommender.load_test.request import Fleet, FleetPlan, plan_fleet
-from inference_recommender.load_test.served import Served, endpoint_served, url_served
+from inference_recommender.load_test.generator_request import Fleet, image_uri, plan_fleet
+from inference_recommender.load_test.load_test import PAYLOADS, Drive, Prepared, alone, machine_description, run
+from inference_recommender.load_test.served import Served, endpoint_served, load_plan, url_served
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, ModelArtifact, Recommendation, UsageError, load_artifact, load_workload
@@ -32,7 +31,7 @@ class Begun:
     """A load test of which nothing is sent yet."""
 
     prepared: Prepared
-    fleet: FleetPlan | None
+    fleet: ProcessingJob | None
     run_folder: RunFolder
 
 
@@ -68,7 +67,7 @@ def begin(options: argparse.Namespace, aws: LoadTestAws, traffic_name: str, name
 def show(begun: Begun) -> str:
     """Returns the generator's plan, and the Processing job's request if there is one, as one JSON document."""
     plan = begun.prepared.plan.model_dump(mode="json", by_alias=True)
-    request = {"processing_job": begun.fleet.request} if begun.fleet else {}
+    request = {"processing_job": begun.fleet.request()} if begun.fleet else {}
     return json.dumps({"plan": plan, **request}, indent=2)
 
 
@@ -133,7 +132,7 @@ def _fleet(options: argparse.Namespace, aws: LoadTestAws) -> Fleet:
     return Fleet(
         generators=options.generators,
         instance_type=options.generator_type or GENERATOR_TYPE,
-        image_uri=options.generator_image_uri or image.image_uri(aws.region),
+        image_uri=options.generator_image_uri or image_uri(aws.region),
         role_arn=options.role_arn,
         bucket=options.payload_bucket or aws.default_bucket(),
         region=aws.region,
@@ -146,7 +145,7 @@ def _fleet(options: argparse.Namespace, aws: LoadTestAws) -> Fleet:
 def _generators(options: argparse.Namespace) -> str:
     if options.generators:
         return f"{options.generators} × {options.generator_type or GENERATOR_TYPE}"
-    return machine.description()
+    return machine_description()
 
 
 def _flag(name: str) -> str:

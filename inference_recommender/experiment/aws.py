@@ -1,7 +1,4 @@
-"""AWS as an experiment needs it: models and endpoints that live as long as they are measured.
-
-What it shares with a single run is `inference_recommender.jobs.aws` and `harness.aws`.
-"""
+"""The AWS adapter of experiments: models and endpoints that live as long as they are measured."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,23 +8,26 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from aws_api import s3
-from aws_api.errors import AwsRefused, translate_aws_errors
-from inference_recommender.experiment.errors import ModelTaken
+from aws_api.errors import AwsRefused, AwsUnavailable, translate_aws_errors
 from inference_recommender.load_test.aws import LoadTestAws
 
 
 class ExperimentAws(LoadTestAws):
+    """An `Account`."""
+
     def upload_archive(self, url: str, file: Path) -> None:
         if s3.size(self, url) != file.stat().st_size:
             s3.upload_file(self, url, file, make_bucket=True)
 
     def make_model(self, request: Mapping[str, Any]) -> None:
         name = request["ModelName"]
-        if (there := self._model(name)) is None:
+        if (existing := self._model(name)) is None:
             with translate_aws_errors("CreateModel"):
                 self._sagemaker.create_model(**request)
-        elif there["PrimaryContainer"].get("ModelDataUrl") != request["PrimaryContainer"]["ModelDataUrl"]:
-            raise ModelTaken(name)
+        elif existing["PrimaryContainer"].get("ModelDataUrl") != request["PrimaryContainer"]["ModelDataUrl"]:
+            raise AwsUnavailable(
+                f"There is already a SageMaker model called '{name}' that this experiment did not make."
+            )
 
     def delete_model(self, name: str) -> None:
         if self._model(name) is not None:
@@ -35,41 +35,41 @@ class ExperimentAws(LoadTestAws):
                 self._sagemaker.delete_model(ModelName=name)
 
     def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
-        with translate_aws_errors("CreateEndpointConfig"), _if_missing():
+        with translate_aws_errors("CreateEndpointConfig"), _unless_it_exists():
             self._sagemaker.create_endpoint_config(**config)
-        with translate_aws_errors("CreateEndpoint"), _if_missing():
+        with translate_aws_errors("CreateEndpoint"), _unless_it_exists():
             self._sagemaker.create_endpoint(**endpoint)
 
     def endpoint_status(self, name: str) -> tuple[str, str | None]:
         with translate_aws_errors("DescribeEndpoint"):
-            found = self._sagemaker.describe_endpoint(EndpointName=name)
-        return str(found["EndpointStatus"]), found.get("FailureReason")
+            described = self._sagemaker.describe_endpoint(EndpointName=name)
+        return str(described["EndpointStatus"]), described.get("FailureReason")
 
     def delete_endpoint(self, name: str) -> None:
-        with translate_aws_errors("DeleteEndpoint"), _if_there():
+        with translate_aws_errors("DeleteEndpoint"), _if_it_exists():
             self._sagemaker.delete_endpoint(EndpointName=name)
-        with translate_aws_errors("DeleteEndpointConfig"), _if_there():
+        with translate_aws_errors("DeleteEndpointConfig"), _if_it_exists():
             self._sagemaker.delete_endpoint_config(EndpointConfigName=name)
 
     def image_uri(self, model_name: str) -> str:
-        """Of the container of a model that is there."""
+        """Returns the container's image of an existing model."""
         with translate_aws_errors("DescribeModel"):
             return str(self._sagemaker.describe_model(ModelName=model_name)["PrimaryContainer"]["Image"])
 
     def _model(self, name: str) -> Mapping[str, Any] | None:
         try:
             with translate_aws_errors("DescribeModel"):
-                found: Mapping[str, Any] = self._sagemaker.describe_model(ModelName=name)
+                described: Mapping[str, Any] = self._sagemaker.describe_model(ModelName=name)
         except AwsRefused as error:
             if "Could not find model" in str(error):  # the service's code for it is a plain ValidationException
                 return None
             raise
-        return found
+        return described
 
 
 @contextmanager
-def _if_missing() -> Iterator[None]:
-    """What is there already is no failure; the service has no code of its own for it."""
+def _unless_it_exists() -> Iterator[None]:
+    """Ignores the refusal of a name that exists; the service has no error code of its own for it."""
     try:
         yield
     except ClientError as error:
@@ -78,8 +78,8 @@ def _if_missing() -> Iterator[None]:
 
 
 @contextmanager
-def _if_there() -> Iterator[None]:
-    """What is not there need not be deleted."""
+def _if_it_exists() -> Iterator[None]:
+    """Ignores the refusal to delete what does not exist."""
     try:
         yield
     except ClientError as error:

@@ -1,4 +1,4 @@
-"""What an experiment measures: a cell for every variant on every instance type it can run on. Pure.
+"""The cells of an experiment: one for every variant on every instance type it can run on. Pure.
 
 A variant runs on the hardware its target was compiled for: an engine on its GPU families, a Neuron graph on its chip,
 anything else wherever there is the same kind of hardware as in the target's own `instance_types`.
@@ -7,14 +7,7 @@ anything else wherever there is the same kind of hardware as in the target's own
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from inference_recommender.experiment.errors import (
-    NoSuchBaseline,
-    NoSuchVariant,
-    NotAnInstanceType,
-    NothingToCompare,
-    UnfitInstanceType,
-)
-from workloads import NeuronTarget, Target, TensorRtTarget, WorkloadFolder
+from workloads import NeuronTarget, Target, TensorRtTarget, UsageError, WorkloadFolder
 from workloads.document import Document
 from workloads.instances import NEURON_FAMILIES, instance_shape
 
@@ -29,42 +22,51 @@ class Cell(Document):
 
 
 def cells(folder: WorkloadFolder, patterns: Sequence[str] = (), instance_types: Sequence[str] = ()) -> tuple[Cell, ...]:
-    """In the order of the workload's file.
+    """Returns the cells in the order of the workload's file. Raises `UsageError`.
 
-    `patterns` choose among the deployables as a shell does (ort-*); none chooses every variant, or every target where
-    there are no variants. `instance_types` replace those of the targets. Raises `NoSuchVariant`, `NothingToCompare`,
-    `NotAnInstanceType` or `UnfitInstanceType`.
+    `patterns` choose among the deployables as a shell does (ort-*); without one, every variant is chosen, or every
+    target where there are no variants. `instance_types` replace those of the targets.
     """
     variants = _variants(folder, patterns)
     for name in instance_types:
         if not name.startswith("ml.") or instance_shape(name) is None:
-            raise NotAnInstanceType(name)
-    found = tuple(
+            raise UsageError(
+                f"--instance-types: got '{name}', which is no instance type that a SageMaker endpoint can have, such "
+                "as ml.c5.xlarge."
+            )
+    chosen = tuple(
         Cell(variant=variant, instance_type=name)
         for variant in variants
         for name in _types(_target(folder, variant), instance_types)
     )
     for name in instance_types:
-        if name not in {cell.instance_type for cell in found}:
-            raise UnfitInstanceType(name, [f"{v} is for {_hardware(_target(folder, v))}." for v in variants])
-    if not found:
-        raise NothingToCompare(folder.file, variants)
-    return found
+        if name not in {cell.instance_type for cell in chosen}:
+            fits = " ".join(f"{variant} is for {_hardware(_target(folder, variant))}." for variant in variants)
+            raise UsageError(f"--instance-types: got '{name}', on which none of the chosen variants runs. {fits}")
+    if not chosen:
+        raise UsageError(
+            f"{folder.file}: no cell is left: the targets of {', '.join(variants)} name no instance type of SageMaker "
+            "(ml.…). Add instance_types to the target, or name types with --instance-types."
+        )
+    return chosen
 
 
 def baseline_cell(named: str, among: Sequence[Cell]) -> Cell:
-    """INSTANCE_TYPE, where it has one variant, or INSTANCE_TYPE/VARIANT. Raises `NoSuchBaseline`."""
-    found = [cell for cell in among if named in (cell.instance_type, str(cell))]
-    if len(found) != 1:
-        raise NoSuchBaseline(named, [str(cell) for cell in among])
-    return found[0]
+    """Finds INSTANCE_TYPE/VARIANT, or INSTANCE_TYPE where that has one variant. Raises `UsageError`."""
+    matching = [cell for cell in among if named in (cell.instance_type, str(cell))]
+    if len(matching) != 1:
+        raise UsageError(
+            f"--baseline: '{named}' is not one cell of this experiment. Name one as INSTANCE_TYPE/VARIANT: "
+            f"{', '.join(str(cell) for cell in among)}."
+        )
+    return matching[0]
 
 
 def _variants(folder: WorkloadFolder, patterns: Sequence[str]) -> tuple[str, ...]:
     known = folder.workload.deployables
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in known):
-            raise NoSuchVariant(folder.file, pattern, known)
+            raise UsageError(f"--variants: '{pattern}' is none of {folder.file}. Known: {', '.join(known)}.")
     if patterns:
         return tuple(name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns))
     return tuple(folder.workload.variants) or tuple(folder.workload.targets)
@@ -93,7 +95,7 @@ def _runs_on(target: Target, instance_type: str) -> bool:
 
 
 def _accelerator(target: Target) -> str:
-    """Of the target's own first instance type; a CPU where it names none."""
+    """Returns the accelerator of the target's first instance type; a CPU where it names none."""
     shape = instance_shape(target.instance_types[0]) if target.instance_types else None
     return shape.accelerator if shape else "CPU"
 

@@ -1,7 +1,7 @@
 """An experiment's folder: its plan, a run folder for each job, and a file for each finished cell.
 
-A cell's file is written whole or not at all, once its test has ended: what is there need not be measured again. The
-folder itself reads as a run's: `workload.json` and `measurements.json` hold all that was measured so far.
+A cell's file is written whole or not at all, once its test has ended: a cell with a file need not be measured again.
+The folder itself reads as a run's: `workload.json` and `measurements.json` hold all that was measured so far.
 """
 
 from collections.abc import Iterable
@@ -9,22 +9,21 @@ from pathlib import Path
 from typing import Literal
 
 from inference_recommender.experiment.cells import Cell
-from inference_recommender.experiment.errors import NotAnExperiment, NothingMeasured
-from inference_recommender.experiment.model import Access
 from inference_recommender.experiment.plan import Batch, Experiment
+from inference_recommender.experiment.resources import Access
 from inference_recommender.jobs.requests import traffic_pattern
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import why_invalid
-from workloads import LatencyObjective, Workload
+from workloads import LatencyObjective, UsageError, Workload
 from workloads.document import Document
 
 
 class Origin(Document):
-    """On what the cells were measured."""
+    """Where and when the cells were measured."""
 
     measured_on: Literal["sagemaker", "local"]
-    """Local: another account stood in for SageMaker."""
+    """Local where an account on this machine stood in for SageMaker."""
     machine: str
     region: str
     measured_at: str
@@ -48,7 +47,7 @@ class ExperimentFolder:
         return (self.path / "experiment.json").exists()
 
     def begin(self, experiment: Experiment, workload: Workload, access: Access) -> None:
-        """Also what `compare` reads of a run: the traffic, as a job asks for it."""
+        """Writes the plan, and the traffic as `compare` reads it in a run's request."""
         self._run.keep_workload(workload)
         pattern = traffic_pattern(workload.traffic[experiment.traffic])
         self._run.keep("request.json", {"InputConfig": {"TrafficPattern": pattern}})
@@ -56,9 +55,9 @@ class ExperimentFolder:
         experiment.write_json(self.path / "experiment.json")
 
     def experiment(self) -> Experiment:
-        """Raises `NotAnExperiment` or `InvalidDocument`."""
+        """Raises `UsageError` or `InvalidDocument`."""
         if not self.begun:
-            raise NotAnExperiment(self.path)
+            raise UsageError(f"--resume: {self.path} is no experiment's folder: it has no experiment.json.")
         return Experiment.from_json(self.path / "experiment.json")
 
     def access(self) -> Access:
@@ -71,7 +70,7 @@ class ExperimentFolder:
         return RunFolder(self.path / "jobs" / batch.name)
 
     def keep_batch(self, batch: Batch) -> None:
-        """Before anything of it is sent. What failed before is forgotten: it is measured again."""
+        """Must precede the sending of the batch. Deletes earlier failures of its cells, which are measured again."""
         for cell in batch.cells:
             self._cell(cell).unlink(missing_ok=True)
         batch.write_json(self.job(batch).path / "batch.json")
@@ -87,31 +86,32 @@ class ExperimentFolder:
         return (self.path / "origin.json").exists()
 
     def origin(self) -> Origin:
-        """Raises `NothingMeasured`."""
+        """Raises `UsageError`."""
         if not self.has_measured:
-            raise NothingMeasured(self.path)
+            raise UsageError(f"{self.path}: no cell is measured yet. Go on with `experiment --resume {self.path}`.")
         return Origin.from_json(self.path / "origin.json")
 
     def job_arns(self) -> tuple[str, ...]:
-        """Of the jobs that have ended, in the order of their names."""
-        found = (self.job(batch) for batch in self.batches())
-        return tuple(job.description()["JobArn"] for job in found if (job.path / "describe.json").exists())
+        """Returns those of the jobs that have ended, in the order of their names."""
+        jobs = (self.job(batch) for batch in self.batches())
+        return tuple(job.description()["JobArn"] for job in jobs if (job.path / "describe.json").exists())
 
     def keep_cells(self, measured: Iterable[Measurement], cells: Iterable[Cell]) -> None:
-        """`measured`, and with it all there is of `cells` so far."""
-        for one in measured:
-            one.write_json(self._cell(Cell(variant=one.variant or "", instance_type=one.instance_type)))
+        """Writes a file for each measurement, and measurements.json with all of `cells` that are measured."""
+        for measurement in measured:
+            cell = Cell(variant=measurement.variant or "", instance_type=measurement.instance_type)
+            measurement.write_json(self._cell(cell))
         self._run.keep_measurements(self.measured(cells))
 
     def measured(self, cells: Iterable[Cell]) -> tuple[Measurement, ...]:
-        """Of those cells whose test has ended, failed ones included."""
+        """Returns the measurements of the cells whose test has ended, failed ones included."""
         return tuple(self._measured(cell) for cell in cells if self.ended(cell))
 
     def ended(self, cell: Cell) -> bool:
         return self._cell(cell).exists()
 
     def left(self, cells: Iterable[Cell]) -> tuple[Cell, ...]:
-        """Those without a measurement, and those whose test failed or proves nothing."""
+        """Returns the cells without a measurement, and those whose test failed or proves nothing."""
         objective = self.workload().latency_objective
         return tuple(cell for cell in cells if not self.ended(cell) or _is_bad(self._measured(cell), objective))
 
@@ -128,5 +128,5 @@ class ExperimentFolder:
         return self.path / "cells" / cell.variant / f"{cell.instance_type}.json"
 
 
-def _is_bad(one: Measurement, objective: LatencyObjective) -> bool:
-    return bool(one.failure_reason or why_invalid([one], objective))
+def _is_bad(measured: Measurement, objective: LatencyObjective) -> bool:
+    return bool(measured.failure_reason or why_invalid([measured], objective))

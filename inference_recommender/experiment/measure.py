@@ -1,56 +1,121 @@
-"""The use case: measure every cell that is left, each kept as soon as its test has ended.
+"""The use case of an experiment: measure every cell that is left, and keep each as soon as its test has ended.
 
-Knows `Account` as its one port. Killed at any moment and started again on the same folder, it goes on where it was: a
-job that was begun is waited for, a cell that is measured is left alone, a test that failed is made again. How a batch
-is measured is `by_job`'s or `by_harness`' matter; both work on a model that lives as long as the batch.
+`Account` is the port to AWS. An experiment that was killed and is started again on the same folder goes on where it
+was: it waits for a job that had begun, leaves a measured cell alone, and repeats a test that failed. A batch is
+measured by one job of Inference Recommender, here, or by our own generator (`by_load_test`); its model lives as long as
+the batch.
 """
 
 import time
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 
-from inference_recommender.experiment.account import Account
-from inference_recommender.experiment.by_harness import measure_by_harness
-from inference_recommender.experiment.by_job import measure_by_job
-from inference_recommender.experiment.folder import ExperimentFolder
-from inference_recommender.experiment.model import model_request
-from inference_recommender.experiment.plan import Batch, batches
-from inference_recommender.experiment.prepared import Prepared
+from inference_recommender.experiment.account import Account, Prepared
+from inference_recommender.experiment.by_load_test import measure_by_load_test
+from inference_recommender.experiment.cells import Cell
+from inference_recommender.experiment.folder import ExperimentFolder, Origin
+from inference_recommender.experiment.plan import Batch, batches, failed, job_plan
+from inference_recommender.experiment.resources import model_request
+from inference_recommender.jobs.job_run import JobFailed
+from inference_recommender.jobs.job_run import measure as run_job
 from inference_recommender.jobs.service import Sleep
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress
-from workloads import Interrupted
-
-__all__ = ["Prepared", "run"]
+from inference_recommender.run_folder import RunFolder
+from workloads import Interrupted, NoVerdict
 
 
 def run(
-    prepared: Prepared, account: Account, kept: ExperimentFolder, progress: Progress, sleep: Sleep = time.sleep
+    prepared: Prepared, account: Account, folder: ExperimentFolder, progress: Progress, sleep: Sleep = time.sleep
 ) -> tuple[Measurement, ...]:
-    """Every cell's measurement, in the experiment's order; a test that failed has a reason instead of figures.
+    """Returns every cell's measurement in the experiment's order; a failed test has a reason instead of figures.
 
-    Raises `Interrupted` or an `AwsUnavailable` that is about no single job; what is measured by then is
-    kept.
+    Raises `Interrupted`, or an `AwsUnavailable` that concerns more than one job; `folder` keeps what is measured.
     """
     experiment = prepared.experiment
-    begun = [batch for batch in kept.batches() if not all(kept.ended(cell) for cell in batch.cells)]
+    begun = [batch for batch in folder.batches() if not all(folder.ended(cell) for cell in batch.cells)]
     for batch in begun:
-        _run_batch(prepared, batch, account, kept, progress, sleep)
-    names = [batch.name for batch in kept.batches()]
-    for batch in batches(experiment, kept.left(experiment.cells), names):
-        kept.keep_batch(batch)
-        _run_batch(prepared, batch, account, kept, progress, sleep)
-    return kept.measured(experiment.cells)
+        _run_batch(prepared, batch, account, folder, progress, sleep)
+    names = [batch.name for batch in folder.batches()]
+    for batch in batches(experiment, folder.left(experiment.cells), names):
+        folder.keep_batch(batch)
+        _run_batch(prepared, batch, account, folder, progress, sleep)
+    return folder.measured(experiment.cells)
 
 
 def _run_batch(
-    prepared: Prepared, batch: Batch, account: Account, kept: ExperimentFolder, progress: Progress, sleep: Sleep
+    prepared: Prepared, batch: Batch, account: Account, folder: ExperimentFolder, progress: Progress, sleep: Sleep
 ) -> None:
     artifact = prepared.artifacts[batch.variant]
     account.upload_archive(prepared.access.archive_url(artifact), prepared.archives[batch.variant])
     account.make_model(model_request(batch.name, artifact, prepared.access))
-    measure = {"sagemaker": measure_by_job, "load-test": measure_by_harness}[prepared.experiment.load]
+    measure = {"sagemaker": measure_by_job, "load-test": measure_by_load_test}[prepared.experiment.load]
     try:
-        measure(prepared, batch, account, kept, progress, sleep)
+        measure(prepared, batch, account, folder, progress, sleep)
     except Interrupted:
         account.delete_model(batch.name)
         raise
     account.delete_model(batch.name)
+
+
+def measure_by_job(
+    prepared: Prepared, batch: Batch, account: Account, folder: ExperimentFolder, progress: Progress, sleep: Sleep
+) -> None:
+    """Creates the batch's job, or goes on with it, and keeps every cell; interrupted, those whose test had ended.
+
+    Raises `Interrupted` or an `AwsUnavailable` that is not about this job.
+    """
+    cells = prepared.experiment.cells
+    try:
+        why = _run_job(prepared, batch, account, folder.job(batch), progress, sleep)
+    except Interrupted:
+        if (folder.job(batch).path / "measurements.json").exists():
+            _keep(batch, account, folder, cells, why=None)
+        raise
+    _keep(batch, account, folder, cells, why or "The job has no result of it.")
+
+
+def _run_job(
+    prepared: Prepared, batch: Batch, account: Account, job: RunFolder, progress: Progress, sleep: Sleep
+) -> str | None:
+    """Returns why the job failed, or None. `job` keeps what it measured."""
+    workload = prepared.source.workload
+    plan = job_plan(prepared.experiment, batch, workload, prepared.access.tested_model(workload.name, batch.name))
+    try:
+        run_job(plan, prepared.source, account, job, progress, sleep)
+    except (JobFailed, NoVerdict) as error:
+        return str(error)
+    return None
+
+
+def _keep(batch: Batch, account: Account, folder: ExperimentFolder, cells: Iterable[Cell], why: str | None) -> None:
+    """Keeps the job's cells and where they were measured; without a `why`, only cells whose test had ended."""
+    job = folder.job(batch)
+    described = job.description()
+    machine = account.measured_on(described["JobArn"])
+    ended = datetime.fromisoformat(described.get("CompletionTime") or described["LastModifiedTime"])
+    folder.keep_origin(
+        Origin(
+            measured_on="local" if machine else "sagemaker",
+            machine=machine or "Amazon SageMaker",
+            region=account.region,
+            measured_at=ended.isoformat(timespec="seconds"),
+        )
+    )
+    folder.keep_cells(_tests(job, batch, why), cells)
+
+
+def _tests(job: RunFolder, batch: Batch, why: str | None) -> Iterator[Measurement]:
+    """Yields the cells whose test has ended; with a `why`, also the others, failed for that reason."""
+    by_type = {measurement.instance_type: measurement for measurement in job.measurements()}
+    cut_short = {
+        step["InferenceBenchmark"].get("EndpointConfiguration", {}).get("EndpointName")
+        for step in job.steps()
+        if "InferenceBenchmark" in step and step["Status"] not in ("COMPLETED", "FAILED")
+    }
+    for instance_type in batch.instance_types:
+        measured = by_type.get(instance_type)
+        if measured is not None and measured.endpoint_name not in cut_short:
+            yield measured.model_copy(update={"variant": batch.variant})
+        elif why is not None:
+            yield failed(batch, instance_type, why)

@@ -31,12 +31,13 @@ HEADS = (
 RATIO_HEADS = ("inv/min ×", "P95 ×", "USD/1M ×")
 
 
-def conclude(kept: ExperimentFolder) -> Result:
-    """Sizes and compares the cells measured so far; result and page are kept beside them."""
-    experiment, workload = kept.experiment(), kept.workload()
-    concluded = result(experiment, workload, kept.measured(experiment.cells), kept.origin(), kept.job_arns())
-    kept.keep_result(concluded)
-    kept.keep_page(page(concluded, workload.description))
+def conclude(folder: ExperimentFolder) -> Result:
+    """Sizes and compares the cells measured so far, and writes result and page into the folder."""
+    experiment, workload = folder.experiment(), folder.workload()
+    measured = folder.measured(experiment.cells)
+    concluded = result(experiment, workload, measured, folder.origin(), folder.job_arns())
+    folder.keep_result(concluded)
+    folder.keep_page(page(concluded, workload.description))
     return concluded
 
 

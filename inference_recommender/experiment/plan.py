@@ -1,15 +1,15 @@
-"""An experiment as one value, and the jobs that measure what is left of it. Pure: no clock, nothing is sent.
+"""An experiment as one value, and the batches that measure what is left of it. Pure: no clock, nothing is sent.
 
-A job tests one model, so a variant needs one of its own; it takes ten endpoint configurations, so a variant with more
-instance types needs several.
+A job tests one model, so each variant needs a job of its own; a job takes ten endpoint configurations, so a variant
+with more instance types needs several.
 """
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from itertools import count
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator
+from pydantic import field_validator
 
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.jobs.requests import JobPlan, plan_job
@@ -26,7 +26,7 @@ class Batch(Document):
     """Cells of one variant that are measured together: one model and one job."""
 
     name: str
-    """Of the job, of the model it tests and of its folder."""
+    """Names the job, the model it tests and its folder."""
     variant: str
     instance_types: tuple[str, ...]
 
@@ -35,46 +35,47 @@ class Batch(Document):
         return tuple(Cell(variant=self.variant, instance_type=name) for name in self.instance_types)
 
 
-def _current_name(load: Any) -> Any:
-    """Returns what load-test is called today; experiments of older versions called it harness."""
-    return "load-test" if load == "harness" else load
-
-
 class Experiment(Document):
-    """What `experiment.json` says: enough to go on from after a kill."""
+    """The content of `experiment.json`: enough to resume an experiment that was killed."""
 
     name: str
     workload: str
     traffic: str
-    load: Annotated[Literal["sagemaker", "load-test"], BeforeValidator(_current_name)] = "sagemaker"
-    """Who makes it: Inference Recommender's jobs, or our own generator against endpoints made for it."""
+    load: Literal["sagemaker", "load-test"] = "sagemaker"
+    """The load is made by Inference Recommender's jobs, or by our own generator against endpoints made for it."""
     archives: dict[str, str]
     """sha256 of each variant's archive."""
     cells: tuple[Cell, ...]
     baseline: Cell | None = None
 
+    @field_validator("load", mode="before")
+    @classmethod
+    def _renamed(cls, value: object) -> object:
+        """An experiment begun by an older version says "harness"."""
+        return "load-test" if value == "harness" else value
+
 
 def batches(experiment: Experiment, left: Sequence[Cell], taken: Collection[str]) -> tuple[Batch, ...]:
-    """What measures the cells that are `left`, under names that are not `taken`."""
+    """Returns the batches that measure the cells `left`, under names that are not `taken`."""
     names = set(taken)
-    found = []
+    planned = []
     for variant in dict.fromkeys(cell.variant for cell in left):
         types = tuple(cell.instance_type for cell in left if cell.variant == variant)
         for first in range(0, len(types), LARGEST_JOB):
             name = next(name for name in _names(experiment.name, variant) if name not in names)
             names.add(name)
-            found.append(Batch(name=name, variant=variant, instance_types=types[first : first + LARGEST_JOB]))
-    return tuple(found)
+            planned.append(Batch(name=name, variant=variant, instance_types=types[first : first + LARGEST_JOB]))
+    return tuple(planned)
 
 
-def job_plan(experiment: Experiment, batch: Batch, workload: Workload, subject: TestedModel) -> JobPlan:
-    """The advanced job of a batch."""
+def job_plan(experiment: Experiment, batch: Batch, workload: Workload, tested: TestedModel) -> JobPlan:
+    """Returns the advanced job of a batch."""
     traffic = workload.traffic[experiment.traffic]
-    return plan_job(as_hosted(workload, batch), experiment.traffic, traffic, subject, batch.name)
+    return plan_job(as_hosted(workload, batch), experiment.traffic, traffic, tested, batch.name)
 
 
 def as_hosted(workload: Workload, batch: Batch) -> Workload:
-    """The workload as if it hosted the batch's variant, with the batch's instance types for its candidates."""
+    """Returns the workload as if it hosted the batch's variant, with the batch's instance types as candidates."""
     target = workload.variant(batch.variant).target
     candidates = workload.targets[target].model_copy(update={"instance_types": batch.instance_types})
     hosting = workload.hosting.model_copy(update={"target": batch.variant})
@@ -82,7 +83,7 @@ def as_hosted(workload: Workload, batch: Batch) -> Workload:
 
 
 def failed(batch: Batch, instance_type: str, why: str) -> Measurement:
-    """Of a cell whose test came to nothing."""
+    """Returns the measurement of a cell whose test failed."""
     return Measurement(
         instance_type=instance_type,
         variant=batch.variant,
@@ -94,11 +95,11 @@ def failed(batch: Batch, instance_type: str, why: str) -> Measurement:
 
 
 def _names(experiment: str, variant: str) -> Iterator[str]:
-    """EXPERIMENT-VARIANT, then …-2 and so on; what is too long is cut and told apart by a hash."""
+    """Yields EXPERIMENT-VARIANT, then …-2 and so on. A name that is too long is cut and ends in a hash."""
     for number in count(1):
         tail = "" if number == 1 else f"-{number}"
         name = f"{experiment}-{variant}"
-        room = LONGEST_NAME - len(tail)
-        if len(name) > room:
-            name = f"{name[: room - 7].rstrip('-')}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+        most = LONGEST_NAME - len(tail)
+        if len(name) > most:
+            name = f"{name[: most - 7].rstrip('-')}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
         yield name + tail

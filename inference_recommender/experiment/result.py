@@ -1,11 +1,11 @@
-"""What an experiment comes to: a row for each cell, sized and priced, and how the cells compare. Pure.
+"""An experiment's result: a row for each cell, sized and priced, and how the cells compare. Pure.
 
     cost per million at capacity = price per hour / (max invocations · 60) · 10⁶      one instance, fully used
     Pareto front                 = the cells that no other beats in both latency and cost at capacity
 
-Where the price of any measured cell is not known, the front is latency against invocations per minute and instance:
-no price is invented, and cells with one are not set above those without. Ratios are to a baseline cell, above 1 where
-the figure is larger than the baseline's.
+Where the price of any measured cell is unknown, the front is latency against invocations per minute and instance: no
+price is invented, and cells with a price are not preferred to those without. Ratios are to a baseline cell, above 1
+where the figure is larger than the baseline's.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ from workloads.document import Document
 from workloads.instances import instance_shape
 
 NO_ONE_ARCHIVE = "of each variant"
-"""Where a recommendation has the sha256 of the archive; the experiment has those of all."""
+"""Stands for a recommendation's one archive; the experiment keeps the sha256 of each variant's."""
 
 Against = Literal["cost per million", "invocations per minute"]
 
 
 class Ratios(Document):
-    """To the baseline's; None where one of the two is not known."""
+    """A cell's figures over the baseline's; None where one of the two is unknown."""
 
     invocations_per_minute: float | None
     model_latency: float | None
@@ -89,12 +89,12 @@ def result(
     origin: Origin,
     job_arns: Sequence[str],
 ) -> Result:
-    """Of the cells measured so far; the others have a row without figures."""
+    """Sizes and compares the cells measured so far; the others have a row without figures."""
     decided = decide(workload, NO_ONE_ARCHIVE, measured, _provenance(experiment, workload, origin, job_arns))
-    found = {_of(one): (candidate, one) for candidate, one in zip(decided.candidates, measured, strict=True)}
-    rows = [_row(cell, found.get(cell), origin.region) for cell in experiment.cells]
+    by_cell = {_cell(one): (candidate, one) for candidate, one in zip(decided.candidates, measured, strict=True)}
+    rows = [_row(cell, by_cell.get(cell), origin.region) for cell in experiment.cells]
     why = _no_verdict(measured, workload.latency_objective)
-    chosen = _of(decided.recommended) if decided.recommended and not why else None
+    chosen = _cell(decided.recommended) if decided.recommended and not why else None
     against, front = pareto_front(rows)
     base = next((row for row in rows if row.cell == experiment.baseline), None)
     return Result(
@@ -122,7 +122,7 @@ def result(
 
 
 def pareto_front(rows: Sequence[Row]) -> tuple[Against, frozenset[Cell]]:
-    """The cells that no other beats in latency and the second figure both, and which figure that is."""
+    """Returns the cells that no other beats in both latency and a second figure, and which figure that is."""
     known = [(row, row.latency_ms, row.rate) for row in rows]
     measured = [(row, latency, rate) for row, latency, rate in known if latency is not None and rate]
     costs = [row.cost_per_million_at_capacity_usd for row, _, _ in measured]
@@ -136,13 +136,13 @@ def pareto_front(rows: Sequence[Row]) -> tuple[Against, frozenset[Cell]]:
 
 
 def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
-    """As good in each figure, the smaller the better, and better in one."""
+    """Tells whether `one` is as good in each figure (smaller is better) and better in one."""
     return all(a <= b for a, b in zip(one, other, strict=True)) and list(one) != list(other)
 
 
-def _row(cell: Cell, found: tuple[Candidate, Measurement] | None, region: str) -> Row:
+def _row(cell: Cell, result: tuple[Candidate, Measurement] | None, region: str) -> Row:
     shape = instance_shape(cell.instance_type)
-    candidate, measured = found or (None, None)
+    candidate, measured = result or (None, None)
     return Row(
         variant=cell.variant,
         instance_type=cell.instance_type,
@@ -175,15 +175,15 @@ def _ratio(value: float | None, base: float | None) -> float | None:
     return value / base if value is not None and base else None
 
 
-def _of(one: Candidate | Measurement) -> Cell:
-    return Cell(variant=one.variant or "", instance_type=one.instance_type)
+def _cell(measured: Candidate | Measurement) -> Cell:
+    return Cell(variant=measured.variant or "", instance_type=measured.instance_type)
 
 
 def _no_verdict(measured: Sequence[Measurement], objective: LatencyObjective) -> str | None:
-    """One cell that proves nothing is enough: it might have been the cheapest."""
-    for one in measured:
-        if reason := why_invalid([one], objective):
-            return f"{one.variant} on {reason}"
+    """Returns why there is no verdict: a single cell without one is enough, because it might be the cheapest."""
+    for measurement in measured:
+        if reason := why_invalid([measurement], objective):
+            return f"{measurement.variant} on {reason}"
     return None
 
 

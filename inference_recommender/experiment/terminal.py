@@ -1,4 +1,4 @@
-"""The experiment's table for people, in the order of its cells."""
+"""The experiment's table on a terminal, in the order of its cells."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from rich.table import Table
 from inference_recommender.experiment.result import Result, Row
 
 MISSING = "-"
-"""In a table's cell; the lines below the table say why."""
+"""Shown in a table's cell; the lines below the table say why."""
 
 CHEAPEST, FRONT = "*", "P"
 HEADS = ("vCPU", "GPU", "GiB", "count", "inv/min", "latency\nms", "P95\nms", "USD/h", "USD/1M")
@@ -17,7 +17,7 @@ RATIO_HEADS = ("inv/min\n×", "P95\n×", "USD/1M\n×")
 
 
 def show(result: Result, console: Console) -> None:
-    """The table, why cells have no figures, and the verdict."""
+    """Prints the table, why cells have no figures, and the verdict."""
     objective = result.objective
     asked = f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms"
     title = f"{result.workload}: {asked} at {objective.peak_invocations_per_minute:,} invocations/min"
@@ -58,7 +58,7 @@ def verdict(result: Result) -> str:
 
 
 def locality(result: Result) -> str:
-    """What to know of figures that SageMaker did not measure."""
+    """Returns a caution about figures that SageMaker did not measure."""
     if result.origin.measured_on == "sagemaker":
         return ""
     return (
@@ -67,17 +67,17 @@ def locality(result: Result) -> str:
 
 
 def _cells(row: Row, *, with_ratios: bool) -> tuple[str, ...]:
-    one, ratios = row.candidate, row.ratios
+    candidate, ratios = row.candidate, row.ratios
     figures = (
         (row.vcpus, "d"),
         (row.gpus, "d"),
         (row.memory_gib, "g"),
-        (one.instance_count if one else None, "d"),
+        (candidate.instance_count if candidate else None, "d"),
         (row.rate, ",.0f"),
         (row.latency_ms, ".3g"),
         (row.p95_ms, ".3g"),
-        (one.cost_per_hour_usd if one else None, ",.3f"),
-        (one.cost_per_million_invocations_usd if one else None, ",.3f"),
+        (candidate.cost_per_hour_usd if candidate else None, ",.3f"),
+        (candidate.cost_per_million_invocations_usd if candidate else None, ",.3f"),
     )
     compared = (
         (ratios.invocations_per_minute if ratios else None, ".2f"),
@@ -90,14 +90,16 @@ def _cells(row: Row, *, with_ratios: bool) -> tuple[str, ...]:
 
 
 def _reasons(rows: Sequence[Row]) -> list[str]:
-    """Why there is no figure, for each cell that misses one, and why a price is unknown, once for each type."""
-    found = [f"{row.cell}: {row.candidate.reason if row.candidate else 'Not measured.'}" for row in rows if _lacks(row)]
+    """Returns why a cell has no figures, for each such cell, and why a price is unknown, once for each type."""
+    missing = [
+        f"{row.cell}: {row.candidate.reason if row.candidate else 'Not measured.'}" for row in rows if _lacks(row)
+    ]
     unpriced = {
         row.instance_type: row.candidate.cost_reason or ""
         for row in rows
         if row.candidate and row.candidate.meets_objective and row.candidate.cost_per_hour_usd is None
     }
-    return [*found, *(f"{name}: {reason}" for name, reason in unpriced.items())]
+    return [*missing, *(f"{name}: {reason}" for name, reason in unpriced.items())]
 
 
 def _lacks(row: Row) -> bool:

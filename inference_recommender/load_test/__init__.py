@@ -1,11 +1,13 @@
-"""The same experiment by our own generator: beyond 500 requests per second, faster ramps, any host image, any server.
+"""A workload's traffic by our own generator instead of a job: over 500 requests per second, any ramp, host or server.
 
-    served       what is measured: a SageMaker endpoint by name, or a server at a URL
-    plan         a workload's traffic and what is served → the generator's plan. Pure
-    measured     what a generator, or several merged, came to → a Measurement with its course. Pure but for its files
-    run          measure, keep, decide and report, as a job's run does
-    fleet        several generators as one SageMaker Processing job; `request` is its request, `entry` what it runs
+served             what is measured, an endpoint or a server at a URL, and the generator's plan against it. Pure
+measured           the result of a generator, or of several merged, as a Measurement with its time series
+load_test          the use case: drive the load, keep what it measured, decide and report, as a job's run does
+generator_request  several generators as one SageMaker Processing job. Pure
+generator_fleet    sends that job, waits, and merges what each host measured; `generator_entry` is the program it runs
+probe              a capacity search's probe by the generator
+aws                the AWS adapter
 
-No Processing job has been run by those who wrote this: the request is held to botocore's service model, and `entry`,
-the meeting of the generators and the merging run in the tests as several processes on loopback.
+No Processing job has been run against AWS: the request is held to botocore's service model; the entry program, the
+meeting of the generators and the merging run in the tests as several processes on loopback.
 """

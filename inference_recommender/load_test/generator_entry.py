@@ -1,14 +1,15 @@
-"""What each instance of the Processing job runs: a Python for the generator, a meeting with the others, its share.
+"""The program of each instance of the Processing job: installs a Python, meets the others, runs its share of the load.
 
     python3 entry.py
 
-Standard library alone and Python 3.10, since the image's own Python starts it. The generator gets the Python and the
-packages that constraints.txt was resolved for, from the network. What it measured is left below the output folder, in
-one named after the host, with the generator's exit status in `exit.json`: a run that proves nothing is still a job that
-did its work. Why a job failed goes to /opt/ml/output/message, of which SageMaker shows the first kilobyte.
+It uses the standard library alone and Python 3.10, because the image's own Python starts it. The generator gets the
+Python and the packages that constraints.txt was resolved for, from the network. Results are copied to a folder named
+after the host below the output folder; the generator's exit status is in `exit.json`, because a run without a verdict
+is still a job that did its work. The reason of a failed job goes to /opt/ml/output/message, of which SageMaker shows
+the first kilobyte.
 
-The meeting: the first host listens, every other one connects when it is ready, and when all have, each is told how many
-seconds later to start. Clocks are those of the hosts: AWS keeps them within a millisecond or so of each other.
+The meeting: the first host listens, every other host connects when it is ready, and when all have connected each is
+told when to start. The hosts' clocks must agree; AWS keeps them within a millisecond or so of each other.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ PACKAGES = ("boto3", "httptools", "numpy", "pydantic", "scipy", "uvloop")
 MEETING_PORT = 29400
 MEETING_S = 1500
 NOTICE_S = 5.0
-"""Between the meeting and the start: calibrations and signatures are done by then."""
+"""Seconds between the meeting and the start, in which the generators calibrate and sign requests."""
 MESSAGE_BYTES = 1000
-LEFT = ("generator.log", "summary.json", "timeline.npz", "exit.json")
-"""The last one says that all are there."""
+RESULTS = ("generator.log", "summary.json", "timeline.npz", "exit.json")
+"""The files that are copied to the output. The last one tells that all are there."""
 
 
 class StepFailed(Exception):
@@ -43,7 +44,7 @@ class StepFailed(Exception):
 def main(
     system: Path = Path("/"), python: str | None = None, port: int = MEETING_PORT, notice_s: float = NOTICE_S
 ) -> int:
-    """`system` is where the file system begins, `python` one that has the packages: a test puts its own there."""
+    """`system` is the root of the file system, `python` an interpreter that has the packages; tests give their own."""
     processing = system / "opt/ml/processing"
     source, work = processing / "source", processing / "work"
     try:
@@ -62,7 +63,7 @@ def main(
 
 
 def install(work: Path) -> str:
-    """A Python of the generator's own, outside every environment of the image; its path."""
+    """Installs a Python for the generator, outside every environment of the image, and returns its path."""
     uv, venv = f"{work}/.uv/bin/uv", f"{work}/.venv"
     python = f"{venv}/bin/python"
     pins = ["--constraints", f"{work}/constraints.txt"]
@@ -79,10 +80,14 @@ def install(work: Path) -> str:
 
 
 def meet(host: str, hosts: list[str], port: int, notice_s: float) -> float:
-    """When all start, in seconds since the epoch. Raises `StepFailed` when not all come within `MEETING_S`."""
+    """Returns when all start, in seconds since the epoch. Raises `StepFailed` when not all meet within `MEETING_S`."""
     deadline = time.monotonic() + MEETING_S
     try:
-        return _call(hosts, port, deadline, notice_s) if host == hosts[0] else _come(hosts[0], port, deadline)
+        return (
+            _host_meeting(hosts, port, deadline, notice_s)
+            if host == hosts[0]
+            else _join_meeting(hosts[0], port, deadline)
+        )
     except TimeoutError:
         raise StepFailed(
             f"{host}: the {len(hosts)} generators did not meet on port {port} of {hosts[0]} within {MEETING_S} s. In a "
@@ -90,24 +95,24 @@ def meet(host: str, hosts: list[str], port: int, notice_s: float) -> float:
         ) from None
 
 
-def _call(hosts: list[str], port: int, deadline: float, notice_s: float) -> float:
-    """The first host's part: wait for the others, tell all."""
+def _host_meeting(hosts: list[str], port: int, deadline: float, notice_s: float) -> float:
+    """Waits for the other hosts and tells each when to start; the first host does this."""
     if len(hosts) == 1:
         return time.time() + notice_s
     with socket.create_server(("" if not hosts[0].startswith("127.") else hosts[0], port)) as server:
-        come: list[socket.socket] = []
-        while len(come) < len(hosts) - 1:
+        arrived: list[socket.socket] = []
+        while len(arrived) < len(hosts) - 1:
             server.settimeout(max(deadline - time.monotonic(), 0.01))
-            come.append(server.accept()[0])
+            arrived.append(server.accept()[0])
         start_at = time.time() + notice_s
-        for connection in come:
+        for connection in arrived:
             with connection:
                 connection.sendall(f"{start_at!r}\n".encode())
     return start_at
 
 
-def _come(leader: str, port: int, deadline: float) -> float:
-    """Another host's part: connect, again and again until the first one listens, and be told."""
+def _join_meeting(leader: str, port: int, deadline: float) -> float:
+    """Connects to the first host, trying again until it listens, and returns the start that it tells."""
     while True:
         left = deadline - time.monotonic()
         if left <= 0:
@@ -123,7 +128,7 @@ def _come(leader: str, port: int, deadline: float) -> float:
 
 
 def generate(python: str, work: Path, source: Path, output: Path, place: tuple[int, int], start_at: float) -> None:
-    """Run the generator on this host's share; what came of it is left. A signal is passed on: it ends in good order."""
+    """Runs the generator on this host's share and copies its results. SIGTERM is passed on: it ends in good order."""
     measured = work / "measured"
     measured.mkdir(parents=True)
     plan = json.loads((source / "plan.json").read_text("utf-8"))
@@ -144,13 +149,13 @@ def generate(python: str, work: Path, source: Path, output: Path, place: tuple[i
         status = process.wait()
     reason = reason or (measured / "generator.log").read_text("utf-8", "replace")[-600:]
     (measured / "exit.json").write_text(json.dumps({"exit_code": status, "reason": reason}), "utf-8")
-    leave(measured, output)
+    copy_results(measured, output)
 
 
-def leave(measured: Path, output: Path) -> None:
-    """All but the records of single requests, which may be gigabytes: the timeline is what is merged."""
+def copy_results(measured: Path, output: Path) -> None:
+    """Copies all but the records of single requests, which may be gigabytes: merging needs the timeline alone."""
     output.mkdir(parents=True, exist_ok=True)
-    for name in LEFT:
+    for name in RESULTS:
         if (measured / name).exists():
             shutil.copyfile(measured / name, output / name)
 

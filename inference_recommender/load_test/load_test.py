@@ -1,8 +1,9 @@
-"""The use case: drive the load, keep what it measured, decide, report: as after a job.
+"""The use case of a load test: drive the load, keep what it measured, decide and report, as a job's run does.
 
-How the load is made is the caller's: one generator on this machine (`alone`), or a fleet of them.
+The caller chooses who makes the load: one generator on this machine (`alone`), or a fleet of them.
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from typing import Any
 from inference_recommender.jobs.requests import stopping_conditions, traffic_pattern
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import GeneratorProcess, Outcome
-from inference_recommender.load_test.errors import GeneratorFailed, TargetFailed
 from inference_recommender.load_test.measured import measurement
 from inference_recommender.load_test.served import Served
 from inference_recommender.measurement import Measurement
@@ -29,29 +29,35 @@ from workloads import (
     Provenance,
     Recommendation,
     StairTraffic,
+    Unavailable,
     WorkloadFolder,
 )
 
 PAYLOADS, LOAD = "payloads.tar.gz", "load"
 TARGET_FAILED, INVALID = 3, 4
+"""Exit codes of the generator."""
 
 OnEvent = Callable[[Mapping[str, Any]], None]
 
 
+class LoadTestFailed(Unavailable):
+    """The server or the generator failed; nothing is wrong with AWS or with other load tests."""
+
+
 class Stopped(Exception):
-    """A person interrupted a `Drive`: what was measured by then."""
+    """The user interrupted a `Drive`; `outcome` holds what was measured by then."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
 
 
 Drive = Callable[[LoadPlan, Path, OnEvent], Outcome]
-"""Runs a plan into a folder and tells its events. On Ctrl-C it ends in good order and raises `Stopped`."""
+"""Runs a plan into a folder and reports its events. On Ctrl-C it ends in good order and raises `Stopped`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prepared:
-    """All that a run needs, before anything is sent."""
+    """A load test before anything is sent."""
 
     source: WorkloadFolder
     artifact: ModelArtifact
@@ -60,38 +66,38 @@ class Prepared:
     served: Served
     plan: LoadPlan
     machine: str
-    """Where the load comes from."""
+    """The machine or the instances that make the load."""
 
 
-def run(prepared: Prepared, drive: Drive, kept: RunFolder, progress: Progress) -> Recommendation:
-    """Measure and decide. What was measured is in `kept` however it ends; a recommendation also goes into the
-    workload's folder, for review. Raises what `measure` raises.
+def run(prepared: Prepared, drive: Drive, run_folder: RunFolder, progress: Progress) -> Recommendation:
+    """Measures and decides. `run_folder` keeps what was measured however the run ends; a recommendation is also written
+    to the workload's folder, for review. Raises what `measure` raises.
     """
-    measured = (measure(prepared, drive, kept, progress),)
+    measured = (measure(prepared, drive, run_folder, progress),)
     workload = prepared.source.workload
-    recommendation = decide(workload, prepared.artifact.archive_sha256, measured, _provenance(prepared, kept))
-    kept.keep_recommendation(recommendation)
-    kept.keep_report(page(workload, recommendation, measured, kept.request()))
+    recommendation = decide(workload, prepared.artifact.archive_sha256, measured, _provenance(prepared, run_folder))
+    run_folder.keep_recommendation(recommendation)
+    run_folder.keep_report(page(workload, recommendation, measured, run_folder.request()))
     if recommendation.recommended is not None:
         recommendation.write_json(prepared.source.recommendation_file)
     return recommendation
 
 
-def measure(prepared: Prepared, drive: Drive, kept: RunFolder, progress: Progress) -> Measurement:
-    """Raises `Interrupted`, `NoVerdict`, `TargetFailed` or `GeneratorFailed`, or what `drive` raises."""
-    _keep_request(prepared, kept)
+def measure(prepared: Prepared, drive: Drive, run_folder: RunFolder, progress: Progress) -> Measurement:
+    """Raises `Interrupted`, `NoVerdict` or `LoadTestFailed`, or what `drive` raises."""
+    _keep_request(prepared, run_folder)
     try:
-        outcome = drive(prepared.plan, kept.path / LOAD, _told(prepared, progress))
+        outcome = drive(prepared.plan, run_folder.path / LOAD, _progress_updates(prepared, progress))
     except Stopped as stopped:
-        _keep(stopped.outcome, prepared, kept)
-        raise Interrupted(f"Interrupted: the load was stopped. What was measured is kept in {kept.path}.") from None
-    measured = _keep(outcome, prepared, kept)
-    _refuse(outcome, measured, prepared, kept)
+        _keep(stopped.outcome, prepared, run_folder)
+        raise Interrupted(f"Interrupted: the load was stopped. {_kept_in(run_folder)}") from None
+    measured = _keep(outcome, prepared, run_folder)
+    _refuse(outcome, measured, prepared, run_folder)
     return measured
 
 
 def alone(plan: LoadPlan, folder: Path, on_event: OnEvent) -> Outcome:
-    """One generator, a child process of this one."""
+    """A `Drive` by one generator, as a child process."""
     generator = GeneratorProcess.start(plan, folder)
     try:
         with generator:
@@ -102,37 +108,55 @@ def alone(plan: LoadPlan, folder: Path, on_event: OnEvent) -> Outcome:
     return generator.outcome()
 
 
-def _keep_request(prepared: Prepared, kept: RunFolder) -> None:
-    """In the shape of a job's request, of which the report and `compare` read the traffic."""
+def machine_description(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Returns this machine's CPU model and cores, such as "AMD EPYC with 2 cores"."""
+    cores = len(os.sched_getaffinity(0))
+    return f"{_cpu_model(cpuinfo)} with {cores} core{'s' if cores != 1 else ''}"
+
+
+def _cpu_model(cpuinfo: Path) -> str:
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text("utf-8", "replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return "unknown CPU"
+
+
+def _keep_request(prepared: Prepared, run_folder: RunFolder) -> None:
+    """Keeps the traffic in the shape of a job's request, where the report and `compare` read it."""
     workload = prepared.source.workload
-    kept.keep_workload(workload)
-    kept.keep(
+    run_folder.keep_workload(workload)
+    run_folder.keep(
         "request.json",
         {
             "InputConfig": {"TrafficPattern": traffic_pattern(prepared.traffic)},
             "StoppingConditions": stopping_conditions(prepared.traffic, workload.latency_objective),
         },
     )
-    kept.keep_bytes(PAYLOADS, payload_archive(prepared.source.payloads()))
+    run_folder.keep_bytes(PAYLOADS, payload_archive(prepared.source.payloads()))
 
 
-def _keep(outcome: Outcome, prepared: Prepared, kept: RunFolder) -> Measurement:
+def _keep(outcome: Outcome, prepared: Prepared, run_folder: RunFolder) -> Measurement:
     measured = measurement(outcome, prepared.plan, prepared.served)
-    kept.keep_measurements((measured,))
+    run_folder.keep_measurements((measured,))
     return measured
 
 
-def _refuse(outcome: Outcome, measured: Measurement, prepared: Prepared, kept: RunFolder) -> None:
+def _refuse(outcome: Outcome, measured: Measurement, prepared: Prepared, run_folder: RunFolder) -> None:
     if outcome.exit_code == TARGET_FAILED:
-        raise TargetFailed(prepared.served.name, outcome.reason, kept.path)
+        raise LoadTestFailed(f"{prepared.served.name}: {outcome.reason}. {_kept_in(run_folder)}")
     if outcome.exit_code not in (0, INVALID):
-        raise GeneratorFailed(outcome.reason, kept.path)
+        raise LoadTestFailed(f"{outcome.reason}\n{_kept_in(run_folder)}")
     if reason := why_invalid([measured], prepared.source.workload.latency_objective):
-        raise kept.no_verdict(reason)
+        raise run_folder.no_verdict(reason)
 
 
-def _told(prepared: Prepared, progress: Progress) -> OnEvent:
-    """Each of the generator's windows as a progress update."""
+def _kept_in(run_folder: RunFolder) -> str:
+    return f"What was measured is kept in {run_folder.path}."
+
+
+def _progress_updates(prepared: Prepared, progress: Progress) -> OnEvent:
+    """Returns a handler that turns each of the generator's windows into a progress update."""
     began = time.monotonic()
 
     def tell(event: Mapping[str, Any]) -> None:
@@ -154,17 +178,17 @@ def _told(prepared: Prepared, progress: Progress) -> OnEvent:
     return tell
 
 
-def _provenance(prepared: Prepared, kept: RunFolder) -> Provenance:
-    served = prepared.served
+def _provenance(prepared: Prepared, run_folder: RunFolder) -> Provenance:
+    served, path = prepared.served, run_folder.path
     what = f"{served.name} on {served.instance_count} × {served.instance_type}, asked from {prepared.machine}"
     return Provenance(
         measured_on=served.measured_on,
         machine=prepared.machine if served.measured_on == "local" else what,
-        job_name=kept.path.name,
+        job_name=path.name,
         job_arn=served.name,
         traffic=prepared.traffic_name,
         percentile=prepared.source.workload.latency_objective.percentile,
         measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         region=served.region or "unknown",
-        run=f"{kept.path.parent.name}/{kept.path.name}",
+        run=f"{path.parent.name}/{path.name}",
     )

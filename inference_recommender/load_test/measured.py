@@ -1,6 +1,6 @@
-"""What a generator came to, or several merged, as a Measurement with its course, in the shape that a job's has.
+"""The result of a generator, or of several merged, as a Measurement with its time series, in the shape of a job's.
 
-The latency is the client's: what the network and the service's front end add is in it. Rates are per instance.
+Latency is the client's, which includes what the network and the service's front end add. Rates are per instance.
 """
 
 import math
@@ -21,15 +21,15 @@ from workloads import LatencyPercentiles
 LATENCIES = ("p50", "p90", "p95", "p99")
 QUANTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9")
 COARSER_S = {1: 900, 5: 5400}
-"""Step of the course in s, and the longest run in s that has it; 60 beyond."""
+"""Period of the time series in seconds → the longest run in seconds that has it; longer runs have 60."""
 
 
 def measurement(outcome: Outcome, plan: LoadPlan, served: Served) -> Measurement:
-    """Of a run that came to no figure, the reason."""
+    """Without a summary, the measurement carries only the failure reason."""
     summary = outcome.summary
     if summary is None:
         return _nothing(served, outcome.reason)
-    series = course(Timeline.read(outcome.folder / "timeline.npz"), plan, summary)
+    series = time_series(Timeline.read(outcome.folder / "timeline.npz"), plan, summary)
     quantiles = series.model_latency_quantiles_ms
     return Measurement(
         instance_type=served.instance_type,
@@ -46,8 +46,8 @@ def measurement(outcome: Outcome, plan: LoadPlan, served: Served) -> Measurement
     )
 
 
-def course(timeline: Timeline, plan: LoadPlan, summary: Mapping[str, float]) -> Series:
-    """A point for every step from the second of the run's start to that of its end; users are those of the plan."""
+def time_series(timeline: Timeline, plan: LoadPlan, summary: Mapping[str, float]) -> Series:
+    """Returns a point for every period from the second of the run's start to that of its end, with the plan's users."""
     began, ended = summary["started_at"], summary["started_at"] + summary["duration_s"]
     start, end = math.floor(began), math.ceil(ended)
     rows = timeline.rows(start, end)
@@ -64,7 +64,9 @@ def course(timeline: Timeline, plan: LoadPlan, summary: Mapping[str, float]) -> 
         users=tuple(_users(plan, max(float(point) - (began - start), 0.0)) for point in points),
         invocations=tuple(float(count) for count in invocations),
         errors=tuple(float(count) for count in errors),
-        latency_ms={name: tuple(one.percentile(float(name[1:])) for one in histograms) for name in LATENCIES},
+        latency_ms={
+            name: tuple(histogram.percentile(float(name[1:])) for histogram in histograms) for name in LATENCIES
+        },
         model_latency_quantiles_ms=_known({name: whole.percentile(float(name[1:])) for name in QUANTILES}),
     )
 
@@ -92,7 +94,7 @@ def _known(values: Mapping[str, float | None]) -> dict[str, float]:
 
 
 def _percentiles(values: Mapping[str, float | None]) -> dict[str, float]:
-    """Without the highest of all, which is none."""
+    """Leaves out the maximum, which is no percentile."""
     return _known({name: values.get(name) for name in LATENCIES})
 
 

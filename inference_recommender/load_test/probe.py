@@ -1,6 +1,6 @@
-"""The probe of a capacity search: the load generator as a child process, arrivals at a fixed rate, every record kept.
+"""The probe of a capacity search: the load generator as a child process, with arrivals at a fixed rate.
 
-The one place where a search meets a process and files. Latency is the client's, from intended send.
+Only here does a search meet a process and files; every record is kept. Latency is the client's, from intended send.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ MOST_CONNECTIONS = 256
 
 
 class GeneratorProbe:
-    """Each probe in a folder of its own below `folder`, with a seed of its own; `tell` hears of it before it runs."""
+    """Gives each probe a folder below `folder` and a seed of its own; `tell` is called before each probe."""
 
     def __init__(
         self, url: str, payloads: Path, folder: Path, tell: Callable[[str], None] = lambda text: None, seed: int = 0
@@ -51,7 +51,7 @@ class GeneratorProbe:
         return seen(outcome.records, duration_s)
 
     def _refuse(self, outcome: Outcome) -> None:
-        """Too many errors and too few samples are no fault of a probe: the search counts them."""
+        """Errors and a lack of samples are left to the search, which counts them."""
         if outcome.reason.startswith(LAGGED):
             raise Bottleneck(outcome.reason)
         if outcome.summary is None or outcome.exit_code not in (0, INVALID):
@@ -60,7 +60,7 @@ class GeneratorProbe:
 
 
 def seen(records: Path, duration_s: float) -> Seen:
-    """What a generator recorded: a request that failed or had no answer is infinitely late."""
+    """Reads a generator's records: a request that failed or had no answer counts as infinitely late."""
     with np.load(records, allow_pickle=False) as kept:
         latencies = (kept["finished_s"] - kept["intended_s"]) * 1000
         latencies[kept["status"] != 200] = np.inf

@@ -1,23 +1,31 @@
-"""What the harness measures, and what stands behind it. Pure."""
+"""What a load test measures, and the generator's plan against it. Pure.
+
+The plan has a job's traffic, stopping conditions and latency limit; the service's own limits of users and durations do
+not apply.
+"""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from inference_recommender.load_generator.plan import SageMakerEndpoint
+from inference_recommender.jobs.requests import JSON, stopping_conditions, traffic_pattern
+from inference_recommender.load_generator.plan import LoadPlan, SageMakerEndpoint, StoppingConditions, TrafficPattern
 from inference_recommender.measurement import DeployedEndpoint
+from workloads import LatencyObjective, PhasedTraffic, StairTraffic
 
 MeasuredOn = Literal["sagemaker", "local", "service"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Served:
+    """A model behind a SageMaker endpoint or a URL: either `endpoint` or `url` is set."""
+
     name: str
-    """For people: an endpoint's name or a URL."""
+    """The endpoint's name or the URL, for messages."""
     url: str | None
     endpoint: SageMakerEndpoint | None
-    """Exactly one of the two is not None."""
     instance_type: str
     instance_count: int
     measured_on: MeasuredOn
@@ -25,7 +33,7 @@ class Served:
 
 
 def endpoint_served(deployed: DeployedEndpoint, region: str, host: str) -> Served:
-    """`host` is where its requests go: an endpoint of an account on this machine is no SageMaker."""
+    """`host` receives the requests: an endpoint of an account on this machine counts as local."""
     return Served(
         name=deployed.name,
         url=None,
@@ -38,7 +46,7 @@ def endpoint_served(deployed: DeployedEndpoint, region: str, host: str) -> Serve
 
 
 def url_served(url: str, model: str, instance_type: str, instance_count: int, region: str | None) -> Served:
-    """A KServe v2 server. A URL without a path is completed to the model's `infer`."""
+    """Describes a KServe v2 server. A URL without a path is completed to the model's `infer`."""
     return Served(
         name=url,
         url=infer_url(url, model),
@@ -62,3 +70,18 @@ def is_this_machine(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def load_plan(
+    traffic: PhasedTraffic | StairTraffic, objective: LatencyObjective, served: Served, payloads: Path
+) -> LoadPlan:
+    """The generator calibrates itself first, so that it can tell when it was the bottleneck."""
+    return LoadPlan(
+        url=served.url,
+        endpoint=served.endpoint,
+        payloads=payloads,
+        content_type=JSON,
+        traffic_pattern=TrafficPattern.model_validate(traffic_pattern(traffic), strict=False),
+        stopping_conditions=StoppingConditions.model_validate(stopping_conditions(traffic, objective), strict=False),
+        calibrate=True,
+    )

@@ -83,7 +83,7 @@ def test_several_generators_are_one_processing_job_in_the_regions_image(tmp_path
     validate_parameters(request, shape.input_shape)
     assert request["ProcessingResources"]["ClusterConfig"]["InstanceCount"] == 4
     assert request["AppSpecification"]["ImageUri"].startswith("763104351884.dkr.ecr.eu-west-1.amazonaws.com/")
-    base = "s3://sagemaker-eu-west-1-123456789012/inference-recommender/spellcheck/harness/spellcheck-quick-1"
+    base = "s3://sagemaker-eu-west-1-123456789012/inference-recommender/spellcheck/load-test/spellcheck-quick-1"
     assert request["ProcessingInputs"][0]["S3Input"]["S3Uri"] == f"{base}/source"
 
 

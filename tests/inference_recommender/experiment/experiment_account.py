@@ -14,14 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from aws_api.errors import AwsUnavailable
 from aws_api.session import Notify
 from inference_recommender.capacity.time_series import Series
+from inference_recommender.experiment.account import Prepared
 from inference_recommender.experiment.cells import cells
-from inference_recommender.experiment.errors import ModelTaken
 from inference_recommender.experiment.folder import ExperimentFolder
-from inference_recommender.experiment.measure import Prepared, run
-from inference_recommender.experiment.model import Access
+from inference_recommender.experiment.measure import run
 from inference_recommender.experiment.plan import Experiment
+from inference_recommender.experiment.resources import Access
 from inference_recommender.jobs.service import JobNameTaken
 from inference_recommender.measurement import DeployedEndpoint
 from inference_recommender.progress import Silent
@@ -74,7 +75,7 @@ class DiskAccount:
     def make_model(self, request: Mapping[str, Any]) -> None:
         name, there = request["ModelName"], self.models
         if name in there and there[name] != request:
-            raise ModelTaken(name)
+            raise AwsUnavailable(f"model {name} is another's")
         self.made.append(request)
         (self.state / f"{name}.model").write_text(json.dumps(request), "utf-8")
 

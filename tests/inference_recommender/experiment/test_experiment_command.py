@@ -15,12 +15,12 @@ from rich.console import Console
 
 from inference_recommender.__main__ import main
 from inference_recommender.cli import experiment as command
-from inference_recommender.experiment.errors import BuiltAnew, MissingArtifacts, ResumedDifferently
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.measure import run
 from inference_recommender.progress import Silent
 from tests.artifacts import an_artifact
 from tests.inference_recommender.experiment.experiment_account import IMAGE, ROLE, DiskAccount, prepared
+from workloads import UsageError
 
 ACCESS = ("--role-arn", ROLE, "--image-uri", IMAGE, "--payload-bucket", "bucket")
 
@@ -113,7 +113,7 @@ def test_every_missing_build_is_named_with_its_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "ROOT", tmp_path)
-    with pytest.raises(MissingArtifacts) as caught:
+    with pytest.raises(UsageError) as caught:
         _run("text_classification", "--variants", "ort-base", "ort-db", "--traffic", "quick", *ACCESS)
     assert str(caught.value) == "\n".join(
         f"{tmp_path}/build/text_classification/{name}/artifact.json does not exist: build it with "
@@ -144,7 +144,7 @@ def test_a_finished_experiment_is_shown_again_and_nothing_is_measured(
 
 @pytest.mark.usefixtures("built")
 def test_what_a_resumed_experiment_has_settled_cannot_be_changed(kept: ExperimentFolder) -> None:
-    with pytest.raises(ResumedDifferently) as caught:
+    with pytest.raises(UsageError) as caught:
         _run("--resume", str(kept.path), "--variants", "ort-db", "--traffic", "quick")
     assert str(caught.value) == (
         f"--resume: {kept.path} says what is measured; leave out --variants, --traffic, or start a new experiment."
@@ -157,7 +157,7 @@ def test_a_variant_built_anew_cannot_join_the_cells_of_the_old_one(
     monkeypatch.setattr(
         command, "load_artifact", lambda root, name, variant: an_artifact(variant=variant, archive_sha256="b" * 64)
     )
-    with pytest.raises(BuiltAnew) as caught:
+    with pytest.raises(UsageError) as caught:
         _run("--resume", str(kept.path))
     assert str(caught.value) == (
         f"--resume: {kept.path} began with an archive of 'ts-base' whose sha256 is {'a' * 64}; the one in build/ now "

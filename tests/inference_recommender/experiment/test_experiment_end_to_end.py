@@ -137,7 +137,7 @@ def test_the_table_of_a_finished_experiment_is_drawn_without_measuring(laborator
 
 def test_two_cells_by_our_own_generator_on_endpoints_of_their_own(laboratory: Laboratory) -> None:
     """Signed requests through the account's runtime, and real Tritons behind it; nothing is left running."""
-    options = ("--variants", "ort-base", "ort-ig", "--with", "load-test", "--traffic", "short", "--runs", "harness")
+    options = ("--variants", "ort-base", "ort-ig", "--with", "load-test", "--traffic", "short", "--runs", "load-tests")
     jobs = laboratory.client("sagemaker").list_inference_recommendations_jobs(MaxResults=100)
     shown = laboratory.run(*EXPERIMENT, "text_classification", *options, "--json", *ACCESS)
     result = Result.model_validate_json(shown)

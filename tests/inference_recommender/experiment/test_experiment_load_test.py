@@ -1,4 +1,4 @@
-"""An experiment by the harness: an endpoint for each cell, asked over signed requests, kept before the next is made."""
+"""An experiment by load tests: each cell has an endpoint of its own, and is kept before the next one is made."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,10 +8,10 @@ import botocore.session
 import pytest
 from botocore.validate import validate_parameters
 
-from inference_recommender.experiment.endpoint import plan_endpoint
+from inference_recommender.experiment.account import Prepared
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.measure import run
-from inference_recommender.experiment.prepared import Prepared
+from inference_recommender.experiment.resources import plan_endpoint
 from inference_recommender.measurement import DeployedEndpoint
 from inference_recommender.progress import ProgressUpdate, Silent
 from tests.inference_recommender.experiment.experiment_account import DiskAccount, prepared

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from aws_api.processing_jobs import ProcessingJob
+
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -27,7 +29,7 @@ class LoopbackFleet:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.objects: dict[str, bytes] = {}
-        self.created: list[Mapping[str, Any]] = []
+        self.created: list[ProcessingJob] = []
         self.interrupt_when: Callable[[], bool] = lambda: False
         """When a person presses Ctrl-C."""
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -35,13 +37,13 @@ class LoopbackFleet:
     def upload(self, url: str, body: bytes) -> None:
         self.objects[url] = body
 
-    def create_processing_job(self, request: Mapping[str, Any]) -> None:
-        self.created.append(request)
-        count = request["ProcessingResources"]["ClusterConfig"]["InstanceCount"]
+    def create_processing_job(self, job: ProcessingJob) -> None:
+        self.created.append(job)
+        count = job.instances
         hosts, port = [f"127.0.0.{number}" for number in range(1, count + 1)], str(_free_port())
         for host in hosts:
             system = self.folder / host
-            self._lay_out(system, host, hosts, request)
+            self._lay_out(system, host, hosts, job)
             command = [sys.executable, "-c", PROGRAM, str(system), port]
             self._processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
 
@@ -73,9 +75,9 @@ class LoopbackFleet:
         host, name = url.split("/")[-2:]
         return (self.folder / host / "opt/ml/processing/output" / host / name).read_bytes()
 
-    def _lay_out(self, system: Path, host: str, hosts: list[str], request: Mapping[str, Any]) -> None:
+    def _lay_out(self, system: Path, host: str, hosts: list[str], job: ProcessingJob) -> None:
         """What SageMaker puts into a container: the inputs, and who is in the job."""
-        prefix = request["ProcessingInputs"][0]["S3Input"]["S3Uri"]
+        prefix = job.source_url
         source = system / "opt/ml/processing/source"
         source.mkdir(parents=True)
         for url, body in self.objects.items():

@@ -12,14 +12,16 @@ from botocore.validate import validate_parameters
 
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
-from inference_recommender.load_test import image
-from inference_recommender.load_test.errors import ProcessingFailed, TargetFailed
-from inference_recommender.load_test.generator_fleet import FleetDrive
-from inference_recommender.load_test.load_test import PAYLOADS, OnEvent, Prepared, alone, measure, run
-from inference_recommender.load_test.plan import load_plan
-from inference_recommender.load_test.request import Fleet, plan_fleet
-from inference_recommender.load_test.served import endpoint_served, infer_url, is_this_machine, url_served
-from inference_recommender.load_test.source import pack_source, source_files
+from inference_recommender.load_test.generator_fleet import FleetDrive, pack_source, source_files
+from inference_recommender.load_test.generator_request import Fleet, image_uri, plan_fleet
+from inference_recommender.load_test.load_test import PAYLOADS, LoadTestFailed, OnEvent, Prepared, alone, measure, run
+from inference_recommender.load_test.served import (
+    endpoint_served,
+    infer_url,
+    is_this_machine,
+    load_plan,
+    url_served,
+)
 from inference_recommender.measurement import DeployedEndpoint
 from inference_recommender.progress import ProgressUpdate, Silent
 from inference_recommender.run_folder import RunFolder
@@ -28,7 +30,7 @@ from tests.artifacts import an_artifact
 from tests.conftest import EditToml
 from tests.inference_recommender.load_test.generator_fleet_account import LoopbackFleet
 from tests.inference_recommender.server import Server, serving
-from workloads import ROOT, Interrupted, NoVerdict, PhasedTraffic, WorkloadFolder, load_workload
+from workloads import ROOT, Interrupted, NoVerdict, PhasedTraffic, Unavailable, WorkloadFolder, load_workload
 from workloads.traffic import Phase, StoppingConditions
 
 DEPLOYED = DeployedEndpoint(name="reviews", variant_name="AllTraffic", instance_type="ml.g4dn.xlarge", instance_count=3)
@@ -161,7 +163,7 @@ def test_a_generator_that_was_the_bottleneck_gives_no_verdict(source: WorkloadFo
 
 
 def test_a_server_that_is_not_there_is_told_and_no_verdict(source: WorkloadFolder, kept: RunFolder) -> None:
-    with pytest.raises(TargetFailed) as caught:
+    with pytest.raises(LoadTestFailed) as caught:
         measure(_prepared(source, kept, "http://127.0.0.1:1"), alone, kept, Silent())
     assert str(caught.value).startswith("http://127.0.0.1:1: target failed: 127.0.0.1:1 refuses connections")
     assert caught.value.exit_code == 3
@@ -195,7 +197,7 @@ def _fleet(**changes: Any) -> Fleet:
 
 def test_a_fleet_is_one_processing_job_that_the_service_would_take() -> None:
     vpc = _fleet(subnets=("subnet-1",), security_groups=("sg-1",), kms_key="key")
-    request = plan_fleet("spellcheck", "spellcheck-production-1", 1800, vpc).request
+    request = plan_fleet("spellcheck", "spellcheck-production-1", 1800, vpc).request()
     shape = botocore.session.get_session().get_service_model("sagemaker").operation_model("CreateProcessingJob")
     assert shape.input_shape is not None
     validate_parameters(request, shape.input_shape)
@@ -207,7 +209,7 @@ def test_a_fleet_is_one_processing_job_that_the_service_would_take() -> None:
 
 def test_the_image_is_where_sagemaker_core_says() -> None:
     uri = "763104351884.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:2.10.0-cpu-py313"
-    assert image.image_uri("eu-west-1") == uri
+    assert image_uri("eu-west-1") == uri
 
 
 def test_what_travels_is_the_same_bytes_for_the_same_files_and_enough_for_the_generator() -> None:
@@ -240,7 +242,7 @@ def test_three_generators_merge_to_what_the_server_saw(
     assert measured.max_invocations_per_minute is not None
     rate = merged["invocations"] / merged["duration_s"] * 60
     assert measured.max_invocations_per_minute * 2 == pytest.approx(rate, rel=0.3)
-    assert [request["ProcessingJobName"] for request in account.created] == ["spellcheck-quick-1"]
+    assert [job.name for job in account.created] == ["spellcheck-quick-1"]
 
 
 def test_ctrl_c_stops_the_fleet_and_keeps_what_it_measured(
@@ -277,6 +279,6 @@ def test_a_job_that_fails_says_why(
     account = LoopbackFleet(tmp_path / "instances")
     monkeypatch.setattr("inference_recommender.load_test.generator_fleet.pack_source", lambda root: b"no archive")
     planned = plan_fleet("spellcheck", "spellcheck-quick-1", 4, _fleet(generators=1))
-    with pytest.raises(ProcessingFailed) as caught:
+    with pytest.raises(Unavailable) as caught:
         measure(_prepared(source, kept, server.url), FleetDrive(planned, account, ROOT, Silent(), 0.1), kept, Silent())
     assert str(caught.value).startswith("Processing job spellcheck-quick-1 failed: file could not be opened")

@@ -2,18 +2,14 @@
 
 from datetime import UTC, datetime
 
-from inference_recommender.experiment.account import Account
-from inference_recommender.experiment.endpoint import EndpointPlan, plan_endpoint
-from inference_recommender.experiment.errors import EndpointFailed
+from inference_recommender.experiment.account import Account, Prepared
 from inference_recommender.experiment.folder import ExperimentFolder, Origin
 from inference_recommender.experiment.plan import Batch, failed
-from inference_recommender.experiment.prepared import Prepared
+from inference_recommender.experiment.resources import EndpointPlan, plan_endpoint
 from inference_recommender.jobs.service import Sleep
-from inference_recommender.load_test import load_test as harness
-from inference_recommender.load_test import machine
-from inference_recommender.load_test.errors import GeneratorFailed, TargetFailed
-from inference_recommender.load_test.plan import load_plan
-from inference_recommender.load_test.served import Served, endpoint_served, is_this_machine
+from inference_recommender.load_test import load_test
+from inference_recommender.load_test.load_test import LoadTestFailed, machine_description
+from inference_recommender.load_test.served import Served, endpoint_served, is_this_machine, load_plan
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder
@@ -22,27 +18,27 @@ from workloads import Interrupted, NoVerdict
 POLL_S = 10.0
 
 
-def measure_by_harness(
-    prepared: Prepared, batch: Batch, account: Account, kept: ExperimentFolder, progress: Progress, sleep: Sleep
+def measure_by_load_test(
+    prepared: Prepared, batch: Batch, account: Account, folder: ExperimentFolder, progress: Progress, sleep: Sleep
 ) -> None:
-    """Each cell of the batch that has not ended, kept before the next one is begun.
+    """Measures each cell of the batch that has not ended, and keeps it before the next one is begun.
 
-    An endpoint that a killed run left behind is taken as it is, and deleted after its cell. Raises `Interrupted` or an
+    An endpoint that a killed run left behind is used, and deleted after its cell. Raises `Interrupted` or an
     `AwsUnavailable`.
     """
     for number, cell in enumerate(batch.cells, start=1):
-        if kept.ended(cell):
+        if folder.ended(cell):
             continue
         planned = plan_endpoint(batch.name, number, cell.instance_type, prepared.access.host_ami)
-        run_folder = RunFolder(kept.job(batch).path / cell.instance_type)
+        run_folder = RunFolder(folder.job(batch).path / cell.instance_type)
         try:
             measured = _measured(prepared, batch, planned, account, run_folder, progress, sleep)
-        except (EndpointFailed, GeneratorFailed, NoVerdict, TargetFailed) as error:
+        except (LoadTestFailed, NoVerdict) as error:
             measured = _failed(batch, cell.instance_type, run_folder, str(error))
         finally:
             account.delete_endpoint(planned.name)
-        _keep_origin(account, kept)
-        kept.keep_cells([measured.model_copy(update={"variant": batch.variant})], prepared.experiment.cells)
+        _keep_origin(account, folder)
+        folder.keep_cells([measured.model_copy(update={"variant": batch.variant})], prepared.experiment.cells)
 
 
 def _measured(
@@ -61,25 +57,25 @@ def _measured(
     except KeyboardInterrupt:
         raise Interrupted(f"Interrupted: endpoint {planned.name} was deleted before it was measured.") from None
     served = endpoint_served(deployed, account.region, account.runtime_host())
-    return harness.measure(_prepared(prepared, batch, served, run_folder), harness.alone, run_folder, progress)
+    return load_test.measure(_prepared(prepared, batch, served, run_folder), load_test.alone, run_folder, progress)
 
 
-def _prepared(prepared: Prepared, batch: Batch, served: Served, run_folder: RunFolder) -> harness.Prepared:
+def _prepared(prepared: Prepared, batch: Batch, served: Served, run_folder: RunFolder) -> load_test.Prepared:
     traffic = prepared.source.traffic(prepared.experiment.traffic)
-    payloads = (run_folder.path / harness.PAYLOADS).absolute()
-    return harness.Prepared(
+    payloads = (run_folder.path / load_test.PAYLOADS).absolute()
+    return load_test.Prepared(
         source=prepared.source,
         artifact=prepared.artifacts[batch.variant],
         traffic_name=prepared.experiment.traffic,
         traffic=traffic,
         served=served,
         plan=load_plan(traffic, prepared.source.workload.latency_objective, served, payloads),
-        machine=machine.description(),
+        machine=machine_description(),
     )
 
 
 def _wait(name: str, account: Account, progress: Progress, sleep: Sleep) -> None:
-    """Until the endpoint is in service. Raises `EndpointFailed`."""
+    """Returns when the endpoint is in service. Raises `LoadTestFailed`."""
     elapsed_s = 0.0
     while True:
         status, reason = account.endpoint_status(name)
@@ -87,25 +83,26 @@ def _wait(name: str, account: Account, progress: Progress, sleep: Sleep) -> None
         if status == "InService":
             return
         if status != "Creating":
-            raise EndpointFailed(name, status, reason)
+            raise LoadTestFailed(f"Endpoint {name} is {status}: {reason or 'the service gave no reason.'}")
         sleep(POLL_S)
         elapsed_s += POLL_S
 
 
 def _failed(batch: Batch, instance_type: str, run_folder: RunFolder, why: str) -> Measurement:
-    """With the generator's own reason, where the load came so far: by it a reader tells what proves nothing."""
+    """Keeps the generator's own measurement where the load came so far: it tells a run that proves nothing."""
     if (run_folder.path / "measurements.json").exists():
-        (one,) = run_folder.measurements()
-        return one.model_copy(update={"failure_reason": one.failure_reason or why})
+        (measured,) = run_folder.measurements()
+        return measured.model_copy(update={"failure_reason": measured.failure_reason or why})
     return failed(batch, instance_type, why)
 
 
-def _keep_origin(account: Account, kept: ExperimentFolder) -> None:
+def _keep_origin(account: Account, folder: ExperimentFolder) -> None:
     local = is_this_machine(account.runtime_host())
-    kept.keep_origin(
+    machine = machine_description()
+    folder.keep_origin(
         Origin(
             measured_on="local" if local else "sagemaker",
-            machine=machine.description() if local else f"endpoints of SageMaker, asked from {machine.description()}",
+            machine=machine if local else f"endpoints of SageMaker, asked from {machine}",
             region=account.region,
             measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )

@@ -1,0 +1,91 @@
+"""The SageMaker resources that an experiment makes, as requests: a variant's model and a cell's endpoint. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from inference_recommender.jobs.job_run import PAYLOAD_PREFIX, payload_key
+from inference_recommender.jobs.tested_model import TestedModel
+from workloads import ModelArtifact
+from workloads.document import Document
+from workloads.instances import instance_shape
+
+PRODUCTION_VARIANT = "AllTraffic"
+LONGEST_NAME = 63
+
+
+class Access(Document):
+    """What an experiment works with in its account."""
+
+    role_arn: str
+    """The role of the jobs and of the models' containers: it reads archives and payloads, and pulls the image."""
+    image_uri: str
+    bucket: str
+    host_ami: str | None = None
+    """InferenceAmiVersion of the GPU instances of load tests; a job of Inference Recommender cannot choose it."""
+
+    def tested_model(self, workload: str, model_name: str) -> TestedModel:
+        return TestedModel(
+            model_name=model_name, role_arn=self.role_arn, payload_url=f"s3://{self.bucket}/{payload_key(workload)}"
+        )
+
+    def archive_url(self, artifact: ModelArtifact) -> str:
+        """Names an archive by its hash, so that it is sent once. The stack's recommender role may read it there."""
+        return f"s3://{self.bucket}/{PAYLOAD_PREFIX}/{artifact.workload}/models/{artifact.archive_sha256}.tar.gz"
+
+
+def model_request(name: str, artifact: ModelArtifact, access: Access) -> dict[str, Any]:
+    """Returns the request of CreateModel: the artifact's archive, served as the endpoint's stack would serve it."""
+    return {
+        "ModelName": name,
+        "ExecutionRoleArn": access.role_arn,
+        "EnableNetworkIsolation": True,
+        "PrimaryContainer": {
+            "Image": access.image_uri,
+            "ModelDataUrl": access.archive_url(artifact),
+            "Environment": environment(artifact),
+        },
+        "Tags": [{"Key": "workload", "Value": artifact.workload}, {"Key": "variant", "Value": artifact.variant}],
+    }
+
+
+def environment(artifact: ModelArtifact) -> Mapping[str, str]:
+    """Returns the container's environment. The image would otherwise log every request."""
+    return {
+        "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": artifact.default_model,
+        "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
+        **artifact.environment,
+    }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndpointPlan:
+    config: dict[str, Any]
+    """The request of CreateEndpointConfig."""
+    endpoint: dict[str, Any]
+    """The request of CreateEndpoint."""
+
+    @property
+    def name(self) -> str:
+        return str(self.endpoint["EndpointName"])
+
+
+def plan_endpoint(model_name: str, number: int, instance_type: str, host_ami: str | None) -> EndpointPlan:
+    """Plans one instance of `instance_type`, named after the model and the cell's `number` in its batch.
+
+    `host_ami` applies to GPU instances alone.
+    """
+    tail = f"-{number}"
+    name = f"{model_name[: LONGEST_NAME - len(tail)]}{tail}"
+    shape = instance_shape(instance_type)
+    variant = {
+        "VariantName": PRODUCTION_VARIANT,
+        "ModelName": model_name,
+        "InstanceType": instance_type,
+        "InitialInstanceCount": 1,
+        **({"InferenceAmiVersion": host_ami} if host_ami and shape and shape.gpus else {}),
+    }
+    return EndpointPlan(
+        config={"EndpointConfigName": name, "ProductionVariants": [variant]},
+        endpoint={"EndpointName": name, "EndpointConfigName": name},
+    )
