@@ -24,6 +24,15 @@ OUTSIDE = 3.0
 """A figure of the same test is never beyond CloudWatch's highest or lowest quantile by this factor."""
 
 
+FailureCode = Literal["generator-lagged", "too-many-errors", "too-few-samples"]
+"""Why the load generator refused a verdict."""
+_FAILURE_CODES: Mapping[str, FailureCode] = {
+    "generator lagged": "generator-lagged",
+    "too many errors": "too-many-errors",
+    "too few samples": "too-few-samples",
+}
+
+
 class Measurement(Document):
     """One tested configuration, per instance."""
 
@@ -52,6 +61,14 @@ class Measurement(Document):
     by the difference."""
     failure_reason: str | None = None
     series: Series | None = None
+
+    @property
+    def failure_code(self) -> FailureCode | None:
+        """Set where the load generator refused a verdict, None for any other failure. Its reason comes as an API's
+        FailureReason, which has no field for a code beside it.
+        """
+        reason = self.failure_reason or ""
+        return next((code for words, code in _FAILURE_CODES.items() if reason.startswith(words)), None)
 
 
 class DeployedEndpoint(Document):

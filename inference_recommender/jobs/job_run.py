@@ -18,7 +18,6 @@ from aws_api.errors import AwsBusy, AwsUnavailable, AwsUnreachable, ExpiredCrede
 from inference_recommender.jobs.requests import SERVICE_DEFAULT, JobPlan
 from inference_recommender.jobs.service import JobNameTaken, Service, Sleep, stop_and_wait, wait_for_job
 from inference_recommender.jobs.tested_model import RUN_TAG, Configuration
-from inference_recommender.load_generator.process import INVALID_REASONS
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.payloads import check_payloads, payload_archive
 from inference_recommender.progress import Progress
@@ -230,7 +229,7 @@ def _explained(measured: Measurement, service: Service, job_name: str) -> Measur
     lines yet.
     """
     reason = measured.failure_reason
-    if reason is None or "\n" in reason or reason.startswith(INVALID_REASONS):
+    if reason is None or "\n" in reason or measured.failure_code:
         return measured
     lines = service.container_log(job_name, measured.endpoint_name)
     if not lines:

@@ -26,8 +26,6 @@ from workloads import ROOT
 
 COMMAND = (sys.executable, "-m", "inference_recommender.load_generator")
 """Takes PLAN.json and --out DIR."""
-INVALID_REASONS = ("generator lagged", "too many errors", "too few samples")
-"""The beginnings of a run's reason where no verdict may be drawn from it."""
 GRACE_S = 20.0
 """Seconds between SIGTERM and SIGKILL: longer than draining and writing take."""
 LOG_TAIL = 600

@@ -100,7 +100,7 @@ def summarise(measured: Measured, conditions: StoppingConditions) -> Summary:
 
 
 def why_invalid(summary: Summary, conditions: StoppingConditions) -> str | None:
-    """Returns why no verdict may be drawn from the run, or None. It begins with one of `INVALID_REASONS`."""
+    """Returns why no verdict may be drawn from the run, or None. `Measurement.failure_code` reads its first words."""
     if complaint := summary.generator.complaint(conditions.latency):
         return complaint
     if summary.errors > summary.invocations * MAX_ERROR_SHARE:

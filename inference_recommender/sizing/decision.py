@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from inference_recommender.capacity.closed_loop import MAX_ERROR_SHARE
 from inference_recommender.capacity.statistics import samples_needed
 from inference_recommender.capacity.time_series import Series
-from inference_recommender.load_generator.process import INVALID_REASONS
 from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.fleet import Demand, fleet
 from inference_recommender.sizing.prices import Price, price
 from workloads import Candidate, LatencyObjective, Provenance, Recommendation, Sizing, Workload
 
+MEASURE_LONGER = "Measure with longer traffic: another --traffic NAME, or longer phases in workload.toml."
 SERVERLESS = "serverless"
 """Stands for the instance type of a measurement whose endpoint was serverless."""
 
@@ -114,8 +114,9 @@ def cost_per_million_usd(cost_per_hour_usd: float, invocations_per_minute: float
 def why_refused(measured: Sequence[Measurement]) -> str | None:
     """Returns why the load generator refused a verdict, as a sentence, or None where it did not."""
     for measurement in measured:
-        if measurement.failure_reason and measurement.failure_reason.startswith(INVALID_REASONS):
-            return f"{measurement.instance_type}: {measurement.failure_reason}."
+        if measurement.failure_code:
+            advice = f" {MEASURE_LONGER}" if measurement.failure_code == "too-few-samples" else ""
+            return f"{measurement.instance_type}: {measurement.failure_reason}.{advice}"
     return None
 
 
@@ -137,7 +138,7 @@ def _why_series_is_invalid(series: Series, objective: LatencyObjective) -> str |
         return f"{errors:,.0f} of {total:,.0f} requests failed, more than {MAX_ERROR_SHARE:.0%}."
     needed = samples_needed(objective.percentile_rank)
     if series.seconds and total < needed:
-        return f"{total:,.0f} requests are too few: {objective.percentile} needs at least {needed:,}."
+        return f"{total:,.0f} requests are too few: {objective.percentile} needs at least {needed:,}. {MEASURE_LONGER}"
     return None
 
 

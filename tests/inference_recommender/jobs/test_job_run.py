@@ -164,7 +164,8 @@ def test_a_generator_that_lagged_gives_no_verdict(prepared: Prepared, kept: RunF
         ),
         (
             SERIES.model_copy(update={"invocations": (40.0, 40.0, 40.0, 40.0)}),
-            "ml.c5.xlarge: 160 requests are too few: P99 needs at least 299.",
+            "ml.c5.xlarge: 160 requests are too few: P99 needs at least 299. Measure with longer traffic: another "
+            "--traffic NAME, or longer phases in workload.toml.",
         ),
     ],
 )
