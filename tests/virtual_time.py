@@ -30,7 +30,7 @@ EPOCH = 1_700_000_000.0
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a client wrote at once, which for the load generator is one HTTP request."""
+    """The bytes that a client wrote at once, which for the load generator is one HTTP request."""
 
     data: bytes
     at_s: float

@@ -140,14 +140,14 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class SearchResult:
     """The result of a search."""
 
     invocations_per_minute: float | None
     """The capacity; None where the search came to none."""
     interval: tuple[float, float] | None
-    """95 % confidence interval of the rate at which the percentile is the limit; also where it is too wide for a
-    capacity to be told."""
+    """95 % confidence interval of the rate at which the percentile is the limit; also where it is too wide to
+    report a capacity."""
     latency_ms: float | None
     """The limit's percentile in the probe nearest to that rate."""
     warm_up_s: float | None
@@ -220,7 +220,7 @@ class Search:
     """Why the generator was the bottleneck, where it was."""
     _fitted: "_Fitted | None" = None
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         """Probes until the capacity is known, or cannot be."""
         try:
             self._warm_up()
@@ -231,7 +231,7 @@ class Search:
         except Bottleneck as bottleneck:
             self.complaint = str(bottleneck)
             reason = Reason.BOTTLENECK
-        return self.found(reason)
+        return self.result(reason)
 
     def _warm_up(self) -> None:
         """Keeps the start rate up until the latency was settled for half of the last probe."""
@@ -337,7 +337,7 @@ class Search:
             return None
         return _Fitted(at=at, far_over=max(far.rate, at.rate) if far else at.rate)
 
-    def found(self, reason: Reason) -> Found:
+    def result(self, reason: Reason) -> SearchResult:
         """Returns the result of what has been probed so far."""
         fitted = self._fitted
         if (
@@ -345,7 +345,7 @@ class Search:
             or reason is Reason.NOTHING_KEEPS
             or not fitted.is_known_within(RESOLUTION if reason is Reason.RESOLVED else ACCEPTABLE)
         ):
-            return Found(
+            return SearchResult(
                 invocations_per_minute=None,
                 interval=None if fitted is None or reason is Reason.NOTHING_KEEPS else (fitted.at.low, fitted.at.high),
                 latency_ms=None,
@@ -355,7 +355,7 @@ class Search:
             )
         at, rate = fitted.at, fitted.capacity
         nearest = min(self.probed, key=lambda probe: abs(probe.invocations_per_minute - rate))
-        return Found(
+        return SearchResult(
             invocations_per_minute=rate,
             interval=(at.low, at.high),
             latency_ms=nearest.latency_ms,

@@ -1,4 +1,4 @@
-"""A test's time series in CloudWatch, and what it tells: how sure the capacity is and how long the warm-up took. Pure.
+"""A test's time series in CloudWatch: how sure the capacity is, and how long the warm-up took. Pure.
 
 CloudWatch has no requests, but for each period their number and percentiles. So the periods are the blocks: sorted into
 levels of equal users (`load_levels`). The spread of a single period's rate and latency is estimated from how much it

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.search import Found, Probe, Probed, Reason, Search, Seen, probed
+from inference_recommender.capacity.search import Probe, Probed, Reason, Search, SearchResult, Seen, probed
 from inference_recommender.cli import Commands, add_command
 from inference_recommender.load_test.probe import GeneratorProbe
 from inference_recommender.load_test.served import infer_url
@@ -79,15 +79,15 @@ def told(probe: Probe, limit: Limit, percentile: str, tell: Callable[[str], None
     return telling
 
 
-def _run(search: Search, kept: RunFolder, percentile: str) -> Found:
+def _run(search: Search, kept: RunFolder, percentile: str) -> SearchResult:
     try:
         return search.run()
     except KeyboardInterrupt:
-        kept.keep(RESULT, document(search.found(Reason.INTERRUPTED), search.limit, percentile))
+        kept.keep(RESULT, document(search.result(Reason.INTERRUPTED), search.limit, percentile))
         raise Interrupted(f"Interrupted: the search was stopped. What was measured is kept in {kept.path}.") from None
 
 
-def _conclude(found: Found, search: Search, kept: RunFolder, percentile: str, *, as_json: bool) -> int:
+def _conclude(found: SearchResult, search: Search, kept: RunFolder, percentile: str, *, as_json: bool) -> int:
     result = document(found, search.limit, percentile)
     kept.keep(RESULT, result)
     if (found.invocations_per_minute is None) and found.reason is not Reason.NOTHING_KEEPS:
@@ -101,7 +101,7 @@ def _conclude(found: Found, search: Search, kept: RunFolder, percentile: str, *,
     return 0 if found.invocations_per_minute is not None else NOTHING_KEEPS
 
 
-def why_none(found: Found, search: Search) -> str:
+def why_none(found: SearchResult, search: Search) -> str:
     """Why there is no capacity, and what to do."""
     match found.reason:
         case Reason.BOTTLENECK:
@@ -120,14 +120,14 @@ def why_none(found: Found, search: Search) -> str:
             return f"{found.reason.value}."
 
 
-def _so_far(found: Found) -> str:
+def _so_far(found: SearchResult) -> str:
     low, high = found.interval or (0.0, float("inf"))
     ends = [f"above {low:,.0f}"] if low else []
     ends += [f"below {high:,.0f}"] if high < float("inf") else []
     return f"known only to be {' and '.join(ends)} invocations/min (95 % interval)" if ends else "not known"
 
 
-def document(found: Found, limit: Limit, percentile: str) -> dict[str, Any]:
+def document(found: SearchResult, limit: Limit, percentile: str) -> dict[str, Any]:
     """The result as JSON: rates in invocations per minute."""
     return {
         "max_invocations_per_minute": found.invocations_per_minute,
@@ -154,7 +154,7 @@ def _finite(interval: tuple[float, float] | None) -> list[float | None] | None:
     return None if interval is None else [end if end < float("inf") else None for end in interval]
 
 
-def _show(found: Found, limit: Limit, percentile: str, run: Path) -> None:
+def _show(found: SearchResult, limit: Limit, percentile: str, run: Path) -> None:
     console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
     table = Table(box=SIMPLE_HEAD)
     for name in ("invocations/min", "s", "requests", percentile, "late"):
@@ -171,7 +171,7 @@ def _latency(one: Probed) -> str:
     return f"{one.latency_ms:,.1f} ms" if one.latency_ms < float("inf") else "no answer"
 
 
-def sentence(found: Found, limit: Limit, percentile: str) -> str:
+def sentence(found: SearchResult, limit: Limit, percentile: str) -> str:
     asked = f"{percentile} ≤ {limit.latency_ms:g} ms"
     if found.invocations_per_minute is None or found.interval is None:
         return f"{asked}: {found.reason.value}."

@@ -30,7 +30,7 @@ CONNECTING_AT_ONCE = 16
 
 
 class Load(Protocol):
-    """What a run needs of its traffic, be it a closed or an open loop."""
+    """The traffic of a run, be it a closed or an open loop."""
 
     @property
     def pool(self) -> Pool: ...

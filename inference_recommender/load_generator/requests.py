@@ -1,4 +1,4 @@
-"""What a run sends and where to: payloads as whole HTTP/1.1 messages, made before the clock starts.
+"""The requests of a run and their target: payloads as whole HTTP/1.1 messages, made before the clock starts.
 
 A target is any http or https URL, or a SageMaker endpoint by name. For an endpoint boto3 is asked for the address, the
 region and the credentials, so AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME, AWS_ENDPOINT_URL, AWS_CA_BUNDLE, profiles, roles and

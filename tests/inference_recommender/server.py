@@ -29,7 +29,7 @@ class Server:
         return f"{self.root}/invocations"
 
     def die(self) -> None:
-        """Stop listening and cut every connection, as a killed process does."""
+        """Stops listening and cuts every connection, as a killed process does."""
         self.httpd.shutdown()
         self.httpd.server_close()
 
@@ -60,7 +60,7 @@ def serving(
                 self.close_connection = True
 
         def log_message(self, format: str, *args: object) -> None:
-            """Quiet."""
+            """No-op: a test's output stays its own."""
 
     alive = threading.Event()
     alive.set()

@@ -1,4 +1,4 @@
-"""A batching service on a virtual clock, whose capacity is known: what the estimators are held to.
+"""A batching service in simulated time, whose capacity is known: the estimators are tested against it.
 
 The model. One server. Whenever it is free it takes up to `max_batch` of the waiting requests, in order of arrival, as a
 dynamic batcher without delay does. A batch takes
@@ -6,9 +6,9 @@ dynamic batcher without delay does. A batch takes
     (fixed_ms + per_unit_ms * sum of its requests' lengths) * (1 + (cold_factor - 1) * exp(-t / cold_s))
 
 with t the time since the service was started: it is `cold_factor` times slower at first. Lengths are drawn one by one:
-of `BIMODAL` four in five are 1 and the others 4, of `EXPONENTIAL` they are exponential with mean 1. Stalls (garbage
+four in five of `BIMODAL` are 1 and the others 4; those of `EXPONENTIAL` have mean 1. Stalls (garbage
 collection, a neighbour on the machine) begin at the instants of a Poisson process, one in `stall_every_s` on average;
-the server does nothing for `stall_ms`, whatever it was at. Warm and without end, it can serve at most
+the server does nothing for `stall_ms`, busy or not. Warm and without end, it can serve at most
 
     saturation = max_batch / (fixed_ms + per_unit_ms * max_batch * mean length) * (1 - stall_ms / stall_every_s / 1000)
 
@@ -17,7 +17,7 @@ Arrivals are a Poisson process (open loop), or users who each send again the mom
 Known answers. With max_batch 1, fixed_ms 0, EXPONENTIAL lengths, no stalls and no cold start it is the M/M/1 queue,
 whose time in system is exponential with rate mu - lambda: the percentile q is -ln(1 - q) / (mu - lambda), and so the
 capacity under a limit L is mu + ln(1 - q) / L, exactly. Other capacities come from `long_run_capacity_per_minute`: runs
-of millions of requests at fixed rates, read by nothing but `np.percentile`, with the precision that it says.
+of millions of requests at fixed rates, evaluated with `np.percentile` alone, to the precision that it states.
 
 Nothing sleeps: a second costs what its requests cost, about a microsecond each.
 """
@@ -79,7 +79,7 @@ class Requests:
 
 
 class SimulatedService:
-    """A service that was started at time 0 of its clock; every run goes on where the one before has been answered."""
+    """A service that was started at time 0 of its clock; each run begins when the one before has been answered."""
 
     def __init__(self, model: Model, seed: int) -> None:
         self.model = model
@@ -88,7 +88,7 @@ class SimulatedService:
         self._next_stall_s: float = self._until_stall() if model.stall_ms else inf
 
     def open_loop(self, rate_per_minute: float, duration_s: float) -> Requests:
-        """Poisson arrivals for `duration_s`; all of them are answered, the last ones after its end."""
+        """Sends Poisson arrivals for `duration_s`; all of them are answered, the last ones after its end."""
         arrived = self._arrivals(rate_per_minute / 60, duration_s)
         begin, work = self.now_s, np.concatenate([[0.0], np.cumsum(self.model.lengths(self._random, len(arrived)))])
         finished = self._serve((begin + arrived).tolist(), work.tolist()) - begin
@@ -96,13 +96,13 @@ class SimulatedService:
         return Requests(finished_s=finished, latencies_ms=(finished - arrived) * 1000)
 
     def probe(self, rate_per_minute: float, duration_s: float) -> Seen:
-        """`open_loop`, as the probe of a capacity search."""
+        """Runs `open_loop` as the probe of a capacity search."""
         run = self.open_loop(rate_per_minute, duration_s)
         intended = run.finished_s - run.latencies_ms / 1000
         return Seen(duration_s=duration_s, intended_s=intended, latencies_ms=run.latencies_ms)
 
     def closed_loop(self, joins_s: Sequence[float], duration_s: float) -> Requests:
-        """Users who join at `joins_s` (rising) and stay until the end; requests then under way are no records."""
+        """Lets users join at `joins_s` (ascending) and stay until the end; requests then under way are left out."""
         model, waiting = self.model, deque[float]()
         joins = deque(self.now_s + join for join in joins_s)
         begin, end = self.now_s, self.now_s + duration_s
@@ -126,7 +126,7 @@ class SimulatedService:
         return Requests(finished_s=at - begin, latencies_ms=(at - np.array(sent)[kept]) * 1000)
 
     def _serve(self, arrived: list[float], work: list[float]) -> Floats:
-        """When each request is done, batch by batch. `work` is the lengths' running sum from 0."""
+        """Returns when each request is done, batch by batch. `work` is the running sum of the lengths from 0."""
         finished: list[float] = []
         sizes: list[int] = []
         first, count, free, most = 0, len(arrived), 0.0, self.model.max_batch
@@ -153,7 +153,7 @@ class SimulatedService:
         return done
 
     def _after_stalls(self, start: float) -> float:
-        """When a batch that could begin at `start` does, after the stalls that began while the server was idle."""
+        """Returns when a batch that could begin at `start` begins: after stalls that began in idle time."""
         while self._next_stall_s <= start:
             start = max(start, self._next_stall_s + self.model.stall_ms / 1000)
             self._next_stall_s += self._until_stall()
@@ -163,7 +163,7 @@ class SimulatedService:
         return float(self._random.exponential(self.model.stall_every_s))
 
     def _arrivals(self, rate_per_s: float, duration_s: float) -> Floats:
-        """A Poisson process: a Poisson number of instants, each uniform in the time."""
+        """Draws a Poisson process: a Poisson number of instants, each uniform in the time."""
         arrived: Floats = self._random.uniform(0, duration_s, self._random.poisson(rate_per_s * duration_s))
         arrived.sort()
         return arrived
@@ -172,7 +172,7 @@ class SimulatedService:
 def long_run_percentile_ms(
     model: Model, rate_per_minute: float, percentile: float, requests: int, seed: int
 ) -> tuple[float, float]:
-    """Of a warm service at a fixed rate, and the standard error of it from ten runs of `requests` / 10."""
+    """Returns the percentile of a warm service at a fixed rate and its standard error, over ten runs."""
     warm = replace(model, cold_factor=1.0)
     runs = [
         SimulatedService(warm, seed + run).open_loop(rate_per_minute, requests / 10 / (rate_per_minute / 60))
@@ -185,7 +185,7 @@ def long_run_percentile_ms(
 def long_run_capacity_per_minute(
     model: Model, percentile: float, limit_ms: float, between: tuple[float, float], requests: int, seed: int
 ) -> float:
-    """The rate at which the percentile is the limit: bisection to 0.2 %, each rate by `long_run_percentile_ms`."""
+    """Returns the rate at which the percentile is the limit, by bisection of `long_run_percentile_ms` to 0.2 %."""
     low, high = between
     while high / low > 1.002:
         middle = sqrt(low * high)

@@ -33,8 +33,8 @@ def _estimate(run: Requests, limit: Limit, end_s: float) -> Capacity | None:
 
 def test_the_highest_load_within_the_limit_is_the_capacity() -> None:
     finished, latencies = _closed_loop([1] * 10 + [4] * 10 + [24] * 10, [100] * 10 + [200] * 10 + [300] * 10)
-    found = _capacity(finished, latencies, 30)
-    assert found == Capacity(
+    estimate = _capacity(finished, latencies, 30)
+    assert estimate == Capacity(
         start_s=10,
         end_s=20,
         invocations_per_minute=200 * 60,
@@ -47,25 +47,25 @@ def test_the_highest_load_within_the_limit_is_the_capacity() -> None:
 
 def test_where_no_load_keeps_the_limit_the_one_of_lowest_latency_is_returned() -> None:
     finished, latencies = _closed_loop([7] * 10 + [18] * 10, [100] * 10 + [200] * 10)
-    found = _capacity(finished, latencies, 20)
-    assert found is not None
-    assert (found.within_limit, found.latency_ms, found.interval) == (False, 70, None)
+    estimate = _capacity(finished, latencies, 20)
+    assert estimate is not None
+    assert (estimate.within_limit, estimate.latency_ms, estimate.interval) == (False, 70, None)
 
 
 def test_a_lower_load_wins_only_where_it_clearly_carried_more() -> None:
     """A service that thrashes: ten users get less out of it than five."""
     finished, latencies = _closed_loop([5] * 20 + [10] * 20, [500] * 20 + [400] * 20)
-    found = _capacity(finished, latencies, 40)
-    assert found is not None
-    assert (found.start_s, found.end_s, found.invocations_per_minute) == (0, 20, 30_000)
-    assert found.interval == (30_000, 30_000)
+    estimate = _capacity(finished, latencies, 40)
+    assert estimate is not None
+    assert (estimate.start_s, estimate.end_s, estimate.invocations_per_minute) == (0, 20, 30_000)
+    assert estimate.interval == (30_000, 30_000)
 
 
 def test_a_load_held_for_a_moment_is_not_sustained() -> None:
     finished, latencies = _closed_loop([2] * 20 + [8] * 4, [200] * 20 + [400] * 4)
-    found = _capacity(finished, latencies, 24)
-    assert found is not None
-    assert found.invocations_per_minute < 17_000
+    estimate = _capacity(finished, latencies, 24)
+    assert estimate is not None
+    assert estimate.invocations_per_minute < 17_000
 
 
 def test_too_few_requests_are_no_evidence() -> None:
@@ -92,9 +92,9 @@ def test_one_bad_moment_does_not_decide() -> None:
     latencies[400:415] = 60
     alone = _capacity(finished[:1000], latencies[:1000], 10)
     assert alone is None or not alone.within_limit
-    found = _capacity(finished, latencies, 30)
-    assert found is not None
-    assert (found.within_limit, found.invocations_per_minute) == (True, 12_000)
+    estimate = _capacity(finished, latencies, 30)
+    assert estimate is not None
+    assert (estimate.within_limit, estimate.invocations_per_minute) == (True, 12_000)
 
 
 def test_one_lucky_moment_does_not_decide() -> None:
@@ -102,8 +102,8 @@ def test_one_lucky_moment_does_not_decide() -> None:
     finished, latencies = _closed_loop([4] * 30 + [8] * 10, [100] * 30 + [200] * 10)
     latencies[:3000:50] = 60
     latencies[3000::112] = 60
-    found = _capacity(finished, latencies, 40)
-    assert found is None or not found.within_limit
+    estimate = _capacity(finished, latencies, 40)
+    assert estimate is None or not estimate.within_limit
 
 
 def test_dependent_late_requests_count_for_less() -> None:
@@ -113,16 +113,16 @@ def test_dependent_late_requests_count_for_less() -> None:
     scattered[::125] = 60
     bursts[20_000:20_400] = bursts[70_000:70_400] = 60
     succeeded = np.ones(len(finished), dtype=bool)
-    found = sustained(finished, scattered, succeeded, P99, 100)
-    assert found is not None
-    assert found.within_limit
+    estimate = sustained(finished, scattered, succeeded, P99, 100)
+    assert estimate is not None
+    assert estimate.within_limit
     assert sustained(finished, bursts, succeeded, P99, 100) is None
 
 
 def test_a_run_shorter_than_an_interval_is_one_load() -> None:
-    found = _capacity(*_closed_loop([2] * 3, [500] * 3), end_s=3)
-    assert found is not None
-    assert found.invocations_per_minute == pytest.approx(30_000)
+    estimate = _capacity(*_closed_loop([2] * 3, [500] * 3), end_s=3)
+    assert estimate is not None
+    assert estimate.invocations_per_minute == pytest.approx(30_000)
 
 
 @pytest.mark.parametrize(("percentile", "needed"), [(50, 5), (90, 29), (95, 59), (99, 299), (99.9, 2995)])
@@ -135,10 +135,10 @@ def test_enough_samples_are_asked_for_to_bound_the_percentile(percentile: float,
 @given(rate=st.integers(40, 400), seconds=st.integers(10, 40), latency=st.floats(1, 200))
 def test_a_steady_run_has_its_own_rate(rate: int, seconds: int, latency: float) -> None:
     finished, _ = _closed_loop([1] * seconds, [rate] * seconds)
-    found = _capacity(finished, np.full(len(finished), latency), seconds)
-    assert found is not None
-    assert found.invocations_per_minute == pytest.approx(rate * 60, rel=0.02)
-    assert found.within_limit == (latency <= 50)
+    estimate = _capacity(finished, np.full(len(finished), latency), seconds)
+    assert estimate is not None
+    assert estimate.invocations_per_minute == pytest.approx(rate * 60, rel=0.02)
+    assert estimate.within_limit == (latency <= 50)
 
 
 def _stairs(users_per_step: int, steps: int, step_s: float) -> list[float]:
@@ -189,20 +189,20 @@ def test_the_walk_of_a_minute_comes_to_a_capacity_with_an_interval() -> None:
     """`make run`: one user for 20 s, then two and more, 24 a minute, for 40 s; a limit that is far away."""
     joins = [0.0, 20.0] + [20 + 2.5 * k for k in range(1, 16)]
     run = SimulatedService(COLD, 3).closed_loop(joins, 60)
-    found = _estimate(run, Limit(percentile=99, latency_ms=200), 60)
-    assert found is not None
-    assert found.interval is not None
-    assert found.within_limit
-    assert found.interval[0] <= found.invocations_per_minute <= found.interval[1]
-    assert found.invocations_per_minute == pytest.approx(TRUE_SATURATION, rel=0.05)
+    estimate = _estimate(run, Limit(percentile=99, latency_ms=200), 60)
+    assert estimate is not None
+    assert estimate.interval is not None
+    assert estimate.within_limit
+    assert estimate.interval[0] <= estimate.invocations_per_minute <= estimate.interval[1]
+    assert estimate.invocations_per_minute == pytest.approx(TRUE_SATURATION, rel=0.05)
 
 
 def test_one_load_is_judged_as_a_whole() -> None:
     """Arrivals at a fixed rate: no quiet stretch of them is picked."""
     run = SimulatedService(STALLING, 5).open_loop(40_000, 120)
-    found = sustained(run.finished_s, run.latencies_ms, run.succeeded, Limit(percentile=99, latency_ms=80), 120)
-    assert found is not None
-    assert (found.start_s, found.end_s) == (found.warm_up_s, 120)
-    assert found.invocations_per_minute == pytest.approx(40_000, rel=0.02)
-    assert found.interval is not None
-    assert found.interval[0] < 40_000 < found.interval[1]
+    estimate = sustained(run.finished_s, run.latencies_ms, run.succeeded, Limit(percentile=99, latency_ms=80), 120)
+    assert estimate is not None
+    assert (estimate.start_s, estimate.end_s) == (estimate.warm_up_s, 120)
+    assert estimate.invocations_per_minute == pytest.approx(40_000, rel=0.02)
+    assert estimate.interval is not None
+    assert estimate.interval[0] < 40_000 < estimate.interval[1]

@@ -28,16 +28,16 @@ def _measured(model: Model, seed: int, traffic: Traffic) -> Result:
     """A simulated run, read as a job's is: a point a second."""
     joins, seconds = traffic
     run = SimulatedService(model, seed).closed_loop(joins, seconds)
-    found = capacity(
+    estimate = capacity(
         run.finished_s, run.latencies_ms, run.succeeded, Limit(percentile=99, latency_ms=60), float(seconds)
     )
-    assert found is not None
+    assert estimate is not None
     parts = np.split(run.latencies_ms, np.searchsorted(run.finished_s, np.arange(1, seconds)))
     return Result(
         configuration="ml.c5.xlarge",
-        invocations_per_minute=found.invocations_per_minute,
-        interval=found.interval,
-        warm_up_s=found.warm_up_s,
+        invocations_per_minute=estimate.invocations_per_minute,
+        interval=estimate.interval,
+        warm_up_s=estimate.warm_up_s,
         series=Series(
             period_s=1,
             seconds=tuple(float(second) for second in range(seconds)),
@@ -109,15 +109,15 @@ def test_a_latency_that_rose_at_equal_load_fails_though_the_capacity_held() -> N
             latency_ms={"p99": values},
         )
 
-    found = compare([_plain(series=series(20))], [_plain(series=series(23))], OBJECTIVE)
-    assert [difference.figure for difference in found.regressions] == ["P99 ms at equal load"]
-    assert found.regressions[0].ratio == pytest.approx(1.15, rel=0.01)
+    comparison = compare([_plain(series=series(20))], [_plain(series=series(23))], OBJECTIVE)
+    assert [difference.figure for difference in comparison.regressions] == ["P99 ms at equal load"]
+    assert comparison.regressions[0].ratio == pytest.approx(1.15, rel=0.01)
 
 
 def _unfit(baseline: Sequence[Result], candidate: Sequence[Result]) -> tuple[str, ...]:
-    found = compare(baseline, candidate, OBJECTIVE)
-    assert not found.regressions
-    return found.unfit
+    comparison = compare(baseline, candidate, OBJECTIVE)
+    assert not comparison.regressions
+    return comparison.unfit
 
 
 def test_runs_that_carry_no_verdict_are_reported_with_what_to_do() -> None:
@@ -145,8 +145,10 @@ def test_runs_that_carry_no_verdict_are_reported_with_what_to_do() -> None:
 
 
 def test_a_latency_that_cannot_be_compared_is_reported_and_the_capacity_decides() -> None:
-    found = compare([_plain(configuration="db ml.c5.xlarge")], [_plain(configuration="db ml.c5.xlarge")], OBJECTIVE)
-    assert found.unfit == ()
-    assert found.not_compared == (
+    comparison = compare(
+        [_plain(configuration="db ml.c5.xlarge")], [_plain(configuration="db ml.c5.xlarge")], OBJECTIVE
+    )
+    assert comparison.unfit == ()
+    assert comparison.not_compared == (
         "db ml.c5.xlarge: latency was not compared: a run has no course of P99 by users of at least 10 periods.",
     )

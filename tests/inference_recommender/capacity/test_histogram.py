@@ -22,9 +22,9 @@ def test_a_percentile_is_that_of_the_latencies_within_the_error(
     latencies_ms: np.typing.NDArray[np.float64], percentile: float
 ) -> None:
     exact = np.percentile(latencies_ms, percentile, method="inverted_cdf")
-    found = Histogram.of(latencies_ms).percentile(percentile)
-    assert found is not None
-    assert abs(found - exact) <= exact * RELATIVE_ERROR * SLACK
+    estimate = Histogram.of(latencies_ms).percentile(percentile)
+    assert estimate is not None
+    assert abs(estimate - exact) <= exact * RELATIVE_ERROR * SLACK
 
 
 @given(LATENCIES, LATENCIES, LATENCIES)

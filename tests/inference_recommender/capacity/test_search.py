@@ -7,7 +7,7 @@ import pytest
 
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.late_share_regression import late_share_regression
-from inference_recommender.capacity.search import Bottleneck, Found, Probe, Reason, Search, Seen
+from inference_recommender.capacity.search import Bottleneck, Probe, Reason, Search, SearchResult, Seen
 from tests.inference_recommender.capacity.simulated_service import (
     COLD,
     MM1,
@@ -27,15 +27,15 @@ rates from 42,000 to 43,600, by a parabola through the logarithms. Standard erro
 rate 0.2 %."""
 
 
-def _found(model: Model, limit: Limit, seed: int) -> Found:
+def _search(model: Model, limit: Limit, seed: int) -> SearchResult:
     return Search(probe=SimulatedService(model, seed).probe, limit=limit).run()
 
 
 def _rates(model: Model, limit: Limit, seeds: range) -> np.ndarray:
-    return np.array([_found(model, limit, seed).invocations_per_minute or 0.0 for seed in seeds])
+    return np.array([_search(model, limit, seed).invocations_per_minute or 0.0 for seed in seeds])
 
 
-def test_the_capacity_of_a_cold_stalling_batching_service_of_mixed_lengths_is_found() -> None:
+def test_the_capacity_of_a_cold_stalling_batching_service_of_mixed_lengths_is_search() -> None:
     """Four of the hundred seeds of the slow test below."""
     rates = _rates(COLD, P99_80, range(1000, 1004))
     assert (np.abs(rates / TRUE_CAPACITY - 1) <= 0.05).all()
@@ -53,8 +53,8 @@ def test_95_of_a_hundred_seeds_are_within_5_percent_and_at_most_5_pass_falsely()
 @pytest.mark.slow
 @pytest.mark.parametrize(("rate", "limit"), [(TRUE_CAPACITY, 80.0), (TRUE_FAR_OVER, 88.0)])
 def test_the_known_capacity_is_known(rate: int, limit: float) -> None:
-    found, error = long_run_percentile_ms(STALLING, rate, 99, 4_000_000, 99)
-    assert abs(found / limit - 1) < 0.06 + 2 * error / limit
+    result, error = long_run_percentile_ms(STALLING, rate, 99, 4_000_000, 99)
+    assert abs(result / limit - 1) < 0.06 + 2 * error / limit
 
 
 def test_the_capacity_of_an_mm1_queue_is_the_one_of_theory() -> None:
@@ -75,25 +75,25 @@ def test_the_capacity_of_an_mm1_queue_is_within_5_percent_for_95_of_a_hundred_se
 
 def test_the_simulator_is_an_mm1_queue_where_it_should_be() -> None:
     """Percentile q of the time in system is -ln(1 - q) / (mu - lambda): 48.0 ms at 9,240 a minute."""
-    found, _ = long_run_percentile_ms(MM1, 9_240, 99, 500_000, 5)
-    assert found == pytest.approx(-np.log(0.01) / (1000 / MM1.per_unit_ms - 9_240 / 60) * 1000, rel=0.03)
+    result, _ = long_run_percentile_ms(MM1, 9_240, 99, 500_000, 5)
+    assert result == pytest.approx(-np.log(0.01) / (1000 / MM1.per_unit_ms - 9_240 / 60) * 1000, rel=0.03)
 
 
 def test_a_search_returns_interval_warm_up_and_probes() -> None:
-    found = _found(COLD, P99_80, 1000)
-    assert found.reason is Reason.RESOLVED
-    assert found.interval is not None
-    assert found.invocations_per_minute is not None
-    assert found.interval[0] < TRUE_CAPACITY < found.interval[1]
-    assert found.interval[1] - found.interval[0] <= 0.06 * TRUE_CAPACITY * 1.02
-    assert found.warm_up_s is not None
-    assert 4 < found.warm_up_s < 30
-    assert found.latency_ms == pytest.approx(80, rel=0.5)
-    assert len(found.probed) > 10
+    result = _search(COLD, P99_80, 1000)
+    assert result.reason is Reason.RESOLVED
+    assert result.interval is not None
+    assert result.invocations_per_minute is not None
+    assert result.interval[0] < TRUE_CAPACITY < result.interval[1]
+    assert result.interval[1] - result.interval[0] <= 0.06 * TRUE_CAPACITY * 1.02
+    assert result.warm_up_s is not None
+    assert 4 < result.warm_up_s < 30
+    assert result.latency_ms == pytest.approx(80, rel=0.5)
+    assert len(result.probed) > 10
 
 
 def test_a_warm_service_has_no_warm_up() -> None:
-    assert _found(MM1, P99_50, 3).warm_up_s == 0
+    assert _search(MM1, P99_50, 3).warm_up_s == 0
 
 
 def _independent(capacity: float, fail: float = 0.0) -> Probe:
@@ -113,33 +113,33 @@ def _independent(capacity: float, fail: float = 0.0) -> Probe:
 
 
 def test_a_limit_below_the_time_of_one_request_is_kept_at_no_rate() -> None:
-    found = Search(probe=_independent(6_000), limit=Limit(percentile=99, latency_ms=1)).run()
-    assert (found.reason, found.invocations_per_minute, found.interval) == (Reason.NOTHING_KEEPS, None, None)
+    result = Search(probe=_independent(6_000), limit=Limit(percentile=99, latency_ms=1)).run()
+    assert (result.reason, result.invocations_per_minute, result.interval) == (Reason.NOTHING_KEEPS, None, None)
 
 
 def test_requests_that_fail_are_late() -> None:
-    found = Search(probe=_independent(6_000, fail=0.05), limit=P99_50).run()
-    assert (found.reason, found.invocations_per_minute) == (Reason.NOTHING_KEEPS, None)
+    result = Search(probe=_independent(6_000, fail=0.05), limit=P99_50).run()
+    assert (result.reason, result.invocations_per_minute) == (Reason.NOTHING_KEEPS, None)
 
 
 def test_a_service_that_bears_all_that_may_be_tried_has_no_capacity_here() -> None:
-    found = Search(probe=_independent(1e9), limit=P99_50, most=100_000).run()
-    assert (found.reason, found.invocations_per_minute) == (Reason.BEARS_MORE, None)
+    result = Search(probe=_independent(1e9), limit=P99_50, most=100_000).run()
+    assert (result.reason, result.invocations_per_minute) == (Reason.BEARS_MORE, None)
 
 
 def test_a_search_ends_when_its_time_is_over() -> None:
     search = Search(probe=_independent(60_000), limit=P99_50, longest_s=60)
-    found = search.run()
-    assert (found.reason, found.invocations_per_minute) == (Reason.TIME, None)
+    result = search.run()
+    assert (result.reason, result.invocations_per_minute) == (Reason.TIME, None)
     assert search.spent_s <= 60
-    assert found.probed
+    assert result.probed
 
 
 def test_a_search_whose_time_is_over_keeps_the_interval_that_was_too_wide() -> None:
-    found = Search(probe=SimulatedService(STALLING, 1002).probe, limit=P99_80, longest_s=340).run()
-    assert (found.reason, found.invocations_per_minute) == (Reason.TIME, None)
-    assert found.interval is not None
-    assert found.interval[0] < TRUE_CAPACITY < found.interval[1]
+    result = Search(probe=SimulatedService(STALLING, 1002).probe, limit=P99_80, longest_s=340).run()
+    assert (result.reason, result.invocations_per_minute) == (Reason.TIME, None)
+    assert result.interval is not None
+    assert result.interval[0] < TRUE_CAPACITY < result.interval[1]
 
 
 def test_a_service_that_grows_faster_all_the_time_never_settles() -> None:
@@ -153,8 +153,8 @@ def test_a_service_that_grows_faster_all_the_time_never_settles() -> None:
         clock[0] += duration_s
         return Seen(duration_s=duration_s, intended_s=at, latencies_ms=latencies)
 
-    found = Search(probe=probe, limit=P99_50).run()
-    assert (found.reason, found.invocations_per_minute, found.warm_up_s) == (Reason.NEVER_SETTLED, None, None)
+    result = Search(probe=probe, limit=P99_50).run()
+    assert (result.reason, result.invocations_per_minute, result.warm_up_s) == (Reason.NEVER_SETTLED, None, None)
 
 
 def _up_to(most: float, probe: Probe) -> Callable[[float, float], Seen]:
@@ -168,17 +168,17 @@ def _up_to(most: float, probe: Probe) -> Callable[[float, float], Seen]:
 
 def test_a_generator_that_cannot_follow_ends_the_search_without_a_verdict() -> None:
     search = Search(probe=_up_to(20_000, _independent(1e6)), limit=P99_50)
-    found = search.run()
-    assert (found.reason, found.invocations_per_minute) == (Reason.BOTTLENECK, None)
+    result = search.run()
+    assert (result.reason, result.invocations_per_minute) == (Reason.BOTTLENECK, None)
     assert search.complaint == "generator lagged: it used 99% of its core, so it was the bottleneck"
 
 
 def test_a_step_that_the_generator_cannot_follow_is_made_smaller() -> None:
     """Four times 9,600 is too much for it, but the service is over its limit long before."""
     capacity = 12_000 * (1 - 2 * np.log(100) / 50)
-    found = Search(probe=_up_to(14_000, _independent(12_000)), limit=P99_50).run()
-    assert found.reason is Reason.RESOLVED
-    assert found.invocations_per_minute == pytest.approx(capacity, rel=0.05)
+    result = Search(probe=_up_to(14_000, _independent(12_000)), limit=P99_50).run()
+    assert result.reason is Reason.RESOLVED
+    assert result.invocations_per_minute == pytest.approx(capacity, rel=0.05)
 
 
 def test_the_rate_at_the_limit_has_an_interval_that_covers() -> None:
@@ -188,9 +188,9 @@ def test_the_rate_at_the_limit_has_an_interval_that_covers() -> None:
     requests = np.full(len(rates), 500.0)
     expected = requests * 0.01 * (rates / 1000) ** 12
     bursts = [random.poisson(expected / 10).astype(np.float64) for _ in range(200)]
-    found = [late_share_regression(rates, requests, 10 * late, 0.01, 0.95) for late in bursts]
-    assert all(estimate is not None for estimate in found)
-    known = [estimate for estimate in found if estimate is not None]
+    result = [late_share_regression(rates, requests, 10 * late, 0.01, 0.95) for late in bursts]
+    assert all(estimate is not None for estimate in result)
+    known = [estimate for estimate in result if estimate is not None]
     assert sum(estimate.low <= 1000 <= estimate.high for estimate in known) >= 180
     assert np.mean([estimate.rate for estimate in known]) == pytest.approx(1000, rel=0.01)
 

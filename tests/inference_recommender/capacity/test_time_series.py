@@ -69,8 +69,8 @@ def test_where_no_load_keeps_the_limit_there_is_no_interval() -> None:
 @pytest.mark.parametrize("points", [0, 1, 2, 6])
 def test_a_short_series_gives_no_findings(points: int) -> None:
     """The first and the last of seven periods are incomplete; six leave four."""
-    found = series_findings(_series([1.0] * points, [600.0] * points, [20.0] * points), P95)
-    assert (found.interval, found.warm_up_s) == (None, None)
+    findings = series_findings(_series([1.0] * points, [600.0] * points, [20.0] * points), P95)
+    assert (findings.interval, findings.warm_up_s) == (None, None)
 
 
 def test_without_users_or_the_percentile_there_is_no_interval() -> None:
@@ -78,16 +78,16 @@ def test_without_users_or_the_percentile_there_is_no_interval() -> None:
     assert series_findings(_ramp(1), Limit(percentile=99.9, latency_ms=50)).interval is None
 
 
-def test_warm_up_is_found_in_the_first_load_and_left_out() -> None:
-    """By the second, as on this machine: 6 s at a fifth of the rate."""
+def test_warm_up_is_detected_in_the_first_load_and_left_out() -> None:
+    """Periods of a second, as in the local account: 6 s at a fifth of the rate."""
     random = np.random.default_rng(2)
     latencies = np.concatenate([np.full(7, 40.0), np.full(33, 8.0)]) * random.normal(1, 0.02, 40)
     rates = 60_000 / latencies
-    found = series_findings(_series([1.0] * 40, rates.tolist(), latencies.tolist(), period_s=1), P95)
-    assert found.warm_up_s == 6
-    assert found.interval is not None
-    assert found.interval[0] < 7500 < found.interval[1]
-    assert found.interval[1] < 7700
+    findings = series_findings(_series([1.0] * 40, rates.tolist(), latencies.tolist(), period_s=1), P95)
+    assert findings.warm_up_s == 6
+    assert findings.interval is not None
+    assert findings.interval[0] < 7500 < findings.interval[1]
+    assert findings.interval[1] < 7700
 
 
 def test_a_measurement_has_both_per_instance() -> None:
@@ -107,9 +107,9 @@ def test_a_measurement_has_both_per_instance() -> None:
             }
         ],
     }
-    (found,) = measurements(described, [], {"e": _ramp(4)})
-    assert found.max_invocations_per_minute == 3000
-    assert found.max_invocations_interval is not None
-    assert found.max_invocations_interval[0] <= 3000 <= found.max_invocations_interval[1]
-    assert found.max_invocations_interval[1] < 3300
-    assert found.warm_up_s is None
+    (measured,) = measurements(described, [], {"e": _ramp(4)})
+    assert measured.max_invocations_per_minute == 3000
+    assert measured.max_invocations_interval is not None
+    assert measured.max_invocations_interval[0] <= 3000 <= measured.max_invocations_interval[1]
+    assert measured.max_invocations_interval[1] < 3300
+    assert measured.warm_up_s is None

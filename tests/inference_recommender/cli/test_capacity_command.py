@@ -10,13 +10,13 @@ import pytest
 
 from inference_recommender.__main__ import main
 from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.search import Found, Reason, Search, Seen
+from inference_recommender.capacity.search import Reason, Search, SearchResult, Seen
 from inference_recommender.cli.capacity import document, sentence, told, why_none
 from inference_recommender.load_test.probe import seen
 from tests.inference_recommender.server import serving
 
 P99 = Limit(percentile=99, latency_ms=50)
-FOUND = Found(
+FOUND = SearchResult(
     invocations_per_minute=11_900.0,
     interval=(11_500.0, 12_400.0),
     latency_ms=48.0,

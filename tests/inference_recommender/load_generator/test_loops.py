@@ -1,5 +1,6 @@
 """When requests are sent: users in a closed loop and arrivals in an open one, in virtual time to the microsecond."""
 
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -7,9 +8,12 @@ import pytest
 
 from inference_recommender.load_generator.loops import BACKLOG_S, PRIME, most_connections
 from inference_recommender.load_generator.plan import Arrivals, Share
+from inference_recommender.load_generator.process import generate
 from inference_recommender.load_generator.records import Records
 from inference_recommender.load_generator.traffic import arrival_times
-from tests.inference_recommender.load_generator.virtual_run import BODIES, VirtualRun, drive, plan_of, users
+from inference_recommender.payloads import payload_archive
+from tests.inference_recommender.load_generator.virtual_run import BODIES, VirtualRun, drive, plan_of, records_of, users
+from tests.inference_recommender.server import serving
 from tests.virtual_time import Request, answering
 
 MICROSECOND = 1e-6
@@ -152,3 +156,24 @@ def test_the_most_connections_are_those_of_the_busiest_moment() -> None:
     assert most_connections(plan_of(users((2, 60), (5, 60), spawn_rate=3))) == 7
     arrivals = Arrivals(invocations_per_minute=60, duration_in_seconds=1, connections=9)
     assert most_connections(plan_of(arrivals, share=Share(index=1, of=2))) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_the_real_generator_sends_half_of_its_requests_within_a_millisecond(tmp_path: Path) -> None:
+    payloads = tmp_path / "payloads.tar.gz"
+    payloads.write_bytes(payload_archive([{"text": f"query {number}"} for number in range(20)]))
+    arrivals = Arrivals(invocations_per_minute=6000, duration_in_seconds=1.5, seed=7, connections=8)
+    with serving() as server:
+        plan = plan_of(arrivals, url=server.url, payloads=payloads)
+        for attempt in range(3):
+            outcome = generate(plan, tmp_path / f"out-{attempt}")
+            records = records_of(outcome)
+            late_s = float(np.median(records["sent_s"] - records["intended_s"]))
+            if late_s < 0.001:
+                break
+        else:
+            pytest.skip(f"The machine is too busy: the median request was sent {late_s * 1000:.1f} ms late.")
+    assert np.sort(records["intended_s"]) == pytest.approx(arrival_times(arrivals), abs=MICROSECOND)
+    assert (records["sent_s"] >= records["intended_s"]).all()
+    assert len(records["unfinished_intended_s"]) == 0
