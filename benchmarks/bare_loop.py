@@ -2,8 +2,8 @@
 
   python benchmarks/bare_loop.py URL CONCURRENCY SECONDS BODY_FILE OUT_FILE
 
-No answer is parsed or checked, none is missed or late, nobody is told: three system calls a request, and the time of
-each answer. What a load generator takes beside this is its own; what this takes is the kernel's. Writes milliseconds.
+No answer is parsed, checked or reported: three system calls a request, and the time of each answer.
+What a load generator takes beside this is its own; what this takes is the kernel's. Writes milliseconds.
 """
 
 import json

@@ -11,7 +11,7 @@ Engines, each alone in its own process:
   ours                   `python -m containers.batch`, reading JSON lines and writing predictions
 
 Hugging Face answers texts that are in memory already and gives the relation only, not the score; each of its engines
-runs at the fastest of several batch sizes and thread counts, tried first. Loading the model counts for nobody. Prints
+runs at the fastest of several batch sizes and thread counts, tried first. Loading a model does not count. Prints
 medians over rounds, ratios to the pipeline, and what share of the tokens computed was padding; then how the batch of
 200,000 went that was killed with SIGKILL and started again, twice. One JSON document on the last line.
 """
@@ -64,7 +64,7 @@ def main() -> int:
         rounds = [_round(best, source, options.rows, Path(folder) / str(at)) for at in range(options.rounds)]
         _write(source, options.killed_rows)
         killed = _killed_twice(source, Path(folder) / "killed", options.killed_rows)
-    _print({engine: [one[engine] for one in rounds] for engine in rounds[0]}, best, killed)
+    _print({engine: [each[engine] for each in rounds] for engine in rounds[0]}, best, killed)
     return 0
 
 
@@ -77,13 +77,13 @@ def _round(best: dict[str, dict[str, int]], source: Path, rows: int, folder: Pat
 
 
 def _best(engine: str) -> dict[str, int]:
-    """The fastest of the batch sizes, on all cores and on one."""
+    """Returns the fastest of the batch sizes, on all cores and on a single core."""
     tried = [
         {"threads": threads, "batch_rows": batch_rows}
         for threads in sorted({1, os.cpu_count() or 1})
         for batch_rows in BATCH_ROWS
     ]
-    return max(tried, key=lambda one: _hugging_face(engine, **one, rows=TRIAL_ROWS)["rows_per_second"])
+    return max(tried, key=lambda setting: _hugging_face(engine, **setting, rows=TRIAL_ROWS)["rows_per_second"])
 
 
 def _hugging_face(engine: str, threads: int, batch_rows: int, rows: int) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _forward(batch_rows: int) -> tuple[Classify, Any]:
 
 
 def _load() -> tuple[Any, Any]:
-    """The shared backbone with the workload's own head; its score is left out, for no class of theirs has one."""
+    """Loads the shared backbone with the workload's own head, without the score, which no class of transformers has."""
     from safetensors.torch import load_file
     from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
@@ -191,7 +191,7 @@ def _answers(output: Path) -> Iterator[dict[str, Any]]:
 
 
 def _killed_twice(source: Path, output: Path, rows: int) -> dict[str, Any]:
-    """After a third and after two thirds of the chunks the whole process group gets SIGKILL."""
+    """Kills the whole process group with SIGKILL after a third and after two thirds of the chunks."""
     command = _command(OURS["ours int8"], source, output)
     done_at_kill = [_kill_at(command, output, rows * part // 3) for part in (1, 2)]
     last = json.loads(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout)
@@ -218,7 +218,9 @@ def _kill_at(command: list[str], output: Path, rows: int) -> int:
 
 def _print(measured: dict[str, list[dict[str, Any]]], best: dict[str, dict[str, int]], killed: dict[str, Any]) -> None:
     peak = load_workload("duplicates").workload.objective.rows_per_second
-    rates = {engine: statistics.median(one["rows_per_second"] for one in rounds) for engine, rounds in measured.items()}
+    rates = {
+        engine: statistics.median(each["rows_per_second"] for each in rounds) for engine, rounds in measured.items()
+    }
     expected = measured[BASELINE][0]["answers"]
     results = {
         engine: {

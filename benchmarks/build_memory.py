@@ -1,4 +1,4 @@
-"""How much memory a build of a BERT takes, as a multiple of its weights. Goal: at most 3.
+"""Measures the memory that a build of a BERT takes, as a multiple of its weights. Goal: at most 3.
 
     python benchmarks/build_memory.py [--architecture bert-large-uncased] [--target cpu]
 

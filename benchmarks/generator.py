@@ -1,6 +1,6 @@
 """Our load generator beside NVIDIA's perf_analyzer and Locust: what they measure of one null model, and what they cost.
 
-  python3.11 -m venv build/venv-generators
+  python3 -m venv build/venv-generators
   build/venv-generators/bin/pip install --requirement benchmarks/generator-requirements.txt
   python benchmarks/generator.py                   every tool at 1, 2, 4, 8 and 16 at once, in turn, medians
 
@@ -110,7 +110,7 @@ def main() -> int:
 def _rounds(
     tools: dict[str, tuple[Start, Latencies]], url: str, concurrency: int, rounds: int, seconds: float
 ) -> dict[str, list[Figures]]:
-    """Of each tool, round by round. In a round they run one after the other, each time in another order."""
+    """Measures every tool in every round; in a round the tools run one after the other, each time in another order."""
     seen: dict[str, list[Figures]] = {name: [] for name in tools}
     for number in range(rounds):
         order = list(tools)[number % len(tools) :] + list(tools)[: number % len(tools)]
@@ -123,11 +123,11 @@ def _rounds(
 
 
 def _median(of: Sequence[Figures]) -> Figures:
-    return Figures(**{key: _middle(asdict(one)[key] for one in of) for key in asdict(of[0])})
+    return Figures(**{key: _middle(asdict(figures)[key] for figures in of) for key in asdict(of[0])})
 
 
 def _middle(values: Iterable[float | None]) -> float | None:
-    """The median of those that there are."""
+    """Returns the median of the figures that there are."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
 
@@ -156,7 +156,7 @@ def _measure(start: Start, latencies: Latencies, url: str, concurrency: int, sec
 
 
 def _ends(process: "subprocess.Popen[bytes]") -> bool:
-    """perf_analyzer at times goes on and on, and then has no report."""
+    """Returns whether the tool ends by itself: perf_analyzer at times goes on and on, and then has no report."""
     try:
         status = process.wait(END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -181,10 +181,10 @@ def _answered(url: str) -> int:
 
 
 def _cpu_s(pid: int) -> float:
-    """User and system time of a process and its children, those that ended included."""
+    """Returns the user and system time of a process and its children, those that ended included."""
     parent = psutil.Process(pid)
-    times = [one.cpu_times() for one in (parent, *parent.children(recursive=True))]
-    return sum(one.user + one.system for one in times) + times[0].children_user + times[0].children_system
+    times = [process.cpu_times() for process in (parent, *parent.children(recursive=True))]
+    return sum(time.user + time.system for time in times) + times[0].children_user + times[0].children_system
 
 
 @contextmanager
@@ -202,7 +202,7 @@ def _null_triton() -> Iterator[str]:
 
 
 def _goals(seen: dict[int, dict[str, list[Figures]]]) -> Iterator[dict[str, Any]]:
-    """By the median over rounds of our figure divided by perf_analyzer's: what else ran then ran beside both."""
+    """Judges the goals by the median over rounds of our figure over perf_analyzer's: other work ran beside both."""
     for concurrency, of in seen.items():
         if PERF_ANALYZER not in of:
             continue
@@ -218,10 +218,10 @@ def _goals(seen: dict[int, dict[str, list[Figures]]]) -> Iterator[dict[str, Any]
 
 
 def _ratio(of: dict[str, list[Figures]], tool: str, key: str) -> float | None:
-    """To perf_analyzer in those rounds in which it has the figure; where it has none, to it with --async."""
+    """Returns the ratio to perf_analyzer in the rounds in which it has the figure, or else to its --async."""
     for peer in (PERF_ANALYZER, ASYNC):
-        pairs = [(getattr(one, key), getattr(two, key)) for one, two in zip(of[tool], of[peer], strict=True)]
-        if ratios := [one / two for one, two in pairs if two is not None]:
+        pairs = [(getattr(ours, key), getattr(theirs, key)) for ours, theirs in zip(of[tool], of[peer], strict=True)]
+        if ratios := [ours / theirs for ours, theirs in pairs if theirs is not None]:
             return statistics.median(ratios)
     return None
 
@@ -229,11 +229,12 @@ def _ratio(of: dict[str, list[Figures]], tool: str, key: str) -> float | None:
 def _show(medians: dict[int, dict[str, Figures]], goals: list[dict[str, Any]]) -> None:
     print(f"{'at once':>7}  {'tool':14}{'requests/s':>11}{'p50 ms':>9}{'p99 ms':>9}{'CPU µs/request':>16}{'× ours':>8}")
     for concurrency, of in medians.items():
-        for tool, one in of.items():
-            ratio = one.cpu_us_per_request / of[OURS].cpu_us_per_request
+        for tool, figures in of.items():
+            ratio = figures.cpu_us_per_request / of[OURS].cpu_us_per_request
             print(
-                f"{concurrency:>7}  {tool:14}{one.requests_per_second:>11,.0f}{_ms(one.p50_ms)}{_ms(one.p99_ms)}"
-                f"{one.cpu_us_per_request:>16.1f}{ratio:>8.2f}"
+                f"{concurrency:>7}  {tool:14}{figures.requests_per_second:>11,.0f}"
+                f"{_ms(figures.p50_ms)}{_ms(figures.p99_ms)}"
+                f"{figures.cpu_us_per_request:>16.1f}{ratio:>8.2f}"
             )
     for goal in goals:
         state = "met    " if goal["met"] else "NOT met"

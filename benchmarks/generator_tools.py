@@ -1,4 +1,4 @@
-"""The load generators that generator.py compares: how each is started against the null model, and its report read."""
+"""Starts the load generators that generator.py compares, and reads their reports."""
 
 import csv
 import json
@@ -59,7 +59,7 @@ def _ours(url: str, concurrency: int, seconds: float, folder: Path) -> "subproce
         stopping_conditions=StoppingConditions(flat_invocations="Continue"),
     )
     plan.write_json(folder / "plan.json")
-    # That it used its core to the full is what is asked of it here, so its own verdict (4) is no failure.
+    # Here it is meant to use its core to the full, so that its own verdict (4) is no failure.
     program = (
         "import sys; from inference_recommender.load_generator.__main__ import main; "
         f"sys.exit(main([{str(folder / 'plan.json')!r}, '--out', {str(folder)!r}]) not in (0, 4))"
@@ -79,7 +79,7 @@ def _perf_analyzer(url: str, concurrency: int, seconds: float, folder: Path, *mo
     carried = next(DEFAULT_TOOLCHAIN.glob("lib/python3*/site-packages/nvidia_pytriton.libs"))
     (libraries / "libb64.so.0d").symlink_to(next(carried.glob("libb64-*.so.0d")))
     (libraries / "libcudart.so.12").symlink_to(next(carried.glob("libcudart-*.so.12*")))
-    # Three windows whatever they say of stability: the time is ours to choose.
+    # Three windows, however stable they are, so that every tool has the same time.
     window_ms = int(seconds / 3 * 1000) + 1
     command: list[str | Path] = [PEERS / "perf_analyzer", "-m", "null", "-u", url.removeprefix("http://"), "-i", "http"]
     command += ["--input-tensor-format", "json", "--output-tensor-format", "json", "--string-data", TEXT]

@@ -1,4 +1,4 @@
-"""What the benchmarks share: engines alone in child processes, taking turns, and the machine they ran on.
+"""Shared by the benchmarks: engines that take turns, each alone in a child process, and the machine they ran on.
 
 A child is the same program run with `--child`; it prints one JSON document on the last line of its stdout.
 """
@@ -38,7 +38,7 @@ def alone(program: Path, *arguments: str, threads: int, python: str = sys.execut
 
 
 def timed(call: Callable[[], object], *, warm_up: int, at_least: int, seconds: float) -> list[float]:
-    """Milliseconds of each call, `at_least` so many and for `seconds`, after `warm_up` calls that don't count."""
+    """Returns the milliseconds of each call, `at_least` so many and for `seconds`, after uncounted `warm_up`."""
     for _ in range(warm_up):
         call()
     milliseconds: list[float] = []
@@ -51,12 +51,12 @@ def timed(call: Callable[[], object], *, warm_up: int, at_least: int, seconds: f
 
 
 def pairs(
-    one: Callable[[], object], other: Callable[[], object], *, number: int, calls: int = 10
+    first: Callable[[], object], other: Callable[[], object], *, number: int, calls: int = 10
 ) -> list[tuple[float, float]]:
-    """Median milliseconds of a few calls of each, side by side in time, `number` of times; who goes first changes."""
+    """Returns median milliseconds of a few calls of each, side by side, `number` of times, in changing order."""
     measured: list[tuple[float, float]] = []
     for turn in range(number):
-        order = (one, other) if turn % 2 else (other, one)
+        order = (first, other) if turn % 2 else (other, first)
         medians = [statistics.median(timed(call, warm_up=1, at_least=calls, seconds=0)) for call in order]
         measured.append((medians[0], medians[1]) if turn % 2 else (medians[1], medians[0]))
     return measured
@@ -67,7 +67,7 @@ def p99(values: Sequence[float]) -> float:
 
 
 def gigabytes_per_second(size: int, threads: int) -> float:
-    """How fast memory of `size` bytes is read again and again, in 10⁹ bytes a second: the median pass."""
+    """Returns how fast memory of `size` bytes is read again and again, in 10⁹ bytes a second: the median pass."""
     import torch
 
     torch.set_num_threads(threads)
@@ -76,7 +76,7 @@ def gigabytes_per_second(size: int, threads: int) -> float:
 
 
 def machine(packages: Iterable[str]) -> dict[str, Any]:
-    """Where and with what it was measured."""
+    """Describes the machine and the versions that were measured."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "cpu": _cpu(),

@@ -33,13 +33,13 @@ BASELINE = "huggingface fp32"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="runs of each engine, in turn (default 5)")
-    parser.add_argument("--engine", choices=ENGINES, help="run this one alone and print its latencies as JSON")
+    parser.add_argument("--engine", choices=ENGINES, help="run this engine alone and print its latencies as JSON")
     options = parser.parse_args()
     if options.engine:
         print(json.dumps(_measure(ENGINES[options.engine]())))
         return 0
     rounds = [{name: _alone(name) for name in ENGINES} for _ in range(options.rounds)]
-    _print({name: [one[name] for one in rounds] for name in ENGINES})
+    _print({name: [each[name] for each in rounds] for name in ENGINES})
     return 0
 
 
@@ -70,11 +70,11 @@ def _p99(values: list[float]) -> float:
 
 def _print(measured: dict[str, list[dict[str, Any]]]) -> None:
     expected = measured[BASELINE][0]["answers"]
-    medians = {name: statistics.median(one["p50_ms"] for one in rounds) for name, rounds in measured.items()}
+    medians = {name: statistics.median(each["p50_ms"] for each in rounds) for name, rounds in measured.items()}
     results = {
         name: {
             "p50_ms": round(medians[name], 3),
-            "p99_ms": round(statistics.median(one["p99_ms"] for one in rounds), 3),
+            "p99_ms": round(statistics.median(each["p99_ms"] for each in rounds), 3),
             "times_faster_than_huggingface": round(medians[BASELINE] / medians[name], 1),
             "other_answers": sum(a != b for a, b in zip(expected, rounds[0]["answers"], strict=True)),
         }

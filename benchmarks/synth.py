@@ -43,7 +43,7 @@ def main() -> int:
             commands[name] = ["--app", f"{sys.executable} {file}"]
         seconds: dict[str, list[float]] = {name: [] for name in commands}
         for number in range(options.rounds):
-            # Who goes first changes from round to round: nobody always finds the caches warm.
+            # The order changes from round to round, so that the caches are not always warm for the same app.
             for name in list(commands)[:: 1 if number % 2 else -1]:
                 taken, made = _synthesise(commands[name], work / name)
                 assert sorted(made) == names, f"{name} made {made}, not {names}"
@@ -60,7 +60,7 @@ def _ours(target: str) -> list[str]:
 
 
 def _synthesise(arguments: list[str], output: Path) -> tuple[float, list[str]]:
-    """Seconds of one `cdk synth`, and the stacks that it made."""
+    """Returns the seconds of one `cdk synth`, and the stacks that it made."""
     for old in output.glob("*.template.json"):
         old.unlink()
     command = ["cdk", "synth", "--quiet", "--output", str(output), *arguments]

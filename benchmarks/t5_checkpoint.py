@@ -4,7 +4,7 @@ A tokenizer of one word per token makes a text of any tokens. As initialised, a 
 last feed-forward layer outweighs the residual, so that the next token is a random function of the last one and of what
 was attended to; larger embeddings keep the last token from drowning in the average. Of `CANDIDATES` seeded sources the
 one is chosen whose output never ends or repeats a token and whose closest choice of a token is clearest: rounding to
-int8 shall not decide between two nearly equal logits, since every engine has to give the same tokens.
+int8 must not decide between two nearly equal logits, since every engine has to give the same tokens.
 """
 
 import json
@@ -26,7 +26,7 @@ def word(token: int) -> str:
 
 
 def make(folder: Path, shape: str) -> dict[str, Any]:
-    """Write the checkpoint; returns the source's tokens and what Hugging Face `generate` makes of them."""
+    """Writes the checkpoint, and returns the source's tokens and what Hugging Face `generate` makes of them."""
     folder.mkdir(parents=True)
     _write_tokenizer(folder)
     model = _model(shape)
@@ -84,7 +84,7 @@ def _clearest(model: Any) -> tuple[list[int], list[int]]:
 
 
 def _matrix_weights(model: Any) -> tuple[int, int]:
-    """How many weights the source and every output token are multiplied with; embeddings are looked up, a row each."""
+    """Counts the weights that the source and every output token are multiplied with; embeddings are looked up."""
     sizes = {name: w.numel() for name, w in model.named_parameters() if w.dim() == 2 and "relative" not in name}
     of_source = ("encoder.", "EncDecAttention.k", "EncDecAttention.v")
     source = sum(size for name, size in sizes.items() if any(part in name for part in of_source))

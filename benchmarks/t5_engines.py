@@ -27,7 +27,7 @@ instance_group [{ count: 1 kind: KIND_CPU }]
 
 
 def prepare(folder: Path) -> None:
-    """Everything that takes time and is not asking: conversion, export, compilation."""
+    """Does all that takes time before the first call: conversion, export, compilation."""
     from ctranslate2.converters import TransformersConverter
 
     from model_build.text2text import export, optimise
@@ -134,7 +134,7 @@ def _triton(precision: str, folder: Path, case: Case, threads: int) -> Iterator[
 
 
 def _lay_out(repository: Path, compiled: Path, case: Case, threads: int) -> None:
-    """The serving code and graphs as the build lays them out, with nothing around them that costs or saves time."""
+    """Lays out the serving code and graphs as the build does, with nothing around them that costs or saves time."""
     import containers.text2text
 
     version = repository / "t5" / "1"
@@ -179,7 +179,7 @@ ENGINES: dict[str, Callable[[Path, Case, int], contextlib.AbstractContextManager
 
 
 def missing(engine: str, optimum_python: Path) -> str | None:
-    """Why this engine cannot run here."""
+    """Returns why this engine cannot run here, or None."""
     if engine == "optimum fp32" and not optimum_python.exists():
         return (
             "optimum-onnx 0.1.0 needs transformers < 4.58, so it has an environment of its own, "

@@ -6,7 +6,7 @@
 Weights are seeded and random, in the dimensions of t5-small and t5-base, the same for every engine. Every engine runs
 alone in a process of its own, in turn, round after round, with 1 and with 2 threads; the faster count is shown. Each
 has to give Hugging Face's tokens, or the program stops. Figures are milliseconds: the median over rounds of the median
-call. `triton` is what a client on this machine sees of POST /invocations. What Triton adds is told by pairs, a few
+call. `triton` is what a client on this machine sees of POST /invocations. What Triton adds is measured in pairs, a few
 calls of the same engine inside the client and a few through the server in turn: on a shared machine the speed of memory
 changes more from minute to minute than Triton costs. The limit beside them is the time that reading the weights takes,
 the encoder's once and the decoder's once per token, at the bandwidth measured here on memory of that size. Prints a
@@ -15,7 +15,7 @@ before the first round: above a tenth or two the figures are not to be trusted.
 
 Optimum needs an older transformers than ours, so it has an environment of its own, without which it is left out:
 
-  python3.11 -m venv build/venv-optimum
+  python3 -m venv build/venv-optimum
   build/venv-optimum/bin/pip install --requirement benchmarks/optimum-requirements.txt
 """
 
@@ -50,8 +50,8 @@ GOALS = (
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="runs of each engine, in turn (default 5)")
-    parser.add_argument("--shape", choices=t5_checkpoint.SHAPES, help="this one only")
-    parser.add_argument("--engine", action="append", choices=t5_engines.ENGINES, help="this one only; may be repeated")
+    parser.add_argument("--shape", choices=t5_checkpoint.SHAPES, help="this shape only")
+    parser.add_argument("--engine", action="append", choices=t5_engines.ENGINES, help="only this; may be repeated")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--threads", type=int, help=argparse.SUPPRESS)
@@ -136,7 +136,7 @@ def _ask(engine: str, folder: Path, shape: str, threads: int, case: Any) -> Any:
 
 
 def _added(measured: list[Pair]) -> dict[str, float]:
-    """What Triton adds to a call: the median of the pairs' differences, and where the middle half of them lies."""
+    """Returns what Triton adds to a call: the median of the pairs' differences, and the bounds of their middle half."""
     low, middle, high = statistics.quantiles([through - inside for inside, through in measured], n=4)
     inside = statistics.median(inside for inside, _ in measured)
     return {"pairs": len(measured), "inside_ms": inside, "added_ms": middle, "from_ms": low, "to_ms": high}
@@ -185,7 +185,7 @@ def _summary(
 
 
 def _ratio(medians: dict[str, float], engine: str, beside: str) -> float | None:
-    """How many times faster `engine` is."""
+    """Returns how many times faster `engine` is."""
     return round(medians[beside] / medians[engine], 2) if {engine, beside} <= medians.keys() else None
 
 

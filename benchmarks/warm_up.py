@@ -1,4 +1,4 @@
-"""Is a server that says it is ready as fast at its first request as later? With the generated warm-up, and without.
+"""Compares a fresh server's first requests with its later ones, with the generated warm-up and without.
 
 For every workload built for `cpu`: a fresh Triton, then one request of each batch size that the scheduler aims at, then
 the same again and again. The figure is first / steady, the median over several fresh servers; the steady state is the
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def measure(name: str, rounds: int) -> dict[int, dict[str, float]]:
-    """By batch size. Warmed and cold servers take turns."""
+    """Returns the ratios for each batch size. Warmed and cold servers take turns."""
     workload = load_workload(name)
     sizes = warm_up_sizes(workload.workload.serving)
     longest = max((example.row for example in workload.evaluation()), key=lambda row: sum(map(len, row.values())))
@@ -68,7 +68,7 @@ def measure(name: str, rounds: int) -> dict[int, dict[str, float]]:
 
 
 def one_server(name: str, bodies: dict[int, bytes], *, warm: bool) -> dict[int, tuple[float, float]]:
-    """First and steady latency in ms, by batch size."""
+    """Returns the first and the steady latency in ms for each batch size."""
     artifact = load_artifact(ROOT, name, "cpu")
     with tempfile.TemporaryDirectory() as scratch:
         repository = Path(scratch) / "repository"
@@ -103,7 +103,7 @@ def body(rows: list[Row]) -> bytes:
 
 
 def ask(connection: http.client.HTTPConnection, sent: bytes) -> float:
-    """Milliseconds until the answer is read."""
+    """Returns the milliseconds until the answer is read."""
     start = time.perf_counter()
     connection.request("POST", "/invocations", sent, {"Content-Type": "application/json"})
     response = connection.getresponse()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A release rehearsed on one machine: every stack deployed, checked, changed, broken, and taken down. `make rehearse` calls
-# this and keeps what it prints as docs/rehearsal.md. It works in a copy, below build/rehearsal or the folder that is named
-# as its argument: your own files stay as they are.
+# Rehearses a release on this machine: deploys every stack, checks, changes and breaks it, and takes it down.
+# `make rehearse` calls this and keeps what it prints as docs/rehearsal.md. Works in a copy of the repository, below
+# build/rehearsal or the folder that is its argument: your own files stay as they are.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 origin=$PWD tree=${1:-$PWD/build/rehearsal}
@@ -55,7 +55,7 @@ start_account() {
   source "$exports"
 }
 
-ask() { # one of each workload's own requests
+ask() { # sends each endpoint a request of its workload
   run python -m inference_recommender invoke spellcheck "ergonomic webcam for travelles"
   run python -m inference_recommender invoke text_classification "It works without any trouble."
   run python -m inference_recommender invoke question_answering \
@@ -88,7 +88,7 @@ done
 
 say "4. Is what the templates asked for what the services' APIs tell?"
 # shellcheck disable=SC2086
-run python -m scripts.rehearsal.told $STACKS
+run python -m scripts.rehearsal.check_deployed $STACKS
 
 say "5. Ask the endpoints: a real Triton answers for each"
 ask
@@ -110,5 +110,5 @@ say "8. Take everything down: what templates retain on purpose is deleted by han
 for stack in $STACKS; do
   run cdk destroy "$stack" --app assembly --force --ci
 done
-run python -m scripts.rehearsal.retained .local_aws/before.json
+run python -m scripts.rehearsal.delete_retained .local_aws/before.json
 run python -m scripts.rehearsal.inventory --compare .local_aws/before.json

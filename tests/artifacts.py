@@ -1,4 +1,4 @@
-"""A finished build's artifact.json, for tests that need one and no build."""
+"""A ModelArtifact for tests that need one without a build."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ _METRICS = {"exact_match": 0.9, "unchanged_rate": 0.97}
 
 
 def an_artifact(**changes: Any) -> ModelArtifact:
-    """spellcheck for cpu, as one would find it, but for `changes`."""
+    """Returns the artifact of spellcheck for cpu with `changes` applied."""
     parity = ParityReport(
         examples=500,
         identical_answers=500,

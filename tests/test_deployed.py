@@ -15,7 +15,8 @@ from workloads import ModelArtifact, Recommendation, file_sha256
 
 pytestmark = pytest.mark.integration
 
-EXAMPLES = 64
+STEP = 12
+"""Every twelfth example of the evaluation is compared."""
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCop
     """Spellcheck, deployed with a recommendation that was chosen by hand; compared on a part of its evaluation."""
     with repository_copy(tmp_path_factory.mktemp("deployed") / "repository") as copy:
         evaluation = copy.root / "workloads" / "spellcheck" / "evaluation.jsonl"
-        evaluation.write_text("".join(evaluation.read_text("utf-8").splitlines(keepends=True)[:EXAMPLES]), "utf-8")
+        evaluation.write_text("".join(evaluation.read_text("utf-8").splitlines(keepends=True)[::STEP]), "utf-8")
         copy.run("python", "-m", "model_build", "build", "spellcheck", "--target", "cpu")
         copy.run("cdk", "bootstrap", "--ci")
         numbers = ("--count", "3", "--min", "2", "--max", "7", "--each", "4200")
@@ -38,7 +39,7 @@ def test_the_build_of_the_committed_checkpoint_passes_its_gate(deployed: Reposit
     assert artifact.archive_sha256 == file_sha256(file.with_name(artifact.archive))
     parity = artifact.parity
     assert parity is not None
-    assert parity.identical_answers == parity.examples == EXAMPLES
+    assert parity.identical_answers == parity.examples >= 50
     assert parity.compiled["exact_match"] >= 0.85
     assert parity.compiled["unchanged_rate"] >= 0.95
 

@@ -1,4 +1,4 @@
-"""The scripts of a release, run for real: git is real, what needs AWS is a stand-in that notes what it was asked."""
+"""Runs the scripts of a release with a real git and stand-ins for what needs AWS, which note what they were asked."""
 
 import json
 import os

@@ -1,1 +1,1 @@
-"""What `make rehearse` asks and changes between its deployments; scripts/rehearse.sh runs these."""
+"""Programs that scripts/rehearse.sh runs between its deployments: they ask, compare, change and break."""

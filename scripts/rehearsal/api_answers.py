@@ -1,4 +1,4 @@
-"""What the services themselves tell of a resource of a CloudFormation type, by the calls of api_answers.toml."""
+"""Asks the services' APIs about a resource of a CloudFormation type, by the calls of api_answers.toml."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 Client = Callable[[str], Any]
 
-# Part of a resource that was never set, or is not kept: local_aws leaves out policies under a condition.
+# Errors for a part of a resource that was never set, or is not kept: local_aws leaves out policies under a condition.
 NO_SUCH = (
     "NoSuchBucketPolicy",
     "NoSuchLifecycleConfiguration",
@@ -23,7 +23,7 @@ NO_SUCH = (
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """One call, as the table writes it."""
+    """A call of api_answers.toml."""
 
     service: str
     operation: str
@@ -32,7 +32,7 @@ class Answer:
     renames: Mapping[str, str] = field(default_factory=dict)
 
     def ask(self, client: Client, physical_id: str, asked: Mapping[str, Any]) -> Any:
-        """The answer's part about the resource; None if there is none."""
+        """Returns the answer's part about the resource; None if there is none."""
         parts = {"id": physical_id, "last": physical_id.replace(":", "/").split("/")[-1]}
         parts |= {f"part{number}": part for number, part in enumerate(physical_id.split("|"))}
         if ":service/" in physical_id:
@@ -72,11 +72,11 @@ ANSWERS = {
 
 
 def ask(kind: str, client: Client, physical_id: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-    """All that the calls for a type tell, as one; None if the first knows no such resource."""
+    """Merges the answers of all calls for a type; None if the first call knows no such resource."""
     told: dict[str, Any] = {}
     for number, answer in enumerate(ANSWERS[kind]):
-        found = answer.ask(client, physical_id, asked)
-        if number == 0 and not found and found != {}:
+        part = answer.ask(client, physical_id, asked)
+        if number == 0 and not part and part != {}:
             return None
-        told |= found or {}
+        told |= part or {}
     return told

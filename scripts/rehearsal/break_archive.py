@@ -1,7 +1,7 @@
-"""`python -m scripts.rehearsal.break_archive WORKLOAD --target T`: a model that loads nowhere, in a sound archive.
+"""`python -m scripts.rehearsal.break_archive WORKLOAD --target T`: puts a model that cannot load into the archive.
 
 Every model.py of build/WORKLOAD/T/model.tar.gz fails when Triton initialises it, and artifact.json names the new
-archive's hash: what a bad model looks like to everything before the endpoint. Works below the folder that it is run in.
+archive's hash: nothing before the endpoint can see that the model is bad. Works below the folder that it is run in.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def broken(archive: bytes) -> bytes:
-    """The archive with every model.py failing at once."""
+    """Returns the archive with every model.py replaced by one that fails."""
     buffer = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as old,

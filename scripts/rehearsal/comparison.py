@@ -1,7 +1,7 @@
-"""Does an API's answer tell what a template asked for? Pure.
+"""Compares what a template asked for with what an API tells. Pure.
 
-CloudFormation and the services write names alike but for case; numbers and truths may be texts; a list is told when
-each of its items is. Of what is asked, each leaf is equal, different, or not told at all.
+Names differ in case only; numbers and booleans may be texts; lists are compared in any order. Each leaf of what is
+asked is equal, different, or not told at all.
 """
 
 import json
@@ -52,37 +52,37 @@ def leaves(asked: Any, path: str) -> Iterator[str]:
 
 def _mappings(asked: Mapping[str, Any], told: Mapping[str, Any], path: str) -> Comparison:
     names = {key.lower(): key for key in told}
-    found = Comparison()
+    result = Comparison()
     for key, value in asked.items():
         below = f"{path}.{key}" if path else key
         name = names.get(key.lower())
         if name is None or told[name] is None:
-            found.untold += list(leaves(value, below))
+            result.untold += list(leaves(value, below))
         else:
-            found.add(compare(value, told[name], below))
-    return found
+            result.add(compare(value, told[name], below))
+    return result
 
 
 def _lists(asked: list[Any], told: list[Any], path: str) -> Comparison:
-    """Each asked item beside the told one that fits best."""
-    found, left = Comparison(), list(told)
+    """Compares each asked item with the told item that fits best."""
+    result, remaining = Comparison(), list(told)
     for number, item in enumerate(asked):
         tries = []
-        for each in left:
+        for each in remaining:
             tries.append(compare(item, each, f"{path}[{number}]"))
             if not (tries[-1].different or tries[-1].untold):
                 break
         if not tries:
-            found.different.append(f"{path}[{number}]: asked {_shown(item)}, told nothing")
+            result.different.append(f"{path}[{number}]: asked {_shown(item)}, told nothing")
             continue
         best = min(range(len(tries)), key=lambda index: (len(tries[index].different), len(tries[index].untold)))
-        found.add(tries[best])
-        left.pop(best)
-    return found
+        result.add(tries[best])
+        remaining.pop(best)
+    return result
 
 
 def _parsed(asked: Any, told: Any) -> tuple[Any, Any]:
-    """Documents inside texts (policies, definitions) are compared as documents."""
+    """Parses documents inside texts (policies, definitions), so that they are compared as documents."""
     if isinstance(told, str) and told[:1] in ("{", "["):
         try:
             document = json.loads(told)
@@ -107,7 +107,7 @@ def _same(asked: Any, told: Any) -> bool:
 
 
 def _names(name: Any, arn: Any) -> bool:
-    """Where one side has a name, the other may have the ARN that ends with it."""
+    """Returns whether `arn` is an ARN that ends with `name`: the two name the same thing."""
     return str(arn).startswith("arn:") and str(arn).endswith((f"/{name}", f":{name}"))
 
 

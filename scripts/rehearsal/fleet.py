@@ -1,4 +1,4 @@
-"""`python -m scripts.rehearsal.fleet STACK`: an endpoint's fleet as SageMaker and application autoscaling tell it."""
+"""`python -m scripts.rehearsal.fleet STACK`: prints an endpoint's fleet and its scaling, as the APIs tell them."""
 
 import sys
 from typing import Any
@@ -25,8 +25,8 @@ def main(stack: str) -> int:
         arguments = {"ServiceNamespace": "sagemaker", "ResourceIds": [resource]}
         for target in scaling.describe_scalable_targets(**arguments)["ScalableTargets"]:
             print(f"may be scaled from {target['MinCapacity']} to {target['MaxCapacity']}")
-        found = scaling.describe_scaling_policies(ServiceNamespace="sagemaker", ResourceId=resource)["ScalingPolicies"]
-        for policy in sorted(found, key=lambda each: str(each["PolicyName"])):
+        described = scaling.describe_scaling_policies(ServiceNamespace="sagemaker", ResourceId=resource)
+        for policy in sorted(described["ScalingPolicies"], key=lambda each: str(each["PolicyName"])):
             tracking = policy["TargetTrackingScalingPolicyConfiguration"]
             print(f"{policy['PolicyName']}: tracks {tracking['TargetValue']:,.0f}")
     return 0

@@ -1,4 +1,4 @@
-"""`python -m scripts.rehearsal.inventory --write FILE | --compare FILE`: what an account holds, then and now.
+"""`python -m scripts.rehearsal.inventory --write FILE | --compare FILE`: lists what an account has.
 
 Asks each service that our stacks use for all that it has. `--compare` prints what is there now and was not then: what
 the templates retain on purpose (buckets with data, log groups), and exits with 1 for anything else.
@@ -14,7 +14,7 @@ from typing import Any
 import boto3
 import jmespath
 
-# service, operation, parameters, JMESPath to what the things are called.
+# Service, operation, parameters, and the JMESPath to the names in the answer.
 LISTS: tuple[tuple[str, str, Mapping[str, Any], str], ...] = (
     ("application-autoscaling", "describe_scalable_targets", {"ServiceNamespace": "sagemaker"}, "*[].ResourceId"),
     ("application-autoscaling", "describe_scalable_targets", {"ServiceNamespace": "ecs"}, "*[].ResourceId"),
@@ -60,32 +60,32 @@ LISTS: tuple[tuple[str, str, Mapping[str, Any], str], ...] = (
 
 def main() -> int:
     options = _options()
-    found = inventory()
+    listed = inventory()
     if options.write:
-        options.write.write_text(json.dumps(found), "utf-8")
+        options.write.write_text(json.dumps(listed), "utf-8")
         print(
-            f"{sum(map(len, found.values()))} things in {len(found)} lists of {len({row[0] for row in LISTS})} services"
+            f"{sum(map(len, listed.values()))} things in {len(listed)} lists of {len({row[0] for row in LISTS})} services"
         )
         return 0
     before = json.loads(options.compare.read_text("utf-8"))
-    left = {name: sorted(set(things) - set(before[name])) for name, things in found.items()}
+    left = {name: sorted(set(things) - set(before[name])) for name, things in listed.items()}
     left = {name: things for name, things in left.items() if things}
     for name, things in left.items():
         print(f"{name}: {', '.join(things)}")
-    print(f"{sum(map(len, left.values()))} left of all that was deployed, in {len(found)} lists")
+    print(f"{sum(map(len, left.values()))} left of all that was deployed, in {len(listed)} lists")
     return int(bool(left))
 
 
 def inventory() -> dict[str, list[str]]:
     make: Any = boto3.client
-    found = {}
+    listed = {}
     for service, operation, parameters, path in LISTS:
         client = make(service)
         pages = client.get_paginator(operation).paginate if client.can_paginate(operation) else None
         answers = pages(**parameters) if pages else [getattr(client, operation)(**parameters)]
         names = [str(name) for answer in answers for name in _names(path, answer)]
-        found[" ".join((service, operation, *map(str, parameters.values())))] = names
-    return found
+        listed[" ".join((service, operation, *map(str, parameters.values())))] = names
+    return listed
 
 
 def _names(path: str, answer: Mapping[str, Any]) -> list[Any]:

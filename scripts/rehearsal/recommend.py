@@ -1,6 +1,6 @@
-"""`python -m scripts.rehearsal.recommend WORKLOAD --target T --count N --min N --max N --each N`: a recommendation.
+"""`python -m scripts.rehearsal.recommend WORKLOAD --count N --min N --max N --each N`: writes a recommendation.
 
-For a rehearsal: the numbers are chosen by hand and nobody measured them, which its provenance says. Writes
+The numbers are chosen by hand for a rehearsal and were never measured, as its provenance says. Writes
 workloads/WORKLOAD/recommendation.json below the folder that it is run in, and says what it wrote.
 """
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from workloads import Autoscaling, Candidate, LatencyObjective, Provenance, Recommendation, load_artifact, load_workload
 
-UNMEASURED = "a rehearsal: chosen by hand, measured by nobody"
+UNMEASURED = "a rehearsal: chosen by hand, not measured"
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
-"""What a deployed template asks for, as far as it can be known from outside: references become physical ids.
+"""Resolves a deployed template's functions as far as that is possible from outside. Pure.
 
-A value that only AWS computes (GetAtt, a parameter read from SSM) is known by its pieces: the texts around what is not
-known. Pure: the template and the physical ids come in.
+References become physical ids. A value that only AWS computes (GetAtt, a parameter read from SSM) becomes the known
+texts around it.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Pieces:
-    """A text with gaps between its pieces, each gap at least one character long."""
+    """A text of which only pieces are known; each gap between two is at least one character long."""
 
     pieces: tuple[str, ...]
 
@@ -23,12 +23,12 @@ class Pieces:
         place = len(first)
         for number, piece in enumerate(rest, start=1):
             last = number == len(rest)
-            found = text.rfind(piece) if last and piece else text.find(piece, place + 1)
+            at = text.rfind(piece) if last and piece else text.find(piece, place + 1)
             if last and not piece:
                 return place < len(text)
-            if found <= place or (last and found + len(piece) != len(text)):
+            if at <= place or (last and at + len(piece) != len(text)):
                 return False
-            place = found + len(piece)
+            place = at + len(piece)
         return place == len(text)
 
 
@@ -36,7 +36,7 @@ ANYTHING = Pieces(("", ""))
 
 
 def resolve(node: Any, known: Mapping[str, str]) -> Any:
-    """`node` with its texts, numbers, lists and mappings, and every function resolved or turned into pieces."""
+    """Returns `node` with every function resolved to its value or to `Pieces`. `known` maps names to physical ids."""
     match node:
         case {"Ref": str(name)} if len(node) == 1:
             return None if name == "AWS::NoValue" else known.get(name, ANYTHING)
@@ -49,15 +49,15 @@ def resolve(node: Any, known: Mapping[str, str]) -> Any:
         case Mapping() if len(node) == 1 and next(iter(node)).startswith("Fn::"):
             return ANYTHING
         case Mapping():
-            found = {key: resolve(value, known) for key, value in node.items()}
-            return {key: value for key, value in found.items() if value is not None}
+            resolved = {key: resolve(value, known) for key, value in node.items()}
+            return {key: value for key, value in resolved.items() if value is not None}
         case list():
             return [resolve(item, known) for item in node]
     return node
 
 
 def _joined(separator: str, parts: list[Any]) -> Any:
-    """One text, or pieces where a part has gaps."""
+    """Returns a text, or pieces where a part has gaps."""
     made = [""]
     for number, part in enumerate(parts):
         made[-1] += separator if number else ""

@@ -1,7 +1,7 @@
-"""`python -m scripts.rehearsal.transcript < LOG > docs/rehearsal.md`: what a rehearsal printed, as a page. Pure.
+"""`python -m scripts.rehearsal.transcript < LOG > docs/rehearsal.md`: makes a page of what a rehearsal printed. Pure.
 
-Left out is what differs from run to run or says nothing: times, progress, generated endings of names, ids, hashes,
-warnings at synth. A title becomes a section, and what follows it one block.
+Leaves out what differs from run to run or says nothing: times, progress, generated endings of names, ids, hashes,
+warnings at synth. A title becomes a section, and the lines after it become a block.
 """
 
 import re
@@ -20,7 +20,7 @@ schedule runs there, and no packet goes through its networks: such a resource is
 Times, progress, warnings, hashes and the generated endings of names are left out.
 """
 
-# Of what the CDK CLI prints: how it ended, a stack's outputs, and what failed and why.
+# Lines of the CDK CLI that are kept: how it ended, a stack's outputs, and what failed and why.
 _KEPT_OF_CDK = re.compile(r"✅|❌|^\w+\.\w+ = |^\w+_FAILED |^error: ")
 
 _MASKED = (
@@ -38,7 +38,7 @@ _MASKED = (
 
 
 def page(lines: Iterable[str]) -> Iterator[str]:
-    """The page's lines. What the CDK CLI says twice is written once."""
+    """Yields the page's lines. A line that the CDK CLI repeats is written once."""
     yield PREFACE
     inside, of_cdk, said = False, False, set[str]()
     for line in map(masked, lines):
@@ -58,7 +58,7 @@ def page(lines: Iterable[str]) -> Iterator[str]:
 
 
 def masked(line: str) -> str:
-    """The line without what changes from run to run."""
+    """Returns the line without what changes from run to run."""
     text = line.rstrip()
     for pattern, replacement in _MASKED:
         text = pattern.sub(replacement, text)

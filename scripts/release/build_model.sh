@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# build_model.sh WORKLOAD TARGET [ARGUMENT...]: build one model, unless nothing that it is made from has changed.
+# build_model.sh WORKLOAD TARGET [ARGUMENT...]: builds a model, unless nothing that it is made from has changed.
 # Extra arguments go to the build: --on sagemaker --role-arn ARN builds where the target's hardware is.
-# Engines differ from build to build: one that is kept is the very one that was measured.
+# Engines differ from build to build, so the engine that was measured has to be kept.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 workload=$1 target=$2

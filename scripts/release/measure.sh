@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# measure.sh WORKLOAD MODEL_NAME ROLE_ARN: an advanced job on the deployed model; its run is left in runs/candidate.
+# measure.sh WORKLOAD MODEL_NAME ROLE_ARN: runs an advanced job on the deployed model, and leaves its run in runs/candidate.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 workload=$1 model=$2 role=$3

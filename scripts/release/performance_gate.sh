@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# performance_gate.sh WORKLOAD BASELINES: runs/candidate beside the run of what production serves, in the S3 folder
-# BASELINES/WORKLOAD. Fails only where the difference is beyond the noise.
+# performance_gate.sh WORKLOAD BASELINES: compares runs/candidate with the run of what production serves, in the S3
+# folder BASELINES/WORKLOAD. Fails only where the difference is beyond the noise.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 workload=$1 baselines=$2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# propose.sh WORKLOAD: push a branch with the recommendation, for a pull request; leave it as a patch in proposal/, too.
-# Nothing is proposed where the one in the repository is of the same artifact.
+# propose.sh WORKLOAD: pushes a branch with the recommendation, for a pull request, and leaves it as a patch in proposal/, too.
+# Proposes nothing where the recommendation in the repository is of the same artifact.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 workload=$1 file=workloads/$1/recommendation.json

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# smoke_test.sh WORKLOAD ENDPOINT: the workload's first requests, through the client that production code uses.
+# smoke_test.sh WORKLOAD ENDPOINT: sends the workload's first requests, through the client that production code uses.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 workload=$1 endpoint=$2

@@ -1,4 +1,4 @@
-"""`python -m scripts.rehearsal.told STACK ...`: is what each template asked for what the services' APIs tell?
+"""`python -m scripts.rehearsal.check_deployed STACK ...`: compares templates with what the services' APIs tell.
 
 Asks CloudFormation for the deployed template and its resources, each service for each resource, and compares property
 by property. stdout: a line for each type. Exit code 1 if a resource is missing or an answer is not what was asked for.
@@ -17,7 +17,7 @@ from scripts.rehearsal.api_answers import ANSWERS, ask
 from scripts.rehearsal.comparison import Comparison, compare
 from scripts.rehearsal.template_values import resolve
 
-# Made of nothing, or told with another resource: routes with their table, policies with their role.
+# Types without a resource behind them.
 NO_ANSWER = {"AWS::CDK::Metadata"}
 
 
@@ -30,14 +30,14 @@ def client(service: str) -> Any:
 def main(stacks: list[str]) -> int:
     failed = False
     for stack in stacks:
-        found = told(stack)
-        failed |= any(comparison.different for _, comparison in found.values())
-        _print(stack, found)
+        by_type = compared(stack)
+        failed |= any(comparison.different for _, comparison in by_type.values())
+        _print(stack, by_type)
     return int(failed)
 
 
-def told(stack: str) -> dict[str, tuple[int, Comparison]]:
-    """By type: how many resources, and how their properties compare."""
+def compared(stack: str) -> dict[str, tuple[int, Comparison]]:
+    """Returns for each type how many resources there are, and how their properties compare."""
     cloudformation = client("cloudformation")
     template = cloudformation.get_template(StackName=stack)["TemplateBody"]
     template = json.loads(template) if isinstance(template, str) else template
@@ -46,7 +46,7 @@ def told(stack: str) -> dict[str, tuple[int, Comparison]]:
     ids = {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in made}
     names = {"AWS::StackName": stack, "AWS::Region": client("sts").meta.region_name, "AWS::Partition": "aws"}
     names |= {"AWS::AccountId": client("sts").get_caller_identity()["Account"], "AWS::URLSuffix": "amazonaws.com"}
-    found: dict[str, tuple[int, Comparison]] = defaultdict(lambda: (0, Comparison()))
+    by_type: dict[str, tuple[int, Comparison]] = defaultdict(lambda: (0, Comparison()))
     for logical_id, resource in template["Resources"].items():
         kind = resource["Type"]
         if kind in NO_ANSWER:
@@ -55,10 +55,10 @@ def told(stack: str) -> dict[str, tuple[int, Comparison]]:
         if reasons.get(kind):
             print(f"{stack}: {kind}: {reasons[kind]}")
             continue
-        count, comparison = found[kind]
+        count, comparison = by_type[kind]
         comparison.add(_compared(kind, ids.get(logical_id), asked))
-        found[kind] = (count + 1, comparison)
-    return dict(sorted(found.items()))
+        by_type[kind] = (count + 1, comparison)
+    return dict(sorted(by_type.items()))
 
 
 def _compared(kind: str, physical_id: str | None, asked: Mapping[str, Any]) -> Comparison:
@@ -72,9 +72,9 @@ def _compared(kind: str, physical_id: str | None, asked: Mapping[str, Any]) -> C
     return compare(ANSWERS[kind][0].renamed(asked), answer)
 
 
-def _print(stack: str, found: Mapping[str, tuple[int, Comparison]]) -> None:
-    print(f"{stack}: {sum(count for count, _ in found.values())} resources")
-    for kind, (count, comparison) in found.items():
+def _print(stack: str, by_type: Mapping[str, tuple[int, Comparison]]) -> None:
+    print(f"{stack}: {sum(count for count, _ in by_type.values())} resources")
+    for kind, (count, comparison) in by_type.items():
         asked = len(comparison.equal) + len(comparison.different) + len(comparison.untold)
         print(f"  {count:>3} {kind:<45} {len(comparison.equal):>3} of {asked} properties told")
         if comparison.untold:

@@ -1,7 +1,7 @@
-"""`python -m scripts.rehearsal.retained FILE`: deletes the buckets and logs that were not there when FILE was written.
+"""`python -m scripts.rehearsal.delete_retained FILE`: deletes buckets and logs that are not in FILE.
 
-A template that retains them leaves them, with all they hold, when its stack is destroyed: a person deletes them. This
-is that person. FILE is what `inventory.py --write` wrote.
+A template that retains them leaves them, with all their content, when its stack is destroyed, to be deleted by hand.
+FILE is what `inventory --write` wrote.
 """
 
 import json
