@@ -63,9 +63,8 @@ def main() -> int:
     listed = inventory()
     if options.write:
         options.write.write_text(json.dumps(listed), "utf-8")
-        print(
-            f"{sum(map(len, listed.values()))} things in {len(listed)} lists of {len({row[0] for row in LISTS})} services"
-        )
+        services = {row[0] for row in LISTS}
+        print(f"{sum(map(len, listed.values()))} things in {len(listed)} lists of {len(services)} services")
         return 0
     before = json.loads(options.compare.read_text("utf-8"))
     left = {name: sorted(set(things) - set(before[name])) for name, things in listed.items()}
