@@ -2,20 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    CredentialRetrievalError,
-    NoCredentialsError,
-    NoRegionError,
-    PartialCredentialsError,
-    SSOTokenLoadError,
-    TokenRetrievalError,
-    UnauthorizedSSOTokenError,
-)
+from typing import TYPE_CHECKING
 
 from workloads import Unavailable
+
+if TYPE_CHECKING:
+    from botocore.exceptions import ClientError
 
 BUSY = frozenset(
     {
@@ -88,17 +80,24 @@ class NotFound(AwsRefused):
 @contextmanager
 def translate_aws_errors(operation: str) -> Iterator[None]:
     """Raises every error of boto3 within as an `AwsUnavailable`; `operation` is the API's name of the call."""
+    from botocore import exceptions as raised  # who only catches `AwsUnavailable` needs no botocore
+
     try:
         yield
-    except ClientError as error:
+    except raised.ClientError as error:
         raise refusal(operation, error) from error
-    except (CredentialRetrievalError, SSOTokenLoadError, TokenRetrievalError, UnauthorizedSSOTokenError) as error:
+    except (
+        raised.CredentialRetrievalError,
+        raised.SSOTokenLoadError,
+        raised.TokenRetrievalError,
+        raised.UnauthorizedSSOTokenError,
+    ) as error:
         raise ExpiredCredentials() from error
-    except (NoCredentialsError, PartialCredentialsError) as error:
+    except (raised.NoCredentialsError, raised.PartialCredentialsError) as error:
         raise AwsUnavailable(NO_CREDENTIALS) from error
-    except NoRegionError as error:
+    except raised.NoRegionError as error:
         raise AwsUnavailable(NO_REGION) from error
-    except BotoCoreError as error:
+    except raised.BotoCoreError as error:
         raise unreachable(error) from error
 
 
@@ -106,7 +105,7 @@ def unreachable(error: Exception) -> AwsUnreachable:
     return AwsUnreachable(str(error).rstrip("."))
 
 
-def refusal(operation: str, error: ClientError) -> AwsRefused | ExpiredCredentials:
+def refusal(operation: str, error: "ClientError") -> AwsRefused | ExpiredCredentials:
     """Returns what an error response means: busy for now, no such thing, expired credentials, or a refusal."""
     details = error.response.get("Error", {})
     code, message = details.get("Code", "Unknown"), details.get("Message", str(error))
