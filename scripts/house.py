@@ -132,7 +132,7 @@ def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
 
 
 def by_folder(graph: Mapping[str, set[str]], depth: int) -> dict[str, set[str]]:
-    """Returns the graph between folders of that depth: 1 for packages, 2 for sub-packages. Modules above it are left out."""
+    """Returns the graph between folders of that depth: 1 for packages, 2 for sub-packages, without modules above it."""
     folders = {".".join(module.split(".")[:depth]) for module in graph if module.count(".") >= depth}
     merged: dict[str, set[str]] = {folder: set() for folder in folders}
     for module, targets in graph.items():
