@@ -26,7 +26,7 @@ class ProcessingJob:
     role_arn: str
     image_uri: str
     arguments: tuple[str, ...] = ()
-    """Of `entry.py`."""
+    """The arguments of `entry.py`."""
     instance_type: str
     instances: int = 1
     volume_gb: int

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import boto3
 
 ATTEMPTS = 6
-"""Of botocore's standard mode, the first one included."""
+"""Attempts of botocore's standard mode, the first one included."""
 FIRST_PAUSE_S = 2.0
 LONGEST_PAUSE_S = 60.0
 GIVE_UP_S = 900.0

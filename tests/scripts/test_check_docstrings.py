@@ -13,7 +13,7 @@ def test_openings_that_are_no_sentence_are_told_with_their_place(
     file = tmp_path / "module.py"
     file.write_text(
         '"""Of a module."""\n\nLIMIT = 1\n"""As the service says.\nMore."""\n\n\n'
-        'class Good:\n    """Ofers a sentence."""\n\n    def method(self) -> None:\n        """\n        Of a method."""\n',
+        'class Good:\n    """Ofers a sentence."""\n\n    def method(self) -> None:\n        """Of a method."""\n',
         "utf-8",
     )
     assert main([str(tmp_path)]) == 1
