@@ -156,10 +156,12 @@ def _strings(tree: ast.AST) -> Iterator[tuple[str, str | None]]:
     """Yields each string in a list, tuple or call, and the string before it there."""
     for node in ast.walk(tree):
         elements = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
-        texts = [each.value if isinstance(each, ast.Constant) else None for each in elements]
-        yield from (
-            (text, before) for before, text in zip([None, *texts], texts, strict=False) if isinstance(text, str)
-        )
+        before = None
+        for element in elements:
+            text = element.value if isinstance(element, ast.Constant) and isinstance(element.value, str) else None
+            if text is not None:
+                yield text, before
+            before = text
 
 
 def test_no_module_of_ours_is_chosen_by_a_string() -> None:

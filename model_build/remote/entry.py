@@ -98,7 +98,7 @@ def build_environment(environment: dict[str, str], system: Path) -> dict[str, st
 
 
 def needs_compat(system: Path) -> bool:
-    """As AWS advises for images newer than the host: the compatibility libraries only over an older driver."""
+    """Returns whether the host's driver is older than the image's CUDA: it then needs the compatibility libraries."""
     library, driver = system / CUDA_COMPAT / "libcuda.so.1", system / DRIVER
     if not library.exists() or not driver.exists():
         return False
