@@ -121,9 +121,9 @@ class SimulatedService:
             sent += batch
             finished += [free] * len(batch)
         self.now_s = end
-        kept = np.array(finished) <= end
-        at = np.array(finished)[kept]
-        return Requests(finished_s=at - begin, latencies_ms=(at - np.array(sent)[kept]) * 1000)
+        in_time = np.array(finished) <= end
+        at = np.array(finished)[in_time]
+        return Requests(finished_s=at - begin, latencies_ms=(at - np.array(sent)[in_time]) * 1000)
 
     def _serve(self, arrived: list[float], work: list[float]) -> Floats:
         """Returns when each request is done, batch by batch. `work` is the running sum of the lengths from 0."""
@@ -178,8 +178,8 @@ def long_run_percentile_ms(
         SimulatedService(warm, seed + run).open_loop(rate_per_minute, requests / 10 / (rate_per_minute / 60))
         for run in range(10)
     ]
-    found = [float(np.percentile(run.latencies_ms, percentile)) for run in runs]
-    return float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(10))
+    percentiles = [float(np.percentile(run.latencies_ms, percentile)) for run in runs]
+    return float(np.mean(percentiles)), float(np.std(percentiles, ddof=1) / np.sqrt(10))
 
 
 def long_run_capacity_per_minute(

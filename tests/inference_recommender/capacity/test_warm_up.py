@@ -16,8 +16,8 @@ def _warm_up(model_seed: int, seconds: float, rate: float = 6_000, cold: bool = 
 
 def test_a_service_that_starts_five_times_slower_is_seen_to_warm_up() -> None:
     """Its time constant is 4 s: at 8 s a batch takes 1.5 times as long as later, at 16 s 1.07 times."""
-    found = [_warm_up(seed, 60) for seed in range(10)]
-    assert all(warm_up is not None and 8 <= warm_up <= 20 for warm_up in found)
+    warm_ups = [_warm_up(seed, 60) for seed in range(10)]
+    assert all(warm_up is not None and 8 <= warm_up <= 20 for warm_up in warm_ups)
 
 
 def test_a_warm_service_that_stalls_is_not_seen_to_warm_up() -> None:

@@ -53,8 +53,8 @@ def test_a_timeline_gives_the_requests_back_by_second_and_within_the_error(
     assert (np.diff(back.finished_s) >= 0).all()
     assert (np.floor(back.finished_s) == np.floor(rows.finished_s)).all()
     for name in ("latencies_ms", "from_intended_ms"):
-        exact, found = (np.sort(getattr(side, name)) for side in (rows, back))
-        assert (np.abs(found - exact) <= exact * RELATIVE_ERROR * SLACK).all()
+        exact, back_ms = (np.sort(getattr(side, name)) for side in (rows, back))
+        assert (np.abs(back_ms - exact) <= exact * RELATIVE_ERROR * SLACK).all()
     assert back.errors == rows.errors
 
 
