@@ -11,8 +11,10 @@ import shutil
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
+from inference_recommender.load_generator.process import COMMAND
 from local_aws import machine
 from local_aws.account import Account, Settings
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
@@ -33,11 +35,13 @@ Read on in docs/local-account.md.
 log = logging.getLogger("local_aws")
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, generator: Sequence[str] = COMMAND) -> int:
     options = _parser().parse_args(arguments)
     _log_to_stderr()
     toolchain = Path(os.environ.get(TOOLCHAIN_VARIABLE) or DEFAULT_TOOLCHAIN)
-    account = Account(Settings(state=options.state.resolve(), region=options.region, toolchain=toolchain))
+    account = Account(
+        Settings(state=options.state.resolve(), region=options.region, toolchain=toolchain, generator=generator)
+    )
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

@@ -4,7 +4,7 @@
 knows neither the network nor signals.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from moto.ecs.models import ecs_backends
 from moto.sagemaker.models import sagemaker_backends
 from moto.stepfunctions.models import stepfunctions_backends
 
+from inference_recommender.load_generator.process import COMMAND
 from local_aws.cloudformation import resource_types
 from local_aws.cloudformation.stacks import LocalCloudFormationBackend
 from local_aws.cloudwatch import LocalCloudWatchBackend
@@ -33,6 +34,7 @@ class Settings:
     state: Path
     region: str
     toolchain: Path
+    generator: Sequence[str] = COMMAND
     account_id: str = DEFAULT_ACCOUNT_ID
 
 
@@ -73,7 +75,9 @@ class Account:
         self.metrics.close()
 
     def _sagemaker(self, region_name: str, account_id: str) -> LocalSageMakerBackend:
-        jobs = RecommendationJobs(self.host, region_name, lambda: self._cloudwatch(region_name))
+        jobs = RecommendationJobs(
+            self.host, region_name, lambda: self._cloudwatch(region_name), self.settings.generator
+        )
         self._jobs.append(jobs)
         return LocalSageMakerBackend(region_name, account_id, self.host, jobs)
 

@@ -27,14 +27,23 @@ class LocalAccount:
 
     @classmethod
     def start(
-        cls, *, state: Path, port: int = 0, region: str = "us-east-1", toolchain: Path = DEFAULT_TOOLCHAIN
+        cls,
+        *,
+        state: Path,
+        port: int = 0,
+        region: str = "us-east-1",
+        toolchain: Path = DEFAULT_TOOLCHAIN,
+        program: str = "local_aws",
     ) -> "LocalAccount":
-        """Starts an account and returns when it is ready. Raises `Unavailable`."""
+        """Starts an account and returns when it is ready. Raises `Unavailable`.
+
+        `program` is the module to run, for one that gives the account other parts.
+        """
         state.mkdir(parents=True, exist_ok=True)
         log_file = state / "account.log"
         with log_file.open("ab") as log:
             process = GuardedProcess.start(
-                [sys.executable, "-m", "local_aws", "--port", str(port), "--state", state, "--region", region],
+                [sys.executable, "-m", program, "--port", str(port), "--state", state, "--region", region],
                 environment={
                     "PATH": "/usr/local/bin:/usr/bin:/bin",
                     "PYTHONPATH": str(ROOT),

@@ -16,7 +16,6 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any, Literal
 
-from inference_recommender.load_generator.process import COMMAND
 from local_aws import machine
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.triton import TritonServer
@@ -98,7 +97,7 @@ class LoadTestRunner:
     container: Container
     payloads: Path
     folder: Path
-    generator: Sequence[str] = COMMAND
+    generator: Sequence[str]
     stopped: threading.Event = field(default_factory=threading.Event)
     _process: GuardedProcess | None = None
 

@@ -132,8 +132,15 @@ class RecommendationJobs:
 
     plane: ControlPlane
 
-    def __init__(self, host: ModelHost, region: str, cloudwatch: Callable[[], LocalCloudWatchBackend]) -> None:
+    def __init__(
+        self,
+        host: ModelHost,
+        region: str,
+        cloudwatch: Callable[[], LocalCloudWatchBackend],
+        generator: Sequence[str],
+    ) -> None:
         self._host = host
+        self._generator = generator
         self._region = region
         self._cloudwatch = cloudwatch
         self._jobs: dict[str, Job] = {}
@@ -212,7 +219,7 @@ class RecommendationJobs:
     ) -> Job:
         name = request["JobName"]
         folder = self._host.state / "jobs" / name
-        runner = LoadTestRunner(self._host, planned, container, folder / "payloads.tar.gz", folder)
+        runner = LoadTestRunner(self._host, planned, container, folder / "payloads.tar.gz", folder, self._generator)
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags") or []}
         return Job(
             request={key: value for key, value in request.items() if value is not None},

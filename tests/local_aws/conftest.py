@@ -1,5 +1,8 @@
-"""One real local account for the whole folder, clients that hold every answer to botocore's service model, and models
-small enough to start in a second.
+"""A local account for the whole session, clients that check every answer against botocore's service model, and a model
+that starts in a second.
+
+The account's Tritons are real. Its jobs replay figures (`replayed_load`), so that no test depends on the machine's
+speed; `measuring` is an account whose jobs measure, for slow tests.
 """
 
 import io
@@ -23,6 +26,7 @@ from local_aws.service_model import problems
 ROLE = "arn:aws:iam::123456789012:role/serving"
 IMAGE = "007439368137.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:25.09-py3-cpu"
 BUCKET = "models"
+REPLAYING = "tests.local_aws.replaying_account"
 
 ECHO_CONFIG = """
 backend: "python"
@@ -94,27 +98,40 @@ def echo_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def account(tmp_path_factory: pytest.TempPathFactory, toolchain: Path) -> Iterator[LocalAccount]:
-    with LocalAccount.start(state=tmp_path_factory.mktemp("account"), toolchain=toolchain) as running:
-        s3 = boto3.client("s3", **running.client_arguments())
-        s3.create_bucket(Bucket=BUCKET)
-        s3.put_object(Bucket=BUCKET, Key="echo.tar.gz", Body=echo_archive())
-        s3.put_object(Bucket=BUCKET, Key="payloads.tar.gz", Body=payload_archive())
+    state = tmp_path_factory.mktemp("account")
+    with LocalAccount.start(state=state, toolchain=toolchain, program=REPLAYING) as running:
+        upload(running)
         yield running
 
 
+@pytest.fixture(scope="session")
+def measuring(tmp_path_factory: pytest.TempPathFactory, toolchain: Path) -> Iterator[LocalAccount]:
+    with LocalAccount.start(state=tmp_path_factory.mktemp("measuring"), toolchain=toolchain) as running:
+        upload(running)
+        yield running
+
+
+def upload(account: LocalAccount) -> None:
+    """Puts the echo model and the payloads into the account's S3."""
+    s3 = boto3.client("s3", **account.client_arguments())
+    s3.create_bucket(Bucket=BUCKET)
+    s3.put_object(Bucket=BUCKET, Key="echo.tar.gz", Body=echo_archive())
+    s3.put_object(Bucket=BUCKET, Key="payloads.tar.gz", Body=payload_archive())
+
+
 def conforming(client: Any) -> Any:
-    """A client whose every answer is checked against the service model: types, required, enums, patterns, lengths."""
+    """Makes a client check every answer against the service model: types, required, enums, patterns, lengths."""
 
     def check(parsed: dict[str, Any], model: OperationModel, **_: Any) -> None:
         if model.output_shape is None or "Error" in parsed:
             return
-        # A streamed body is not parsed yet; all the rest is here.
+        # A streamed body is not parsed yet; everything else is.
         streamed = model.get_streaming_output()
         left_out = {"ResponseMetadata", *(["Body"] if streamed else [])}
         answer = {name: value for name, value in parsed.items() if name not in left_out}
         report = ParamValidator().validate(answer | ({"Body": b""} if streamed else {}), model.output_shape)
         assert not report.has_errors(), f"{model.name}: {report.generate_report()}"
-        # Enums, patterns and lengths are held where the answers are ours; elsewhere moto is looser than AWS.
+        # Enums, patterns and lengths are checked where the answers are ours; moto's own are looser than AWS's.
         if model.service_model.service_name == "sagemaker":
             assert list(problems(model.output_shape, answer)) == [], model.name
 
@@ -122,10 +139,9 @@ def conforming(client: Any) -> Any:
     return client
 
 
-@pytest.fixture(scope="session")
-def client(account: LocalAccount) -> Callable[[str], Any]:
+def clients(account: LocalAccount) -> Callable[[str], Any]:
     made: dict[str, Any] = {}
-    # No retries: a test wants the first answer. Patterns and enums reach the account unchecked, as from any client.
+    # No retries: a test wants the first answer. As from any client, patterns and enums reach the account unchecked.
     config = Config(retries={"total_max_attempts": 1}, read_timeout=120)
 
     def make(service: str) -> Any:
@@ -138,6 +154,11 @@ def client(account: LocalAccount) -> Callable[[str], Any]:
 
 
 @pytest.fixture(scope="session")
+def client(account: LocalAccount) -> Callable[[str], Any]:
+    return clients(account)
+
+
+@pytest.fixture(scope="session")
 def sagemaker(client: Callable[[str], Any]) -> Any:
     return client("sagemaker")
 
@@ -147,8 +168,8 @@ def runtime(client: Callable[[str], Any]) -> Any:
     return client("sagemaker-runtime")
 
 
-def wait_until(holds: Callable[[], Any], timeout_s: float = 30.0, every_s: float = 0.1) -> Any:
-    """The first truthy value of `holds`."""
+def wait_until(holds: Callable[[], Any], timeout_s: float = 300.0, every_s: float = 0.1) -> Any:
+    """Returns the first truthy value of `holds`. The timeout only bounds a hanging test."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if found := holds():
@@ -158,7 +179,7 @@ def wait_until(holds: Callable[[], Any], timeout_s: float = 30.0, every_s: float
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended; a zombie has, whoever should have reaped it."""
+    """Tells whether a process has ended. A zombie has, even if its parent has not reaped it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -194,7 +215,7 @@ class Endpoints:
         return name
 
     def settled(self, name: str) -> dict[str, Any]:
-        """The endpoint once it neither starts nor updates."""
+        """Returns the endpoint once it neither starts nor updates."""
 
         def described() -> dict[str, Any]:
             found: dict[str, Any] = self.sagemaker.describe_endpoint(EndpointName=name)

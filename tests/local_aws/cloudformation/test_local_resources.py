@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from local_aws.cloudformation.recorded import SAID
 from local_aws.cloudformation.resource_schema import schema_of
 from local_aws.cloudformation.service_api import as_request, input_shape
-from tests.local_aws.cloudformation.test_local_stacks import Stacks, stacks, template  # noqa: F401  a fixture
+from tests.local_aws.cloudformation.test_local_stacks import Stacks, stacks  # noqa: F401  a fixture
 from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, wait_until
 
 pytestmark = pytest.mark.integration
@@ -151,22 +151,30 @@ def test_a_pipeline_and_its_projects_are_told_as_they_were_asked_for(
 
 
 def test_scheduled_minimums_come_and_go_with_their_target(stacks: Stacks, client: Callable[[str], Any]) -> None:  # noqa: F811
-    body = template()
+    target: dict[str, Any] = {
+        "MinCapacity": 1,
+        "MaxCapacity": 4,
+        "ResourceId": "service/cluster/server",
+        "ScalableDimension": "ecs:service:DesiredCount",
+        "ServiceNamespace": "ecs",
+    }
+    kind = "AWS::ApplicationAutoScaling::ScalableTarget"
+    body: dict[str, Any] = {"Resources": {"Target": {"Type": kind, "Properties": target}}}
     morning = {
         "ScheduledActionName": "Morning",
         "Schedule": "cron(0 6 * * ? *)",
         "ScalableTargetAction": {"MinCapacity": 3},
     }
-    body["Resources"]["Target"]["Properties"]["ScheduledActions"] = [morning]
+    target["ScheduledActions"] = [morning]
     scaling = client("application-autoscaling")
 
     def actions() -> list[tuple[str, int]]:
-        found = scaling.describe_scheduled_actions(ServiceNamespace="sagemaker")["ScheduledActions"]
+        found = scaling.describe_scheduled_actions(ServiceNamespace="ecs")["ScheduledActions"]
         return [(each["ScheduledActionName"], each["ScalableTargetAction"]["MinCapacity"]) for each in found]
 
     assert stacks.create("whole-schedule", body)["StackStatus"] == "CREATE_COMPLETE"
     assert actions() == [("Morning", 3)]
-    body["Resources"]["Target"]["Properties"]["ScheduledActions"] = []
+    target["ScheduledActions"] = []
     assert stacks.update("whole-schedule", body)["StackStatus"] == "UPDATE_COMPLETE"
     assert actions() == []
 
@@ -257,7 +265,16 @@ def test_a_composite_alarm_is_told_apart_from_those_that_it_is_made_of(
     stacks: Stacks,  # noqa: F811
     client: Callable[[str], Any],
 ) -> None:
-    body = template()
+    alarm: dict[str, Any] = {
+        "EvaluationPeriods": 1,
+        "ComparisonOperator": "GreaterThanThreshold",
+        "Threshold": 1,
+        "Namespace": "AWS/SageMaker",
+        "MetricName": "ModelLatency",
+        "Statistic": "Average",
+        "Period": 60,
+    }
+    body: dict[str, Any] = {"Resources": {"Alarm": {"Type": "AWS::CloudWatch::Alarm", "Properties": alarm}}}
     rule = {"Fn::Join": ["", ['ALARM("', {"Ref": "Alarm"}, '")']]}
     body["Resources"]["Page"] = {"Type": "AWS::CloudWatch::CompositeAlarm", "Properties": {"AlarmRule": rule}}
     assert stacks.create("whole-paging", body)["StackStatus"] == "CREATE_COMPLETE"

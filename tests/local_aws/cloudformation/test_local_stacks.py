@@ -90,7 +90,7 @@ class Stacks:
         self.client = client
 
     def settle(self, name: str) -> dict[str, Any]:
-        """The stack once nothing is under way; {} when it is gone."""
+        """Returns the stack once nothing is under way; its status is GONE when it is deleted."""
 
         def described() -> dict[str, Any]:
             try:
@@ -99,7 +99,7 @@ class Stacks:
                 return {"StackStatus": "GONE"}
             return found
 
-        wait_until(lambda: not described()["StackStatus"].endswith("IN_PROGRESS"), timeout_s=60)
+        wait_until(lambda: not described()["StackStatus"].endswith("IN_PROGRESS"))
         return described()
 
     def create(self, name: str, body: dict[str, Any]) -> dict[str, Any]:

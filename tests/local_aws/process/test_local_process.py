@@ -10,15 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import boto3
 import psutil
 import pytest
 import requests
 
+from local_aws.__main__ import main
 from local_aws.process.local_account import LocalAccount
 from local_aws.process.triton import ModelDidNotLoad, TritonServer, container_flags
 from local_aws.process.triton_toolchain import TritonToolchain
-from tests.local_aws.conftest import BUCKET, Endpoints, echo_archive, gone, payload_archive, wait_until
+from tests.local_aws.conftest import REPLAYING, Endpoints, clients, gone, upload, wait_until
 from tests.local_aws.sagemaker.test_recommendation_jobs import request, under_load
 from workloads import ROOT, Unavailable
 
@@ -26,17 +26,15 @@ integration = pytest.mark.integration
 
 
 def busy_account(state: Path, toolchain: Path) -> tuple[LocalAccount, list[int]]:
-    """An account with an endpoint in service and a job under load, and the ids of all its processes."""
-    account = LocalAccount.start(state=state, toolchain=toolchain)
-    make: Any = boto3.client  # its stubs list every service by name
-    s3, sagemaker = (make(name, **account.client_arguments()) for name in ("s3", "sagemaker"))
-    s3.create_bucket(Bucket=BUCKET)
-    s3.put_object(Bucket=BUCKET, Key="echo.tar.gz", Body=echo_archive())
-    s3.put_object(Bucket=BUCKET, Key="payloads.tar.gz", Body=payload_archive())
+    """Starts an account with an endpoint in service and a job at work; returns it with the ids of all its processes."""
+    account = LocalAccount.start(state=state, toolchain=toolchain, program=REPLAYING)
+    upload(account)
+    client = clients(account)
+    sagemaker = client("sagemaker")
     made = Endpoints(sagemaker)
     made.settled(made.create("kept", config=made.config("kept")))
     sagemaker.create_inference_recommendations_job(**request("running", made.model("measured"), seconds=120))
-    under_load(sagemaker, lambda service: make(service, **account.client_arguments()), "running")
+    under_load(sagemaker, client, "running")
     return account, processes(account)
 
 
@@ -46,7 +44,7 @@ def processes(account: LocalAccount) -> list[int]:
 
 
 def leftovers(pids: list[int]) -> list[Path]:
-    """Where the Tritons among `pids` keep shared memory and scratch files; other sessions have their own."""
+    """Returns the shared memory and scratch files of the Tritons among `pids`."""
     arguments = [argument for pid in pids for argument in psutil.Process(pid).cmdline()]
     names = {each.split("=")[-1] for each in arguments if "shm-region-prefix-name=" in each}
     folders = [Path(folder) for folder in ("/dev/shm", tempfile.gettempdir())]
@@ -55,17 +53,22 @@ def leftovers(pids: list[int]) -> list[Path]:
 
 @integration
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL]
+    "number",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        signal.SIGKILL,
+    ],
 )
 def test_no_process_is_left_behind(number: signal.Signals, tmp_path: Path, toolchain: Path) -> None:
     account, pids = busy_account(tmp_path, toolchain)
     try:
-        # account, 2 × (guard, Triton, its stub), guard and generator
+        # the account, two Tritons with a guard and a stub each, and the generator with its guard
         assert len(pids) >= 8
         files = leftovers(pids)
         assert len(files) == 4
         os.kill(account.pid, number)
-        wait_until(lambda: all(gone(pid) for pid in pids), timeout_s=20)
+        wait_until(lambda: all(gone(pid) for pid in pids))
         wait_until(lambda: not any(path.exists() for path in files))
         if number != signal.SIGKILL:
             assert account.log_file.read_text().endswith("local_aws: stopped; nothing is left running\n")
@@ -76,10 +79,33 @@ def test_no_process_is_left_behind(number: signal.Signals, tmp_path: Path, toolc
 
 
 @integration
+def test_an_interrupt_ends_it_in_order_and_it_says_how_to_use_it(tmp_path: Path, toolchain: Path) -> None:
+    account = LocalAccount.start(state=tmp_path, toolchain=toolchain)
+    try:
+        os.kill(account.pid, signal.SIGINT)
+        wait_until(lambda: gone(account.pid))
+        told = account.log_file.read_text()
+        assert "local_aws: use it: run the lines above in another terminal" in told
+        assert "local_aws: read on: docs/local-account.md" in told
+        assert told.endswith("local_aws: stopped; nothing is left running\n")
+    finally:
+        account.stop()
+
+
+def test_its_help_has_three_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    examples = shown.partition("examples:\n")[2].partition("\n\n")[0]
+    assert len(examples.splitlines()) == 3
+    assert "docs/local-account.md" in shown
+
+
+@integration
 def test_the_account_ends_with_the_process_that_started_it(tmp_path: Path, toolchain: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; from local_aws.process.local_account import LocalAccount\n"
-        "account = LocalAccount.start(state=Path(sys.argv[1])); print(account.pid, flush=True); time.sleep(60)"
+        "account = LocalAccount.start(state=Path(sys.argv[1])); print(account.pid, flush=True); time.sleep(600)"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}
@@ -90,26 +116,17 @@ def test_the_account_ends_with_the_process_that_started_it(tmp_path: Path, toolc
     assert not gone(pid)
     parent.kill()
     parent.wait()
-    wait_until(lambda: gone(pid), timeout_s=10)
+    wait_until(lambda: gone(pid))
 
 
 @integration
 def test_a_port_that_is_taken_is_one_sentence_and_exit_3(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run(
-            [sys.executable, "-m", "local_aws", "--port", str(port), "--state", tmp_path],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-            check=False,
-        )
-        assert (done.returncode, done.stdout) == (3, "")
         sentence = (
             f"Port {port} of localhost is taken by another process. Stop that process, or choose another port with "
             f"`python -m local_aws --port N` (0 picks a free one)."
         )
-        assert done.stderr == f"{sentence}\n"
         with pytest.raises(Unavailable) as refused:
             LocalAccount.start(state=tmp_path, port=port)
         assert str(refused.value) == (

@@ -1,6 +1,6 @@
 """The production client on the account as it is: an endpoint with a real Triton, and its CloudWatch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,14 +12,21 @@ from tests.local_aws.conftest import Endpoints
 pytestmark = pytest.mark.integration
 
 
+@pytest.fixture(scope="module")
+def endpoint(sagemaker: Any) -> Iterator[str]:
+    made = Endpoints(sagemaker)
+    name = made.create("asked", config=made.config("asked-config", DELAY_S="0.03"))
+    assert made.settled(name)["EndpointStatus"] == "InService"
+    yield name
+    made.delete_all()
+
+
 @pytest.mark.parametrize("binary", [True, False])
 def test_answers_come_back_and_what_callers_waited_is_in_cloudwatch(
-    endpoints: Endpoints, client: Callable[[str], Any], binary: bool
+    endpoint: str, client: Callable[[str], Any], binary: bool
 ) -> None:
     name = f"asked-in-{'binary' if binary else 'json'}"
-    endpoints.create(name, config=endpoints.config(f"{name}-config", DELAY_S="0.03"))
-    assert endpoints.settled(name)["EndpointStatus"] == "InService"
-    server = SageMakerEndpoint(name, client=client("sagemaker-runtime"))
+    server = SageMakerEndpoint(endpoint, client=client("sagemaker-runtime"))
     with LatencyMetric(name, client=client("cloudwatch")) as latency:
         asking = InferenceClient(server, binary=binary, latency=latency)
         answers = [asking.infer({"TEXT": [["süß"]]})["OUT"].tolist() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""`list`, `describe` and `stop` as a person types them, against jobs of the local account."""
+"""The commands `list`, `describe` and `stop` against jobs of the local account."""
 
 import json
 from typing import Any

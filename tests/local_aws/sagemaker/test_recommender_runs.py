@@ -1,5 +1,7 @@
-"""Runs of the recommender against the local account, boto3 unchanged: both kinds of job, an endpoint that exists, and
-all that may come between: a stop, a failure, throttling, lost answers, expired credentials, a kill.
+"""Runs of the recommender against the local account, with boto3 unchanged: both kinds of job, an existing endpoint, and
+what may come between: a stop, a failure, throttling, lost answers, expired credentials, a kill.
+
+The account's jobs replay figures, so no test depends on the machine's speed.
 """
 
 import multiprocessing
@@ -31,9 +33,9 @@ from workloads import NoVerdict, WorkloadFolder, load_workload
 pytestmark = pytest.mark.integration
 
 TRAFFIC = """
-[traffic.short]  # The load changes after a second: what a busy machine makes look like a warm-up ends there.
+[traffic.short]
 type = "phases"
-phases = [{ initial_users = 1, duration_s = 1 }, { initial_users = 2, duration_s = 3 }]
+phases = [{ initial_users = 1, duration_s = 1 }, { initial_users = 2, duration_s = 2 }]
 stop = { flat_invocations = "Continue" }
 
 [traffic.long]
@@ -45,7 +47,7 @@ stop = { flat_invocations = "Continue" }
 type = "stairs"
 users_per_step = 1
 steps = 2
-duration_s = 8
+duration_s = 4
 stop = { flat_invocations = "Continue" }
 
 [hosting]"""
@@ -58,7 +60,7 @@ def model(sagemaker: Any) -> str:
 
 @pytest.fixture
 def folder(edit_toml: EditToml) -> WorkloadFolder:
-    """By the median, far from its limit: these tests are not about statistics, and run on busy machines."""
+    """Returns a workload that is judged by its median, far from the limit: these tests are not about statistics."""
     edit_toml('percentile = "P99"', 'percentile = "P50"')
     edit_toml("model_latency_ms = 50.0", "model_latency_ms = 2000.0")
     return load_workload("spellcheck", edit_toml("\n[hosting]", TRAFFIC))
