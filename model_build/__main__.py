@@ -177,11 +177,11 @@ def _run_remotely(options: argparse.Namespace, folder: WorkloadFolder, name: str
 
 def _lint(options: argparse.Namespace) -> int:
     with _tools_installed():
-        findings, situation = linting.check(options, ROOT)
+        findings, context = linting.check(options, ROOT)
     if options.json:
-        print(json.dumps(linting.document(findings, situation), indent=2))
+        print(json.dumps(linting.document(findings, context), indent=2))
     else:
-        print(linting.text(findings, situation))
+        print(linting.text(findings, context))
     return linting.exit_code(findings)
 
 

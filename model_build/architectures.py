@@ -1,4 +1,4 @@
-"""Published architectures with seeded random weights and a made-up tokenizer: true sizes, with no hub and no torch.
+"""Writes published architectures at true size, with seeded random weights and a made-up tokenizer: no hub, no torch.
 
 Dimensions are those of the models' own config.json on the Hugging Face hub. Weights are drawn so that activations stay
 of order one; the answers are nonsense, but the same nonsense every time.
@@ -34,7 +34,7 @@ Shapes = Iterator[tuple[str, tuple[int, ...], float]]
 
 
 def write_random(source: RandomWeights, model: Model, cache: Path) -> Path:
-    """A checkpoint folder below `cache`, made once for each architecture, head and seed.
+    """Returns a checkpoint folder below `cache`, made once for each architecture, head and seed.
 
     Raises `UsageError` when the architecture cannot do the task.
     """
@@ -86,7 +86,7 @@ def _t5(source: RandomWeights) -> tuple[dict[str, Any], Shapes]:
 
 
 def _t5_weights(size: dict[str, int]) -> Shapes:
-    """Deviations of Mesh TensorFlow's initialisation, which keeps activations of order one."""
+    """Yields T5's weights. Deviations are Mesh TensorFlow's, which keep activations of order one."""
     wide, inner = size["d_model"], size["num_heads"] * size["d_kv"]
     yield "shared.weight", (T5_VOCABULARY, wide), 1.0
     for stack, attentions in (("encoder", ["SelfAttention"]), ("decoder", ["SelfAttention", "EncDecAttention"])):
@@ -135,7 +135,7 @@ def _bert(source: RandomWeights, model: Model) -> tuple[dict[str, Any], Shapes]:
 
 
 def _bert_weights(size: dict[str, int], task: str, labels: int) -> Shapes:
-    """BERT's own initialisation: deviation 0.02, norms one, biases zero."""
+    """Yields BERT's weights with its own initialisation: deviation 0.02, norms one, biases zero."""
     wide = size["hidden_size"]
 
     def linear(name: str, out: int, into: int) -> Shapes:
@@ -182,7 +182,7 @@ def _write_tokenizer(folder: Path, config: dict[str, Any]) -> None:
 
 
 def _bert_tokenizer() -> Any:
-    """WordPiece over made-up pieces of one to three letters; the special tokens where bert-base-uncased has them."""
+    """Returns WordPiece over made-up pieces of one to three letters, with the special tokens of bert-base-uncased."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     special = {"[PAD]": 0, "[UNK]": 100, "[CLS]": 101, "[SEP]": 102, "[MASK]": 103}
@@ -198,7 +198,7 @@ def _bert_tokenizer() -> Any:
 
 
 def _t5_tokenizer() -> Any:
-    """Unigram over made-up pieces; the special tokens where t5-small has them."""
+    """Returns Unigram over made-up pieces, with the special tokens of t5-small."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
     pieces = ["▁", *(prefix + piece for prefix in ("▁", "") for piece in _pieces(T5_VOCABULARY // 2))]
@@ -213,7 +213,7 @@ def _t5_tokenizer() -> Any:
 
 
 def _pieces(count: int) -> list[str]:
-    """Characters first, so that every text of them can be written, then what two and three letters make."""
+    """Returns single characters first, so that every text of them can be written, then pairs and triples of letters."""
     single = [*ascii_lowercase, *digits, *"!\"#$%&'()*+,-./:;<=>?@[]_"]
     longer = ("".join(letters) for length in (2, 3) for letters in product(ascii_lowercase, repeat=length))
     return [*single, *longer][:count]

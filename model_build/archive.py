@@ -1,7 +1,7 @@
-"""A folder as a reproducible .tar.gz: the same files give the same bytes, on any day, machine and account.
+"""Packs a folder into a reproducible .tar.gz: the same files give the same bytes, on any day, machine and account.
 
-Fixed: the order, the times, the owner, the modes, and gzip's own header. Written under a scratch name and renamed, so
-that an archive is whole or not there.
+The order, the times, the owner, the modes and gzip's own header are fixed. The archive is written under a scratch name
+and renamed, so it is whole or not there.
 """
 
 import gzip
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """Everything below `folder`, named relative to it."""
+    """Packs everything below `folder`, named relative to it."""
     scratch = archive.with_name(f".{archive.name}.part")
     try:
         with (
@@ -26,7 +26,7 @@ def pack(folder: Path, archive: Path) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Into an empty `folder`; members that would leave it are refused by tarfile."""
+    """Unpacks into an empty `folder`; tarfile refuses members that would leave it."""
     with tarfile.open(archive, "r:gz") as tar:
         tar.extractall(folder, filter="data")
 

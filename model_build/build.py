@@ -126,7 +126,7 @@ def _loads_here(plan: BuildPlan, compiled: Compiled) -> bool:
 
 
 def _contents(plan: BuildPlan, compiled: Compiled) -> dict[str, repository.Content]:
-    """What is packed, without the engines of other GPUs than this machine's: `combine` adds them after all builds."""
+    """The files to pack, without the engines of other GPUs: `combine` adds them after all builds."""
     contents = plan.contents(compiled.graphs)
     if not isinstance(plan.target, TensorRtTarget):
         return contents

@@ -1,4 +1,4 @@
-"""From what workload.toml names to local folders with a whole checkpoint in them, and their sha256.
+"""Finds or fetches the checkpoint that workload.toml names, checks that it is whole, and hashes it.
 
 In: a folder, an s3:// URI, a hub id, or an architecture to be given random weights. Out: a frozen `Checkpoint`. Nothing
 here loads weights: only the safetensors headers are read, to see that no file is cut short. boto3 and the hub's client
@@ -29,7 +29,7 @@ from workloads import (
     file_sha256,
 )
 
-# What a build reads; anything else in the folder (a training log, an optimiser) is neither fetched nor hashed.
+# Files that a build reads; anything else in the folder (a training log, an optimiser) is neither fetched nor hashed.
 PATTERNS = (
     "config.json",
     "generation_config.json",
@@ -45,7 +45,7 @@ ARCHITECTURES = {
     "text-pair-scoring": "BertForPairScoring",
     "question-answering": "BertForQuestionAnswering",
 }
-"""What config.json must say, by task. BertForPairScoring is this project's: a BERT with a classifier and a scorer."""
+"""The architecture in config.json, by task. BertForPairScoring is this project's: BERT, a classifier and a scorer."""
 BACKBONE = "BertModel"
 
 
@@ -59,7 +59,7 @@ class Checkpoint:
     encoder_config: dict[str, Any]
     sha256: str
     tensorflow_version: str | None = None
-    """Of the TensorFlow that wrote it, for a SavedModel; that has no config.json and no safetensors."""
+    """Version of the TensorFlow that wrote a SavedModel, which has no config.json; otherwise None."""
 
     @property
     def tokenizer(self) -> Path:
@@ -67,7 +67,7 @@ class Checkpoint:
 
     @property
     def weights(self) -> list[Path]:
-        """Every safetensors file, the encoder's first."""
+        """All safetensors files, the encoder's first."""
         return [
             file
             for folder in dict.fromkeys((self.encoder, self.folder))
@@ -76,12 +76,12 @@ class Checkpoint:
 
     @property
     def weight_count(self) -> int:
-        """Numbers in all safetensors files."""
+        """Number of parameters in all safetensors files."""
         return sum(math.prod(tensor["shape"]) for file in self.weights for tensor in _header(file).values())
 
 
 def resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
-    """The workload's checkpoint; a remote or random one is put into `cache`.
+    """Returns the workload's checkpoint; a remote or random one is put into `cache`.
 
     Raises `UsageError` where it is missing or broken, or `Unavailable` where it cannot be fetched.
     """
@@ -93,7 +93,7 @@ def resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
 
 
 def read(folder: Path, encoder: Path, model: Model) -> Checkpoint:
-    """Check the files of a local checkpoint against the workload's [model]."""
+    """Checks the files of a local checkpoint against the workload's [model]. Raises `UsageError`."""
     if not isinstance(model, TextToText) and model.framework == "tensorflow":
         return _saved_model(folder)
     config = encoder_config = _config(folder, ARCHITECTURES[model.task])
@@ -158,7 +158,7 @@ def _config(folder: Path, architecture: str) -> dict[str, Any]:
 def _check_encoder(
     folder: Path, config: dict[str, Any], encoder: Path, encoder_config: dict[str, Any], model: EncoderModel
 ) -> None:
-    """The head has the workload's labels, and the encoder positions for its longest input."""
+    """Checks that the head has the workload's labels, and the encoder enough positions for its longest input."""
     positions = encoder_config.get("max_position_embeddings", 0)
     if model.max_input_tokens > positions:
         raise broken(
@@ -179,7 +179,7 @@ def _check_encoder(
 
 
 def check_weights(folder: Path) -> None:
-    """All safetensors files are there and as long as their headers promise."""
+    """Checks that all safetensors files are there and as long as their headers promise."""
     files = sorted(folder.glob("*.safetensors"))
     for index in folder.glob("*.safetensors.index.json"):
         files = sorted({*files, *(folder / name for name in _json(index)["weight_map"].values())})
@@ -207,7 +207,7 @@ def _check_length(file: Path) -> None:
 
 
 def _header(file: Path) -> dict[str, Any]:
-    """Of a safetensors file: type, shape and place of each tensor by name."""
+    """Returns the type, shape and place of each tensor of a safetensors file, by name."""
     with file.open("rb") as stream:
         size = struct.unpack("<Q", stream.read(8))[0]
         try:
@@ -218,7 +218,7 @@ def _header(file: Path) -> dict[str, Any]:
 
 
 def fetch_from_hub(name: str, cache: Path) -> Path:
-    """A snapshot of a hub repository, in the hub client's own cache."""
+    """Downloads a snapshot of a hub repository into the hub client's own cache."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -230,7 +230,7 @@ def fetch_from_hub(name: str, cache: Path) -> Path:
 
 
 def fetch_from_s3(uri: str, cache: Path, client: Any = None) -> Path:
-    """The files right below an s3:// folder, fetched anew each time, so that they are never out of date."""
+    """Downloads the files right below an s3:// folder, anew each time, so that they are never out of date."""
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -257,7 +257,7 @@ def fetch_from_s3(uri: str, cache: Path, client: Any = None) -> Path:
 
 
 def broken(file: Path, problem: str) -> UsageError:
-    """A file of the checkpoint is missing, truncated or not of the kind a build can take."""
+    """The error for a file that is missing, truncated or not of the kind a build can take."""
     return UsageError(f"{file}: {problem}")
 
 
@@ -278,7 +278,7 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def _sha256(folder: Path) -> str:
-    """Over the names and bytes of the files a build reads."""
+    """Hashes the names and bytes of the files that a build reads."""
     digest = hashlib.sha256()
     for file in sorted({file for pattern in PATTERNS for file in folder.glob(pattern)}):
         digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())

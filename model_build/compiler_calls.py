@@ -1,4 +1,4 @@
-"""What a build calls or runs to compile for a target, as `plan` prints it. Pure.
+"""Lists the calls and commands with which a build compiles for a target, as `plan` prints them. Pure.
 
 Neuron's calls and trtexec's commands are the very values that are executed. Which TensorRT an image holds is asked
 of it when it builds, so both versions' commands are shown.
@@ -27,7 +27,7 @@ from workloads import (
 
 
 def steps(model: Model, target: Target, serving: Serving, checkpoint: Checkpoint) -> list[str]:
-    """One text for each call or command, in order."""
+    """Returns one text for each call or command, in order."""
     match target:
         case NeuronTarget():
             assert not isinstance(model, TextToText)
@@ -41,7 +41,7 @@ def steps(model: Model, target: Target, serving: Serving, checkpoint: Checkpoint
 
 
 def model_inputs(model: Model) -> list[str]:
-    """The example tensors of the trace, of which only type and rank matter."""
+    """Returns the example tensors of the trace, of which only type and rank matter."""
     assert not isinstance(model, TextToText)
     return [f"{name}: int64{[2] if name == 'valid_length' else [2, 8]}" for name in model.inputs]
 

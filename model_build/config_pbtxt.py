@@ -1,4 +1,4 @@
-"""The text of config.pbtxt. Pure: what a Triton model is, as a value, written out.
+"""Writes a Triton model, given as a value, as the text of config.pbtxt. Pure.
 
 Format: Triton's ModelConfig protobuf in text form. `max_batch_size` is always written out: protobuf's text form drops a
 zero, and SageMaker's Triton then guesses.
@@ -25,7 +25,7 @@ class Tensor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """One member of an ensemble, and which of the ensemble's tensors its own are."""
+    """One member of an ensemble: its own tensors' names, each with the ensemble's name of the tensor."""
 
     model: str
     inputs: Mapping[str, str]
@@ -61,7 +61,7 @@ class ModelConfig:
 
 
 def render(config: ModelConfig) -> str:
-    """The whole file."""
+    """Returns the whole file."""
     platform = f'backend: "{config.backend}"' if config.backend else f'platform: "{config.platform or "ensemble"}"'
     head = [f'name: "{config.name}"', platform, f"max_batch_size: {config.max_batch_size}"]
     if config.default_model_filename:
@@ -85,7 +85,7 @@ def render(config: ModelConfig) -> str:
 
 
 def warm_up_sizes(serving: Serving) -> list[int]:
-    """The batch sizes a scheduler forms most: one, the preferred ones, the largest."""
+    """Returns the batch sizes a scheduler forms most: 1, the preferred sizes, the largest."""
     return sorted({1, *serving.preferred_batch_sizes, serving.max_batch_size})
 
 

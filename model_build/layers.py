@@ -1,11 +1,11 @@
-"""The names by which a person calls the parts of an exported graph: those of its modules.
+"""Names the parts of an exported graph after its modules, so that a user can list them in workload.toml.
 
 In: a graph of torch's exporter, which notes for every node the modules it comes from. Out: a name for every node, and
 the list of names. A product is named after its weight (`layers.3.feed_forward.out`), any other node after the module it
 is in, with `.own` where that module also holds others (`layers.3.own` is its attention). Nodes of the outermost module
 are `own`. No two names overlap, so that they can be bisected.
 
-A person may write less: `layers.3` means every name that begins with it and a dot.
+A user may write less: `layers.3` covers every name that begins with it and a dot.
 """
 
 import ast
@@ -22,7 +22,7 @@ OWN = "own"
 
 
 def by_node(model: onnx.ModelProto) -> list[str]:
-    """The layer of every node, in the graph's order."""
+    """Returns the layer of every node, in the graph's order."""
     modules = _modules(model)
     weights = {tensor.name for tensor in model.graph.initializer}
     holders = {outer for module in modules for outer in _around(module)}
@@ -30,7 +30,7 @@ def by_node(model: onnx.ModelProto) -> list[str]:
 
 
 def products(file: Path) -> dict[str, str]:
-    """The layer of every MatMul with weights, by node name: what int8 quantises and `fp32_layers` can name."""
+    """Returns the layer of every MatMul with weights, by node name: int8 quantises these."""
     model = onnx.load(file, load_external_data=False)
     weights = {tensor.name for tensor in model.graph.initializer}
     return {
@@ -41,12 +41,12 @@ def products(file: Path) -> dict[str, str]:
 
 
 def names(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Every layer once, in the order in which the graph comes to it."""
+    """Returns every layer once, in the order in which the graph comes to it."""
     return tuple(dict.fromkeys(by_node(model)))
 
 
 def chosen(layers: Sequence[str], wanted: Iterable[str]) -> frozenset[str]:
-    """The layers that `wanted` covers. Raises `UsageError` for a name that covers none."""
+    """Returns the layers that `wanted` covers. Raises `UsageError` for a name that covers none."""
     covers = {name: {layer for layer in layers if layer == name or layer.startswith(f"{name}.")} for name in wanted}
     if unknown := [name for name, covered in covers.items() if not covered]:
         raise unknown_layer(unknown, layers)
@@ -61,12 +61,12 @@ def unknown_layer(names: Sequence[str], known: Sequence[str]) -> UsageError:
 
 
 def of_graph(wanted: Iterable[str], graph: str) -> tuple[str, ...]:
-    """Of names that begin with the graph's, as in `encoder.layers.3`: those of one graph, without it."""
+    """Returns the names that begin with the graph's, as in `encoder.layers.3`, without that beginning."""
     return tuple(name.removeprefix(f"{graph}.") for name in wanted if name.startswith(f"{graph}."))
 
 
 def _modules(model: onnx.ModelProto) -> list[str]:
-    """The innermost module of every node; where the exporter notes none (several outputs), its input's."""
+    """Returns the innermost module of every node; where the exporter notes none (several outputs), its input's."""
     of_value: dict[str, str] = {}
     modules = []
     for node in model.graph.node:
@@ -79,7 +79,7 @@ def _modules(model: onnx.ModelProto) -> list[str]:
 
 
 def _scope(node: onnx.NodeProto) -> str | None:
-    """None when the exporter noted nothing. Its scopes go inwards and end with the node's own name."""
+    """Returns None when the exporter noted nothing. Its scopes go inwards and end with the node's own name."""
     noted = next((entry.value for entry in node.metadata_props if entry.key == SCOPES), None)
     if noted is None:
         return None
@@ -88,7 +88,7 @@ def _scope(node: onnx.NodeProto) -> str | None:
 
 
 def _around(module: str) -> list[str]:
-    """The modules that hold this one, the outermost included."""
+    """Returns the modules that hold this one, the outermost included."""
     parts = module.split(".") if module else []
     return [".".join(parts[:depth]) for depth in range(len(parts))]
 
@@ -103,5 +103,5 @@ def _name(node: onnx.NodeProto, module: str, weights: set[str], holders: set[str
 
 
 def _is_parameter(weight: str, inside: str) -> bool:
-    """Of this module, not one that the exporter merged from another or made up (val_7)."""
+    """Tells whether a weight is the module's own, not merged from another by the exporter or made up (val_7)."""
     return weight.startswith(inside) and (bool(inside) or not weight.startswith("val_"))

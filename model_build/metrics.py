@@ -1,4 +1,4 @@
-"""How well a model does its task, on labelled examples. Pure.
+"""Measures how well a model does its task on labelled examples. Pure.
 
 Each metric is a function of the answers; `measure` has those of a task, under the names of `workloads.METRICS`.
 F1 of answer spans is SQuAD's (Rajpurkar et al., 2016) but for its removal of articles and punctuation.
@@ -15,7 +15,7 @@ from workloads import METRICS
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answered:
-    """One example: what was asked, what is right, what the model said; and the scores of a pair that is scored."""
+    """One example with its label and the model's answer; a scored pair also has both scores."""
 
     text: str
     label: str
@@ -28,33 +28,33 @@ Metric = Callable[[Sequence[Answered]], float]
 
 
 def measure(task: str, answers: Sequence[Answered]) -> dict[str, float]:
-    """Every metric of the task."""
+    """Returns every metric of the task, by name."""
     return {name: _METRICS[name](answers) for name in METRICS[task]}
 
 
 def exact_match(answers: Sequence[Answered]) -> float:
-    """Share answered with the label itself, character by character."""
+    """Returns the share answered with the label itself, character by character."""
     return fmean(each.answer == each.label for each in answers)
 
 
 def unchanged_rate(answers: Sequence[Answered]) -> float:
-    """Of the texts that were right already, the share returned unchanged; NaN when there is none."""
+    """Returns the share of the texts that were right already and came back unchanged; NaN when no text was right."""
     right = [each for each in answers if each.text == each.label]
     return fmean(each.answer == each.text for each in right) if right else math.nan
 
 
 def macro_f1(answers: Sequence[Answered]) -> float:
-    """The mean over labels of the harmonic mean of precision and recall: a rare label counts like a common one."""
+    """Returns the F1 of each label, averaged: a rare label counts like a common one."""
     return fmean(_label_f1(answers, label) for label in sorted({each.label for each in answers}))
 
 
 def span_f1(answers: Sequence[Answered]) -> float:
-    """The mean overlap of an answer's words with its label's."""
+    """Returns the mean overlap of an answer's words with its label's."""
     return fmean(_words_f1(each.answer, each.label) for each in answers)
 
 
 def score_correlation(answers: Sequence[Answered]) -> float:
-    """Pearson's correlation of the model's scores with the labelled ones; NaN when either never varies."""
+    """Returns Pearson's correlation of the model's scores with the labelled ones; NaN when either never varies."""
     pairs = [(each.score, each.scored) for each in answers if each.score is not None and each.scored is not None]
     means = [fmean(column) for column in zip(*pairs, strict=True)]
     wanted, given = [a - means[0] for a, _ in pairs], [b - means[1] for _, b in pairs]

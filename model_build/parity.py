@@ -1,4 +1,4 @@
-"""Is the compiled model as good as the original, and the original as good as it must be? Pure.
+"""Judges whether the compiled model is as good as the original, and the original as good as it must be. Pure.
 
 In: one `Comparison` per example. Out: a `ParityReport`, or `GateFailed` with the reasons and the worst examples. It
 does not know how either model was run.
@@ -28,7 +28,7 @@ class ParityFailed(GateFailed):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What a model said: the text or label, and of a scored pair the score."""
+    """A model's answer: the text or label, and the score of a scored pair."""
 
     text: str
     score: float | None = None
@@ -68,7 +68,7 @@ def report(task: str, comparisons: Sequence[Comparison]) -> ParityReport:
 
 
 def check_quality(parity: ParityReport, quality: Mapping[str, float], comparisons: Sequence[Comparison]) -> None:
-    """The original must be worth compiling. Raises `GateFailed`."""
+    """Raises `GateFailed` where the original is not worth compiling."""
     reasons = [
         f"{name} is {value:.4f}, at least {quality[f'min_{name}']} is required (quality.min_{name})."
         for name, value in parity.original.items()
@@ -81,7 +81,7 @@ def check_quality(parity: ParityReport, quality: Mapping[str, float], comparison
 
 
 def check_parity(parity: ParityReport, limits: Parity, comparisons: Sequence[Comparison]) -> None:
-    """The compiled model must answer as the original does. Raises `ParityFailed`."""
+    """Raises `ParityFailed` where the compiled model does not answer as the original does."""
     if reasons := differences(parity, limits):
         worst = sorted(comparisons, key=lambda c: (c.identical, -c.max_logit_difference))
         different = [c for c in worst if not c.identical] or worst[:SHOWN_MISTAKES]
@@ -91,7 +91,7 @@ def check_parity(parity: ParityReport, limits: Parity, comparisons: Sequence[Com
 
 
 def differences(parity: ParityReport, limits: Parity) -> list[str]:
-    """Why the compiled model is not the original's equal; empty when it is."""
+    """Returns the reasons why the compiled model is not the original's equal; none when it is."""
     reasons = []
     different = parity.examples - parity.identical_answers
     if limits.max_metric_drop == 0 and different:
@@ -104,13 +104,13 @@ def differences(parity: ParityReport, limits: Parity) -> list[str]:
             )
     if math.isnan(parity.max_logit_difference):
         reasons.append("some logits are not numbers (NaN).")
-    for kind, key, allowed, found in (
+    for kind, key, allowed, measured in (
         ("largest", "max_logit_difference", limits.max_logit_difference, parity.max_logit_difference),
         ("mean", "max_mean_logit_difference", limits.max_mean_logit_difference, parity.mean_logit_difference),
     ):
-        if allowed is not None and found > allowed:
+        if allowed is not None and measured > allowed:
             reasons.append(
-                f"the {kind} logit difference is {found:.3g}, at most {allowed:g} is allowed (parity.{key})."
+                f"the {kind} logit difference is {measured:.3g}, at most {allowed:g} is allowed (parity.{key})."
             )
     return reasons
 
@@ -134,5 +134,5 @@ def _answered(comparison: Comparison, answer: Answer) -> Answered:
 
 
 def _largest(differences: Sequence[float]) -> float:
-    """Of which NaN is the largest: `max` would let it slip through."""
+    """Returns the largest difference, and NaN if there is one: `max` would let it slip through."""
     return math.nan if any(map(math.isnan, differences)) else max(differences)

@@ -1,4 +1,4 @@
-"""What a build would do, decided before anything is done.
+"""Decides what a build does, before anything is done.
 
 In: a workload's folder and the name of a target or variant. Out: a frozen `BuildPlan`. Reads the workload and its
 checkpoint (a remote one is fetched into the cache); writes nothing into the target's folder and needs no torch.
@@ -70,7 +70,7 @@ class BuildPlan:
 
     @property
     def compiled(self) -> Path:
-        """Where the target's compiled graphs are kept, for all its variants."""
+        """The cache folder of the target's compiled graphs, for all its variants."""
         return self.root / "build" / self.workload.name / ".compiled" / self.variant.target
 
     @property
@@ -92,7 +92,7 @@ class BuildPlan:
 
     @property
     def log(self) -> Path:
-        """What libraries said during the last build or verification of the target."""
+        """The file with what libraries said during the last build or verification of the target."""
         return self.compiled / "build.log"
 
     @property
@@ -108,7 +108,7 @@ class BuildPlan:
         )
 
     def contents(self, graphs: Path) -> dict[str, Content]:
-        """What is packed; `graphs` is the folder with the compiled graphs, which may not be there yet."""
+        """Returns the files to pack; `graphs` is the folder with the compiled graphs, which may not be there yet."""
         name, model, serving = self.workload.name, self.workload.model, self.variant.serving
         if isinstance(model, TextToText):
             parts = text2text.triton_models(name, model, serving, self.target, self.checkpoint, self.examples, graphs)
@@ -120,7 +120,7 @@ class BuildPlan:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the container must be told to serve this archive."""
+        """The environment variables with which the container serves this archive."""
         if isinstance(self.target, NeuronTarget):
             return {}
         serving = self.variant.serving
@@ -131,7 +131,7 @@ class BuildPlan:
         return environment
 
     def document(self) -> dict[str, Any]:
-        """As `plan --json` prints it."""
+        """Returns the document that `plan --json` prints."""
         contents = self.contents(self.compiled / "graphs")
         return {
             "workload": self.workload.name,
@@ -172,7 +172,7 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
 
 
 def _check_runtime(source: WorkloadFolder, name: str, target: Target) -> None:
-    """A decoder with a cache has no static graph for Neuron, nor a plain trace."""
+    """Refuses runtimes without a backend: a decoder with a cache has no static graph for Neuron, nor a plain trace."""
     if isinstance(source.workload.model, TextToText) and not isinstance(target, OnnxRuntimeTarget | TensorRtTarget):
         raise _not_built(source, name, target.runtime, source.workload.model.task, "onnxruntime, tensorrt")
     tensorflow = not isinstance(source.workload.model, TextToText) and source.workload.model.framework == "tensorflow"

@@ -6,4 +6,4 @@ Progress = Callable[[str], None]
 
 
 def silent(step: str) -> None:
-    """The default: nobody is watching."""
+    """No-op: the default where no progress is shown."""

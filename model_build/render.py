@@ -1,4 +1,4 @@
-"""Results as text for people. Pure: the document that --json prints, laid out."""
+"""Lays out as text the documents that --json prints. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ def text(command: str, document: Mapping[str, Any]) -> str:
 
 
 def table(artifacts: Sequence[Mapping[str, Any]]) -> str:
-    """One line for each build, with its figures; metrics as original → compiled."""
+    """Returns one line for each build, with its figures; metrics as original → compiled."""
     head = ("workload", "target", "runtime", "precision", "MB", "identical", "largest diff.", "metrics")
     lines = [head, *map(_line, artifacts)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head) - 1)]

@@ -35,7 +35,7 @@ class TritonModel:
 
 
 def contents(models: Sequence[TritonModel]) -> dict[str, Content]:
-    """Every file of the repository by its name in it; None is an empty folder, as an ensemble's version is."""
+    """Returns every file of the repository by its name in it; None is an empty folder, as an ensemble's version is."""
     made: dict[str, Content] = {}
     for model in models:
         made[f"{model.name}/config.pbtxt"] = render(model.config)
@@ -51,7 +51,7 @@ def version_folder(repository: Path, model: str) -> Path:
 
 
 def lay_out(folder: Path, contents: Mapping[str, Content]) -> None:
-    """Write them; `folder` must not exist."""
+    """Writes the contents into `folder`, which must not exist."""
     for name, content in contents.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -69,11 +69,11 @@ def lay_out(folder: Path, contents: Mapping[str, Content]) -> None:
 
 
 def serialise_texts(texts: Sequence[str]) -> bytes:
-    """BYTES elements: for each its length as four little-endian bytes, then its bytes."""
+    """Returns BYTES elements: for each its length as four little-endian bytes, then its bytes."""
     encoded = [text.encode() for text in texts]
     return b"".join(struct.pack("<I", len(data)) + data for data in encoded)
 
 
 def serialise_numbers(numbers: NDArray[np.generic]) -> bytes:
-    """Row-major and little-endian, as Triton reads a tensor from a file."""
+    """Returns the numbers row-major and little-endian, as Triton reads a tensor from a file."""
     return np.ascontiguousarray(numbers).astype(numbers.dtype.newbyteorder("<")).tobytes()

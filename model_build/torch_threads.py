@@ -1,5 +1,7 @@
-"""The threads that torch computes with: one number for the process, which decides how sums are split and so their last
-digits. A build is to record the same differences whatever ran in the process before it.
+"""Sets the number of threads that torch computes with, which is one for the process.
+
+It decides how sums are split and so their last digits. A build records the same differences whatever ran in the process
+before it.
 """
 
 import os
@@ -11,7 +13,7 @@ import torch
 
 @contextmanager
 def threads_kept() -> Iterator[None]:
-    """What is done inside, such as loading a TorchScript engine, may change their number; it is set back after."""
+    """Sets the number back after the block, which may change it, as loading a TorchScript engine does."""
     before = torch.get_num_threads()
     try:
         yield
@@ -21,7 +23,7 @@ def threads_kept() -> Iterator[None]:
 
 @contextmanager
 def every_core() -> Iterator[None]:
-    """A thread for each core that this process may run on."""
+    """Gives torch a thread for each core that this process may run on."""
     with threads_kept():
         torch.set_num_threads(len(os.sched_getaffinity(0)))
         yield

@@ -1,4 +1,4 @@
-"""A BERT with a head, as every runtime gets it: plain arithmetic over the checkpoint's own weights.
+"""A BERT with a head, the same for every runtime: plain arithmetic over the checkpoint's own weights.
 
 `forward` takes the workload's `model.inputs`, in order, each int64: input_ids, attention_mask, position_ids and
 token_type_ids [rows, length], valid_length [rows]. It returns a tuple, named by `outputs`:
@@ -34,7 +34,7 @@ Weights = Mapping[str, Tensor]
 
 
 def load(checkpoint: Checkpoint, model: EncoderModel) -> "Bert":
-    """The checkpoint's weights in fp32, ready to infer. Raises KeyError for a weight that is not there."""
+    """Loads the checkpoint's weights in fp32, ready to infer. Raises KeyError for a weight that is not there."""
     weights: dict[str, Tensor] = {}
     for file in checkpoint.weights:
         with safe_open(file, framework="pt") as stored:
@@ -44,13 +44,13 @@ def load(checkpoint: Checkpoint, model: EncoderModel) -> "Bert":
 
 
 def _plain(name: str) -> str:
-    """As BertModel names them: whole models have a prefix, and the oldest call a norm's weights gamma and beta."""
+    """Returns BertModel's name of a weight: whole models have a prefix, and the oldest say gamma and beta in a norm."""
     name = name.removeprefix("bert.")
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 class Linear(nn.Module):
-    """One or several projections of one input, side by side: one product. Weights are [in, out], as it takes them."""
+    """Projections of one input, side by side in a single product. Weights are [in, out]."""
 
     def __init__(self, weights: Weights, *names: str) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class Bert(nn.Module):
 
 
 def _mask(given: Mapping[str, Tensor], places: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to attention scores, [rows, 1, 1, length]: 0 for a token, very negative for padding."""
+    """Returns what is added to attention scores, [rows, 1, 1, length]: 0 for a token, `MASKED` for padding."""
     input_ids = given["input_ids"]
     real = given.get("attention_mask", torch.ones_like(input_ids))
     if (length := given.get("valid_length")) is not None:

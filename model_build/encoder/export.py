@@ -1,4 +1,4 @@
-"""A `Bert` as a portable ONNX graph, or traced by TorchScript.
+"""Exports a `Bert` as a portable ONNX graph, or traces it by TorchScript.
 
     model.onnx  the workload's inputs, int64 [batch, sequence] (valid_length [batch]) → the task's outputs
     model.pt    the same, traced; a Neuron graph is traced by Neuron's own `trace`
@@ -30,7 +30,7 @@ GRAPH, TRACED = "model.onnx", "model.pt"
 
 
 def example(model: Bert, rows: int, length: int) -> tuple[Tensor, ...]:
-    """Inputs of a shape: real tokens without padding."""
+    """Returns inputs of a shape: real tokens without padding."""
     return tuple(
         torch.full((rows,), length) if name == "valid_length" else torch.ones(rows, length, dtype=torch.long)
         for name in model.inputs
@@ -38,12 +38,12 @@ def example(model: Bert, rows: int, length: int) -> tuple[Tensor, ...]:
 
 
 def export_checkpoint(checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
-    """Write `model.onnx` into `folder`."""
+    """Writes `model.onnx` into `folder`."""
     return _written(GRAPH, checkpoint, model, folder)
 
 
 def trace_checkpoint(checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
-    """Write `model.pt` into `folder`."""
+    """Writes `model.pt` into `folder`."""
     return _written(TRACED, checkpoint, model, folder)
 
 
@@ -58,7 +58,7 @@ def _written(name: str, checkpoint: Checkpoint, model: EncoderModel, folder: Pat
 
 
 def export_onnx(model: Bert, folder: Path) -> Path:
-    """Write `model.onnx` into `folder`, batch and sequence dynamic."""
+    """Writes `model.onnx` into `folder`, batch and sequence dynamic."""
     # Sizes above 1: torch would take 0 and 1 for constants.
     dynamic = torch.export.Dim.DYNAMIC
     shapes = tuple({0: dynamic} if name == "valid_length" else {0: dynamic, 1: dynamic} for name in model.inputs)
@@ -82,7 +82,7 @@ def export_onnx(model: Bert, folder: Path) -> Path:
 
 
 def trace(model: Bert, folder: Path) -> Path:
-    """Write `model.pt` into `folder`; it takes any batch and length.
+    """Writes `model.pt` into `folder`; it takes any batch and length.
 
     Not frozen: Triton moves the weights to its GPU, which constants do not follow. The mask of `valid_length` is traced
     with its device, so that a model which takes it runs on CPU alone.
@@ -97,7 +97,7 @@ def trace(model: Bert, folder: Path) -> Path:
 
 
 def _name_axes(file: Path) -> None:
-    """Call the dynamic axes by their names: torch numbers them."""
+    """Names the dynamic axes, which torch numbers."""
     model = onnx.load(file, load_external_data=False)
     for value in (*model.graph.input, *model.graph.output):
         for dimension, axis in zip(value.type.tensor_type.shape.dim, ("batch", "sequence"), strict=False):

@@ -17,18 +17,18 @@ from workloads import (
 TritonTarget = OnnxRuntimeTarget | TorchScriptTarget | TensorRtTarget
 
 BUCKETS = (16, 32, 64, 96, 128, 192, 256, 384)
-"""Lengths that requests are padded to for a native backend, so that they can share a batch; and the longest allowed."""
+"""Lengths in tokens to which requests for a native backend are padded, so that they can share a batch."""
 INLINE_LIMIT = 1_000_000_000  # bytes of weights that still go into the graph's own file
 
 
 def native(target: Target) -> bool:
-    """Triton's own backend runs it, on a GPU; otherwise its Python backend does, on CPU."""
+    """True where Triton's TensorRT or PyTorch backend runs the model, on a GPU; its Python backend does on CPU."""
     gpu = bool({"g4dn", "g5"} & set(target.families))
     return isinstance(target, TensorRtTarget) or (isinstance(target, TorchScriptTarget) and gpu)
 
 
 def settings(model: EncoderModel, target: Target, checkpoint: Checkpoint) -> Settings:
-    """What the serving code must know."""
+    """Returns what the serving code must know of the model and its tokenizer."""
     return Settings(
         task=model.task,
         segments=model.segments,
@@ -44,7 +44,7 @@ def settings(model: EncoderModel, target: Target, checkpoint: Checkpoint) -> Set
 
 
 def padded_lengths(model: EncoderModel, target: Target) -> tuple[int, ...]:
-    """The lengths a batch may have; none: any."""
+    """Returns the lengths in tokens that a batch may have; empty where any length will do."""
     longest = model.max_input_tokens
     if isinstance(target, NeuronTarget):
         return target.sequence_lengths or (longest,)
@@ -54,7 +54,7 @@ def padded_lengths(model: EncoderModel, target: Target) -> tuple[int, ...]:
 
 
 def graph_files(target: TritonTarget, checkpoint: Checkpoint, graphs: Path) -> dict[str, Path]:
-    """By their name in the version folder."""
+    """The compiled files in `graphs`, by their name in the version folder."""
     match target:
         case OnnxRuntimeTarget():
             names = ["model.onnx", *(["model.onnx.data"] if _large(checkpoint, target) else [])]
@@ -66,6 +66,6 @@ def graph_files(target: TritonTarget, checkpoint: Checkpoint, graphs: Path) -> d
 
 
 def _large(checkpoint: Checkpoint, target: OnnxRuntimeTarget) -> bool:
-    """Protobuf stops at 2 GB; well below it the weights go into a file of their own. int8 weights are a quarter."""
+    """Tells whether the weights get a file of their own: protobuf stops at 2 GB. int8 weights are a quarter."""
     stored = sum(file.stat().st_size for file in checkpoint.weights)
     return stored > INLINE_LIMIT and target.precision == "fp32"

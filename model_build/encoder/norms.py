@@ -1,4 +1,4 @@
-"""LayerNormalization in smaller nodes, which ONNX Runtime runs faster on a CPU.
+"""Replaces LayerNormalization by smaller nodes, which ONNX Runtime runs faster on a CPU.
 
     mean = ReduceMean(x),  c = x - mean,  y = c · 1 / sqrt(ReduceMean(c · c) + epsilon) · weight + bias    (last axis)
 
@@ -19,7 +19,7 @@ AXIS, EPSILON = "norm.axis", "norm.epsilon"
 
 
 def spell_out(model: onnx.ModelProto) -> None:
-    """Replace, in place, every LayerNormalization over the last axis that has a bias."""
+    """Replaces, in place, every LayerNormalization over the last axis that has a bias."""
     graph = model.graph
     nodes, epsilons = list(graph.node), set[float]()
     del graph.node[:]

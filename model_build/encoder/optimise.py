@@ -1,4 +1,4 @@
-"""A portable BERT graph to one for ONNX Runtime on CPU: quantised for int8, fused, stripped of where it was made.
+"""Compiles a portable BERT graph for ONNX Runtime on CPU: quantised for int8, fused, stripped of where it was made.
 
 ONNX Runtime's own offline optimiser fuses what it knows; beforehand GELU becomes one node, which it does not recognise
 as torch writes it, and norms are spelt out (`norms`). int8 quantises the weights of matrix products per channel;
@@ -28,7 +28,7 @@ PRODUCT = "MatMul"
 
 
 def optimise(portable: Path, compiled: Path, target: OnnxRuntimeTarget, calibration: Iterable[Tensors]) -> None:
-    """Compile the graph `portable` into the file `compiled`."""
+    """Compiles the graph `portable` into the file `compiled`."""
     prepared = portable.with_name("prepared.onnx")
     match target.precision, target.quantisation:
         case "fp32", _:
@@ -44,14 +44,14 @@ def optimise(portable: Path, compiled: Path, target: OnnxRuntimeTarget, calibrat
 
 
 def _in_int8(source: Path, target: OnnxRuntimeTarget) -> list[str]:
-    """The products to quantise, by node name."""
+    """Returns the products to quantise, by node name."""
     layer_of = layers.products(source)
     kept = layers.chosen(tuple(dict.fromkeys(layer_of.values())), target.fp32_layers)
     return [node for node, layer in layer_of.items() if layer not in kept]
 
 
 def _prepare(source: Path, prepared: Path, in_int8: list[str] | None = None) -> None:
-    """With GELU in one node and norms spelt out; the products of these names in int8, scaled as they come."""
+    """Writes the graph with GELU in one node, norms spelt out, and the products `in_int8` scaled as they come."""
     model = onnx.load(source, load_external_data=False)
     wrapped = OnnxModel(model)
     FusionGelu(wrapped).apply()
@@ -86,7 +86,7 @@ def _quantise_by_ranges(source: Path, quantised: Path, in_int8: list[str], calib
 
 
 class _Calibration(CalibrationDataReader):  # type: ignore[misc]
-    """Batches of inputs, one at a time, as ONNX Runtime's calibration asks for them."""
+    """Hands batches of inputs, one at a time, to ONNX Runtime's calibration."""
 
     def __init__(self, batches: Iterable[Tensors]) -> None:
         self._batches: Iterator[Tensors] = iter(batches)
@@ -96,7 +96,7 @@ class _Calibration(CalibrationDataReader):  # type: ignore[misc]
 
 
 def _fuse(source: Path, compiled: Path) -> None:
-    """Let a session save what it runs. EXTENDED, not ALL: the last level is for the machine it runs on."""
+    """Lets a session save the graph it would run. EXTENDED, not ALL: the last level is for the machine it runs on."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = str(compiled)
@@ -110,14 +110,14 @@ def _fuse(source: Path, compiled: Path) -> None:
 
 
 def _size(file: Path) -> int:
-    """In bytes, with the external data that the graph names."""
+    """Returns the size in bytes, with the external data that the graph names."""
     tensors = onnx.load(file, load_external_data=False).graph.initializer
     external = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
     return file.stat().st_size + sum(file.with_name(name).stat().st_size for name in external)
 
 
 def _strip(file: Path) -> None:
-    """Drop stack traces and shapes: they name this machine's paths and make no graph faster."""
+    """Drops stack traces and shapes: they name this machine's paths and make no graph faster."""
     model = onnx.load(file, load_external_data=False)
     model.doc_string = ""
     del model.metadata_props[:]

@@ -1,4 +1,4 @@
-"""Products with weights to int8 products, weights read one at a time: a model need not fit into memory twice.
+"""Replaces products with weights by int8 products. Weights are read one at a time, to need little memory.
 
 Weights are scaled by output: scale[n] = max |W[:, n]| / 127, and int8 W[:, n] = round(W[:, n] / scale[n]). Activations
 are scaled as they come, by ONNX Runtime's DynamicQuantizeMatMul, which also adds the bias. ONNX Runtime's own quantiser
@@ -19,7 +19,7 @@ LARGEST = 127
 
 
 def quantise(model: onnx.ModelProto, folder: Path, nodes: Collection[str]) -> None:
-    """Replace, in place, the products of these names. `folder` holds the model's external data, if it has any; the
+    """Replaces, in place, the products of these names. `folder` holds the model's external data, if it has any; the
     model imports Microsoft's operators."""
     graph = model.graph
     tensors = {tensor.name: tensor for tensor in graph.initializer}
@@ -44,14 +44,14 @@ def quantise(model: onnx.ModelProto, folder: Path, nodes: Collection[str]) -> No
 
 
 def scaled(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """[inputs, outputs] to int8 of that shape and [outputs] scales; a column of zeros has scale 1."""
+    """Returns a weight [inputs, outputs] as int8 of that shape, and scales [outputs]; a column of zeros has scale 1."""
     largest = np.abs(weight).max(axis=0)
     scale = np.where(largest > 0, largest / LARGEST, 1).astype(np.float32)
     return np.rint(weight / scale).astype(np.int8), scale
 
 
 def inline(model: onnx.ModelProto, folder: Path) -> None:
-    """Read what is left of the external data, so that the model is one file."""
+    """Reads what is left of the external data, so that the model is one file."""
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             load_external_data_for_tensor(tensor, str(folder))
@@ -73,7 +73,7 @@ def _bias(
     tensors: Mapping[str, onnx.TensorProto],
     outputs: Collection[str],
 ) -> tuple[str | None, str | None]:
-    """The bias that is added to a product and to nothing else, and the name of the sum."""
+    """Returns the bias that is added to a product and to nothing else, and the name of the sum."""
     match consumers.get(product.output[0], []):
         case [addition] if addition.op_type == "Add" and product.output[0] not in outputs:
             other = next((value for value in addition.input if value != product.output[0]), "")

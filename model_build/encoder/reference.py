@@ -1,6 +1,7 @@
-"""The original of an encoder task, as transformers runs it: what a compiled model is compared with.
+"""Runs the original of an encoder task by transformers: a compiled model is compared with it.
 
-Not `bert.py`: that is what is compiled. Tokens come from transformers' own tokenizer, so that ours is compared too.
+It is independent of `bert.py`, which is what gets compiled. Tokens come from transformers' own tokenizer, so that ours
+is compared too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ from workloads import EncoderModel, Row, TextClassification, TextPairScoring
 
 Floats = NDArray[np.float32]
 Outputs = dict[str, Floats]
-"""Of one row, by name."""
+"""The outputs of one row, by name."""
 
 
 class Reference:
@@ -36,7 +37,7 @@ class Reference:
         self._network = _network(checkpoint, model).eval()
 
     def outputs(self, rows: Sequence[Row]) -> list[Outputs]:
-        """For each row what the compiled model should give; starts and ends [length] without the padding."""
+        """Returns for each row what the compiled model should give; starts and ends [length] without the padding."""
         segments = [[" ".join(row[field] for field in segment) for row in rows] for segment in self._model.segments]
         inputs = self._tokenizer(*segments, padding=True, return_tensors="pt")
         with torch.inference_mode(), every_core():
@@ -66,7 +67,7 @@ def _own(name: str, output: torch.Tensor, length: int) -> Floats:
 
 
 def _network(checkpoint: Checkpoint, model: EncoderModel) -> Any:
-    """transformers' own class with the checkpoint's weights; every weight must have its place."""
+    """Loads transformers' own class with the checkpoint's weights; a weight without a place is an error."""
     kind: Any = BertConfig
     config = kind(**{**checkpoint.encoder_config, **_labels(model)}, attn_implementation="eager")
     network: Any

@@ -57,7 +57,7 @@ def triton_models(
     examples: tuple[Example, ...],
     graphs: Path,
 ) -> list[TritonModel]:
-    """The ensemble first. `graphs` is the folder with the compiled graphs."""
+    """Returns the three models and, first, the ensemble. `graphs` is the folder with the compiled graphs."""
     known = settings(model, target, checkpoint)
     longest = max((example.row for example in examples), key=lambda row: sum(map(len, row.values())))
     return [
@@ -170,7 +170,7 @@ def _code(step: str, known: Settings) -> dict[str, Path | str]:
 
 
 def _runs_it(target: TritonTarget) -> dict[str, Any]:
-    """Which of Triton's backends, and the file it loads where that is not the only one."""
+    """Returns the keys that name Triton's backend, and the file it loads where that is not its default."""
     if not native(target):
         return {"backend": "python"}
     if isinstance(target, TensorRtTarget):
@@ -179,7 +179,7 @@ def _runs_it(target: TritonTarget) -> dict[str, Any]:
 
 
 def _own_names(names: Iterable[str], target: TritonTarget) -> list[str]:
-    """What the middle model calls its tensors: PyTorch's backend knows them by their place."""
+    """Returns the middle model's own names of its tensors: PyTorch's backend knows them by their place."""
     by_place = native(target) and isinstance(target, TorchScriptTarget)
     return [f"{name}__{place}" if by_place else name for place, name in enumerate(names)]
 
@@ -189,13 +189,13 @@ def _renamed(tensor: Tensor, name: str) -> Tensor:
 
 
 def _by_own_name(tensors: Sequence[Tensor], target: TritonTarget) -> dict[str, str]:
-    """A step's map: the middle model's name of each of the ensemble's tensors."""
+    """Returns a step's map from the middle model's own names to the ensemble's tensors."""
     names = [tensor.name for tensor in tensors]
     return dict(zip(_own_names(names, target), names, strict=True))
 
 
 def _by_capability(target: Target, graphs: Mapping[str, Path]) -> dict[str, str]:
-    """A plan for each GPU: Triton loads the one of the GPU it finds."""
+    """Maps each compute capability to its plan: Triton loads the one of the GPU it finds."""
     return dict(zip(target.compute_capabilities, graphs, strict=True)) if isinstance(target, TensorRtTarget) else {}
 
 
@@ -214,7 +214,7 @@ def _graph_input(name: str, ragged: bool = False) -> Tensor:
 
 
 def _graph_outputs(task: str, ragged: bool = False) -> list[Tensor]:
-    """logits [labels]; score, a number; start_logits and end_logits [length]."""
+    """Returns the outputs of the task: logits [labels]; score, a number; start_logits and end_logits [length]."""
     if task == "question-answering":
         names = ("start_logits", "end_logits")
         return [Tensor(name=name, data_type="TYPE_FP32", dims=(-1,), ragged=ragged) for name in names]
@@ -229,7 +229,7 @@ def _same(tensors: Any) -> dict[str, str]:
 
 
 def _warm_up_tensors(known: Settings) -> dict[str, Any]:
-    """One row of the longest input."""
+    """Returns the tensors of one row of the longest input."""
     length = known.pad_to[-1] if known.pad_to else known.max_input_tokens
     values = {
         "input_ids": np.ones(length, np.int64),
@@ -242,5 +242,5 @@ def _warm_up_tensors(known: Settings) -> dict[str, Any]:
 
 
 def _of_shape(tensor: Tensor, values: Any) -> Tensor:
-    """A warm-up's dims are all given."""
+    """Returns the tensor with the dims of `values`: Triton wants a warm-up's dims in full."""
     return replace(tensor, dims=values.shape)

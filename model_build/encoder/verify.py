@@ -1,4 +1,4 @@
-"""The compiled encoder against its original, example by example.
+"""Compares the compiled encoder with its original, example by example.
 
 In: a `Predictor` over the compiled graph, which is the serving code itself, and the reference. Out: one `Comparison`
 per example. Both get the same rows; numbers are compared before, answers after the serving code's own last step.
@@ -26,7 +26,7 @@ ANSWER_KEYS = {"text-classification": "LABEL", "text-pair-scoring": "RELATION", 
 def originals(
     reference: Reference, examples: Sequence[Example], batch_size: int, progress: Progress = silent
 ) -> list[Outputs]:
-    """What the original gives for every example: numbers, so that it need not stay in memory beside the compiled."""
+    """Runs the original over every example and returns its outputs, so that it need not stay in memory afterwards."""
     outputs: list[Outputs] = []
     for start in range(0, len(examples), batch_size):
         progress(f"Asking the original, {start} of {len(examples)} examples")
@@ -43,7 +43,7 @@ def compare(
     file: Path,
     progress: Progress = silent,
 ) -> list[Comparison]:
-    """Every example through the compiled model, in batches of `batch_size`, against what the original gave.
+    """Runs every example through the compiled model, in batches of `batch_size`, and compares with `wanted`.
 
     `file` is where the examples are from: `InvalidDocument` names it when one cannot be asked at all.
     """

@@ -1,4 +1,4 @@
-"""Which backend serves a model and which file it loads. Pure.
+"""Checks the backend that serves a model and the file it loads. Pure.
 
 Names and default files are those of Triton's core (src/constants.h) and its backends' repositories. A backend that is
 not listed is served all the same where the archive brings its library.
@@ -40,7 +40,7 @@ COMPLETED: Mapping[str, str] = {
 
 
 def backend_of(model: Model, contents: Contents) -> str | None:
-    """The backend as Triton completes it; None for an ensemble and where nothing that can be read says which."""
+    """Returns the backend as Triton completes it; None for an ensemble and where nothing readable tells."""
     if model.config is None and model.config_written:
         return None
     config = model.config or ModelConfig()
@@ -54,7 +54,7 @@ def backend_of(model: Model, contents: Contents) -> str | None:
 
 
 def model_file(model: Model, backend: str | None) -> str | None:
-    """The file that every version needs, unless each GPU has its own; None where no rule is known."""
+    """Returns the file that every version needs; None where each GPU has its own or no rule is known."""
     config = model.config or ModelConfig()
     if config.runtime.endswith(".py"):
         return None
@@ -80,7 +80,7 @@ def check_backend(model: Model, contents: Contents) -> list[Finding]:
 
 
 def check_files(model: Model, contents: Contents) -> list[Finding]:
-    """The model's file in every version that is loaded."""
+    """Checks the model's file in every version that is loaded."""
     expected = model_file(model, backend_of(model, contents))
     if expected is None:
         return []

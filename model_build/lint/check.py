@@ -1,4 +1,4 @@
-"""The use case: read an archive once, then ask every check about it."""
+"""Reads an archive once, then asks every check about it."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ from model_build.lint.layout import Model, find_models
 from model_build.lint.paths import check_paths
 from model_build.lint.payloads import check_payloads
 from model_build.lint.reading import read
+from model_build.lint.runtime_context import RuntimeContext
 from model_build.lint.settings import check_settings
-from model_build.lint.situation import Situation
 from model_build.lint.tensorrt import check_plans
 from workloads import UsageError
 
 
-def lint(path: Path, situation: Situation) -> list[Finding]:
-    """Everything that is known to go wrong with `path` in that situation; empty where nothing is.
+def lint(path: Path, context: RuntimeContext) -> list[Finding]:
+    """Returns everything that is known to go wrong with `path` in that context.
 
     `path` is a model.tar.gz or the folder it would be packed from; a damaged archive is one finding. Raises
     `UsageError` where it or a payload file cannot be read, and ModuleNotFoundError where tritonclient is not installed.
@@ -40,23 +40,23 @@ def lint(path: Path, situation: Situation) -> list[Finding]:
         findings += check_files(model, contents)
         findings += check_settings(model, contents)
         findings += check_ensemble(model, by_name)
-        findings += check_plans(model, contents, situation)
+        findings += check_plans(model, contents, context)
     if models:
-        findings += check_hosting(by_name, contents, situation)
-        findings += _payloads(by_name, situation)
+        findings += check_hosting(by_name, contents, context)
+        findings += _payloads(by_name, context)
     return findings
 
 
-def _payloads(models: dict[str, Model], situation: Situation) -> list[Finding]:
-    default = default_model(models, situation)
+def _payloads(models: dict[str, Model], context: RuntimeContext) -> list[Finding]:
+    default = default_model(models, context)
     config = models[default].config if default else None
-    if default is None or config is None or not situation.payloads:
+    if default is None or config is None or not context.payloads:
         return []
-    return check_payloads(situation.payloads, default, config)
+    return check_payloads(context.payloads, default, config)
 
 
 def _loaded_files(model: Model, contents: Contents) -> list[str]:
-    """What a backend reads by itself: a TorchScript file is looked at there and not called a pickle here."""
+    """Returns the files that a backend loads: a TorchScript file is checked as one, not as a pickle."""
     file = model_file(model, backend_of(model, contents))
     return [join(model.name, version, file) for version in model.versions] if file else []
 

@@ -1,4 +1,4 @@
-"""What `python -m model_build lint` adds to the command line. With --workload most of it need not be said."""
+"""Adds the options of `python -m model_build lint`. With --workload most of them can be left out."""
 
 import argparse
 from dataclasses import asdict
@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from model_build.lint.check import lint
-from model_build.lint.finding import Finding
-from model_build.lint.render import render
-from model_build.lint.situation import Situation, unmade_checks
+from model_build.lint.finding import Finding, render
+from model_build.lint.runtime_context import RuntimeContext, unmade_checks
 from workloads import ModelArtifact, SageMakerEndpointHosting, WorkloadFolder, load_artifact, load_workload
 
 GATE_FAILED = 1
@@ -27,29 +26,29 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--payloads", action="append", type=Path, metavar="FILE", help="requests, JSON or JSON lines")
 
 
-def check(options: argparse.Namespace, root: Path) -> tuple[list[Finding], Situation]:
-    """Raises what `lint` and a workload's files raise."""
-    situation = _situation(options, root)
-    return lint(options.path, situation), situation
+def check(options: argparse.Namespace, root: Path) -> tuple[list[Finding], RuntimeContext]:
+    """Returns the findings and the context they hold for. Raises what `lint` and a workload's files raise."""
+    context = _context(options, root)
+    return lint(options.path, context), context
 
 
-def document(findings: list[Finding], situation: Situation) -> dict[str, Any]:
-    """As --json prints it."""
+def document(findings: list[Finding], context: RuntimeContext) -> dict[str, Any]:
+    """Returns the document that --json prints."""
     return {
         "findings": [{**asdict(finding), "where": finding.where} for finding in findings],
-        "not_checked": [asdict(unmade) for unmade in unmade_checks(situation)],
+        "not_checked": [asdict(unmade) for unmade in unmade_checks(context)],
     }
 
 
-def text(findings: list[Finding], situation: Situation) -> str:
-    return render(findings, unmade_checks(situation))
+def text(findings: list[Finding], context: RuntimeContext) -> str:
+    return render(findings, unmade_checks(context))
 
 
 def exit_code(findings: list[Finding]) -> int:
     return GATE_FAILED if any(finding.severity == "error" for finding in findings) else 0
 
 
-def _situation(options: argparse.Namespace, root: Path) -> Situation:
+def _context(options: argparse.Namespace, root: Path) -> RuntimeContext:
     folder = load_workload(options.workload, root / "workloads") if options.workload else None
     given = {
         "image": options.image,
@@ -61,11 +60,11 @@ def _situation(options: argparse.Namespace, root: Path) -> Situation:
         "payloads": tuple(options.payloads) if options.payloads else None,
     }
     known = _of_workload(folder, options.target, root) if folder else {}
-    return Situation(**{**known, **{key: value for key, value in given.items() if value is not None}})
+    return RuntimeContext(**{**known, **{key: value for key, value in given.items() if value is not None}})
 
 
 def _of_workload(folder: WorkloadFolder, name: str | None, root: Path) -> dict[str, Any]:
-    """Instance types, image and payloads; the environment and the toolchain of the artifact, if it is built."""
+    """Returns instance types, image and payloads, and the environment and toolchain of the artifact if it is built."""
     hosting = folder.workload.hosting
     name = name or hosting.target
     known: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What lint knows of an archive or a folder: its members and the few bytes of them that a check needs. Pure.
+"""The members of an archive or a folder, and the few bytes of them that a check needs. Pure.
 
 Paths are relative, with forward slashes and no `./`. The root is "".
 """
@@ -15,24 +15,24 @@ Kind = Literal["file", "folder", "symlink", "hardlink", "device"]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Member:
     name: str
-    """As it is stored; `Contents` normalises it."""
+    """The name as stored; `Contents` normalises it."""
     kind: Kind
     size: int = 0
     target: str = ""
-    """Of a link: relative to its own folder (symlink) or to the root (hardlink)."""
+    """A link's target, relative to its own folder (symlink) or to the root (hardlink)."""
     head: bytes = b""
     """A file's first 64 bytes."""
     text: bytes | None = None
     """The whole of a config.pbtxt that is not too large."""
     zip_names: tuple[str, ...] | None = None
-    """What a zipped PyTorch file holds; None where it is no such file or its directory could not be read."""
+    """The names in a zipped PyTorch file; None where it is no such file or its directory could not be read."""
 
 
 @dataclass(frozen=True)
 class Contents:
     members: tuple[Member, ...]
     unreadable: str | None = None
-    """Why reading ended early; the members are those before."""
+    """The reason why reading ended early; the members are those before."""
 
     @cached_property
     def tree(self) -> Mapping[str, Member]:
@@ -91,7 +91,7 @@ def normalised(name: str) -> str | None:
 
 
 def link_target(path: str, member: Member) -> str | None:
-    """Where a link at `path` points, relative to the root; None where it points out."""
+    """Returns the path to which a link at `path` points, relative to the root; None where it points out."""
     if member.target.startswith("/"):
         return None
     folder = posixpath.dirname(path) if member.kind == "symlink" else ""

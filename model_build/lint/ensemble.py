@@ -1,4 +1,4 @@
-"""An ensemble: its steps against the models it calls, and the flow of its tensors. Pure.
+"""Checks an ensemble's steps against the models it calls, and the flow of its tensors. Pure.
 
 The rules are those of ValidateEnsembleSchedulingConfig and ValidateEnsembleConfig in Triton's core. A composing model
 whose config.pbtxt leaves its tensors to the backend is not compared.
@@ -157,7 +157,7 @@ class _Use:
 
 
 def _uses(config: ModelConfig, models: Mapping[str, Model]) -> Iterator[tuple[str, _Use]]:
-    """Every ensemble tensor's uses: the ensemble's own signature first, then the steps in their order."""
+    """Yields every ensemble tensor's uses: the ensemble's own signature first, then the steps in their order."""
     for direction, own in (("input", config.inputs), ("output", config.outputs)):
         for index, tensor in enumerate(own):
             batched = config.max_batch_size > 0
@@ -204,14 +204,14 @@ def _described(use: _Use) -> str:
     return f"{use.tensor.data_type} {list(use.full_dims)}"
 
 
-def _consistent(one: _Use, other: _Use) -> bool:
-    if one.tensor.data_type != other.tensor.data_type:
+def _consistent(first: _Use, second: _Use) -> bool:
+    if first.tensor.data_type != second.tensor.data_type:
         return False
-    return _fits(one.tensor.inner_dims, other.tensor.inner_dims) or _fits(one.full_dims, other.full_dims)
+    return _fits(first.tensor.inner_dims, second.tensor.inner_dims) or _fits(first.full_dims, second.full_dims)
 
 
-def _fits(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    return len(one) == len(other) and all(a == b or -1 in (a, b) for a, b in zip(one, other, strict=True))
+def _fits(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
+    return len(first) == len(second) and all(a == b or -1 in (a, b) for a, b in zip(first, second, strict=True))
 
 
 def _flow(model: Model, config: ModelConfig) -> list[Finding]:

@@ -1,10 +1,10 @@
-"""The archive against where it will run: default model, devices, host driver, shared memory, logging. Pure.
+"""Checks the archive against where it will run: default model, devices, host driver, shared memory, logging. Pure.
 
 Sources: the container's `serve` script (docker/sagemaker/serve in triton-inference-server/server) for what it does with
 the SAGEMAKER_TRITON_* variables, among them 16 MiB of shared memory for each Python model instance; the Python
 backend's README for what takes shared memory; AWS's "Custom Inference Code with Hosting Services", which runs a
 container as `docker run IMAGE serve`; Docker's own default of 64 MiB for /dev/shm. No document of AWS states the size
-on an endpoint: exceeding Docker's default is a warning, exceeding a size that somebody measured there is an error.
+on an endpoint: exceeding Docker's default is a warning, exceeding a size measured there is an error.
 """
 
 import re
@@ -16,7 +16,7 @@ from model_build.lint.ensemble import called
 from model_build.lint.finding import Finding, listing
 from model_build.lint.layout import Model
 from model_build.lint.model_config import ModelConfig
-from model_build.lint.situation import NO_HOST_AMI, Situation
+from model_build.lint.runtime_context import NO_HOST_AMI, RuntimeContext
 from workloads.instances import HOST_AMIS, OLD_DRIVER_FAMILIES, family, hardware
 
 DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
@@ -28,16 +28,16 @@ MIN_STUB_BYTES = 1 << 20
 DOCKER_SHARED_MEMORY_BYTES = 64 << 20
 
 
-def default_model(models: Mapping[str, Model], situation: Situation) -> str | None:
-    """The model that /invocations answers with; None where it is not known or not there."""
-    named = (situation.environment or {}).get(DEFAULT_MODEL)
+def default_model(models: Mapping[str, Model], context: RuntimeContext) -> str | None:
+    """Returns the model that /invocations answers with; None where it is not known or not there."""
+    named = (context.environment or {}).get(DEFAULT_MODEL)
     if named:
         return named if named in models else None
     return next(iter(models)) if len(models) == 1 else None
 
 
 def answering(models: Mapping[str, Model], default: str) -> set[str]:
-    """The default model and all that its ensemble calls."""
+    """Returns the default model and all that its ensemble calls."""
     seen, level = set[str](), [default]
     while level:
         seen |= set(level)
@@ -47,23 +47,23 @@ def answering(models: Mapping[str, Model], default: str) -> set[str]:
     return seen
 
 
-def check_hosting(models: Mapping[str, Model], contents: Contents, situation: Situation) -> list[Finding]:
+def check_hosting(models: Mapping[str, Model], contents: Contents, context: RuntimeContext) -> list[Finding]:
     return [
-        *_default(models, contents.folders(""), situation),
-        *_unloaded(models, situation),
-        *_decoupled(models, situation),
-        *_devices(models, contents, situation),
-        *_driver(situation),
-        *_shared_memory(models, contents, situation),
-        *_verbose(situation),
+        *_default(models, contents.folders(""), context),
+        *_unloaded(models, context),
+        *_decoupled(models, context),
+        *_devices(models, contents, context),
+        *_driver(context),
+        *_shared_memory(models, contents, context),
+        *_verbose(context),
     ]
 
 
-def _default(models: Mapping[str, Model], folders: list[str], situation: Situation) -> Iterator[Finding]:
-    """The container counts folders: it does not know yet which of them are models."""
-    if situation.environment is None:
+def _default(models: Mapping[str, Model], folders: list[str], context: RuntimeContext) -> Iterator[Finding]:
+    """Checks the default model. The container counts folders: it does not know yet which of them are models."""
+    if context.environment is None:
         return
-    named = situation.environment.get(DEFAULT_MODEL)
+    named = context.environment.get(DEFAULT_MODEL)
     if named and named not in models:
         yield Finding(
             code="default-model",
@@ -86,11 +86,11 @@ def _default(models: Mapping[str, Model], folders: list[str], situation: Situati
         )
 
 
-def _unloaded(models: Mapping[str, Model], situation: Situation) -> Iterator[Finding]:
-    default = default_model(models, situation)
+def _unloaded(models: Mapping[str, Model], context: RuntimeContext) -> Iterator[Finding]:
+    default = default_model(models, context)
     if default is None:
         return
-    asked = set(re.findall(r"--load-model[= ](\S+)", (situation.environment or {}).get(ADDITIONAL, "")))
+    asked = set(re.findall(r"--load-model[= ](\S+)", (context.environment or {}).get(ADDITIONAL, "")))
     loaded = {name for start in {default, *asked} & set(models) for name in answering(models, start)}
     left = [name for name in models if name not in loaded]
     if left and "*" not in asked:
@@ -105,8 +105,8 @@ def _unloaded(models: Mapping[str, Model], situation: Situation) -> Iterator[Fin
         )
 
 
-def _decoupled(models: Mapping[str, Model], situation: Situation) -> Iterator[Finding]:
-    default = default_model(models, situation)
+def _decoupled(models: Mapping[str, Model], context: RuntimeContext) -> Iterator[Finding]:
+    default = default_model(models, context)
     for name in sorted(answering(models, default) if default else models):
         config = models[name].config
         if config and config.decoupled:
@@ -124,20 +124,20 @@ def _decoupled(models: Mapping[str, Model], situation: Situation) -> Iterator[Fi
             )
 
 
-def _devices(models: Mapping[str, Model], contents: Contents, situation: Situation) -> Iterator[Finding]:
-    types = situation.instance_types
+def _devices(models: Mapping[str, Model], contents: Contents, context: RuntimeContext) -> Iterator[Finding]:
+    types = context.instance_types
     if not types:
         return
-    without = list(types) if situation.cpu_image else [name for name in types if hardware(name) != "GPU"]
+    without = list(types) if context.cpu_image else [name for name in types if hardware(name) != "GPU"]
     if without:
-        place = f"the image {situation.image} has no CUDA" if situation.cpu_image else f"{listing(without)} has none"
+        place = f"the image {context.image} has no CUDA" if context.cpu_image else f"{listing(without)} has none"
         for model in models.values():
             yield from _needs_gpu(model, contents, place)
-    if situation.gpu_types and (on_cpu := _all_on_cpu(models)):
+    if context.gpu_types and (on_cpu := _all_on_cpu(models)):
         yield Finding(
             code="cpu-on-gpu",
             severity="warning",
-            what=f"Every model is KIND_CPU, but the instance types have GPUs: {listing(situation.gpu_types)}.",
+            what=f"Every model is KIND_CPU, but the instance types have GPUs: {listing(context.gpu_types)}.",
             file=on_cpu[0].config_file,
             line=on_cpu[0].line("instance_group"),
             key="instance_group",
@@ -166,22 +166,22 @@ def _needs_gpu(model: Model, contents: Contents, place: str) -> Iterator[Finding
 
 
 def _all_on_cpu(models: Mapping[str, Model]) -> list[Model]:
-    """The models that run themselves, if each of them runs on the CPU."""
+    """Returns the models that run themselves, if each of them runs on the CPU."""
     running = [model for model in models.values() if not (model.config and model.config.ensemble)]
     return running if all(_on_cpu(model.config) for model in running) else []
 
 
 def _on_cpu(config: ModelConfig | None) -> bool:
-    """Without an instance group Triton takes the GPU where there is one."""
+    """False without an instance group: Triton then takes the GPU where there is one."""
     groups = config.instance_groups if config else ()
     return bool(groups) and all(group.kind == "KIND_CPU" for group in groups)
 
 
-def _driver(situation: Situation) -> Iterator[Finding]:
-    version, host_ami = situation.triton_version, situation.host_ami
+def _driver(context: RuntimeContext) -> Iterator[Finding]:
+    version, host_ami = context.triton_version, context.host_ami
     wanted = HOST_AMIS.get(version or "")
-    types = [name for name in situation.gpu_types if family(name) in OLD_DRIVER_FAMILIES]
-    if situation.cpu_image or not types or wanted is None or host_ami in (None, wanted):
+    types = [name for name in context.gpu_types if family(name) in OLD_DRIVER_FAMILIES]
+    if context.cpu_image or not types or wanted is None or host_ami in (None, wanted):
         return
     got = "sets no InferenceAmiVersion" if host_ami == NO_HOST_AMI else f"has InferenceAmiVersion '{host_ami}'"
     yield Finding(
@@ -196,21 +196,21 @@ def _driver(situation: Situation) -> Iterator[Finding]:
     )
 
 
-def _shared_memory(models: Mapping[str, Model], contents: Contents, situation: Situation) -> Iterator[Finding]:
-    if situation.environment is None:
+def _shared_memory(models: Mapping[str, Model], contents: Contents, context: RuntimeContext) -> Iterator[Finding]:
+    if context.environment is None:
         return
-    written = situation.environment.get(SHARED_MEMORY)
+    written = context.environment.get(SHARED_MEMORY)
     size = _bytes(written)
     if size is None or size < MIN_STUB_BYTES:
         yield _stub_size(written)
         return
-    default = default_model(models, situation)
+    default = default_model(models, context)
     stubs = {
         name: sum(_instances(models[name]))
         for name in sorted(answering(models, default) if default else models)
         if backend_of(models[name], contents) == "python"
     }
-    demand, available = size * sum(stubs.values()), situation.shared_memory_bytes
+    demand, available = size * sum(stubs.values()), context.shared_memory_bytes
     if demand > (available or DOCKER_SHARED_MEMORY_BYTES):
         yield _too_little(stubs, size, available)
 
@@ -222,7 +222,7 @@ def _bytes(written: str | None) -> int | None:
 
 
 def _instances(model: Model) -> list[int]:
-    """Of each group; where a group says no GPUs it has at least one."""
+    """Returns the model instances of each group; a group that names no GPUs has at least one."""
     groups = model.config.instance_groups if model.config else ()
     return [group.count * max(len(group.gpus), 1) for group in groups] or [1]
 
@@ -264,8 +264,8 @@ def _too_little(stubs: Mapping[str, int], size: int, available: int | None) -> F
     )
 
 
-def _verbose(situation: Situation) -> Iterator[Finding]:
-    if situation.environment is None or situation.environment.get(VERBOSE, "").lower() in ("false", "0"):
+def _verbose(context: RuntimeContext) -> Iterator[Finding]:
+    if context.environment is None or context.environment.get(VERBOSE, "").lower() in ("false", "0"):
         return
     yield Finding(
         code="verbose-logging",

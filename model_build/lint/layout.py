@@ -1,4 +1,4 @@
-"""Which folders of an archive are models, and which versions of them Triton loads. Pure.
+"""Finds the folders of an archive that are models, and the versions of them that Triton loads. Pure.
 
 The rules are those of the container's `serve` script (docker/sagemaker/serve in triton-inference-server/server: a
 config.pbtxt at the root and an archive without a folder stop it) and of Triton's model_lifecycle.cc (a version is a
@@ -26,19 +26,19 @@ class Model:
     config: ModelConfig | None
     config_written: bool
     versions: tuple[str, ...]
-    """Those that Triton loads."""
+    """The versions that Triton loads."""
 
     @property
     def config_file(self) -> str:
         return join(self.name, "config.pbtxt")
 
     def line(self, key: str) -> int | None:
-        """Where a key is written; `input[0]` is `input`."""
+        """Returns the line on which a key is written; `input[0]` is `input`."""
         return self.config.lines.get(key.replace("[0]", "")) if self.config else None
 
 
 def find_models(contents: Contents) -> tuple[list[Model], list[Finding]]:
-    """The models, and what is wrong with the layout. No models where the layout is wrong as a whole."""
+    """Returns the models and the findings on the layout; no models where the layout is wrong as a whole."""
     if contents.file("config.pbtxt"):
         return [], [_config_at_root(contents)]
     roots = [name for name in contents.folders("") if not is_litter(name)]
@@ -99,7 +99,7 @@ def _no_model(contents: Contents, roots: list[str]) -> list[Finding]:
 
 
 def _wrapper(contents: Contents, roots: list[str]) -> str | None:
-    """The shallowest folder that holds model folders."""
+    """Returns the shallowest folder that holds model folders."""
     level = roots
     for _ in range(MAX_DEPTH):
         below = {folder: [join(folder, name) for name in contents.folders(folder)] for folder in level}

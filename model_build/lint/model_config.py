@@ -1,14 +1,16 @@
-"""config.pbtxt as a typed value, parsed against Triton's own protobuf schema.
+"""Parses config.pbtxt against Triton's own protobuf schema into a typed value.
 
 In: the text. Out: a `ModelConfig` with the fields that checks read, or a `Misread` with the line. The schema comes with
 tritonclient and is imported only here, when a file is parsed.
 """
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from model_build.lint.config_lines import key_lines
+TOKEN = re.compile(r"""#[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[{}<>\[\]:,;]|[^\s{}<>\[\]:,;#"']+""")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,9 +25,9 @@ class Tensor:
     data_type: str
     """TYPE_FP32, as the schema calls it."""
     dims: tuple[int, ...]
-    """Without the batch dimension; -1 is any size."""
+    """The dimensions without the batch; -1 is any size."""
     inner_dims: tuple[int, ...]
-    """What an ensemble compares: the reshape's shape where there is one."""
+    """The dimensions that an ensemble compares: the reshape's shape where there is one."""
     optional: bool = False
 
 
@@ -33,7 +35,7 @@ class Tensor:
 class InstanceGroup:
     kind: str
     count: int
-    """Of each GPU, or in all on a CPU; at least 1."""
+    """Model instances on each GPU, or in all on a CPU; at least 1."""
     gpus: tuple[int, ...]
 
 
@@ -64,15 +66,15 @@ class ModelConfig:
     default_model_filename: str = ""
     cc_model_filenames: Mapping[str, str] = field(default_factory=dict)
     versions: tuple[int, ...] | None = None
-    """Of a specific version policy."""
+    """The versions of a specific version policy; None with another policy."""
     latest_versions: int | None = 1
-    """How many of the newest are loaded; None is all."""
+    """Number of the newest versions that are loaded; None is all."""
     instance_groups: tuple[InstanceGroup, ...] = ()
     dynamic_batching: bool = False
     preferred_batch_sizes: tuple[int, ...] = ()
     warmups: tuple[Warmup, ...] = ()
     steps: tuple[Step, ...] | None = None
-    """None of a model that is no ensemble."""
+    """None for a model that is no ensemble."""
     decoupled: bool = False
     optimization: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -152,7 +154,7 @@ def _tensor(tensor: Any) -> Tensor:
 
 
 def _enum_name(values: Any, number: int) -> str:
-    """The number itself where the schema has no name for it: text format takes any."""
+    """Returns the number itself where the schema has no name for it: text format takes any."""
     return str(values[number].name) if number in values else str(number)
 
 
@@ -176,3 +178,77 @@ def _steps(message: Any) -> tuple[Step, ...]:
         Step(model=step.model_name, inputs=dict(step.input_map), outputs=dict(step.output_map))
         for step in message.ensemble_scheduling.step
     )
+
+
+def key_lines(text: str) -> Mapping[str, int]:
+    """Returns the line of each key that is written, in text that protobuf's own parser has accepted.
+
+    `dynamic_batching.preferred_batch_size` → 12. Of a repeated field the first is `input`, the second `input[1]`.
+    """
+    walk = _Walk(text)
+    walk.block("")
+    return walk.lines
+
+
+class _Walk:
+    """One pass over the tokens of a config.pbtxt."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = _tokens(text)
+        self._next = next(self._tokens, None)
+        self._seen: Counter[str] = Counter()
+        self.lines: dict[str, int] = {}
+
+    def _take(self) -> tuple[str, int]:
+        token = self._next or ("", 0)
+        self._next = next(self._tokens, None)
+        return token
+
+    def _at(self, characters: str) -> bool:
+        return self._next is not None and self._next[0][0] in characters
+
+    def block(self, prefix: str) -> None:
+        """The fields up to the end of a message."""
+        while self._next is not None:
+            token, line = self._take()
+            if token in "}>":
+                return
+            if token not in ",;":
+                self._field(f"{prefix}{token}", line)
+
+    def _field(self, path: str, line: int) -> None:
+        if self._at(":"):
+            self._take()
+        if not self._at("["):
+            self._value(path, line)
+            return
+        self._take()
+        while self._next is not None and not self._at("]"):
+            if self._at(","):
+                self._take()
+            else:
+                self._value(path, self._next[1])
+        self._take()
+        self.lines.setdefault(path, line)
+
+    def _value(self, path: str, line: int) -> None:
+        index = self._seen[path]
+        self._seen[path] += 1
+        path = f"{path}[{index}]" if index else path
+        self.lines.setdefault(path, line)
+        if self._at("{<"):
+            self._take()
+            self.block(f"{path}.")
+            return
+        self._take()
+        while self._at("\"'"):
+            self._take()
+
+
+def _tokens(text: str) -> Iterator[tuple[str, int]]:
+    line, position = 1, 0
+    for match in TOKEN.finditer(text):
+        line += text.count("\n", position, match.start())
+        position = match.start()
+        if not match[0].startswith("#"):
+            yield match[0], line

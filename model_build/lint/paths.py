@@ -1,7 +1,7 @@
-"""Members that should not be in an archive at all, wherever they are. Pure.
+"""Finds members that should not be in an archive at all, wherever they are. Pure.
 
-Out of here: names that leave the archive, links that point out of it, devices, names that break on the way, the litter
-of macOS and Jupyter, and pickles, which are programs.
+The checks find names that leave the archive, links that point out of it, devices, names that break on the way, the
+litter of macOS and Jupyter, and pickles, which are programs.
 """
 
 import re
@@ -33,7 +33,7 @@ def is_litter(path: str) -> bool:
 
 
 def is_pickle(path: str, member: Member) -> bool:
-    """A pickle by its name, or what torch.save wrote: a zip with data.pkl and without TorchScript's code."""
+    """True for a pickle by its name, or what torch.save wrote: a zip with data.pkl and without TorchScript's code."""
     if path.endswith(PICKLE_SUFFIXES) or member.head.startswith(OLD_TORCH_SAVE):
         return True
     names = member.zip_names or ()

@@ -1,4 +1,4 @@
-"""Requests against the signature of the model that answers them.
+"""Checks requests against the signature of the model that answers them.
 
 In: files of requests. A .jsonl has one per line, any other file is one body. A request is KServe v2 JSON (an object
 with `inputs`), or a row: an object of texts, each for the input that is its name in capitals, [1, 1] BYTES, as
@@ -31,7 +31,7 @@ class Problem:
 
 
 def check_payloads(files: tuple[Path, ...], model: str, config: ModelConfig) -> list[Finding]:
-    """One finding for each kind of problem in a file, at its first line. Raises `UsageError` for a lost file."""
+    """Returns one finding for each kind of problem in a file, at its first line. Raises `UsageError`."""
     findings = []
     for file in files:
         by_problem: dict[Problem, list[int | None]] = {}
@@ -43,7 +43,7 @@ def check_payloads(files: tuple[Path, ...], model: str, config: ModelConfig) -> 
 
 
 def check_body(body: bytes, model: str, config: ModelConfig) -> list[Problem]:
-    """What the endpoint would answer with an error. Pure."""
+    """Returns the problems for which the endpoint would answer with an error. Pure."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -120,7 +120,7 @@ def _tensor(tensor: Mapping[str, Any], expected: Tensor, max_batch_size: int) ->
 
 
 def _sizes(shape: object) -> list[int] | None:
-    """None of what is no shape."""
+    """Returns None for what is no shape."""
     valid = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
     return shape if valid and isinstance(shape, list) else None
 
@@ -170,7 +170,7 @@ def _data(name: str, tensor: Mapping[str, Any], shape: list[int]) -> list[Proble
 
 
 def _count(data: object) -> int:
-    """The elements of a list of lists, however deep."""
+    """Counts the elements of a list of lists, however deep."""
     total, left = 0, [data]
     while left:
         item = left.pop()
@@ -196,7 +196,7 @@ def _batches(inputs: list[dict[str, Any]], max_batch_size: int) -> list[Problem]
 
 
 def _datatype(tensor: Tensor) -> str:
-    """KServe's name of a type: BYTES for TYPE_STRING, else what follows TYPE_."""
+    """Returns KServe's name of a type: BYTES for TYPE_STRING, else what follows TYPE_."""
     return "BYTES" if tensor.data_type == "TYPE_STRING" else tensor.data_type.removeprefix("TYPE_")
 
 

@@ -1,4 +1,4 @@
-"""TensorRT plans: what their first bytes say, and whether they meet the GPU and the TensorRT they were built for. Pure.
+"""Checks by their first bytes whether TensorRT plans meet the GPU and the TensorRT they were built for. Pure.
 
 The header is documented by NVIDIA's own reader, `trtexec --getPlanVersionOnly` (printPlanVersion in
 samples/common/sampleEngines.cpp of NVIDIA/TensorRT): the tag "ftrt", a four-byte serialisation version, and, in version
@@ -13,7 +13,7 @@ from model_build.lint.backends import backend_of, model_file
 from model_build.lint.contents import Contents, Member, join
 from model_build.lint.finding import Finding
 from model_build.lint.layout import Model
-from model_build.lint.situation import Situation
+from model_build.lint.runtime_context import RuntimeContext
 from workloads.instances import COMPUTE_CAPABILITIES, family
 
 TAG = b"ftrt"
@@ -21,12 +21,12 @@ HEADER_BYTES = 28
 WHY_PLAN = "A plan holds machine code for one GPU family. TensorRT refuses it on another, and Triton does not start."
 
 
-def check_plans(model: Model, contents: Contents, situation: Situation) -> list[Finding]:
+def check_plans(model: Model, contents: Contents, context: RuntimeContext) -> list[Finding]:
     if backend_of(model, contents) != "tensorrt":
         return []
-    findings = [*_gpus(model, contents, situation)]
+    findings = [*_gpus(model, contents, context)]
     for path, plan in _plans(model, contents):
-        findings += _header(path, plan, situation)
+        findings += _header(path, plan, context)
     return findings
 
 
@@ -47,7 +47,7 @@ def _plans(model: Model, contents: Contents) -> Iterator[tuple[str, Member]]:
                 yield path, plan
 
 
-def _header(path: str, plan: Member, situation: Situation) -> Iterator[Finding]:
+def _header(path: str, plan: Member, context: RuntimeContext) -> Iterator[Finding]:
     if not plan.head.startswith(TAG):
         yield Finding(
             code="not-a-plan",
@@ -58,8 +58,8 @@ def _header(path: str, plan: Member, situation: Situation) -> Iterator[Finding]:
             fix="Pack what `trtexec --saveEngine` wrote, not the ONNX file it was built from.",
         )
         return
-    wanted = _numbers(situation.tensorrt_version)
-    got = plan_version(plan) or _numbers((situation.toolchain or {}).get("tensorrt"))
+    wanted = _numbers(context.tensorrt_version)
+    got = plan_version(plan) or _numbers((context.toolchain or {}).get("tensorrt"))
     if wanted and got and _release(got) != _release(wanted):
         yield Finding(
             code="plan-version",
@@ -72,13 +72,13 @@ def _header(path: str, plan: Member, situation: Situation) -> Iterator[Finding]:
 
 
 def _numbers(version: str | None) -> tuple[int, ...] | None:
-    """None of what is no single version: a build on several machines joins theirs with commas."""
+    """Returns None for what is no single version: a build on several machines joins theirs with commas."""
     match = re.fullmatch(r"(\d+(?:\.\d+){1,3})(?:[+-]\S+)?", version or "")
     return tuple(map(int, match[1].split("."))) if match else None
 
 
 def _release(version: tuple[int, ...]) -> tuple[int, ...]:
-    """Major, minor, patch: what TensorRT's own refusal names. A version written shorter counts as .0."""
+    """Returns major, minor and patch, which TensorRT's own refusal names. A version written shorter counts as .0."""
     return (*version, 0, 0)[:3]
 
 
@@ -86,18 +86,16 @@ def _text(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def _gpus(model: Model, contents: Contents, situation: Situation) -> Iterator[Finding]:
-    """The plan that each instance type would load."""
-    wanted = {
-        name: capability for name in situation.gpu_types if (capability := COMPUTE_CAPABILITIES.get(family(name)))
-    }
+def _gpus(model: Model, contents: Contents, context: RuntimeContext) -> Iterator[Finding]:
+    """Checks the plan that each instance type would load."""
+    wanted = {name: capability for name in context.gpu_types if (capability := COMPUTE_CAPABILITIES.get(family(name)))}
     named = model.config.cc_model_filenames if model.config else {}
     if named:
         lacking = {name: capability for name, capability in wanted.items() if capability not in named}
         if lacking:
             yield _lacking(model, contents, lacking)
         return
-    built_for = (situation.toolchain or {}).get("compute_capability")
+    built_for = (context.toolchain or {}).get("compute_capability")
     wrong = {name: capability for name, capability in wanted.items() if built_for and capability != built_for}
     if wrong:
         yield _finding(
@@ -128,7 +126,7 @@ def _lacking(model: Model, contents: Contents, lacking: dict[str, str]) -> Findi
 
 
 def _asked(wanted: dict[str, str]) -> str:
-    """One instance type for each family, with its compute capability."""
+    """Names one instance type for each family, with its compute capability."""
     by_family = {family(name): f"{name} has compute capability {capability}" for name, capability in wanted.items()}
     return ", ".join(by_family[name] for name in sorted(by_family))
 

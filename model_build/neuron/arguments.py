@@ -1,4 +1,4 @@
-"""Exactly what is called to compile for Neuron, decided before anything is called. Pure.
+"""Decides every call with which a model is compiled for Neuron, before anything is called. Pure.
 
 In: a target, a model and, for TensorFlow, the version that wrote the SavedModel. Out: one `Call` for each sequence
 length, which `plan` prints and `compile` executes. Paths in it are relative to the folder that is compiled into.
@@ -47,7 +47,7 @@ class Call:
 
     function: str
     subject: str
-    """What is compiled: the model itself, or the path of a SavedModel."""
+    """The model itself, or the path of a SavedModel."""
     length: int
     inputs: tuple[tuple[str, Shape], ...]
     dtype: str
@@ -56,7 +56,7 @@ class Call:
     output: str
 
     def text(self) -> str:
-        """As `plan` prints it: Python, but for the example tensors, of which only type and shape are said."""
+        """Returns the call as `plan` prints it: Python, with the type and shape alone of the example tensors."""
         variables = [
             f"os.environ[{json.dumps(name)}] = {json.dumps(value)}" for name, value in self.environment.items()
         ]
@@ -76,7 +76,9 @@ class Call:
 
 
 def calls(target: NeuronTarget, model: EncoderModel, tensorflow_version: str | None = None) -> tuple[Call, ...]:
-    """Shortest sequence first. `tensorflow_version` is what the SavedModel was written with, if it is one.
+    """Returns one call for each sequence length, the shortest first.
+
+    `tensorflow_version` is the version that wrote the SavedModel, if it is one.
 
     Raises `UsageError` for lengths or a SavedModel that cannot be compiled.
     """
@@ -90,7 +92,7 @@ def calls(target: NeuronTarget, model: EncoderModel, tensorflow_version: str | N
 
 
 def sequence_lengths(target: NeuronTarget, model: EncoderModel) -> tuple[int, ...]:
-    """One graph is compiled for each; the longest is the longest request there may be."""
+    """Returns the lengths in tokens for which a graph is compiled; the longest is the longest request there may be."""
     lengths = tuple(sorted(set(target.sequence_lengths))) or (model.max_input_tokens,)
     if lengths[-1] != model.max_input_tokens:
         raise UsageError(
@@ -101,10 +103,10 @@ def sequence_lengths(target: NeuronTarget, model: EncoderModel) -> tuple[int, ..
 
 
 def suggested_pipeline_cores(weights: int) -> int:
-    """How many NeuronCores hold `weights` parameters in their own memory: 4·round(weights / 2e7), at least 1.
+    """Returns the number of NeuronCores whose memory holds the parameters: 4·round(weights / 2e7), at least 1.
 
-    A first guess and rather a lot: BERT-base, 1.1e8, is published on 16. Source: AWS Neuron documentation, NeuronCore
-    Pipeline (about-neuron/arch/neuron-features/neuroncore-pipeline). Inf1 only.
+    This is a first guess on the high side: BERT-base, 1.1e8, is published on 16. Source: AWS Neuron documentation,
+    NeuronCore Pipeline (about-neuron/arch/neuron-features/neuroncore-pipeline). Inf1 only.
     """
     return max(1, CORES_PER_CHIP * round(weights / WEIGHTS_PER_CHIP))
 

@@ -1,4 +1,4 @@
-"""Compiles a model for Neuron: does what `arguments` says, once for each sequence length.
+"""Compiles a model for Neuron: makes the calls of `arguments`, one for each sequence length.
 
 In: a torch module whose forward takes the workload's `model.inputs` by position, or the folder of a SavedModel. Out: in
 `folder`, model.LENGTH.neuron.pt (TorchScript) or model.LENGTH/ (a SavedModel) for each length, and the versions of what
@@ -40,7 +40,7 @@ DISTRIBUTIONS = {
 
 
 def check_toolchain(model: EncoderModel, target: NeuronTarget, *, workload: str, target_name: str) -> None:
-    """Before anything is loaded. Raises `Unavailable`."""
+    """Raises `Unavailable` where Neuron's package is not installed, before anything is loaded."""
     package = PACKAGES[model.framework, target.runtime]
     try:
         importlib.import_module(package)
@@ -56,7 +56,7 @@ def check_toolchain(model: EncoderModel, target: NeuronTarget, *, workload: str,
 def compile_graphs(
     module: Any, model: EncoderModel, target: NeuronTarget, folder: Path, progress: Progress
 ) -> dict[str, str]:
-    """From a torch module in evaluation mode. Returns the toolchain's versions."""
+    """Compiles a torch module in evaluation mode. Returns the toolchain's versions."""
     import torch
 
     module.requires_grad_(False)  # what stays on the CPU would record gradients in the threads of data parallelism
@@ -74,7 +74,7 @@ def compile_graphs(
 def compile_saved_model(
     source: Path, model: EncoderModel, target: NeuronTarget, folder: Path, progress: Progress
 ) -> dict[str, str]:
-    """From a SavedModel. Returns the toolchain's versions. Raises `UsageError`."""
+    """Compiles a SavedModel. Returns the toolchain's versions. Raises `UsageError`."""
     from model_build.neuron import saved_model
 
     planned = arguments.calls(target, model, saved_model.tensorflow_version(source))
@@ -94,7 +94,7 @@ def compile_saved_model(
 
 
 def torch_examples(call: Call) -> tuple[Any, ...]:
-    """Rows without padding, all of them the same token."""
+    """Returns rows without padding, all of them the same token."""
     import torch
 
     return tuple(
@@ -111,13 +111,13 @@ def _tensorflow_examples(tensorflow: Any, call: Call) -> dict[str, Any]:
 
 
 def _function(call: Call) -> Any:
-    """By its name: a Neuron package puts itself into its framework when it is imported."""
+    """Finds a function by its dotted name: a Neuron package puts itself into its framework when it is imported."""
     top, _, path = call.function.partition(".")
     return operator.attrgetter(path)(sys.modules[top])
 
 
 def _keywords(call: Call, folder: Path) -> dict[str, Any]:
-    """The call's own; the compiler's folder lies in `folder` and exists."""
+    """Returns the call's keywords, with the compiler's folder made in `folder`."""
     keywords = dict(call.keywords)
     if isinstance(workdir := keywords.get("compiler_workdir"), str):
         (folder / workdir).mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def _keywords(call: Call, folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def _environment(call: Call) -> Iterator[None]:
-    """tensorflow-neuron takes its options from there."""
+    """Sets the environment variables of a call: tensorflow-neuron takes its options from there."""
     before = {name: os.environ.get(name) for name in call.environment}
     os.environ.update(call.environment)
     try:
@@ -145,11 +145,11 @@ def _step(call: Call) -> str:
 
 
 def _versions(package: str) -> dict[str, str]:
-    """Of what is installed under its own name: an image may bring TensorFlow under another."""
-    found = {}
+    """Returns the versions of what is installed; an image may bring TensorFlow under another name."""
+    versions = {}
     for name in DISTRIBUTIONS[package]:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions

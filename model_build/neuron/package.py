@@ -1,4 +1,4 @@
-"""What a model for Neuron is packed as: no Triton repository, but the folder that containers/neuron serves.
+"""Lays out the archive of a model for Neuron: not a Triton repository, but the folder that containers/neuron serves.
 
 settings.json               what the serving code must know of the model
 server.json                 how it is served: batching, workers, placement

@@ -1,4 +1,4 @@
-"""What a TensorFlow SavedModel says of itself, read without TensorFlow.
+"""Reads the version of TensorFlow that wrote a SavedModel, without TensorFlow.
 
 saved_model.pb is a protobuf: SavedModel.meta_graphs (field 2) → MetaGraphDef.meta_info_def (1) →
 MetaInfoDef.tensorflow_version (5). Source: tensorflow/core/protobuf/saved_model.proto and meta_graph.proto.
@@ -14,7 +14,7 @@ PATH_TO_VERSION = (2, 1, 5)
 
 
 def tensorflow_version(folder: Path) -> str:
-    """Of the TensorFlow that wrote it. Raises `UsageError`."""
+    """Returns the version of the TensorFlow that wrote it. Raises `UsageError`."""
     for name in ("saved_model.pb", "tokenizer.json"):
         if not (folder / name).is_file():
             raise _broken(folder, f"has no {name}")
@@ -37,7 +37,7 @@ def _broken(folder: Path, problem: str) -> UsageError:
 
 
 def _field(message: bytes, wanted: int) -> bytes | None:
-    """The first field of that number; all that are asked for hold bytes."""
+    """Returns the first field of that number; all that are asked for hold bytes."""
     place = 0
     while place < len(message):
         key, place = _varint(message, place)

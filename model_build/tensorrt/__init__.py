@@ -1,1 +1,1 @@
-"""Portable ONNX graphs to TensorRT engines: profiles, precision, operators, the command, and running it."""
+"""Builds TensorRT engines from portable ONNX graphs: profiles, precision, the command, and running it."""

@@ -29,7 +29,7 @@ from workloads import TensorRtTarget, Unavailable
 
 __all__ = ["EngineRecord", "Toolchain", "compile_engine", "plan_name"]
 
-# Where NVIDIA's images have it when it is not on PATH.
+# NVIDIA's images have it in the second place when it is not on PATH.
 TRTEXEC = ("trtexec", "/usr/src/tensorrt/bin/trtexec")
 GPU_QUERY = ("--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader")
 BANNER = re.compile(r"&&&& RUNNING TensorRT\.trtexec \[TensorRT v(\d+)\]")
@@ -39,7 +39,7 @@ LAST_LINES = 15
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Toolchain:
-    """What this machine builds with. `tensorrt` is major.minor.patch."""
+    """The tools and the GPU that this machine builds with. `tensorrt` is major.minor.patch."""
 
     trtexec: str
     tensorrt: str
@@ -69,7 +69,7 @@ class Toolchain:
         )
 
     def record(self) -> dict[str, str]:
-        """As artifact.json has it: engines load where all of it but the driver is the same."""
+        """Returns the record for artifact.json. Engines load where all of it but the driver is the same."""
         return {
             "tensorrt": self.tensorrt,
             "gpu": self.gpu,
@@ -80,7 +80,7 @@ class Toolchain:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineRecord:
-    """What an engine was built with, and so what it will load with."""
+    """The tools and the GPU that an engine was built with, and so will load with."""
 
     file: str
     tensorrt: str
@@ -147,7 +147,7 @@ def _run(asked: list[str], graph: Path, log: Path, engine: Path) -> None:
 
 
 def _gpu(workload: str, target_name: str) -> tuple[str, str, str]:
-    """Name, compute capability and driver of the first GPU, which is the one that trtexec takes."""
+    """Returns name, compute capability and driver of the first GPU, which is the one that trtexec takes."""
     program = shutil.which("nvidia-smi")
     if program is None:
         raise _no_gpu(workload, target_name, "nvidia-smi is not on PATH")
@@ -162,7 +162,7 @@ def _gpu(workload: str, target_name: str) -> tuple[str, str, str]:
 
 
 def _version(program: str) -> tuple[str, Major]:
-    """From the banner, which every run prints: v101401 is 10.14.1."""
+    """Reads TensorRT's version from the banner, which every run prints: v101401 is 10.14.1."""
     done = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
     banner = BANNER.search(done.stdout)
     number = int(banner[1]) if banner else 0
@@ -194,12 +194,12 @@ def _no_gpu(workload: str, target: str, lacks: str) -> Unavailable:
 
 
 def _check_bindings(program: str, tensorrt: str) -> None:
-    """Before an hour of building, not after it."""
+    """Checks the Python packages before an hour of building, not after it."""
     try:
         module: Any = importlib.import_module("tensorrt")
         importlib.import_module("cuda.bindings.runtime")
     except ImportError as error:
         raise no_bindings(f"they cannot be imported ({error})", tensorrt) from error
-    found = str(module.__version__)
-    if found.split(".")[:3] != tensorrt.split("."):
-        raise no_bindings(f"the package is TensorRT {found}, but {program} is {tensorrt}", tensorrt)
+    installed = str(module.__version__)
+    if installed.split(".")[:3] != tensorrt.split("."):
+        raise no_bindings(f"the package is TensorRT {installed}, but {program} is {tensorrt}", tensorrt)

@@ -20,7 +20,7 @@ from workloads import TensorRtTarget, TextToText
 
 
 def toolchain(inputs: CompileInputs) -> Toolchain:
-    """What this machine builds the target's engines with. Raises `Unavailable`."""
+    """Finds what this machine builds the target's engines with. Raises `Unavailable`."""
     assert isinstance(inputs.target, TensorRtTarget)
     return Toolchain.find(inputs.workload, inputs.target_name, inputs.target)
 
@@ -33,7 +33,7 @@ def compile_graphs(
     graphs: Path,
     progress: Progress,
 ) -> dict[str, str]:
-    """Raises `Unavailable` where trtexec fails, or `UsageError` for a layer that no graph has."""
+    """Builds an engine for each graph. Raises `Unavailable` if trtexec fails, `UsageError` for an unknown layer."""
     _check_names(inputs, target, portable)
     shapes = profiles(inputs.model, inputs.batches, inputs.checkpoint.config)
     for name, graph in portable.items():
@@ -44,7 +44,7 @@ def compile_graphs(
 
 
 def layer_names(inputs: CompileInputs, portable: Mapping[str, Path]) -> Iterator[str]:
-    """The names that `fp32_layers` takes; a T5's begin with the graph's. Islands, in fp32 anyway, are left out."""
+    """Yields the names for `fp32_layers`; a T5's begin with the graph's. Islands, in fp32 anyway, are left out."""
     for name, graph in portable.items():
         model = onnx.load(graph, load_external_data=False)
         if not isinstance(inputs.model, TextToText):

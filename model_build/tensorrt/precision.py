@@ -1,4 +1,4 @@
-"""A graph in fp32 to a strongly typed one in fp16, with layers kept in fp32 where the parity gate asks for it.
+"""Converts an fp32 graph to a strongly typed fp16 graph, with layers kept in fp32 where the parity gate asks for it.
 
 In: a graph of torch's exporter, the layers to keep by their names (`layers.py`). Out: a new graph in which every
 product has fp16 operands; TensorRT takes the types as they are written. What runs in fp32, and why:
@@ -39,19 +39,19 @@ T5_CACHES = ("cross", "past", "present")
 
 
 def to_fp16(model: onnx.ModelProto, keep_fp32: Sequence[str] = (), *, half: Collection[str] = ()) -> onnx.ModelProto:
-    """A new model; `model` is left alone. Raises `UnknownLayer`."""
+    """Returns a new model and leaves `model` unchanged. Raises `UsageError` for a layer that it has not."""
     if any(attribute.HasField("g") for node in model.graph.node for attribute in node.attribute):
         raise ValueError("a graph within a node cannot be converted")
     return _Conversion(model, layers.chosen(layers.names(model), keep_fp32), half).run()
 
 
 def t5_islands(model: onnx.ModelProto) -> tuple[str, ...]:
-    """The layers of a T5 that fp16 cannot hold, whatever the checkpoint."""
+    """Returns the layers of a T5 that fp16 cannot hold, whatever the checkpoint."""
     return tuple(name for name in layers.names(model) if name.endswith("feed_forward.out"))
 
 
 class _Conversion:
-    """One pass over the nodes. `typed` is the type each float value has by then; the rest are no floats."""
+    """One pass over the nodes. `typed` has the type of each float value so far; other values are no floats."""
 
     def __init__(self, model: onnx.ModelProto, kept: frozenset[str], half: Collection[str]) -> None:
         self.model, self.kept, self.half = model, kept, half
@@ -111,7 +111,7 @@ class _Conversion:
         return self.casts[name, kind]
 
     def _weight(self, name: str, kind: int) -> str:
-        """Once for each type that it is needed in."""
+        """Adds the weight once for each type that it is needed in, and returns its name."""
         tensor = self.weights[name]
         if tensor.data_type != FP32 or kind == FP32:
             self.used[name] = tensor
@@ -125,7 +125,7 @@ class _Conversion:
         return FP16 if name in self.half else FP32
 
     def _inner(self, name: str) -> str:
-        """An output of another type than the graph promises is made under another name and cast at the end."""
+        """Names a value; an output of another type than the graph promises gets another name and is cast at the end."""
         typed = name in self.outputs and name in self.typed and self.typed[name] != self._border(name)
         return f"{name}_inner" if typed else name
 
@@ -142,7 +142,7 @@ class _Conversion:
 
 
 def _make_half(node: onnx.NodeProto) -> None:
-    """What a node says of its output's type."""
+    """Changes the attributes that name the type of a node's output."""
     for attribute in node.attribute:
         if attribute.name in ("to", "dtype") and attribute.i == FP32:
             attribute.i = FP16
@@ -151,7 +151,7 @@ def _make_half(node: onnx.NodeProto) -> None:
 
 
 def _halved(array: NDArray[np.float32]) -> NDArray[np.float16]:
-    """The nearest fp16 numbers. A lone tiny constant keeps its sign instead of becoming 0: something divides by it."""
+    """Returns the nearest fp16 numbers. A lone tiny constant keeps its sign and is not 0: something divides by it."""
     clipped = np.clip(array, -LARGEST, LARGEST)
     if array.size == 1 and array.item() and abs(array.item()) < LEAST:
         clipped = np.copysign(np.full_like(clipped, LEAST), array)
@@ -159,14 +159,14 @@ def _halved(array: NDArray[np.float32]) -> NDArray[np.float16]:
 
 
 def element_types(model: onnx.ModelProto) -> dict[str, int]:
-    """TensorProto types by value name, by onnx's inference; a value whose type cannot be told is left out."""
+    """Infers the TensorProto types by value name; a value whose type cannot be told is left out."""
     inferred = onnx.shape_inference.infer_shapes(_skeleton(model)).graph
     values = (*inferred.input, *inferred.value_info, *inferred.output)
     return {value.name: value.type.tensor_type.elem_type for value in values if value.type.tensor_type.elem_type}
 
 
 def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The graph with an input in place of every weight: inference would copy the weights."""
+    """Returns the graph with an input in place of every weight: inference would copy the weights."""
     weights = [helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in model.graph.initializer]
     graph = helper.make_graph(
         list(model.graph.node), "skeleton", [*model.graph.input, *weights], list(model.graph.output)

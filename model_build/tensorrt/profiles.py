@@ -1,4 +1,4 @@
-"""The shapes an engine is built for: one optimisation profile from a workload's lengths and batch sizes.
+"""Derives the shapes an engine is built for, one optimisation profile, from a workload's lengths and batch sizes.
 
 In: `[model]` and `[serving]` of a workload. Out: for every input of a graph the smallest shape it must take, the shape
 TensorRT times its kernels at, and the largest. Lengths are tokens, batches rows.
@@ -27,7 +27,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Range:
-    """Of one input: the smallest shape, the one kernels are timed at, and the largest."""
+    """The shapes of one input: the smallest, the one kernels are timed at, and the largest."""
 
     min: Shape
     opt: Shape
@@ -35,11 +35,11 @@ class Range:
 
 
 Profile = Mapping[str, Range]
-"""By input, in the graph's order."""
+"""The ranges of all inputs, in the graph's order."""
 
 
 def profiles(model: Model, serving: Serving, config: Mapping[str, Any]) -> dict[str, Profile]:
-    """The profiles of all graphs by their names; `config` is the checkpoint's config.json."""
+    """Returns the profiles of all graphs by their names; `config` is the checkpoint's config.json."""
     if not isinstance(model, TextToText):
         return {"model": encoder_profile(model, serving)}
     channels = 2 * config["num_decoder_layers"] * config["num_heads"]
@@ -47,13 +47,13 @@ def profiles(model: Model, serving: Serving, config: Mapping[str, Any]) -> dict[
 
 
 def encoder_profile(model: EncoderModel, serving: Serving) -> Profile:
-    """Of model.onnx: [batch, sequence] everywhere but valid_length, which is [batch]."""
+    """Returns the profile of model.onnx: [batch, sequence] for all inputs but valid_length, which is [batch]."""
     shapes = [_encoder_shapes(model, batch, length) for batch, length in _sizes(serving, model.max_input_tokens)]
     return _ranges(*shapes)
 
 
 def text2text_profiles(model: TextToText, serving: Serving, *, channels: int, d_kv: int) -> dict[str, Profile]:
-    """Of encoder.onnx and decoder.onnx. `channels` is decoder layers × 2 × heads, as in the shape of `past`."""
+    """Returns those of encoder.onnx and decoder.onnx. `channels` is decoder layers × 2 × heads, as in `past`."""
     # The last step reads everything written before it: one position less than the limit.
     last = model.max_output_tokens - 1
     sizes = _sizes(serving, model.max_input_tokens)
@@ -68,7 +68,7 @@ def text2text_profiles(model: TextToText, serving: Serving, *, channels: int, d_
 
 
 def _sizes(serving: Serving, max_input_tokens: int) -> tuple[tuple[int, int], ...]:
-    """Rows and tokens: smallest, timed, largest."""
+    """Returns rows and tokens: smallest, timed, largest."""
     batched = serving.dynamic_batching and serving.preferred_batch_sizes
     timed = max(serving.preferred_batch_sizes) if batched else 1
     return (1, 1), (timed, max_input_tokens), (serving.max_batch_size, max_input_tokens)

@@ -1,4 +1,4 @@
-"""The exact `trtexec` command that builds one engine from one graph.
+"""Writes the exact `trtexec` command that builds one engine from one graph. Pure.
 
 In: files, a profile, a target, TensorRT's major version. Out: a list of arguments; nothing is run. Which version an
 image holds is asked of it when it builds (`compile.py`), never looked up in a table.
@@ -30,7 +30,7 @@ def command(
     timing_cache: Path,
     program: str = "trtexec",
 ) -> list[str]:
-    """Builds `engine`, and does not time it afterwards."""
+    """Returns the arguments that build `engine` and do not time it afterwards."""
     return [
         program,
         f"--onnx={graph}",
@@ -47,5 +47,5 @@ def command(
 
 
 def _shapes(shapes: dict[str, Shape]) -> str:
-    """As trtexec parses them: name:1x2,name:3."""
+    """Returns the shapes as trtexec parses them: name:1x2,name:3."""
     return ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in shapes.items())

@@ -1,4 +1,4 @@
-"""A T5 checkpoint to two portable ONNX graphs, the same for every runtime.
+"""Exports a T5 checkpoint to two portable ONNX graphs, the same for every runtime.
 
     encoder.onnx  input_ids, attention_mask [batch, source]
                   → cross [batch, layers * 2 * heads, source, d_kv]: keys and values of every decoder layer
@@ -37,13 +37,13 @@ AXES = {
 
 
 def load(folder: Path) -> Any:
-    """The original model, in fp32, ready to infer."""
+    """Loads the original model in fp32, ready to infer."""
     model: Any = T5ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
     return model.eval()
 
 
 def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens: int) -> None:
-    """Write `encoder.onnx` and `decoder.onnx` into `folder`."""
+    """Writes `encoder.onnx` and `decoder.onnx` into `folder`."""
     config = model.config
     channels = 2 * config.num_decoder_layers * config.num_heads
     # Any sizes above 1 do: torch would take 0 and 1 for constants. Lengths stay within the position tables.
@@ -200,7 +200,7 @@ class Decoder(nn.Module):
 
 
 def _weights(*linears: nn.Linear) -> nn.Parameter:
-    """The weights of several projections of one input, side by side: [in, out]."""
+    """Returns the weights of several projections of one input, side by side: [in, out]."""
     joined = torch.cat([linear.weight for linear in linears]).detach().T.contiguous()
     return nn.Parameter(joined, requires_grad=False)
 
@@ -227,7 +227,7 @@ def _write(module: nn.Module, inputs: dict[str, Tensor], outputs: tuple[str, ...
 
 
 def _name_axes(model: onnx.ModelProto) -> None:
-    """Call the dynamic axes by their names: torch numbers them."""
+    """Names the dynamic axes, which torch numbers."""
     for value in (*model.graph.input, *model.graph.output):
         for dimension, axis in zip(value.type.tensor_type.shape.dim, AXES[value.name], strict=True):
             if isinstance(axis, str):

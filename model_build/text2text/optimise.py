@@ -1,4 +1,4 @@
-"""Portable graphs of a T5 to graphs for ONNX Runtime on CPU: quantised for int8, fused, stripped of their origin.
+"""Compiles the portable graphs of a T5 for ONNX Runtime on CPU: quantised for int8, fused, stripped of their origin.
 
 In and out: folders with encoder.onnx and decoder.onnx. ONNX Runtime's own offline optimiser is all there is for fp32:
 it fuses the norms, turns product-and-residual into Gemm and folds transposes. One node per attention
@@ -29,7 +29,7 @@ PRODUCT = "MatMul"
 def optimise(
     portable: Path, compiled: Path, precision: Literal["fp32", "int8"], fp32_layers: Sequence[str] = ()
 ) -> None:
-    """Compile both graphs of `portable` into `compiled`. Raises `UnknownLayer`."""
+    """Compiles both graphs of `portable` into `compiled`. Raises `UsageError` for a layer that neither has."""
     kept = layers.chosen(layer_names(portable), fp32_layers)
     for name, quantise in (("encoder", _quantise_by_output), ("decoder", _quantise_by_block)):
         source, file = portable / f"{name}.onnx", compiled / f"{name}.onnx"
@@ -44,12 +44,12 @@ def optimise(
 
 
 def products(file: Path, graph: str) -> dict[str, str]:
-    """As `layers.products`, called by their graph first: `encoder.block.0.feed_forward.wo`."""
+    """Returns `layers.products` with the graph's name before each layer: `encoder.block.0.feed_forward.wo`."""
     return {node: f"{graph}.{layer}" for node, layer in layers.products(file).items()}
 
 
 def layer_names(portable: Path) -> tuple[str, ...]:
-    """The layers with products of weights, in the order of both graphs."""
+    """Returns the layers with products of weights, in the order of both graphs."""
     known = [layer for graph in GRAPHS for layer in products(portable / f"{graph}.onnx", graph).values()]
     return tuple(dict.fromkeys(known))
 
@@ -77,7 +77,7 @@ def _quantise_by_block(source: Path, quantised: Path, kept: list[str]) -> None:
 
 
 def _fuse(source: Path, compiled: Path) -> None:
-    """Let a session save what it runs. EXTENDED, not ALL: the last level is for the machine it runs on."""
+    """Lets a session save the graph it would run. EXTENDED, not ALL: the last level is for the machine it runs on."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = str(compiled)
@@ -86,7 +86,7 @@ def _fuse(source: Path, compiled: Path) -> None:
 
 
 def _strip(file: Path) -> None:
-    """Drop stack traces and shapes: they name this machine's paths and make no graph faster."""
+    """Drops stack traces and shapes: they name this machine's paths and make no graph faster."""
     model = onnx.load(file)
     model.doc_string = ""
     del model.metadata_props[:]

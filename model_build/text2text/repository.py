@@ -13,13 +13,13 @@ from workloads import Example, Serving, Target, TensorRtTarget, TextToText
 
 SERVING_CODE = ("model.py", "generator.py", "decoding.py", "settings.py")
 ENGINES = {"onnxruntime": ("engine.py",), "tensorrt": ("tensorrt_engine.py", "tensorrt_plan.py")}
-"""The code that runs the graphs, by runtime: a container has its own one's packages and no other's."""
+"""The code that runs the graphs, by runtime: a container has the packages of its own runtime and no other."""
 TEXT = Tensor(name="TEXT", data_type="TYPE_STRING", dims=(1,))
 CORRECTED = Tensor(name="CORRECTED", data_type="TYPE_STRING", dims=(1,))
 
 
 def settings(model: TextToText, target: Target, checkpoint: Checkpoint) -> Settings:
-    """Token ids from the checkpoint, lengths from the workload. Raises `UsageError`."""
+    """Takes token ids from the checkpoint and lengths from the workload. Raises `UsageError`."""
     start, pad = (_tokens(checkpoint, key)[0] for key in ("decoder_start_token_id", "pad_token_id"))
     return Settings(
         max_input_tokens=model.max_input_tokens,
@@ -40,7 +40,7 @@ def triton_models(
     examples: tuple[Example, ...],
     graphs: Path,
 ) -> list[TritonModel]:
-    """`graphs` is the folder with the compiled graphs."""
+    """Returns the one model. `graphs` is the folder with the compiled graphs."""
     longest = max((example.row["text"] for example in examples), key=len)
     decoding = settings(model, target, checkpoint)
     code = Path(containers.text2text.__path__[0])
@@ -65,11 +65,11 @@ def triton_models(
 
 
 def _tokens(checkpoint: Checkpoint, key: str) -> tuple[int, ...]:
-    found = checkpoint.config.get(key)
-    ids = tuple(found) if isinstance(found, list) else (found,)
+    value = checkpoint.config.get(key)
+    ids = tuple(value) if isinstance(value, list) else (value,)
     if not ids or not all(isinstance(token, int) for token in ids):
         raise broken(
             checkpoint.folder / "config.json",
-            f"{key}: got {json.dumps(found)}, but decoding needs a token id (an integer).",
+            f"{key}: got {json.dumps(value)}, but decoding needs a token id (an integer).",
         )
     return ids

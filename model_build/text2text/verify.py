@@ -24,7 +24,7 @@ from model_build.torch_threads import every_core
 from workloads import Example
 from workloads.errors import InvalidDocument
 
-# Of the original's run only: wide batches are what makes `generate` bearable.
+# Rows in a batch of the original alone: `generate` is slow, and wide batches help it most.
 ORIGINAL_BATCH = 64
 
 
@@ -40,7 +40,7 @@ class Original:
         return cls(model, AutoTokenizer.from_pretrained(folder, local_files_only=True))
 
     def generate(self, texts: list[str], settings: Settings) -> tuple[Tokens, NDArray[np.float32]]:
-        """Greedy: output tokens [rows, steps] and the logits they were chosen by [rows, steps, vocabulary]."""
+        """Decodes greedily: output tokens [rows, steps] and their logits [rows, steps, vocabulary]."""
         inputs = self.tokenizer(texts, padding=True, return_tensors="pt")
         with torch.inference_mode(), every_core():
             output = self.model.generate(
@@ -65,7 +65,7 @@ def compare(
     file: Path,
     progress: Progress = silent,
 ) -> list[Comparison]:
-    """Every example through both; the compiled model in batches of `batch_size`.
+    """Runs every example through both; the compiled model in batches of `batch_size`.
 
     `file` is where the examples are from: `InvalidDocument` names it when one cannot be asked at all.
     """
@@ -109,9 +109,9 @@ def _compare_batch(
 
 
 def forced_logits(engine: Any, rows: list[list[int]], tokens: Tokens, settings: Settings) -> NDArray[np.float32]:
-    """The compiled decoder's logits [rows, steps, vocabulary] when its output so far is `tokens`, step by step.
+    """Returns the compiled decoder's logits [rows, steps, vocabulary] after each step of `tokens`.
 
-    `engine` is one that can answer with its logits: it has `advance` besides what decoding asks for.
+    `engine` can answer with its logits: it has `advance` besides what decoding asks for.
     """
     state = engine.encode(*pad(rows, settings.pad_token_id))
     start = np.full((len(tokens), 1), settings.decoder_start_token_id)
@@ -132,13 +132,13 @@ def _tokenise(compiled: TextGenerator, examples: Sequence[Example], file: Path) 
 
 
 def _length(tokens: Tokens, eos_token_ids: tuple[int, ...]) -> int:
-    """Up to the first end-of-sequence, included: `generate` pads behind it."""
+    """Returns the length up to and with the first end-of-sequence: `generate` pads behind it."""
     ends = np.flatnonzero(np.isin(tokens, eos_token_ids))
     return int(ends[0]) + 1 if len(ends) else len(tokens)
 
 
 def _greedy(settings: Settings) -> Any:
-    """Nothing but greedy search, whatever the checkpoint's generation_config.json would add."""
+    """Returns a configuration of greedy search alone, whatever the checkpoint's generation_config.json would add."""
     kind: Any = GenerationConfig
     return kind(
         do_sample=False,

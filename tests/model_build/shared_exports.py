@@ -19,7 +19,7 @@ SCALARS = (bool, int, float, str, tuple, list, frozenset, type(None))
 
 
 class Exported:
-    """What the exporters of this project use of an ONNXProgram."""
+    """The part of an ONNXProgram that the exporters of this project use."""
 
     def __init__(self, file: Path) -> None:
         self.model_proto = onnx.load(file)

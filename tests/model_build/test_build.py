@@ -82,7 +82,7 @@ def test_verify_measures_the_archive_again(tiny_plan: BuildPlan) -> None:
 
 
 def test_what_ran_in_the_process_before_does_not_change_what_is_recorded(tiny_plan: BuildPlan) -> None:
-    """With another number of threads, torch's sums differ in their last digits."""
+    """torch's sums differ in their last digits with another number of threads."""
     recorded = load_artifact(tiny_plan.root, "tiny", "cpu").parity
     with threads_kept():
         torch.set_num_threads(1 if torch.get_num_threads() > 1 else 2)

@@ -1,4 +1,4 @@
-"""What compiles a target again and what does not: its inputs, its tools, and the code of its backend alone."""
+"""A target is compiled again for other inputs, other tools or other code of its backend, and for nothing else."""
 
 import subprocess
 import sys

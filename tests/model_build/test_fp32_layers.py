@@ -1,4 +1,4 @@
-"""Which layers to keep in fp32, against gates whose culprits are known."""
+"""The search for layers to keep in fp32, against gates whose culprits are known."""
 
 import math
 

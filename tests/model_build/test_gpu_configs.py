@@ -33,7 +33,7 @@ def planned(tmp_path: Path) -> Plan:
 
 
 def configs(planned: BuildPlan) -> dict[str, str]:
-    """By model."""
+    """Returns each model's config.pbtxt."""
     contents = planned.contents(planned.compiled / "graphs")
     return {name.split("/")[0]: str(it) for name, it in contents.items() if name.endswith("config.pbtxt")}
 

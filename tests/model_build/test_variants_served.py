@@ -1,4 +1,4 @@
-"""What a workload says of serving, seen at work in a real Triton: variants of one compiled model and its statistics."""
+"""A workload's serving settings at work in a real Triton: variants of one compiled model, and Triton's statistics."""
 
 import json
 import threading
@@ -48,7 +48,7 @@ class Served:
             return json.load(response)["model_stats"][0]
 
     def batches(self) -> Counter[int]:
-        """How often the model ran, by batch size, warm-up included."""
+        """Counts how often the model ran, by batch size, warm-up included."""
         entries = self.statistics("tiny_model")["batch_stats"]
         return Counter({entry["batch_size"]: entry["compute_infer"]["count"] for entry in entries})
 

@@ -122,7 +122,7 @@ def make_workload(folder: Path, task: str, *, shared: bool = False, examples: in
 
 
 def make_checkpoint(folder: Path, task: str, backbone: Path | None = None) -> None:
-    """As `save_pretrained` does; with `backbone`, the encoder there and the head alone in `folder`."""
+    """Writes a checkpoint; with `backbone`, the encoder there and the head alone in `folder`."""
     tokenizer = make_tokenizer()
     kind: Any = BertConfig
     config = kind(

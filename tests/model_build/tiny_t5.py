@@ -62,7 +62,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def make_checkpoint(folder: Path, *, gated: bool = False, seed: int = 0) -> None:
-    """Write a checkpoint as `save_pretrained` does."""
+    """Writes a checkpoint as `save_pretrained` does."""
     tokenizer = make_tokenizer()
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -104,7 +104,7 @@ def make_checkpoint(folder: Path, *, gated: bool = False, seed: int = 0) -> None
 
 
 def make_tokenizer() -> Tokenizer:
-    """One piece per letter, and the end-of-sequence token behind every text."""
+    """Returns one piece per letter, and the end-of-sequence token behind every text."""
     vocabulary = {token: i for i, token in enumerate(["<pad>", "</s>", "<unk>", "▁", *LETTERS])}
     tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")

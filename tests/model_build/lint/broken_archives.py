@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from typing import Any
 
-from model_build.lint import NO_HOST_AMI, Situation
+from model_build.lint import NO_HOST_AMI, RuntimeContext
 from tests.model_build.lint.good_archives import (
     ENGINES,
     ENVIRONMENT,
@@ -35,7 +35,7 @@ class Fault:
     where: str
     severity: str = "error"
     known: Mapping[str, Any] = field(default_factory=dict)
-    """What is otherwise in the situation."""
+    """The rest of the context."""
     on_disk: bool = True
     """Whether a folder can have it, too."""
     refused: bool = False
@@ -48,13 +48,13 @@ class Fault:
         return tree
 
     @property
-    def situation(self) -> Situation:
+    def context(self) -> RuntimeContext:
         usual = ON_GPU if ENCODER_CONFIG in self.base else ON_CPU
         return replace_fields(usual, **self.known)
 
 
 def unchanged(tree: Tree) -> None:
-    """The fault is in the situation."""
+    """The fault is in the context."""
 
 
 def replace(file: str, old: str, new: str) -> Callable[[Tree], None]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gzip import compress
 from pathlib import Path
 
-from model_build.lint import NO_HOST_AMI, Situation
+from model_build.lint import NO_HOST_AMI, RuntimeContext
 
 
 @dataclass(frozen=True)
@@ -174,14 +174,14 @@ instance_group [ { kind: KIND_GPU count: 1 } ]
 }
 
 ENVIRONMENT = {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "pipeline", "SAGEMAKER_TRITON_LOG_VERBOSE": "false"}
-ON_CPU = Situation(
+ON_CPU = RuntimeContext(
     image="763104351884.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:25.09-py3-cpu",
     tensorrt_version="10.13.3",
     instance_types=("ml.c5.xlarge",),
     host_ami=NO_HOST_AMI,
     environment=ENVIRONMENT,
 )
-ON_GPU = Situation(
+ON_GPU = RuntimeContext(
     image="25.09",
     tensorrt_version="10.13.3.9",
     instance_types=("ml.g4dn.xlarge", "ml.g5.xlarge"),

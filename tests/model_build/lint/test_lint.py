@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model_build import repository
-from model_build.lint import Finding, Situation, lint, render, unmade_checks
-from model_build.lint.config_lines import key_lines
+from model_build.lint import Finding, RuntimeContext, lint, render, unmade_checks
+from model_build.lint.model_config import key_lines
 from model_build.plan import BuildPlan, plan
 from tests.model_build.lint.broken_archives import FAULTS, Fault
 from tests.model_build.lint.good_archives import (
@@ -38,7 +38,7 @@ from tests.model_build.lint.good_archives import plan as plan_header
 from tests.model_build.tiny_bert import make_workload
 from workloads import ROOT, UsageError
 
-NOTHING_KNOWN = Situation()
+NOTHING_KNOWN = RuntimeContext()
 
 
 def seen(findings: list[Finding]) -> list[tuple[str, str, str]]:
@@ -49,7 +49,7 @@ def seen(findings: list[Finding]) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("tree", "known"), [(SCORING, ON_CPU), (ENGINES, ON_GPU)], ids=["scoring", "engines"])
-def test_a_good_repository_has_no_findings(tree: Tree, known: Situation, tmp_path: Path) -> None:
+def test_a_good_repository_has_no_findings(tree: Tree, known: RuntimeContext, tmp_path: Path) -> None:
     assert lint(write(tree, tmp_path), known) == []
     assert lint(write(tree, tmp_path), NOTHING_KNOWN) == []
     assert lint(lay_out(tree, tmp_path / "repository"), known) == []
@@ -113,7 +113,7 @@ def test_a_backend_that_the_archive_brings_is_no_unknown_one(tmp_path: Path) -> 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_torchscript_is_told_from_what_torch_save_writes(tmp_path: Path) -> None:
-    """In an archive, with more weights than are read."""
+    """The archive has more weights than are read."""
     model = torch.nn.Linear(1500, 1500)
     trace: Any = torch.jit.trace
     trace(model, torch.zeros(1, 1500)).save(str(tmp_path / "model.pt"))
@@ -138,9 +138,9 @@ def test_the_protobuf_schema_is_imported_only_to_read_a_config() -> None:
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found_and_nothing_else(fault: Fault, tmp_path: Path) -> None:
     expected = [(fault.severity, fault.code, fault.where)]
-    assert seen(lint(write(fault.tree, tmp_path), fault.situation)) == expected
+    assert seen(lint(write(fault.tree, tmp_path), fault.context)) == expected
     if fault.on_disk:
-        assert seen(lint(lay_out(fault.tree, tmp_path / "repository"), fault.situation)) == expected
+        assert seen(lint(lay_out(fault.tree, tmp_path / "repository"), fault.context)) == expected
 
 
 def test_a_finding_says_what_where_why_and_the_fix(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_litter_beside_a_single_model_keeps_the_container_from_starting(tmp_path
     ],
 )
 def test_the_triton_version_is_read_from_any_way_to_write_the_image(image: str | None, version: str | None) -> None:
-    assert Situation(image=image).triton_version == version
+    assert RuntimeContext(image=image).triton_version == version
 
 
 # Archives that cannot be read.
@@ -276,7 +276,7 @@ def test_damage_is_one_finding(damage: Callable[[bytes], bytes], tmp_path: Path)
 
 
 def test_an_archive_without_its_end_marker_is_read(tmp_path: Path) -> None:
-    """As tar itself does: the end is between two members."""
+    """tar itself does the same: the end is between two members."""
     plain = decompress(pack(SCORING)).rstrip(b"\0")
     archive = tmp_path / "model.tar.gz"
     archive.write_bytes(compress(plain + bytes(-len(plain) % 512)))

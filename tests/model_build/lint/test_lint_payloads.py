@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_build.lint import Finding, Situation, lint
+from model_build.lint import Finding, RuntimeContext, lint
 from model_build.lint.model_config import ModelConfig, parse
 from model_build.lint.payloads import check_body
 from tests.model_build.lint.good_archives import ON_CPU, SCORE, SCORING, Tree, write
@@ -21,7 +21,7 @@ Check = Callable[[str, bytes], list[Finding]]
 
 @pytest.fixture
 def scoring(tmp_path: Path) -> Check:
-    """What lint says of the good miniature with one payload file."""
+    """Lints the good miniature with one payload file."""
     archive = write(SCORING, tmp_path)
 
     def check(name: str, content: bytes) -> list[Finding]:
@@ -72,7 +72,7 @@ def test_half_precision_does_not_travel_as_json(tmp_path: Path) -> None:
     }
     file = tmp_path / "payload.json"
     file.write_bytes(body({"name": "X", "shape": [2], "datatype": "FP16", "data": [1, 2]}))
-    findings = lint(write(tree, tmp_path), Situation(payloads=(file,)))
+    findings = lint(write(tree, tmp_path), RuntimeContext(payloads=(file,)))
     assert [(finding.code, finding.what) for finding in findings] == [
         ("payload-type", "The input 'X' is FP16 in JSON.")
     ]

@@ -1,4 +1,4 @@
-"""Is every operator of a traced graph on Neuron's published list?
+"""Checks every operator of a traced graph against Neuron's published list.
 
 In: a graph of torch.jit.trace. Out: the names of operators that are not on it. The list is a file beside this one.
 
@@ -23,22 +23,22 @@ def _facts() -> Any:
 
 
 def supported() -> frozenset[str]:
-    """What runs on a NeuronCore, those included that do under a condition: see `limited` of the facts."""
+    """Returns the operators that run on a NeuronCore, also under a condition: see `limited` of the facts."""
     return frozenset(_facts()["supported"]) | frozenset(_facts()["limited"])
 
 
 def left_to_the_cpu() -> frozenset[str]:
-    """What Neuron took off its list on purpose, with the reason in the facts."""
+    """Returns the operators that Neuron took off its list on purpose, with the reason in the facts."""
     return frozenset(_facts()["removed"])
 
 
 def unsupported(traced: Any) -> list[str]:
-    """Of a torch.jit.ScriptModule: operators that are neither supported nor known to be left to the CPU, sorted."""
+    """Returns the operators of a ScriptModule that are neither supported nor left to the CPU, sorted."""
     return sorted(set(_kinds(traced.inlined_graph)) - supported() - left_to_the_cpu())
 
 
 def on_the_cpu(traced: Any) -> list[str]:
-    """Operators of a torch.jit.ScriptModule that Neuron leaves to the CPU, sorted."""
+    """Returns a torch.jit.ScriptModule's operators that Neuron leaves to the CPU, sorted."""
     return sorted(set(_kinds(traced.inlined_graph)) & left_to_the_cpu())
 
 

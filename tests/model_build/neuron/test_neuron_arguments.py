@@ -1,4 +1,4 @@
-"""What is called to compile for Neuron is said beforehand, to the letter."""
+"""The calls that compile for Neuron are known beforehand, to the letter."""
 
 import json
 from pathlib import Path

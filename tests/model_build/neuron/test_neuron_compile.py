@@ -127,7 +127,7 @@ def test_nothing_is_both_on_the_list_and_off_it() -> None:
 
 
 class TensorFlow:
-    """What the SavedModel path asks of tensorflow and tensorflow.neuron, and a record of how it was asked."""
+    """Stands in for tensorflow and tensorflow.neuron, and records how the SavedModel path calls them."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Whether TensorRT's ONNX parser takes a graph, by the operator list that its project publishes.
+"""Checks whether TensorRT's ONNX parser takes a graph, by the operator list that its project publishes.
 
 In: a graph. Out: a sentence for every node it would not take. The list is `operators.toml`, with its source. An
 operator's types are those of its data: of the first input and of all that must have the same type; of the output where
@@ -52,7 +52,7 @@ def table() -> Operators:
 
 
 def unsupported(model: onnx.ModelProto) -> list[str]:
-    """One sentence per problem, in the graph's order; none means that the parser is said to take it."""
+    """Returns one sentence per problem, in the graph's order; none means that the parser is said to take it."""
     source = table().source
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
     if not source.min_opset <= opset <= source.max_opset:
@@ -88,7 +88,7 @@ def _problems(node: onnx.NodeProto, opset: int, types: dict[str, int], constants
 
 
 def _data(node: onnx.NodeProto, opset: int) -> list[str]:
-    """The values that the list's types are about."""
+    """Returns the values that the list's types are about."""
     schema = defs.get_schema(node.op_type, opset)
     if node.op_type == "Cast":
         return [*node.input, *node.output]

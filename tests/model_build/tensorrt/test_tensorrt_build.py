@@ -47,7 +47,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """With a T4."""
+    """A machine with a T4."""
     made = Machine(tmp_path / "bin", fake_tensorrt.Gpu())
     made.tools.mkdir()
     made.becomes(T4)
@@ -87,7 +87,7 @@ def packed(planned: BuildPlan, folder: Path) -> list[str]:
 
 
 def engines_built(planned: BuildPlan, capability: str = "7.5") -> int:
-    """The fake trtexec adds a word to its timing cache for each."""
+    """Counts the engines: the fake trtexec adds a word to its timing cache for each."""
     return len((planned.root / "build" / "timing_caches" / f"{capability}.10.14.1.cache").read_text().split())
 
 

@@ -43,8 +43,11 @@ def feeds(model: onnx.ModelProto) -> Feeds:
 
 
 def run(model: onnx.ModelProto) -> dict[str, NDArray[Any]]:
-    """By onnx's reference, which computes in the types as they are written. ONNX Runtime on CPU would not: it computes
-    fp16 in fp32 and takes out the casts between two nodes, and with them the overflow."""
+    """Runs onnx's reference, which computes in the types as they are written.
+
+    ONNX Runtime on CPU would not: it computes fp16 in fp32 and takes out the casts between two nodes, and with them the
+    overflow.
+    """
     names = [value.name for value in model.graph.output]
     with np.errstate(all="ignore"):
         return dict(zip(names, ReferenceEvaluator(model).run(names, feeds(model)), strict=True))
@@ -63,7 +66,7 @@ def finite(outputs: dict[str, NDArray[Any]]) -> bool:
 
 
 def agree(expected: dict[str, NDArray[Any]], got: dict[str, NDArray[Any]]) -> bool:
-    """To seven of fp16's eleven bits, of the largest value; masks need only be very negative."""
+    """Compares to seven of fp16's eleven bits of the largest value; masks need only be very negative."""
     for output, values in expected.items():
         masked = values < -6e4
         largest = np.abs(values[~masked]).max(initial=1.0)

@@ -1,4 +1,4 @@
-"""What is known of the place where an archive will run. What is not known is None, and its checks are not made."""
+"""The facts known about where an archive will run. An unknown fact is None, and its checks are not made."""
 
 import re
 from collections.abc import Mapping
@@ -8,15 +8,15 @@ from pathlib import Path
 from workloads.instances import hardware
 
 NO_HOST_AMI = "none"
-"""`Situation.host_ami` of a variant that sets no InferenceAmiVersion; None is a variant nothing is known of."""
+"""`RuntimeContext.host_ami` of a variant that sets no InferenceAmiVersion; None is a variant nothing is known of."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Situation:
+class RuntimeContext:
     image: str | None = None
     """The Triton image: yy.mm, a tag such as 25.09-py3-cpu, or a whole URI."""
     tensorrt_version: str | None = None
-    """Of the TensorRT inside the image."""
+    """Version of the TensorRT inside the image."""
     instance_types: tuple[str, ...] | None = None
     host_ami: str | None = None
     """The variant's InferenceAmiVersion, or `NO_HOST_AMI`."""
@@ -27,11 +27,11 @@ class Situation:
     payloads: tuple[Path, ...] | None = None
     """Files of requests: rows or KServe v2 JSON bodies, one per line of a .jsonl, or one body per file."""
     toolchain: Mapping[str, str] | None = None
-    """artifact.json's. Read here: `tensorrt` and `compute_capability`."""
+    """The toolchain of artifact.json, of which `tensorrt` and `compute_capability` are read."""
 
     @property
     def triton_version(self) -> str | None:
-        """25.09 of any way to write the image; None where the image does not say it."""
+        """The release, such as 25.09, of any way to write the image; None where the image does not say it."""
         match = re.search(r"(?:^|:)(\d\d\.\d\d)(?:$|-py3)", self.image or "")
         return match[1] if match else None
 
@@ -50,15 +50,15 @@ class UnmadeCheck:
     needs: str
 
 
-def unmade_checks(situation: Situation) -> list[UnmadeCheck]:
-    """The checks that `lint` leaves out in this situation, whatever the archive holds."""
+def unmade_checks(context: RuntimeContext) -> list[UnmadeCheck]:
+    """Returns the checks that `lint` leaves out in this context, whatever the archive holds."""
     known = {
-        "the image": situation.image,
-        "the image's TensorRT version": situation.tensorrt_version,
-        "the instance types": situation.instance_types,
-        "the host AMI": situation.host_ami,
-        "the environment": situation.environment,
-        "payload files": situation.payloads,
+        "the image": context.image,
+        "the image's TensorRT version": context.tensorrt_version,
+        "the instance types": context.instance_types,
+        "the host AMI": context.host_ami,
+        "the environment": context.environment,
+        "payload files": context.payloads,
     }
     checks = {
         "the default model (and, among several, payloads against it), verbose logging, shared memory": (
