@@ -1,7 +1,7 @@
 """CDK entry: one stack for each workload folder, chosen by its `hosting.kind`.
 
-Reads `workloads/`, `build/`, `cdk -c KEY=VALUE` (stacks/context.py) and the account and region that the CDK CLI
-found, if any; without them the stacks fit every account and region. Calls no AWS.
+It reads `workloads/`, `build/`, the CDK context (stacks/context.py), and from the CDK CLI that runs it the account, the
+region and the command line. Without an account and a region the stacks fit every one. It calls no AWS.
 """
 
 import gc
@@ -9,10 +9,11 @@ import os
 import sys
 
 if __name__ == "__main__":
-    # A synthesis is over in seconds. Looking for garbage among all that the imports make is a tenth of it.
+    # A synthesis takes seconds, of which garbage collection over all that the imports create would be a tenth.
     gc.disable()
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from aws_cdk import App, CloudFormationValidatePlugin, Environment, Validations
@@ -24,8 +25,18 @@ from stacks.context import PRODUCTION, Options, ReleaseSource, check_choice, rea
 from stacks.deployment import plan_deployment
 from stacks.ecs.service_stack import EcsServiceStack
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
-from stacks.errors import NoRecommendation, NothingBuilt, waits
-from stacks.workload_stack import BuiltArtifact, WorkloadStackProps
+from stacks.workload_stack import BuiltArtifact, NoRecommendation, NotMeasured, SeveralProblems, WorkloadStackProps
+
+COMMANDS_ON_STACKS = {"deploy", "diff", "synth", "synthesize", "watch"}
+"""Those commands of the CDK CLI that need the templates of the stacks they are called for."""
+
+
+class NothingBuilt(workloads.ProjectError):
+    """`reasons` say, by the name of its stack, why a workload has none."""
+
+    def __init__(self, reasons: Mapping[str, workloads.ProjectError]) -> None:
+        self.reasons = reasons
+        super().__init__("\n".join(["There is nothing to deploy:", *map(str, reasons.values())]))
 
 
 def add_stacks(
@@ -35,15 +46,14 @@ def add_stacks(
     options: Options | None = None,
     *,
     without: Container[str] = (),
-) -> list[workloads.ProjectError]:
-    """One stack in `scope` for each folder below root/workloads that is built, and in production measured; why the
-    others have none.
+) -> dict[str, workloads.ProjectError]:
+    """Adds to `scope` a stack for each folder below root/workloads that is built, and in production also measured.
 
-    `without` names workloads to leave alone. Raises `ProjectError` for a file or an option that is wrong, or when
-    nothing is built.
+    `without` names workloads to leave out. Returns, by the name of its stack, why another workload has none. Raises
+    `ProjectError` for a file or an option that is wrong, and `NothingBuilt` if there is no stack at all.
     """
     options = options or Options()
-    left_out: list[workloads.ProjectError] = []
+    left_out: dict[str, workloads.ProjectError] = {}
     before = len(scope.node.children)
     for folder in _folders(root, options.hosting_target):
         if folder.workload.name in without:
@@ -51,16 +61,16 @@ def add_stacks(
         try:
             _add_stack(scope, root, _props(root, folder, environment, options))
         except (workloads.MissingArtifact, NoRecommendation) as error:
-            scope.node.try_remove_child(folder.workload.stack_name)  # what there is of it
-            left_out.append(error)
+            scope.node.try_remove_child(folder.workload.stack_name)  # It may have been made in part.
+            left_out[folder.workload.stack_name] = error
     if left_out and len(scope.node.children) == before:
         raise NothingBuilt(left_out)
     return left_out
 
 
 def add_release(app: App, root: Path, environment: Environment, source: ReleaseSource) -> None:
-    """The pipeline that releases every workload below root/workloads that is built."""
-    # Only here: most syntheses have no pipeline, and its library takes long to import.
+    """Adds the pipeline that releases every workload below root/workloads that is built."""
+    # Imported here because most syntheses have no pipeline, and its library takes long to import.
     from stacks.release.pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
 
     folders = [folder for folder in _folders(root, None) if _artifact_file(root, folder).exists()]
@@ -74,7 +84,7 @@ def add_release(app: App, root: Path, environment: Environment, source: ReleaseS
         waiting={
             folder.workload.name: reason
             for folder in folders
-            if (reason := _waits(root, folder, environment)) is not None
+            if (reason := _why_not_in_production(root, folder, environment)) is not None
         },
         add_stacks=add,
         environment=environment,
@@ -86,26 +96,29 @@ def _artifact_file(root: Path, folder: workloads.WorkloadFolder) -> Path:
     return workloads.artifact_file(root, folder.workload.name, folder.workload.hosting.target)
 
 
-def _waits(root: Path, folder: workloads.WorkloadFolder, environment: Environment) -> workloads.ProjectError | None:
-    """Why a workload is not in production yet: its recommendation is not of its artifact. A batch needs none."""
+def _why_not_in_production(
+    root: Path, folder: workloads.WorkloadFolder, environment: Environment
+) -> workloads.ProjectError | None:
+    """Returns why a workload waits for a recommendation of its artifact. A batch needs none."""
     if isinstance(folder.workload.hosting, workloads.ScheduledBatchHosting):
         return None
     try:
         plan_deployment(_props(root, folder, environment, PRODUCTION), environment.region)
     except workloads.ProjectError as error:
-        if waits(error):
+        problems = error.problems if isinstance(error, SeveralProblems) else (error,)
+        if all(isinstance(problem, NotMeasured) for problem in problems):
             return error
         raise
     return None
 
 
 def _folders(root: Path, target: str | None) -> list[workloads.WorkloadFolder]:
+    """Returns every workload's folder, hosted on `target` where the workload has it."""
     names = workloads.workload_names(root / "workloads")
     folders = [workloads.load_workload(name, root / "workloads") for name in names]
-    known = sorted({name for folder in folders for name in folder.workload.deployables})
     if target is None:
         return folders
-    check_choice("hosting-target", target, known)
+    check_choice("hosting-target", target, sorted({name for folder in folders for name in folder.workload.deployables}))
     return [folder.hosted_on(target) if target in folder.workload.deployables else folder for folder in folders]
 
 
@@ -143,28 +156,74 @@ def _add_stack(scope: Construct, root: Path, props: WorkloadStackProps) -> None:
 
 
 def deploying_to(variables: Mapping[str, str]) -> Environment:
-    """What the CDK CLI passes on of the caller's credentials; either may be missing."""
+    """Returns the account and region of the caller's credentials, as the CDK CLI passes them on; each may be None."""
     account, region = (variables.get(f"CDK_DEFAULT_{name}") for name in ("ACCOUNT", "REGION"))
     return Environment(account=account, region=region)
 
 
-def main(root: Path = workloads.ROOT) -> int:
-    # Where in the code each construct was made, and a tree of them all, cost time, and nobody reads them. CDK's own
-    # checks of the templates would take a third of it: `make test` makes them, and every synthesis of a release.
-    app = App(stack_traces=False, tree_metadata=False, builtin_cloud_formation_validation=False)
-    environment = deploying_to(os.environ)
+def cdk_command(process: int) -> list[str] | None:
+    """Returns the arguments of the CDK CLI that runs this app, or None if something else runs it.
+
+    `process` is the parent's id: the CLI, or the shell in which the CLI starts the app. The CLI tells an app nothing of
+    the stacks that it was called for, so its command line is read from /proc.
+
+    An error annotation on the stack of a workload that is not built, which the CLI shows only if it selects the stack,
+    is no way out: `cdk synth`, `cdk deploy --all` and a release would then fail for a workload that nobody builds.
+    """
+    for _ in range(2):
+        try:
+            words = Path(f"/proc/{process}/cmdline").read_text("utf-8").split("\0")[:-1]
+            process = int(Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            return None
+        for position, word in enumerate(words[:2]):
+            if Path(word).name == "cdk":
+                return words[position + 1 :]
+    return None
+
+
+def asked_for(stacks: Sequence[str], command: Sequence[str] | None) -> list[str]:
+    """Returns those of `stacks` for which the CDK CLI was called: by name, by pattern, or all of them without a name.
+
+    If `command` is None, all are asked for.
+    """
+    if command is None:
+        return list(stacks)
+    if not COMMANDS_ON_STACKS & set(command):
+        return []
+    named = [stack for stack in stacks if any(fnmatchcase(stack, word) for word in command)]
+    return named or list(stacks)
+
+
+def add_all(app: App, root: Path, environment: Environment, command: Sequence[str] | None) -> int:
+    """Adds every stack to `app`, and a release's pipeline; returns the exit code. Problems go to stderr."""
+    context = app.node.try_get_context
     try:
-        for error in add_stacks(app, root, environment, read_options(app.node.try_get_context)):
-            print(f"No stack for it: {error}", file=sys.stderr)
-        if source := read_release(app.node.try_get_context):
+        left_out = add_stacks(app, root, environment, read_options(context))
+        for name in asked_for([*(stack.node.id for stack in app.node.children), *left_out], command):
+            if name in left_out:
+                print(f"No stack for it: {left_out[name]}", file=sys.stderr)
+        if source := read_release(context):
             add_release(app, root, environment, source)
             Validations.of(app).add_plugins(CloudFormationValidatePlugin())
+    except NothingBuilt as error:
+        names = asked_for(list(error.reasons), command) or error.reasons
+        print(NothingBuilt({name: error.reasons[name] for name in names}), file=sys.stderr)
+        return error.exit_code
     except workloads.ProjectError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    app.synth()
     return 0
 
 
+def main(root: Path = workloads.ROOT, command: Sequence[str] | None = None) -> int:
+    # Stack traces and the tree of constructs cost time, and nothing here reads them. CDK's own checks of the templates
+    # would take a third of the time: `make test` makes them, and so does every synthesis of a release.
+    app = App(stack_traces=False, tree_metadata=False, builtin_cloud_formation_validation=False)
+    if (exit_code := add_all(app, root, deploying_to(os.environ), command)) == 0:
+        app.synth()
+    return exit_code
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(command=cdk_command(os.getppid())))

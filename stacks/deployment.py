@@ -1,25 +1,23 @@
-"""What to deploy, whatever hosts it: instance type, count and scaling, copied from the recommendation; what is refused.
+"""What to deploy, whatever hosts it: instance type, count and scaling from the recommendation; what is refused. Pure.
 
-It decides between numbers and computes none, but for the least that production has of instances. What only an
-endpoint has is in endpoint_plan.py.
+Numbers are copied from the recommendation. The only one decided here is the least number of instances in production.
+What only an endpoint has is in endpoint/endpoint_plan.py.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stacks.cautions import Caution, local_caution, objective_caution, size_caution, zone_cautions
-from stacks.errors import (
-    IncompleteRecommendation,
-    LocalRecommendation,
-    NoRecommendation,
-    NoRecommendedCandidate,
-    OtherArtifact,
-    OtherVariant,
-    SeveralProblems,
+from stacks.fitness import Wanted, not_offered, unfit, zone_warnings
+from stacks.workload_stack import NoRecommendation, NotMeasured, SynthWarning, WorkloadStackProps, refuse
+from workloads import (
+    Autoscaling,
+    Candidate,
+    EcsServiceHosting,
+    LatencyObjective,
+    ProjectError,
+    Recommendation,
+    UsageError,
 )
-from stacks.fitness import Wanted, not_offered, unfit
-from stacks.workload_stack import WorkloadStackProps
-from workloads import Autoscaling, Candidate, EcsServiceHosting, ProjectError, Recommendation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,16 +27,16 @@ class Deployment:
     environment: dict[str, str]
     autoscaling: Autoscaling | None
     recommended: Candidate | None
-    cautions: tuple[Caution, ...]
+    warnings: tuple[SynthWarning, ...]
 
 
 def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_production: int = 2) -> Deployment:
-    """`region` None: any. Raises the one `ProjectError` that stands in the way, or `SeveralProblems`."""
-    used, about_it = _used_recommendation(props)
-    refuse(_about_recommendation(props, used))
-    chosen = used.recommended if used is not None else None
+    """Plans a fleet for `region`, or for any if None. Raises the one `ProjectError` or `SeveralProblems`."""
+    recommendation, warnings = _used_recommendation(props)
+    refuse(_problems_of_recommendation(props, recommendation))
+    chosen = recommendation.recommended if recommendation is not None else None
     wanted = _instance_type(props, chosen)
-    refuse(about_hardware(props, wanted, region))
+    refuse(problems_of_hardware(props, wanted, region))
     least = least_in_production if props.options.in_production else 1
     return Deployment(
         instance_type=wanted.instance_type,
@@ -46,56 +44,85 @@ def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_prod
         environment=chosen.environment if chosen else {},
         autoscaling=_autoscaling(chosen, least) if props.options.autoscaling == "on" else None,
         recommended=chosen,
-        cautions=(*about_it, *_about_size(props, wanted), *_about_zones(props, wanted, region)),
+        warnings=(*warnings, *_fleet_warnings(props, wanted, region)),
     )
 
 
-def refuse(problems: Iterable[ProjectError]) -> None:
-    """Raise all of them, as one."""
-    match list(problems):
-        case []:
-            return
-        case [only]:
-            raise only
-        case several:
-            raise SeveralProblems(several)
+def problems_of_hardware(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[UsageError]:
+    """Yields why the instance type cannot run the artifact, or why the region lacks it."""
+    yield from unfit(wanted, props.artifact, props.folder.workload.hosted)
+    if region is not None:
+        yield from not_offered(wanted, region)
 
 
-def _used_recommendation(props: WorkloadStackProps) -> tuple[Recommendation | None, list[Caution]]:
-    """The recommendation, unless there is none, it is to be ignored, or a rehearsal deploys something else."""
-    file, given, options = props.folder.recommendation_file, props.recommendation, props.options
-    measure = _measure(props)
+def _used_recommendation(props: WorkloadStackProps) -> tuple[Recommendation | None, list[SynthWarning]]:
+    """Returns None where there is none, where it is to be ignored, or where a rehearsal deploys another target."""
+    file, recommendation, options = props.folder.recommendation_file, props.recommendation, props.options
+    measure = _measure_command(props)
     single = f"one {props.folder.workload.instance_types[0]} is deployed, without autoscaling"
-    if given is None:
+    if recommendation is None:
         text = f"{file} does not exist: {single}. Measure with `{measure}`, review the file and deploy again."
-        return None, [Caution(id="recommendation:missing", text=text)]
+        return None, [SynthWarning(id="recommendation:missing", text=text)]
     if options.recommendation == "ignore":
         text = f"{file} is ignored, as -c recommendation=ignore says: {single}. Measure with `{measure}`."
-        return None, [Caution(id="recommendation:ignored", text=text)]
-    if options.hosting_target is not None and given.target != props.folder.workload.hosting.target:
-        text = f"{file} is of {given.target}, and -c hosting-target={options.hosting_target} deploys another: {single}."
-        return None, [Caution(id="recommendation:rehearsal", text=text)]
-    about_it = [*local_caution(file, given, measure), *objective_caution(file, given, props.folder, measure)]
-    return given, about_it
+        return None, [SynthWarning(id="recommendation:ignored", text=text)]
+    if options.hosting_target is not None and recommendation.target != props.folder.workload.hosting.target:
+        text = (
+            f"{file} is of {recommendation.target}, and -c hosting-target={options.hosting_target} deploys another: "
+            f"{single}."
+        )
+        return None, [SynthWarning(id="recommendation:rehearsal", text=text)]
+    return recommendation, list(_recommendation_warnings(props, recommendation))
 
 
-def _about_recommendation(props: WorkloadStackProps, used: Recommendation | None) -> Iterator[ProjectError]:
-    file, workload, measure = props.folder.recommendation_file, props.folder.workload, _measure(props)
-    if used is None:
+def _problems_of_recommendation(
+    props: WorkloadStackProps, recommendation: Recommendation | None
+) -> Iterator[ProjectError]:
+    """Yields why the recommendation cannot be deployed. `recommendation` is None if it is not used."""
+    file, workload, measure = props.folder.recommendation_file, props.folder.workload, _measure_command(props)
+    if recommendation is None:
         if props.options.in_production:
-            yield NoRecommendation(file, measure)
+            yield NoRecommendation(
+                f"{file}: does not exist, and production is sized by nothing else. Deploy without -c stage=production, "
+                f"measure on SageMaker with `{measure}` and review the file."
+            )
         return
-    if used.archive_sha256 != props.artifact.archive_sha256:
-        yield OtherArtifact(file, used.archive_sha256, props.artifact, workload.stack_name, measure)
-    if props.options.in_production and used.provenance.measured_on == "local":
-        yield LocalRecommendation(file, used.provenance.machine, measure)
-    if (chosen := used.recommended) is None:
-        yield NoRecommendedCandidate(file)
+    if recommendation.archive_sha256 != props.artifact.archive_sha256:
+        yield NotMeasured(
+            f"{file}: archive_sha256: was measured on the artifact {recommendation.archive_sha256[:12]}…, but the one "
+            f"to deploy is {props.artifact.archive_sha256[:12]}… ({props.artifact.variant}). Deploy it on one instance "
+            f"with `cdk deploy {workload.stack_name} -c recommendation=ignore`, measure it with `{measure}`, review "
+            "the file and deploy again."
+        )
+    if props.options.in_production and recommendation.provenance.measured_on == "local":
+        yield NotMeasured(
+            f"{file}: provenance.measured_on: is 'local' ({recommendation.provenance.machine}), and production wants "
+            f"'sagemaker'. Run `{measure}` against an AWS account."
+        )
+    yield from _problems_of_candidate(props, recommendation.recommended)
+
+
+def _problems_of_candidate(props: WorkloadStackProps, chosen: Candidate | None) -> Iterator[UsageError]:
+    file, workload = props.folder.recommendation_file, props.folder.workload
+    if chosen is None:
+        yield UsageError(
+            f"{file}: recommended is null: no candidate met the objective, so there is nothing to deploy. "
+            "Change its target, the target's instance_types or the objective and run the recommender again, "
+            "or delete the file to deploy one instance without autoscaling."
+        )
         return
     if chosen.variant not in (None, workload.hosting.target):
-        yield OtherVariant(file, props.folder.file, str(chosen.variant), workload.hosting.target)
-    if missing := [key for key in ("instance_count", "autoscaling") if getattr(chosen, key) is None]:
-        yield IncompleteRecommendation(file, [f"recommended.{key}" for key in missing], workload.name)
+        hosted = workload.hosting.target
+        yield UsageError(
+            f"{file}: recommended.variant: is '{chosen.variant}', but {props.folder.file} hosts '{hosted}'. "
+            f"Set hosting.target = \"{chosen.variant}\", or measure '{hosted}'."
+        )
+    numbers = {"instance_count": chosen.instance_count, "autoscaling": chosen.autoscaling}
+    if missing := [f"recommended.{key}" for key, value in numbers.items() if value is None]:
+        yield UsageError(
+            f"{file}: {' and '.join(missing)}: null, but the fleet is sized by nothing else. "
+            f"Run `python -m inference_recommender run {workload.name} --job advanced` again."
+        )
 
 
 def _instance_type(props: WorkloadStackProps, chosen: Candidate | None) -> Wanted:
@@ -108,13 +135,6 @@ def _instance_type(props: WorkloadStackProps, chosen: Candidate | None) -> Wante
     return Wanted(instance_type=instance_type, file=file, key=key)
 
 
-def about_hardware(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[ProjectError]:
-    """Why the instance type cannot run the artifact, or cannot be had in the region."""
-    yield from unfit(wanted, props.artifact, props.folder.workload.hosted)
-    if region is not None:
-        yield from not_offered(wanted, region)
-
-
 def _autoscaling(chosen: Candidate | None, least: int) -> Autoscaling | None:
     if chosen is None or chosen.autoscaling is None:
         return None
@@ -125,18 +145,42 @@ def _autoscaling(chosen: Candidate | None, least: int) -> Autoscaling | None:
     )
 
 
-def _about_size(props: WorkloadStackProps, wanted: Wanted) -> Iterator[Caution]:
+def _recommendation_warnings(props: WorkloadStackProps, recommendation: Recommendation) -> Iterator[SynthWarning]:
+    file, measure = props.folder.recommendation_file, _measure_command(props)
+    if recommendation.provenance.measured_on == "local":
+        text = (
+            f"{file}: was measured locally, on {recommendation.provenance.machine}. "
+            f"Production wants one measured on SageMaker: run `{measure}` against an AWS account."
+        )
+        yield SynthWarning(id="recommendation:local", text=text)
+    measured, wanted = recommendation.objective, props.folder.workload.objective
+    if isinstance(wanted, LatencyObjective) and _sizing_objective(measured) != _sizing_objective(wanted):
+        text = (
+            f"{file}: objective: was sized for {_sizing_objective(measured)}, and {props.folder.file} now says "
+            f"{_sizing_objective(wanted)}. Measure again with `{measure}`."
+        )
+        yield SynthWarning(id="recommendation:objective", text=text)
+
+
+def _sizing_objective(objective: LatencyObjective) -> str:
+    """Returns the part of the objective that decides a fleet's size."""
+    peak = objective.peak_invocations_per_minute
+    return f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms at {peak:,} invocations/min"
+
+
+def _fleet_warnings(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[SynthWarning]:
     if props.options.autoscaling == "off":
-        yield size_caution(wanted.instance_type)
-
-
-def _about_zones(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[Caution]:
+        text = (
+            "-c autoscaling=off: the fleet keeps its present size, whatever the load. "
+            f"Deploy without it as soon as the endpoint is on {wanted.instance_type}."
+        )
+        yield SynthWarning(id="autoscaling:off", text=text)
     if props.options.in_production and region is not None:
-        yield from zone_cautions(wanted, region)
+        yield from zone_warnings(wanted, region)
 
 
-def _measure(props: WorkloadStackProps) -> str:
-    """The command that writes a recommendation."""
+def _measure_command(props: WorkloadStackProps) -> str:
+    """Returns the command that writes a recommendation."""
     run = f"python -m inference_recommender run {props.folder.workload.name}"
     if isinstance(props.folder.workload.hosting, EcsServiceHosting):
         return f"{run} --with load-test --url URL"  # Inference Recommender measures models on SageMaker alone

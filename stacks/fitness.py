@@ -1,11 +1,11 @@
-"""Whether an instance type can run an artifact, and whether there is such a type where it is to be deployed. Pure."""
+"""Whether an instance type can run an artifact, and whether AWS offers the type where it is to be deployed. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stacks.errors import NotInRegion, NotInZone, WrongHardware
-from workloads import ModelArtifact, NewVpc, ProjectError, Target, instances
+from stacks.workload_stack import SynthWarning
+from workloads import ModelArtifact, NewVpc, Target, UsageError, instances
 from workloads.instances import COMPUTE_CAPABILITIES, Hardware, family, hardware
 
 
@@ -18,8 +18,8 @@ class Wanted:
     key: str
 
 
-def unfit(wanted: Wanted, artifact: ModelArtifact, target: Target) -> Iterator[ProjectError]:
-    """`target` is what the artifact was built for."""
+def unfit(wanted: Wanted, artifact: ModelArtifact, target: Target) -> Iterator[UsageError]:
+    """Yields why the type cannot run the artifact, which was built for `target`."""
     if artifact.runtime == "tensorrt":
         engines = artifact.toolchain.get("compute_capability", "").split(", ")
         families = [name for name, capability in COMPUTE_CAPABILITIES.items() if capability in engines]
@@ -28,7 +28,12 @@ def unfit(wanted: Wanted, artifact: ModelArtifact, target: Target) -> Iterator[P
         needed = _needs(artifact, target)
         fits = hardware(wanted.instance_type) == needed
     if not fits:
-        yield WrongHardware(wanted.file, wanted.key, wanted.instance_type, artifact, needed)
+        yield UsageError(
+            f"{wanted.file}: {wanted.key}: got '{wanted.instance_type}', but {artifact.variant} of "
+            f"{artifact.workload} was built with {artifact.runtime} for "
+            f"{needed or 'no GPU that its artifact.json names'} and runs on nothing else. "
+            "Choose such an instance type, or a hosting.target that was built for this one."
+        )
 
 
 def _needs(artifact: ModelArtifact, target: Target) -> Hardware:
@@ -38,23 +43,41 @@ def _needs(artifact: ModelArtifact, target: Target) -> Hardware:
         case "neuronx":
             return "Inferentia 2"
         case "torchscript" if target.instance_types:
-            # Its archive is either for the Python backend on CPU or for the PyTorch backend on a GPU.
+            # The archive is either for the Python backend on CPU or for the PyTorch backend on a GPU.
             return hardware(target.instance_types[0])
         case _:
             return "x86 CPU"
 
 
-def not_offered(wanted: Wanted, region: str) -> Iterator[ProjectError]:
+def not_offered(wanted: Wanted, region: str) -> Iterator[UsageError]:
+    """Yields that the region lacks the type. Types and regions that are not in the table pass."""
     offered = instances.zones(family(wanted.instance_type))
     if offered is not None and region in instances.regions() and region not in offered:
-        yield NotInRegion(wanted.file, wanted.key, wanted.instance_type, region, sorted(offered))
+        yield UsageError(
+            f"{wanted.file}: {wanted.key}: got '{wanted.instance_type}', which AWS does not have in {region}, only in "
+            f"{', '.join(sorted(offered))}. Deploy to one of these, or choose another instance type."
+        )
 
 
-def outside_zones(file: Path, instance_type: str, network: NewVpc) -> Iterator[ProjectError]:
+def outside_zones(file: Path, instance_type: str, network: NewVpc) -> Iterator[UsageError]:
+    """Yields each zone of the network that lacks the type. Zones of a region that is not in the table pass."""
     offered = instances.zones(family(instance_type))
     known = {zone for ids in (offered or {}).values() for zone in ids}
     for zone in network.zone_ids:
-        # A zone of a region that the table does not have is not judged.
-        siblings = sorted(each for each in known if each.split("-")[0] == zone.split("-")[0])
+        siblings = sorted(sibling for sibling in known if sibling.split("-")[0] == zone.split("-")[0])
         if siblings and zone not in known:
-            yield NotInZone(file, zone, instance_type, siblings)
+            yield UsageError(
+                f"{file}: hosting.network.zone_ids: got '{zone}', which has no {instance_type}. "
+                f"Zones of this region that have it: {', '.join(siblings)}."
+            )
+
+
+def zone_warnings(wanted: Wanted, region: str) -> Iterator[SynthWarning]:
+    """Yields that a single zone of the region has the type, so that two instances cannot be spread over zones."""
+    offered = (instances.zones(family(wanted.instance_type)) or {}).get(region)
+    if offered is not None and len(offered) < 2:
+        text = (
+            f"{wanted.file}: {wanted.key}: only zone {offered[0]} of {region} has {wanted.instance_type}, so the fleet "
+            "cannot outlive it. Deploy to another region, or accept it."
+        )
+        yield SynthWarning(id="zones:one", text=text)

@@ -1,6 +1,6 @@
-"""A built `model.tar.gz` among the assets that `cdk deploy` uploads, under its own sha256.
+"""A built `model.tar.gz` as an asset that `cdk deploy` uploads, under its own sha256.
 
-Not `s3_assets.Asset`: that cuts the key to `.gz` (aws/aws-cdk#30257), and SageMaker asks for `.tar.gz`.
+`s3_assets.Asset` would cut the key to `.gz` (aws/aws-cdk#30257), and SageMaker asks for `.tar.gz`.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from constructs import Construct
 
 from stacks.grants import acknowledge_actions, acknowledge_resources
 
-# Not this archive alone: an endpoint that is rolled back reads the one before, under the policy of now.
 ARCHIVES = "*.tar.gz"
+"""More than this archive: an endpoint that is rolled back reads the previous one, under the present policy."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +24,7 @@ class ModelArchiveProps:
 
 
 class ModelArchive(Construct):
-    """`url` is its s3:// URL."""
+    """`url` is the archive's s3:// URL."""
 
     def __init__(self, scope: Construct, id: str, props: ModelArchiveProps) -> None:
         super().__init__(scope, id)
@@ -33,7 +33,7 @@ class ModelArchive(Construct):
         location = stack.synthesizer.add_file_asset(
             file_name=staged.relative_staged_path(stack),
             packaging=FileAssetPackaging.FILE,
-            # The key is this and the last extension of the file: <sha256>.tar.gz.
+            # The key is this plus the file's last extension: <sha256>.tar.gz.
             source_hash=f"{props.sha256}.tar",
             display_name=f"{stack.stack_name} {props.file.name}",
         )

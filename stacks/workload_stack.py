@@ -1,14 +1,14 @@
-"""What the stack of a workload is made from, whatever hosts it."""
+"""What every stack of a workload is made from, and how it refuses and warns at synth."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from aws_cdk import Environment, Stack, Token
+from aws_cdk import Annotations, Environment, Stack, Token
 from aws_cdk.region_info import Fact
 
 from stacks.context import Options
-from stacks.errors import UnknownRegion
-from workloads import ModelArtifact, Recommendation, WorkloadFolder
+from workloads import ModelArtifact, ProjectError, Recommendation, UsageError, WorkloadFolder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,7 +19,7 @@ class BuiltArtifact:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkloadStackProps:
-    """A workload that is built. `environment` None fits every account and region."""
+    """A workload that is built. A stack whose `environment` is None fits every account and region."""
 
     folder: WorkloadFolder
     artifact: ModelArtifact
@@ -29,10 +29,53 @@ class WorkloadStackProps:
     environment: Environment | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SynthWarning:
+    """A warning at synth. A user acknowledges it by its `id`."""
+
+    id: str
+    text: str
+
+
+class NotMeasured(UsageError):
+    """Production wants a recommendation measured on the artifact; another one cannot be deployed there.
+
+    A release leaves such a workload out of production, and proposes the recommendation that mends it.
+    """
+
+
+class NoRecommendation(NotMeasured):
+    """There is none at all. `app.py` then leaves the workload out and deploys the others."""
+
+
+class SeveralProblems(ProjectError):
+    def __init__(self, problems: Iterable[ProjectError]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def refuse(problems: Iterable[ProjectError]) -> None:
+    """Raises the only problem, or `SeveralProblems`; returns if there is none."""
+    match list(problems):
+        case []:
+            return
+        case [problem]:
+            raise problem
+        case several:
+            raise SeveralProblems(several)
+
+
+def add_warnings(stack: Stack, warnings: Iterable[SynthWarning]) -> None:
+    for warning in warnings:
+        Annotations.of(stack).add_warning_v2(warning.id, warning.text)
+
+
 def region_of(stack: Stack) -> str | None:
-    """None for a stack that fits every region. Raises `UnknownRegion`."""
+    """Returns None for a stack that fits every region. Raises `UsageError` for a region that does not exist."""
     if Token.is_unresolved(stack.region):
         return None
     if stack.region not in (known := Fact.regions):
-        raise UnknownRegion(stack.region, known)
+        raise UsageError(
+            f"There is no region '{stack.region}'. Known: {', '.join(known)}. Set AWS_REGION, or the profile's region."
+        )
     return stack.region

@@ -1,4 +1,4 @@
-"""app.py as the CDK CLI runs it: a process of its own, with or without an artifact, an account and a region."""
+"""app.py as the CDK CLI runs it, with or without an artifact, an account and a region."""
 
 import json
 import os
@@ -10,48 +10,118 @@ from pathlib import Path
 import pytest
 from aws_cdk import App, Environment
 
-from app import add_stacks, deploying_to
+from app import add_all, add_stacks, asked_for, cdk_command, deploying_to
 from tests.stacks.miniature import Repository, candidate, make_repository
 from workloads import ROOT, artifact_file
 
-RUN_APP = "import sys, pathlib, app; sys.exit(app.main(pathlib.Path(sys.argv[1])))"
+RUN_APP = "import sys, pathlib, app; sys.exit(app.main(pathlib.Path(sys.argv[1]), app.cdk_command(app.os.getppid())))"
 LIST_MODULES = "import sys, pathlib, app; app.main(pathlib.Path(sys.argv[1])); print(*sys.modules, sep='\\n')"
 CDK = ROOT / "node_modules/.bin/cdk"
+VIRGINIA = Environment(account="123456789012", region="us-east-1")
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    return make_repository(tmp_path)
+    """Has spellcheck, which is built, and text_classification, which is not."""
+    repository = make_repository(tmp_path)
+    folder = repository.root / "workloads/text_classification"
+    folder.mkdir()
+    shutil.copy(ROOT / "workloads/text_classification/workload.toml", folder)
+    return repository
 
 
-def test_synth_imports_neither_torch_nor_boto3(repository: Repository) -> None:
-    loaded = run_python(LIST_MODULES, repository).stdout.split()
+def not_built(repository: Repository, workload: str, target: str) -> str:
+    return (
+        f"{artifact_file(repository.root, workload, target)} does not exist: build it with "
+        f"`python -m model_build build {workload} --target {target}`."
+    )
+
+
+def test_a_process_of_its_own_imports_neither_torch_nor_boto3_and_names_what_is_not_built(
+    repository: Repository, tmp_path: Path
+) -> None:
+    """CDK's own checks of the templates, a third of a synthesis, are left to `make test` (templates.py)."""
+    command = [sys.executable, "-c", LIST_MODULES, str(repository.root)]
+    environment = {**without_aws(), "CDK_OUTDIR": str(tmp_path / "out")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded = done.stdout.split()
     assert "aws_cdk" in loaded
     assert not {"torch", "boto3", "botocore", "sagemaker", "inference_recommender", "model_build"} & set(loaded)
-
-
-def test_a_missing_artifact_is_one_sentence_that_names_the_command_to_build_it(repository: Repository) -> None:
-    file = artifact_file(repository.root, "spellcheck", "cpu")
-    file.unlink()
-    done = run_python(RUN_APP, repository)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.splitlines()[-2] == "There is nothing to deploy:"
-    assert done.stderr.splitlines()[-1] == (
-        f"{file} does not exist: build it with `python -m model_build build spellcheck --target cpu`."
+    assert (
+        done.stderr.splitlines()[-1] == f"No stack for it: {not_built(repository, 'text_classification', 'trt-db-ig')}"
     )
-    assert "Traceback" not in done.stderr
+    assert (tmp_path / "out/SpellcheckStack.template.json").exists()
+    assert not (tmp_path / "out/validation-report.json").exists()
 
 
-def test_a_workload_that_is_not_built_is_left_out_with_its_reason(repository: Repository) -> None:
-    add_workload(repository, "text_classification")
-    done = run_python(RUN_APP, repository)
-    assert done.returncode == 0
-    artifact = artifact_file(repository.root, "text_classification", "trt-db-ig")
-    assert [line for line in done.stderr.splitlines() if line.startswith("No stack")] == [
-        f"No stack for it: {artifact} does not exist: build it with "
-        "`python -m model_build build text_classification --target trt-db-ig`.",
+def test_without_any_build_every_workload_names_the_command_to_build_it(
+    repository: Repository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository.artifact_file("cpu").unlink()
+    assert add_all(App(), repository.root, Environment(), None) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "There is nothing to deploy:",
+        not_built(repository, "spellcheck", "cpu"),
+        not_built(repository, "text_classification", "trt-db-ig"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (["deploy", "SpellcheckStack"], ["spellcheck"]),
+        (["bootstrap"], ["spellcheck", "text_classification"]),
+    ],
+)
+def test_without_any_build_only_the_stack_that_is_asked_for_is_named(
+    repository: Repository, capsys: pytest.CaptureFixture[str], command: list[str], named: list[str]
+) -> None:
+    repository.artifact_file("cpu").unlink()
+    assert add_all(App(), repository.root, Environment(), command) == 2
+    targets = {"spellcheck": "cpu", "text_classification": "trt-db-ig"}
+    lines = [not_built(repository, name, targets[name]) for name in named]
+    assert capsys.readouterr().err.splitlines() == ["There is nothing to deploy:", *lines]
+
+
+@pytest.mark.parametrize(
+    ("command", "lines"),
+    [
+        (["deploy", "SpellcheckStack", "-c", "stage=beta"], 0),
+        (["deploy", "TextClassificationStack"], 1),
+        (["deploy", "--all"], 1),
+        (["list"], 0),
+        (None, 1),
+    ],
+)
+def test_a_stack_that_is_missing_is_named_in_one_line_if_it_is_asked_for(
+    repository: Repository, capsys: pytest.CaptureFixture[str], command: list[str] | None, lines: int
+) -> None:
+    assert add_all(App(), repository.root, Environment(), command) == 0
+    expected = f"No stack for it: {not_built(repository, 'text_classification', 'trt-db-ig')}"
+    assert capsys.readouterr().err.splitlines() == [expected] * lines
+
+
+@pytest.mark.parametrize(
+    ("command", "asked"),
+    [
+        (None, ["AStack", "BStack", "CStack"]),
+        (["deploy", "--all", "--require-approval", "never"], ["AStack", "BStack", "CStack"]),
+        (["synth", "--quiet"], ["AStack", "BStack", "CStack"]),
+        (["--app", "python3 app.py", "diff", "BStack", "-c", "stage=production"], ["BStack"]),
+        (["deploy", "AStack", "CStack"], ["AStack", "CStack"]),
+        (["deploy", "[AB]*"], ["AStack", "BStack"]),
+        (["list"], []),
+        (["bootstrap", "aws://123456789012/us-east-1"], []),
+        (["destroy", "--all", "--force"], []),
+    ],
+)
+def test_the_clis_command_line_says_which_stacks_are_asked_for(command: list[str] | None, asked: list[str]) -> None:
+    assert asked_for(["AStack", "BStack", "CStack"], command) == asked
+
+
+def test_a_process_that_the_cli_did_not_start_has_no_command_line_of_it() -> None:
+    assert cdk_command(os.getpid()) is None
 
 
 def test_a_new_folder_is_a_new_stack(repository: Repository) -> None:
@@ -61,24 +131,25 @@ def test_a_new_folder_is_a_new_stack(repository: Repository) -> None:
     file.write_text(file.read_text("utf-8").replace('name = "spellcheck"', 'name = "typo_fixer"'), "utf-8")
     shutil.copytree(repository.root / "build/spellcheck", repository.root / "build/typo_fixer")
     app = App()
-    assert add_stacks(app, repository.root) == []
+    assert list(add_stacks(app, repository.root)) == ["TextClassificationStack"]
     assert [child.node.id for child in app.node.children] == ["SpellcheckStack", "TypoFixerStack"]
 
 
-def test_only_a_release_pays_for_cdks_own_checks_of_the_templates(repository: Repository, tmp_path: Path) -> None:
-    """They are a third of a synthesis. In `make test`, nag.py reads what they find in every stack."""
+def test_a_release_pays_for_cdks_own_checks_of_the_templates(repository: Repository, tmp_path: Path) -> None:
     connection = "arn:aws:codeconnections:us-east-1:123456789012:connection/01234567-89ab-cdef-0123-456789abcdef"
-    release = {"release-repository": "example/models", "release-connection": connection}
-    for name, context, checked in (("daily", {}, False), ("release", release, True)):
-        output = tmp_path / name
-        done = run_python(RUN_APP, repository, CDK_OUTDIR=str(output), CDK_CONTEXT_JSON=json.dumps(context))
-        assert done.returncode == 0, done.stderr
-        assert (output / "validation-report.json").exists() == checked
+    release = App(
+        outdir=str(tmp_path / "cdk.out"),
+        context={"release-repository": "example/models", "release-connection": connection},
+        builtin_cloud_formation_validation=False,
+    )
+    assert add_all(release, repository.root, VIRGINIA, ["synth", "--quiet"]) == 0
+    release.synth()
+    assert (tmp_path / "cdk.out/validation-report.json").exists()
 
 
 def test_account_and_region_are_what_the_cli_found_and_may_both_be_missing() -> None:
-    found = deploying_to({"CDK_DEFAULT_ACCOUNT": "123456789012", "CDK_DEFAULT_REGION": "eu-west-1"})
-    assert (found.account, found.region) == ("123456789012", "eu-west-1")
+    environment = deploying_to({"CDK_DEFAULT_ACCOUNT": "123456789012", "CDK_DEFAULT_REGION": "eu-west-1"})
+    assert (environment.account, environment.region) == ("123456789012", "eu-west-1")
     assert (deploying_to({}).account, deploying_to({}).region) == (None, None)
 
 
@@ -91,7 +162,9 @@ def test_the_cli_is_pinned_to_one_version_without_a_registry_of_this_machine() -
 @pytest.mark.integration
 @pytest.mark.skipif(not CDK.exists(), reason="node_modules is missing: `npm ci`")
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not on PATH")
-def test_the_real_cli_synthesises_offline(repository: Repository, tmp_path: Path) -> None:
+def test_the_real_cli_synthesises_one_stack_offline_and_hears_nothing_of_the_others(
+    repository: Repository, tmp_path: Path
+) -> None:
     repository.recommend(candidate())
     app = f"{sys.executable} -c '{RUN_APP}' {repository.root}"
     command = [str(CDK), "synth", "SpellcheckStack", "--app", app, "--output", str(tmp_path / "out"), "--quiet"]
@@ -101,24 +174,13 @@ def test_the_real_cli_synthesises_offline(repository: Repository, tmp_path: Path
     for resource in template["Resources"].values():
         # The CLI asks for the constructs' paths.
         resource.pop("Metadata", None)
-    # Without credentials it also falls back on this region.
+    # Without credentials the CLI falls back on this region.
     assert template == repository.synthesise(Environment(region="us-east-1")).json
     assert "Acknowledge with 'Annotation::image:stock'" in done.stdout + done.stderr
-
-
-def add_workload(repository: Repository, name: str) -> None:
-    folder = repository.root / "workloads" / name
-    folder.mkdir()
-    shutil.copy(ROOT / "workloads" / name / "workload.toml", folder)
-
-
-def run_python(code: str, repository: Repository, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", code, str(repository.root)]
-    environment = {**without_aws(), **variables}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert "No stack" not in done.stdout + done.stderr
 
 
 def without_aws() -> dict[str, str]:
-    """No credentials to be found, so that nothing can be asked of AWS."""
+    """Returns an environment in which no credentials can be found, so that nothing can be asked of AWS."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "CDK_"))}
     return {**kept, "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/nowhere", "CI": "true"}

@@ -9,15 +9,14 @@ from stacks.batch.processing_work import ProcessingBatchWork, ProcessingBatchWor
 from stacks.batch.steps import BatchSteps, BatchStepsProps, BatchWork
 from stacks.batch.storage import BatchStorage
 from stacks.batch.watch import BatchWatch, BatchWatchProps
-from stacks.deployment import about_hardware, refuse
-from stacks.ecs.fleet import EcsFleet, EcsFleetProps
+from stacks.deployment import problems_of_hardware
+from stacks.ecs.fleet import EcsFleet, EcsFleetProps, machine
 from stacks.ecs.private_network import PrivateNetwork, PrivateNetworkProps, zones
 from stacks.ecs.task import EcsTask, EcsTaskProps
 from stacks.fitness import Wanted
-from stacks.machine import machine
 from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.own_image import OwnImage, OwnImageProps
-from stacks.workload_stack import WorkloadStackProps, region_of
+from stacks.workload_stack import WorkloadStackProps, refuse, region_of
 from workloads import ScheduledBatchHosting, ThroughputObjective, UsageError
 
 
@@ -90,7 +89,7 @@ class ScheduledBatchStack(Stack):
         instance_type = workload.instance_types[0]
         key = f"targets.{workload.variant(workload.hosting.target).target}.instance_types"
         wanted = Wanted(instance_type=instance_type, file=file, key=key)
-        refuse(about_hardware(props, wanted, region_of(self)))
+        refuse(problems_of_hardware(props, wanted, region_of(self)))
         if not instance_type.startswith("ml."):
             return self._on_ecs(hosting, props, storage, archive, role)
         check_processing_type(file, instance_type)

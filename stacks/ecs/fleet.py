@@ -5,6 +5,7 @@ computes how many instances to start, and a placement constraint keeps it off an
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from aws_cdk import Duration, Size
 from aws_cdk import aws_autoscaling as autoscaling
@@ -15,7 +16,8 @@ from constructs import Construct
 
 from stacks.ecs.private_network import PrivateNetwork
 from stacks.grants import acknowledge, acknowledge_actions, acknowledge_resources
-from stacks.machine import Machine
+from workloads import UsageError
+from workloads.instances import family, instance_shape
 
 ROOT_VOLUME = Size.gibibytes(100)
 """AWS's PyTorch images for Neuron, unpacked beside their layers, take more than the AMI's own 30 GiB."""
@@ -24,6 +26,36 @@ NO_INSTANCE_ROLE_FOR_TASKS = "echo ECS_AWSVPC_BLOCK_IMDS=true >> /etc/ecs/ecs.co
 INSTANCE_WARM_UP = Duration.minutes(5)
 """Mostly the time to pull such an image. Until it is over, ECS starts no further instance in place of a starting
 one."""
+
+
+FAMILIES = ("inf1", "inf2", "c5", "c6i", "c7i", "m5", "m6i", "m7i")
+"""The families that an image of ours runs on."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """`kind` is inf1, inf2 or cpu; `devices` are the device files of the Neuron chips."""
+
+    instance_type: str
+    kind: str
+    vcpus: int
+    devices: tuple[str, ...]
+
+
+def machine(file: Path, instance_type: str) -> Machine:
+    """Raises `UsageError` for a type that is not known. `file` is the one that names the type."""
+    shape = instance_shape(instance_type)
+    if shape is None or instance_type.split(".")[0] not in FAMILIES:
+        raise UsageError(
+            f"{file}: {instance_type}: how many vCPUs and chips it has is not known here. Known are the sizes of "
+            f"{', '.join(FAMILIES)}, written as EC2 does (inf1.6xlarge). Choose one of them."
+        )
+    return Machine(
+        instance_type=instance_type,
+        kind=family(instance_type) if shape.neuron_chips else "cpu",
+        vcpus=shape.vcpus,
+        devices=tuple(f"/dev/neuron{number}" for number in range(shape.neuron_chips)),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,19 +1,18 @@
 """A workload as an ECS service on EC2 instances of its own: network, fleet, server, scaling, alarms."""
 
-from aws_cdk import Annotations, CfnOutput, Stack
+from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
 from stacks.deployment import Deployment, plan_deployment
-from stacks.ecs.fleet import EcsFleet, EcsFleetProps
+from stacks.ecs.fleet import EcsFleet, EcsFleetProps, Machine, machine
 from stacks.ecs.private_network import PrivateNetwork, PrivateNetworkProps, zones
 from stacks.ecs.scaling import EcsScaling, EcsScalingProps
 from stacks.ecs.service import NEURON, TRITON, EcsService, EcsServiceProps
 from stacks.ecs.task import EcsTask, EcsTaskProps
 from stacks.ecs.watch import EcsServiceWatch, EcsServiceWatchProps
-from stacks.machine import Machine, machine
 from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.own_image import OwnImage, OwnImageProps
-from stacks.workload_stack import WorkloadStackProps, region_of
+from stacks.workload_stack import WorkloadStackProps, add_warnings, region_of
 from workloads import EcsServiceHosting
 
 TASKS_DURING_AN_UPDATE = 2
@@ -28,8 +27,7 @@ class EcsServiceStack(Stack):
         self._zones = hosting.availability_zones
         super().__init__(scope, id, env=props.environment, description=workload.description)
         deployment = plan_deployment(props, region_of(self))
-        for caution in deployment.cautions:
-            Annotations.of(self).add_warning_v2(caution.id, caution.text)
+        add_warnings(self, deployment.warnings)
         named_in = props.folder.recommendation_file if deployment.recommended else props.folder.file
         runs_on = machine(named_in, deployment.instance_type)
         network = PrivateNetwork(self, "Network", PrivateNetworkProps(existing=hosting.vpc))

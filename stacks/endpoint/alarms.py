@@ -1,6 +1,6 @@
-"""Alarms of an endpoint: which of them wake somebody, and which roll an update back.
+"""The alarms of an endpoint: which of them page, and which roll an update back.
 
-Every threshold is the workload's objective or the recommendation's measurement; none is typed here.
+Every threshold is the workload's objective or the recommendation's measurement; none is a constant here.
 """
 
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ class EndpointAlarmsProps:
     metrics: EndpointMetrics
     objective: LatencyObjective
     capacity_per_instance: float | None
-    """Invocations per minute at which an instance still keeps the objective, as measured; None: not known."""
+    """The measured invocations per minute at which an instance still keeps the objective, or None if unknown."""
 
 
 class EndpointAlarms(Construct):
-    """`paging` wake somebody; `rollback` end an update; `all` are on the dashboard."""
+    """The alarms in `paging` page, those in `rollback` end an update, and `all` are on the dashboard."""
 
     def __init__(self, scope: Construct, id: str, props: EndpointAlarmsProps) -> None:
         super().__init__(scope, id)
         latency, errors = self._latency(props), self._errors(props)
-        caller = self._client_errors(props)
+        client_errors = self._client_errors(props)
         saturation = self._saturation(props)
-        # Callers that send what cannot be answered are no reason to wake somebody; a release that calls everything
-        # unanswerable is one to undo.
+        # A caller that sends malformed requests is no reason to page. A release that answers every request with a 4xx
+        # is one to roll back.
         self.paging = [*latency, self._client_latency(props), *errors, *saturation]
-        self.rollback = [*latency, *errors, caller]
-        self.all = [*self.paging, caller]
+        self.rollback = [*latency, *errors, client_errors]
+        self.all = [*self.paging, client_errors]
 
     def _latency(self, props: EndpointAlarmsProps) -> list[cloudwatch.Alarm]:
         metrics, objective = props.metrics, props.objective
@@ -90,5 +90,5 @@ class EndpointAlarms(Construct):
 
 
 def client_latency_limit_ms(objective: LatencyObjective) -> float:
-    """What a caller may wait: the model, and what is around it."""
+    """Returns how long a caller may wait: the model latency's limit plus the overhead's."""
     return objective.model_latency_ms + objective.overhead_latency_ms

@@ -1,4 +1,4 @@
-"""One page on an endpoint, to be read in ten seconds: the alarms, five numbers, then what they are made of."""
+"""One page on an endpoint, to be read in ten seconds: the alarms, five numbers, and the graphs behind them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -98,14 +98,14 @@ class EndpointDashboard(Construct):
         )
 
     def _cost(self) -> cloudwatch.GraphWidget | cloudwatch.TextWidget:
-        recommended, spent = self._props.recommended, self._cost_per_day()
-        if not spent or recommended is None or recommended.cost_per_hour_usd is None:
+        recommended, cost = self._props.recommended, self._cost_per_day()
+        if not cost or recommended is None or recommended.cost_per_hour_usd is None:
             reason = (recommended and recommended.cost_reason) or NOT_MEASURED
             return cloudwatch.TextWidget(markdown=f"**Cost per day** is not known: {reason}", width=12, height=6)
         estimate = recommended.cost_per_hour_usd * HOURS_PER_DAY
         return cloudwatch.GraphWidget(
             title="USD per day at the present size (left), instances (right)",
-            left=spent,
+            left=cost,
             left_annotations=[_limit(f"The recommendation's estimate, at the peak: {estimate:,.2f}", estimate)],
             right=[self._metrics.instances()],
             width=12,
@@ -113,7 +113,7 @@ class EndpointDashboard(Construct):
         )
 
     def _cost_per_day(self) -> list[cloudwatch.IMetric]:
-        """CloudWatch counts the instances; what they cost together at the peak is the recommendation's."""
+        """Scales the recommendation's cost at the peak by the number of instances that CloudWatch counts."""
         recommended = self._props.recommended
         if recommended is None or recommended.cost_per_hour_usd is None or recommended.instance_count is None:
             return []

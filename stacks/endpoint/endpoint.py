@@ -1,41 +1,53 @@
-"""A SageMaker real-time endpoint for one packed model: role, key, model, config, endpoint.
+"""A SageMaker real-time endpoint for one packed model: role, key, captured data, models, configuration, endpoint.
 
-One variant, `AllTraffic`, of a given size; `EndpointScaling` changes it, `EndpointAlarms` watches it.
-L1 for SageMaker: the alpha L2 has neither `RetainAllVariantProperties` nor `InferenceAmiVersion`.
+It has one variant, `AllTraffic`, of a given size; `EndpointScaling` changes the size and `EndpointAlarms` watches it.
+SageMaker's resources are L1: the alpha L2 has neither `RetainAllVariantProperties` nor `InferenceAmiVersion`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aws_cdk import RemovalPolicy
+from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
-from stacks.endpoint.captured_data import CapturedData, CapturedDataProps
 from stacks.endpoint.metrics import VARIANT
 from stacks.endpoint.network import EndpointVpc, EndpointVpcProps
 from stacks.endpoint.served_model import Served, ServedModel, ServedModelProps
-from stacks.endpoint.update import deployment_config
-from stacks.grants import ENDPOINT_LOGS, allow_container_telemetry
-from workloads import EndpointUpdate, SageMakerEndpointHosting
+from stacks.grants import (
+    ENDPOINT_LOGS,
+    acknowledge,
+    acknowledge_actions,
+    acknowledge_resources,
+    allow_container_telemetry,
+)
+from workloads import Canary, DataCapture, EndpointUpdate, Linear, Rolling, SageMakerEndpointHosting
 from workloads.instances import has_local_storage
 
 SHADOW = "Shadow"
+CAPTURED_PREFIX = "captured"
+LONGEST_UPDATE_S = 28_800
+"""The most that SageMaker allows, 8 hours; a workload's steps and bakes add up to less."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkloadEndpointProps:
     name: str
-    """Fixed, since the alarms that guard an update are there before the endpoint, and are on its name."""
+    """Fixed, because the alarms that guard an update exist before the endpoint and refer to its name."""
     hosting: SageMakerEndpointHosting
     production: Served
     shadow: Served | None
     update: EndpointUpdate | None
-    """None: as SageMaker does it by itself, all at once."""
+    """None stands for SageMaker's default: all at once, without alarms."""
     rollback_alarms: Sequence[cloudwatch.IAlarm]
+
+    @property
+    def all_served(self) -> list[Served]:
+        return [self.production, *([self.shadow] if self.shadow else [])]
 
 
 class WorkloadEndpoint(Construct):
@@ -43,10 +55,8 @@ class WorkloadEndpoint(Construct):
 
     def __init__(self, scope: Construct, id: str, props: WorkloadEndpointProps) -> None:
         super().__init__(scope, id)
-        hosting = props.hosting
-        self._network = (
-            EndpointVpc(self, "Network", EndpointVpcProps(network=hosting.network)) if hosting.network else None
-        )
+        network = props.hosting.network
+        self._network = EndpointVpc(self, "Network", EndpointVpcProps(network=network)) if network else None
         self.role = self._execution_role(props)
         self._key = self._storage_key(props)
         self._capture = self._captured_data(props)
@@ -71,7 +81,7 @@ class WorkloadEndpoint(Construct):
             assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
             description="Reads the model archive, pulls the image, writes the endpoint's logs and metrics.",
         )
-        for served in _all(props):
+        for served in props.all_served:
             served.archive.grant_read(role)
             served.image.grant_pull(role)
         allow_container_telemetry(role, ENDPOINT_LOGS)
@@ -90,7 +100,7 @@ class WorkloadEndpoint(Construct):
             self,
             "Config",
             production_variants=[production.variant(VARIANT, 1)],
-            # The shadow's weight, against the production variant's, is the share of requests that it gets a copy of.
+            # The ratio of the shadow's weight to the production variant's is the share of requests copied to it.
             shadow_production_variants=[shadow.variant(SHADOW, copied.percent / 100)] if shadow and copied else None,
             data_capture_config=self._capture.config if self._capture else None,
             kms_key_id=self._key.key_arn if self._key and _has_volumes(props) else None,
@@ -102,12 +112,12 @@ class WorkloadEndpoint(Construct):
             "Endpoint",
             endpoint_name=props.name,
             endpoint_config_name=config.attr_endpoint_config_name,
-            # Otherwise every update resets an autoscaled fleet to its initial count.
+            # Without it every update resets an autoscaled fleet to its initial count.
             retain_all_variant_properties=True,
-            deployment_config=deployment_config(props.update, props.rollback_alarms) if props.update else None,
+            deployment_config=_deployment_config(props.update, props.rollback_alarms) if props.update else None,
         )
 
-    def _captured_data(self, props: WorkloadEndpointProps) -> CapturedData | None:
+    def _captured_data(self, props: WorkloadEndpointProps) -> "CapturedData | None":
         if props.hosting.data_capture is None or self._key is None:
             return None
         captured = CapturedData(self, "Captured", CapturedDataProps(capture=props.hosting.data_capture, key=self._key))
@@ -115,41 +125,138 @@ class WorkloadEndpoint(Construct):
         return captured
 
     def _storage_key(self, props: WorkloadEndpointProps) -> kms.IKey | None:
-        """For volumes and captured data; None where there is neither."""
+        """Returns the key of volumes and captured data; None where there is neither."""
+        given = props.hosting.kms_key_arn
         if not _has_volumes(props) and props.hosting.data_capture is None:
             return None
-        key = self._own_key(props) if props.hosting.kms_key_arn is None else self._given_key(props.hosting.kms_key_arn)
+        key = self._own_key(props) if given is None else kms.Key.from_key_arn(self, "StorageKey", given)
         key.grant(self.role, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext")
         self.role.add_to_policy(
             iam.PolicyStatement(
                 actions=["kms:CreateGrant"],
                 resources=[key.key_arn],
-                # For the instances' volumes, and for nobody else.
+                # For the volumes of the instances only.
                 conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
             )
         )
         return key
 
-    def _given_key(self, arn: str) -> kms.IKey:
-        return kms.Key.from_key_arn(self, "StorageKey", arn)
-
     def _own_key(self, props: WorkloadEndpointProps) -> kms.Key:
-        # What is captured is kept, and so is its key; volumes end with their instances.
-        keeps = props.hosting.data_capture is not None
+        # Captured data outlives the stack, so its key has to; volumes end with their instances.
+        retained = props.hosting.data_capture is not None
         return kms.Key(
             self,
             "StorageKey",
             description="Encrypts the storage volumes of the endpoint's instances, and what is captured.",
             enable_key_rotation=True,
-            removal_policy=RemovalPolicy.RETAIN if keeps else RemovalPolicy.DESTROY,
+            removal_policy=RemovalPolicy.RETAIN if retained else RemovalPolicy.DESTROY,
         )
 
 
-def _all(props: WorkloadEndpointProps) -> list[Served]:
-    return [props.production, *([props.shadow] if props.shadow else [])]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CapturedDataProps:
+    capture: DataCapture
+    key: kms.IKey
+
+
+class CapturedData(Construct):
+    """`config` for the endpoint configuration, and the encrypted `bucket` of captured requests and answers.
+
+    Objects expire after the days that the workload states; the bucket outlives the stack.
+    """
+
+    def __init__(self, scope: Construct, id: str, props: CapturedDataProps) -> None:
+        super().__init__(scope, id)
+        self.bucket = s3.Bucket(
+            self,
+            "Bucket",
+            encryption=s3.BucketEncryption.KMS,
+            encryption_key=props.key,
+            bucket_key_enabled=True,
+            enforce_ssl=True,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(props.capture.keep_days))],
+        )
+        acknowledge(
+            self.bucket,
+            "AwsSolutions-S1",
+            "Only the endpoint writes here; a log of that would need a second bucket.",
+        )
+        self.config = sagemaker.CfnEndpointConfig.DataCaptureConfigProperty(
+            enable_capture=True,
+            initial_sampling_percentage=props.capture.percent,
+            destination_s3_uri=self.bucket.s3_url_for_object(CAPTURED_PREFIX),
+            kms_key_id=props.key.key_arn,
+            capture_options=[
+                sagemaker.CfnEndpointConfig.CaptureOptionProperty(capture_mode=mode) for mode in ("Input", "Output")
+            ],
+            # Without it a JSON body is stored as base64.
+            capture_content_type_header=sagemaker.CfnEndpointConfig.CaptureContentTypeHeaderProperty(
+                json_content_types=["application/json"]
+            ),
+        )
+
+    def grant_write(self, role: iam.Role) -> None:
+        self.bucket.grant_put(role, f"{CAPTURED_PREFIX}/*")
+        objects = [self.bucket.arn_for_objects(f"{CAPTURED_PREFIX}/*")]
+        acknowledge_resources(role, objects, "SageMaker names each object by its time.")
+        actions = ["s3:Abort*", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
+        acknowledge_actions(role, actions, "CDK's wording of write access to an encrypted bucket.")
 
 
 def _has_volumes(props: WorkloadEndpointProps) -> bool:
-    # Hosts with NVMe of their own encrypt it in hardware; a key is refused there according to older API documents,
-    # and of no effect according to newer ones.
-    return not any(has_local_storage(name) for served in _all(props) for name in served.instance_types)
+    # NVMe of the host's own is encrypted in hardware. A key for it is refused according to older API documents, and has
+    # no effect according to newer ones.
+    return not any(has_local_storage(name) for served in props.all_served for name in served.instance_types)
+
+
+def _deployment_config(
+    update: EndpointUpdate, alarms: Sequence[cloudwatch.IAlarm]
+) -> sagemaker.CfnEndpoint.DeploymentConfigProperty:
+    """Returns SageMaker's deployment guardrails for an update.
+
+    SageMaker's bounds: a canary of at most 50 % of the fleet, linear steps of 10 to 50 %, rolling batches of 5 to 50 %,
+    one to ten alarms. It excludes endpoints on Inf1, which it updates all at once and without alarms.
+    """
+    rollback = sagemaker.CfnEndpoint.AutoRollbackConfigProperty(
+        alarms=[sagemaker.CfnEndpoint.AlarmProperty(alarm_name=alarm.alarm_name) for alarm in alarms]
+    )
+    if isinstance(update, Rolling):
+        return sagemaker.CfnEndpoint.DeploymentConfigProperty(
+            auto_rollback_configuration=rollback, rolling_update_policy=_rolling(update)
+        )
+    return sagemaker.CfnEndpoint.DeploymentConfigProperty(
+        auto_rollback_configuration=rollback,
+        blue_green_update_policy=sagemaker.CfnEndpoint.BlueGreenUpdatePolicyProperty(
+            traffic_routing_configuration=_traffic(update),
+            termination_wait_in_seconds=update.bake_s,
+            maximum_execution_timeout_in_seconds=LONGEST_UPDATE_S,
+        ),
+    )
+
+
+def _traffic(update: EndpointUpdate) -> sagemaker.CfnEndpoint.TrafficRoutingConfigProperty:
+    match update:
+        case Canary():
+            return sagemaker.CfnEndpoint.TrafficRoutingConfigProperty(
+                type="CANARY", canary_size=_share(update.percent), wait_interval_in_seconds=update.bake_s
+            )
+        case Linear():
+            return sagemaker.CfnEndpoint.TrafficRoutingConfigProperty(
+                type="LINEAR", linear_step_size=_share(update.percent), wait_interval_in_seconds=update.bake_s
+            )
+        case _:
+            return sagemaker.CfnEndpoint.TrafficRoutingConfigProperty(type="ALL_AT_ONCE", wait_interval_in_seconds=0)
+
+
+def _rolling(update: Rolling) -> sagemaker.CfnEndpoint.RollingUpdatePolicyProperty:
+    return sagemaker.CfnEndpoint.RollingUpdatePolicyProperty(
+        maximum_batch_size=_share(update.percent),
+        wait_interval_in_seconds=update.bake_s,
+        maximum_execution_timeout_in_seconds=LONGEST_UPDATE_S,
+        rollback_maximum_batch_size=_share(100),  # Roll back in one step.
+    )
+
+
+def _share(percent: int) -> sagemaker.CfnEndpoint.CapacitySizeProperty:
+    return sagemaker.CfnEndpoint.CapacitySizeProperty(type="CAPACITY_PERCENT", value=percent)

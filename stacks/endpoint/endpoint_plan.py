@@ -1,14 +1,20 @@
-"""What an endpoint has besides a fleet: types to fall back on, a way to be updated, a shadow, a network. Pure."""
+"""What an endpoint has besides a fleet: fallback types, an update strategy, a shadow, a network. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stacks.cautions import Caution, image_cautions, inf1_cautions
-from stacks.deployment import Deployment, plan_deployment, refuse
-from stacks.errors import MinimumOutOfRange, ShadowOnInf1
+from stacks.deployment import Deployment, plan_deployment
 from stacks.fitness import Wanted, not_offered, outside_zones, unfit
-from stacks.workload_stack import WorkloadStackProps
-from workloads import EndpointUpdate, ModelArtifact, NewVpc, ProjectError, SageMakerEndpointHosting, Target
+from stacks.workload_stack import SynthWarning, WorkloadStackProps, refuse
+from workloads import (
+    EndpointUpdate,
+    ModelArtifact,
+    NewVpc,
+    ProjectError,
+    SageMakerEndpointHosting,
+    Target,
+    UsageError,
+)
 from workloads.instances import hardware
 
 
@@ -16,15 +22,15 @@ from workloads.instances import hardware
 class EndpointPlan:
     deployment: Deployment
     instance_types: tuple[str, ...]
-    """The deployment's own first, then those to fall back on."""
+    """The deployment's own type, then the types to fall back on."""
     update: EndpointUpdate | None
-    """None: SageMaker's own way, all at once and without alarms."""
-    cautions: tuple[Caution, ...]
+    """None stands for SageMaker's default: all at once and without alarms."""
+    warnings: tuple[SynthWarning, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Placed:
-    """An artifact that shall run on an instance type."""
+class _Placement:
+    """An artifact, the target that it was built for, and an instance type that it is to run on."""
 
     wanted: Wanted
     artifact: ModelArtifact
@@ -39,66 +45,68 @@ def plan_endpoint(
     instance_type = deployment.instance_type
     refuse(
         [
-            *_about_others(_others(props, hosting, shadow), region),
-            *_about_zones(props, hosting, instance_type),
-            *_about_shadow(props, hosting, instance_type),
-            *_about_minimums(props, hosting, deployment),
+            *_problems_of_placements(_other_placements(props, hosting, shadow), region),
+            *_problems_of_zones(props, hosting, instance_type),
+            *_problems_of_shadow(props, hosting, instance_type),
+            *_problems_of_minimums(props, hosting, deployment),
         ]
     )
     guarded = props.options.in_production and hardware(instance_type) != "Inferentia 1"
     return EndpointPlan(
         deployment=deployment,
         instance_types=tuple(dict.fromkeys((instance_type, *hosting.fallback_instance_types))),
-        # Beta has no traffic to shift, and its load test turns the alarms on that would hold an update up.
+        # Beta has no traffic to shift, and its load test sets off the alarms that would hold an update up.
         update=hosting.update if guarded else None,
-        cautions=(
-            *image_cautions(props.folder.file, hosting, props.artifact),
-            *deployment.cautions,
-            *inf1_cautions(props.folder.file, instance_type),
+        warnings=(
+            *_image_warnings(props, hosting),
+            *deployment.warnings,
+            *_inf1_warnings(props, instance_type),
         ),
     )
 
 
-def _others(
+def _other_placements(
     props: WorkloadStackProps, hosting: SageMakerEndpointHosting, shadow: ModelArtifact | None
-) -> Iterator[_Placed]:
-    """Besides the deployment's own."""
+) -> Iterator[_Placement]:
+    """Yields what runs besides the deployment's own type: fallback types and the shadow."""
     file, workload = props.folder.file, props.folder.workload
-    for each in hosting.fallback_instance_types:
-        wanted = Wanted(instance_type=each, file=file, key="hosting.fallback_instance_types")
-        yield _Placed(wanted=wanted, artifact=props.artifact, target=workload.hosted)
+    for fallback in hosting.fallback_instance_types:
+        wanted = Wanted(instance_type=fallback, file=file, key="hosting.fallback_instance_types")
+        yield _Placement(wanted=wanted, artifact=props.artifact, target=workload.hosted)
     if hosting.shadow is not None and shadow is not None:
         wanted = Wanted(instance_type=hosting.shadow.instance_type, file=file, key="hosting.shadow.instance_type")
         target = workload.targets[workload.variant(hosting.shadow.target).target]
-        yield _Placed(wanted=wanted, artifact=shadow, target=target)
+        yield _Placement(wanted=wanted, artifact=shadow, target=target)
 
 
-def _about_others(others: Iterator[_Placed], region: str | None) -> Iterator[ProjectError]:
-    for other in others:
-        yield from unfit(other.wanted, other.artifact, other.target)
+def _problems_of_placements(placements: Iterator[_Placement], region: str | None) -> Iterator[ProjectError]:
+    for placement in placements:
+        yield from unfit(placement.wanted, placement.artifact, placement.target)
         if region is not None:
-            yield from not_offered(other.wanted, region)
+            yield from not_offered(placement.wanted, region)
 
 
-def _about_zones(
+def _problems_of_zones(
     props: WorkloadStackProps, hosting: SageMakerEndpointHosting, instance_type: str
 ) -> Iterator[ProjectError]:
     if isinstance(hosting.network, NewVpc):
         yield from outside_zones(props.folder.file, instance_type, hosting.network)
 
 
-def _about_shadow(
+def _problems_of_shadow(
     props: WorkloadStackProps, hosting: SageMakerEndpointHosting, instance_type: str
 ) -> Iterator[ProjectError]:
     if hosting.shadow is None:
         return
-    for each in (instance_type, hosting.shadow.instance_type):
-        if hardware(each) == "Inferentia 1":
-            yield ShadowOnInf1(props.folder.file, each)
-            return
+    used = (instance_type, hosting.shadow.instance_type)
+    if inf1 := next((name for name in used if hardware(name) == "Inferentia 1"), None):
+        yield UsageError(
+            f"{props.folder.file}: hosting.shadow: SageMaker runs no shadow tests with Inf1 (got {inf1}). "
+            "Leave hosting.shadow out, or host a target for Inf2."
+        )
 
 
-def _about_minimums(
+def _problems_of_minimums(
     props: WorkloadStackProps, hosting: SageMakerEndpointHosting, deployment: Deployment
 ) -> Iterator[ProjectError]:
     if deployment.autoscaling is None:
@@ -107,4 +115,31 @@ def _about_minimums(
     high = deployment.autoscaling.max_capacity
     for number, minimum in enumerate(hosting.scaling.scheduled_minimums):
         if not low <= minimum.min_capacity <= high:
-            yield MinimumOutOfRange(props.folder.file, number, minimum.min_capacity, low, high)
+            yield UsageError(
+                f"{props.folder.file}: hosting.scaling.scheduled_minimums.{number}.min_capacity: got "
+                f"{minimum.min_capacity}. The fleet has between {low} and {high} instances; choose one of these, or "
+                "measure for a larger peak."
+            )
+
+
+def _image_warnings(props: WorkloadStackProps, hosting: SageMakerEndpointHosting) -> Iterator[SynthWarning]:
+    runtime = props.artifact.runtime
+    if runtime in ("neuron", "neuronx") or hosting.image_uri is not None:
+        return
+    lacks = "neither onnxruntime nor tokenizers" if runtime == "onnxruntime" else "no tokenizers"
+    text = (
+        f"{props.folder.file}: hosting.image_uri is not set, and SageMaker's stock Triton image has {lacks}, which "
+        "this model needs. For an AWS account build containers/triton/Dockerfile, push it to Amazon ECR and set "
+        "hosting.image_uri. local_aws needs no image."
+    )
+    yield SynthWarning(id="image:stock", text=text)
+
+
+def _inf1_warnings(props: WorkloadStackProps, instance_type: str) -> Iterator[SynthWarning]:
+    if hardware(instance_type) == "Inferentia 1":
+        text = (
+            f"{props.folder.file}: hosting: SageMaker excludes endpoints on Inf1 ({instance_type}) from deployment "
+            "guardrails and shadow tests: an update moves all traffic at once, and no alarm rolls it back. With "
+            'hosting.kind = "ecs-service" the same build is rolled back by itself; workloads/query_intent shows how.'
+        )
+        yield SynthWarning(id="guardrails:inf1", text=text)

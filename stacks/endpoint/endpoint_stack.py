@@ -1,6 +1,6 @@
-"""A workload on a SageMaker real-time endpoint: what serves it, scales it, watches it and may measure it."""
+"""A workload on a SageMaker real-time endpoint: serving, scaling, alarms, and the role that measures it."""
 
-from aws_cdk import Annotations, CfnOutput, Stack
+from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
 from stacks.deployment import Deployment
@@ -15,12 +15,12 @@ from stacks.endpoint.served_model import Served
 from stacks.endpoint.serving_image import ServingImage, ServingImageProps
 from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.paging import Paging, PagingProps
-from stacks.workload_stack import BuiltArtifact, WorkloadStackProps, region_of
+from stacks.workload_stack import BuiltArtifact, WorkloadStackProps, add_warnings, region_of
 from workloads import ModelArtifact, SageMakerEndpointHosting
 
 
 class SageMakerEndpointStack(Stack):
-    """Outputs: EndpointName, ModelName, RecommenderRoleArn, PagingTopicArn.
+    """Has the outputs EndpointName, ModelName, RecommenderRoleArn and PagingTopicArn.
 
     `shadow` is the build that `hosting.shadow` names.
     """
@@ -37,8 +37,7 @@ class SageMakerEndpointStack(Stack):
         self._props, self._hosting = props, hosting
         plan = plan_endpoint(props, hosting, region_of(self), shadow.artifact if shadow else None)
         deployment = plan.deployment
-        for caution in plan.cautions:
-            Annotations.of(self).add_warning_v2(caution.id, caution.text)
+        add_warnings(self, plan.warnings)
         metrics = EndpointMetrics(endpoint_name=self.stack_name, workload=props.folder.workload.name)
         alarms = self._alarms(metrics, deployment)
         production = self._served(plan)
@@ -60,7 +59,7 @@ class SageMakerEndpointStack(Stack):
             workload=props.folder.workload.name, endpoint=endpoint, archive=production.archive, image=production.image
         )
         recommender = RecommenderAccess(self, "Recommender", access)
-        # `inference_recommender` and the README find these by name.
+        # inference_recommender finds these outputs by name.
         CfnOutput(self, "EndpointName", value=endpoint.endpoint_name)
         CfnOutput(self, "ModelName", value=endpoint.model_name)
         CfnOutput(self, "RecommenderRoleArn", value=recommender.role.role_arn)

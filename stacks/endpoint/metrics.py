@@ -1,6 +1,6 @@
-"""An endpoint's metrics, by intent, with the statistics that CloudWatch has of each.
+"""An endpoint's metrics, by intent, each with a statistic that CloudWatch has for it.
 
-An endpoint's name is enough, so that alarms can be there before the endpoint that they guard.
+They need only the endpoint's name, so that alarms can be created before the endpoint that they guard.
 """
 
 from dataclasses import dataclass
@@ -21,15 +21,15 @@ class EndpointMetrics:
     workload: str
 
     def model_latency(self, statistic: str) -> cloudwatch.Metric:
-        """In µs. CloudWatch has any percentile of it: "p99"."""
+        """Microseconds. `statistic` may be any percentile, such as "p99"."""
         return self._metric("ModelLatency", statistic)
 
     def overhead_latency(self) -> cloudwatch.Metric:
-        """In µs, the average: percentiles of this one are not documented."""
+        """Average microseconds: percentiles of this metric are not documented."""
         return self._metric("OverheadLatency", "Average")
 
     def client_latency(self, statistic: str) -> cloudwatch.Metric:
-        """In ms, what callers waited: published by them, under the workload's name."""
+        """Milliseconds that callers waited, as they publish it under the workload's name."""
         return cloudwatch.Metric(
             namespace=client_metric.NAMESPACE,
             metric_name=client_metric.METRIC_NAME,
@@ -45,7 +45,7 @@ class EndpointMetrics:
         return self._metric("InvocationsPerInstance", "Sum")
 
     def client_error_rate(self) -> cloudwatch.Metric:
-        """Share of requests answered with a 4xx: each request counts 1 or 0, so the average is the share."""
+        """Share of requests answered with a 4xx, from 0 to 1: each request counts 1 or 0."""
         return self._metric("Invocation4XXErrors", "Average")
 
     def server_error_rate(self) -> cloudwatch.Metric:
@@ -66,14 +66,14 @@ class EndpointMetrics:
         )
 
     def cpu_utilization(self) -> cloudwatch.Metric:
-        """In percent of one core: 400 is four busy cores."""
+        """Per cent of one core: 400 is four busy cores."""
         return self._hardware("CPUUtilization")
 
     def memory_utilization(self) -> cloudwatch.Metric:
         return self._hardware("MemoryUtilization")
 
     def gpu_utilization(self) -> cloudwatch.Metric:
-        """In percent of one GPU: 400 is four busy GPUs."""
+        """Per cent of one GPU: 400 is four busy GPUs."""
         return self._hardware("GPUUtilization")
 
     def gpu_memory_utilization(self) -> cloudwatch.Metric:

@@ -1,6 +1,6 @@
 """Target tracking with the recommendation's numbers and the workload's rules, and no others.
 
-Where there are two policies, either adds instances, and only both together take some away.
+With two policies, one is enough to add instances, and both have to agree to remove some.
 """
 
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ CONCURRENCY = "SageMakerVariantConcurrentRequestsPerModelHighResolution"
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EndpointScalingProps:
     endpoint_name: str
-    """Of an endpoint that is there: a reference to the resource."""
+    """A reference to the endpoint resource, so that the endpoint is created first."""
     autoscaling: Autoscaling
     rules: EndpointScalingRules
 
 
 class EndpointScaling(Construct):
-    """L1: the L2 would add a role, where SageMaker's service-linked one is used anyway."""
+    """Uses L1: the L2 would add a role although SageMaker's service-linked one is used."""
 
     def __init__(self, scope: Construct, id: str, props: EndpointScalingProps) -> None:
         super().__init__(scope, id)

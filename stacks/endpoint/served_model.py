@@ -1,4 +1,4 @@
-"""One model on one kind of instance: what SageMaker needs to bring it up, and the variant that runs it."""
+"""One model on its instance types: the SageMaker model, and the variant that runs it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,17 @@ from constructs import Construct
 
 from stacks.endpoint.network import EndpointVpc
 from stacks.endpoint.serving_image import ServingImage, runs_on_neuron
-from stacks.endpoint.startup import startup_timeouts
 from stacks.model_archive import ModelArchive
 from workloads import ModelArtifact
+
+SHORTEST_TIMEOUT_S, LONGEST_TIMEOUT_S = 60, 3600
+DOWNLOAD_S, DOWNLOAD_BYTES_PER_S = 60, 20_000_000
+START_S, START_BYTES_PER_S = 300, 10_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Served:
-    """What is served and on what. `instance_types` are tried in turn; the first is the one that was measured."""
+    """`instance_types` are tried in turn. The first is the type that was measured."""
 
     artifact: ModelArtifact
     archive: ModelArchive
@@ -44,7 +47,7 @@ class ServedModel(Construct):
             self,
             "Model",
             execution_role_arn=props.role.role_arn,
-            # SageMaker fetches archive and image itself; the container has no business on the network.
+            # SageMaker fetches archive and image itself, and the container needs no network.
             enable_network_isolation=True,
             primary_container=sagemaker.CfnModel.ContainerDefinitionProperty(
                 image=served.image.uri,
@@ -57,7 +60,7 @@ class ServedModel(Construct):
             if network
             else None,
         )
-        # SageMaker tries archive and image when the model is created: the role's policy has to be there.
+        # SageMaker reads archive and image when the model is created, so the role's policy has to exist by then.
         self.model.node.add_dependency(props.role.node.find_child("DefaultPolicy"))
         if network is not None:
             self.model.node.add_dependency(*network.routes)
@@ -67,8 +70,8 @@ class ServedModel(Construct):
         timeouts = startup_timeouts(served.artifact.archive_bytes)
         first, *others = served.instance_types
         pools = [
-            sagemaker.CfnEndpointConfig.InstancePoolProperty(instance_type=each, priority=priority)
-            for priority, each in enumerate(served.instance_types, start=1)
+            sagemaker.CfnEndpointConfig.InstancePoolProperty(instance_type=name, priority=priority)
+            for priority, name in enumerate(served.instance_types, start=1)
         ]
         return sagemaker.CfnEndpointConfig.ProductionVariantProperty(
             variant_name=name,
@@ -86,16 +89,41 @@ class ServedModel(Construct):
         )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StartupTimeouts:
+    download_s: int
+    """Seconds that SageMaker waits for the archive to be downloaded and unpacked."""
+    start_s: int
+    """Seconds that SageMaker waits for the container's first healthy /ping."""
+
+
+def startup_timeouts(archive_bytes: int) -> StartupTimeouts:
+    """Computes both from the archive's size, within SageMaker's own limits, 60 and 3600 s:
+
+        download = 60 s + bytes / 20 MB/s      from S3 to the instance, and unpacked
+        start    = 300 s + bytes / 10 MB/s     the image's own start; the model read from disk, placed and warmed up
+
+    The rates are deliberately low guesses, not measurements. A timeout that is too long delays the report of a broken
+    model by minutes; one that is too short makes a sound model fail.
+    """
+    return StartupTimeouts(
+        download_s=_within_limits(DOWNLOAD_S + archive_bytes // DOWNLOAD_BYTES_PER_S),
+        start_s=_within_limits(START_S + archive_bytes // START_BYTES_PER_S),
+    )
+
+
+def _within_limits(seconds: int) -> int:
+    return max(SHORTEST_TIMEOUT_S, min(LONGEST_TIMEOUT_S, seconds))
+
+
 def _server_environment(artifact: ModelArtifact) -> dict[str, str]:
-    """containers/neuron reads all of its settings from the archive."""
-    return {} if runs_on_neuron(artifact) else triton_environment(artifact.default_model)
-
-
-def triton_environment(default_model: str) -> dict[str, str]:
+    """Returns nothing for containers/neuron, which reads all of its settings from the archive."""
+    if runs_on_neuron(artifact):
+        return {}
     return {
         "SAGEMAKER_TRITON_ALLOW_METRICS": "true",
         # An archive with more than one model directory answers /invocations with this one.
-        "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": default_model,
-        # The image's own default logs every request.
+        "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": artifact.default_model,
+        # The image's default logs every request.
         "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
     }

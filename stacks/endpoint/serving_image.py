@@ -1,29 +1,34 @@
 """Which container image serves a workload's endpoint, and which host AMI starts it.
 
-Triton is SageMaker's stock image or one's own. Inferentia has no stock image that serves our models: it is one's own
-(containers/neuron), on the host that SageMaker chooses: its one Neuron AMI has an old driver, and is not for Inf1.
+On CPU and GPU it is Triton: SageMaker's stock image or an image of the workload's own. On Inferentia no stock image
+serves our models, so it is always our own (containers/neuron), on the host AMI that SageMaker chooses: the one Neuron
+AMI that could be named has an old driver and does not support Inf1.
+
+The registry accounts of the stock images come with sagemaker-core, as data: importing it would pull in boto3. What is
+inside an image of the workload's own is not known here, beyond the Triton version that the workload states.
 """
 
+import json
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
 
 from aws_cdk import Aws, CfnMapping, Stack, Token
-from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.errors import NotAnEcrImage, TritonNotInRegion, UnpublishedTriton
-from stacks.grants import acknowledge_resources
-from stacks.own_image import OwnImage, OwnImageProps
-from stacks.triton_image import ECR_IMAGE, REPOSITORY, host_ami, registry_accounts
-from workloads import ModelArtifact
-from workloads.instances import family, has_accelerator
+from stacks.own_image import EcrImage, OwnImage, OwnImageProps, grant_pull, parse_ecr_uri
+from workloads import ModelArtifact, UsageError
+from workloads.instances import HOST_AMIS, OLD_DRIVER_FAMILIES, family, has_accelerator
+
+STOCK_REPOSITORY = "sagemaker-tritonserver"
+REGISTRIES = "sagemaker/core/image_uri_config/sagemaker-tritonserver.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServingImageProps:
     image_uri: str | None
-    """None: the stock image of `triton_version`."""
+    """None stands for the stock image of `triton_version`."""
     triton_version: str
     artifact: ModelArtifact
     instance_type: str
@@ -44,45 +49,42 @@ class ServingImage(Construct):
             self.uri = self._own.uri
         else:
             self.host_ami = host_ami(props.triton_version, props.instance_type, file)
-            account, region, name, self.uri = (
-                self._stock(props) if props.image_uri is None else _named(props.image_uri, file)
-            )
-            self._repository = self._pulled(account, region, name)
+            image = self._stock(props) if props.image_uri is None else _named(props.image_uri, file)
+            self.uri = image.uri
+            self._repository = image.import_repository(self)
 
     def grant_pull(self, role: iam.Role) -> None:
         if self._own is not None:
             self._own.grant_pull(role)
-            return
-        self._repository.grant_pull(role)
-        acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
+        else:
+            grant_pull(self._repository, role)
 
-    def _pulled(self, account: str, region: str, name: str) -> ecr.IRepository:
-        return ecr.Repository.from_repository_attributes(
-            self,
-            "Repository",
-            repository_name=name,
-            repository_arn=Stack.of(self).format_arn(
-                service="ecr", account=account, region=region, resource="repository", resource_name=name
-            ),
-        )
-
-    def _stock(self, props: ServingImageProps) -> tuple[str, str, str, str]:
+    def _stock(self, props: ServingImageProps) -> EcrImage:
         version, region = props.triton_version, Stack.of(self).region
         account = self._registry_account(version, region, props.workload_file)
         processor = "" if has_accelerator(props.instance_type) else "-cpu"
         host = f"{account}.dkr.ecr.{region}.{Aws.URL_SUFFIX}"
-        return account, region, REPOSITORY, f"{host}/{REPOSITORY}:{version}-py3{processor}"
+        uri = f"{host}/{STOCK_REPOSITORY}:{version}-py3{processor}"
+        return EcrImage(account=account, region=region, repository=STOCK_REPOSITORY, uri=uri)
 
     def _registry_account(self, version: str, region: str, file: Path) -> str:
         published = registry_accounts()
         if version not in published:
-            raise UnpublishedTriton(file, version, sorted(published))
+            raise UsageError(
+                f"{file}: hosting.triton_version: got '{version}', which SageMaker does not publish. "
+                f"Published: {', '.join(sorted(published))}. "
+                "Choose one of them, or set hosting.image_uri to your own image."
+            )
         accounts = published[version]
         if Token.is_unresolved(region):
             by_region = {name: {"account": account} for name, account in sorted(accounts.items())}
             return CfnMapping(self, "Registries", mapping=by_region).find_in_map(region, "account")
         if region not in accounts:
-            raise TritonNotInRegion(file, version, region, sorted(accounts))
+            raise UsageError(
+                f"{file}: hosting.triton_version: SageMaker does not publish Triton {version} in {region}, only "
+                f"in {', '.join(sorted(accounts))}. Deploy to one of these regions, choose another version, or set "
+                "hosting.image_uri to your own image."
+            )
         return accounts[region]
 
 
@@ -90,8 +92,34 @@ def runs_on_neuron(artifact: ModelArtifact) -> bool:
     return artifact.runtime in ("neuron", "neuronx")
 
 
-def _named(image_uri: str, file: Path) -> tuple[str, str, str, str]:
-    match = ECR_IMAGE.fullmatch(image_uri)
-    if match is None:
-        raise NotAnEcrImage(file, image_uri)
-    return match["account"], match["region"], match["repository"], image_uri
+def registry_accounts() -> dict[str, dict[str, str]]:
+    """Returns, by Triton version and region, the account of the registry, as sagemaker-core has them."""
+    text = Path(str(distribution("sagemaker-core").locate_file(REGISTRIES))).read_text("utf-8")
+    return {version: dict(entry["registries"]) for version, entry in json.loads(text)["versions"].items()}
+
+
+def host_ami(version: str, instance_type: str, file: Path) -> str | None:
+    """Returns the variant's `InferenceAmiVersion`, or None for a CPU type.
+
+    Raises `UsageError`, naming `file`, for a host whose driver is not known to start the image: such a pair hangs
+    without a line in the log.
+    """
+    if not has_accelerator(instance_type):
+        return None
+    if family(instance_type) not in OLD_DRIVER_FAMILIES or version not in HOST_AMIS:
+        raise UsageError(
+            f"{file}: hosting: no host AMI is known to start Triton {version} on {instance_type}. "
+            f"Known: Triton {', '.join(HOST_AMIS)} on {', '.join(OLD_DRIVER_FAMILIES)}. "
+            "Choose such a pair, or a CPU instance type."
+        )
+    return HOST_AMIS[version]
+
+
+def _named(image_uri: str, file: Path) -> EcrImage:
+    if (image := parse_ecr_uri(image_uri)) is None:
+        raise UsageError(
+            f"{file}: hosting.image_uri: got '{image_uri}', but SageMaker pulls from private Amazon ECR "
+            "only: <account>.dkr.ecr.<region>.amazonaws.com/<repository>:<tag> (or @sha256:<digest>). "
+            "Push the image there first."
+        )
+    return image

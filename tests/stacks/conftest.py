@@ -1,15 +1,21 @@
-"""Templates that many tests look at: jsii is slow, so each is synthesised once."""
+"""Templates that many tests read. Each is synthesised once for a session, because jsii is slow."""
 
 from pathlib import Path
 
 import pytest
 from aws_cdk import Environment
 
-from stacks.context import Options
-from tests.stacks.miniature import Repository, Synthesis, as_committed, candidate, make_repository
+from stacks.context import PRODUCTION
+from tests.stacks.miniature import (
+    Repository,
+    Synthesis,
+    as_committed,
+    candidate,
+    make_repository,
+    recommend_for_production,
+)
+from workloads import ROOT, workload_names
 
-ENDPOINTS = ("question_answering", "spellcheck", "text_classification")
-PRODUCTION = Options(stage="production")
 SHADOW_IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/triton-cpu:25.09"
 VIRGINIA = Environment(account="123456789012", region="us-east-1")
 
@@ -21,13 +27,13 @@ def repository(tmp_path: Path) -> Repository:
 
 @pytest.fixture(scope="session")
 def unmeasured(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    """Without a recommendation."""
+    """An endpoint without a recommendation."""
     return make_repository(tmp_path_factory.mktemp("unmeasured")).synthesise()
 
 
 @pytest.fixture(scope="session")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    """With a recommendation measured on SageMaker."""
+    """An endpoint with a recommendation measured on SageMaker."""
     repository = make_repository(tmp_path_factory.mktemp("measured"))
     repository.recommend(candidate())
     return repository.synthesise()
@@ -35,7 +41,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
 
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    """In production, with all that an endpoint may have, in one region."""
+    """An endpoint in production with every option it may have, in one region."""
     repository = make_repository(tmp_path_factory.mktemp("everything"))
     repository.build("cpu-int8")
     repository.host(
@@ -58,9 +64,9 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     return repository.synthesise(VIRGINIA, PRODUCTION)
 
 
-@pytest.fixture(scope="session", params=ENDPOINTS)
+@pytest.fixture(scope="session", params=workload_names(ROOT / "workloads"))
 def committed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    """Each endpoint as its workload.toml says, in production."""
+    """Each workload as its workload.toml says, in production."""
     repository = as_committed(tmp_path_factory.mktemp(request.param), request.param)
-    repository.recommend(candidate(instance_type=repository.folder.workload.instance_types[0]))
+    recommend_for_production(repository)
     return repository.synthesise(options=PRODUCTION)

@@ -3,9 +3,8 @@
 import pytest
 
 from stacks.context import Options
-from stacks.errors import IncompleteRecommendation, NoRecommendedCandidate
 from tests.stacks.miniature import OTHER_SHA256, Repository, Synthesis, candidate
-from workloads import Autoscaling, LatencyObjective
+from workloads import Autoscaling, LatencyObjective, UsageError
 
 OWN_IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/triton-onnxruntime:25.09"
 PRODUCTION = Options(stage="production")
@@ -92,7 +91,7 @@ def fleet(synthesis: Synthesis) -> tuple[int, int, int]:
 
 def test_a_recommendation_without_a_candidate_is_refused(repository: Repository) -> None:
     repository.recommend(None)
-    with pytest.raises(NoRecommendedCandidate) as refusal:
+    with pytest.raises(UsageError) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
         f"{repository.recommendation_file}: recommended is null: no candidate met the objective, so there is nothing "
@@ -103,7 +102,7 @@ def test_a_recommendation_without_a_candidate_is_refused(repository: Repository)
 
 def test_a_recommendation_without_a_fleet_is_refused(repository: Repository) -> None:
     repository.recommend(candidate(instance_count=None, autoscaling=None))
-    with pytest.raises(IncompleteRecommendation) as refusal:
+    with pytest.raises(UsageError) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
         f"{repository.recommendation_file}: recommended.instance_count and recommended.autoscaling: null, but the "

@@ -8,7 +8,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk.assertions import Template
 
 from stacks.paging import Paging, PagingProps
-from tests.stacks.nag import nag_findings
+from tests.stacks.templates import nag_findings
 
 
 @pytest.fixture(scope="module")

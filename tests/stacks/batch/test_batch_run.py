@@ -25,9 +25,8 @@ from moto.stepfunctions.parser.asl.component.state.exec.state_task.service impor
 
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import install
-from tests.stacks.cloudformation import filled
-from tests.stacks.ec2_miniature import make_ec2_repository
-from tests.stacks.miniature import Synthesis
+from tests.stacks.miniature import Synthesis, make_ec2_repository
+from tests.stacks.templates import filled
 
 pytestmark = pytest.mark.integration
 
@@ -41,7 +40,7 @@ ROLE = "arn:aws:iam::123456789012:role/steps"
 def template(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """Three shards on CPU instances."""
     repository = make_ec2_repository(tmp_path_factory.mktemp("batch"), "duplicates", "cpu")
-    repository.host(shards=3)
+    repository.change_hosting(shards=3)
     return repository.synthesise()
 
 
@@ -104,7 +103,7 @@ class Ecs:
 
 @pytest.fixture
 def ecs(template: Synthesis, account: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ecs:
-    definitions = template.template.find_resources("AWS::ECS::TaskDefinition").values()
+    definitions = template.of_type("AWS::ECS::TaskDefinition").values()
     by_family = {each["Properties"]["Family"]: each["Properties"] for each in definitions}
     standing_in = Ecs(by_family, install(tmp_path / "program"), account)
     monkeypatch.setattr(state_task_service_ecs, "boto_client_for", lambda **_: standing_in)

@@ -11,12 +11,8 @@ from botocore.model import StringShape
 
 from stacks.batch.processing_work import SIZES
 from stacks.context import Options
-from stacks.errors import NotInRegion
-from tests.stacks.api_calls import problems
-from tests.stacks.cloudformation import filled
-from tests.stacks.ec2_miniature import Ec2Repository, make_ec2_repository
-from tests.stacks.ecs.test_ecs_service_stack import lowered
-from tests.stacks.miniature import Synthesis, write_artifact
+from tests.stacks.miniature import Repository, Synthesis, make_ec2_repository
+from tests.stacks.templates import api_problems, filled, in_ecs_case
 from workloads import UsageError, instances
 from workloads.errors import InvalidDocument
 
@@ -25,7 +21,7 @@ from workloads.errors import InvalidDocument
 def batch(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """Three shards on Inf1."""
     repository = make_ec2_repository(tmp_path_factory.mktemp("batch"), "duplicates")
-    repository.host(shards=3)
+    repository.change_hosting(shards=3)
     return repository.synthesise()
 
 
@@ -34,12 +30,12 @@ def processing(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """Three shards on SageMaker's instances."""
     repository = make_ec2_repository(tmp_path_factory.mktemp("processing"), "duplicates", "cpu")
     repository.instance_types("cpu", "ml.c5.2xlarge")
-    repository.host(shards=3)
+    repository.change_hosting(shards=3)
     return repository.synthesise()
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Ec2Repository:
+def repository(tmp_path: Path) -> Repository:
     return make_ec2_repository(tmp_path, "duplicates")
 
 
@@ -51,7 +47,7 @@ def definition(synthesis: Synthesis) -> dict[str, Any]:
 def tasks(synthesis: Synthesis) -> dict[str, dict[str, Any]]:
     """The container of each task definition, by what its command does."""
     found = {}
-    for each in synthesis.template.find_resources("AWS::ECS::TaskDefinition").values():
+    for each in synthesis.of_type("AWS::ECS::TaskDefinition").values():
         (container,) = each["Properties"]["ContainerDefinitions"]
         found["account" if "batch.account" in filled(container["Command"][2]) else "shard"] = container
     return found
@@ -103,13 +99,13 @@ def test_tasks_run_by_the_capacity_provider_alone_on_an_instance(batch: Synthesi
     parameters = definition(batch)["States"]["Account for every row"]["Parameters"]
     assert "LaunchType" not in parameters
     (strategy,) = parameters["CapacityProviderStrategy"]
-    provider = batch.template.find_resources("AWS::ECS::CapacityProvider")
+    provider = batch.of_type("AWS::ECS::CapacityProvider")
     assert strategy["CapacityProvider"].rsplit(":", 1)[1] in provider
     assert {"Type": "distinctInstance"} in parameters["PlacementConstraints"]
 
 
-def test_a_rehearsal_runs_the_same_steps_on_cpu_instances(repository: Ec2Repository) -> None:
-    write_artifact(repository.of, "cpu")
+def test_a_rehearsal_runs_the_same_steps_on_cpu_instances(repository: Repository) -> None:
+    repository.build("cpu")
     rehearsed = repository.synthesise(options=Options(hosting_target="cpu"))
     assert rehearsed.only("AWS::EC2::LaunchTemplate")["LaunchTemplateData"]["InstanceType"] == "c5.xlarge"
     assert "Devices" not in tasks(rehearsed)["shard"]["LinuxParameters"]
@@ -134,7 +130,7 @@ def test_sagemaker_runs_the_shards_as_one_job_of_as_many_instances(processing: S
         assert job["Environment"]["DAY.$"] == "$.day"
     assert '--shard "hosts"' in shards["AppSpecification"]["ContainerEntrypoint"][2]
     for kind in ("AWS::ECS::Cluster", "AWS::EC2::VPC"):
-        processing.template.resource_count_is(kind, 0)
+        assert not processing.of_type(kind)
 
 
 def test_the_sizes_that_sagemaker_has_are_the_apis() -> None:
@@ -147,7 +143,7 @@ def test_the_sizes_that_sagemaker_has_are_the_apis() -> None:
 
 
 def test_inputs_and_outputs_are_encrypted_versioned_logged_and_take_tls_only(batch: Synthesis) -> None:
-    buckets = batch.template.find_resources("AWS::S3::Bucket")
+    buckets = batch.of_type("AWS::S3::Bucket")
     assert len(buckets) == 3
     for each in buckets.values():
         assert each["Properties"]["BucketEncryption"]
@@ -155,7 +151,7 @@ def test_inputs_and_outputs_are_encrypted_versioned_logged_and_take_tls_only(bat
     kept = [each for each in buckets.values() if "VersioningConfiguration" in each["Properties"]]
     assert len(kept) == 2
     assert all(each["Properties"]["LoggingConfiguration"] and each["DeletionPolicy"] == "Retain" for each in kept)
-    policies = batch.template.find_resources("AWS::S3::BucketPolicy").values()
+    policies = batch.of_type("AWS::S3::BucketPolicy").values()
     denials = [
         statement["Condition"]
         for policy in policies
@@ -183,7 +179,7 @@ def test_late_slow_and_absent_runs_have_an_alarm(
 
 def alarms(synthesis: Synthesis) -> dict[str, dict[str, Any]]:
     """By their id, without what CDK adds to it."""
-    found = synthesis.template.find_resources("AWS::CloudWatch::Alarm")
+    found = synthesis.of_type("AWS::CloudWatch::Alarm")
     return {name[:-8]: each["Properties"] for name, each in found.items()}
 
 
@@ -198,14 +194,14 @@ def test_runs_that_keep_their_deadline_may_be_a_day_and_a_deadline_apart(batch: 
     assert (absent["Period"], absent["EvaluationPeriods"]) == (3600, 24 + 6)
 
 
-def test_a_run_that_is_not_daily_is_not_missed_after_a_day(repository: Ec2Repository) -> None:
-    repository.host(schedule="cron(0 2 ? * MON *)")
+def test_a_run_that_is_not_daily_is_not_missed_after_a_day(repository: Repository) -> None:
+    repository.change_hosting(schedule="cron(0 2 ? * MON *)")
     assert set(alarms(repository.synthesise())) == {"WatchFailed", "WatchLate", "WatchSlow"}
 
 
 def test_every_alarm_is_one_that_pages(batch: Synthesis) -> None:
     rule = json.dumps(batch.only("AWS::CloudWatch::CompositeAlarm")["AlarmRule"])
-    names = batch.template.find_resources("AWS::CloudWatch::Alarm")
+    names = batch.of_type("AWS::CloudWatch::Alarm")
     assert len(names) == 4
     assert all(f'"{name}"' in rule for name in names)
 
@@ -229,74 +225,79 @@ def test_the_outputs_say_where_rows_go_and_what_to_start(batch: Synthesis) -> No
 
 def test_a_task_reads_its_rows_and_deletes_none(batch: Synthesis, processing: Synthesis) -> None:
     for synthesis in (batch, processing):
-        for policy in synthesis.template.find_resources("AWS::IAM::Policy").values():
+        for policy in synthesis.of_type("AWS::IAM::Policy").values():
             for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
                 actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
                 assert not [action for action in actions if "Delete" in action and action.startswith("s3")]
 
 
 @pytest.mark.parametrize("schedule", ["rate(1 hour)", "cron(0 * * * ? *)", "cron(0 2,14 * * ? *)", "rate(12 hours)"])
-def test_more_than_one_run_a_day_is_refused(repository: Ec2Repository, schedule: str) -> None:
-    repository.host(schedule=schedule)
+def test_more_than_one_run_a_day_is_refused(repository: Repository, schedule: str) -> None:
+    repository.change_hosting(schedule=schedule)
     with pytest.raises(InvalidDocument) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
-        f"{repository.file}: hosting.schedule: got '{schedule}'; a run is named after its day, so at most one can "
+        f"{repository.workload_file}: hosting.schedule: got '{schedule}'; a run is named after its day, so at most "
+        "one can "
         "start in it: cron(MINUTE HOUR …) with one minute and one hour, as in cron(0 2 * * ? *), or rate(N days)."
     )
 
 
 def test_an_objective_of_latency_is_refused(tmp_path: Path) -> None:
     repository = make_ec2_repository(tmp_path, "query_intent")
-    text = repository.file.read_text("utf-8").replace('kind = "ecs-service"', 'kind = "scheduled-batch"')
-    repository.file.write_text(f'{text}schedule = "rate(1 day)"\n', "utf-8")
+    text = repository.workload_file.read_text("utf-8").replace('kind = "ecs-service"', 'kind = "scheduled-batch"')
+    repository.workload_file.write_text(f'{text}schedule = "rate(1 day)"\n', "utf-8")
     with pytest.raises(UsageError) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
-        f"{repository.file}: objective: is a latency, but a scheduled batch is held to its throughput. "
+        f"{repository.workload_file}: objective: is a latency, but a scheduled batch is held to its throughput. "
         "Set objective.rows_per_second and nothing else, or choose another hosting.kind."
     )
 
 
-def test_a_type_that_sagemaker_does_not_process_on_is_refused(repository: Ec2Repository) -> None:
+def test_a_type_that_sagemaker_does_not_process_on_is_refused(repository: Repository) -> None:
     repository.instance_types("inf1", "ml.inf1.6xlarge")
     with pytest.raises(UsageError) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
-        f"{repository.file}: ml.inf1.6xlarge: SageMaker has no processing jobs on it. Write it as EC2 does, without "
+        f"{repository.workload_file}: ml.inf1.6xlarge: SageMaker has no processing jobs on it. Write it as EC2 does, "
+        "without "
         "ml., to run the batch on ECS, or choose another."
     )
 
 
-def test_a_region_without_the_instance_type_is_refused(repository: Ec2Repository) -> None:
-    with pytest.raises(NotInRegion) as refusal:
+def test_a_region_without_the_instance_type_is_refused(repository: Repository) -> None:
+    with pytest.raises(UsageError) as refusal:
         repository.synthesise(Environment(account="123456789012", region="eu-south-2"))
     offered = ", ".join(sorted(instances.zones("inf1") or ()))
     assert str(refusal.value) == (
-        f"{repository.file}: targets.inf1.instance_types: got 'inf1.6xlarge', which AWS does not have in eu-south-2, "
+        f"{repository.workload_file}: targets.inf1.instance_types: got 'inf1.6xlarge', which AWS does not have in "
+        "eu-south-2, "
         f"only in {offered}. Deploy to one of these, or choose another instance type."
     )
 
 
 def test_each_block_is_a_valid_api_call(batch: Synthesis, processing: Synthesis) -> None:
-    for task in batch.template.find_resources("AWS::ECS::TaskDefinition").values():
-        assert problems("ecs", "RegisterTaskDefinition", lowered(task["Properties"])) == []
+    for task in batch.of_type("AWS::ECS::TaskDefinition").values():
+        assert api_problems("ecs", "RegisterTaskDefinition", in_ecs_case(task["Properties"])) == []
     states = definition(batch)["States"]
     shard = states["Answer every shard"]["ItemProcessor"]["States"]["Answer one shard"]
     for run in (shard, states["Account for every row"]):
-        assert problems("ecs", "RunTask", lowered(evaluated(run["Parameters"]))) == []
+        assert api_problems("ecs", "RunTask", in_ecs_case(evaluated(run["Parameters"]))) == []
     for name in ("Shards", "Account"):
         job = evaluated(definition(processing)["States"][name]["Parameters"])
-        assert problems("sagemaker", "CreateProcessingJob", job) == []
+        assert api_problems("sagemaker", "CreateProcessingJob", job) == []
     for synthesis in (batch, processing):
-        for alarm in synthesis.template.find_resources("AWS::CloudWatch::Alarm").values():
-            assert problems("cloudwatch", "PutMetricAlarm", {"AlarmName": "a", **alarm["Properties"]}) == []
+        for alarm in synthesis.of_type("AWS::CloudWatch::Alarm").values():
+            assert api_problems("cloudwatch", "PutMetricAlarm", {"AlarmName": "a", **alarm["Properties"]}) == []
 
 
 def test_the_check_of_processing_jobs_sees_a_wrong_type(processing: Synthesis) -> None:
     job = evaluated(definition(processing)["States"]["Shards"]["Parameters"])
     job["ProcessingResources"]["ClusterConfig"]["InstanceType"] = "ml.inf1.xlarge"
-    assert problems("sagemaker", "CreateProcessingJob", job) == ["ml.inf1.xlarge is not one of ProcessingInstanceType"]
+    assert api_problems("sagemaker", "CreateProcessingJob", job) == [
+        "ml.inf1.xlarge is not one of ProcessingInstanceType"
+    ]
 
 
 def evaluated(value: Any) -> Any:

@@ -9,22 +9,27 @@ from aws_cdk import Environment
 from aws_cdk.assertions import Match
 
 from stacks.context import Options
-from stacks.ecs.errors import UnknownMachine
 from stacks.ecs.service import START_UP
-from stacks.errors import LocalRecommendation, OtherArtifact, WrongHardware
-from tests.stacks.api_calls import problems
-from tests.stacks.cloudformation import filled
-from tests.stacks.ec2_miniature import IMAGE, Ec2Repository, make_ec2_repository, service_candidate
-from tests.stacks.miniature import OTHER_SHA256, Synthesis
+from stacks.workload_stack import NotMeasured
+from tests.stacks.miniature import (
+    OTHER_SHA256,
+    Repository,
+    Synthesis,
+    make_ec2_repository,
+    service_candidate,
+)
+from tests.stacks.templates import api_problems, filled, in_ecs_case
 from workloads import LatencyObjective, UsageError, load_workload
 from workloads.errors import InvalidDocument
+
+IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/ours:1"
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
     """On Inf1, measured on SageMaker: what production looks like."""
     repository = make_ec2_repository(tmp_path_factory.mktemp("service"), "query_intent")
-    repository.recommend()
+    repository.recommend(service_candidate())
     return repository.synthesise()
 
 
@@ -36,16 +41,8 @@ def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Ec2Repository:
+def repository(tmp_path: Path) -> Repository:
     return make_ec2_repository(tmp_path, "query_intent")
-
-
-OTHERWISE_CALLED = {
-    "EnableECSManagedTags": "enableECSManagedTags",
-    "PlacementStrategies": "placementStrategy",
-    "ClusterSettings": "settings",
-}
-"""In ECS's API, of what CloudFormation's names do not say by their first letter."""
 
 
 def containers(synthesis: Synthesis) -> dict[str, dict[str, Any]]:
@@ -106,7 +103,7 @@ def test_on_cpu_triton_serves_http_and_grpc_without_devices(on_cpu: Synthesis) -
     assert server["Command"][:2] == ["tritonserver", "--model-repository=/opt/ml/model"]
     assert "Devices" not in server["LinuxParameters"]
     assert [each["ContainerPort"] for each in server["PortMappings"]] == [8000, 8001]
-    listeners = on_cpu.template.find_resources("AWS::ElasticLoadBalancingV2::Listener").values()
+    listeners = on_cpu.of_type("AWS::ElasticLoadBalancingV2::Listener").values()
     assert {each["Properties"]["Port"] for each in listeners} == {8000, 8001}
     parameters = on_cpu.json["Parameters"].values()
     assert any("amazon-linux-2023/recommended" in str(each.get("Default")) for each in parameters)
@@ -142,7 +139,7 @@ def test_no_update_resets_the_number_of_tasks(service: Synthesis, on_cpu: Synthe
 
 
 def test_the_service_goes_before_the_association_of_its_capacity_provider(service: Synthesis) -> None:
-    (made,) = service.template.find_resources("AWS::ECS::Service").values()
+    (made,) = service.of_type("AWS::ECS::Service").values()
     kinds = [service.json["Resources"][name]["Type"] for name in made["DependsOn"]]
     assert "AWS::ECS::ClusterCapacityProviderAssociations" in kinds
 
@@ -150,20 +147,20 @@ def test_the_service_goes_before_the_association_of_its_capacity_provider(servic
 def test_nobody_outside_the_vpc_reaches_anything(service: Synthesis) -> None:
     assert service.only("AWS::ElasticLoadBalancingV2::LoadBalancer")["Scheme"] == "internal"
     for kind in ("AWS::EC2::InternetGateway", "AWS::EC2::NatGateway"):
-        service.template.resource_count_is(kind, 0)
-    for subnet in service.template.find_resources("AWS::EC2::Subnet").values():
+        assert not service.of_type(kind)
+    for subnet in service.of_type("AWS::EC2::Subnet").values():
         assert subnet["Properties"]["MapPublicIpOnLaunch"] is False
-    for group in service.template.find_resources("AWS::EC2::SecurityGroup").values():
+    for group in service.of_type("AWS::EC2::SecurityGroup").values():
         for rule in group["Properties"].get("SecurityGroupIngress", ()):
             assert rule["CidrIp"] == "10.0.0.0/16"
-    (into_tasks,) = service.template.find_resources("AWS::EC2::SecurityGroupIngress").values()
+    (into_tasks,) = service.of_type("AWS::EC2::SecurityGroupIngress").values()
     assert into_tasks["Properties"]["FromPort"] == 8080
     assert "SourceSecurityGroupId" in into_tasks["Properties"]
     service.template.has_resource_properties("AWS::EC2::FlowLog", {"TrafficType": "REJECT"})
 
 
 def test_the_aws_services_that_a_task_needs_have_endpoints_in_the_vpc(service: Synthesis) -> None:
-    endpoints = service.template.find_resources("AWS::EC2::VPCEndpoint").values()
+    endpoints = service.of_type("AWS::EC2::VPCEndpoint").values()
     names = {filled(each["Properties"]["ServiceName"]).removeprefix("com.amazonaws.us-east-1.") for each in endpoints}
     assert names == {"s3", "ecr.api", "ecr.dkr", "logs", "ecs", "ecs-agent", "ecs-telemetry"}
 
@@ -198,9 +195,9 @@ def test_on_cpu_the_cpu_is_held_at_the_safety_factor(on_cpu: Synthesis) -> None:
     assert policy["TargetValue"] == 50
 
 
-def test_without_a_recommendation_one_task_runs_and_nothing_scales_it(repository: Ec2Repository) -> None:
+def test_without_a_recommendation_one_task_runs_and_nothing_scales_it(repository: Repository) -> None:
     synthesis = repository.synthesise()
-    synthesis.template.resource_count_is("AWS::ApplicationAutoScaling::ScalableTarget", 0)
+    assert not synthesis.of_type("AWS::ApplicationAutoScaling::ScalableTarget")
     assert synthesis.only("AWS::AutoScaling::AutoScalingGroup")["MaxSize"] == "2"
 
 
@@ -227,7 +224,7 @@ def test_the_share_of_5xx_is_held_to_the_objective(service: Synthesis) -> None:
     objective = make_objective()
     (alarm,) = [
         each["Properties"]
-        for each in service.template.find_resources("AWS::CloudWatch::Alarm").values()
+        for each in service.of_type("AWS::CloudWatch::Alarm").values()
         if "Metrics" in each["Properties"]
     ]
     assert alarm["Threshold"] == objective.max_error_rate
@@ -242,7 +239,7 @@ def make_objective() -> LatencyObjective:
 
 def test_every_alarm_is_one_that_pages(service: Synthesis) -> None:
     rule = json.dumps(service.only("AWS::CloudWatch::CompositeAlarm")["AlarmRule"])
-    alarms = service.template.find_resources("AWS::CloudWatch::Alarm")
+    alarms = service.of_type("AWS::CloudWatch::Alarm")
     assert len(alarms) == 7
     assert all(f'"{name}"' in rule for name in alarms)
 
@@ -250,13 +247,13 @@ def test_every_alarm_is_one_that_pages(service: Synthesis) -> None:
 def test_an_update_under_which_answers_get_slow_or_wrong_is_rolled_back(service: Synthesis) -> None:
     watched = service.only("AWS::ECS::Service")["DeploymentConfiguration"]["Alarms"]
     assert (watched["Enable"], watched["Rollback"]) == (True, True)
-    alarms = service.template.find_resources("AWS::CloudWatch::Alarm")
+    alarms = service.of_type("AWS::CloudWatch::Alarm")
     metrics = [alarms[each["Ref"]]["Properties"].get("MetricName") for each in watched["AlarmNames"]]
     assert metrics == ["ClientLatency", "ResponseTime", None, "Invocations"]  # the one without is a share of two
 
 
 def test_what_triton_does_not_report_has_neither_alarm_nor_graph(on_cpu: Synthesis) -> None:
-    alarms = on_cpu.template.find_resources("AWS::CloudWatch::Alarm").values()
+    alarms = on_cpu.of_type("AWS::CloudWatch::Alarm").values()
     watched = {each["Properties"].get("MetricName") for each in alarms}
     assert watched == {"ClientLatency", "UnHealthyHostCount", "TCP_Target_Reset_Count", "CPUUtilization"}
     body = filled(on_cpu.only("AWS::CloudWatch::Dashboard")["DashboardBody"])
@@ -289,23 +286,23 @@ def test_the_outputs_say_where_the_service_is(service: Synthesis) -> None:
 
 
 def test_a_task_may_read_its_archive_and_nothing_else(service: Synthesis) -> None:
-    policies = service.template.find_resources("AWS::IAM::Policy").values()
+    policies = service.of_type("AWS::IAM::Policy").values()
     (policy,) = [each["Properties"] for each in policies if each["Properties"]["PolicyName"].startswith("TaskRole")]
     (statement,) = policy["PolicyDocument"]["Statement"]
     assert set(statement["Action"]) == {"s3:GetObject*", "s3:GetBucket*", "s3:List*"}
 
 
-def test_an_existing_vpc_is_taken_as_it_is_told(repository: Ec2Repository) -> None:
+def test_an_existing_vpc_is_taken_as_it_is_told(repository: Repository) -> None:
     vpc = {
         "id": "vpc-0a1b",
         "cidr": "172.16.0.0/16",
         "subnet_ids": ["subnet-1a", "subnet-2b"],
         "availability_zones": ["us-east-1a", "us-east-1b"],
     }
-    repository.host(vpc=vpc)
+    repository.change_hosting(vpc=vpc)
     synthesis = repository.synthesise(Environment(account="123456789012", region="us-east-1"))
     for kind in ("AWS::EC2::VPC", "AWS::EC2::VPCEndpoint"):
-        synthesis.template.resource_count_is(kind, 0)
+        assert not synthesis.of_type(kind)
     network = synthesis.only("AWS::ECS::Service")["NetworkConfiguration"]["AwsvpcConfiguration"]
     assert network["Subnets"] == ["subnet-1a", "subnet-2b"]
     synthesis.template.has_resource_properties(
@@ -314,8 +311,8 @@ def test_an_existing_vpc_is_taken_as_it_is_told(repository: Ec2Repository) -> No
     )
 
 
-def test_zones_are_those_that_are_named_and_none_is_looked_up(repository: Ec2Repository) -> None:
-    repository.host(availability_zones=["us-east-1b", "us-east-1d", "us-east-1f"])
+def test_zones_are_those_that_are_named_and_none_is_looked_up(repository: Repository) -> None:
+    repository.change_hosting(availability_zones=["us-east-1b", "us-east-1d", "us-east-1f"])
     app = repository.app(Environment(account="123456789012", region="us-east-1"))
     app.synth()
     manifest, template = (
@@ -328,51 +325,53 @@ def test_zones_are_those_that_are_named_and_none_is_looked_up(repository: Ec2Rep
     assert zones == ["us-east-1b", "us-east-1d", "us-east-1f"]
 
 
-def test_an_image_of_ones_own_leaves_nothing_to_warn_about(repository: Ec2Repository) -> None:
-    repository.host(image_uri=IMAGE)
-    repository.recommend()
+def test_an_image_of_ones_own_leaves_nothing_to_warn_about(repository: Repository) -> None:
+    repository.change_hosting(image_uri=IMAGE)
+    repository.recommend(service_candidate())
     synthesis = repository.synthesise()
     assert synthesis.warnings() == []
     assert {each["Image"] for each in containers(synthesis).values()} == {IMAGE}
 
 
-def test_without_one_it_is_said_which_is_pulled(repository: Ec2Repository) -> None:
-    repository.recommend()
+def test_without_one_it_is_said_which_is_pulled(repository: Repository) -> None:
+    repository.recommend(service_candidate())
     assert repository.synthesise().warnings() == [
-        f"{repository.file}: hosting.image_uri is not set: transformers-in-production:inf1 of the account and region "
+        f"{repository.workload_file}: hosting.image_uri is not set: transformers-in-production:inf1 of the account "
+        "and region "
         "deployed to is pulled. Build containers/neuron/Dockerfile and push it there first, or set hosting.image_uri. "
         "local_aws pulls nothing. [ack: image:own]"
     ]
 
 
 def test_without_a_recommendation_the_load_test_is_named_since_no_job_measures_a_service(
-    repository: Ec2Repository,
+    repository: Repository,
 ) -> None:
-    repository.host(image_uri=IMAGE)
+    repository.change_hosting(image_uri=IMAGE)
     assert repository.synthesise().warnings() == [
-        f"{repository.of.recommendation_file} does not exist: one inf1.6xlarge is deployed, without autoscaling. "
+        f"{repository.recommendation_file} does not exist: one inf1.6xlarge is deployed, without autoscaling. "
         "Measure with `python -m inference_recommender run query_intent --with load-test --url URL`, review the file "
         "and deploy again. [ack: recommendation:missing]"
     ]
 
 
-def test_an_image_that_private_subnets_cannot_reach_is_refused(repository: Ec2Repository) -> None:
-    repository.host(image_uri="docker.io/ours:1")
+def test_an_image_that_private_subnets_cannot_reach_is_refused(repository: Repository) -> None:
+    repository.change_hosting(image_uri="docker.io/ours:1")
     with pytest.raises(UsageError) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
-        f"{repository.file}: hosting.image_uri: got 'docker.io/ours:1', but the instances reach private Amazon ECR "
+        f"{repository.workload_file}: hosting.image_uri: got 'docker.io/ours:1', but the instances reach private "
+        "Amazon ECR "
         "only: <account>.dkr.ecr.<region>.amazonaws.com/<repository>:<tag> (or @sha256:<digest>). "
         "Push the image there first."
     )
 
 
-def test_an_instance_type_without_known_chips_is_refused(repository: Ec2Repository) -> None:
+def test_an_instance_type_without_known_chips_is_refused(repository: Repository) -> None:
     repository.recommend(service_candidate(instance_type="inf1.3xlarge"))
-    with pytest.raises(UnknownMachine) as refusal:
+    with pytest.raises(UsageError) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
-        f"{repository.of.recommendation_file}: inf1.3xlarge: how many vCPUs and chips it has is not known here. Known "
+        f"{repository.recommendation_file}: inf1.3xlarge: how many vCPUs and chips it has is not known here. Known "
         "are the sizes of inf1, inf2, c5, c6i, c7i, m5, m6i, m7i, written as EC2 does (inf1.6xlarge). Choose one of "
         "them."
     )
@@ -381,24 +380,25 @@ def test_an_instance_type_without_known_chips_is_refused(repository: Ec2Reposito
 def test_an_artifact_for_a_cpu_on_inf1_is_refused(tmp_path: Path) -> None:
     repository = make_ec2_repository(tmp_path, "query_intent", "cpu")
     repository.instance_types("cpu", "inf1.xlarge")
-    with pytest.raises(WrongHardware) as refusal:
+    with pytest.raises(UsageError) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
-        f"{repository.file}: targets.cpu.instance_types: got 'inf1.xlarge', but cpu of query_intent was built with "
+        f"{repository.workload_file}: targets.cpu.instance_types: got 'inf1.xlarge', but cpu of query_intent was "
+        "built with "
         "onnxruntime for x86 CPU and runs on nothing else. Choose such an instance type, or a hosting.target that was "
         "built for this one."
     )
 
 
-def test_a_recommendation_of_another_artifact_is_refused(repository: Ec2Repository) -> None:
-    repository.recommend(archive_sha256=OTHER_SHA256)
-    with pytest.raises(OtherArtifact, match=r"archive_sha256: was measured on the artifact ffffffffffff…"):
+def test_a_recommendation_of_another_artifact_is_refused(repository: Repository) -> None:
+    repository.recommend(service_candidate(), archive_sha256=OTHER_SHA256)
+    with pytest.raises(NotMeasured, match=r"archive_sha256: was measured on the artifact ffffffffffff…"):
         repository.synthesise()
 
 
-def test_production_refuses_what_was_measured_locally(repository: Ec2Repository) -> None:
-    repository.recommend(provenance={"measured_on": "local", "machine": "2 cores of an AMD EPYC"})
-    with pytest.raises(LocalRecommendation):
+def test_production_refuses_what_was_measured_locally(repository: Repository) -> None:
+    repository.recommend(service_candidate(), provenance={"measured_on": "local", "machine": "2 cores of an AMD EPYC"})
+    with pytest.raises(NotMeasured):
         repository.synthesise(options=Options(stage="production"))
 
 
@@ -422,11 +422,11 @@ def test_production_refuses_what_was_measured_locally(repository: Ec2Repository)
         ),
     ],
 )
-def test_a_wrong_key_of_hosting_is_named(repository: Ec2Repository, keys: dict[str, object], told: str) -> None:
-    repository.host(**keys)
+def test_a_wrong_key_of_hosting_is_named(repository: Repository, keys: dict[str, object], told: str) -> None:
+    repository.change_hosting(**keys)
     with pytest.raises(InvalidDocument) as refusal:
         repository.synthesise()
-    assert str(refusal.value) == f"{repository.file}: {told}"
+    assert str(refusal.value) == f"{repository.workload_file}: {told}"
 
 
 def test_each_block_is_a_valid_api_call(service: Synthesis, on_cpu: Synthesis) -> None:
@@ -437,34 +437,17 @@ def test_each_block_is_a_valid_api_call(service: Synthesis, on_cpu: Synthesis) -
             ("AWS::ECS::CapacityProvider", "ecs", "CreateCapacityProvider", {"Name": "c"}),
             ("AWS::ECS::Cluster", "ecs", "CreateCluster", {}),
         ):
-            assert problems(api, operation, lowered({**synthesis.only(kind), **given})) == []
+            assert api_problems(api, operation, in_ecs_case({**synthesis.only(kind), **given})) == []
         target = synthesis.only("AWS::ApplicationAutoScaling::ScalableTarget")
         policy = synthesis.only("AWS::ApplicationAutoScaling::ScalingPolicy")
         del policy["ScalingTargetId"]
         named = {key: target[key] for key in ("ServiceNamespace", "ResourceId", "ScalableDimension")}
-        assert problems("application-autoscaling", "RegisterScalableTarget", target) == []
-        assert problems("application-autoscaling", "PutScalingPolicy", {**named, **policy}) == []
-        for alarm in synthesis.template.find_resources("AWS::CloudWatch::Alarm").values():
-            assert problems("cloudwatch", "PutMetricAlarm", {"AlarmName": "a", **alarm["Properties"]}) == []
+        assert api_problems("application-autoscaling", "RegisterScalableTarget", target) == []
+        assert api_problems("application-autoscaling", "PutScalingPolicy", {**named, **policy}) == []
+        for alarm in synthesis.of_type("AWS::CloudWatch::Alarm").values():
+            assert api_problems("cloudwatch", "PutMetricAlarm", {"AlarmName": "a", **alarm["Properties"]}) == []
 
 
 def test_the_check_of_ecs_calls_sees_a_wrong_word(service: Synthesis) -> None:
     wrong = {**service.only("AWS::ECS::Service"), "ServiceName": "s", "SchedulingStrategy": "SOMETIMES"}
-    assert problems("ecs", "CreateService", lowered(wrong)) == ["SOMETIMES is not one of SchedulingStrategy"]
-
-
-def lowered(value: Any) -> Any:
-    """Keys as ECS's API writes them. Those of a container's log driver are options of Docker's, as they are."""
-    match value:
-        case dict() if set(value) & {"Ref", "Fn::GetAtt", "Fn::Join", "Fn::Sub"}:
-            return value
-        case dict():
-            return {key if "-" in key else _lower(key): lowered(each) for key, each in value.items()}
-        case list():
-            return [lowered(each) for each in value]
-        case _:
-            return value
-
-
-def _lower(key: str) -> str:
-    return OTHERWISE_CALLED.get(key, key[0].lower() + key[1:])
+    assert api_problems("ecs", "CreateService", in_ecs_case(wrong)) == ["SOMETIMES is not one of SchedulingStrategy"]

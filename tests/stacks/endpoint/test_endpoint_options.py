@@ -7,7 +7,7 @@ import pytest
 from aws_cdk import Environment
 
 from stacks.context import Options
-from stacks.endpoint.startup import startup_timeouts
+from stacks.endpoint.served_model import startup_timeouts
 from tests.stacks.conftest import SHADOW_IMAGE
 from tests.stacks.endpoint.test_endpoint_stack import actions_of
 from tests.stacks.miniature import Repository, Synthesis, candidate, make_repository
@@ -106,7 +106,7 @@ def test_beta_is_updated_at_once_since_its_load_test_turns_the_alarms_on(measure
 
 
 def test_concurrency_is_tracked_too_where_the_workload_asks(everything: Synthesis) -> None:
-    policies = everything.template.find_resources("AWS::ApplicationAutoScaling::ScalingPolicy").values()
+    policies = everything.of_type("AWS::ApplicationAutoScaling::ScalingPolicy").values()
     tracked = [policy["Properties"]["TargetTrackingScalingPolicyConfiguration"] for policy in policies]
     assert [
         (each["PredefinedMetricSpecification"]["PredefinedMetricType"], each["TargetValue"], each["DisableScaleIn"])
@@ -135,7 +135,7 @@ def test_minimums_follow_the_clock(everything: Synthesis) -> None:
 
 
 def test_a_network_of_its_own_has_no_way_out_but_to_the_services(everything: Synthesis) -> None:
-    found = everything.template.find_resources
+    found = everything.of_type
     zones = [subnet["Properties"]["AvailabilityZoneId"] for subnet in found("AWS::EC2::Subnet").values()]
     assert zones == ["use1-az4", "use1-az6"]
     assert not found("AWS::EC2::InternetGateway")
@@ -161,7 +161,7 @@ def test_a_network_that_is_there_is_taken_as_it_is(repository: Repository) -> No
         "Subnets": ["subnet-0a", "subnet-0b"],
         "SecurityGroupIds": ["sg-0c"],
     }
-    synthesis.template.resource_count_is("AWS::EC2::VPC", 0)
+    assert not synthesis.of_type("AWS::EC2::VPC")
 
 
 def test_what_is_captured_is_encrypted_needs_tls_and_goes_in_time(everything: Synthesis) -> None:
@@ -185,7 +185,7 @@ def test_a_shadow_gets_its_share_of_the_requests(everything: Synthesis) -> None:
     assert shadow["ModelName"] != production["ModelName"]
     images = [
         model["Properties"]["PrimaryContainer"]["Image"]
-        for model in everything.template.find_resources("AWS::SageMaker::Model").values()
+        for model in everything.of_type("AWS::SageMaker::Model").values()
     ]
     assert [image for image in images if isinstance(image, str)] == [SHADOW_IMAGE]
 
@@ -195,7 +195,7 @@ def test_a_key_that_is_given_is_used(repository: Repository) -> None:
     repository.host(kms_key_arn=arn)
     synthesis = repository.synthesise()
     assert synthesis.only("AWS::SageMaker::EndpointConfig")["KmsKeyId"] == arn
-    synthesis.template.resource_count_is("AWS::KMS::Key", 1)  # the paging topic's
+    assert len(synthesis.of_type("AWS::KMS::Key")) == 1  # the paging topic's
 
 
 def test_inferentia_is_served_by_an_image_of_ones_own_that_is_told_nothing_of_triton(tmp_path: Path) -> None:

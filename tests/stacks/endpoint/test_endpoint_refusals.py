@@ -5,22 +5,11 @@ from pathlib import Path
 import pytest
 from aws_cdk import Environment
 
+from app import NothingBuilt
 from stacks.context import Options
-from stacks.errors import (
-    LocalRecommendation,
-    MinimumOutOfRange,
-    NothingBuilt,
-    NotInRegion,
-    NotInZone,
-    OtherArtifact,
-    OtherVariant,
-    SeveralProblems,
-    ShadowOnInf1,
-    UnknownRegion,
-    WrongHardware,
-)
+from stacks.workload_stack import NotMeasured, SeveralProblems
 from tests.stacks.miniature import OTHER_SHA256, Repository, candidate, make_repository
-from workloads import ProjectError, file_sha256, instances
+from workloads import ProjectError, UsageError, file_sha256, instances
 from workloads.errors import InvalidDocument, MissingArtifact
 
 PRODUCTION = Options(stage="production")
@@ -54,7 +43,7 @@ def test_an_instance_type_that_cannot_run_the_artifact_is_refused(
 ) -> None:
     repository.host(target)
     repository.recommend(candidate(instance_type=instance_type))
-    assert refusal(repository, WrongHardware) == (
+    assert refusal(repository, UsageError) == (
         f"{repository.recommendation_file}: recommended.instance_type: got '{instance_type}', but {target} of "
         f"spellcheck was built with {needed} and runs on nothing else. Choose such an instance type, or a "
         "hosting.target that was built for this one."
@@ -78,7 +67,7 @@ def test_a_gpu_with_an_artifact_for_inferentia_is_refused(tmp_path: Path) -> Non
 def test_a_fallback_needs_an_engine_of_its_own(repository: Repository) -> None:
     repository.build("tensorrt", toolchain={"compute_capability": "8.6"})
     repository.host("tensorrt", fallback_instance_types=["ml.g4dn.xlarge"])
-    assert refusal(repository, WrongHardware) == (
+    assert refusal(repository, UsageError) == (
         f"{repository.workload_file}: hosting.fallback_instance_types: got 'ml.g4dn.xlarge', but tensorrt of "
         "spellcheck was built with tensorrt for g5 and runs on nothing else. Choose such an instance type, or a "
         "hosting.target that was built for this one."
@@ -97,7 +86,7 @@ def test_a_canary_of_one_instance_is_refused(repository: Repository) -> None:
 
 def test_a_recommendation_of_another_artifact_is_refused(repository: Repository) -> None:
     repository.recommend(candidate(), archive_sha256=OTHER_SHA256)
-    assert refusal(repository, OtherArtifact) == (
+    assert refusal(repository, NotMeasured) == (
         f"{repository.recommendation_file}: archive_sha256: was measured on the artifact ffffffffffff…, but the one to "
         f"deploy is {file_sha256(repository.archive)[:12]}… (cpu). Deploy it on one instance with "
         f"`cdk deploy SpellcheckStack -c recommendation=ignore`, measure it with {MEASURE}, review the file and "
@@ -107,7 +96,7 @@ def test_a_recommendation_of_another_artifact_is_refused(repository: Repository)
 
 def test_a_recommendation_of_another_variant_is_refused(repository: Repository) -> None:
     repository.recommend(candidate(variant="cpu-int8"))
-    assert refusal(repository, OtherVariant) == (
+    assert refusal(repository, UsageError) == (
         f"{repository.recommendation_file}: recommended.variant: is 'cpu-int8', but {repository.workload_file} hosts "
         "'cpu'. Set hosting.target = \"cpu-int8\", or measure 'cpu'."
     )
@@ -123,7 +112,7 @@ def test_production_wants_a_recommendation(repository: Repository) -> None:
 
 def test_production_wants_it_measured_on_sagemaker(repository: Repository) -> None:
     repository.recommend(candidate(), provenance={"measured_on": "local", "machine": "2 cores of an AMD EPYC"})
-    assert refusal(repository, LocalRecommendation, PRODUCTION) == (
+    assert refusal(repository, NotMeasured, PRODUCTION) == (
         f"{repository.recommendation_file}: provenance.measured_on: is 'local' (2 cores of an AMD EPYC), and "
         f"production wants 'sagemaker'. Run {MEASURE} against an AWS account."
     )
@@ -136,7 +125,7 @@ def test_all_that_is_wrong_with_a_recommendation_is_said_at_once(repository: Rep
 
 
 def test_a_region_that_does_not_exist_is_refused(repository: Repository) -> None:
-    said = refusal(repository, UnknownRegion, None, Environment(account="123456789012", region="us-esat-1"))
+    said = refusal(repository, UsageError, None, Environment(account="123456789012", region="us-esat-1"))
     assert said.startswith("There is no region 'us-esat-1'. Known: af-south-1, ap-east-1, ")
     assert said.endswith(", us-west-2. Set AWS_REGION, or the profile's region.")
 
@@ -147,7 +136,7 @@ def test_a_region_without_the_instance_type_is_refused(tmp_path: Path) -> None:
     offered = sorted(instances.zones("inf2") or ())
     assert "eu-south-1" not in offered
     environment = Environment(account="123456789012", region="eu-south-1")
-    assert refusal(repository, NotInRegion, None, environment) == (
+    assert refusal(repository, UsageError, None, environment) == (
         f"{repository.workload_file}: targets.inf2.instance_types: got 'ml.inf2.xlarge', which AWS does not have in "
         f"eu-south-1, only in {', '.join(offered)}. Deploy to one of these, or choose another instance type."
     )
@@ -156,7 +145,7 @@ def test_a_region_without_the_instance_type_is_refused(tmp_path: Path) -> None:
 def test_a_zone_without_the_instance_type_is_refused(tmp_path: Path) -> None:
     repository = make_repository(tmp_path, "question_answering")
     repository.host("inf2", network={"kind": "new-vpc", "zone_ids": ["use1-az2", "use1-az3"]})
-    assert refusal(repository, NotInZone) == (
+    assert refusal(repository, UsageError) == (
         f"{repository.workload_file}: hosting.network.zone_ids: got 'use1-az3', which has no ml.inf2.xlarge. "
         "Zones of this region that have it: use1-az2, use1-az4, use1-az5, use1-az6."
     )
@@ -185,7 +174,7 @@ def test_a_scheduled_minimum_that_the_fleet_cannot_have_is_refused(
     minimums.append({"schedule": "cron(0 9 ? * * *)", "min_capacity": number})
     repository.host(scaling={"scheduled_minimums": minimums})
     repository.recommend(candidate())
-    assert refusal(repository, MinimumOutOfRange, options) == (
+    assert refusal(repository, UsageError, options) == (
         f"{repository.workload_file}: hosting.scaling.scheduled_minimums.1.min_capacity: got {number}. The fleet has "
         f"between {low} and 7 instances; choose one of these, or measure for a larger peak."
     )
@@ -195,7 +184,7 @@ def test_a_shadow_on_inf1_is_refused(tmp_path: Path) -> None:
     repository = make_repository(tmp_path, "question_answering")
     repository.build("cpu")
     repository.host("inf1-data-parallel", shadow={"target": "cpu", "instance_type": "ml.c5.xlarge"})
-    assert refusal(repository, ShadowOnInf1) == (
+    assert refusal(repository, UsageError) == (
         f"{repository.workload_file}: hosting.shadow: SageMaker runs no shadow tests with Inf1 (got ml.inf1.xlarge). "
         "Leave hosting.shadow out, or host a target for Inf2."
     )

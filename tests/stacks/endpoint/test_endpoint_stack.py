@@ -4,11 +4,10 @@ from typing import Any
 
 from aws_cdk import App, Duration, Stack
 from aws_cdk import aws_iam as iam
-from aws_cdk.assertions import Template
 
 from stacks.endpoint.endpoint import WorkloadEndpoint
-from tests.stacks.cloudformation import filled
 from tests.stacks.miniature import Repository, Synthesis, candidate
+from tests.stacks.templates import filled
 from workloads import Autoscaling, file_sha256
 
 
@@ -33,7 +32,7 @@ def test_the_model_is_cut_off_from_the_network(unmeasured: Synthesis) -> None:
 
 
 def test_the_model_waits_for_its_roles_policy(unmeasured: Synthesis) -> None:
-    (model,) = unmeasured.template.find_resources("AWS::SageMaker::Model").values()
+    (model,) = unmeasured.of_type("AWS::SageMaker::Model").values()
     (policy,) = model["DependsOn"]
     assert unmeasured.json["Resources"][policy]["Type"] == "AWS::IAM::Policy"
 
@@ -41,8 +40,8 @@ def test_the_model_waits_for_its_roles_policy(unmeasured: Synthesis) -> None:
 def test_without_a_recommendation_one_instance_runs_and_nothing_scales_it(unmeasured: Synthesis) -> None:
     (variant,) = unmeasured.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
     assert (variant["InstanceType"], variant["InitialInstanceCount"]) == ("ml.c5.xlarge", 1)
-    unmeasured.template.resource_count_is("AWS::ApplicationAutoScaling::ScalableTarget", 0)
-    unmeasured.template.resource_count_is("AWS::ApplicationAutoScaling::ScalingPolicy", 0)
+    assert not unmeasured.of_type("AWS::ApplicationAutoScaling::ScalableTarget")
+    assert not unmeasured.of_type("AWS::ApplicationAutoScaling::ScalingPolicy")
 
 
 def test_a_recommendation_decides_type_and_count(measured: Synthesis) -> None:
@@ -101,7 +100,7 @@ def test_a_host_with_nvme_of_its_own_gets_no_key(repository: Repository) -> None
     repository.host("tensorrt", instance_types=["ml.g4dn.xlarge"])
     synthesis = repository.synthesise()
     assert "KmsKeyId" not in synthesis.only("AWS::SageMaker::EndpointConfig")
-    synthesis.template.resource_count_is("AWS::KMS::Key", 1)  # the paging topic's
+    assert len(synthesis.of_type("AWS::KMS::Key")) == 1  # the paging topic's
 
 
 def test_the_outputs_are_what_the_recommender_looks_for(unmeasured: Synthesis) -> None:
@@ -150,7 +149,7 @@ def test_the_endpoints_role_may_do_nothing_but_start_and_report(unmeasured: Synt
 
 
 def test_no_role_has_a_managed_policy(measured: Synthesis) -> None:
-    for role in measured.template.find_resources("AWS::IAM::Role").values():
+    for role in measured.of_type("AWS::IAM::Role").values():
         assert "ManagedPolicyArns" not in role["Properties"]
 
 
@@ -183,7 +182,7 @@ def test_invoking_is_granted_on_this_endpoint_alone(repository: Repository) -> N
 
 def statements_of(synthesis: Synthesis, owner: str) -> list[dict[str, Any]]:
     """Of the default policy of the role that `owner` holds."""
-    policies = Template.from_stack(synthesis.stack).find_resources("AWS::IAM::Policy").values()
+    policies = synthesis.of_type("AWS::IAM::Policy").values()
     (policy,) = [item for item in policies if item["Properties"]["PolicyName"].startswith(owner)]
     return list(policy["Properties"]["PolicyDocument"]["Statement"])
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from stacks.paging import EVALUATION_PERIODS
-from tests.stacks.cloudformation import filled
 from tests.stacks.miniature import Repository, Synthesis, candidate
+from tests.stacks.templates import filled
 from workloads.endpoint_hosting import Canary
 
 AVERAGE = {"Statistic": "Average"}
@@ -80,7 +80,7 @@ def test_saturation_is_watched_only_where_a_capacity_was_measured(unmeasured: Sy
 def test_callers_faults_wake_nobody(measured: Synthesis) -> None:
     rule = measured.only("AWS::CloudWatch::CompositeAlarm")["AlarmRule"]["Fn::Join"][1]
     paging = {part["Fn::GetAtt"][0] for part in rule if isinstance(part, dict)}
-    found = measured.template.find_resources("AWS::CloudWatch::Alarm")
+    found = measured.of_type("AWS::CloudWatch::Alarm")
     silent = {alarm["Properties"]["MetricName"] for name, alarm in found.items() if name not in paging}
     assert silent == {"Invocation4XXErrors"}
 
@@ -139,7 +139,7 @@ def test_a_gpus_use_is_shown_where_there_is_one(repository: Repository) -> None:
 
 
 def alarms(synthesis: Synthesis) -> list[dict[str, Any]]:
-    return [item["Properties"] for item in synthesis.template.find_resources("AWS::CloudWatch::Alarm").values()]
+    return [item["Properties"] for item in synthesis.of_type("AWS::CloudWatch::Alarm").values()]
 
 
 def widgets(synthesis: Synthesis) -> list[dict[str, Any]]:

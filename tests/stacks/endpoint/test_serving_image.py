@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from aws_cdk import Environment
 
-from stacks.errors import NotAnEcrImage, TritonNotInRegion, UnknownHostAmi, UnpublishedTriton
-from stacks.triton_image import registry_accounts
+from stacks.endpoint.serving_image import registry_accounts
 from tests.stacks.miniature import Repository, candidate, make_repository
+from workloads import UsageError
 from workloads.instances import HOST_AMIS
 
 IRELAND = Environment(account="123456789012", region="eu-west-1")
@@ -84,7 +84,7 @@ def test_a_pair_of_image_and_host_that_is_not_known_to_start_is_refused(
 ) -> None:
     repository = make_repository(tmp_path, workload)
     repository.host(target, triton_version=version, instance_types=[instance_type])
-    with pytest.raises(UnknownHostAmi) as refusal:
+    with pytest.raises(UsageError) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
         f"{repository.workload_file}: hosting: no host AMI is known to start Triton {version} on {instance_type}. "
@@ -95,7 +95,7 @@ def test_a_pair_of_image_and_host_that_is_not_known_to_start_is_refused(
 
 def test_a_version_that_sagemaker_does_not_publish_is_refused(repository: Repository) -> None:
     repository.host(triton_version="25.06")
-    with pytest.raises(UnpublishedTriton) as refusal:
+    with pytest.raises(UsageError) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
         f"{repository.workload_file}: hosting.triton_version: got '25.06', which SageMaker does not publish. "
@@ -105,7 +105,7 @@ def test_a_version_that_sagemaker_does_not_publish_is_refused(repository: Reposi
 
 
 def test_a_region_without_the_image_is_refused(repository: Repository) -> None:
-    with pytest.raises(TritonNotInRegion) as refusal:
+    with pytest.raises(UsageError) as refusal:
         repository.synthesise(Environment(account="123456789012", region="us-gov-west-1"))
     assert str(refusal.value) == (
         f"{repository.workload_file}: hosting.triton_version: SageMaker does not publish Triton 25.09 in "
@@ -117,7 +117,7 @@ def test_a_region_without_the_image_is_refused(repository: Repository) -> None:
 @pytest.mark.parametrize("uri", ["nvcr.io/nvidia/tritonserver:25.09-py3", "triton", "1.dkr.ecr.x.amazonaws.com/a:b"])
 def test_an_image_outside_amazon_ecr_is_refused(repository: Repository, uri: str) -> None:
     repository.host(image_uri=uri)
-    with pytest.raises(NotAnEcrImage) as refusal:
+    with pytest.raises(UsageError) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
         f"{repository.workload_file}: hosting.image_uri: got '{uri}', but SageMaker pulls from private Amazon ECR "

@@ -1,0 +1,126 @@
+"""Checks of a whole template: its snapshot, cdk-nag, cfn-lint, and botocore on the API calls that its blocks become."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+from aws_cdk import App, Validations
+from botocore.model import ListShape, MapShape, Shape, StringShape, StructureShape
+from botocore.validate import ParamValidator
+from cdk_nag import AwsSolutionsChecks
+from cfnlint.api import lint
+from cfnlint.match import Match
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+PSEUDO_PARAMETERS = {
+    "AWS::Region": "us-east-1",
+    "AWS::AccountId": "123456789012",
+    "AWS::Partition": "aws",
+    "AWS::URLSuffix": "amazonaws.com",
+}
+
+
+def assert_is_snapshot(stack_name: str, text: str) -> None:
+    """Fails on a difference after rewriting the snapshot: read the diff, then run again."""
+    file = SNAPSHOTS / f"{stack_name}.template.json"
+    expected = file.read_text("utf-8") if file.exists() else ""
+    if text != expected:
+        SNAPSHOTS.mkdir(exist_ok=True)
+        file.write_text(text, "utf-8")
+    assert text == expected, f"{file} was rewritten: review the difference"
+
+
+def nag_findings(app: App) -> list[str]:
+    """Returns the unanswered findings of cdk-nag's AwsSolutions pack and of CDK's own checks of templates."""
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    try:
+        app.synth(force=True)  # The plugin has not seen an assembly that was synthesised before.
+    except RuntimeError as error:
+        if not str(error).startswith("ValidationFailed"):
+            raise
+    report = json.loads((Path(app.outdir) / "validation-report.json").read_text("utf-8"))
+    return [violation["ruleName"] for plugin in report["pluginReports"] for violation in plugin["violations"]]
+
+
+def lint_matches(template: dict[str, Any], *regions: str) -> list[Match]:
+    return list(lint(json.dumps(template), regions=list(regions)))
+
+
+def api_problems(service: str, operation: str, properties: dict[str, Any]) -> list[str]:
+    """Returns what botocore objects to, with properties as the operation's input; words outside an enum included."""
+    shape = botocore.session.get_session().get_service_model(service).operation_model(operation).input_shape
+    assert shape is not None
+    given = filled(properties)
+    report = ParamValidator().validate(given, shape)
+    problems = report.generate_report().splitlines() if report.has_errors() else []
+    return problems + list(_words_outside_enums(given, shape))
+
+
+def _words_outside_enums(value: Any, shape: Shape) -> Iterator[str]:
+    if isinstance(shape, StructureShape) and isinstance(value, dict):
+        for key in value.keys() & shape.members.keys():
+            yield from _words_outside_enums(value[key], shape.members[key])
+    elif isinstance(shape, ListShape) and isinstance(value, list):
+        for item in value:
+            yield from _words_outside_enums(item, shape.member)
+    elif isinstance(shape, MapShape) and isinstance(value, dict):
+        for item in value.values():
+            yield from _words_outside_enums(item, shape.value)
+    elif isinstance(shape, StringShape) and shape.enum and value not in shape.enum:
+        yield f"{value} is not one of {shape.name}"
+
+
+ECS_NAMES = {
+    "EnableECSManagedTags": "enableECSManagedTags",
+    "PlacementStrategies": "placementStrategy",
+    "ClusterSettings": "settings",
+}
+"""CloudFormation's names that differ from those of ECS's API by more than the case of the first letter."""
+
+
+def in_ecs_case(value: Any) -> Any:
+    """Returns properties with the keys of ECS's API. The options of a container's log driver are Docker's and stay."""
+    match value:
+        case dict() if set(value) & {"Ref", "Fn::GetAtt", "Fn::Join", "Fn::Sub"}:
+            return value
+        case dict():
+            return {key if "-" in key else _ecs_key(key): in_ecs_case(item) for key, item in value.items()}
+        case list():
+            return [in_ecs_case(item) for item in value]
+        case _:
+            return value
+
+
+def _ecs_key(key: str) -> str:
+    return ECS_NAMES.get(key, key[0].lower() + key[1:])
+
+
+def filled(value: Any) -> Any:
+    """Replaces intrinsic functions by text that looks like what CloudFormation would put there."""
+    match value:
+        case {"Fn::Join": [separator, parts]}:
+            return separator.join(filled(part) for part in parts)
+        case {"Ref": name}:
+            return PSEUDO_PARAMETERS.get(name, f"arn:aws:service:us-east-1:123456789012:{name}")
+        case {"Fn::GetAtt": [name, "Arn"]}:
+            return f"arn:aws:service:us-east-1:123456789012:{name}"
+        case {"Fn::GetAtt": [name, _]}:
+            return f"{name}-name"
+        case {"Fn::Select": [index, {"Fn::Split": [separator, text]}]}:
+            parts = filled(text).split(separator)
+            return parts[min(int(index), len(parts) - 1)]
+        case {"Fn::Select": [index, {"Fn::GetAZs": _}]}:
+            return f"us-east-1{'abcdef'[int(index)]}"
+        case {"Fn::FindInMap": _}:
+            return "763104351884"
+        case {"Fn::Sub": text}:
+            return re.sub(r"\$\{([\w:]+)\}", lambda match: PSEUDO_PARAMETERS.get(match[1], match[0]), text)
+        case dict():
+            return {key: filled(item) for key, item in value.items()}
+        case list():
+            return [filled(item) for item in value]
+        case _:
+            return value

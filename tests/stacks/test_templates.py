@@ -1,0 +1,69 @@
+"""The template of every workload: unchanged without notice, the same twice, and sound to cdk-nag and cfn-lint."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import App, CfnResource, Environment, Stack
+from aws_cdk import aws_iam as iam
+
+from tests.stacks.miniature import Repository, Synthesis, candidate
+from tests.stacks.templates import assert_is_snapshot, lint_matches, nag_findings
+
+CDKS_OWN = {"W3005"}
+"""A DependsOn beside a reference that implies it."""
+
+
+def test_the_template_is_the_one_last_reviewed(committed: Synthesis) -> None:
+    assert_is_snapshot(committed.stack.stack_name, masked(committed.json))
+
+
+def test_two_syntheses_give_one_template(repository: Repository) -> None:
+    repository.recommend(candidate())
+    assert json.dumps(repository.synthesise().json) == json.dumps(repository.synthesise().json)
+
+
+def test_cdk_nag_has_no_unanswered_finding(committed: Synthesis) -> None:
+    assert nag_findings(committed.app) == []
+
+
+def test_cdk_nag_has_no_unanswered_finding_with_every_option_of_an_endpoint(everything: Synthesis) -> None:
+    assert nag_findings(everything.app) == []
+
+
+def test_cdk_nag_has_no_unanswered_finding_in_a_region(repository: Repository) -> None:
+    repository.recommend(candidate())
+    assert nag_findings(repository.app(Environment(account="123456789012", region="eu-west-1"))) == []
+
+
+def test_the_check_with_cdk_nag_sees_a_wildcard(tmp_path: Path) -> None:
+    app = App(outdir=str(tmp_path))
+    role = iam.Role(Stack(app, "Stack"), "Role", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"))
+    role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=["*"]))
+    app.synth()
+    assert nag_findings(app) == ["AwsSolutions-IAM5[Resource::*]"]
+
+
+def test_cdks_own_checks_see_a_property_that_does_not_exist(tmp_path: Path) -> None:
+    app = App(outdir=str(tmp_path))
+    CfnResource(Stack(app, "Stack"), "Key", type="AWS::KMS::Key", properties={"Rotation": True})
+    assert nag_findings(app) == ["F3002"]
+
+
+def test_cfn_lint_has_neither_errors_nor_warnings(committed: Synthesis) -> None:
+    matches = lint_matches(committed.json, "us-east-1", "eu-west-1")
+    assert [str(match) for match in matches if match.rule.id not in CDKS_OWN] == []
+
+
+def test_cfn_lint_has_neither_errors_nor_warnings_with_every_option_of_an_endpoint(everything: Synthesis) -> None:
+    assert [str(match) for match in lint_matches(everything.json, "us-east-1")] == []
+
+
+def masked(template: dict[str, Any]) -> str:
+    """Returns the text without the archive's hash and sagemaker-core's list of regions: neither is decided here."""
+    shown = {**template}
+    if "Mappings" in shown:
+        shown["Mappings"] = dict.fromkeys(template["Mappings"], "<registry accounts by region>")
+    text = json.dumps(shown, indent=1, sort_keys=True, ensure_ascii=False)
+    return re.sub(r"\b[0-9a-f]{64}\b", "<sha256>", text) + "\n"
