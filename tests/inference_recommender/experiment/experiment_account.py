@@ -1,9 +1,9 @@
-"""An account of our own for experiments, whose state is on disk: it outlives a process that is killed.
+"""A fake account for experiments that keeps its state on disk, so it outlives a process that is killed.
 
-Jobs take `job_s`. What a test measures follows from its variant and instance type, so that a result can be foreseen.
-As a program it runs an experiment of `workloads/text_classification` in it:
+A test's measurement follows from its variant and instance type. As a program it runs an experiment of
+`workloads/text_classification`, in which `ENDING` jobs end and the next one never does:
 
-    python -m tests.inference_recommender.experiment.experiment_account EXPERIMENT_FOLDER STATE_FOLDER
+    python -m tests.inference_recommender.experiment.experiment_account EXPERIMENT_FOLDER STATE_FOLDER ENDING
 """
 
 import json
@@ -40,13 +40,13 @@ FASTER = {"ml.c5.xlarge": 1, "ml.c5.2xlarge": 2}
 class DiskAccount:
     region = "us-east-1"
 
-    def __init__(self, state: Path, job_s: float = 0.0) -> None:
+    def __init__(self, state: Path, ending: int | None = None) -> None:
+        """`ending` is the number of jobs that end; None lets all end at once."""
         self.state = state
-        self.job_s = job_s
+        self.ending = ending
         self.failing: dict[str, str] = {}
-        """By variant: why its tests fail."""
-        self.course = SERIES
-        """Of every test."""
+        """By variant, why its tests fail."""
+        self.series_of_tests = SERIES
         self.made: list[Mapping[str, Any]] = []
         """Every CreateModel of this process."""
         self.machine: str | None = "Some CPU with 2 cores"
@@ -58,7 +58,7 @@ class DiskAccount:
 
     @property
     def created(self) -> list[dict[str, Any]]:
-        """Every CreateInferenceRecommendationsJob that was answered, in order."""
+        """Returns every CreateInferenceRecommendationsJob that was answered, in order."""
         file = self.state / "created.jsonl"
         return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
 
@@ -67,10 +67,10 @@ class DiskAccount:
         return {file.stem: json.loads(file.read_text("utf-8")) for file in self.state.glob("*.model")}
 
     def upload(self, url: str, body: bytes) -> None:
-        """Nothing reads it."""
+        """No-op: nothing reads it."""
 
     def upload_archive(self, url: str, file: Path) -> None:
-        """Nothing reads it."""
+        """No-op: nothing reads it."""
 
     def make_model(self, request: Mapping[str, Any]) -> None:
         name, there = request["ModelName"], self.models
@@ -107,7 +107,7 @@ class DiskAccount:
 
     def describe_job(self, name: str) -> dict[str, Any]:
         (job,) = [job for job in self.created if job["request"]["JobName"] == name]
-        ended = time.time() >= job["at"] + self.job_s
+        ended = self._has_ended(name)
         results = [self._result(job["request"], one) for one in self._types(job["request"])]
         good = [one for one in results if "FailureReason" not in one]
         status = "IN_PROGRESS" if not ended else "COMPLETED" if good else "FAILED"
@@ -120,7 +120,7 @@ class DiskAccount:
             "Status": status,
             "CreationTime": datetime.fromtimestamp(job["at"], UTC),
             "LastModifiedTime": datetime.fromtimestamp(job["at"], UTC),
-            **({"CompletionTime": datetime.fromtimestamp(job["at"] + self.job_s, UTC)} if ended else {}),
+            **({"CompletionTime": datetime.fromtimestamp(job["at"], UTC)} if ended else {}),
             **({"InferenceRecommendations": good} if ended else {}),
             **({"FailureReason": results[0]["FailureReason"]} if status == "FAILED" else {}),
         }
@@ -128,7 +128,7 @@ class DiskAccount:
     def job_steps(self, name: str) -> list[dict[str, Any]]:
         (job,) = [job for job in self.created if job["request"]["JobName"] == name]
         results = [self._result(job["request"], one) for one in self._types(job["request"])]
-        ended = time.time() >= job["at"] + self.job_s
+        ended = self._has_ended(name)
         return [
             {
                 "StepType": "BENCHMARK",
@@ -156,7 +156,7 @@ class DiskAccount:
         self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None = None
     ) -> dict[str, Series]:
         endpoints = [step["InferenceBenchmark"]["EndpointConfiguration"]["EndpointName"] for step in steps]
-        return dict.fromkeys(endpoints, self.course)
+        return dict.fromkeys(endpoints, self.series_of_tests)
 
     def latest_series(
         self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None = None
@@ -182,6 +182,10 @@ class DiskAccount:
             "ModelConfiguration": {},
         }
 
+    def _has_ended(self, name: str) -> bool:
+        number = [job["request"]["JobName"] for job in self.created].index(name)
+        return self.ending is None or number < self.ending
+
     def _step_status(self, name: str, number: int, result: Mapping[str, Any], *, ended: bool) -> str:
         """A job that is stopped had ended its first test."""
         if (self.state / f"{name}.stopped").exists():
@@ -189,7 +193,7 @@ class DiskAccount:
         return "IN_PROGRESS" if not ended else "FAILED" if "FailureReason" in result else "COMPLETED"
 
     def _variant(self, request: Mapping[str, Any]) -> str:
-        """Its model's tag."""
+        """Returns the variant that the model's name holds."""
         name = request["InputConfig"]["ModelName"]
         return max((variant for variant in RATES if f"-{variant}" in name), key=len)
 
@@ -203,7 +207,7 @@ class DiskAccount:
 
 
 def prepared(kept: ExperimentFolder, variants: Sequence[str], instance_types: Sequence[str] = ()) -> Prepared:
-    """An experiment of text_classification, begun in `kept`; nothing of it was ever built."""
+    """Begins an experiment of text_classification in `kept`, with artifacts that were never built."""
     source = load_workload("text_classification")
     chosen = cells(source, variants, instance_types)
     names = list(dict.fromkeys(cell.variant for cell in chosen))
@@ -228,6 +232,6 @@ def prepared(kept: ExperimentFolder, variants: Sequence[str], instance_types: Se
 
 if __name__ == "__main__":
     folder = ExperimentFolder(Path(sys.argv[1]))
-    account = DiskAccount(Path(sys.argv[2]), job_s=0.6)
+    account = DiskAccount(Path(sys.argv[2]), ending=int(sys.argv[3]))
     planned = prepared(folder, ["ts-base", "ort-base", "ort-ig"], ["ml.c5.xlarge", "ml.c5.2xlarge"])
     run(planned, account, folder, Silent(), sleep=lambda seconds: time.sleep(0.02))

@@ -1,6 +1,6 @@
 """An experiment by load tests: each cell has an endpoint of its own, and is kept before the next one is made."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ from inference_recommender.experiment.account import Prepared
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.measure import run
 from inference_recommender.experiment.resources import plan_endpoint
+from inference_recommender.load_test import load_test
 from inference_recommender.measurement import DeployedEndpoint
 from inference_recommender.progress import ProgressUpdate, Silent
 from tests.inference_recommender.experiment.experiment_account import DiskAccount, prepared
-from tests.inference_recommender.server import Server, serving
+from tests.inference_recommender.load_test.virtual_load import SERVICE_S, virtual_drive
+from tests.virtual_time import Network, answering
 from workloads import Interrupted, PhasedTraffic
 from workloads.traffic import Phase, StoppingConditions
 
@@ -25,18 +27,18 @@ BRIEF = PhasedTraffic(
     phases=(Phase(initial_users=1, duration_s=1), Phase(initial_users=2, duration_s=2)),
     stop=StoppingConditions(flat_invocations="Continue"),
 )
-"""The load changes after a second: what a busy machine makes look like a warm-up ends there."""
+"""Three seconds in two phases."""
 
 
 class EndpointAccount(DiskAccount):
-    """Every endpoint is answered by one loopback server; see `server`."""
+    """Every endpoint leads to the servers of `network`."""
 
     def __init__(self, state: Path) -> None:
         super().__init__(state)
         self.endpoints: dict[str, Mapping[str, Any]] = {}
         self.made_endpoints: list[str] = []
         self.status: dict[str, tuple[str, str | None]] = {}
-        """By instance type: what its endpoint comes to, where that is not InService."""
+        """By instance type, the status of its endpoint where that is not InService."""
 
     def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
         if endpoint["EndpointName"] not in self.endpoints:
@@ -60,13 +62,11 @@ class EndpointAccount(DiskAccount):
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with serving(delay_s=0.02) as started:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_SAGEMAKER_RUNTIME", started.url.rpartition("/")[0])
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "local")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "local")
-        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        yield started
+def network(monkeypatch: pytest.MonkeyPatch) -> Network:
+    """The servers behind every endpoint, asked by a generator in virtual time."""
+    servers = Network(answering(SERVICE_S))
+    monkeypatch.setattr(load_test, "alone", virtual_drive(servers))
+    return servers
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def account(tmp_path: Path) -> EndpointAccount:
 
 @pytest.fixture
 def planned(kept: ExperimentFolder) -> Prepared:
-    """Two cells of one variant under three seconds of traffic, with an objective that has samples enough of these."""
+    """Two cells of one variant under three seconds of traffic, which has enough samples for the objective."""
     made = prepared(kept, ["ort-base"], TYPES)
     workload = made.source.workload
     changed = {
@@ -102,7 +102,7 @@ def planned(kept: ExperimentFolder) -> Prepared:
 
 
 def test_killed_between_two_cells_the_first_is_not_measured_again(
-    planned: Prepared, account: EndpointAccount, kept: ExperimentFolder, server: Server
+    planned: Prepared, account: EndpointAccount, kept: ExperimentFolder, network: Network
 ) -> None:
     class Killed(Silent):
         def update(self, update: ProgressUpdate) -> None:
@@ -114,8 +114,7 @@ def test_killed_between_two_cells_the_first_is_not_measured_again(
     first, second = planned.experiment.cells
     assert kept.ended(first)
     assert kept.left(planned.experiment.cells) == (second,)
-    asked = len(server.seen)
-    assert asked > 50, "the first cell's endpoint was asked over loopback"
+    assert len(network.requests) > 50, "the first cell's endpoint was asked"
 
     measured = run(planned, account, kept, Silent(), sleep=lambda seconds: None)
     assert [one.instance_type for one in measured] == TYPES
@@ -128,7 +127,7 @@ def test_killed_between_two_cells_the_first_is_not_measured_again(
 
 
 def test_an_endpoint_that_does_not_come_up_is_a_failed_cell_and_the_others_go_on(
-    planned: Prepared, account: EndpointAccount, kept: ExperimentFolder, server: Server
+    planned: Prepared, account: EndpointAccount, kept: ExperimentFolder, network: Network
 ) -> None:
     account.status = {"ml.c5.xlarge": ("Failed", "The primary container did not pass the ping health check.")}
     failed, measured = run(planned, account, kept, Silent(), sleep=lambda seconds: None)

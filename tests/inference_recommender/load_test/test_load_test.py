@@ -1,20 +1,24 @@
-"""The harness: the same traffic, conditions and result as a job's, by our own generator; alone and as a fleet."""
+"""A load test: the same traffic, conditions and result as a job's, by our own generator, here in virtual time.
 
-import json
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+`test_load_test_measured.py` measures with real processes.
+"""
+
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import botocore.session
 import pytest
-from botocore.validate import validate_parameters
 
-from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
-from inference_recommender.load_test.generator_fleet import FleetDrive, pack_source, source_files
-from inference_recommender.load_test.generator_request import Fleet, image_uri, plan_fleet
-from inference_recommender.load_test.load_test import PAYLOADS, LoadTestFailed, OnEvent, Prepared, alone, measure, run
+from inference_recommender.load_test.load_test import (
+    PAYLOADS,
+    LoadTestFailed,
+    Prepared,
+    alone,
+    machine_description,
+    measure,
+    run,
+)
 from inference_recommender.load_test.served import (
     endpoint_served,
     infer_url,
@@ -28,34 +32,35 @@ from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.evidence import read_evidence
 from tests.artifacts import an_artifact
 from tests.conftest import EditToml
-from tests.inference_recommender.load_test.generator_fleet_account import LoopbackFleet
+from tests.inference_recommender.load_test.virtual_load import SERVICE_S, virtual_drive
 from tests.inference_recommender.server import Server, serving
-from workloads import ROOT, Interrupted, NoVerdict, PhasedTraffic, Unavailable, WorkloadFolder, load_workload
+from tests.virtual_time import Network, answering
+from workloads import Interrupted, NoVerdict, PhasedTraffic, WorkloadFolder, load_workload
 from workloads.traffic import Phase, StoppingConditions
 
 DEPLOYED = DeployedEndpoint(name="reviews", variant_name="AllTraffic", instance_type="ml.g4dn.xlarge", instance_count=3)
+URL = "http://127.0.0.1:1"
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with serving(delay_s=0.02) as started:
+    with serving(delay_s=SERVICE_S) as started:
         yield started
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> RunFolder:
+def run_folder(tmp_path: Path) -> RunFolder:
     return RunFolder(tmp_path / "runs" / "spellcheck-quick-1")
 
 
 @pytest.fixture
 def source(edit_toml: EditToml) -> WorkloadFolder:
-    """With an objective that a run of seconds, on a machine at work, keeps and has samples enough of."""
-    edit_toml('percentile = "P99"', 'percentile = "P50"')
-    return load_workload("spellcheck", edit_toml("model_latency_ms = 50.0", "model_latency_ms = 2000.0"))
+    """An objective for which a run of seconds has enough samples."""
+    return load_workload("spellcheck", edit_toml('percentile = "P99"', 'percentile = "P50"'))
 
 
-def _traffic(seconds: int, users: int) -> PhasedTraffic:
-    """The load changes after a second: what a busy machine makes look like a warm-up ends there."""
+def brief_traffic(seconds: int, users: int) -> PhasedTraffic:
+    """Half of the users for a second, then all. A busy machine's slow start then ends with the first phase."""
     return PhasedTraffic(
         type="phases",
         phases=(Phase(initial_users=users // 2, duration_s=1), Phase(initial_users=users, duration_s=seconds - 1)),
@@ -63,11 +68,11 @@ def _traffic(seconds: int, users: int) -> PhasedTraffic:
     )
 
 
-def _prepared(source: WorkloadFolder, kept: RunFolder, url: str, *, seconds: int = 4, users: int = 2) -> Prepared:
-    """Without calibration: the generator shares this machine with the server it asks."""
+def prepared(source: WorkloadFolder, run_folder: RunFolder, url: str, *, seconds: int = 4, users: int = 2) -> Prepared:
+    """A load test without calibration: a real generator shares this machine with the server it asks."""
     served = url_served(url, "spellcheck", "c5.xlarge", 2, "us-east-1")
-    traffic = _traffic(seconds, users)
-    plan = load_plan(traffic, source.workload.latency_objective, served, (kept.path / PAYLOADS).absolute())
+    traffic = brief_traffic(seconds, users)
+    plan = load_plan(traffic, source.workload.latency_objective, served, (run_folder.path / PAYLOADS).absolute())
     return Prepared(
         source=source,
         artifact=an_artifact(),
@@ -79,39 +84,42 @@ def _prepared(source: WorkloadFolder, kept: RunFolder, url: str, *, seconds: int
     )
 
 
-def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, kept: RunFolder, server: Server) -> None:
+def test_a_run_against_a_url_is_a_run_like_any_other(source: WorkloadFolder, run_folder: RunFolder) -> None:
     updates: list[ProgressUpdate] = []
 
     class Watcher(Silent):
         def update(self, update: ProgressUpdate) -> None:
             updates.append(update)
 
-    found = run(_prepared(source, kept, server.url), alone, kept, Watcher())
-    (candidate,) = found.candidates
-    (measured,) = kept.measurements()
+    network = Network(answering(SERVICE_S))
+    recommendation = run(prepared(source, run_folder, URL), virtual_drive(network), run_folder, Watcher())
+    (candidate,) = recommendation.candidates
+    (measured,) = run_folder.measurements()
     assert measured.series is not None
-    assert sum(count or 0 for count in measured.series.invocations) == pytest.approx(len(server.seen), abs=2)
-    assert set(measured.series.users[:-1]) == {1.0, 2.0}
-    assert measured.max_invocations_per_minute is not None
-    assert measured.max_invocations_per_minute * 2 == pytest.approx(len(server.seen) * 15, rel=0.25), "per instance"
-    assert measured.client_latency_ms["p50"] >= 2
+    finished = sum(count or 0 for count in measured.series.invocations)
+    assert len(network.requests) - 4 <= finished <= len(network.requests), "all but those under way at the end"
+    assert finished == pytest.approx(50 + 3 * 100, abs=4)
+    assert measured.series.users[:3] == (1.0, 2.0, 2.0)
+    assert measured.max_invocations_per_minute == pytest.approx(finished * 15 / 2), "per instance, of two"
+    assert measured.client_latency_ms["p50"] == pytest.approx(20, abs=0.5)
     assert measured.client_latency_from_intended_ms["p50"] >= measured.client_latency_ms["p50"]
     assert candidate.instance_type == "c5.xlarge"
-    assert found.provenance.model_dump(exclude={"measured_at"}) == {
+    assert recommendation.provenance.model_dump(exclude={"measured_at"}) == {
         "measured_on": "local",
         "machine": "Some CPU with 2 cores",
         "job_name": "spellcheck-quick-1",
-        "job_arn": server.url,
+        "job_arn": URL,
         "traffic": "quick",
         "percentile": "P50",
         "region": "us-east-1",
         "run": "runs/spellcheck-quick-1",
     }
-    assert kept.report.read_text("utf-8").count("<svg") == 3
-    assert read_evidence(kept.path).measured == (measured,)
+    assert run_folder.report.read_text("utf-8").count("<svg") == 3
+    assert read_evidence(run_folder.path).measured == (measured,)
     assert updates[-1].users == 2
-    assert found.recommended is not None
-    assert source.recommendation() == found
+    assert updates[-1].invocations_per_minute == pytest.approx(6_000, rel=0.05)
+    assert recommendation.recommended is not None
+    assert source.recommendation() == recommendation
 
 
 def test_the_plan_has_the_traffic_the_conditions_and_the_limit_of_a_job() -> None:
@@ -149,136 +157,55 @@ def test_only_loopback_is_this_machine() -> None:
     assert endpoint_served(DEPLOYED, "us-east-1", "localhost").measured_on == "local"
 
 
-def _drive(outcome: Outcome) -> Callable[[LoadPlan, Path, OnEvent], Outcome]:
-    return lambda plan, folder, on_event: outcome
-
-
-def test_a_generator_that_was_the_bottleneck_gives_no_verdict(source: WorkloadFolder, kept: RunFolder) -> None:
+def test_a_generator_that_was_the_bottleneck_gives_no_verdict(source: WorkloadFolder, run_folder: RunFolder) -> None:
     why = "generator lagged: it used 97% of its core, so it was the bottleneck"
-    lagged = Outcome(folder=kept.path, exit_code=4, reason=why, summary=None)
+    lagged = Outcome(folder=run_folder.path, exit_code=4, reason=why, summary=None)
     with pytest.raises(NoVerdict) as caught:
-        measure(_prepared(source, kept, "http://127.0.0.1:1"), _drive(lagged), kept, Silent())
-    assert str(caught.value) == f"No verdict: c5.xlarge: {why}. What was measured is kept in {kept.path}."
+        measure(prepared(source, run_folder, URL), lambda plan, folder, on_event: lagged, run_folder, Silent())
+    assert str(caught.value) == f"No verdict: c5.xlarge: {why}. What was measured is kept in {run_folder.path}."
     assert caught.value.exit_code == 4
 
 
-def test_a_server_that_is_not_there_is_told_and_no_verdict(source: WorkloadFolder, kept: RunFolder) -> None:
+def test_a_server_that_is_not_there_is_told_and_no_verdict(source: WorkloadFolder, run_folder: RunFolder) -> None:
     with pytest.raises(LoadTestFailed) as caught:
-        measure(_prepared(source, kept, "http://127.0.0.1:1"), alone, kept, Silent())
+        measure(prepared(source, run_folder, URL), alone, run_folder, Silent())
     assert str(caught.value).startswith("http://127.0.0.1:1: target failed: 127.0.0.1:1 refuses connections")
     assert caught.value.exit_code == 3
 
 
-def test_ctrl_c_keeps_what_was_measured(source: WorkloadFolder, kept: RunFolder, server: Server) -> None:
+def test_a_generator_that_crashed_is_told_with_its_last_words(source: WorkloadFolder, run_folder: RunFolder) -> None:
+    crashed = Outcome(folder=run_folder.path, exit_code=-9, reason="killed by signal 9", summary=None)
+    with pytest.raises(LoadTestFailed) as caught:
+        measure(prepared(source, run_folder, URL), lambda plan, folder, on_event: crashed, run_folder, Silent())
+    assert str(caught.value) == f"killed by signal 9\nWhat was measured is kept in {run_folder.path}."
+
+
+def test_ctrl_c_keeps_what_was_measured(source: WorkloadFolder, run_folder: RunFolder) -> None:
+    planned = prepared(source, run_folder, URL, seconds=60)
+    with pytest.raises(Interrupted) as caught:
+        measure(planned, virtual_drive(stopped_after_s=3.5), run_folder, Silent())
+    assert str(caught.value) == f"Interrupted: the load was stopped. What was measured is kept in {run_folder.path}."
+    (measured,) = run_folder.measurements()
+    assert measured.series is not None
+    assert sum(count or 0 for count in measured.series.invocations) == pytest.approx(50 + 2.5 * 100, abs=2)
+
+
+def test_ctrl_c_ends_the_generators_process_in_good_order(
+    source: WorkloadFolder, run_folder: RunFolder, server: Server
+) -> None:
     class Impatient(Silent):
         def update(self, update: ProgressUpdate) -> None:
-            if update.elapsed_s > 1.5:
-                raise KeyboardInterrupt
+            raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted) as caught:
-        measure(_prepared(source, kept, server.url, seconds=60), alone, kept, Impatient())
-    assert str(caught.value) == f"Interrupted: the load was stopped. What was measured is kept in {kept.path}."
-    (measured,) = kept.measurements()
+    with pytest.raises(Interrupted):
+        measure(prepared(source, run_folder, server.url, seconds=300), alone, run_folder, Impatient())
+    (measured,) = run_folder.measurements()
     assert measured.series is not None
     assert sum(count or 0 for count in measured.series.invocations) == pytest.approx(len(server.seen), abs=3)
 
 
-def _fleet(**changes: Any) -> Fleet:
-    fleet = Fleet(
-        generators=3,
-        instance_type="ml.c5.2xlarge",
-        image_uri="763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.10.0-cpu-py313",
-        role_arn="arn:aws:iam::123456789012:role/Generators",
-        bucket="bucket",
-        region="us-east-1",
-    )
-    return replace(fleet, **changes)
-
-
-def test_a_fleet_is_one_processing_job_that_the_service_would_take() -> None:
-    vpc = _fleet(subnets=("subnet-1",), security_groups=("sg-1",), kms_key="key")
-    request = plan_fleet("spellcheck", "spellcheck-production-1", 1800, vpc).request()
-    shape = botocore.session.get_session().get_service_model("sagemaker").operation_model("CreateProcessingJob")
-    assert shape.input_shape is not None
-    validate_parameters(request, shape.input_shape)
-    assert request["ProcessingResources"]["ClusterConfig"]["InstanceCount"] == 3
-    assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 3600}
-    assert request["ProcessingInputs"][0]["S3Input"]["S3DataDistributionType"] == "FullyReplicated"
-    assert request["NetworkConfig"] == {"VpcConfig": {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]}}
-
-
-def test_the_image_is_where_sagemaker_core_says() -> None:
-    uri = "763104351884.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:2.10.0-cpu-py313"
-    assert image_uri("eu-west-1") == uri
-
-
-def test_what_travels_is_the_same_bytes_for_the_same_files_and_enough_for_the_generator() -> None:
-    names = source_files(ROOT)
-    assert {"inference_recommender/load_generator/__main__.py", "workloads/document.py", "constraints.txt"} <= set(
-        names
-    )
-    assert not [name for name in names if "__pycache__" in name or name.startswith("tests")]
-    assert pack_source(ROOT) == pack_source(ROOT)
-
-
-def test_three_generators_merge_to_what_the_server_saw(
-    source: WorkloadFolder, kept: RunFolder, server: Server, tmp_path: Path
-) -> None:
-    """Three processes that meet over sockets, start together, and each take a third of six users."""
-    prepared = _prepared(source, kept, server.url, seconds=4, users=6)
-    account = LoopbackFleet(tmp_path / "instances")
-    planned = plan_fleet("spellcheck", "spellcheck-quick-1", 4, _fleet())
-    measured = measure(prepared, FleetDrive(planned, account, ROOT, Silent(), poll_s=0.1), kept, Silent())
-    shares = [json.loads(file.read_text("utf-8")) for file in sorted((kept.path / "load").glob("*/summary.json"))]
-    assert len(shares) == 3
-    total = sum(share["invocations"] for share in shares)
-    assert total == pytest.approx(len(server.seen), abs=6)
-    assert max(s["started_at"] for s in shares) - min(s["started_at"] for s in shares) < 1
-    merged = json.loads((kept.path / "load" / "summary.json").read_text("utf-8"))
-    assert merged["generators"] == 3
-    assert 0.6 * total < merged["invocations"] <= total, "those of the time in which all were at work"
-    assert measured.series is not None
-    assert sum(count or 0 for count in measured.series.invocations) == merged["invocations"]
-    assert measured.max_invocations_per_minute is not None
-    rate = merged["invocations"] / merged["duration_s"] * 60
-    assert measured.max_invocations_per_minute * 2 == pytest.approx(rate, rel=0.3)
-    assert [job.name for job in account.created] == ["spellcheck-quick-1"]
-
-
-def test_ctrl_c_stops_the_fleet_and_keeps_what_it_measured(
-    source: WorkloadFolder, kept: RunFolder, server: Server, tmp_path: Path
-) -> None:
-    prepared = _prepared(source, kept, server.url, seconds=120, users=2)
-    account = LoopbackFleet(tmp_path / "instances")
-    planned = plan_fleet("spellcheck", "spellcheck-quick-1", 120, _fleet(generators=2))
-    drive = FleetDrive(planned, account, ROOT, Silent(), poll_s=0.2)
-    account.interrupt_when = lambda: len(server.seen) > 300
-    with pytest.raises(Interrupted):
-        measure(prepared, drive, kept, Silent())
-    (measured,) = kept.measurements()
-    assert measured.series is not None
-    assert sum(count or 0 for count in measured.series.invocations) > 50
-
-
-def test_ctrl_c_while_the_fleet_starts_is_an_interruption_like_any_other(
-    source: WorkloadFolder, kept: RunFolder, server: Server, tmp_path: Path
-) -> None:
-    account = LoopbackFleet(tmp_path / "instances")
-    account.interrupt_when = lambda: True
-    planned = plan_fleet("spellcheck", "spellcheck-quick-1", 120, _fleet(generators=2))
-    with pytest.raises(Interrupted):
-        measure(_prepared(source, kept, server.url), FleetDrive(planned, account, ROOT, Silent(), 0.1), kept, Silent())
-    (measured,) = kept.measurements()
-    assert measured.series is None
-    assert "has what 0 of 2 generators measured" in (measured.failure_reason or "")
-
-
-def test_a_job_that_fails_says_why(
-    source: WorkloadFolder, kept: RunFolder, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    account = LoopbackFleet(tmp_path / "instances")
-    monkeypatch.setattr("inference_recommender.load_test.generator_fleet.pack_source", lambda root: b"no archive")
-    planned = plan_fleet("spellcheck", "spellcheck-quick-1", 4, _fleet(generators=1))
-    with pytest.raises(Unavailable) as caught:
-        measure(_prepared(source, kept, server.url), FleetDrive(planned, account, ROOT, Silent(), 0.1), kept, Silent())
-    assert str(caught.value).startswith("Processing job spellcheck-quick-1 failed: file could not be opened")
+def test_the_machine_is_described_by_its_cpu_and_cores(tmp_path: Path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("processor : 0\nmodel name : Some CPU\n", "utf-8")
+    assert re.fullmatch(r"Some CPU with \d+ cores?", machine_description(cpuinfo))
+    assert machine_description(tmp_path / "none").startswith("unknown CPU with ")

@@ -1,0 +1,209 @@
+"""Several generators as one Processing job: the request, what travels, the meeting, the merging, Ctrl-C.
+
+The instances run in virtual time; `test_load_test_measured.py` has real processes.
+"""
+
+import json
+import socket
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore.validate import validate_parameters
+
+from inference_recommender.load_test import generator_entry
+from inference_recommender.load_test.generator_fleet import FleetDrive, pack_source, source_files
+from inference_recommender.load_test.generator_request import Fleet, image_uri, plan_fleet
+from inference_recommender.load_test.load_test import measure
+from inference_recommender.progress import Silent
+from inference_recommender.run_folder import RunFolder
+from tests.conftest import EditToml
+from tests.inference_recommender.load_test.generator_fleet_account import LoopbackFleet
+from tests.inference_recommender.load_test.test_load_test import URL, prepared
+from tests.inference_recommender.load_test.virtual_load import VirtualFleet
+from workloads import ROOT, Interrupted, Unavailable, WorkloadFolder, load_workload
+
+
+def fleet(**changes: Any) -> Fleet:
+    three = Fleet(
+        generators=3,
+        instance_type="ml.c5.2xlarge",
+        image_uri="763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.10.0-cpu-py313",
+        role_arn="arn:aws:iam::123456789012:role/Generators",
+        bucket="bucket",
+        region="us-east-1",
+    )
+    return replace(three, **changes)
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path / "runs" / "spellcheck-quick-1")
+
+
+@pytest.fixture
+def source(edit_toml: EditToml) -> WorkloadFolder:
+    return load_workload("spellcheck", edit_toml('percentile = "P99"', 'percentile = "P50"'))
+
+
+def test_a_fleet_is_one_processing_job_that_the_service_would_take() -> None:
+    vpc = fleet(subnets=("subnet-1",), security_groups=("sg-1",), kms_key="key")
+    request = plan_fleet("spellcheck", "spellcheck-production-1", 1800, vpc).request()
+    shape = botocore.session.get_session().get_service_model("sagemaker").operation_model("CreateProcessingJob")
+    assert shape.input_shape is not None
+    validate_parameters(request, shape.input_shape)
+    assert request["ProcessingResources"]["ClusterConfig"]["InstanceCount"] == 3
+    assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 3600}
+    assert request["ProcessingInputs"][0]["S3Input"]["S3DataDistributionType"] == "FullyReplicated"
+    assert request["NetworkConfig"] == {"VpcConfig": {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1"]}}
+
+
+def test_the_image_is_where_sagemaker_core_says() -> None:
+    uri = "763104351884.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:2.10.0-cpu-py313"
+    assert image_uri("eu-west-1") == uri
+
+
+def test_what_travels_is_the_same_bytes_for_the_same_files_and_enough_for_the_generator() -> None:
+    names = source_files(ROOT)
+    needed = {"inference_recommender/load_generator/__main__.py", "workloads/document.py", "workloads/instances.json"}
+    assert {*needed, "aws_api/errors.py", "constraints.txt"} <= set(names)
+    assert not [name for name in names if "__pycache__" in name or name.startswith("tests")]
+    assert pack_source(ROOT) == pack_source(ROOT)
+
+
+def test_three_generators_merge_to_what_the_servers_saw(source: WorkloadFolder, run_folder: RunFolder) -> None:
+    account = VirtualFleet()
+    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet())
+    planned = prepared(source, run_folder, URL, users=6)
+    measured = measure(planned, FleetDrive(job, account, ROOT, Silent()), run_folder, Silent())
+    shares = [json.loads(file.read_text("utf-8")) for file in sorted((run_folder.path / "load").glob("*/summary.json"))]
+    assert len(shares) == 3
+    total = sum(share["invocations"] for share in shares)
+    assert len(account.network.requests) - 3 * 4 <= total <= len(account.network.requests), "all but those under way"
+    assert total == pytest.approx(3 * (50 + 3 * 100), abs=3 * 4)
+    merged = json.loads((run_folder.path / "load" / "summary.json").read_text("utf-8"))
+    assert merged["generators"] == 3
+    assert 0.6 * total < merged["invocations"] <= total, "those of the time in which all were at work"
+    assert measured.series is not None
+    assert sum(count or 0 for count in measured.series.invocations) == merged["invocations"]
+    assert measured.max_invocations_per_minute == pytest.approx(6 * 50 * 60 / 2, rel=0.05), "per instance, of two"
+    assert account.created == [job]
+    sent = {url.rpartition("/")[2] for url in account.objects if url.startswith(job.source_url)}
+    assert sent == {"source.tar.gz", "entry.py", "plan.json", "payloads.tar.gz"}
+
+
+def test_ctrl_c_stops_the_fleet_and_keeps_what_it_measured(source: WorkloadFolder, run_folder: RunFolder) -> None:
+    account = VirtualFleet()
+    account.interrupted = True
+    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet(generators=2))
+    with pytest.raises(Interrupted):
+        measure(prepared(source, run_folder, URL), FleetDrive(job, account, ROOT, Silent()), run_folder, Silent())
+    assert account.stopped == ["spellcheck-quick-1"]
+    (measured,) = run_folder.measurements()
+    assert measured.series is not None
+    assert sum(count or 0 for count in measured.series.invocations) > 50
+
+
+def test_ctrl_c_while_the_fleet_starts_is_an_interruption_like_any_other(
+    source: WorkloadFolder, run_folder: RunFolder
+) -> None:
+    account = VirtualFleet()
+    account.interrupted, account.measures = True, False
+    job = plan_fleet("spellcheck", "spellcheck-quick-1", 120, fleet(generators=2))
+    with pytest.raises(Interrupted):
+        measure(prepared(source, run_folder, URL), FleetDrive(job, account, ROOT, Silent()), run_folder, Silent())
+    (measured,) = run_folder.measurements()
+    assert measured.series is None
+    assert "has what 0 of 2 generators measured" in (measured.failure_reason or "")
+
+
+def test_a_fleet_that_left_nothing_gives_no_rate(source: WorkloadFolder, run_folder: RunFolder) -> None:
+    account = VirtualFleet()
+    account.measures = False
+    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet())
+    with pytest.raises(Unavailable) as caught:
+        measure(prepared(source, run_folder, URL), FleetDrive(job, account, ROOT, Silent()), run_folder, Silent())
+    assert str(caught.value) == (
+        "s3://bucket/inference-recommender/spellcheck/load-test/spellcheck-quick-1/output: has what 0 of 3 generators "
+        "measured. Without the others no rate is known."
+    )
+
+
+def test_a_job_that_fails_says_why(
+    source: WorkloadFolder, run_folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the real program, in a process of its own."""
+    account = LoopbackFleet(tmp_path / "instances")
+    monkeypatch.setattr("inference_recommender.load_test.generator_fleet.pack_source", lambda root: b"no archive")
+    job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet(generators=1))
+    with pytest.raises(Unavailable) as caught:
+        measure(prepared(source, run_folder, URL), FleetDrive(job, account, ROOT, Silent(), 0.1), run_folder, Silent())
+    assert str(caught.value).startswith("Processing job spellcheck-quick-1 failed: file could not be opened")
+
+
+HOSTS = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+GENERATOR = """
+import json, sys
+from pathlib import Path
+arguments = sys.argv[sys.argv.index("inference_recommender.load_generator") + 1:]
+plan, out = json.loads(Path(arguments[0]).read_text()), Path(arguments[2])
+(out / "summary.json").write_text(json.dumps(plan))
+(out / "timeline.npz").write_bytes(b"timeline")
+(out / "records.npz").write_bytes(b"every request")
+print(json.dumps({"event": "finished", "reason": "traffic ended"}))
+sys.exit(4)
+"""
+
+
+def test_the_hosts_meet_and_agree_on_one_start() -> None:
+    port = _free_port()
+    with ThreadPoolExecutor(len(HOSTS)) as threads:
+        starts = list(threads.map(lambda host: generator_entry.meet(host, HOSTS, port, 5.0), reversed(HOSTS)))
+    assert len(set(starts)) == 1
+
+
+def test_a_host_that_misses_the_others_says_what_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generator_entry, "MEETING_S", 0.05)
+    with pytest.raises(generator_entry.StepFailed) as caught:
+        generator_entry.meet(HOSTS[0], HOSTS, _free_port(), 5.0)
+    assert "the 3 generators did not meet on port" in str(caught.value)
+    assert "the security group must let its members speak to each other" in str(caught.value)
+
+
+def test_an_instance_runs_its_share_and_leaves_its_results_without_the_single_requests(tmp_path: Path) -> None:
+    """With a generator that only says what it was told."""
+    system, python = tmp_path / "instance", tmp_path / "python"
+    (tmp_path / "generator.py").write_text(GENERATOR, "utf-8")
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path / "generator.py"} "$@"\n', "utf-8")
+    python.chmod(0o755)
+    source = system / "opt/ml/processing/source"
+    source.mkdir(parents=True)
+    (source / "source.tar.gz").write_bytes(pack_source(ROOT))
+    (source / "plan.json").write_text('{"url": "http://server"}', "utf-8")
+    (system / "opt/ml/config").mkdir()
+    resources = {"current_host": HOSTS[0], "hosts": HOSTS[:1]}
+    (system / "opt/ml/config/resourceconfig.json").write_text(json.dumps(resources), "utf-8")
+
+    assert generator_entry.main(system, python=str(python), port=_free_port()) == 0
+    output = system / "opt/ml/processing/output" / HOSTS[0]
+    assert sorted(file.name for file in output.iterdir()) == [
+        "exit.json",
+        "generator.log",
+        "summary.json",
+        "timeline.npz",
+    ]
+    assert json.loads((output / "exit.json").read_text("utf-8")) == {"exit_code": 4, "reason": "traffic ended"}
+    told = json.loads((output / "summary.json").read_text("utf-8"))
+    assert told["share"] == {"index": 0, "of": 1}
+    assert told["payloads"] == f"{source}/payloads.tar.gz"
+    assert (system / "opt/ml/processing/work/inference_recommender/load_generator/__main__.py").exists()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
