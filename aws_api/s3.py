@@ -112,7 +112,7 @@ def _transfer_config(aws: AwsSession) -> Any:
 
 @contextmanager
 def _transfer(operation: str) -> Iterator[None]:
-    """Like `translate_aws_errors`; a transfer also raises errors of boto3's own around botocore's."""
+    """Translates like `translate_aws_errors`; a transfer also raises errors of boto3's own around botocore's."""
     from boto3.exceptions import Boto3Error
 
     with translate_aws_errors(operation):

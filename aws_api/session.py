@@ -97,7 +97,7 @@ class OutageRetries:
     """
 
     _WAITED_S = "outage_waited_s"
-    """In the context of a request, which botocore keeps through all its attempts."""
+    """A key in the context of a request, which botocore keeps through all its attempts."""
 
     def __init__(self, session: AwsSession, jitter: Callable[[], float] = random.random) -> None:
         self._session = session

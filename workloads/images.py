@@ -16,7 +16,7 @@ from workloads.errors import Unavailable, UsageError
 DATA = "sagemaker/core/image_uri_config"
 TRITON = "sagemaker-tritonserver"
 PYTORCH_CPU = "pytorch-training:2.10.0-cpu-py313"
-"""What AWS's own PyTorch processor runs in."""
+"""The image that AWS's own PyTorch processor runs in."""
 
 
 def pytorch_cpu_image(region: str, option: str) -> str:

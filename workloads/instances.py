@@ -1,4 +1,4 @@
-"""What is known of instance types: hardware, size, GPU driver, and where EC2 offers them.
+"""Facts about instance types: hardware, size, GPU driver, and where EC2 offers them.
 
 Sizes and offerings are copies of what EC2 says of itself (instances.json names the source): nothing is asked at run
 time, and what the tables do not have is None, with nothing guessed. SageMaker's ml.c5.xlarge is EC2's c5.xlarge.
@@ -17,7 +17,7 @@ from typing import Any, Literal
 Hardware = Literal["x86 CPU", "Arm CPU", "GPU", "Inferentia 1", "Inferentia 2", "Trainium", "Gaudi"]
 
 COMPUTE_CAPABILITIES: Mapping[str, str] = {"g4dn": "7.5", "g5": "8.6"}
-"""By family, the GPUs that targets compile for: T4 and A10G."""
+"""Compute capability by family, for the GPUs that targets compile for: T4 and A10G."""
 
 NEURON_FAMILIES: Mapping[str, str] = {"neuron": "inf1", "neuronx": "inf2"}
 """The family that each Neuron runtime compiles for."""
@@ -33,7 +33,7 @@ HOST_AMIS: Mapping[str, str] = {
     "25.09": CUDA_13_AMI,
     "26.05": CUDA_13_AMI,
 }
-"""By version of SageMaker's Triton image, the InferenceAmiVersion whose driver starts it. CUDA releases are from
+"""InferenceAmiVersion whose driver starts SageMaker's Triton image, by the image's version. CUDA releases are from
 NVIDIA's Triton release notes, drivers from SageMaker's documentation of InferenceAmiVersion."""
 
 OLD_DRIVER_FAMILIES = ("g4dn", "g5")
@@ -60,7 +60,7 @@ class InstanceShape:
 
     @property
     def accelerator(self) -> Literal["CPU", "GPU", "Neuron"]:
-        """What a model must have been compiled for."""
+        """The hardware that a model must have been compiled for."""
         return "GPU" if self.gpus else "Neuron" if self.neuron_chips else "CPU"
 
 

@@ -19,7 +19,7 @@ class Account(Protocol):
         """Returns the name of SageMaker's own bucket of the account and region."""
 
     def hurry(self) -> None:
-        """From now on, fails at once where AWS does not answer."""
+        """Lets every later call fail at once where AWS does not answer."""
 
     def upload(self, url: str, file: Path, kms_key: str | None) -> None:
         """Puts a file at an s3:// URL."""

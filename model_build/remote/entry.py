@@ -1,4 +1,4 @@
-"""What a processing job runs: unpack the source, make a Python for it, build, and leave what was built to be uploaded.
+"""The program of a processing job: unpack the source, make a Python for it, build, and leave the output for upload.
 
     python3 entry.py WORKLOAD VARIANT RUNTIME
 
@@ -41,7 +41,7 @@ class StepFailed(Exception):
 
 
 def main(arguments: list[str], system: Path = Path("/")) -> int:
-    """`system` is where the file system begins; a test puts one of its own there."""
+    """Builds and returns the exit code. `system` is where the file system begins, for tests."""
     workload, variant, runtime = arguments
     processing = system / "opt/ml/processing"
     work = processing / "work"
@@ -61,7 +61,7 @@ def main(arguments: list[str], system: Path = Path("/")) -> int:
 
 
 def install_commands(work: Path, runtime: str) -> list[list[str]]:
-    """uv, outside every environment, because an image's Python may be closed to pip; then the build's own one."""
+    """Returns commands that install uv outside every environment, as an image's Python may be closed to pip, then all else."""
     uv, venv = f"{work}/.uv/bin/uv", f"{work}/.venv"
     install = [uv, "pip", "install", "--quiet", "--python", f"{venv}/bin/python"]
     get_uv = [sys.executable, "-m", "pip", "install", "--quiet", "--target", f"{work}/.uv", UV]
@@ -81,14 +81,14 @@ def install_commands(work: Path, runtime: str) -> list[list[str]]:
 
 
 def _for_engines(work: Path, install: list[str]) -> list[list[str]]:
-    """What the parity gate runs engines with: TensorRT's Python package in the version of the image's trtexec."""
+    """Returns commands that install what runs engines in the parity gate, in the version of the image's trtexec."""
     triton = f"{work}/containers/triton"
     tensorrt = f'{" ".join(install)} "$(sh {triton}/tensorrt-requirement)"'
     return [[*install, "--requirements", f"{triton}/gpu-requirements.txt"], ["sh", "-ec", tensorrt]]
 
 
 def build_environment(environment: dict[str, str], system: Path) -> dict[str, str]:
-    """trtexec on the path, and CUDA's forward compatibility where the host's driver is older than the image's CUDA."""
+    """Adds trtexec to the path, and CUDA's forward compatibility where the driver is older than the image's CUDA."""
     found = dict(environment)
     found["PATH"] = os.pathsep.join(filter(None, [environment.get("PATH", ""), TRTEXEC]))
     if needs_compat(system):
@@ -108,7 +108,7 @@ def needs_compat(system: Path) -> bool:
 
 
 def step(what: str, command: list[str], folder: Path, environment: dict[str, str]) -> None:
-    """Run a command and pass on what it says. Raises `StepFailed` with its last lines."""
+    """Runs a command and passes its output on. Raises `StepFailed` with its last lines."""
     print(f"$ {' '.join(command)}", flush=True)
     said: collections.deque[str] = collections.deque(maxlen=25)
     crashed = False
@@ -130,7 +130,7 @@ def step(what: str, command: list[str], folder: Path, environment: dict[str, str
 
 
 def leave(work: Path, workload: str, variant: str, output: Path) -> None:
-    """The artifact, its archive and the timing caches into the folder that SageMaker uploads."""
+    """Copies the artifact, its archive and the timing caches into the folder that SageMaker uploads."""
     built = work / "build" / workload / variant
     artifact = json.loads((built / "artifact.json").read_text("utf-8"))
     output.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def leave(work: Path, workload: str, variant: str, output: Path) -> None:
 
 
 def tell(file: Path, message: str) -> None:
-    """What is too long keeps its first line and its end, where a program says why it failed."""
+    """Writes the message; one that is too long keeps its first line and its end, where a program says why it failed."""
     print(message, file=sys.stderr, flush=True)
     first, _, rest = message.partition("\n")
     room = MESSAGE_BYTES - len(first.encode()) - 1

@@ -48,7 +48,7 @@ NEURON_IMAGES: Mapping[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         NEURONX_REGISTRIES,
     ),
 }
-"""By runtime and framework: the image's name, and where sagemaker-core lists the registries that have it."""
+"""The image's name and where sagemaker-core lists the registries that have it, by runtime and framework."""
 
 NO_DRIVER_CHOICE = (
     "{instance}: a processing job cannot choose its host's GPU driver, and AWS does not document it. If {image} does "

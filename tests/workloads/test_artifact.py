@@ -10,7 +10,7 @@ from workloads import ProjectError, artifact_file, file_sha256, load_artifact
 
 @pytest.fixture
 def built(tmp_path: Path) -> Path:
-    """A repository root with one finished build."""
+    """Returns a repository root with one finished build."""
     file = artifact_file(tmp_path, "spellcheck", "cpu")
     file.parent.mkdir(parents=True)
     archive = file.with_name("model.tar.gz")

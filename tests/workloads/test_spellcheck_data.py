@@ -24,7 +24,7 @@ queries = seeds.map(lambda seed: sample_query(Random(seed)))
 
 
 def edits(first: str, second: str) -> float:
-    """The edit distance in which swapping two neighbours is one edit (optimal string alignment)."""
+    """Returns the edit distance in which swapping two neighbours is one edit (optimal string alignment)."""
     rows = [[math.inf] * (len(second) + 1) for _ in range(len(first) + 1)]
     for i, j in itertools.product(range(len(first) + 1), range(len(second) + 1)):
         if i == 0 or j == 0:

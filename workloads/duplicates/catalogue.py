@@ -31,12 +31,12 @@ PACKS = ("2", "3", "4", "6", "10", "12")
 
 
 def sample_product(rng: Random) -> Listing:
-    """Draw a product with all that can be said of it; an attribute it has not is None."""
+    """Draws a product with all its attributes; one that it does not have is None."""
     return _sample(_pools()[_index(rng, len(_pools()))], rng)
 
 
 def sample_variant(product: Listing, rng: Random) -> Listing:
-    """The same brand and type with one or two other attributes changed."""
+    """Returns a product of the same brand and type, with one or two other attributes changed."""
     values = list(product)
     places = [at for at in OPTIONAL if product[at] is not None and len(_pool(product)[at]) > 1]
     for at in rng.sample(places, min(len(places), 1 + (rng.random() < 0.35))):
@@ -45,7 +45,7 @@ def sample_variant(product: Listing, rng: Random) -> Listing:
 
 
 def sample_different(product: Listing, rng: Random) -> Listing:
-    """Another product: of another brand, of another type, or, in three of ten cases, any other at all."""
+    """Draws another product: of another brand, of another type, or, in three of ten cases, any other at all."""
     choice = rng.random()
     if choice < 0.3:
         return sample_product(rng)
@@ -57,12 +57,12 @@ def sample_different(product: Listing, rng: Random) -> Listing:
 
 
 def state(product: Listing, rng: Random) -> Listing:
-    """A listing of the product: brand, type, and most of what else it has."""
+    """Draws a listing of the product: brand, type, and most of its other attributes."""
     return product[:2] + tuple(value if value is None or rng.random() < STATED else None for value in product[2:])
 
 
 def relation(first: Listing, second: Listing) -> Relation:
-    """Different in brand or type; or variants in anything that both state; or duplicates."""
+    """Returns the relation: different in brand or type, variants in anything that both state, or duplicates."""
     if first[:2] != second[:2]:
         return "different"
     if any(one != other and one is not None and other is not None for one, other in zip(first, second, strict=True)):
@@ -71,7 +71,7 @@ def relation(first: Listing, second: Listing) -> Relation:
 
 
 def score(first: Listing, second: Listing) -> float:
-    """The share of agreement, 0 to 1, weighted by attribute over those that at least one of the two states."""
+    """Returns the share of agreement, 0 to 1, weighted by attribute over those that at least one of the two states."""
     unsaid = UNSAID_AGREEMENT if first[:2] == second[:2] else 0.0
     weight = agreement = 0.0
     for at, (one, other) in enumerate(zip(first, second, strict=True)):
@@ -88,13 +88,13 @@ def score(first: Listing, second: Listing) -> float:
 
 
 def key(listing: Listing) -> str:
-    """The listing's stated values as one text, however a seller words them."""
+    """Returns the listing's stated values as one text, however a seller words them."""
     return "|".join(value or "" for value in listing)
 
 
 @cache
 def _pools() -> tuple[tuple[tuple[str, ...], ...], ...]:
-    """For each family the values of each attribute, in the order of `ATTRIBUTES`."""
+    """Returns for each family the values of each attribute, in the order of `ATTRIBUTES`."""
     return tuple(tuple(_values(family, name) for name in ATTRIBUTES) for family in families())
 
 
@@ -104,7 +104,7 @@ def _values(family: Family, name: str) -> tuple[str, ...]:
 
 @cache
 def _family_of() -> dict[str | None, int]:
-    """The family of each type; a type stands in one family only."""
+    """Returns the family of each type; a type is in one family only."""
     return {type_: at for at, pool in enumerate(_pools()) for type_ in pool[TYPE]}
 
 
@@ -126,5 +126,5 @@ def _another(values: tuple[str, ...], value: str | None, rng: Random) -> str:
 
 
 def _index(rng: Random, length: int) -> int:
-    """`rng.randrange(length)` at a third of its time; the batch's tests draw 200,000 pairs."""
+    """Returns `rng.randrange(length)` in a third of its time; the batch's tests draw 200,000 pairs."""
     return int(rng.random() * length)

@@ -136,7 +136,7 @@ CASES = (str.title, str.title, str.title, str.capitalize, str.lower, str.lower)
 
 
 def word(listing: Listing, rng: Random) -> tuple[str, str]:
-    """The listing's title and brand field, as one seller would write them."""
+    """Returns the listing's title and brand field, as one seller would write them."""
     values = dict(zip(ATTRIBUTES, listing, strict=True))
     brand = str(values["brand"])
     parts = [_part(name, value, rng) for name in _pick(ORDERS, rng) if (value := values[name]) is not None]
@@ -157,7 +157,7 @@ def _part(name: str, value: str, rng: Random) -> str:
 
 
 def _mistype(title: str, rng: Random) -> str:
-    """One mistake in one word of five letters or more; digits say what they say."""
+    """Makes a mistake in one word of five letters or more; digits stay as they are."""
     words = title.split(" ")
     places = [at for at, text in enumerate(words) if text.isalpha() and len(text) > typos.SHORTEST_WORD]
     if places:

@@ -1,4 +1,4 @@
-"""Pairs of listings with their relation and score: what the model is trained on and judged by, and batches of any size.
+"""Pairs of listings with their relation and score, for training, for evaluation and for batches of any size.
 
 A listing belongs to training or to evaluation by the hash of what it states, however it is worded: no listing of
 training is ever the first of an evaluation pair. `pairs` draws from all listings, as a night's batch would.
@@ -34,11 +34,11 @@ class Pair:
 
     @property
     def segments(self) -> tuple[str, str]:
-        """What the model reads: the text of each listing."""
+        """Returns the model's input: the text of each listing."""
         return f"{self.title} {self.brand}", f"{self.other_title} {self.other_brand}"
 
     def request(self) -> dict[str, str]:
-        """The four text fields, without label and score."""
+        """Returns the four text fields, without label and score."""
         return {name: getattr(self, name) for name in FIELDS}
 
     def example(self) -> dict[str, str | float]:
@@ -46,7 +46,7 @@ class Pair:
 
 
 def pairs(count: int, seed: int) -> Iterator[Pair]:
-    """That many different pairs; the same seed gives the same ones, and a longer run begins like a shorter one."""
+    """Returns that many different pairs. A seed always gives the same ones; a longer run begins like a shorter one."""
     rng = Random(seed)
     seen: set[tuple[str, ...]] = set()
     while len(seen) < count:
@@ -57,7 +57,7 @@ def pairs(count: int, seed: int) -> Iterator[Pair]:
 
 
 def training_pairs(rng: Random) -> Iterator[Pair]:
-    """Endless pairs; neither listing is held out."""
+    """Yields pairs without end; neither listing is held out."""
     while True:
         first, second = _listings(rng)
         if not (is_held_out(catalogue.key(first)) or is_held_out(catalogue.key(second))):
@@ -65,7 +65,7 @@ def training_pairs(rng: Random) -> Iterator[Pair]:
 
 
 def evaluation_pairs() -> list[Pair]:
-    """The lines of evaluation.jsonl: the first listing of each is held out, and no two state the same."""
+    """Returns the lines of evaluation.jsonl: the first listing of each is held out, and no two state the same."""
     rng = Random(EVALUATION_SEED)
     found: dict[str, Pair] = {}
     while len(found) < EVALUATION_PAIRS:
@@ -76,12 +76,12 @@ def evaluation_pairs() -> list[Pair]:
 
 
 def payload_pairs() -> list[Pair]:
-    """The lines of payloads.jsonl."""
+    """Returns the lines of payloads.jsonl."""
     return list(pairs(PAYLOADS, PAYLOAD_SEED))
 
 
 def _listings(rng: Random) -> tuple[Listing, Listing]:
-    """Two sellers' statements of one product, of two variants, or of two products."""
+    """Draws two sellers' statements of one product, of two variants, or of two products."""
     product = catalogue.sample_product(rng)
     choice = rng.random()
     if choice < DUPLICATES:

@@ -64,7 +64,7 @@ Progress goes to stderr; stdout gets one JSON document with the figures. Run it 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """What a training run measured on the evaluation pairs, with the files that it wrote."""
+    """The figures of a training run on the evaluation pairs, measured with the files that it wrote."""
 
     steps: int
     seed: int
@@ -80,7 +80,7 @@ class Figures:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, save, evaluate what was saved, print the figures."""
+    """Trains, saves, evaluates the saved files and prints the figures."""
     options = _parser().parse_args(arguments)
     torch.manual_seed(options.seed)
     backbone_folder = options.output / "product_bert" / "checkpoint"
@@ -107,14 +107,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def corpus(seed: int) -> Iterator[str]:
-    """What the tokenizer learns from: training queries and both segments of training pairs."""
+    """Yields the tokenizer's training texts: training queries and both segments of training pairs."""
     queries, pairs = training_queries(Random(seed)), training_pairs(Random(seed))
     yield from (next(queries).text for _ in range(CORPUS_QUERIES))
     yield from (segment for _ in range(CORPUS_PAIRS) for segment in next(pairs).segments)
 
 
 def train(backbone: Model, head: Head, tokenizer: Tokenizer, *, steps: int, seed: int) -> float:
-    """All four tasks in every step. Returns the seconds it took."""
+    """Trains all four tasks in every step. Returns the seconds it took."""
     shared_head = nn.Linear(backbone.config.hidden_size, 1)
     intent_head = Head(backbone.config.hidden_size, len(intents()))
 
@@ -131,7 +131,7 @@ def train(backbone: Model, head: Head, tokenizer: Tokenizer, *, steps: int, seed
 
 
 def pair_loss(head: Head, hidden: torch.Tensor, pairs: Sequence[Pair]) -> torch.Tensor:
-    """Cross entropy of the relation and squared error of the score."""
+    """Returns the loss: cross entropy of the relation and squared error of the score."""
     logits, scores = head(hidden)
     relation = functional.cross_entropy(logits, torch.tensor([RELATIONS.index(pair.label) for pair in pairs]))
     score = functional.mse_loss(torch.sigmoid(scores.float()), torch.tensor([pair.score for pair in pairs]))
@@ -144,7 +144,7 @@ def intent_loss(head: Head, hidden: torch.Tensor, queries: Sequence[Query]) -> t
 
 
 def training_batches(seed: int) -> Iterator[tuple[list[Pair], list[Query]]]:
-    """Endless steps: pairs of like length, and queries."""
+    """Yields steps without end: pairs of like length, and queries."""
     rng = Random(seed)
     queries = training_queries(Random(seed))
     pairs = training_pairs(rng)
@@ -156,7 +156,7 @@ def training_batches(seed: int) -> Iterator[tuple[list[Pair], list[Query]]]:
 def evaluate(
     backbone_folder: Path, head_folder: Path, pairs: Sequence[Pair], *, steps: int, seed: int, seconds: float
 ) -> Figures:
-    """Load what was saved, judge every pair, and count."""
+    """Loads the saved files, judges every pair, and counts."""
     backbone, head = load_backbone(backbone_folder), load_head(head_folder)
     tokenizer = load_tokenizer(backbone_folder)
     tokens = encode(tokenizer, [pair.segments for pair in pairs])

@@ -15,7 +15,7 @@ SLOT = re.compile(r"{(\w+)}")
 
 
 def sections(file: Path) -> dict[str, tuple[str, ...]]:
-    """The templates of each section, in the file's order."""
+    """Returns the templates of each section, in the file's order."""
     found: dict[str, list[str]] = {}
     for line in file.read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
@@ -26,21 +26,21 @@ def sections(file: Path) -> dict[str, tuple[str, ...]]:
 
 
 def settle(template: str, rng: Random) -> str:
-    """A phrasing of the template: every choice drawn, spaces put right, slots left open."""
+    """Returns a phrasing of the template: every choice drawn, spaces put right, slots left open."""
     text = CHOICE.sub(lambda choice: rng.choice(choice[1].split("|")), template)
     return " ".join(text.split())
 
 
 def slots(phrasing: str) -> list[str]:
-    """The names of the open slots, in order."""
+    """Returns the names of the open slots, in order."""
     return SLOT.findall(phrasing)
 
 
 def words(template: str) -> set[str]:
-    """Every lower-case word that the template itself can put into a text."""
+    """Returns every lower-case word that the template itself can put into a text."""
     return set(re.findall(r"[a-z]+", SLOT.sub(" ", template).lower()))
 
 
 def is_held_out(key: str) -> bool:
-    """Whether what the key names is kept for evaluation: about a tenth of all, by SHA-256."""
+    """Returns whether the key's text is kept for evaluation: about a tenth of all, by SHA-256."""
     return hashlib.sha256(key.encode()).digest()[0] % 10 == 0

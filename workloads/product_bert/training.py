@@ -59,18 +59,18 @@ class Head(nn.Module):
         self.scorer = nn.Linear(hidden_size, 1) if scored else None
 
     def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Class logits (batch, classes), and score logits (batch,) or None."""
+        """Returns class logits (batch, classes), and score logits (batch,) or None."""
         pooled = torch.tanh(self.pooler["dense"](hidden[:, 0]))
         return self.classifier(pooled), None if self.scorer is None else self.scorer(pooled)[:, 0]
 
 
 def bert_config(vocabulary_size: int, *, layers: int, max_tokens: int) -> BertConfig:
-    """The shape that the small checkpoints share."""
+    """Returns the shape that the small checkpoints share."""
     return BertConfig(**SHAPE, vocab_size=vocabulary_size, num_hidden_layers=layers, max_position_embeddings=max_tokens)
 
 
 def begin_with_likeness(backbone: Model) -> None:
-    """Copy each layer's query weights to its keys: every piece then begins by attending to its like.
+    """Copies each layer's query weights to its keys: every piece then begins by attending to its like.
 
     A task that compares two texts is learnt from there in a few hundred steps, and otherwise not in thousands.
     """
@@ -80,20 +80,20 @@ def begin_with_likeness(backbone: Model) -> None:
 
 
 def load_backbone(folder: Path) -> Model:
-    """A stored backbone, ready to infer."""
+    """Returns a stored backbone, ready to infer."""
     model: Model = BertModel.from_pretrained(folder, add_pooling_layer=False)
     return model.eval()
 
 
 def save_head(head: Head, folder: Path, *, architecture: str, labels: Sequence[str]) -> None:
-    """Write `head.safetensors` and `config.json`."""
+    """Writes `head.safetensors` and `config.json`."""
     safetensors.torch.save_file(head.state_dict(), folder / "head.safetensors", metadata={"format": "pt"})
     config = {"architectures": [architecture], **label_maps(labels)}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def load_head(folder: Path) -> Head:
-    """A stored head, ready to infer."""
+    """Returns a stored head, ready to infer."""
     weights = safetensors.torch.load_file(folder / "head.safetensors")
     classes, hidden_size = weights["classifier.weight"].shape
     head = Head(hidden_size, classes, scored="scorer.weight" in weights)
@@ -102,7 +102,7 @@ def load_head(folder: Path) -> Head:
 
 
 def label_maps(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`id2label` and `label2id` as a config.json has them."""
+    """Returns `id2label` and `label2id` in config.json's form."""
     return {
         "id2label": {str(at): label for at, label in enumerate(labels)},
         "label2id": {label: at for at, label in enumerate(labels)},
@@ -110,7 +110,7 @@ def label_maps(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[Text]) -> Tokens:
-    """Padded ids, mask and token types, each (texts, longest)."""
+    """Returns padded ids, mask and token types, each (texts, longest)."""
     tokenizer.enable_padding(pad_id=PAD_ID, pad_token=PAD)
     encodings = tokenizer.encode_batch(list(texts))
     tokenizer.no_padding()
@@ -124,7 +124,7 @@ def encode(tokenizer: Tokenizer, texts: Sequence[Text]) -> Tokens:
 def batches_of_like_length(
     examples: Iterator[T], length: Callable[[T], int], batch_length: int, rng: Random
 ) -> Iterator[list[T]]:
-    """Endless batches in random order, each padded to at most `batch_length` in all, and of at least one example."""
+    """Yields batches without end, in random order: of one example at least, padded to `batch_length` in all at most."""
     while True:
         pool: list[T] = []
         while sum(map(length, pool)) < batch_length * POOL_BATCHES:
@@ -147,7 +147,7 @@ def fit(
     steps: int,
     peak_learning_rate: float,
 ) -> float:
-    """Train the modules with AdamW; the learning rate rises linearly, then falls to zero along a cosine.
+    """Trains the modules with AdamW; the learning rate rises linearly, then falls to zero along a cosine.
 
     Returns the seconds it took. Progress goes to stderr.
     """
@@ -175,7 +175,7 @@ def fit(
 
 
 def learning_rate_factor(step: int, steps: int) -> float:
-    """The share of the peak learning rate at a step."""
+    """Returns the share of the peak learning rate at a step."""
     warmup = min(WARMUP_STEPS, max(1, steps // 10))
     if step < warmup:
         return (step + 1) / warmup
@@ -183,7 +183,7 @@ def learning_rate_factor(step: int, steps: int) -> float:
 
 
 def shared_piece_loss(head: nn.Linear, hidden: torch.Tensor, tokens: Tokens) -> torch.Tensor:
-    """Cross entropy, over all pieces but the special ones, of whether the other text of the pair has the piece too.
+    """Returns cross entropy, over all pieces but the special ones, of whether the other text of the pair has the piece.
 
     A task beside the pair's own, which teaches an encoder to compare.
     """

@@ -1,4 +1,4 @@
-"""WordPiece tokenizers as BERT has them: lower case, `[CLS] A [SEP] B [SEP]`, token types 0 and 1.
+"""WordPiece tokenizers in BERT's form: lower case, `[CLS] A [SEP] B [SEP]`, token types 0 and 1.
 
 Learnt from a workload's own training texts. Every printable ASCII character is a piece of its own at the start of a
 word and inside one, so no typo gives `[UNK]`. Accents are dropped; other characters are `[UNK]`.
@@ -18,7 +18,7 @@ ALPHABET = sorted(ALPHANUMERICS + string.punctuation)
 
 
 def train_word_pieces(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
-    """Learn the pieces. The same texts in the same order give the same tokenizer."""
+    """Learns the pieces. The same texts in the same order give the same tokenizer."""
     tokenizer = Tokenizer(models.WordPiece(unk_token=UNK, max_input_chars_per_word=100))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -33,7 +33,7 @@ def train_word_pieces(texts: Iterable[str], vocabulary_size: int) -> Tokenizer:
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_tokens: int) -> None:
-    """Write `tokenizer.json`, complete by itself, and `tokenizer_config.json` for `AutoTokenizer`."""
+    """Writes `tokenizer.json`, complete by itself, and `tokenizer_config.json` for `AutoTokenizer`."""
     tokenizer.no_padding()
     (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
     config = {
@@ -56,6 +56,6 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
 
 def _with_inner_characters(texts: Iterable[str]) -> Iterable[str]:
-    """The texts, and before them one word that has every letter and digit inside it."""
+    """Yields a word that has every letter and digit inside it, then the texts."""
     yield "a" + ALPHANUMERICS
     yield from texts

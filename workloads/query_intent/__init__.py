@@ -1,1 +1,1 @@
-"""The query-intent workload: a BERT tells what a shopper's query is after, so that it can be routed."""
+"""The query-intent workload: a BERT tells the intent of a shopper's query, so that it can be routed."""

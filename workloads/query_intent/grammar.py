@@ -1,4 +1,4 @@
-"""A grammar of what shoppers type: a query in lower case, its intent, and the phrasing that it fills.
+"""A grammar of shoppers' queries: a query in lower case, its intent, and the phrasing that it fills.
 
 Input: a seeded `random.Random`. Templates stand in `intents.txt`; products come from spellcheck's lexicon. Half of the
 product searches are spellcheck's own queries, which have no fixed words: each is its own phrasing. The grammar
@@ -34,7 +34,7 @@ PRODUCT_SHAPES = {("type",): 6, ("brand", "type"): 4, ("colour", "type"): 3, ("a
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What was typed, what it is after, and the template it fills, its choices settled."""
+    """A query, its intent, and the template that it fills, with its choices settled."""
 
     text: str
     label: str
@@ -43,20 +43,20 @@ class Query:
 
 @cache
 def intents() -> dict[str, tuple[str, ...]]:
-    """The templates of each intent; the order is that of the model's classes."""
+    """Returns the templates of each intent; the order is that of the model's classes."""
     return sections(INTENTS_FILE)
 
 
 @cache
 def vocabulary() -> frozenset[str]:
-    """Every word that can occur in a query. A misspelling is never one of them."""
+    """Returns every word that can occur in a query. A misspelling is never one of them."""
     texts = [template for templates in intents().values() for template in templates]
     texts += [PERSONS, OCCASIONS, DAYS, CITIES]
     return product_words().union(*map(words, texts))
 
 
 def sample(rng: Random) -> Query:
-    """Draw one query: an intent, a template of it, its choices, its slots."""
+    """Draws one query: an intent, a template of it, its choices, its slots."""
     label = rng.choice(list(intents()))
     if label == "product_search" and rng.random() < BARE_SEARCH_SHARE:
         text = sample_query(rng)
@@ -70,7 +70,7 @@ def sample(rng: Random) -> Query:
 
 
 def _product(family: Family, rng: Random) -> str:
-    """A product of the family in one to four words, such as `navy loafers`."""
+    """Returns a product of the family in one to four words, such as `navy loafers`."""
     shapes = {shape: weight for shape, weight in PRODUCT_SHAPES.items() if all(family[slot] for slot in shape)}
     shape = rng.choices(list(shapes), weights=list(shapes.values()))[0]
     return " ".join(rng.choice(family[slot]) for slot in shape)

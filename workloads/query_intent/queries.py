@@ -1,4 +1,4 @@
-"""What the model is trained on and judged by: misspelt queries with their intent, drawn from the grammar.
+"""Training and evaluation data: misspelt queries with their intent, drawn from the grammar.
 
 A query belongs to training or to evaluation by its phrasing's hash: the model is judged on phrasings that it never saw,
 whatever fills their slots. Live traffic (`payload_texts`) is drawn from all phrasings.
@@ -23,7 +23,7 @@ ATTEMPTS = 20
 
 
 def training_queries(rng: Random) -> Iterator[Query]:
-    """Endless queries as typed; no phrasing is held out."""
+    """Yields queries as typed, without end; no phrasing is held out."""
     while True:
         query = sample(rng)
         if not is_held_out(query.phrasing):
@@ -31,7 +31,7 @@ def training_queries(rng: Random) -> Iterator[Query]:
 
 
 def evaluation_queries() -> list[Query]:
-    """The lines of evaluation.jsonl: different texts, every phrasing held out."""
+    """Returns the lines of evaluation.jsonl: different texts, every phrasing held out."""
     rng = Random(EVALUATION_SEED)
     found: dict[str, Query] = {}
     while len(found) < EVALUATION_QUERIES:
@@ -43,7 +43,7 @@ def evaluation_queries() -> list[Query]:
 
 
 def payload_texts() -> list[str]:
-    """The lines of payloads.jsonl: different texts of live traffic."""
+    """Returns the lines of payloads.jsonl: different texts of live traffic."""
     rng = Random(PAYLOAD_SEED)
     texts: dict[str, None] = {}
     while len(texts) < PAYLOADS:
@@ -52,7 +52,7 @@ def payload_texts() -> list[str]:
 
 
 def misspell(query: Query, rng: Random) -> Query:
-    """Type the query as people do: in half of all cases without a mistake, else with one or two."""
+    """Types the query as users do: in half of all cases without a mistake, else with one or two."""
     words = query.text.split()
     for _ in range(rng.choices(list(COUNTS), weights=list(COUNTS.values()))[0]):
         places = [at for at, word in enumerate(words) if word.isalpha() and len(word) >= typos.SHORTEST_WORD]
@@ -63,7 +63,7 @@ def misspell(query: Query, rng: Random) -> Query:
 
 
 def _mistyped(word: str, rng: Random) -> str:
-    """One mistake in the word; the word itself where every attempt gives another word of the grammar."""
+    """Makes a mistake in the word; returns it unchanged where every attempt gives another word of the grammar."""
     for _ in range(ATTEMPTS):
         kind = rng.choices(list(KINDS), weights=list(KINDS.values()))[0]
         text = kind(word, rng)

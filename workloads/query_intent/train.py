@@ -49,7 +49,7 @@ Progress goes to stderr; stdout gets one JSON document with the figures. Run it 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """What a training run measured on the evaluation queries, with the files that it wrote."""
+    """The figures of a training run on the evaluation queries, measured with the files that it wrote."""
 
     steps: int
     seed: int
@@ -63,7 +63,7 @@ class Figures:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, save, evaluate what was saved, print the figures."""
+    """Trains, saves, evaluates the saved files and prints the figures."""
     options = _parser().parse_args(arguments)
     torch.manual_seed(options.seed)
     backbone_folder = options.output / "product_bert" / "checkpoint"
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def train(backbone: Model, head: Head, tokenizer: Tokenizer, *, steps: int, seed: int) -> float:
-    """Cross entropy over the intents; the backbone only infers. Returns the seconds it took."""
+    """Trains with cross entropy over the intents; the backbone only infers. Returns the seconds it took."""
     labels = list(intents())
 
     def loss_of(batch: list[Query]) -> torch.Tensor:
@@ -108,7 +108,7 @@ def training_batches(rng: Random) -> Iterator[list[Query]]:
 def evaluate(
     backbone_folder: Path, head_folder: Path, queries: Sequence[Query], *, steps: int, seed: int, seconds: float
 ) -> Figures:
-    """Load backbone and head from their files, tell every query's intent, and count."""
+    """Loads backbone and head from their files, classifies every query, and counts."""
     backbone, head = load_backbone(backbone_folder), load_head(head_folder)
     labels = list(intents())
     tokens = encode(load_tokenizer(backbone_folder), [query.text for query in queries])

@@ -47,7 +47,7 @@ PIECE = re.compile(r"\w+|[^\w\s]")
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What can be asked and stated, and what can be the answer."""
+    """A fact that can be asked for and stated, with its possible answers."""
 
     questions: tuple[str, ...]
     sentences: tuple[str, ...]
@@ -78,7 +78,7 @@ class Question:
 
 @cache
 def facts() -> dict[str, Fact]:
-    """Every fact that can be asked for."""
+    """Returns every fact that can be asked for."""
     templates = sections(FACTS_FILE)
     return {
         name: Fact(
@@ -97,7 +97,7 @@ def fillers() -> tuple[str, ...]:
 
 
 def sample(rng: Random) -> Question:
-    """Draw a question and its description; the answer occurs in it exactly once, and all fits the model."""
+    """Draws a question and its description; the answer occurs in it exactly once, and all fits the model."""
     while True:
         found = _draw(rng)
         if found.context.count(found.label) == 1 and len(PIECE.findall(found.question + found.context)) <= MAX_WORDS:
@@ -131,7 +131,7 @@ def _ends(sentences: list[Sentence]) -> tuple[tuple[str | None, int], ...]:
 
 
 def _names(rng: Random) -> list[tuple[str, ...]]:
-    """What one product alone can be called; of two products each has only its full name."""
+    """Returns the names that tell a product from the other; of two products each has only its full name."""
     types, brands = rng.sample(_phrases(TYPES), 2), rng.sample(_brands(), 2)
     full_names = [f"the {brand} {type_}" for brand, type_ in zip(brands, types, strict=True)]
     if rng.random() >= SECOND_PRODUCT_SHARE:
@@ -142,7 +142,7 @@ def _names(rng: Random) -> list[tuple[str, ...]]:
 
 
 def _also_stated(asked: str, rng: Random) -> list[str]:
-    """Other facts of the product: often the twin of the one that is asked for, and one to three more."""
+    """Returns other facts of the product: often the twin of the one that is asked for, and one to three more."""
     twin = next(name for pair in VALUES if asked in pair for name in pair if name != asked)
     others = [name for name in facts() if name not in (asked, twin)]
     return [twin] * (rng.random() < TWIN_SHARE) + rng.sample(others, rng.randint(1, 3))
@@ -154,7 +154,7 @@ def _state(name: str, names: tuple[str, ...], rng: Random) -> Sentence:
 
 
 def _fill(phrasing: str, name: str, answer: str = "") -> str:
-    """The sentence, its first letter a capital. No sentence begins with its answer."""
+    """Returns the sentence, its first letter a capital. No sentence begins with its answer."""
     text = re.sub(r" ([.,?])", r"\1", phrasing.replace("{it}", name).replace("{answer}", answer))
     return text[0].upper() + text[1:]
 

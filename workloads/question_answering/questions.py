@@ -1,4 +1,4 @@
-"""What the model is trained on and judged by: questions, some mistyped, with descriptions that answer them.
+"""Training and evaluation data: questions, some mistyped, with descriptions that answer them.
 
 A question's phrasing beside the phrasing of the sentence that answers it belongs to training or to evaluation by its
 hash: the model is judged on combinations that it never saw, about products and values drawn anew. Live traffic
@@ -22,7 +22,7 @@ LETTER_KINDS = (typos.replace_letter, typos.delete_letter, typos.swap_letters, t
 
 
 def training_questions(rng: Random) -> Iterator[Question]:
-    """Endless questions; no combination of phrasings is held out."""
+    """Yields questions without end; no combination of phrasings is held out."""
     while True:
         question = sample(rng)
         if not is_held_out(question.phrasing):
@@ -30,7 +30,7 @@ def training_questions(rng: Random) -> Iterator[Question]:
 
 
 def evaluation_questions() -> list[Question]:
-    """The lines of evaluation.jsonl: every combination of phrasings is held out, and different."""
+    """Returns the lines of evaluation.jsonl: every combination of phrasings is held out, and different."""
     rng = Random(EVALUATION_SEED)
     found: dict[str, Question] = {}
     while len(found) < EVALUATION_QUESTIONS:
@@ -41,7 +41,7 @@ def evaluation_questions() -> list[Question]:
 
 
 def payload_questions() -> list[Question]:
-    """The lines of payloads.jsonl: different questions of live traffic."""
+    """Returns the lines of payloads.jsonl: different questions of live traffic."""
     rng = Random(PAYLOAD_SEED)
     found: dict[tuple[str, str], Question] = {}
     while len(found) < PAYLOADS:
@@ -51,7 +51,7 @@ def payload_questions() -> list[Question]:
 
 
 def mistype(question: Question, rng: Random) -> Question:
-    """One question in ten has a mistake in one of its longer words; the description has none."""
+    """Makes a mistake in a longer word of one question in ten, and none in the description."""
     words = question.question.split(" ")
     places = [at for at, word in enumerate(words) if word.isalpha() and word.islower() and len(word) > 4]
     if places and rng.random() < MISTYPED:

@@ -60,7 +60,7 @@ Progress goes to stderr; stdout gets one JSON document with the figures. Run it 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """What a training run measured on the evaluation questions. F1 is of words, the mean over the questions."""
+    """The figures of a training run on the evaluation questions. F1 is of words, the mean over the questions."""
 
     steps: int
     seed: int
@@ -74,7 +74,7 @@ class Figures:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, save, evaluate what was saved, print the figures."""
+    """Trains, saves, evaluates the saved files and prints the figures."""
     options = _parser().parse_args(arguments)
     torch.manual_seed(options.seed)
     checkpoint = options.output / "checkpoint"
@@ -96,14 +96,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def corpus(seed: int) -> Iterator[str]:
-    """What the tokenizer learns from: training questions and their descriptions."""
+    """Yields the tokenizer's training texts: training questions and their descriptions."""
     for question in itertools.islice(training_questions(Random(seed)), CORPUS_QUESTIONS):
         yield question.question
         yield question.context
 
 
 def train(model: Model, tokenizer: Tokenizer, *, steps: int, seed: int) -> float:
-    """The answer's place, and three tasks beside it. Returns the seconds it took."""
+    """Trains on the answer's place and on three tasks beside it. Returns the seconds it took."""
     hidden_size = model.config.hidden_size
     fact_head, shared_head = nn.Linear(hidden_size, 1 + len(facts())), nn.Linear(hidden_size, 1)
     answering_head = nn.Linear(hidden_size, 1)
@@ -137,7 +137,7 @@ def training_batches(rng: Random) -> Iterator[list[Question]]:
 
 
 def span(question: Question, encoding: Encoding) -> tuple[int, int]:
-    """The places of the answer's first and last piece."""
+    """Returns the places of the answer's first and last piece."""
     start = question.context.index(question.label)
     first, last = (encoding.char_to_token(at, 1) for at in (start, start + len(question.label) - 1))
     assert first is not None
@@ -146,7 +146,7 @@ def span(question: Question, encoding: Encoding) -> tuple[int, int]:
 
 
 def fact_numbers(question: Question, encoding: Encoding) -> torch.Tensor:
-    """For each piece 1 + the fact that its sentence states, or that the question asks for; 0 for none of them."""
+    """Returns for each piece 1 + the fact that its sentence states or the question asks for; 0 for none of them."""
     numbers = {name: at for at, name in enumerate(facts(), start=1)}
     stated = [numbers[fact] if fact else 0 for fact, _ in question.stated]
     asked = [numbers[question.asked], IGNORED]
@@ -159,14 +159,14 @@ def fact_numbers(question: Question, encoding: Encoding) -> torch.Tensor:
 
 
 def answering_pieces(question: Question, encoding: Encoding) -> torch.Tensor:
-    """For each piece of the description, whether it stands in the sentence that answers; elsewhere `IGNORED`."""
+    """Returns for each piece of the description whether its sentence holds the answer; elsewhere `IGNORED`."""
     ends = [end for _, end in question.stated]
     answering = bisect.bisect_right(ends, question.context.index(question.label))
     return torch.tensor([IGNORED if at is None else at == answering for at in _sentences(question, encoding)])
 
 
 def _sentences(question: Question, encoding: Encoding) -> list[int | None]:
-    """For each piece of the description, the number of its sentence; elsewhere None."""
+    """Returns for each piece of the description the number of its sentence; elsewhere None."""
     ends = [end for _, end in question.stated]
     return [
         bisect.bisect_right(ends, start) if sequence == 1 else None
@@ -180,7 +180,7 @@ def padded(rows: Sequence[torch.Tensor]) -> torch.Tensor:
 
 @torch.inference_mode()
 def answer(model: Model, tokenizer: Tokenizer, questions: Sequence[Question]) -> list[str]:
-    """The likeliest span of each description, of at most `MAX_ANSWER_TOKENS` pieces."""
+    """Returns the likeliest span of each description, of at most `MAX_ANSWER_TOKENS` pieces."""
     texts = [(question.question, question.context) for question in questions]
     output = model(**encode(tokenizer, texts))
     answers: list[str] = []
@@ -197,14 +197,14 @@ def answer(model: Model, tokenizer: Tokenizer, questions: Sequence[Question]) ->
 
 
 def f1(got: str, label: str) -> float:
-    """The harmonic mean of precision and recall of the answer's words."""
+    """Returns the harmonic mean of precision and recall of the answer's words."""
     got_words, label_words = (collections.Counter(re.findall(r"\w+", text.lower())) for text in (got, label))
     shared = (got_words & label_words).total()
     return 2 * shared / (got_words.total() + label_words.total())
 
 
 def evaluate(checkpoint: Path, questions: Sequence[Question], *, steps: int, seed: int, seconds: float) -> Figures:
-    """Load the checkpoint from its files, answer every question, and count."""
+    """Loads the checkpoint from its files, answers every question, and counts."""
     model: Model = BertForQuestionAnswering.from_pretrained(checkpoint)
     model.eval()
     tokenizer = load_tokenizer(checkpoint)

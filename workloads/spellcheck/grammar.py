@@ -42,7 +42,7 @@ TEMPLATES: dict[str, int] = {
 
 @cache
 def families() -> tuple[Family, ...]:
-    """The product families of the lexicon, each slot name mapped to its phrases, shared slots filled in."""
+    """Returns the product families of the lexicon, each slot name mapped to its phrases, shared slots filled in."""
     sections: dict[str, Family] = {}
     for line in LEXICON.read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
@@ -56,14 +56,14 @@ def families() -> tuple[Family, ...]:
 
 @cache
 def vocabulary() -> frozenset[str]:
-    """Every word that can occur in a query, connecting words included."""
+    """Returns every word that can occur in a query, connecting words included."""
     phrases = [phrase for family in families() for slot in family.values() for phrase in slot]
     literals = [re.sub(r"{\w+}", "", template) for template in TEMPLATES]
     return frozenset(word for text in phrases + literals for word in text.split())
 
 
 def sample_query(rng: Random) -> str:
-    """Draw one query: a family by its number of types, a template by its weight, a phrase for each slot."""
+    """Draws one query: a family by its number of types, a template by its weight, a phrase for each slot."""
     while True:
         family = rng.choices(families(), weights=[len(family["type"]) for family in families()])[0]
         template = rng.choices(list(TEMPLATES), weights=list(TEMPLATES.values()))[0]

@@ -1,4 +1,4 @@
-"""What the model is trained on and judged by: (misspelt text, clean label) pairs drawn from the grammar.
+"""Training and evaluation data: (misspelt text, clean label) pairs drawn from the grammar.
 
 A clean query belongs to training or to evaluation by its own hash, so no seed and no number of steps makes
 them meet. Live traffic (`payload_texts`) is drawn from all queries.
@@ -21,19 +21,19 @@ ONE_MISTAKE_SHARE = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A query as typed, and as meant."""
+    """A query as it was typed, and as it was meant."""
 
     text: str
     label: str
 
 
 def is_held_out(query: str) -> bool:
-    """Whether a clean query is kept for evaluation: about a tenth of all, by SHA-256."""
+    """Returns whether a clean query is kept for evaluation: about a tenth of all, by SHA-256."""
     return hashlib.sha256(query.encode()).digest()[0] % 10 == 0
 
 
 def training_pairs(rng: Random) -> Iterator[Pair]:
-    """Endless pairs with the mistakes of live traffic; no label is held out."""
+    """Yields pairs without end, with the mistakes of live traffic; no label is held out."""
     while True:
         query = sample_query(rng)
         if not is_held_out(query):
@@ -41,7 +41,7 @@ def training_pairs(rng: Random) -> Iterator[Pair]:
 
 
 def evaluation_pairs() -> list[Pair]:
-    """The lines of evaluation.jsonl: misspelt pairs, then correct ones; labels are held out and differ."""
+    """Returns the lines of evaluation.jsonl: misspelt pairs, then correct ones; labels are held out and differ."""
     rng = Random(EVALUATION_SEED)
     queries = _held_out_queries(rng)
     pairs: list[Pair] = []
@@ -54,7 +54,7 @@ def evaluation_pairs() -> list[Pair]:
 
 
 def payload_texts() -> list[str]:
-    """The lines of payloads.jsonl: different texts of live traffic."""
+    """Returns the lines of payloads.jsonl: different texts of live traffic."""
     rng = Random(PAYLOAD_SEED)
     texts: dict[str, None] = {}
     while len(texts) < PAYLOADS:

@@ -23,7 +23,7 @@ MAX_TOKENS = 64
 
 
 def train_tokenizer(seed: int, vocabulary_size: int) -> Tokenizer:
-    """Learn the pieces from misspelt and clean training queries alike."""
+    """Learns the pieces from misspelt and clean training queries alike."""
     tokenizer = Tokenizer(models.BPE(unk_token=UNK))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
@@ -45,7 +45,7 @@ def train_tokenizer(seed: int, vocabulary_size: int) -> Tokenizer:
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
-    """Write `tokenizer.json`, complete by itself, and `tokenizer_config.json` for `AutoTokenizer`."""
+    """Writes `tokenizer.json`, complete by itself, and `tokenizer_config.json` for `AutoTokenizer`."""
     (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",

@@ -65,7 +65,7 @@ Progress goes to stderr; stdout gets one JSON document with the figures. Run it 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """What a training run measured. Exact match is of greedy decoding on held-out queries."""
+    """The figures of a training run. Exact match is of greedy decoding on held-out queries."""
 
     steps: int
     seed: int
@@ -80,7 +80,7 @@ class Figures:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, save, evaluate what was saved, print the figures."""
+    """Trains, saves, evaluates the saved files and prints the figures."""
     options = _parser().parse_args(arguments)
     torch.manual_seed(options.seed)
     checkpoint = options.output / "checkpoint"
@@ -103,14 +103,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def new_model(vocabulary_size: int) -> Model:
-    """A T5 of 1.8 million parameters with fresh weights, set to decode greedily."""
+    """Returns a T5 of 1.8 million parameters with fresh weights, set to decode greedily."""
     model: Model = T5ForConditionalGeneration(T5Config(**SHAPE, **SPECIAL_IDS, vocab_size=vocabulary_size))
     model.generation_config = GenerationConfig.from_dict({**DECODING, **SPECIAL_IDS})
     return model
 
 
 def train(model: Model, tokenizer: Tokenizer, *, steps: int, seed: int) -> None:
-    """Teacher forcing with AdamW; the learning rate rises linearly, then falls to zero along a cosine."""
+    """Trains by teacher forcing with AdamW; the learning rate rises linearly, then falls to zero along a cosine."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK_LEARNING_RATE, betas=BETAS, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, steps))
     batches = training_batches(Random(seed + 1))
@@ -129,7 +129,7 @@ def train(model: Model, tokenizer: Tokenizer, *, steps: int, seed: int) -> None:
 
 
 def learning_rate_factor(step: int, steps: int) -> float:
-    """The share of the peak learning rate at a step."""
+    """Returns the share of the peak learning rate at a step."""
     warmup = min(WARMUP_STEPS, max(1, steps // 10))
     if step < warmup:
         return (step + 1) / warmup
@@ -137,7 +137,7 @@ def learning_rate_factor(step: int, steps: int) -> float:
 
 
 def training_batches(rng: Random) -> Iterator[list[Pair]]:
-    """Endless batches of pairs of like length, in random order."""
+    """Yields batches of pairs of like length without end, in random order."""
     pairs = training_pairs(rng)
     while True:
         pool = list(itertools.islice(pairs, BATCH_SIZE * POOL_BATCHES))
@@ -149,14 +149,14 @@ def training_batches(rng: Random) -> Iterator[list[Pair]]:
 
 @torch.inference_mode()
 def correct(model: Model, tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
-    """The model's greedy correction of each text."""
+    """Returns the model's greedy correction of each text."""
     tokens, mask = _encode(tokenizer, texts)
     outputs = model.generate(input_ids=tokens, attention_mask=mask)
     return tokenizer.decode_batch(outputs.tolist())
 
 
 def evaluate(checkpoint: Path, pairs: Sequence[Pair], *, steps: int, seed: int, seconds: float) -> Figures:
-    """Load the checkpoint from its files, correct every pair's text, and count."""
+    """Loads the checkpoint from its files, corrects every pair's text, and counts."""
     model: Model = T5ForConditionalGeneration.from_pretrained(checkpoint)
     model.eval()
     tokenizer = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
@@ -191,7 +191,7 @@ def _loss(model: Model, tokenizer: Tokenizer, batch: Sequence[Pair]) -> torch.Te
 
 
 def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Padded token ids and their attention mask, both (texts, longest)."""
+    """Returns padded token ids and their attention mask, both (texts, longest)."""
     tokenizer.enable_padding(pad_id=tokenizer.token_to_id(PAD), pad_token=PAD)
     encodings = tokenizer.encode_batch(list(texts))
     tokenizer.no_padding()

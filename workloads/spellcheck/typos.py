@@ -49,7 +49,7 @@ ATTEMPTS = 100
 
 
 def insert_letter(query: str, rng: Random) -> str:
-    """Hit a neighbouring key as well, before or after the letter that was meant."""
+    """Hits a neighbouring key as well, before or after the letter that was meant."""
     at = _letter(query, rng)
     extra = _neighbour(query[at], rng)
     after = at + rng.randrange(2)
@@ -57,13 +57,13 @@ def insert_letter(query: str, rng: Random) -> str:
 
 
 def delete_letter(query: str, rng: Random) -> str:
-    """Leave one letter out."""
+    """Leaves one letter out."""
     at = _letter(query, rng)
     return query[:at] + query[at + 1 :]
 
 
 def swap_letters(query: str, rng: Random) -> str:
-    """Type two neighbouring, different letters of one word in the wrong order."""
+    """Types two neighbouring, different letters of one word in the wrong order."""
     start, end = _word(query, rng)
     places = [at for at in range(start, end - 1) if query[at] != query[at + 1]]
     if not places:
@@ -73,19 +73,19 @@ def swap_letters(query: str, rng: Random) -> str:
 
 
 def replace_letter(query: str, rng: Random) -> str:
-    """Hit a neighbouring key in place of the letter that was meant."""
+    """Hits a neighbouring key in place of the letter that was meant."""
     at = _letter(query, rng)
     return query[:at] + _neighbour(query[at], rng) + query[at + 1 :]
 
 
 def double_letter(query: str, rng: Random) -> str:
-    """Type one letter twice."""
+    """Types one letter twice."""
     at = _letter(query, rng)
     return query[:at] + query[at] + query[at:]
 
 
 def split_word(query: str, rng: Random) -> str:
-    """Put a space inside a word."""
+    """Puts a space inside a word."""
     start, end = _word(query, rng)
     places = range(start + SHORTEST_FRAGMENT, end - SHORTEST_FRAGMENT + 1)
     if not places:
@@ -95,7 +95,7 @@ def split_word(query: str, rng: Random) -> str:
 
 
 def join_words(query: str, rng: Random) -> str:
-    """Leave out one of the spaces."""
+    """Leaves out one of the spaces."""
     spaces = [at for at, character in enumerate(query) if character == " "]
     if not spaces:
         return query
@@ -118,12 +118,12 @@ COUNTS: dict[int, int] = {0: 28, 1: 54, 2: 18}
 
 
 def misspell(query: str, rng: Random) -> str:
-    """Type a query as people do: mostly one mistake, sometimes two, sometimes none."""
+    """Types a query as users do: mostly with one mistake, sometimes two, sometimes none."""
     return corrupt(query, rng.choices(list(COUNTS), weights=list(COUNTS.values()))[0], rng)
 
 
 def corrupt(query: str, mistakes: int, rng: Random) -> str:
-    """Make that many mistakes, drawn again while the result is unchanged or ambiguous.
+    """Makes that many mistakes, drawn again while the result is unchanged or ambiguous.
 
     A query that allows no such result within `ATTEMPTS` draws comes back unchanged.
     """
@@ -139,19 +139,19 @@ def corrupt(query: str, mistakes: int, rng: Random) -> str:
 
 
 def is_ambiguous(text: str, query: str) -> bool:
-    """Whether the text holds a word of the grammar that the query lacks: it could then mean another query."""
+    """Returns whether the text holds a word of the grammar that the query lacks: it could then mean another query."""
     return any(word in vocabulary() for word in set(text.split()) - set(query.split()))
 
 
 def _word(query: str, rng: Random) -> tuple[int, int]:
-    """Start and end of a word to get wrong: one of four letters or more, or else the longest."""
+    """Returns start and end of a word to misspell: one of four letters or more, or else the longest."""
     spans = [(at, at + len(word)) for at, word in _words(query)]
     long = [span for span in spans if span[1] - span[0] >= SHORTEST_WORD]
     return rng.choice(long) if long else max(spans, key=lambda span: span[1] - span[0])
 
 
 def _words(query: str) -> list[tuple[int, str]]:
-    """Each word with the place where it starts."""
+    """Yields each word with the place where it starts."""
     places, at = [], 0
     for word in query.split(" "):
         places.append((at, word))

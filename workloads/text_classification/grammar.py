@@ -61,7 +61,7 @@ def templates() -> dict[str, tuple[str, ...]]:
 
 
 def sample(label: Label, rng: Random, allowed: Allowed) -> Review:
-    """Draw one review of that label; every opinion and verdict in it is allowed."""
+    """Draws one review of that label; every opinion and verdict in it is allowed."""
     family = rng.choice(families())
     family = {**family, "type": (rng.choice(family["type"]),)}
     shortest, longest = rng.choices(list(LENGTHS), weights=list(LENGTHS.values()))[0]
@@ -77,7 +77,7 @@ def sample(label: Label, rng: Random, allowed: Allowed) -> Review:
 
 
 def _kinds(label: Label, count: int, rng: Random) -> list[str]:
-    """The kind of each sentence, in order: opinions, a minority of them on the other side, amid noise."""
+    """Returns the kind of each sentence, in order: opinions, a minority of them on the other side, amid noise."""
     verdict = [f"{label}_verdict"] if rng.random() < VERDICT_SHARE else []
     opinions = max(1, round((count - len(verdict)) * OPINION_SHARE))
     others = int(rng.random() * (opinions * OTHER_SIDE + 1))
@@ -92,7 +92,7 @@ def _kinds(label: Label, count: int, rng: Random) -> list[str]:
 
 
 def _sentence(kind: str, family: Family, rng: Random, said: Container[str], allowed: Allowed) -> str:
-    """A sentence that the review has not said yet."""
+    """Draws a sentence that the review does not have yet."""
     while True:
         text = settle(rng.choice(templates()[kind]), rng)
         for slot in slots(text):

@@ -1,4 +1,4 @@
-"""What the model is trained on and judged by: reviews with typing mistakes, drawn from the grammar.
+"""Training and evaluation data: reviews with typing mistakes, drawn from the grammar.
 
 A sentence that carries an opinion belongs to training or to evaluation by its own hash: no opinion that the model is
 judged on was ever trained on. Live traffic (`payload_texts`) is drawn from all sentences.
@@ -23,7 +23,7 @@ LETTER_KINDS = (typos.replace_letter, typos.delete_letter, typos.swap_letters, t
 
 
 def training_reviews(rng: Random) -> Iterator[Review]:
-    """Endless reviews, both labels alike; no opinion in them is held out."""
+    """Yields reviews without end, both labels alike; no opinion in them is held out."""
     while True:
         review = sample(rng.choice(LABELS), rng, lambda sentence: not is_held_out(sentence))
         if fits(review):
@@ -31,7 +31,7 @@ def training_reviews(rng: Random) -> Iterator[Review]:
 
 
 def evaluation_reviews() -> list[Review]:
-    """The lines of evaluation.jsonl: different texts, the labels in turn, every opinion held out."""
+    """Returns the lines of evaluation.jsonl: different texts, the labels in turn, every opinion held out."""
     rng = Random(EVALUATION_SEED)
     found: dict[str, Review] = {}
     while len(found) < EVALUATION_REVIEWS:
@@ -42,7 +42,7 @@ def evaluation_reviews() -> list[Review]:
 
 
 def payload_texts() -> list[str]:
-    """The lines of payloads.jsonl: different texts of live traffic."""
+    """Returns the lines of payloads.jsonl: different texts of live traffic."""
     rng = Random(PAYLOAD_SEED)
     texts: dict[str, None] = {}
     while len(texts) < PAYLOADS:
@@ -53,12 +53,12 @@ def payload_texts() -> list[str]:
 
 
 def fits(review: Review) -> bool:
-    """Whether the review leaves room for the pieces that rare and mistyped words break into."""
+    """Returns whether the review leaves room for the pieces that rare and mistyped words break into."""
     return len(re.findall(r"\w+|[^\w\s]", review.text)) <= MAX_WORDS
 
 
 def mistype(review: Review, rng: Random) -> Review:
-    """The review as it was typed: about every sixtieth word, where it is long enough, has a mistake."""
+    """Types the review: about every sixtieth word, where it is long enough, gets a mistake."""
     words = review.text.split(" ")
     for at, word in enumerate(words):
         if (

@@ -48,7 +48,7 @@ Progress goes to stderr; stdout gets one JSON document with the figures. Run it 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figures:
-    """What a training run measured on the evaluation reviews. A long review has more than 256 tokens."""
+    """The figures of a training run on the evaluation reviews. A long review has more than 256 tokens."""
 
     steps: int
     seed: int
@@ -62,7 +62,7 @@ class Figures:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, save, evaluate what was saved, print the figures."""
+    """Trains, saves, evaluates the saved files and prints the figures."""
     options = _parser().parse_args(arguments)
     torch.manual_seed(options.seed)
     checkpoint = options.output / "checkpoint"
@@ -85,14 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def new_model(vocabulary_size: int) -> Model:
-    """A BERT classifier with fresh weights, which knows its labels by name."""
+    """Returns a BERT classifier with fresh weights, which knows its labels by name."""
     config = bert_config(vocabulary_size, layers=LAYERS, max_tokens=MAX_TOKENS)
     config.update(label_maps(LABELS))
     return BertForSequenceClassification(config)
 
 
 def train(model: Model, tokenizer: Tokenizer, *, steps: int, seed: int) -> float:
-    """Cross entropy over the two labels. Returns the seconds it took."""
+    """Trains with cross entropy over the two labels. Returns the seconds it took."""
 
     def loss_of(batch: list[Review]) -> torch.Tensor:
         logits = model(**encode(tokenizer, [review.text for review in batch])).logits
@@ -107,7 +107,7 @@ def train(model: Model, tokenizer: Tokenizer, *, steps: int, seed: int) -> float
 
 @torch.inference_mode()
 def evaluate(checkpoint: Path, reviews: Sequence[Review], *, steps: int, seed: int, seconds: float) -> Figures:
-    """Load the checkpoint from its files, classify every review, and count."""
+    """Loads the checkpoint from its files, classifies every review, and counts."""
     model: Model = BertForSequenceClassification.from_pretrained(checkpoint)
     model.eval()
     tokenizer = load_tokenizer(checkpoint)

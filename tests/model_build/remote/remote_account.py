@@ -41,7 +41,7 @@ ROLE = "arn:aws:iam::123456789012:role/builder"
 
 
 def miniature(root: Path) -> Path:
-    """spellcheck with more targets, a checkpoint of two small files and the files that travel with it."""
+    """Returns spellcheck with more targets, a checkpoint of two small files and the files that travel with it."""
     folder = root / "workloads" / "spellcheck"
     (folder / "checkpoint").mkdir(parents=True)
     (folder / "checkpoint" / "config.json").write_text("{}")

@@ -1,4 +1,4 @@
-"""What runs in the container, on a file system of our own: what it installs, what it leaves, and what it says of a
+"""The program that runs in the container, on a file system of our own: what it installs, leaves, and says of a
 failure. The build it starts is a stand-in; the processes are real.
 """
 
@@ -28,7 +28,7 @@ pathlib.Path("build/timing_caches/8.6.cache").write_bytes(b"timings")
 
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The container's file system; installing makes an empty environment of this very Python."""
+    """Returns the container's file system; installing makes an empty environment of this very Python."""
     (tmp_path / "opt/ml/processing/source").mkdir(parents=True)
 
     def commands(work: Path, runtime: str) -> list[list[str]]:

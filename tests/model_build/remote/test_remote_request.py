@@ -38,7 +38,7 @@ def plan(folder: WorkloadFolder, variant: str, **changes: Any) -> tuple[RemoteBu
 
 
 def found_wrong(request: Mapping[str, Any]) -> list[str]:
-    """What botocore and, for enums, patterns and lengths, its service model say against a request."""
+    """Returns what botocore and, for enums, patterns and lengths, its service model say against a request."""
     shape = input_shape("sagemaker", "CreateProcessingJob")
     report = ParamValidator().validate(request, shape)
     return [*([report.generate_report()] if report.has_errors() else []), *problems(shape, dict(request))]

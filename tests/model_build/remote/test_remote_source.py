@@ -1,4 +1,4 @@
-"""What travels to the machine that builds."""
+"""The source archive that travels to the machine that builds."""
 
 import tarfile
 from pathlib import Path
