@@ -61,7 +61,7 @@ def main(arguments: list[str], system: Path = Path("/")) -> int:
 
 
 def install_commands(work: Path, runtime: str) -> list[list[str]]:
-    """Returns commands that install uv outside every environment, as an image's Python may be closed to pip, then all else."""
+    """Installs uv first, outside every environment, because an image's Python may be closed to pip."""
     uv, venv = f"{work}/.uv/bin/uv", f"{work}/.venv"
     install = [uv, "pip", "install", "--quiet", "--python", f"{venv}/bin/python"]
     get_uv = [sys.executable, "-m", "pip", "install", "--quiet", "--target", f"{work}/.uv", UV]
