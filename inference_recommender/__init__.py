@@ -1,1 +1,1 @@
-"""From a workload's objective to an instance count: the job, the load, the capacity, the size, the report."""
+"""Takes a workload from its objective to an instance count: job, load, capacity, size, report."""

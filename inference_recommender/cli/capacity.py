@@ -2,9 +2,9 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,12 @@ from inference_recommender.capacity.search import Probe, Probed, Reason, Search,
 from inference_recommender.cli import Commands, add_command
 from inference_recommender.load_test.probe import GeneratorProbe
 from inference_recommender.load_test.served import infer_url
+from inference_recommender.output import stdout_console, tell
 from inference_recommender.payloads import payload_archive
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, Interrupted, load_workload
 
 NOTHING_KEEPS = 1
-LOG_WIDTH = 120
 PAYLOADS, RESULT = "payloads.tar.gz", "capacity.json"
 
 DESCRIPTION = """Open loop: requests arrive at a fixed rate, whatever the answers do, and latency counts from when each
@@ -51,58 +51,60 @@ def add(commands: Commands) -> None:
     parser.set_defaults(command=_capacity)
 
 
-def _capacity(options: argparse.Namespace, people: Console) -> int:
+def _capacity(options: argparse.Namespace, stderr: Console) -> int:
     folder = load_workload(options.workload)
     objective = folder.workload.latency_objective
     percentile = options.percentile or objective.percentile
     limit = Limit(percentile=float(percentile[1:]), latency_ms=options.latency_limit_ms or objective.model_latency_ms)
-    kept = RunFolder(options.runs / _name(options.workload))
-    kept.keep_workload(folder.workload)
-    kept.keep_bytes(PAYLOADS, payload_archive(folder.payloads()))
-    tell = _teller(people)
+    run_folder = RunFolder(options.runs / _name(options.workload))
+    run_folder.keep_workload(folder.workload)
+    run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads()))
     url = infer_url(options.url, options.model or options.workload)
-    probe = told(GeneratorProbe(url, kept.path / PAYLOADS, kept.path, tell=tell), limit, percentile, tell)
-    search = Search(probe=probe, limit=limit, longest_s=options.max_duration_s)
-    found = _run(search, kept, percentile)
-    return _conclude(found, search, kept, percentile, as_json=options.json)
+    say = partial(tell, stderr)
+    probe = GeneratorProbe(url, run_folder.path / PAYLOADS, run_folder.path, tell=say)
+    search = Search(probe=told(probe, limit, percentile, say), limit=limit, longest_s=options.max_duration_s)
+    found = _run(search, run_folder, percentile)
+    return _conclude(found, search, run_folder, percentile, as_json=options.json)
 
 
-def told(probe: Probe, limit: Limit, percentile: str, tell: Callable[[str], None]) -> Probe:
-    """The same, but a person hears what each probe saw."""
+def told(probe: Probe, limit: Limit, percentile: str, say: Callable[[str], None]) -> Probe:
+    """Returns the same probe, which also says what it saw."""
 
     def telling(rate_per_minute: float, duration_s: float) -> Seen:
         seen = probe(rate_per_minute, duration_s)
-        one = probed(rate_per_minute, seen, limit)
-        tell(f"    {percentile} {_latency(one)}, {one.late_share:.2%} late")
+        point = probed(rate_per_minute, seen, limit)
+        say(f"    {percentile} {_latency(point)}, {point.late_share:.2%} late")
         return seen
 
     return telling
 
 
-def _run(search: Search, kept: RunFolder, percentile: str) -> SearchResult:
+def _run(search: Search, run_folder: RunFolder, percentile: str) -> SearchResult:
     try:
         return search.run()
     except KeyboardInterrupt:
-        kept.keep(RESULT, document(search.result(Reason.INTERRUPTED), search.limit, percentile))
-        raise Interrupted(f"Interrupted: the search was stopped. What was measured is kept in {kept.path}.") from None
+        run_folder.keep(RESULT, document(search.result(Reason.INTERRUPTED), search.limit, percentile))
+        raise Interrupted(
+            f"Interrupted: the search was stopped. What was measured is kept in {run_folder.path}."
+        ) from None
 
 
-def _conclude(found: SearchResult, search: Search, kept: RunFolder, percentile: str, *, as_json: bool) -> int:
+def _conclude(found: SearchResult, search: Search, run_folder: RunFolder, percentile: str, *, as_json: bool) -> int:
     result = document(found, search.limit, percentile)
-    kept.keep(RESULT, result)
+    run_folder.keep(RESULT, result)
     if (found.invocations_per_minute is None) and found.reason is not Reason.NOTHING_KEEPS:
-        raise kept.no_verdict(why_none(found, search))
+        raise run_folder.no_verdict(why_none(found, search))
     if as_json:
         print(json.dumps(result, indent=2, ensure_ascii=False))
     else:
-        _show(found, search.limit, percentile, kept.path)
+        _show(found, search.limit, percentile, run_folder.path)
     if found.reason is Reason.BOTTLENECK:
-        raise kept.no_verdict(why_none(found, search))
+        raise run_folder.no_verdict(why_none(found, search))
     return 0 if found.invocations_per_minute is not None else NOTHING_KEEPS
 
 
 def why_none(found: SearchResult, search: Search) -> str:
-    """Why there is no capacity, and what to do."""
+    """Returns why there is no capacity, and what to do."""
     match found.reason:
         case Reason.BOTTLENECK:
             return (
@@ -128,7 +130,7 @@ def _so_far(found: SearchResult) -> str:
 
 
 def document(found: SearchResult, limit: Limit, percentile: str) -> dict[str, Any]:
-    """The result as JSON: rates in invocations per minute."""
+    """Returns the result as JSON; rates are in invocations per minute."""
     return {
         "max_invocations_per_minute": found.invocations_per_minute,
         "max_invocations_interval": _finite(found.interval),
@@ -139,13 +141,13 @@ def document(found: SearchResult, limit: Limit, percentile: str) -> dict[str, An
         "reason": found.reason.value,
         "probes": [
             {
-                "invocations_per_minute": one.invocations_per_minute,
-                "duration_s": one.duration_s,
-                "requests": int(one.requests.sum()),
-                "late_share": one.late_share,
-                "latency_ms": one.latency_ms if one.latency_ms < float("inf") else None,
+                "invocations_per_minute": point.invocations_per_minute,
+                "duration_s": point.duration_s,
+                "requests": int(point.requests.sum()),
+                "late_share": point.late_share,
+                "latency_ms": point.latency_ms if point.latency_ms < float("inf") else None,
             }
-            for one in found.probed
+            for point in found.probed
         ],
     }
 
@@ -155,20 +157,20 @@ def _finite(interval: tuple[float, float] | None) -> list[float | None] | None:
 
 
 def _show(found: SearchResult, limit: Limit, percentile: str, run: Path) -> None:
-    console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
+    console = stdout_console()
     table = Table(box=SIMPLE_HEAD)
     for name in ("invocations/min", "s", "requests", percentile, "late"):
         table.add_column(name, justify="right")
-    for one in sorted(found.probed, key=lambda one: one.invocations_per_minute):
-        rate, requests = f"{one.invocations_per_minute:,.0f}", f"{one.requests.sum():,.0f}"
-        table.add_row(rate, f"{one.duration_s:.0f}", requests, _latency(one), f"{one.late_share:.2%}")
+    for point in sorted(found.probed, key=lambda point: point.invocations_per_minute):
+        rate, requests = f"{point.invocations_per_minute:,.0f}", f"{point.requests.sum():,.0f}"
+        table.add_row(rate, f"{point.duration_s:.0f}", requests, _latency(point), f"{point.late_share:.2%}")
     console.print(table)
-    console.print(sentence(found, limit, percentile), highlight=False, soft_wrap=True, markup=False)
-    console.print(f"Kept in {run}", highlight=False, soft_wrap=True, markup=False)
+    tell(console, sentence(found, limit, percentile))
+    tell(console, f"Kept in {run}")
 
 
-def _latency(one: Probed) -> str:
-    return f"{one.latency_ms:,.1f} ms" if one.latency_ms < float("inf") else "no answer"
+def _latency(point: Probed) -> str:
+    return f"{point.latency_ms:,.1f} ms" if point.latency_ms < float("inf") else "no answer"
 
 
 def sentence(found: SearchResult, limit: Limit, percentile: str) -> str:
@@ -184,10 +186,6 @@ def sentence(found: SearchResult, limit: Limit, percentile: str) -> str:
     )
 
 
-def _teller(people: Console) -> Callable[[str], None]:
-    return lambda text: people.print(text, highlight=False, soft_wrap=True, markup=False)
-
-
 def _name(workload: str) -> str:
     return f"{workload}-capacity-{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}"
 
@@ -200,7 +198,7 @@ def _positive(text: str) -> float:
 
 
 def _percentile(text: str) -> str:
-    """P99, p99.9 or 99, as P99."""
+    """Parses P99, p99.9 or 99 as P99."""
     try:
         rank = float(text.removeprefix("P").removeprefix("p"))
     except ValueError:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ from rich.table import Table
 from inference_recommender.capacity.compare import Comparison, Difference, Result, compare
 from inference_recommender.cli import Commands, add_command
 from inference_recommender.measurement import Measurement
+from inference_recommender.output import stdout_console, tell
 from inference_recommender.run_folder import RunFolder
 from workloads import UsageError
 
 REGRESSION, NO_VERDICT = 1, 4
-LOG_WIDTH = 120
 
 DESCRIPTION = """Compares two run folders of the same workload and traffic: capacity, and latency at equal load. Exit
 code 1: a regression beyond the noise; 0: none is shown; 4: the runs cannot tell, with the reason."""
@@ -38,19 +37,19 @@ def add(commands: Commands) -> None:
     parser.set_defaults(command=_compare)
 
 
-def _compare(options: argparse.Namespace, people: Console) -> int:
+def _compare(options: argparse.Namespace, stderr: Console) -> int:
     baseline, candidate = RunFolder(options.baseline), RunFolder(options.candidate)
     _refuse_unlike(baseline, candidate)
     objective = candidate.workload().latency_objective
-    found = compare(_results(baseline), _results(candidate), objective)
+    comparison = compare(_results(baseline), _results(candidate), objective)
     if options.json:
-        print(json.dumps(document(found), indent=2, ensure_ascii=False))
+        print(json.dumps(document(comparison), indent=2, ensure_ascii=False))
     else:
-        _show(found)
-    for reason in (*found.unfit, *found.not_compared):
-        people.print(reason, style="yellow", highlight=False, soft_wrap=True, markup=False)
-    people.print(advice(found), highlight=False, soft_wrap=True, markup=False)
-    return exit_code(found)
+        _show(comparison)
+    for reason in (*comparison.unfit, *comparison.not_compared):
+        tell(stderr, reason, "yellow")
+    tell(stderr, advice(comparison))
+    return exit_code(comparison)
 
 
 def _results(run: RunFolder) -> list[Result]:
@@ -70,20 +69,20 @@ def result(measured: Measurement) -> Result:
     )
 
 
-def exit_code(found: Comparison) -> int:
-    """A regression that is shown counts, whatever else could not be told."""
-    if found.regressions:
+def exit_code(comparison: Comparison) -> int:
+    """Returns 1 for a regression, even if the runs cannot tell something else, 4 if they carry no verdict, else 0."""
+    if comparison.regressions:
         return REGRESSION
-    return NO_VERDICT if found.unfit else 0
+    return NO_VERDICT if comparison.unfit else 0
 
 
-def advice(found: Comparison) -> str:
-    """What it means and what to do."""
-    match exit_code(found):
+def advice(comparison: Comparison) -> str:
+    """Returns what the comparison means and what to do."""
+    match exit_code(comparison):
         case 0:
             return "No regression is shown."
         case 1:
-            worse = "; ".join(_told(one) for one in found.regressions)
+            worse = "; ".join(_changed(difference) for difference in comparison.regressions)
             return (
                 f"Regression beyond the noise: {worse}. Do not release the candidate: find what made it slower, or, "
                 "if the loss is meant, size it anew and make its run the baseline."
@@ -92,12 +91,14 @@ def advice(found: Comparison) -> str:
             return "No verdict: neither release on these runs nor reject; do what is said above and compare again."
 
 
-def document(found: Comparison) -> dict[str, Any]:
+def document(comparison: Comparison) -> dict[str, Any]:
     return {
-        "verdict": {0: "no regression shown", 1: "regression", 4: "none"}[exit_code(found)],
-        "differences": [{**asdict(one), "is_regression": one.is_regression} for one in found.differences],
-        "unfit": list(found.unfit),
-        "not_compared": list(found.not_compared),
+        "verdict": {0: "no regression shown", 1: "regression", 4: "none"}[exit_code(comparison)],
+        "differences": [
+            {**asdict(difference), "is_regression": difference.is_regression} for difference in comparison.differences
+        ],
+        "unfit": list(comparison.unfit),
+        "not_compared": list(comparison.not_compared),
     }
 
 
@@ -121,21 +122,23 @@ def _short(traffic: Any) -> str:
     return json.dumps(traffic, separators=(",", ":"))
 
 
-def _told(one: Difference) -> str:
-    low, high = sorted((one.worst, one.best))
-    return f"{one.configuration}: {one.figure} {one.ratio - 1:+.1%} ({low - 1:+.1%} to {high - 1:+.1%})"
+def _changed(difference: Difference) -> str:
+    low, high = sorted((difference.worst, difference.best))
+    change = f"{difference.ratio - 1:+.1%} ({low - 1:+.1%} to {high - 1:+.1%})"
+    return f"{difference.configuration}: {difference.figure} {change}"
 
 
-def _show(found: Comparison) -> None:
+def _show(comparison: Comparison) -> None:
     table = Table("configuration", "figure", box=SIMPLE_HEAD)
     for name in ("baseline", "candidate", "change", "at least", "at most", ""):
         table.add_column(name, justify="right")
-    for one in found.differences:
-        low, high = sorted((one.worst, one.best))
-        changes = [f"{value - 1:+.1%}" for value in (one.ratio, low, high)]
-        verdict = "worse" if one.is_regression else ""
-        table.add_row(one.configuration, one.figure, _figure(one.baseline), _figure(one.candidate), *changes, verdict)
-    Console(width=None if sys.stdout.isatty() else LOG_WIDTH).print(table)
+    for difference in comparison.differences:
+        low, high = sorted((difference.worst, difference.best))
+        changes = [f"{value - 1:+.1%}" for value in (difference.ratio, low, high)]
+        figures = (_figure(difference.baseline), _figure(difference.candidate))
+        verdict = "worse" if difference.is_regression else ""
+        table.add_row(difference.configuration, difference.figure, *figures, *changes, verdict)
+    stdout_console().print(table)
 
 
 def _figure(value: float) -> str:

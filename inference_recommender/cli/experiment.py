@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
-from inference_recommender.cli import Commands, add_command, load_source
+from inference_recommender.cli import DEFAULT_TRAFFIC, Commands, add_command, load_source
 from inference_recommender.cli.terminal import JobProgress
 from inference_recommender.experiment.account import Prepared
 from inference_recommender.experiment.aws import ExperimentAws
@@ -23,6 +22,7 @@ from inference_recommender.experiment.plan import Experiment, batches, job_plan
 from inference_recommender.experiment.resources import Access, model_request
 from inference_recommender.experiment.result import Result
 from inference_recommender.experiment.terminal import show
+from inference_recommender.output import stdout_console, tell, warn
 from workloads import (
     ROOT,
     Interrupted,
@@ -39,7 +39,7 @@ from workloads import (
 
 NO_CELL = 1
 TABLE_WIDTH = 150
-SETTLED = (
+ANSWERED = (
     "variants",
     "instance_types",
     "traffic",
@@ -51,7 +51,7 @@ SETTLED = (
     "payload_bucket",
     "runs",
 )
-"""Options that a resumed experiment has settled."""
+"""Options that the folder of a resumed experiment answers."""
 FLAGS = {"load": "with"}
 
 
@@ -60,7 +60,7 @@ class MissingBuilds(UsageError):
 
 
 class ExperimentSuspended(ProjectError):
-    """What was measured is kept; the exit code is that of the reason."""
+    """Ends a run whose finished cells are kept; the exit code is that of the reason."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         self.exit_code = exit_code
@@ -106,51 +106,53 @@ def add(commands: Commands) -> None:
     parser.set_defaults(command=_experiment)
 
 
-def _experiment(options: argparse.Namespace, people: Console) -> int:
+def _experiment(options: argparse.Namespace, stderr: Console) -> int:
     aws = ExperimentAws()
-    source, kept = _resumed(options) if options.resume else _begun(options)
-    experiment = kept.experiment() if options.resume else _planned(options, source, kept)
+    source, folder = _resumed(options) if options.resume else _begun(options)
+    experiment = folder.experiment() if options.resume else _planned(options, source, folder)
     if options.dry_run:
-        print(json.dumps(_to_show(options, aws, experiment, source, people), indent=2))
+        print(json.dumps(_to_show(options, aws, experiment, source, stderr), indent=2))
         return 0
     artifacts = _artifacts(experiment)
-    _refuse_other_archives(kept, experiment, artifacts)
+    _refuse_other_archives(folder, experiment, artifacts)
     experiment = experiment.model_copy(update={"archives": {n: a.archive_sha256 for n, a in artifacts.items()}})
     prepared = Prepared(
         experiment=experiment,
         source=source,
         artifacts=artifacts,
         archives={n: artifact_file(ROOT, source.workload.name, n).with_name(a.archive) for n, a in artifacts.items()},
-        access=kept.access() if options.resume else _access(options, aws, source),
+        access=folder.access() if options.resume else _access(options, aws, source),
     )
-    kept.begin(experiment, source.workload, prepared.access)
-    return _measure(prepared, aws, kept, people, as_json=options.json)
+    folder.begin(experiment, source.workload, prepared.access)
+    return _measure(prepared, aws, folder, stderr, as_json=options.json)
 
 
-def _measure(prepared: Prepared, aws: ExperimentAws, kept: ExperimentFolder, people: Console, *, as_json: bool) -> int:
-    people.print(f"Experiment: {kept.path}", highlight=False, soft_wrap=True)
+def _measure(
+    prepared: Prepared, aws: ExperimentAws, folder: ExperimentFolder, stderr: Console, *, as_json: bool
+) -> int:
+    tell(stderr, f"Experiment: {folder.path}")
     try:
-        with JobProgress(people) as progress:
-            run(prepared, aws, kept, progress)
+        with JobProgress(stderr) as progress:
+            run(prepared, aws, folder, progress)
     except KeyboardInterrupt:
-        raise _suspended(Interrupted("Interrupted: nothing was being measured."), prepared, kept) from None
+        raise _suspended(Interrupted("Interrupted: nothing was being measured."), prepared, folder) from None
     except (Interrupted, AwsUnavailable) as error:
-        raise _suspended(error, prepared, kept) from error
-    found = conclude(kept)
-    _render(found, as_json)
-    people.print(f"Report: {kept.report}", highlight=False, soft_wrap=True)
-    if found.why_no_verdict:
-        raise NoVerdict(f"No verdict: {found.why_no_verdict} What was measured is kept in {kept.path}.")
-    return 0 if found.recommended else NO_CELL
+        raise _suspended(error, prepared, folder) from error
+    result = conclude(folder)
+    _render(result, as_json)
+    tell(stderr, f"Report: {folder.report}")
+    if result.why_no_verdict:
+        raise NoVerdict(f"No verdict: {result.why_no_verdict} What was measured is kept in {folder.path}.")
+    return 0 if result.recommended else NO_CELL
 
 
-def _suspended(error: ProjectError, prepared: Prepared, kept: ExperimentFolder) -> ExperimentSuspended:
-    if kept.has_measured:
-        conclude(kept)
+def _suspended(error: ProjectError, prepared: Prepared, folder: ExperimentFolder) -> ExperimentSuspended:
+    if folder.has_measured:
+        conclude(folder)
     cells = prepared.experiment.cells
     return ExperimentSuspended(
-        f"{error}\n{len(cells) - len(kept.left(cells))} of {len(cells)} cells are measured. Go on with "
-        f"`python -m inference_recommender experiment --resume {kept.path}`: none of them is measured again.",
+        f"{error}\n{len(cells) - len(folder.left(cells))} of {len(cells)} cells are measured. Go on with "
+        f"`python -m inference_recommender experiment --resume {folder.path}`: none of them is measured again.",
         error.exit_code,
     )
 
@@ -165,12 +167,12 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolde
     return load_workload(options.workload), ExperimentFolder((options.runs or ROOT / "runs") / name)
 
 
-def _planned(options: argparse.Namespace, source: WorkloadFolder, kept: ExperimentFolder) -> Experiment:
-    traffic = options.traffic or "production"
+def _planned(options: argparse.Namespace, source: WorkloadFolder, folder: ExperimentFolder) -> Experiment:
+    traffic = options.traffic or DEFAULT_TRAFFIC
     source.traffic(traffic)
     chosen = cells(source, options.variants, options.instance_types)
     return Experiment(
-        name=kept.path.name,
+        name=folder.path.name,
         workload=source.workload.name,
         traffic=traffic,
         load=options.load or "sagemaker",
@@ -182,9 +184,9 @@ def _planned(options: argparse.Namespace, source: WorkloadFolder, kept: Experime
 
 def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolder]:
     """Takes workload and plan from the folder. Raises `UsageError`."""
-    kept = ExperimentFolder(options.resume)
-    named = [f"--{FLAGS.get(name, name).replace('_', '-')}" for name in SETTLED if getattr(options, name)]
-    experiment = kept.experiment()
+    folder = ExperimentFolder(options.resume)
+    named = [f"--{FLAGS.get(name, name).replace('_', '-')}" for name in ANSWERED if getattr(options, name)]
+    experiment = folder.experiment()
     if options.workload not in (None, experiment.workload):
         named.insert(0, options.workload)
     if named:
@@ -193,36 +195,36 @@ def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFol
             "experiment."
         )
     source = load_workload(experiment.workload)
-    source.workload = kept.workload()  # as it was when the first cell was measured
-    return source, kept
+    source.workload = folder.workload()  # as it was when the first cell was measured
+    return source, folder
 
 
 def _artifacts(experiment: Experiment) -> dict[str, ModelArtifact]:
     """Returns the artifact of every variant. Raises `MissingBuilds`."""
-    found, missing = {}, []
+    artifacts, missing = {}, []
     for variant in dict.fromkeys(cell.variant for cell in experiment.cells):
         try:
-            found[variant] = load_artifact(ROOT, experiment.workload, variant)
+            artifacts[variant] = load_artifact(ROOT, experiment.workload, variant)
         except MissingArtifact as error:
             missing.append(str(error))
     if missing:
         raise MissingBuilds("\n".join(missing))
-    return found
+    return artifacts
 
 
 def _refuse_other_archives(
-    kept: ExperimentFolder, experiment: Experiment, artifacts: Mapping[str, ModelArtifact]
+    folder: ExperimentFolder, experiment: Experiment, artifacts: Mapping[str, ModelArtifact]
 ) -> None:
     for variant, then in experiment.archives.items():
         if (now := artifacts[variant].archive_sha256) != then:
             raise UsageError(
-                f"--resume: {kept.path} began with an archive of '{variant}' whose sha256 is {then}; the one in build/ "
-                f"now has {now}. Cells of different archives cannot be compared: start a new experiment."
+                f"--resume: {folder.path} began with an archive of '{variant}' whose sha256 is {then}; the one in "
+                f"build/ now has {now}. Cells of different archives cannot be compared: start a new experiment."
             )
 
 
 def _access(options: argparse.Namespace, aws: ExperimentAws, source: WorkloadFolder) -> Access:
-    """The role and the image named on the command line; where one is missing, the stack's."""
+    """Returns the role and the image named on the command line, or else the stack's."""
     role, image = options.role_arn, options.image_uri
     if not (role and image):
         outputs = aws.stack_outputs(source.workload.stack_name)
@@ -233,13 +235,13 @@ def _access(options: argparse.Namespace, aws: ExperimentAws, source: WorkloadFol
 
 
 def _to_show(
-    options: argparse.Namespace, aws: ExperimentAws, experiment: Experiment, source: WorkloadFolder, people: Console
+    options: argparse.Namespace, aws: ExperimentAws, experiment: Experiment, source: WorkloadFolder, stderr: Console
 ) -> dict[str, Any]:
-    """The plan and its requests; where AWS cannot tell, with names that stand for what it would have told."""
+    """Returns the plan and its requests, with names that stand for what AWS would have told where it cannot."""
     try:
         access = ExperimentFolder(options.resume).access() if options.resume else _access(options, aws, source)
     except AwsUnavailable as error:
-        _warn(people, f"{error} Until then ACCOUNT, REGION and the names of role and image stand for the real ones.")
+        warn(stderr, f"{error} Until then ACCOUNT, REGION and the names of role and image stand for the real ones.")
         access = Access(
             role_arn=options.role_arn or "arn:aws:iam::000000000000:role/RecommenderRole",
             image_uri=options.image_uri or "ACCOUNT.dkr.ecr.REGION.amazonaws.com/sagemaker-tritonserver",
@@ -249,27 +251,28 @@ def _to_show(
     try:
         artifacts = _artifacts(experiment)
     except MissingBuilds as error:
-        _warn(people, f"No models are shown: {error}")
+        warn(stderr, f"No models are shown: {error}")
         artifacts = {}
     planned = batches(experiment, experiment.cells, ())
     plans = [
-        job_plan(experiment, b, source.workload, access.tested_model(source.workload.name, b.name)) for b in planned
+        job_plan(experiment, batch, source.workload, access.tested_model(source.workload.name, batch.name))
+        for batch in planned
     ]
     for warning in dict.fromkeys(warning for plan in plans for warning in plan.warnings_for(local=False)):
-        _warn(people, warning)
+        warn(stderr, warning)
     return {
         "experiment": experiment.model_dump(mode="json"),
-        "models": [model_request(b.name, artifacts[b.variant], access) for b in planned if b.variant in artifacts],
+        "models": [
+            model_request(batch.name, artifacts[batch.variant], access)
+            for batch in planned
+            if batch.variant in artifacts
+        ],
         "jobs": [request for plan in plans for request in plan.requests],
     }
 
 
-def _warn(people: Console, warning: str) -> None:
-    people.print(f"Warning: {warning}", style="yellow", highlight=False, soft_wrap=True, markup=False)
-
-
-def _render(found: Result, as_json: bool) -> None:
+def _render(result: Result, as_json: bool) -> None:
     if as_json:
-        print(found.model_dump_json(indent=2))
+        print(result.model_dump_json(indent=2))
     else:
-        show(found, Console(width=None if sys.stdout.isatty() else TABLE_WIDTH))
+        show(result, stdout_console(TABLE_WIDTH))

@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.table import Table
 
 from inference_recommender.cli import Commands, add_command
+from inference_recommender.output import LOG_WIDTH, tell, warn
 from inference_recommender.sizing import prices
 from inference_recommender.sizing.prices import Catalogue
 from workloads import ROOT, load_workload, workload_names
 
 NOTHING_FOUND = 1
-WIDTH = 120
 
 
 def add(commands: Commands) -> None:
@@ -34,7 +34,7 @@ def add(commands: Commands) -> None:
     refresh.set_defaults(command=_refresh)
 
 
-def _show(options: argparse.Namespace, people: Console) -> int:
+def _show(options: argparse.Namespace, stderr: Console) -> int:
     catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
     if options.json:
         print(catalogue.model_dump_json(indent=2))
@@ -44,29 +44,26 @@ def _show(options: argparse.Namespace, people: Console) -> int:
     table.add_column("collected")
     table.add_column("source")
     for region, listed in catalogue.regions.items():
-        for name, one in listed.items():
-            table.add_row(region, name, f"{one.usd_per_hour:g}", one.collected, one.source)
-    Console(width=WIDTH).print(table)
+        for name, price in listed.items():
+            table.add_row(region, name, f"{price.usd_per_hour:g}", price.collected, price.source)
+    Console(width=LOG_WIDTH).print(table)
     return 0
 
 
-def _refresh(options: argparse.Namespace, people: Console) -> int:
-    from inference_recommender.sizing.price_list import (
-        connected,
-        fresh_prices,
-    )  # with boto3
+def _refresh(options: argparse.Namespace, stderr: Console) -> int:
+    from inference_recommender.sizing.price_list import connected, fresh_prices  # boto3, which `show` does without
 
     catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
     regions = options.region or list(catalogue.regions)
     types = options.instance_type or sorted({*catalogue.instance_types, *_types_of_workloads()})
     fresh, unclear = fresh_prices(regions, types, connected(), datetime.now(UTC).date().isoformat())
     for sentence in unclear:
-        people.print(f"Warning: {sentence}", style="yellow", highlight=False, soft_wrap=True, markup=False)
-    found = sum(len(listed) for listed in fresh.regions.values())
-    if not found:
+        warn(stderr, sentence)
+    count = sum(len(listed) for listed in fresh.regions.values())
+    if not count:
         return NOTHING_FOUND
     catalogue.joined_by(fresh).write_json(prices.CATALOGUE_FILE)
-    people.print(f"{found} prices written for review: {prices.CATALOGUE_FILE}", highlight=False, soft_wrap=True)
+    tell(stderr, f"{count} prices written for review: {prices.CATALOGUE_FILE}")
     return 0
 
 

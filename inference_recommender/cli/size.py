@@ -3,7 +3,6 @@
 import argparse
 import json
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from inference_recommender.cli import Commands, add_command
+from inference_recommender.output import MISSING, number, stdout_console, tell, warn
 from inference_recommender.report.wording import notes
 from inference_recommender.sizing.decision import cheapest
 from inference_recommender.sizing.evidence import Evidence, read_evidence
@@ -21,11 +21,9 @@ from inference_recommender.sizing.sized import PlainCost, document, plain_cost, 
 from workloads import Candidate, Sizing, UsageError, Workload, load_workload
 
 NO_CANDIDATE = 1
-LOG_WIDTH = 120
-MISSING = "-"
-ROOM = ("headroom", "burst_factor", "spare_instances", "availability_zones")
+HEADROOM = ("headroom", "burst_factor", "spare_instances", "availability_zones")
 """Options that replace the keys of [sizing] of the same names."""
-OF_A_JOB = ("peak_invocations_per_minute", "latency_limit_ms", "percentile", "workload", "region", *ROOM)
+OF_A_JOB = ("peak_invocations_per_minute", "latency_limit_ms", "percentile", "workload", "region", *HEADROOM)
 OF_A_TABLE = ("price_per_hour", "baseline_throughput", "baseline_price")
 
 DESCRIPTION = """From a job's results: the instances that a peak needs and what they cost, for every configuration
@@ -87,7 +85,7 @@ def _add_demand(group: "argparse._ArgumentGroup") -> None:
     )
 
 
-def _size(options: argparse.Namespace, people: Console) -> int:
+def _size(options: argparse.Namespace, stderr: Console) -> int:
     if options.source is None:
         _refuse(options, OF_A_JOB, "--from PATH")
         return _size_plainly(options)
@@ -96,7 +94,7 @@ def _size(options: argparse.Namespace, people: Console) -> int:
     workload = load_workload(options.workload).workload if options.workload else evidence.workload
     demand, sizing = _demand(options, evidence, workload), _sizing(options, workload)
     for caution in evidence.cautions:
-        people.print(f"Warning: {caution}", style="yellow", highlight=False, soft_wrap=True, markup=False)
+        warn(stderr, caution)
     candidates = sized(evidence, demand, sizing, options.region)
     chosen = cheapest(candidates)
     if options.json:
@@ -142,47 +140,43 @@ def _refuse_half_an_objective(options: argparse.Namespace) -> None:
 
 
 def _sizing(options: argparse.Namespace, workload: Workload | None) -> Sizing:
-    """The workload's [sizing], with what the command line says instead."""
-    kept = (workload.sizing if workload else Sizing()).model_dump()
-    given = {key: value for key in ROOM if (value := getattr(options, key)) is not None}
-    return Sizing.from_table(Path("the command line"), {**kept, **given})
+    """Returns the workload's [sizing], with what the command line says instead."""
+    own = (workload.sizing if workload else Sizing()).model_dump()
+    given = {key: value for key in HEADROOM if (value := getattr(options, key)) is not None}
+    return Sizing.from_table(Path("the command line"), {**own, **given})
 
 
 def _show(candidates: tuple[Candidate, ...], chosen: Candidate | None, demand: Demand) -> None:
-    console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
+    console = stdout_console()
     table = Table(title=f"At {demand.peak_invocations_per_minute:,.0f} invocations/min", title_justify="left")
     table.box = SIMPLE_HEAD
     for head in ("instance type", "variant"):
         table.add_column(head)
     for head in ("max\ninv/min", "latency\nms", "count", "USD/h", "USD/1M"):
         table.add_column(head, justify="right")
-    for one in candidates:
-        table.add_row(*_cells(one), style="" if one.meets_objective else "dim")
+    for candidate in candidates:
+        table.add_row(*_cells(candidate), style="" if candidate.meets_objective else "dim")
     console.print(table)
-    for one in candidates:
-        text = f"{one.instance_type}: {' '.join((one.reason, *notes(one)))} Price: {one.cost_reason}"
-        console.print(text, highlight=False, soft_wrap=True, markup=False)
+    for candidate in candidates:
+        reasons = " ".join((candidate.reason, *notes(candidate)))
+        tell(console, f"{candidate.instance_type}: {reasons} Price: {candidate.cost_reason}")
     console.print(
         f"Recommended: {chosen.instance_count} × {chosen.instance_type}." if chosen else "None meets the objective.",
         highlight=False,
     )
 
 
-def _cells(one: Candidate) -> tuple[str, ...]:
-    settings = ", ".join(f"{key}={value}" for key, value in one.environment.items())
-    figures = (
-        (one.max_invocations_per_minute, ",.0f"),
-        (one.model_latency_ms, ".4g"),
-        (one.instance_count, "d"),
-        (one.cost_per_hour_usd, ",.3f"),
-        (one.cost_per_million_invocations_usd, ",.3f"),
+def _cells(candidate: Candidate) -> tuple[str, ...]:
+    settings = ", ".join(f"{key}={value}" for key, value in candidate.environment.items())
+    return (
+        candidate.instance_type,
+        " ".join(part for part in (candidate.variant, settings) if part) or MISSING,
+        number(candidate.max_invocations_per_minute, ",.0f"),
+        number(candidate.model_latency_ms, ".4g"),
+        number(candidate.instance_count, "d"),
+        number(candidate.cost_per_hour_usd, ",.3f"),
+        number(candidate.cost_per_million_invocations_usd, ",.3f"),
     )
-    named = " ".join(part for part in (one.variant, settings) if part)
-    return (one.instance_type, named or MISSING, *(_figure(value, spec) for value, spec in figures))
-
-
-def _figure(value: float | None, spec: str) -> str:
-    return MISSING if value is None else format(value, spec)
 
 
 def _size_plainly(options: argparse.Namespace) -> int:
@@ -191,18 +185,18 @@ def _size_plainly(options: argparse.Namespace) -> int:
     if (options.baseline_throughput is None) != (options.baseline_price is None):
         raise UsageError("A baseline has --baseline-throughput X and --baseline-price USD: give both.")
     baseline = options.baseline_throughput and (options.baseline_throughput, options.baseline_price)
-    found = plain_cost(options.throughput_per_second, options.price_per_hour, baseline)
-    print(found.model_dump_json(indent=2) if options.json else _sentence(found))
+    cost = plain_cost(options.throughput_per_second, options.price_per_hour, baseline)
+    print(cost.model_dump_json(indent=2) if options.json else _sentence(cost))
     return 0
 
 
-def _sentence(found: PlainCost) -> str:
-    cost = f"${found.cost_per_million_invocations_usd:,.4f} per million invocations"
-    if found.saving_percent is None:
-        return f"{cost}."
-    change = f"{abs(found.saving_percent):.1f} % {'less' if found.saving_percent >= 0 else 'more'}"
-    baseline = f"${found.baseline_cost_per_million_invocations_usd:,.4f} of the baseline"
-    return f"{cost}: {change} than the {baseline}, at {found.throughput_ratio:.2f} times its throughput."
+def _sentence(cost: PlainCost) -> str:
+    price = f"${cost.cost_per_million_invocations_usd:,.4f} per million invocations"
+    if cost.saving_percent is None:
+        return f"{price}."
+    change = f"{abs(cost.saving_percent):.1f} % {'less' if cost.saving_percent >= 0 else 'more'}"
+    baseline = f"${cost.baseline_cost_per_million_invocations_usd:,.4f} of the baseline"
+    return f"{price}: {change} than the {baseline}, at {cost.throughput_ratio:.2f} times its throughput."
 
 
 def _positive(text: str) -> float:
@@ -213,8 +207,8 @@ def _positive(text: str) -> float:
 
 
 def _percentile(text: str) -> str:
-    """P99 of P99, p99 or 99."""
-    found = re.fullmatch(r"[Pp]?(\d{1,2}(\.\d{1,2})?)", text)
-    if not found:
+    """Parses P99, p99 or 99 as P99."""
+    match = re.fullmatch(r"[Pp]?(\d{1,2}(\.\d{1,2})?)", text)
+    if not match:
         raise argparse.ArgumentTypeError(f"got {text}, a percentile is P50, P95, P99.9 and the like")
-    return f"P{found[1]}"
+    return f"P{match[1]}"

@@ -1,4 +1,4 @@
-"""What a person sees: progress on stderr while a job runs, the recommendation as a table on stdout."""
+"""Progress of jobs on stderr, and the recommendation as a table on stdout."""
 
 from types import TracebackType
 from typing import Self
@@ -8,16 +8,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from inference_recommender.output import MISSING, number, tell
 from inference_recommender.progress import ProgressUpdate
 from inference_recommender.report.wording import notes
 from workloads import Candidate, Recommendation
 
-MISSING = "-"
-"""In a table's cell; the lines below the table say why."""
-
 
 class JobProgress:
-    """A bar for each job's traffic on a terminal; elsewhere one line whenever a status changes."""
+    """Shows a bar for each job's traffic on a terminal; elsewhere a line whenever a status changes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -42,8 +40,7 @@ class JobProgress:
         self._bar.stop()
 
     def say(self, text: str) -> None:
-        # Above the bar on a terminal; in a log a line among the others.
-        self._bar.console.print(text, style="yellow", highlight=False, soft_wrap=True, markup=False)
+        tell(self._bar.console, text, "yellow")  # rich prints it above the bar
 
     def update(self, update: ProgressUpdate) -> None:
         place = "" if update.jobs == 1 else f"{update.number} of {update.jobs} "
@@ -56,12 +53,12 @@ class JobProgress:
         )
 
     def _tell(self, update: ProgressUpdate, place: str) -> None:
-        """Job names are long: on a terminal each has a line of its own above its bar."""
+        """Prints the job's name: on a terminal once, on a line of its own above the bar, since job names are long."""
         shown = (update.job_name, update.status)
         if self._console.is_terminal and update.job_name not in self._tasks:
-            self._console.print(f"{update.job_name}{place}", highlight=False, soft_wrap=True)
+            tell(self._console, f"{update.job_name}{place}")
         elif not self._console.is_terminal and shown != self._shown:
-            self._console.print(f"{update.job_name}{place}: {update.status}", highlight=False, soft_wrap=True)
+            tell(self._console, f"{update.job_name}{place}: {update.status}")
         self._shown = shown
 
     def _task(self, update: ProgressUpdate) -> TaskID:
@@ -78,37 +75,39 @@ def _latest(update: ProgressUpdate) -> str:
 
 
 def show(recommendation: Recommendation, console: Console) -> None:
-    """The candidates as a table, then the decision in words."""
+    """Prints the candidates as a table, then the decision in words."""
     table = Table(title=f"{recommendation.workload}: {_asked(recommendation)}", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("candidate")
     for head in ("max\ninv/min", "latency\nms", "p99\nms", "count", "min-max", "target", "USD/h", "USD/1M"):
         table.add_column(head, justify="right")
-    for one in recommendation.candidates:
-        table.add_row(*_cells(one), style="" if one.meets_objective else "dim")
+    for candidate in recommendation.candidates:
+        table.add_row(*_cells(candidate), style="" if candidate.meets_objective else "dim")
     console.print(table)
-    for one in recommendation.candidates:
-        said = " ".join((one.reason, *notes(one), one.cost_reason or ""))
-        console.print(f"{_name(one)}: {said}", highlight=False, soft_wrap=True)
-    console.print(_verdict(recommendation), highlight=False, soft_wrap=True)
+    for candidate in recommendation.candidates:
+        tell(
+            console,
+            f"{_name(candidate)}: {' '.join((candidate.reason, *notes(candidate), candidate.cost_reason or ''))}",
+        )
+    tell(console, _decision(recommendation))
 
 
-def _cells(one: Candidate) -> tuple[str, ...]:
-    percentiles, scaling = one.model_latency_percentiles_ms, one.autoscaling
+def _cells(candidate: Candidate) -> tuple[str, ...]:
+    percentiles, scaling = candidate.model_latency_percentiles_ms, candidate.autoscaling
     return (
-        _name(one),
-        number(one.max_invocations_per_minute, ",.0f"),
-        number(one.model_latency_ms, ".4g"),
+        _name(candidate),
+        number(candidate.max_invocations_per_minute, ",.0f"),
+        number(candidate.model_latency_ms, ".4g"),
         number(percentiles.p99, ".3g"),
-        number(one.instance_count, "d"),
+        number(candidate.instance_count, "d"),
         f"{scaling.min_capacity}-{scaling.max_capacity}" if scaling else MISSING,
         number(scaling.target_invocations_per_instance if scaling else None, ",.0f"),
-        number(one.cost_per_hour_usd, ",.3f"),
-        number(one.cost_per_million_invocations_usd, ",.3f"),
+        number(candidate.cost_per_hour_usd, ",.3f"),
+        number(candidate.cost_per_million_invocations_usd, ",.3f"),
     )
 
 
-def _name(one: Candidate) -> str:
-    return " ".join([one.instance_type, *(f"{key}={value}" for key, value in one.environment.items())])
+def _name(candidate: Candidate) -> str:
+    return " ".join([candidate.instance_type, *(f"{key}={value}" for key, value in candidate.environment.items())])
 
 
 def _asked(recommendation: Recommendation) -> str:
@@ -119,7 +118,7 @@ def _asked(recommendation: Recommendation) -> str:
     )
 
 
-def _verdict(recommendation: Recommendation) -> str:
+def _decision(recommendation: Recommendation) -> str:
     chosen, origin = recommendation.recommended, recommendation.provenance
     if chosen is None:
         return "No candidate meets the objective: no recommendation was written."
@@ -127,8 +126,3 @@ def _verdict(recommendation: Recommendation) -> str:
     if origin.measured_on != "local":
         return recommended
     return f"{recommended} Measured on this machine ({origin.machine}), not on SageMaker."
-
-
-def number(value: float | None, spec: str) -> str:
-    """A figure in a table's cell."""
-    return MISSING if value is None else format(value, spec)

@@ -7,9 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from inference_recommender.experiment.result import Result, Row
-
-MISSING = "-"
-"""Shown in a table's cell; the lines below the table say why."""
+from inference_recommender.output import number
 
 CHEAPEST, FRONT = "*", "P"
 HEADS = ("vCPU", "GPU", "GiB", "count", "inv/min", "latency\nms", "P95\nms", "USD/h", "USD/1M")
@@ -86,7 +84,7 @@ def _cells(row: Row, *, with_ratios: bool) -> tuple[str, ...]:
     )
     marks = (CHEAPEST if row.cheapest else "") + (FRONT if row.on_pareto_front else "")
     shown = (*figures, *(compared if with_ratios else ()))
-    return (marks, row.variant, row.instance_type, *(_number(value, spec) for value, spec in shown))
+    return (marks, row.variant, row.instance_type, *(number(value, spec) for value, spec in shown))
 
 
 def _reasons(rows: Sequence[Row]) -> list[str]:
@@ -104,7 +102,3 @@ def _reasons(rows: Sequence[Row]) -> list[str]:
 
 def _lacks(row: Row) -> bool:
     return row.candidate is None or not row.candidate.meets_objective
-
-
-def _number(value: float | None, spec: str) -> str:
-    return MISSING if value is None else format(value, spec)

@@ -1,4 +1,4 @@
-"""What a run asks of AWS, and how a job is waited for and stopped.
+"""The port through which a run asks AWS, and the wait for a job and its stop.
 
 `Service` is the port: `jobs.aws.Aws` is its adapter, tests bring their own. Pauses are injected as `Sleep`.
 """

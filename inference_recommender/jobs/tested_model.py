@@ -1,4 +1,4 @@
-"""What a job tests and in what environment, and what the service would refuse of it, refused here first. Pure.
+"""The model that a job tests, the job's environment, and refusals that anticipate the service's own. Pure.
 
 Each problem names the flag or the key. Patterns, lengths and instance types are those of botocore's service model; a
 test compares them. Some rules are not in the model: a VPC needs both of its lists, a tag must not begin with `aws:`,

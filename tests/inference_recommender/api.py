@@ -80,7 +80,7 @@ SERIES = Series(
 
 
 class FakeService:
-    """Answers each DescribeInferenceRecommendationsJob with the next of `descriptions`, the last one for ever."""
+    """Answers DescribeInferenceRecommendationsJob with the next of `descriptions`, and then always with the last."""
 
     region = "us-east-1"
 
@@ -88,14 +88,14 @@ class FakeService:
         self._descriptions = list(descriptions)
         self._steps = list(steps)
         self.machine: str | None = None
-        self.course: Series | None = SERIES
+        self.time_series: Series | None = SERIES
         self.log: list[str] = []
         self.notify: Notify | None = None
         self.uploaded: dict[str, bytes] = {}
         self.created: list[Mapping[str, Any]] = []
         self.stopped: list[str] = []
         self.troubles: dict[str, list[Exception]] = {}
-        """By method: what it raises before it answers."""
+        """Errors by method; each call raises one before it answers."""
 
     def hurry(self) -> None:
         self.notify = None
@@ -138,10 +138,10 @@ class FakeService:
     def series(
         self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None
     ) -> dict[str, Series]:
-        return {"sm-epc-1": self.course} if self.course else {}
+        return {"sm-epc-1": self.time_series} if self.time_series else {}
 
     def latest_series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> list[Series]:
-        return [self.course] if self.course else []
+        return [self.time_series] if self.time_series else []
 
     def _trouble(self, method: str) -> None:
         if errors := self.troubles.get(method):

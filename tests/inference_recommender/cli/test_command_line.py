@@ -1,12 +1,12 @@
-"""The command line as a person meets it: help, refusals in one sentence, exit codes. No AWS, no network."""
+"""Help, refusals in one sentence and exit codes of the command line. No AWS, no network."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import botocore.session
 import pytest
@@ -17,34 +17,37 @@ from local_aws.service_model import check
 from workloads import ROOT
 
 
-def _cli(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run it with no AWS configuration but `environment`."""
-    return _run(arguments, environment, subprocess.PIPE)
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command's output and exit code."""
+
+    returncode: int
+    stdout: str
+    stderr: str
 
 
-def _run(
-    arguments: Sequence[str], environment: Mapping[str, str], stdout: int | IO[bytes]
-) -> "subprocess.CompletedProcess[str]":
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
-    nowhere = {
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "inference_recommender", *arguments],
-        env={**inherited, **nowhere, **environment},
-        cwd=ROOT,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+Cli = Callable[..., Ended]
 
 
-def test_help_teaches_the_commands_and_the_exit_codes() -> None:
-    shown, bare = _cli("--help"), _cli()
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Runs a command in this process, with no AWS configuration but the keywords, which are environment variables."""
+
+    def run(*arguments: str, **environment: str) -> Ended:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        try:
+            code = main([*arguments])
+        except SystemExit as ended:  # of argparse
+            code = int(ended.code or 0)
+        shown = capsys.readouterr()
+        return Ended(code, shown.out, shown.err)
+
+    return run
+
+
+def test_help_teaches_the_commands_and_the_exit_codes(cli: Cli) -> None:
+    shown, bare = cli("--help"), cli()
     assert (shown.returncode, bare.returncode, bare.stderr) == (0, 0, "")
     assert bare.stdout == shown.stdout
     for taught in (
@@ -60,8 +63,8 @@ def test_help_teaches_the_commands_and_the_exit_codes() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("run",), ("run", "--job", "defualt"), ("walk",)])
-def test_usage_errors_exit_with_2(arguments: tuple[str, ...]) -> None:
-    assert _cli(*arguments).returncode == 2
+def test_usage_errors_exit_with_2(cli: Cli, arguments: tuple[str, ...]) -> None:
+    assert cli(*arguments).returncode == 2
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -80,20 +83,20 @@ def test_the_old_name_of_a_load_test_is_answered_with_the_new(
     assert capsys.readouterr().err == "--with harness: is called --with load-test now.\n"
 
 
-def test_an_unknown_workload_and_profile_are_refused() -> None:
-    unknown = _cli("run", "speling", "--job", "advanced")
+def test_an_unknown_workload_and_profile_are_refused(cli: Cli) -> None:
+    unknown = cli("run", "speling", "--job", "advanced")
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert (
         unknown.stderr == "There is no workload 'speling'. "
         "Known workloads: duplicates, query_intent, question_answering, spellcheck, text_classification.\n"
     )
-    traffic = _cli("run", "--job", "advanced", "--traffic", "peak")
+    traffic = cli("run", "--job", "advanced", "--traffic", "peak")
     assert traffic.returncode == 2
     assert traffic.stderr.endswith("there is no traffic profile 'peak'. Known profiles: production, quick.\n")
 
 
-def test_a_dry_run_without_aws_prints_a_valid_request_and_says_what_stands_in() -> None:
-    shown = _cli("run", "--job", "advanced", "--dry-run")
+def test_a_dry_run_without_aws_prints_a_valid_request_and_says_what_stands_in(cli: Cli) -> None:
+    shown = cli("run", "--job", "advanced", "--dry-run")
     assert shown.returncode == 0
     request = json.loads(shown.stdout)
     shape = (
@@ -110,10 +113,10 @@ def test_a_dry_run_without_aws_prints_a_valid_request_and_says_what_stands_in() 
     )
 
 
-def test_a_dry_run_of_a_default_job_of_a_package_is_a_valid_request() -> None:
+def test_a_dry_run_of_a_default_job_of_a_package_is_a_valid_request(cli: Cli) -> None:
     arn = "arn:aws:sagemaker:us-east-1:123456789012:model-package/spellcheck/3"
     role = "arn:aws:iam::123456789012:role/recommender"
-    shown = _cli(
+    shown = cli(
         *("run", "--job", "default", "--dry-run", "--model-package", arn, "--role-arn", role, "--payload-bucket", "b"),
         *("--endpoint", "lives", "--subnet", "subnet-1", "--security-group", "sg-1", "--tag", "team=search"),
     )
@@ -156,20 +159,20 @@ def test_a_dry_run_of_a_default_job_of_a_package_is_a_valid_request() -> None:
         ),
     ],
 )
-def test_what_cannot_be_a_job_is_refused_in_a_sentence(arguments: tuple[str, ...], told: str) -> None:
-    refused = _cli(*arguments)
+def test_what_cannot_be_a_job_is_refused_in_a_sentence(cli: Cli, arguments: tuple[str, ...], told: str) -> None:
+    refused = cli(*arguments)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.endswith(told)
 
 
-def test_no_region_says_how_to_set_one() -> None:
-    refused = _cli("invoke", "spellcheck", "a")
+def test_no_region_says_how_to_set_one(cli: Cli) -> None:
+    refused = cli("invoke", "spellcheck", "a")
     assert refused.returncode == 3
     assert refused.stderr == "No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`.\n"
 
 
-def test_no_credentials_says_how_to_start_an_account() -> None:
-    refused = _cli("invoke", "spellcheck", "a", AWS_DEFAULT_REGION="us-east-1")
+def test_no_credentials_says_how_to_start_an_account(cli: Cli) -> None:
+    refused = cli("invoke", "spellcheck", "a", AWS_DEFAULT_REGION="us-east-1")
     assert refused.returncode == 3
     assert refused.stderr == (
         "No AWS credentials were found. Configure them with `aws configure`, or start an account on this machine "
@@ -177,7 +180,7 @@ def test_no_credentials_says_how_to_start_an_account() -> None:
     )
 
 
-def test_an_account_that_is_not_running_says_how_to_start_it() -> None:
+def test_an_account_that_is_not_running_says_how_to_start_it(cli: Cli) -> None:
     account = {
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ACCESS_KEY_ID": "x",
@@ -185,7 +188,7 @@ def test_an_account_that_is_not_running_says_how_to_start_it() -> None:
         "AWS_ENDPOINT_URL": "http://localhost:9",
         "AWS_MAX_ATTEMPTS": "1",
     }
-    refused = _cli("invoke", "spellcheck", "a", **account)
+    refused = cli("invoke", "spellcheck", "a", **account)
     assert refused.returncode == 3
     assert refused.stderr == (
         'AWS cannot be reached: Could not connect to the endpoint URL: "http://localhost:9/". If AWS_ENDPOINT_URL '
@@ -193,8 +196,8 @@ def test_an_account_that_is_not_running_says_how_to_start_it() -> None:
     )
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    refused = _cli("report", str(tmp_path))
+def test_a_folder_that_is_no_run_is_refused(cli: Cli, tmp_path: Path) -> None:
+    refused = cli("report", str(tmp_path))
     assert refused.returncode == 2
     assert refused.stderr == f"{tmp_path} is no run folder: it has no workload.json.\n"
 
@@ -204,7 +207,10 @@ def test_a_reader_of_stdout_that_has_gone_is_no_traceback() -> None:
     reads, writes = os.pipe()
     os.close(reads)
     with os.fdopen(writes, "wb") as gone:
-        done = _run(("run", "--job", "advanced", "--dry-run"), {}, gone)
+        command = [sys.executable, "-m", "inference_recommender", "prices", "show"]
+        done = subprocess.run(
+            command, cwd=ROOT, stdout=gone, stderr=subprocess.PIPE, text=True, timeout=300, check=False
+        )
     assert done.returncode == 141
     assert "Traceback" not in done.stderr
     assert "Broken pipe" not in done.stderr

@@ -25,7 +25,7 @@ class Account(LoadTestAws):
     region = "eu-west-1"
 
     def __init__(self) -> None:
-        """Without a session."""
+        """Makes no session."""
 
     def default_bucket(self) -> str:
         return "sagemaker-eu-west-1-123456789012"

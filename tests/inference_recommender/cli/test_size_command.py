@@ -27,7 +27,7 @@ ARN = "arn:aws:sagemaker:us-east-1:123456789012:inference-recommendations-job/jo
 
 
 def _text(response: dict[str, Any]) -> str:
-    """As the AWS CLI prints it: times as text, NaN as a literal."""
+    """Returns the response in the form of the AWS CLI: times are text, NaN is a literal."""
     return json.dumps(response, default=str)
 
 
@@ -376,7 +376,7 @@ def test_a_path_that_is_not_there_says_what_is_taken(tmp_path: Path, capsys: pyt
 
 @pytest.fixture
 def run_folder(workloads_copy: Path, tmp_path: Path) -> RunFolder:
-    """What a run leaves, of a workload with a peak of 240,000 and a limit of 50 ms."""
+    """Returns the folder of a run of a workload with a peak of 240,000 and a limit of 50 ms."""
     workload = load_workload("spellcheck", workloads_copy).workload
     kept = RunFolder(tmp_path / "runs" / "job-1")
     kept.keep_workload(workload)

@@ -1,4 +1,4 @@
-"""What a log shows of a run: a line for each status, a sentence for each trouble, every candidate told apart."""
+"""A log shows a line for each status, a sentence for each trouble, and every candidate told apart."""
 
 import io
 import re

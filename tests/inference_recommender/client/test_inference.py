@@ -1,4 +1,4 @@
-"""One call: what is sent again and when, what is not, and how long the caller waited. A fake server and clock."""
+"""A call repeats what may succeed and records how long the caller waited; server and clock are fakes."""
 
 import json
 from collections.abc import Sequence

@@ -130,7 +130,7 @@ def test_what_could_not_be_sent_for_an_hour_is_let_go() -> None:
     assert watch.total() == 0
 
 
-def test_a_cloudwatch_that_cannot_be_had_fails_nobody(
+def test_a_cloudwatch_that_cannot_be_reached_fails_no_request(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_PROFILE"):

@@ -63,7 +63,7 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
 
 @pytest.fixture(scope="module")
 def runtime_url(triton: TritonServer) -> Iterator[str]:
-    """What SageMaker's runtime does with InvokeEndpoint: hand body and Content-Type to the container, and back."""
+    """Passes InvokeEndpoint's body and Content-Type to the container and back, as SageMaker's runtime does."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -1,4 +1,4 @@
-"""What the adapter makes of AWS's answers: which endpoints a job may test, and where a container's log is found."""
+"""The adapter reads AWS's answers: which endpoints a job may test, and where a container's log is."""
 
 from collections.abc import Mapping
 from typing import Any

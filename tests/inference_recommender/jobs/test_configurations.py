@@ -13,7 +13,7 @@ from inference_recommender.measurement import DeployedEndpoint, Measurement
 from inference_recommender.run_folder import Jobs, RunFolder
 from local_aws.service_model import check
 from tests.conftest import EditToml
-from tests.inference_recommender.jobs.test_tested_model import PACKAGE, SUBJECT
+from tests.inference_recommender.jobs.test_tested_model import PACKAGE, TESTED
 from workloads import UsageError, WorkloadFolder, load_workload
 from workloads.errors import InvalidDocument
 
@@ -26,7 +26,7 @@ def ranged(edit_toml: EditToml) -> WorkloadFolder:
 
 
 def test_environment_parameters_are_the_ranges_of_every_instance_type(ranged: WorkloadFolder) -> None:
-    plan = plan_job(ranged.workload, "quick", ranged.traffic("quick"), SUBJECT, "job-1")
+    plan = plan_job(ranged.workload, "quick", ranged.traffic("quick"), TESTED, "job-1")
     (request,) = plan.requests
     (endpoint,) = request["InputConfig"]["EndpointConfigurations"]
     assert endpoint["EnvironmentParameterRanges"]["CategoricalParameterRanges"] == [
@@ -81,7 +81,7 @@ def test_more_than_five_parameters_are_refused(edit_toml: EditToml) -> None:
 
 def test_more_than_ten_tests_are_several_jobs_of_one_run(spellcheck: WorkloadFolder) -> None:
     many = [Configuration(instance_type="ml.c5.xlarge", environment={"N": (str(n),)}) for n in range(23)]
-    plan = plan_job(spellcheck.workload, "quick", spellcheck.traffic("quick"), SUBJECT, "job", configurations=many)
+    plan = plan_job(spellcheck.workload, "quick", spellcheck.traffic("quick"), TESTED, "job", configurations=many)
     assert [request["JobName"] for request in plan.requests] == ["job-1", "job-2", "job-3"]
     assert [len(request["InputConfig"]["EndpointConfigurations"]) for request in plan.requests] == [10, 10, 3]
     assert "23 tests are more than the 10 of one job: they are 3 jobs, one after another." in plan.warnings
@@ -185,6 +185,6 @@ def test_every_task_has_the_services_word(name: str, task: str) -> None:
     cpu = workload.model_copy(update={"hosting": load_workload("spellcheck").workload.hosting})
     bare = cpu.targets["cpu"].model_copy(update={"instance_types": ("ml.c5.xlarge",)})
     request = plan_default_job(
-        cpu.model_copy(update={"targets": {**cpu.targets, "cpu": bare}}), SUBJECT, "job-1"
+        cpu.model_copy(update={"targets": {**cpu.targets, "cpu": bare}}), TESTED, "job-1"
     ).request
     assert request["InputConfig"]["ContainerConfig"]["Task"] == task

@@ -31,7 +31,7 @@ def prepared(workloads_copy: Path) -> Prepared:
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> RunFolder:
+def run_folder(tmp_path: Path) -> RunFolder:
     return RunFolder(tmp_path / "runs" / "job-1")
 
 
@@ -48,18 +48,20 @@ class Watcher:
         self.said.append(text)
 
 
-def _run(prepared: Prepared, service: FakeService, kept: RunFolder, **options: Any) -> Recommendation:
-    return run(prepared, service, kept, options.get("progress", Silent()), options.get("sleep", lambda seconds: None))
+def _run(prepared: Prepared, service: FakeService, run_folder: RunFolder, **options: Any) -> Recommendation:
+    return run(
+        prepared, service, run_folder, options.get("progress", Silent()), options.get("sleep", lambda seconds: None)
+    )
 
 
-def test_a_completed_job_becomes_a_recommendation_for_review(prepared: Prepared, kept: RunFolder) -> None:
-    found = _run(prepared, FakeService([description()]), kept)
+def test_a_completed_job_becomes_a_recommendation_for_review(prepared: Prepared, run_folder: RunFolder) -> None:
+    found = _run(prepared, FakeService([description()]), run_folder)
     assert found.recommended is not None
     assert found.recommended.instance_count == 24
     assert found.provenance.measured_on == "sagemaker"
     assert found.provenance.run == "runs/job-1"
     assert prepared.folder.recommendation() == found
-    assert sorted(file.name for file in kept.path.iterdir()) == [
+    assert sorted(file.name for file in run_folder.path.iterdir()) == [
         "describe.json",
         "jobs.json",
         "measurements.json",
@@ -73,86 +75,97 @@ def test_a_completed_job_becomes_a_recommendation_for_review(prepared: Prepared,
     ]
 
 
-def test_the_payloads_are_where_the_request_says(prepared: Prepared, kept: RunFolder) -> None:
+def test_the_payloads_are_where_the_request_says(prepared: Prepared, run_folder: RunFolder) -> None:
     service = FakeService([description()])
-    _run(prepared, service, kept)
+    _run(prepared, service, run_folder)
     assert list(service.uploaded) == ["s3://bucket/inference-recommender/spellcheck/payloads.tar.gz"]
     (created,) = service.created
     *planned, mark = created["Tags"]
     assert {**created, "Tags": planned} == prepared.plan.request
-    assert mark == {"Key": "run", "Value": kept.jobs().token}
+    assert mark == {"Key": "run", "Value": run_folder.jobs().token}
 
 
-def test_the_wait_shows_the_latest_complete_point(prepared: Prepared, kept: RunFolder) -> None:
+def test_the_wait_shows_the_latest_complete_point(prepared: Prepared, run_folder: RunFolder) -> None:
     watcher = Watcher()
     service = FakeService([description("PENDING"), description("IN_PROGRESS"), description()])
-    _run(prepared, service, kept, progress=watcher)
+    _run(prepared, service, run_folder, progress=watcher)
     assert [update.status for update in watcher.updates] == ["PENDING", "IN_PROGRESS", "COMPLETED"]
     running = watcher.updates[1]
     assert (running.users, running.invocations_per_minute, running.p99_ms) == (3.0, 10_800.0, 12.0)
 
 
-def test_a_job_measured_on_this_machine_says_so(prepared: Prepared, kept: RunFolder) -> None:
+def test_a_job_measured_on_this_machine_says_so(prepared: Prepared, run_folder: RunFolder) -> None:
     service = FakeService([description()])
     service.machine = "Some CPU, 2 cores"
-    provenance = _run(prepared, service, kept).provenance
+    provenance = _run(prepared, service, run_folder).provenance
     assert (provenance.measured_on, provenance.machine) == ("local", "Some CPU, 2 cores")
-    assert "Measured on this machine, not on SageMaker." in kept.report.read_text("utf-8")
+    assert "Measured on this machine, not on SageMaker." in run_folder.report.read_text("utf-8")
 
 
-def test_a_candidate_too_slow_leaves_the_reviewed_recommendation_alone(prepared: Prepared, kept: RunFolder) -> None:
-    reviewed = _run(prepared, FakeService([description()]), RunFolder(kept.path.with_name("job-0")))
+def test_a_candidate_too_slow_leaves_the_reviewed_recommendation_alone(
+    prepared: Prepared, run_folder: RunFolder
+) -> None:
+    reviewed = _run(prepared, FakeService([description()]), RunFolder(run_folder.path.with_name("job-0")))
     slow = recommendation(Metrics={"MaxInvocations": 12_000, "ModelLatency": 51})
-    found = _run(prepared, FakeService([description(InferenceRecommendations=[slow])]), kept)
+    found = _run(prepared, FakeService([description(InferenceRecommendations=[slow])]), run_folder)
     assert found.recommended is None
     assert prepared.folder.recommendation() == reviewed
-    assert "No candidate meets the objective" in kept.report.read_text("utf-8")
+    assert "No candidate meets the objective" in run_folder.report.read_text("utf-8")
 
 
-def test_a_failed_job_is_told_with_its_reason_and_keeps_what_was_measured(prepared: Prepared, kept: RunFolder) -> None:
+def test_a_failed_job_is_told_with_its_reason_and_keeps_what_was_measured(
+    prepared: Prepared, run_folder: RunFolder
+) -> None:
     failed = description("FAILED", InferenceRecommendations=[], FailureReason="Triton was killed by signal 9.")
     with pytest.raises(JobFailed) as caught:
-        _run(prepared, FakeService([failed], [step("FAILED", FailureReason="Triton was killed by signal 9.")]), kept)
+        _run(
+            prepared,
+            FakeService([failed], [step("FAILED", FailureReason="Triton was killed by signal 9.")]),
+            run_folder,
+        )
     assert str(caught.value) == (
-        f"Job job-1 failed: Triton was killed by signal 9.\nWhat was measured is kept in {kept.path}."
+        f"Job job-1 failed: Triton was killed by signal 9.\nWhat was measured is kept in {run_folder.path}."
     )
     assert caught.value.exit_code == 3
-    assert kept.measurements()[0].series == SERIES
+    assert run_folder.measurements()[0].series == SERIES
     assert not prepared.folder.recommendation_file.exists()
 
 
 def test_a_job_that_failed_early_is_told_as_failed_and_not_as_too_few_samples(
-    prepared: Prepared, kept: RunFolder
+    prepared: Prepared, run_folder: RunFolder
 ) -> None:
     service = FakeService(
         [description("FAILED", InferenceRecommendations=[], FailureReason="Triton was killed by signal 9.")],
         [step("FAILED", FailureReason="Triton was killed by signal 9.")],
     )
-    service.course = SERIES.model_copy(update={"invocations": (9.0, 0.0, 0.0, 0.0), "errors": (9.0, 0.0, 0.0, 0.0)})
+    service.time_series = SERIES.model_copy(
+        update={"invocations": (9.0, 0.0, 0.0, 0.0), "errors": (9.0, 0.0, 0.0, 0.0)}
+    )
     with pytest.raises(JobFailed, match="Job job-1 failed: Triton was killed by signal 9"):
-        _run(prepared, service, kept)
+        _run(prepared, service, run_folder)
 
 
-def test_a_job_stopped_midway_gives_no_verdict(prepared: Prepared, kept: RunFolder) -> None:
+def test_a_job_stopped_midway_gives_no_verdict(prepared: Prepared, run_folder: RunFolder) -> None:
     with pytest.raises(NoVerdict) as caught:
-        _run(prepared, FakeService([description("STOPPED")]), kept)
+        _run(prepared, FakeService([description("STOPPED")]), run_folder)
     assert str(caught.value) == (
-        f"No verdict: Job job-1 was stopped before its traffic ended. What was measured is kept in {kept.path}."
+        f"No verdict: Job job-1 was stopped before its traffic ended. What was measured is kept in {run_folder.path}."
     )
     assert caught.value.exit_code == 4
     with pytest.raises(UsageError) as unread:
-        kept.recommendation()
+        run_folder.recommendation()
     assert str(unread.value) == (
-        f"{kept.path} holds no recommendation: its job came to no verdict. What was measured is in measurements.json."
+        f"{run_folder.path} holds no recommendation: its job came to no verdict. What was measured is in "
+        "measurements.json."
     )
 
 
-def test_a_generator_that_lagged_gives_no_verdict(prepared: Prepared, kept: RunFolder) -> None:
+def test_a_generator_that_lagged_gives_no_verdict(prepared: Prepared, run_folder: RunFolder) -> None:
     reason = "generator lagged: it used 97% of its core, so it was the bottleneck"
     failed = description("FAILED", InferenceRecommendations=[], FailureReason=reason)
     with pytest.raises(NoVerdict) as caught:
-        _run(prepared, FakeService([failed], [step("FAILED", FailureReason=reason)]), kept)
-    assert str(caught.value) == (f"No verdict: ml.c5.xlarge: {reason}. What was measured is kept in {kept.path}.")
+        _run(prepared, FakeService([failed], [step("FAILED", FailureReason=reason)]), run_folder)
+    assert str(caught.value) == (f"No verdict: ml.c5.xlarge: {reason}. What was measured is kept in {run_folder.path}.")
 
 
 @pytest.mark.parametrize(
@@ -170,16 +183,16 @@ def test_a_generator_that_lagged_gives_no_verdict(prepared: Prepared, kept: RunF
     ],
 )
 def test_evidence_that_cannot_be_believed_gives_no_verdict(
-    prepared: Prepared, kept: RunFolder, series: Any, why: str
+    prepared: Prepared, run_folder: RunFolder, series: Any, why: str
 ) -> None:
     service = FakeService([description()])
-    service.course = series
+    service.time_series = series
     with pytest.raises(NoVerdict) as caught:
-        _run(prepared, service, kept)
-    assert str(caught.value) == f"No verdict: {why} What was measured is kept in {kept.path}."
+        _run(prepared, service, run_folder)
+    assert str(caught.value) == f"No verdict: {why} What was measured is kept in {run_folder.path}."
 
 
-def test_ctrl_c_stops_the_job_and_keeps_what_was_measured(prepared: Prepared, kept: RunFolder) -> None:
+def test_ctrl_c_stops_the_job_and_keeps_what_was_measured(prepared: Prepared, run_folder: RunFolder) -> None:
     service = FakeService([description("IN_PROGRESS")])
     sleeps = iter([KeyboardInterrupt()])
 
@@ -188,15 +201,15 @@ def test_ctrl_c_stops_the_job_and_keeps_what_was_measured(prepared: Prepared, ke
             raise error
 
     with pytest.raises(Interrupted) as caught:
-        _run(prepared, service, kept, sleep=sleep)
+        _run(prepared, service, run_folder, sleep=sleep)
     assert service.stopped == ["job-1"]
-    assert str(caught.value) == f"Interrupted: job job-1 was stopped. What was measured is kept in {kept.path}."
+    assert str(caught.value) == f"Interrupted: job job-1 was stopped. What was measured is kept in {run_folder.path}."
     assert caught.value.exit_code == 130
-    assert json.loads((kept.path / "describe.json").read_text("utf-8"))["Status"] == "STOPPED"
-    assert kept.measurements()
+    assert json.loads((run_folder.path / "describe.json").read_text("utf-8"))["Status"] == "STOPPED"
+    assert run_folder.measurements()
 
 
-def test_ctrl_c_without_a_service_says_that_the_job_may_still_run(prepared: Prepared, kept: RunFolder) -> None:
+def test_ctrl_c_without_a_service_says_that_the_job_may_still_run(prepared: Prepared, run_folder: RunFolder) -> None:
     service = FakeService([description("IN_PROGRESS")])
 
     def gone(seconds: float) -> None:
@@ -207,13 +220,13 @@ def test_ctrl_c_without_a_service_says_that_the_job_may_still_run(prepared: Prep
         raise KeyboardInterrupt
 
     with pytest.raises(Interrupted) as caught:
-        _run(prepared, service, kept, sleep=gone)
+        _run(prepared, service, run_folder, sleep=gone)
     assert caught.value.exit_code == 130
     assert str(caught.value) == (
         "Interrupted: job job-1 could not be stopped and may still run. AWS cannot be reached: Could not connect. If "
         "AWS_ENDPOINT_URL points at an account on this machine, start it with `python -m local_aws`. Stop it by "
         "`python -m inference_recommender stop job-1`, or go on with the run by `python -m inference_recommender run "
-        f"--resume {kept.path}`."
+        f"--resume {run_folder.path}`."
     )
 
 

@@ -19,7 +19,7 @@ from inference_recommender.jobs.requests import (
 from inference_recommender.jobs.tested_model import TestedModel
 from workloads import PhasedTraffic, StairTraffic, UsageError, WorkloadFolder
 
-SUBJECT = TestedModel(
+TESTED = TestedModel(
     model_name="spellcheck-model",
     role_arn="arn:aws:iam::123456789012:role/recommender",
     payload_url="s3://sagemaker-us-east-1-123456789012/inference-recommender/spellcheck/payloads.tar.gz",
@@ -27,7 +27,7 @@ SUBJECT = TestedModel(
 
 
 def _plan(folder: WorkloadFolder, traffic: str = "production") -> JobPlan:
-    return plan_job(folder.workload, traffic, folder.traffic(traffic), SUBJECT, "spellcheck-production-1")
+    return plan_job(folder.workload, traffic, folder.traffic(traffic), TESTED, "spellcheck-production-1")
 
 
 def _complaints(request: dict[str, Any]) -> str:
@@ -44,7 +44,7 @@ def test_botocore_accepts_the_request(spellcheck: WorkloadFolder, traffic: str) 
 
 def test_botocore_accepts_stairs(spellcheck: WorkloadFolder) -> None:
     stairs = StairTraffic(type="stairs", users_per_step=2, steps=5, duration_s=600)
-    plan = plan_job(spellcheck.workload, "stairs", stairs, SUBJECT, "spellcheck-stairs-1")
+    plan = plan_job(spellcheck.workload, "stairs", stairs, TESTED, "spellcheck-stairs-1")
     assert _complaints(plan.request) == ""
     assert plan.request["InputConfig"]["TrafficPattern"] == {
         "TrafficType": "STAIRS",
@@ -57,8 +57,8 @@ def test_the_request_says_what_the_workload_says(spellcheck: WorkloadFolder) -> 
     request = _plan(spellcheck).request
     config = request["InputConfig"]
     assert request["JobType"] == "Advanced"
-    assert config["ModelName"] == SUBJECT.model_name
-    assert config["ContainerConfig"]["PayloadConfig"]["SamplePayloadUrl"] == SUBJECT.payload_url
+    assert config["ModelName"] == TESTED.model_name
+    assert config["ContainerConfig"]["PayloadConfig"]["SamplePayloadUrl"] == TESTED.payload_url
     assert [one["InstanceType"] for one in config["EndpointConfigurations"]] == ["ml.c5.xlarge"]
     assert config["TrafficPattern"]["Phases"][0] == {
         "InitialNumberOfUsers": 1,
@@ -105,9 +105,9 @@ def test_a_profile_cannot_have_the_name_of_a_default_jobs_traffic(spellcheck: Wo
         "Choose another name."
     )
     with pytest.raises(UsageError, match=re.escape(told)):
-        plan_default_job(workload, SUBJECT, "job-1")
+        plan_default_job(workload, TESTED, "job-1")
     with pytest.raises(UsageError, match=re.escape(told)):
-        plan_job(workload, SERVICE_DEFAULT, traffic[SERVICE_DEFAULT], SUBJECT, "job-1")
+        plan_job(workload, SERVICE_DEFAULT, traffic[SERVICE_DEFAULT], TESTED, "job-1")
 
 
 def test_a_local_account_has_no_limits_and_aws_is_warned_of_in_one_line(spellcheck: WorkloadFolder) -> None:
