@@ -92,7 +92,7 @@ def test_an_unknown_workload_and_profile_are_refused(cli: Cli) -> None:
     )
     traffic = cli("run", "--job", "advanced", "--traffic", "peak")
     assert traffic.returncode == 2
-    assert traffic.stderr.endswith("there is no traffic profile 'peak'. Known profiles: production, quick.\n")
+    assert traffic.stderr.endswith("there is no traffic profile 'peak'. Known profiles: longer, production, quick.\n")
 
 
 def test_a_dry_run_without_aws_prints_a_valid_request_and_says_what_stands_in(cli: Cli) -> None:
@@ -207,7 +207,7 @@ def test_a_reader_of_stdout_that_has_gone_is_no_traceback() -> None:
     reads, writes = os.pipe()
     os.close(reads)
     with os.fdopen(writes, "wb") as gone:
-        command = [sys.executable, "-m", "inference_recommender", "prices", "show"]
+        command = [sys.executable, "-m", "inference_recommender", "prices", "show", "--json"]
         done = subprocess.run(
             command, cwd=ROOT, stdout=gone, stderr=subprocess.PIPE, text=True, timeout=300, check=False
         )
