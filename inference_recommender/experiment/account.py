@@ -1,4 +1,4 @@
-"""What an experiment has and needs before anything is sent, and what it asks of AWS besides its jobs."""
+"""An experiment before anything is sent, and the port to what it asks of AWS besides its jobs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class Prepared:
     experiment: Experiment
     source: WorkloadFolder
     artifacts: Mapping[str, ModelArtifact]
-    """By variant."""
+    """Keyed by variant."""
     archives: Mapping[str, Path]
-    """The model archives, by variant."""
+    """The model archives, keyed by variant."""
     access: Access
 
 

@@ -15,7 +15,7 @@ LONGEST_NAME = 63
 
 
 class Access(Document):
-    """What an experiment works with in its account."""
+    """The role, image and bucket that an experiment uses in its account."""
 
     role_arn: str
     """The role of the jobs and of the models' containers: it reads archives and payloads, and pulls the image."""

@@ -1,4 +1,4 @@
-"""What a load test measures, and the generator's plan against it. Pure.
+"""The model server that a load test measures, and the generator's plan against it. Pure.
 
 The plan has a job's traffic, stopping conditions and latency limit; the service's own limits of users and durations do
 not apply.

@@ -1,4 +1,4 @@
-"""What a fleet is sized from: measurements in a run's or an experiment's folder, or a job's response in a file. No AWS.
+"""Evidence to size a fleet from: measurements in a run's or an experiment's folder, or a job's response in a file.
 
 The file holds a response of DescribeInferenceRecommendationsJob as boto3 or the AWS CLI prints it. Only the keys that
 sizing needs are read: others may be there or not, times may be text or numbers. A number that is NaN, infinite, null

@@ -17,7 +17,7 @@ CATALOGUE_FILE = Path(__file__).with_name("prices.json")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Price:
-    """What one instance costs. None is unknown; `reason` says why, or where the price is from."""
+    """The price of an instance. None is unknown; `reason` says why, or where the price is from."""
 
     usd_per_hour: float | None
     reason: str

@@ -1,4 +1,4 @@
-"""What `size` prints: candidates from evidence and a demand, or a cost from a plain throughput and price. Pure.
+"""The results of `size`: candidates from evidence and a demand, or a cost from a plain throughput and price. Pure.
 
 cost per million = price per hour / (throughput · 3600) · 10⁶
 saving           = 1 - cost per million / the baseline's

@@ -45,7 +45,7 @@ class DiskAccount:
         self.state = state
         self.ending = ending
         self.failing: dict[str, str] = {}
-        """By variant, why its tests fail."""
+        """Variant → the reason why its tests fail."""
         self.series_of_tests = SERIES
         self.made: list[Mapping[str, Any]] = []
         """Every CreateModel of this process."""

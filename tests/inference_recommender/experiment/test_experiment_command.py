@@ -1,4 +1,4 @@
-"""`experiment`, `report` and `run --with load-test` as a person meets them: plans, refusals, exit codes. No AWS."""
+"""`experiment`, `report` and `run --with load-test` as a user meets them: plans, refusals, exit codes. No AWS."""
 
 import argparse
 import json
@@ -64,7 +64,7 @@ def _run(*arguments: str) -> int:
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if every variant had been built."""
+    """Makes every variant look built."""
 
     def artifact(root: Path, workload: str, variant: str) -> Any:
         return an_artifact(workload=workload, variant=variant)

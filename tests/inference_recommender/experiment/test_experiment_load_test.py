@@ -38,7 +38,7 @@ class EndpointAccount(DiskAccount):
         self.endpoints: dict[str, Mapping[str, Any]] = {}
         self.made_endpoints: list[str] = []
         self.status: dict[str, tuple[str, str | None]] = {}
-        """By instance type, the status of its endpoint where that is not InService."""
+        """Instance type → the status of its endpoint, where that is not InService."""
 
     def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
         if endpoint["EndpointName"] not in self.endpoints:

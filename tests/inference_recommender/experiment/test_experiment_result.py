@@ -1,4 +1,4 @@
-"""What an experiment comes to: the fleet and cost of each cell, the front, ratios to a baseline; table and page."""
+"""The result of an experiment: fleet and cost of each cell, the front, ratios to a baseline; table and page."""
 
 import io
 from collections.abc import Sequence

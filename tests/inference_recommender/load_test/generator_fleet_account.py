@@ -1,7 +1,7 @@
-"""An account that runs a fleet's Processing job as processes on loopback: the real `entry.py`, one for each instance.
+"""An account that runs a fleet's Processing job as processes on loopback, one with the real entry program per instance.
 
-Hosts are 127.0.0.1, 127.0.0.2 and so on, so that they meet over sockets as instances do. Only the installation is left
-out: the Python is this one.
+The hosts are 127.0.0.1, 127.0.0.2 and so on, so they meet over sockets as instances do. The installation is left out:
+the Python is this one.
 """
 
 import json
@@ -31,7 +31,7 @@ class LoopbackFleet:
         self.objects: dict[str, bytes] = {}
         self.created: list[ProcessingJob] = []
         self.interrupt_when: Callable[[], bool] = lambda: False
-        """When a person presses Ctrl-C."""
+        """Tells when the user presses Ctrl-C."""
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def upload(self, url: str, body: bytes) -> None:
@@ -76,7 +76,7 @@ class LoopbackFleet:
         return (self.folder / host / "opt/ml/processing/output" / host / name).read_bytes()
 
     def _lay_out(self, system: Path, host: str, hosts: list[str], job: ProcessingJob) -> None:
-        """What SageMaker puts into a container: the inputs, and who is in the job."""
+        """Writes what SageMaker puts into a container: the inputs, and the names of the job's hosts."""
         prefix = job.source_url
         source = system / "opt/ml/processing/source"
         source.mkdir(parents=True)

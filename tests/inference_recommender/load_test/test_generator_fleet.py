@@ -136,7 +136,7 @@ def test_a_fleet_that_left_nothing_gives_no_rate(source: WorkloadFolder, run_fol
 def test_a_job_that_fails_says_why(
     source: WorkloadFolder, run_folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the real program, in a process of its own."""
+    """The real program runs, in a process of its own."""
     account = LoopbackFleet(tmp_path / "instances")
     monkeypatch.setattr("inference_recommender.load_test.generator_fleet.pack_source", lambda root: b"no archive")
     job = plan_fleet("spellcheck", "spellcheck-quick-1", 4, fleet(generators=1))
