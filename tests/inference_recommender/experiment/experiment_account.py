@@ -109,7 +109,7 @@ class DiskAccount:
         (job,) = [job for job in self.created if job["request"]["JobName"] == name]
         ended = self._has_ended(name)
         results = [self._result(job["request"], one) for one in self._types(job["request"])]
-        good = [one for one in results if "FailureReason" not in one]
+        good = [result for result in results if "FailureReason" not in result]
         status = "IN_PROGRESS" if not ended else "COMPLETED" if good else "FAILED"
         if (self.state / f"{name}.stopped").exists():
             status, ended, good = "STOPPED", True, good[:1]
@@ -133,10 +133,10 @@ class DiskAccount:
             {
                 "StepType": "BENCHMARK",
                 "JobName": name,
-                "Status": self._step_status(name, number, one, ended=ended),
-                "InferenceBenchmark": one,
+                "Status": self._step_status(name, number, result, ended=ended),
+                "InferenceBenchmark": result,
             }
-            for number, one in enumerate(results)
+            for number, result in enumerate(results)
         ]
 
     def stop_job(self, name: str) -> None:

@@ -117,8 +117,10 @@ def test_killed_between_two_cells_the_first_is_not_measured_again(
     assert len(network.requests) > 50, "the first cell's endpoint was asked"
 
     measured = run(planned, account, kept, Silent(), sleep=lambda seconds: None)
-    assert [one.instance_type for one in measured] == TYPES
-    assert all(one.series is not None and sum(count or 0 for count in one.series.invocations) > 50 for one in measured)
+    assert [each.instance_type for each in measured] == TYPES
+    assert all(
+        each.series is not None and sum(count or 0 for count in each.series.invocations) > 50 for each in measured
+    )
     name = "text-classification-experiment-1-ort-base"
     assert account.made_endpoints == [f"{name}-1", f"{name}-2", f"{name}-2"]
     assert account.endpoints == account.models == {}, "nothing is left behind"

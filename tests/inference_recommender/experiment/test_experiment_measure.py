@@ -34,7 +34,7 @@ def account(tmp_path: Path) -> DiskAccount:
 def test_a_job_for_each_variant_measures_every_cell(kept: ExperimentFolder, account: DiskAccount) -> None:
     planned = prepared(kept, ["ts-base", "ort-base"], TYPES)
     measured = run(planned, account, kept, Silent())
-    assert [(one.variant, one.instance_type, one.max_invocations_per_minute) for one in measured] == [
+    assert [(each.variant, each.instance_type, each.max_invocations_per_minute) for each in measured] == [
         ("ts-base", "ml.c5.xlarge", 6_000),
         ("ts-base", "ml.c5.2xlarge", 12_000),
         ("ort-base", "ml.c5.xlarge", 12_000),
@@ -129,7 +129,7 @@ def test_ctrl_c_stops_the_job_and_keeps_the_cells_whose_test_had_ended(
     assert account.models == {}
     account.ending = None
     measured = run(planned, account, kept, Silent())
-    assert [one.max_invocations_per_minute for one in measured] == [12_000, 24_000]
+    assert [each.max_invocations_per_minute for each in measured] == [12_000, 24_000]
     tested = [job["request"]["InputConfig"]["EndpointConfigurations"] for job in account.created]
     assert tested == [[{"InstanceType": name} for name in TYPES], [{"InstanceType": second.instance_type}]]
 

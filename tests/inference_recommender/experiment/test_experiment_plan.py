@@ -28,12 +28,12 @@ def _experiment(*chosen: Cell) -> Experiment:
 
 
 def test_every_variant_is_measured_on_every_type_of_its_target() -> None:
-    found = Counter(cell.variant for cell in cells(REVIEWS))
-    assert {name: count for name, count in found.items() if name.startswith(("pt", "trt"))} == {
+    counted = Counter(cell.variant for cell in cells(REVIEWS))
+    assert {name: count for name, count in counted.items() if name.startswith(("pt", "trt"))} == {
         name: GPU_TYPES[name.split("-")[0]]
         for name in ("pt-base", "pt-db", "pt-ig", "pt-ig-db", "trt-base", "trt-db", "trt-ig", "trt-db-ig")
     }
-    assert {found[name] for name in ("ts-base", "ts-ig-db", "ort-base", "ort-ig-db")} == {1}
+    assert {counted[name] for name in ("ts-base", "ts-ig-db", "ort-base", "ort-ig-db")} == {1}
 
 
 def test_a_workload_without_variants_compares_its_targets() -> None:

@@ -48,35 +48,35 @@ PIPELINE = _measured("inf1-pipeline", "ml.inf1.6xlarge", 100_000.0, 5.0)
 
 
 def _result(*measured: Measurement, baseline: Cell | None = None, cells: Sequence[Cell] = ()) -> Result:
-    found = tuple(Cell(variant=one.variant or "", instance_type=one.instance_type) for one in measured)
+    measured_cells = tuple(Cell(variant=each.variant or "", instance_type=each.instance_type) for each in measured)
     experiment = Experiment(
         name="question-answering-experiment-1",
         workload="question_answering",
         traffic="quick",
         archives={},
-        cells=tuple(cells) or found,
+        cells=tuple(cells) or measured_cells,
         baseline=baseline,
     )
     return result(experiment, WORKLOAD, measured, ORIGIN, ["arn:aws:sagemaker:us-east-1:1:job/a"])
 
 
-def _table(found: Result) -> str:
+def _table(shown: Result) -> str:
     text = io.StringIO()
-    show(found, Console(file=text, width=150))
+    show(shown, Console(file=text, width=150))
     return text.getvalue()
 
 
 def test_data_parallel_against_pipeline_by_throughput_p95_and_cost() -> None:
     base = Cell(variant="inf1-data-parallel", instance_type="ml.inf1.xlarge")
-    one, large, pipeline = _result(DATA_PARALLEL, LARGE, PIPELINE, baseline=base).rows
-    assert one.cost_per_million_at_capacity_usd == pytest.approx(0.3 / (60_000 * 60) * 1e6)
+    data_parallel, large, pipeline = _result(DATA_PARALLEL, LARGE, PIPELINE, baseline=base).rows
+    assert data_parallel.cost_per_million_at_capacity_usd == pytest.approx(0.3 / (60_000 * 60) * 1e6)
     assert pipeline.ratios is not None
     assert pipeline.ratios.invocations_per_minute == pytest.approx(100_000 / 60_000)
     assert pipeline.ratios.p95_latency == pytest.approx(4 / 8)
     assert pipeline.ratios.cost_per_million == pytest.approx((1.5 / 100_000) / (0.3 / 60_000))
-    assert (one.neuron_chips, pipeline.neuron_chips, pipeline.gpus) == (1, 4, 0)
-    assert [row.on_pareto_front for row in (one, large, pipeline)] == [True, False, True]
-    assert [row.cheapest for row in (one, large, pipeline)] == [True, False, False]
+    assert (data_parallel.neuron_chips, pipeline.neuron_chips, pipeline.gpus) == (1, 4, 0)
+    assert [row.on_pareto_front for row in (data_parallel, large, pipeline)] == [True, False, True]
+    assert [row.cheapest for row in (data_parallel, large, pipeline)] == [True, False, False]
 
 
 def test_the_fleet_and_its_cost_are_those_of_the_sizing() -> None:
@@ -89,40 +89,40 @@ def test_the_fleet_and_its_cost_are_those_of_the_sizing() -> None:
 
 def test_where_a_price_is_not_known_the_front_is_of_throughput_and_no_price_is_invented() -> None:
     unpriced = _measured("inf2", "ml.inf2.48xlarge", 150_000.0, 4.0)
-    found = _result(DATA_PARALLEL, LARGE, PIPELINE, unpriced)
-    assert found.front_against == "invocations per minute"
-    assert [row.on_pareto_front for row in found.rows] == [False, True, False, True]
-    row = found.rows[-1]
+    compared = _result(DATA_PARALLEL, LARGE, PIPELINE, unpriced)
+    assert compared.front_against == "invocations per minute"
+    assert [row.on_pareto_front for row in compared.rows] == [False, True, False, True]
+    row = compared.rows[-1]
     assert row.candidate is not None
     assert (row.candidate.cost_per_hour_usd, row.cost_per_million_at_capacity_usd) == (None, None)
     assert (
         "ml.inf2.48xlarge: The job reported no price, and prices.json has none for ml.inf2.48xlarge in us-east-1."
-        in _table(found)
+        in _table(compared)
     )
 
 
 def test_a_cell_that_misses_the_objective_says_so_and_is_not_sized() -> None:
     slow = _measured("inf1-pipeline", "ml.inf1.6xlarge", 100_000.0, 40.0)
-    found = _result(DATA_PARALLEL, slow)
-    candidate = found.rows[1].candidate
+    compared = _result(DATA_PARALLEL, slow)
+    candidate = compared.rows[1].candidate
     assert candidate is not None
     assert candidate.instance_count is None
-    assert "ml.inf1.6xlarge/inf1-pipeline: Misses P99 model latency ≤ 25 ms: 40 ms at 100,000" in _table(found)
+    assert "ml.inf1.6xlarge/inf1-pipeline: Misses P99 model latency ≤ 25 ms: 40 ms at 100,000" in _table(compared)
 
 
 def test_one_cell_that_proves_nothing_is_no_verdict() -> None:
     lagged = "generator lagged: it used 97% of its core, so it was the bottleneck"
-    found = _result(DATA_PARALLEL, _measured("inf1-pipeline", "ml.inf1.6xlarge", None, None, failure_reason=lagged))
-    assert found.recommended is None
-    assert found.why_no_verdict == f"inf1-pipeline on ml.inf1.6xlarge: {lagged}."
-    assert f"No verdict: {found.why_no_verdict}" in _table(found)
+    compared = _result(DATA_PARALLEL, _measured("inf1-pipeline", "ml.inf1.6xlarge", None, None, failure_reason=lagged))
+    assert compared.recommended is None
+    assert compared.why_no_verdict == f"inf1-pipeline on ml.inf1.6xlarge: {lagged}."
+    assert f"No verdict: {compared.why_no_verdict}" in _table(compared)
 
 
 def test_a_cell_that_was_never_measured_has_a_row_without_figures() -> None:
     missing = Cell(variant="inf2", instance_type="ml.inf2.xlarge")
-    found = _result(DATA_PARALLEL, cells=[_result(DATA_PARALLEL).rows[0].cell, missing])
-    assert found.rows[1].candidate is None
-    assert "ml.inf2.xlarge/inf2: Not measured." in _table(found)
+    compared = _result(DATA_PARALLEL, cells=[_result(DATA_PARALLEL).rows[0].cell, missing])
+    assert compared.rows[1].candidate is None
+    assert "ml.inf2.xlarge/inf2: Not measured." in _table(compared)
 
 
 def test_of_equal_fleets_the_one_that_bears_more_is_recommended() -> None:
@@ -145,15 +145,15 @@ def test_the_table_marks_the_cheapest_and_the_front() -> None:
 
 
 def test_the_page_has_every_cell_three_plots_and_says_on_what_it_was_measured() -> None:
-    found = _result(
+    compared = _result(
         DATA_PARALLEL, LARGE, PIPELINE, baseline=Cell(variant="inf1-pipeline", instance_type="ml.inf1.6xlarge")
     )
-    text = page(found, WORKLOAD.description)
+    text = page(compared, WORKLOAD.description)
     assert text.count("<svg") == 3
     assert text.count("<tr class=") == 3
     assert "Measured on this machine (Some CPU with 2 cores)" in text
     assert "Ratios are to ml.inf1.6xlarge/inf1-pipeline" in text
-    assert text == page(found, WORKLOAD.description), "the same result gives the same bytes"
+    assert text == page(compared, WORKLOAD.description), "the same result gives the same bytes"
 
 
 def test_a_page_without_any_figure_still_says_why() -> None:
@@ -188,7 +188,7 @@ FIGURES = st.integers(1, 6).map(float)
 def test_the_front_is_what_no_cell_beats_and_all_others_are_beaten_by_one_on_it(
     figures: list[tuple[float, float, float | None]],
 ) -> None:
-    rows = [_row(number, *one) for number, one in enumerate(figures)]
+    rows = [_row(number, *row) for number, row in enumerate(figures)]
     against, front = pareto_front(rows)
     known = all(cost is not None for *_, cost in figures)
     assert against == ("cost per million" if known else "invocations per minute")

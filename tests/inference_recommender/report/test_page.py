@@ -58,7 +58,7 @@ def test_a_phase_that_the_test_never_reached_is_not_marked(kept: RunFolder) -> N
 
 
 def test_a_test_without_a_time_series_is_said_to_have_none(kept: RunFolder) -> None:
-    bare = tuple(one.model_copy(update={"series": None}) for one in kept.measurements())
+    bare = tuple(measured.model_copy(update={"series": None}) for measured in kept.measurements())
     assert "CloudWatch has no time series of this test." in page(
         kept.workload(), kept.recommendation(), bare, kept.request()
     )
@@ -73,7 +73,7 @@ INFORMED = {
 
 
 def _informed_page(kept: RunFolder) -> str:
-    measured = tuple(one.model_copy(update=INFORMED) for one in kept.measurements())
+    measured = tuple(measured.model_copy(update=INFORMED) for measured in kept.measurements())
     old = kept.recommendation()
     recommendation = decide(kept.workload(), old.archive_sha256, measured, old.provenance)
     return page(kept.workload(), recommendation, measured, kept.request())
@@ -98,7 +98,7 @@ def test_the_page_says_how_the_count_came_about(kept: RunFolder) -> None:
 
 def test_cpu_above_100_percent_is_said_to_be_of_all_vcpus(kept: RunFolder) -> None:
     """The instance type's, or those of the machine that stood in for it."""
-    busy = tuple(one.model_copy(update={"cpu_utilization_percent": 184.2}) for one in kept.measurements())
+    busy = tuple(measured.model_copy(update={"cpu_utilization_percent": 184.2}) for measured in kept.measurements())
     origin = kept.recommendation().provenance
     local = origin.model_copy(update={"measured_on": "local", "machine": "AMD EPYC with 2 cores"})
     for provenance, said in ((origin, "184 of 400 % (4\N{NO-BREAK SPACE}vCPUs)"), (local, "184 of 200 % (2\xa0vCPUs)")):
@@ -123,9 +123,9 @@ def test_the_page_shows_what_the_way_to_the_server_cost(kept: RunFolder) -> None
 
 def test_a_recommendation_of_before_these_facts_is_still_drawn(kept: RunFolder) -> None:
     old = json.loads(kept.recommendation().model_dump_json())
-    for one in (old["recommended"], *old["candidates"]):
+    for candidate in (old["recommended"], *old["candidates"]):
         for key in (*INFORMED, "instance_count_parts"):
-            del one[key]
+            del candidate[key]
     file = kept.path / "recommendation.json"
     file.write_text(json.dumps(old), "utf-8")
     text = page(kept.workload(), kept.recommendation(), kept.measurements(), kept.request())

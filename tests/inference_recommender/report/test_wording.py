@@ -56,7 +56,10 @@ def test_what_is_not_known_or_nothing_is_not_said(bare: Candidate) -> None:
 
 
 def test_latencies_are_compared_at_each_percentile_measured_both_ways_lowest_first() -> None:
-    assert [(one.percentile, one.difference_ms) for one in client_latencies(INFORMED)] == [("p50", 0), ("p99.9", 1.5)]
+    assert [(latency.percentile, latency.difference_ms) for latency in client_latencies(INFORMED)] == [
+        ("p50", 0),
+        ("p99.9", 1.5),
+    ]
 
 
 def test_the_terminal_says_them_after_the_reason() -> None:

@@ -36,37 +36,37 @@ def test_cost_per_million_by_hand() -> None:
 
 
 def test_a_candidate_that_keeps_the_objective_is_sized_and_priced() -> None:
-    found = candidate(_measured(), DEMAND, SIZING, KNOWN, 30_000)
-    assert found.meets_objective
-    assert found.reason == "Keeps P99 model latency ≤ 50 ms: 42 ms at 13,000 invocations/min."
-    assert found.instance_count == 3
-    assert found.cost_per_hour_usd == pytest.approx(3 * 1.408)
-    assert found.cost_per_million_invocations_usd == pytest.approx(3 * 1.408 / 1.8)
+    judged = candidate(_measured(), DEMAND, SIZING, KNOWN, 30_000)
+    assert judged.meets_objective
+    assert judged.reason == "Keeps P99 model latency ≤ 50 ms: 42 ms at 13,000 invocations/min."
+    assert judged.instance_count == 3
+    assert judged.cost_per_hour_usd == pytest.approx(3 * 1.408)
+    assert judged.cost_per_million_invocations_usd == pytest.approx(3 * 1.408 / 1.8)
 
 
 def test_a_candidate_that_misses_the_objective_is_not_sized() -> None:
-    found = candidate(_measured(latency=50.5), DEMAND, SIZING, KNOWN, 30_000)
-    assert (found.meets_objective, found.instance_count, found.autoscaling) == (False, None, None)
-    assert found.reason == "Misses P99 model latency ≤ 50 ms: 50.5 ms at 13,000 invocations/min."
-    assert found.cost_per_hour_usd is None
+    judged = candidate(_measured(latency=50.5), DEMAND, SIZING, KNOWN, 30_000)
+    assert (judged.meets_objective, judged.instance_count, judged.autoscaling) == (False, None, None)
+    assert judged.reason == "Misses P99 model latency ≤ 50 ms: 50.5 ms at 13,000 invocations/min."
+    assert judged.cost_per_hour_usd is None
 
 
 def test_a_missing_capacity_is_unknown_and_not_sized() -> None:
-    found = candidate(_measured(rate=None), DEMAND, SIZING, KNOWN, 30_000)
-    assert (found.meets_objective, found.instance_count) == (False, None)
-    assert found.reason == "The job reported no capacity for it."
+    judged = candidate(_measured(rate=None), DEMAND, SIZING, KNOWN, 30_000)
+    assert (judged.meets_objective, judged.instance_count) == (False, None)
+    assert judged.reason == "The job reported no capacity for it."
 
 
 def test_a_capacity_of_nothing_is_not_divided_by() -> None:
-    found = candidate(_measured(rate=0.0), DEMAND, SIZING, KNOWN, 30_000)
-    assert (found.meets_objective, found.instance_count) == (False, None)
-    assert found.reason == "The job reported 0 invocations/min for it: it bore no load."
+    judged = candidate(_measured(rate=0.0), DEMAND, SIZING, KNOWN, 30_000)
+    assert (judged.meets_objective, judged.instance_count) == (False, None)
+    assert judged.reason == "The job reported 0 invocations/min for it: it bore no load."
 
 
 def test_a_missing_latency_proves_nothing() -> None:
-    found = candidate(_measured(latency=None), DEMAND, SIZING, KNOWN, 30_000)
-    assert (found.meets_objective, found.instance_count) == (False, None)
-    assert found.reason == (
+    judged = candidate(_measured(latency=None), DEMAND, SIZING, KNOWN, 30_000)
+    assert (judged.meets_objective, judged.instance_count) == (False, None)
+    assert judged.reason == (
         "The job reported no model latency for it, so nothing shows that it keeps P99 model latency ≤ 50 ms."
     )
 
@@ -75,35 +75,35 @@ def test_a_missing_latency_proves_nothing() -> None:
     ("latency", "said"), [(42.0, "42 ms at 13,000 invocations/min"), (None, "13,000 invocations/min")]
 )
 def test_without_a_limit_latency_is_not_judged_and_the_load_is_sized(latency: float | None, said: str) -> None:
-    found = candidate(_measured(latency=latency), Demand(peak_invocations_per_minute=30_000), SIZING, KNOWN, None)
-    assert (found.meets_objective, found.instance_count) == (True, 3)
-    assert found.reason == f"Latency is not judged, for no objective was given: {said}."
+    judged = candidate(_measured(latency=latency), Demand(peak_invocations_per_minute=30_000), SIZING, KNOWN, None)
+    assert (judged.meets_objective, judged.instance_count) == (True, 3)
+    assert judged.reason == f"Latency is not judged, for no objective was given: {said}."
 
 
 def test_a_limit_without_a_percentile_is_named_without_one() -> None:
     demand = Demand(peak_invocations_per_minute=30_000, model_latency_ms=40)
-    found = candidate(_measured(), demand, SIZING, KNOWN, None)
-    assert found.reason == "Misses model latency ≤ 40 ms: 42 ms at 13,000 invocations/min."
+    judged = candidate(_measured(), demand, SIZING, KNOWN, None)
+    assert judged.reason == "Misses model latency ≤ 40 ms: 42 ms at 13,000 invocations/min."
 
 
 def test_a_capacity_at_the_jobs_own_limit_is_said_to_be_a_lower_bound() -> None:
-    found = candidate(_measured(rate=30_400), DEMAND, SIZING, KNOWN, 30_000)
-    assert found.reason == (
+    judged = candidate(_measured(rate=30_400), DEMAND, SIZING, KNOWN, 30_000)
+    assert judged.reason == (
         "Keeps P99 model latency ≤ 50 ms: 42 ms at 30,400 invocations/min. "
         "The job stopped at its limit of 30,000: an instance may bear more."
     )
 
 
 def test_a_failed_test_keeps_its_reason() -> None:
-    found = candidate(_measured(failure_reason="Out of memory."), DEMAND, SIZING, KNOWN, 30_000)
-    assert (found.meets_objective, found.reason) == (False, "Out of memory.")
+    judged = candidate(_measured(failure_reason="Out of memory."), DEMAND, SIZING, KNOWN, 30_000)
+    assert (judged.meets_objective, judged.reason) == (False, "Out of memory.")
 
 
 def test_an_unknown_price_is_none_with_the_reason_and_does_not_stop_sizing() -> None:
-    found = candidate(_measured(), DEMAND, SIZING, UNKNOWN, 30_000)
-    assert found.instance_count == 3
-    assert (found.cost_per_hour_usd, found.cost_per_million_invocations_usd) == (None, None)
-    assert found.cost_reason == "not listed"
+    judged = candidate(_measured(), DEMAND, SIZING, UNKNOWN, 30_000)
+    assert judged.instance_count == 3
+    assert (judged.cost_per_hour_usd, judged.cost_per_million_invocations_usd) == (None, None)
+    assert judged.cost_reason == "not listed"
 
 
 def _candidate(cost: float | None, count: int, meets: bool = True) -> Candidate:

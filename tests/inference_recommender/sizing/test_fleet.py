@@ -37,7 +37,7 @@ def _by_hand(peak: int, rate: Fraction, headroom: int, burst: int, spare: int, z
 
     def bears(count: int) -> bool:
         left = [count - spare] + ([count - -(-count // zones)] if zones else [])
-        return all(one * rate >= load for one in left)
+        return all(count * rate >= load for count in left)
 
     count = max(math.ceil(load / rate), least)
     while not bears(count):
@@ -46,18 +46,18 @@ def _by_hand(peak: int, rate: Fraction, headroom: int, burst: int, spare: int, z
 
 
 def test_the_fleet_by_hand() -> None:
-    found = fleet(13_000, DEMAND, Sizing(headroom=0.2, safety_factor=0.5))
-    assert found.instance_count == math.ceil(36_000 / 13_000) == 3
-    assert found.autoscaling.target_invocations_per_instance == 6_500
-    assert found.autoscaling.max_capacity == math.ceil(36_000 / 6_500) == 6
-    assert found.autoscaling.min_capacity == math.ceil(3_600 / 6_500) == 1
+    sized = fleet(13_000, DEMAND, Sizing(headroom=0.2, safety_factor=0.5))
+    assert sized.instance_count == math.ceil(36_000 / 13_000) == 3
+    assert sized.autoscaling.target_invocations_per_instance == 6_500
+    assert sized.autoscaling.max_capacity == math.ceil(36_000 / 6_500) == 6
+    assert sized.autoscaling.min_capacity == math.ceil(3_600 / 6_500) == 1
 
 
 def test_each_kind_of_headroom_is_named_with_what_it_added() -> None:
     # 30,000 a minute over 4,000 an instance; 1.5 × 30,000 = 45,000; and a quarter more is 56,250.
     sizing = Sizing(headroom=0.25, burst_factor=1.5, spare_instances=1, availability_zones=3, min_instances=24)
-    found = fleet(4_000, DEMAND, sizing)
-    assert found.parts == {
+    sized = fleet(4_000, DEMAND, sizing)
+    assert sized.parts == {
         "peak": 8,
         "burst_factor": 4,
         "headroom": 3,
@@ -65,7 +65,7 @@ def test_each_kind_of_headroom_is_named_with_what_it_added() -> None:
         "availability_zones": 7,  # of 23 in three zones, one has 8: 15 are left
         "min_instances": 1,
     }
-    assert found.instance_count == 24
+    assert sized.instance_count == 24
 
 
 def test_an_exact_division_needs_no_extra_instance() -> None:
@@ -76,8 +76,8 @@ def test_an_exact_division_needs_no_extra_instance() -> None:
 
 def test_the_target_is_max_rps_times_safety_factor_times_60() -> None:
     max_rps = 200.0
-    found = fleet(max_rps * 60, DEMAND, Sizing(safety_factor=0.5)).autoscaling
-    assert found.target_invocations_per_instance == max_rps * 0.5 * 60
+    sized = fleet(max_rps * 60, DEMAND, Sizing(safety_factor=0.5)).autoscaling
+    assert sized.target_invocations_per_instance == max_rps * 0.5 * 60
 
 
 def test_a_fleet_that_may_lose_a_zone_has_an_instance_left_at_any_hour() -> None:
@@ -106,11 +106,11 @@ def test_no_headroom_is_the_bare_ceiling_of_peak_over_capacity(rate: int, instan
 def test_the_count_is_the_one_found_by_counting_up_by_hand(
     rate: int, peak: int, headroom: int, burst: int, spare: int, zones: int | None, least: int
 ) -> None:
-    found = fleet(rate, Demand(peak_invocations_per_minute=peak), _sizing(headroom, burst, spare, zones, least=least))
-    assert found.instance_count == _by_hand(peak, Fraction(rate), headroom, burst, spare, zones, least)
-    assert sum(found.parts.values()) == found.instance_count
-    assert min(found.parts.values()) >= 0
-    assert found.parts["peak"] == math.ceil(Fraction(peak, rate))
+    sized = fleet(rate, Demand(peak_invocations_per_minute=peak), _sizing(headroom, burst, spare, zones, least=least))
+    assert sized.instance_count == _by_hand(peak, Fraction(rate), headroom, burst, spare, zones, least)
+    assert sum(sized.parts.values()) == sized.instance_count
+    assert min(sized.parts.values()) >= 0
+    assert sized.parts["peak"] == math.ceil(Fraction(peak, rate))
 
 
 @given(rate=RATES, peak=PEAKS, headroom=PERCENTS, burst=BURSTS, spare=SPARES, zones=ZONES)
@@ -157,9 +157,9 @@ def test_scaling_reaches_the_load_that_the_fleet_is_sized_for(
 ) -> None:
     trough = peak * trough_percent / 100
     demand = Demand(peak_invocations_per_minute=peak, trough_invocations_per_minute=trough)
-    found = fleet(rate, demand, _sizing(headroom, 100, 0, zones, safety, least))
-    scaling = found.autoscaling
+    sized = fleet(rate, demand, _sizing(headroom, 100, 0, zones, safety, least))
+    scaling = sized.autoscaling
     assert least <= scaling.min_capacity <= scaling.max_capacity
-    assert found.instance_count <= scaling.max_capacity
+    assert sized.instance_count <= scaling.max_capacity
     needed = Fraction(peak * (100 + headroom), 100)
     assert scaling.max_capacity * Fraction(rate * safety, 100) >= needed

@@ -77,7 +77,7 @@ def test_a_hosting_instance_is_asked_for_by_its_name_and_an_ec2_instance_by_how_
 
 
 @pytest.mark.parametrize(
-    ("products", "found"),
+    ("products", "hourly"),
     [
         ([product("1.4080000000")], (1.408,)),
         ([product("1.408"), product("1.4080000000")], (1.408,)),
@@ -88,8 +88,8 @@ def test_a_hosting_instance_is_asked_for_by_its_name_and_an_ec2_instance_by_how_
         ([], ()),
     ],
 )
-def test_only_on_demand_prices_per_hour_count(products: list[str], found: tuple[float, ...]) -> None:
-    assert hourly_usd(products) == found
+def test_only_on_demand_prices_per_hour_count(products: list[str], hourly: tuple[float, ...]) -> None:
+    assert hourly_usd(products) == hourly
 
 
 def test_a_price_that_is_not_clear_is_not_guessed() -> None:
@@ -99,11 +99,11 @@ def test_a_price_that_is_not_clear_is_not_guessed() -> None:
         (name,) = (one["Value"] for one in query["Filters"] if one["Field"] == "instanceName")
         return answers[name]
 
-    found, unclear = fresh_prices(["us-east-1"], list(answers), ask, "2026-11-21")
+    catalogue, unclear = fresh_prices(["us-east-1"], list(answers), ask, "2026-11-21")
     listing = Listing(
         usd_per_hour=1.5, source="AWS Price List API, AmazonSageMaker Hosting, on demand", collected="2026-11-21"
     )
-    assert found == Catalogue(regions={"us-east-1": {"ml.g5.xlarge": listing}})
+    assert catalogue == Catalogue(regions={"us-east-1": {"ml.g5.xlarge": listing}})
     assert unclear == (
         "ml.g4dn.xlarge in us-east-1: the Price List API has 2 prices (1, 2) per hour; nothing was written for it.",
         "ml.c5.xlarge in us-east-1: the Price List API has no price per hour; nothing was written for it.",
@@ -118,15 +118,19 @@ def test_fresh_prices_replace_the_old_and_leave_the_others() -> None:
     fresh = Catalogue(regions={"us-east-1": {"b": listing(3), "a": listing(4)}, "eu-west-1": {"a": listing(5)}})
     joined = old.joined_by(fresh)
     assert list(joined.regions) == ["eu-west-1", "us-east-1"]
-    assert {name: one.usd_per_hour for name, one in joined.regions["us-east-1"].items()} == {"a": 4, "b": 3, "c": 2}
+    assert {name: listing.usd_per_hour for name, listing in joined.regions["us-east-1"].items()} == {
+        "a": 4,
+        "b": 3,
+        "c": 2,
+    }
 
 
 def test_every_committed_price_has_its_source_and_its_day() -> None:
     for listed in prices.committed_catalogue().regions.values():
-        for name, one in listed.items():
-            assert one.usd_per_hour > 0, name
-            assert ("SageMaker" if name.startswith("ml.") else "EC2") in one.source
-            assert date.fromisoformat(one.collected) >= date(2026, 11, 20)
+        for name, listing in listed.items():
+            assert listing.usd_per_hour > 0, name
+            assert ("SageMaker" if name.startswith("ml.") else "EC2") in listing.source
+            assert date.fromisoformat(listing.collected) >= date(2026, 11, 20)
 
 
 @pytest.fixture
