@@ -23,6 +23,7 @@ CALL = (
 )
 """A build of the miniature whose root is the first argument."""
 
+HANGS_AFTER_S = 600
 Capture = pytest.CaptureFixture[str]
 Run = Callable[[list[str]], int]
 
@@ -133,14 +134,14 @@ def test_ctrl_c_ends_with_130_and_leaves_the_old_build(tiny_copy: Path, tiny_pla
     ) as process:
         wait_for(folder / ".scratch" / "portable" / "encoder.onnx", process)
         os.kill(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=HANGS_AFTER_S)
     assert (process.returncode, out, err) == (130, "", "Interrupted: nothing half-made was left.\n")
     assert (folder / "artifact.json").read_bytes() == before
     assert not (folder / ".scratch").exists()
 
 
 def wait_for(file: Path, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + HANGS_AFTER_S
     while not file.exists():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, f"{file} never came"
@@ -180,3 +181,43 @@ def test_lint_finds_nothing_in_a_build_and_something_in_a_damaged_one(
     assert run(["lint", str(archive), "--json"]) == 1
     (finding,) = json.loads(capsys.readouterr().out)["findings"]
     assert finding["severity"] == "error"
+
+
+def test_a_bare_call_teaches(run: Run, capsys: Capture) -> None:
+    assert run([]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "Compile a workload's checkpoint for a target, prove it against the original, pack it." in out
+    assert out.count("  python -m model_build ") == 3
+    assert "docs/building.md" in out
+
+
+@pytest.mark.parametrize("command", ["build", "verify", "plan", "lint"])
+def test_the_help_of_every_command_has_an_example(run: Run, command: str, capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run([command, "--help"])
+    assert caught.value.code == 0
+    assert f"\n  python -m model_build {command} " in capsys.readouterr().out
+
+
+def test_every_example_of_the_help_is_a_command_line_that_parses() -> None:
+    parser = command_line.parser()
+    for example in {line for lines in command_line.EXAMPLES.values() for line in lines}:
+        assert parser.parse_args(example.removeprefix("python -m model_build ").split()).command
+
+
+def test_libraries_write_to_a_log_that_a_failing_build_names(
+    run: Run, tiny_copy: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def chatter(*_: object) -> None:
+        print("from Python")
+        os.write(2, b"from a native library\n")
+        raise ValueError("no such thing")
+
+    monkeypatch.setattr("model_build.build.archive.pack", chatter)
+    assert run(["build", "tiny", "--target", "cpu"]) == 70
+    log = tiny_copy / "build" / "tiny" / ".compiled" / "cpu" / "build.log"
+    assert capfd.readouterr() == ("", f"Unforeseen ValueError: no such thing. The log is {log}.\n")
+    written = log.read_text("utf-8")
+    for text in ("from Python\n", "from a native library\n", "ValueError: no such thing"):
+        assert text in written

@@ -3,12 +3,12 @@
 import pytest
 
 from model_build import layers
-from tests.model_build.tensorrt.tensorrt_graphs import graphs
+from tests.model_build.tensorrt.tensorrt_graphs import graph
 from workloads import UsageError
 
 
 def test_layers_are_called_after_modules_and_weights() -> None:
-    assert layers.names(graphs()["t5-encoder"]) == (
+    assert layers.names(graph("t5-encoder")) == (
         "own",
         "embedding",
         "layers.0.norm",
@@ -35,7 +35,7 @@ def test_layers_are_called_after_modules_and_weights() -> None:
 
 
 def test_a_module_means_everything_in_it() -> None:
-    names = layers.names(graphs()["t5-encoder"])
+    names = layers.names(graph("t5-encoder"))
     assert layers.chosen(names, ["layers.1.feed_forward"]) == {
         f"layers.1.feed_forward.{part}" for part in ("norm", "into", "activation", "out", "own")
     }

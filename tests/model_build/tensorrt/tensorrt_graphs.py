@@ -46,16 +46,13 @@ VOCABULARY = 40
 
 
 @cache
-def graphs() -> dict[str, onnx.ModelProto]:
-    """Every graph by its name, exported once for all tests of a run. Not to be changed."""
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        t5 = {
-            f"{kind}-{graph}": onnx.load(make_t5(folder / kind, gated=kind == "gated-t5") / f"{graph}.onnx")
-            for kind in ("t5", "gated-t5")
-            for graph in ("encoder", "decoder")
-        }
-        return t5 | {f"bert-{task}": onnx.load(make_bert(folder / task, model)) for task, model in BERTS.items()}
+def graph(name: str) -> onnx.ModelProto:
+    """One of `GRAPHS`, exported when it is first asked for. Not to be changed."""
+    kind, _, part = name.rpartition("-")
+    with TemporaryDirectory() as folder:
+        if kind == "bert":
+            return onnx.load(make_bert(Path(folder), BERTS[part]))
+        return onnx.load(make_t5(Path(folder), gated=kind == "gated-t5") / f"{part}.onnx")
 
 
 def make_t5(folder: Path, *, gated: bool = False) -> Path:

@@ -11,7 +11,7 @@ from model_build.encoder import export as encoder
 from model_build.tensorrt.precision import T5_CACHES, t5_islands, to_fp16
 from model_build.text2text import export as text2text
 from tests.model_build.tensorrt.operators import table, unsupported
-from tests.model_build.tensorrt.tensorrt_graphs import GRAPHS, graphs
+from tests.model_build.tensorrt.tensorrt_graphs import GRAPHS, graph
 from workloads import ROOT, TextToText, load_workload, workload_names
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -33,15 +33,16 @@ def one_node(
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_every_exported_graph_is_taken_in_fp32(name: str) -> None:
-    assert unsupported(graphs()[name]) == []
+    assert unsupported(graph(name)) == []
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_every_exported_graph_is_taken_in_fp16(name: str) -> None:
-    model = graphs()[name]
+    model = graph(name)
     assert unsupported(to_fp16(model, t5_islands(model), half=T5_CACHES)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", workload_names(ROOT / "workloads"))
 def test_every_graph_of_every_workload_is_taken_in_fp32_and_in_fp16(name: str, tmp_path: Path) -> None:
     """The real checkpoints, whether or not the workload has a target for TensorRT."""

@@ -16,7 +16,7 @@ from onnx.reference import ReferenceEvaluator
 from model_build import layers
 from model_build.fp32_layers import smallest
 from model_build.tensorrt.precision import T5_CACHES, element_types, t5_islands, to_fp16
-from tests.model_build.tensorrt.tensorrt_graphs import GRAPHS, VOCABULARY, graphs
+from tests.model_build.tensorrt.tensorrt_graphs import GRAPHS, VOCABULARY, graph
 
 SIZES = {"batch": 3, "sequence": 7, "source": 7, "past": 4}
 LETTERS = 28  # ids of the tiny T5 below this one are letters
@@ -92,7 +92,7 @@ def enlarge(model: onnx.ModelProto, weight: str, factor: float) -> onnx.ModelPro
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_graph_is_valid_and_every_product_has_fp16_operands(name: str) -> None:
-    half = to_fp16(graphs()[name])
+    half = to_fp16(graph(name))
     onnx.checker.check_model(half, full_check=True)
     types = element_types(half)
     products = [value for node in half.graph.node if node.op_type in layers.PRODUCTS for value in node.input]
@@ -102,7 +102,7 @@ def test_the_graph_is_valid_and_every_product_has_fp16_operands(name: str) -> No
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_inputs_and_outputs_stay_as_they_were(name: str) -> None:
-    model = graphs()[name]
+    model = graph(name)
     half = to_fp16(model)
     assert list(half.graph.input) == list(model.graph.input)
     assert list(half.graph.output) == list(model.graph.output)
@@ -110,7 +110,7 @@ def test_inputs_and_outputs_stay_as_they_were(name: str) -> None:
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_answers_agree_within_fp16s_reach(name: str) -> None:
-    model = graphs()[name]
+    model = graph(name)
     half = to_fp16(model, t5_islands(model))
     assert agree(run(model), run(half))
     assert agree(run_served(model), run_served(half))
@@ -118,7 +118,7 @@ def test_answers_agree_within_fp16s_reach(name: str) -> None:
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_keeping_everything_gives_the_original_answers(name: str) -> None:
-    model = graphs()[name]
+    model = graph(name)
     kept = to_fp16(model, layers.names(model))
     assert Counter(node.op_type for node in kept.graph.node) == Counter(node.op_type for node in model.graph.node)
     for output, values in run(model).items():
@@ -126,7 +126,7 @@ def test_keeping_everything_gives_the_original_answers(name: str) -> None:
 
 
 def test_caches_can_pass_the_border_in_fp16() -> None:
-    model = graphs()["t5-decoder"]
+    model = graph("t5-decoder")
     half = to_fp16(model, t5_islands(model), half=T5_CACHES)
     onnx.checker.check_model(half, full_check=True)
     types = {value.name: value.type.tensor_type.elem_type for value in (*half.graph.input, *half.graph.output)}
@@ -139,7 +139,7 @@ def test_caches_can_pass_the_border_in_fp16() -> None:
 
 
 def test_a_t5_whose_second_product_overflows_is_mended_by_its_islands() -> None:
-    model = enlarge(graphs()["t5-encoder"], "layers.0.feed_forward.out", 3e4)
+    model = enlarge(graph("t5-encoder"), "layers.0.feed_forward.out", 3e4)
     assert finite(run(model))
     assert not finite(run(to_fp16(model)))
     assert agree(run(model), run(to_fp16(model, t5_islands(model))))
@@ -147,7 +147,7 @@ def test_a_t5_whose_second_product_overflows_is_mended_by_its_islands() -> None:
 
 def test_a_residual_that_left_fp16s_range_in_one_layer_stays_in_fp32_behind_it() -> None:
     """The layer behind the planted one is not kept: the sum it adds to is."""
-    model = enlarge(graphs()["t5-encoder"], "layers.0.feed_forward.out", 3e4)
+    model = enlarge(graph("t5-encoder"), "layers.0.feed_forward.out", 3e4)
     half = to_fp16(model, ["layers.0.feed_forward.out"])
     types = element_types(half)
     sums = [
@@ -161,7 +161,7 @@ def test_a_residual_that_left_fp16s_range_in_one_layer_stays_in_fp32_behind_it()
 
 @pytest.mark.parametrize("layer", ["layers.0.out", "layers.1.out", "layers.0.joined"])
 def test_bisection_finds_the_one_layer_that_overflows(layer: str) -> None:
-    model = enlarge(graphs()["bert-answering"], layer, 1e5)
+    model = enlarge(graph("bert-answering"), layer, 1e5)
     expected = run(model)
     assert not agree(expected, run(to_fp16(model)))
     kept = smallest(layers.names(model), lambda kept: agree(expected, run(to_fp16(model, sorted(kept)))))
@@ -169,9 +169,9 @@ def test_bisection_finds_the_one_layer_that_overflows(layer: str) -> None:
 
 
 def test_the_islands_of_a_t5_are_its_second_products() -> None:
-    assert t5_islands(graphs()["t5-encoder"]) == ("layers.0.feed_forward.out", "layers.1.feed_forward.out")
-    assert t5_islands(graphs()["gated-t5-decoder"]) == ("layers.0.feed_forward.out", "layers.1.feed_forward.out")
-    assert t5_islands(graphs()["bert-answering"]) == ()
+    assert t5_islands(graph("t5-encoder")) == ("layers.0.feed_forward.out", "layers.1.feed_forward.out")
+    assert t5_islands(graph("gated-t5-decoder")) == ("layers.0.feed_forward.out", "layers.1.feed_forward.out")
+    assert t5_islands(graph("bert-answering")) == ()
 
 
 @given(st.floats(width=32, allow_nan=False), st.integers(1, 3))
