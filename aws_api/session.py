@@ -34,18 +34,22 @@ Notify = Callable[[str], None]
 class AwsSession:
     """Makes clients on first use, so that building a request needs neither credentials nor a region.
 
-    `session` defaults to boto3's of the environment. Without `notify` a call fails after `ATTEMPTS`.
+    `session` defaults to boto3's of the environment, `region` to the session's. Without `notify` a call fails after
+    `ATTEMPTS`.
     """
 
-    def __init__(self, session: "boto3.Session | None" = None, notify: Notify | None = None) -> None:
+    def __init__(
+        self, session: "boto3.Session | None" = None, notify: Notify | None = None, *, region: str | None = None
+    ) -> None:
         self._session = session
+        self._region = region
         self._clients: dict[str, Any] = {}
         self.notify = notify
 
     @property
     def region(self) -> str:
         """Raises `AwsUnavailable` where none is set."""
-        region = self._boto3.region_name
+        region = self._region or self._boto3.region_name
         if not region:
             raise AwsUnavailable(NO_REGION)
         return region

@@ -9,9 +9,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import boto3
-
 from aws_api.errors import translate_aws_errors
+from aws_api.session import AwsSession
 from inference_recommender.sizing.prices import Catalogue, Listing
 
 API_REGION = "us-east-1"
@@ -22,9 +21,8 @@ Ask = Callable[[dict[str, Any]], Iterable[str]]
 
 
 def connected() -> Ask:
-    """Returns an `Ask` by boto3. Both raise `AwsUnavailable`."""
-    with translate_aws_errors("a client of pricing"):
-        paginator = boto3.Session().client("pricing", region_name=API_REGION).get_paginator("get_products")
+    """Returns an `Ask` of AWS. Both raise `AwsUnavailable`."""
+    paginator = AwsSession(region=API_REGION).client("pricing").get_paginator("get_products")
 
     def products(query: dict[str, Any]) -> Iterator[str]:
         with translate_aws_errors("GetProducts"):

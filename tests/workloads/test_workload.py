@@ -8,7 +8,7 @@ from tests.conftest import EditToml
 from workloads import ROOT, PhasedTraffic, ProjectError, Workload, load_workload, workload_names
 
 NAMES = workload_names(ROOT / "workloads")
-OTHER_TOML = {"model_build/tensorrt/operators.toml", "pyproject.toml", "scripts/rehearsal/api_answers.toml"}
+OTHER_TOML = {"pyproject.toml", "scripts/rehearsal/api_answers.toml", "tests/model_build/tensorrt/operators.toml"}
 
 
 def test_every_toml_in_the_repository_is_a_workloads_or_known_here() -> None:
@@ -152,7 +152,7 @@ def test_an_unknown_target_and_profile_list_the_known() -> None:
     with pytest.raises(ProjectError) as traffic:
         folder.traffic("peak")
     assert str(traffic.value) == (
-        f"{folder.file}: there is no traffic profile 'peak'. Known profiles: production, quick."
+        f"{folder.file}: there is no traffic profile 'peak'. Known profiles: longer, production, quick."
     )
 
 

@@ -1,17 +1,16 @@
-"""The adapter against a real AWS API on loopback: boto3 as it is, the local account behind it.
+"""The adapter against moto within this process: boto3 as it is, down to its requests.
 
-The local account starts no container: a test that wants a built model puts it into S3 itself.
+moto starts no container: a test that wants a built model puts it into S3 itself.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
+from moto import mock_aws
 
 from aws_api.errors import AwsRefused
 from aws_api.session import AwsSession
-from local_aws.process.local_account import LocalAccount
 from model_build.remote.aws_account import AwsAccount
 from model_build.remote.remote_build import build_remotely
 from model_build.remote.request import RemoteBuild, plan_remote
@@ -20,17 +19,13 @@ from workloads import WorkloadFolder, load_artifact, load_workload
 
 FILES = {"spellcheck/config.pbtxt": b"name: spellcheck"}
 
-pytestmark = pytest.mark.integration
 
-
-@pytest.fixture(scope="module")
-def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwsAccount]:
-    with LocalAccount.start(state=tmp_path_factory.mktemp("account")) as running:
-        boto3.client("s3", **running.client_arguments()).create_bucket(Bucket="bucket")
-        with pytest.MonkeyPatch.context() as environment:
-            for name, value in running.environment.items():
-                environment.setenv(name, value)
-            yield AwsAccount(AwsSession(boto3.Session()))
+@pytest.fixture
+def account() -> Iterator[AwsAccount]:
+    with mock_aws():
+        session = AwsSession(region="us-east-1")
+        session.client("s3").create_bucket(Bucket="bucket")
+        yield AwsAccount(session)
 
 
 @pytest.fixture
