@@ -70,7 +70,9 @@ def latency_against_load(series: Series, measured: Measurement, objective: Laten
         axes.scatter([x for x, _ in pairs], [y for _, y in pairs], s=18, color=colour, alpha=0.75, label=name)
     axes.axhline(objective.model_latency_ms, color=RED, linewidth=1.2, linestyle="--", label=asked(objective))
     if measured.max_invocations_interval:
-        axes.axvspan(*measured.max_invocations_interval, color=GREY, alpha=0.2, linewidth=0, label="its 95 % interval")
+        axes.axvspan(
+            *measured.max_invocations_interval, color=GREY, alpha=0.2, linewidth=0, label="95 % interval of capacity"
+        )
     if capacity := measured.max_invocations_per_minute:
         axes.axvline(capacity, color=GREY, linewidth=1.4, label=f"capacity {capacity:,.0f}/min")
     axes.set(xlabel="invocations per minute", ylabel="client latency, ms", xlim=(0, None), ylim=(0, None))
