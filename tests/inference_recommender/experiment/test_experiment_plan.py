@@ -1,5 +1,6 @@
 """An experiment's cells and jobs: what is measured, refused and left, before anything is sent."""
 
+import json
 from collections import Counter
 
 import pytest
@@ -90,6 +91,11 @@ def test_what_cannot_be_measured_is_refused_in_the_words_of_the_command_line(
         cells(REVIEWS, patterns, types)
     assert str(caught.value) == problem
     assert caught.value.exit_code == 2
+
+
+def test_an_experiment_that_an_older_version_began_is_read() -> None:
+    older = {**_experiment(*cells(ANSWERS)).model_dump(mode="json"), "load": "harness"}
+    assert Experiment.model_validate_json(json.dumps(older)).load == "load-test"
 
 
 def test_a_baseline_is_one_cell() -> None:
