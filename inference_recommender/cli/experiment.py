@@ -11,7 +11,6 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
 from inference_recommender.cli import DEFAULT_TRAFFIC, Commands, add_command, load_source
-from inference_recommender.cli.terminal import JobProgress
 from inference_recommender.experiment.account import Prepared
 from inference_recommender.experiment.aws import ExperimentAws
 from inference_recommender.experiment.cells import baseline_cell, cells
@@ -22,7 +21,7 @@ from inference_recommender.experiment.plan import Experiment, batches, job_plan
 from inference_recommender.experiment.resources import Access, model_request
 from inference_recommender.experiment.result import Result
 from inference_recommender.experiment.terminal import show
-from inference_recommender.output import stdout_console, tell, warn
+from inference_recommender.output import JobProgress, stdout_console, tell, warn
 from workloads import (
     ROOT,
     Interrupted,

@@ -10,12 +10,12 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.processing_jobs import ProcessingJob
 from inference_recommender.cli import GENERATOR_TYPE
-from inference_recommender.cli.terminal import JobProgress
 from inference_recommender.load_test.aws import LoadTestAws
 from inference_recommender.load_test.generator_fleet import FleetDrive
 from inference_recommender.load_test.generator_request import Fleet, image_uri, plan_fleet
 from inference_recommender.load_test.load_test import PAYLOADS, Drive, Prepared, alone, machine_description, run
 from inference_recommender.load_test.served import Served, endpoint_served, load_plan, url_served
+from inference_recommender.output import JobProgress
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, ModelArtifact, Recommendation, UsageError, load_artifact, load_workload

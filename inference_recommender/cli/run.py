@@ -9,12 +9,11 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
 from inference_recommender.cli import DEFAULT_TRAFFIC, GENERATOR_TYPE, Commands, add_command, load_source
-from inference_recommender.cli.terminal import JobProgress, show
 from inference_recommender.jobs.aws import Aws
 from inference_recommender.jobs.job_run import Prepared, candidates_of, payload_key, resume, run
 from inference_recommender.jobs.requests import SERVICE_DEFAULT, JobPlan, plan_default_job, plan_job
 from inference_recommender.jobs.tested_model import JobEnvironment, Tested, TestedModel, TestedPackage
-from inference_recommender.output import stdout_console, tell, warn
+from inference_recommender.output import JobProgress, show, stdout_console, tell, warn
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
 

@@ -173,7 +173,7 @@ def _collect(service: Service, run_folder: RunFolder, progress: Progress, sleep:
                 place = (number, len(jobs.names))
                 ended = wait_for_job(service, name, jobs.expected_s, progress, sleep, place)
         except KeyboardInterrupt:
-            ending = _stop_and_keep(service, name, jobs, run_folder, number, measured)
+            ending = _stop_and_keep(service, name, jobs, run_folder, number, measured, sleep)
             raise Interrupted(f"Interrupted: {ending}") from None
         with _resumable(run_folder, AwsUnavailable):
             measured += _keep(service, ended, jobs, run_folder, number)
@@ -239,12 +239,18 @@ def _explained(measured: Measurement, service: Service, job_name: str) -> Measur
 
 
 def _stop_and_keep(
-    service: Service, name: str, jobs: Jobs, run_folder: RunFolder, number: int, before: Sequence[Measurement]
+    service: Service,
+    name: str,
+    jobs: Jobs,
+    run_folder: RunFolder,
+    number: int,
+    before: Sequence[Measurement],
+    sleep: Sleep,
 ) -> str:
     """Stops the job that the user interrupted and returns what became of it."""
     service.hurry()  # the user waits for the prompt
     try:
-        measured = _keep(service, stop_and_wait(service, name), jobs, run_folder, number)
+        measured = _keep(service, stop_and_wait(service, name, sleep), jobs, run_folder, number)
         run_folder.keep_measurements((*before, *measured))
     except NotFound:
         return f"job {name} was not created yet. What was measured is kept in {run_folder.path}."

@@ -7,7 +7,7 @@ from typing import Any
 import botocore.session
 from botocore.validate import ParamValidator
 
-from inference_recommender.jobs.cloudwatch import (
+from inference_recommender.jobs.aws import (
     fetch_series,
     quantile_queries,
     quantiles_ms,

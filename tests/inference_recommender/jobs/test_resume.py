@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from aws_api.errors import AwsRefused, AwsUnavailable, AwsUnreachable, ExpiredCredentials
+from inference_recommender.jobs import job_run
 from inference_recommender.jobs.job_run import JobFailed, Prepared, resume, run
 from inference_recommender.jobs.requests import plan_job
 from inference_recommender.jobs.service import JobNameTaken
@@ -21,6 +22,12 @@ TESTED = TestedModel(
     role_arn="arn:aws:iam::123456789012:role/r",
     payload_url="s3://bucket/inference-recommender/spellcheck/payloads.tar.gz",
 )
+
+
+@pytest.fixture(autouse=True)
+def _no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves out the report's plots, which take a second and are tested in test_job_run."""
+    monkeypatch.setattr(job_run, "page", lambda *arguments: "a report")
 
 
 @pytest.fixture
@@ -85,8 +92,11 @@ def test_a_job_that_one_interrupts_leaves_what_the_ones_before_measured(
 ) -> None:
     service = FakeService([description(InferenceRecommendations=[of_endpoint("sm-epc-1")]), description("IN_PROGRESS")])
 
+    interrupts = iter([KeyboardInterrupt()])
+
     def interrupted(seconds: float) -> None:
-        raise KeyboardInterrupt
+        if interrupt := next(interrupts, None):
+            raise interrupt
 
     with pytest.raises(Interrupted) as caught:
         run(prepared(folder, tests=12), service, run_folder, Watcher(), interrupted)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import botocore.session
@@ -26,7 +27,9 @@ PACKAGE = TestedPackage(
 )
 
 
+@cache
 def shape(name: str) -> Shape:
+    """Returns a shape of SageMaker's service model, which takes half a second to load."""
     return botocore.session.get_session().get_service_model("sagemaker").shape_for(name)
 
 

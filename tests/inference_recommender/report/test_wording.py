@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from inference_recommender.cli.terminal import show
+from inference_recommender.output import show
 from inference_recommender.report.wording import (
     client_latencies,
     cores,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from inference_recommender.cli.terminal import JobProgress
+from inference_recommender.output import JobProgress
 from inference_recommender.progress import ProgressUpdate
 
 
