@@ -168,7 +168,7 @@ def cdk_command(process: int) -> list[str] | None:
     the stacks that it was called for, so its command line is read from /proc.
 
     An error annotation on the stack of a workload that is not built, which the CLI shows only if it selects the stack,
-    is no way out: `cdk synth`, `cdk deploy --all` and a release would then fail for a workload that nobody builds.
+    is no way out: `cdk synth`, `cdk deploy --all` and a release would then fail for a workload that is not built.
     """
     for _ in range(2):
         try:

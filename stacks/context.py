@@ -1,4 +1,4 @@
-"""What the CDK context decides: how to deploy (`cdk deploy -c KEY=VALUE`), and from where to release (cdk.json).
+"""Reads the CDK context: options of a deployment (`cdk deploy -c KEY=VALUE`), and the source of a release (cdk.json).
 
 Everything about a workload itself is in its workload.toml; an option is only what differs from one deployment of it to
 the next. A release's source is in cdk.json and not on the command line, because the pipeline synthesises itself and
@@ -27,7 +27,7 @@ CONNECTION = re.compile(
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
     stage: Stage = "beta"
-    """In production a fleet spans zones, and its size was measured on SageMaker."""
+    """A fleet in production spans zones, and its size was measured on SageMaker."""
     hosting_target: str | None = None
     """Replaces hosting.target where a workload has such a target: to rehearse without an accelerator."""
     recommendation: UseOfRecommendation = "use"

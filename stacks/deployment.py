@@ -1,7 +1,7 @@
-"""What to deploy, whatever hosts it: instance type, count and scaling from the recommendation; what is refused. Pure.
+"""Plans a fleet for any hosting: instance type, count and scaling from the recommendation, refusals, warnings. Pure.
 
 Numbers are copied from the recommendation. The only one decided here is the least number of instances in production.
-What only an endpoint has is in endpoint/endpoint_plan.py.
+endpoint/endpoint_plan.py adds what only an endpoint has.
 """
 
 from collections.abc import Iterator

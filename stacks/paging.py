@@ -1,6 +1,6 @@
-"""Alarms that last, and whom they page: a sustained alarm, and one composite alarm with its topic for a workload.
+"""Paging: an alarm on what lasts, and for each workload one composite alarm with a topic.
 
-The alarms of any hosting will do. Who receives the pages is not known here: subscribe to the topic.
+It takes the alarms of any hosting. It does not know who is paged: subscribe to the topic.
 """
 
 from collections.abc import Sequence

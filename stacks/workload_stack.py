@@ -1,4 +1,4 @@
-"""What every stack of a workload is made from, and how it refuses and warns at synth."""
+"""The parts that every stack of a workload shares: its props, and how it refuses and warns at synth."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What an endpoint has besides a fleet: fallback types, an update strategy, a shadow, a network. Pure."""
+"""Plans what an endpoint has besides a fleet: fallback types, an update strategy, a shadow, a network. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which container image serves a workload's endpoint, and which host AMI starts it.
+"""The container image that serves a workload's endpoint, and the host AMI that starts it.
 
 On CPU and GPU it is Triton: SageMaker's stock image or an image of the workload's own. On Inferentia no stock image
 serves our models, so it is always our own (containers/neuron), on the host AMI that SageMaker chooses: the one Neuron

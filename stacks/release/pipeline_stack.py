@@ -44,7 +44,7 @@ class ReleasePipelineProps:
     workloads: Sequence[Workload]
     """The workloads that are built."""
     waiting: Mapping[str, ProjectError]
-    """By name of a workload, why it is not in production yet."""
+    """The reasons why workloads are not in production yet, by workload name."""
     add_stacks: AddStacks
     environment: Environment | None = None
 

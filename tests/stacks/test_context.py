@@ -1,4 +1,4 @@
-"""What `cdk -c KEY=VALUE` changes, and what it refuses."""
+"""The effects and the refusals of `cdk -c KEY=VALUE`."""
 
 import shutil
 from typing import Any

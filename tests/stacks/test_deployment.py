@@ -1,4 +1,4 @@
-"""What is deployed with and without a recommendation, and the whole text of every warning and refusal."""
+"""Deployments with and without a recommendation, and the whole text of every warning and refusal."""
 
 import pytest
 

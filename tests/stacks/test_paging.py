@@ -1,4 +1,4 @@
-"""The one alarm that wakes somebody, and its topic: encrypted, over TLS, and open to this account's alarms alone."""
+"""The alarm that pages, and its topic: encrypted, over TLS, and open to this account's alarms alone."""
 
 from typing import Any
 

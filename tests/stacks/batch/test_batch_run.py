@@ -1,7 +1,7 @@
-"""A run of the batch for real: the state machine in moto's interpreter, its tasks as processes here, S3 in moto.
+"""A real run of the batch: the state machine in moto's interpreter, its tasks as processes here, S3 in moto.
 
-What stands in for ECS runs the very command and environment of the task definition, with what the state machine puts
-over them, from a copy of what the image holds.
+The fake ECS runs the command and the environment of the task definition, with the state machine's overrides, in a copy
+of the files that the image holds.
 """
 
 import json
@@ -46,7 +46,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """Where S3 and Step Functions are; its environment for who calls them."""
+    """S3 and Step Functions; yields the environment of their callers."""
     monkeypatch.setitem(default_user_config, "stepfunctions", {"execute_state_machine": True})
     server = ThreadedMotoServer(port=0)
     server.start()
@@ -66,7 +66,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
 
 @dataclass
 class Ecs:
-    """RunTask as a process that has ended when it returns; its parameters as the state machine writes them."""
+    """Runs a task as a process that has ended on return. Parameters come as the state machine writes them."""
 
     task_definitions: dict[str, Any]
     program: Path
@@ -97,7 +97,7 @@ class Ecs:
         return self.describe_tasks()
 
     def describe_tasks(self, **_: Any) -> dict[str, Any]:
-        """moto's interpreter reads it both as the API and as Step Functions writes it."""
+        """Answers in the case of the API and of Step Functions: moto's interpreter reads both."""
         return {"tasks": [{"lastStatus": "STOPPED"}], "Tasks": [{"TaskArn": "task", "ClusterArn": "cluster"}]}
 
 
@@ -105,14 +105,14 @@ class Ecs:
 def ecs(template: Synthesis, account: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ecs:
     definitions = template.of_type("AWS::ECS::TaskDefinition").values()
     by_family = {each["Properties"]["Family"]: each["Properties"] for each in definitions}
-    standing_in = Ecs(by_family, install(tmp_path / "program"), account)
-    monkeypatch.setattr(state_task_service_ecs, "boto_client_for", lambda **_: standing_in)
+    fake = Ecs(by_family, install(tmp_path / "program"), account)
+    monkeypatch.setattr(state_task_service_ecs, "boto_client_for", lambda **_: fake)
     upload_model(by_family, tmp_path)
-    return standing_in
+    return fake
 
 
 def upload_model(definitions: dict[str, Any], scratch: Path) -> None:
-    """To where the template says that the archive is."""
+    """Uploads a model to where the template says that the archive is."""
     model = write_model(scratch / "model")
     with tarfile.open(scratch / "model.tar.gz", "w:gz") as tar:
         for file in model.iterdir():
@@ -136,10 +136,10 @@ def test_a_run_answers_every_row_though_a_shard_fails_on_the_way(template: Synth
     assert {f"runs/{DAY}/shard-{number}-of-3.json" for number in (1, 2, 3)} <= names
     manifest = json.loads(output(f"{DAY}/manifest.json"))
     assert (manifest["rows"], manifest["answered"], manifest["bad"]) == (ROWS, ROWS, 0)
-    told = json.loads(ecs.printed[-1])
-    assert told["Rows"] == ROWS
-    assert told["RowsPerSecond"] > 0
-    assert (told["Workload"], told["Stack"]) == ("duplicates", "DuplicatesStack")
+    printed = json.loads(ecs.printed[-1])
+    assert printed["Rows"] == ROWS
+    assert printed["RowsPerSecond"] > 0
+    assert (printed["Workload"], printed["Stack"]) == ("duplicates", "DuplicatesStack")
 
 
 @pytest.mark.slow
@@ -159,7 +159,7 @@ def put_rows(scratch: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def run(template: Synthesis) -> dict[str, Any]:
-    """As EventBridge starts it, at two in the morning; retries wait a second instead of a minute."""
+    """Runs the state machine as EventBridge starts it. Retries wait a second instead of a minute."""
     text = filled(template.only("AWS::StepFunctions::StateMachine")["DefinitionString"])
     quick = text.replace('"IntervalSeconds":60', '"IntervalSeconds":1').replace('"BackoffRate":2', '"BackoffRate":1')
     assert quick != text
@@ -189,7 +189,7 @@ def output(name: str) -> bytes:
 
 
 def resolved(value: Any) -> Any:
-    """With the names of the buckets here."""
+    """Returns the value with references to buckets replaced by the names of the buckets here."""
     match value:
         case {"Ref": "AWS::StackName"}:
             return "DuplicatesStack"

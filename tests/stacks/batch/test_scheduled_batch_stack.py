@@ -1,4 +1,4 @@
-"""What the stack of a scheduled batch promises: one test per intention."""
+"""The stack of a scheduled batch: one test for each intention."""
 
 import json
 from pathlib import Path
@@ -178,7 +178,7 @@ def test_late_slow_and_absent_runs_have_an_alarm(
 
 
 def alarms(synthesis: Synthesis) -> dict[str, dict[str, Any]]:
-    """By their id, without what CDK adds to it."""
+    """Returns the alarms by their id, without the hash that CDK adds to it."""
     found = synthesis.of_type("AWS::CloudWatch::Alarm")
     return {name[:-8]: each["Properties"] for name, each in found.items()}
 
@@ -301,7 +301,7 @@ def test_the_check_of_processing_jobs_sees_a_wrong_type(processing: Synthesis) -
 
 
 def evaluated(value: Any) -> Any:
-    """As Step Functions hands it on: what is computed has lost its ".$"."""
+    """Returns the parameters as Step Functions hands them on: computed keys have lost their ".$"."""
     match value:
         case dict():
             return {

@@ -1,4 +1,4 @@
-"""What the stack of an ECS service promises: one test per intention."""
+"""The stack of an ECS service: one test for each intention."""
 
 import json
 from pathlib import Path
@@ -403,7 +403,7 @@ def test_production_refuses_what_was_measured_locally(repository: Repository) ->
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "problem"),
     [
         (
             {
@@ -422,11 +422,11 @@ def test_production_refuses_what_was_measured_locally(repository: Repository) ->
         ),
     ],
 )
-def test_a_wrong_key_of_hosting_is_named(repository: Repository, keys: dict[str, object], told: str) -> None:
+def test_a_wrong_key_of_hosting_is_named(repository: Repository, keys: dict[str, object], problem: str) -> None:
     repository.change_hosting(**keys)
     with pytest.raises(InvalidDocument) as refusal:
         repository.synthesise()
-    assert str(refusal.value) == f"{repository.workload_file}: {told}"
+    assert str(refusal.value) == f"{repository.workload_file}: {problem}"
 
 
 def test_each_block_is_a_valid_api_call(service: Synthesis, on_cpu: Synthesis) -> None:

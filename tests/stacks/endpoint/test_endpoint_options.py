@@ -1,4 +1,4 @@
-"""What a workload may ask of its endpoint besides: fallback types, guarded updates, scaling rules, network, copies."""
+"""The options of an endpoint: fallback types, guarded updates, scaling rules, network, captured data, shadow."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is refused at synth of an endpoint: the whole sentence of each."""
+"""The refusals at synth of an endpoint, each with its whole text."""
 
 from pathlib import Path
 
@@ -120,14 +120,14 @@ def test_production_wants_it_measured_on_sagemaker(repository: Repository) -> No
 
 def test_all_that_is_wrong_with_a_recommendation_is_said_at_once(repository: Repository) -> None:
     repository.recommend(candidate(), archive_sha256=OTHER_SHA256, provenance={"measured_on": "local"})
-    said = refusal(repository, SeveralProblems, PRODUCTION).splitlines()
-    assert [line.split(": ")[1] for line in said] == ["archive_sha256", "provenance.measured_on"]
+    message = refusal(repository, SeveralProblems, PRODUCTION).splitlines()
+    assert [line.split(": ")[1] for line in message] == ["archive_sha256", "provenance.measured_on"]
 
 
 def test_a_region_that_does_not_exist_is_refused(repository: Repository) -> None:
-    said = refusal(repository, UsageError, None, Environment(account="123456789012", region="us-esat-1"))
-    assert said.startswith("There is no region 'us-esat-1'. Known: af-south-1, ap-east-1, ")
-    assert said.endswith(", us-west-2. Set AWS_REGION, or the profile's region.")
+    message = refusal(repository, UsageError, None, Environment(account="123456789012", region="us-esat-1"))
+    assert message.startswith("There is no region 'us-esat-1'. Known: af-south-1, ap-east-1, ")
+    assert message.endswith(", us-west-2. Set AWS_REGION, or the profile's region.")
 
 
 def test_a_region_without_the_instance_type_is_refused(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_a_minimum_above_the_maximum_is_refused_in_the_recommendation(repository
     repository.recommend(candidate())
     text = repository.recommendation_file.read_text("utf-8").replace('"min_capacity": 2', '"min_capacity": 9')
     repository.recommendation_file.write_text(text, "utf-8")
-    said = refusal(repository, InvalidDocument).splitlines()
-    assert said[0] == (
+    message = refusal(repository, InvalidDocument).splitlines()
+    assert message[0] == (
         f"{repository.recommendation_file}: recommended.autoscaling: min_capacity 9 exceeds max_capacity 7."
     )
 

@@ -1,4 +1,4 @@
-"""What the stack of a SageMaker endpoint promises: one test per intention."""
+"""The stack of a SageMaker endpoint: one test for each intention."""
 
 from typing import Any
 
@@ -181,7 +181,7 @@ def test_invoking_is_granted_on_this_endpoint_alone(repository: Repository) -> N
 
 
 def statements_of(synthesis: Synthesis, owner: str) -> list[dict[str, Any]]:
-    """Of the default policy of the role that `owner` holds."""
+    """Returns the statements of the default policy of the role that `owner` holds."""
     policies = synthesis.of_type("AWS::IAM::Policy").values()
     (policy,) = [item for item in policies if item["Properties"]["PolicyName"].startswith(owner)]
     return list(policy["Properties"]["PolicyDocument"]["Statement"])

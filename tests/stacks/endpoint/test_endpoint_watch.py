@@ -1,4 +1,4 @@
-"""What is watched of an endpoint, and at which limits: each is the objective's or the recommendation's."""
+"""The alarms and the dashboard of an endpoint. Every limit is the objective's or the recommendation's."""
 
 import json
 from typing import Any
@@ -77,7 +77,7 @@ def test_saturation_is_watched_only_where_a_capacity_was_measured(unmeasured: Sy
     assert "InvocationsPerInstance" not in {alarm["MetricName"] for alarm in alarms(unmeasured)}
 
 
-def test_callers_faults_wake_nobody(measured: Synthesis) -> None:
+def test_callers_faults_do_not_page(measured: Synthesis) -> None:
     rule = measured.only("AWS::CloudWatch::CompositeAlarm")["AlarmRule"]["Fn::Join"][1]
     paging = {part["Fn::GetAtt"][0] for part in rule if isinstance(part, dict)}
     found = measured.of_type("AWS::CloudWatch::Alarm")

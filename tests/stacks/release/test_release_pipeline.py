@@ -32,9 +32,9 @@ def release(root: Path) -> App:
 def repositories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Repository]:
     """Built workloads of two kinds of hosting, of which one endpoint was measured."""
     root = tmp_path_factory.mktemp("release")
-    found = {name: as_committed(root, name) for name in WORKLOADS}
-    found["spellcheck"].recommend(candidate(instance_type="ml.c5.xlarge"))
-    return found
+    repositories = {name: as_committed(root, name) for name in WORKLOADS}
+    repositories["spellcheck"].recommend(candidate(instance_type="ml.c5.xlarge"))
+    return repositories
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def template(app: App) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def actions(template: dict[str, Any]) -> dict[str, list[list[str]]]:
-    """By stage, the actions that run together, in their order."""
+    """The actions of each stage, in the groups that run together, in order."""
     (pipeline,) = (r for r in template["Resources"].values() if r["Type"] == "AWS::CodePipeline::Pipeline")
     return {stage["Name"]: in_order(stage["Actions"]) for stage in pipeline["Properties"]["Stages"]}
 
@@ -105,8 +105,8 @@ def test_there_is_no_production_before_anything_was_measured(tmp_path: Path) -> 
 
 
 def stages(template: dict[str, Any]) -> list[dict[str, Any]]:
-    found = [r for r in template["Resources"].values() if r["Type"] == "AWS::CodePipeline::Pipeline"]
-    return list(found[0]["Properties"]["Stages"])
+    (pipeline,) = (r for r in template["Resources"].values() if r["Type"] == "AWS::CodePipeline::Pipeline")
+    return list(pipeline["Properties"]["Stages"])
 
 
 def test_an_accelerators_model_is_built_by_a_processing_job_and_a_cpus_in_place(template: dict[str, Any]) -> None:
