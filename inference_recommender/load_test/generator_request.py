@@ -5,23 +5,14 @@ its place among the job's hosts. The hosts meet over the network to start togeth
 let its members speak to each other on `generator_entry.MEETING_PORT`.
 """
 
-import json
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution
-from pathlib import Path
 
 from aws_api.processing_jobs import ProcessingJob
-from workloads import Unavailable, UsageError
+from workloads import images
 
 VOLUME_GB = 30
 SETUP_S = 1800
 """Seconds that instances may take to start, to install their Python and to meet; added to the traffic's."""
-
-IMAGE_ACCOUNTS = "sagemaker/core/image_uri_config/pytorch.json"
-"""Read as a data file of sagemaker-core: importing the package would import boto3."""
-IMAGE_VERSION = "2.10.0"
-IMAGE = f"pytorch-training:{IMAGE_VERSION}-cpu-py313"
-"""Any image with a Python will do: the generator brings its own Python and packages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,20 +54,8 @@ def plan_fleet(workload: str, name: str, duration_s: float, fleet: Fleet) -> Pro
 
 
 def image_uri(region: str) -> str:
-    """Returns AWS's PyTorch image for CPUs in `region`. Raises `Unavailable` or `UsageError`."""
-    try:
-        installed = distribution("sagemaker-core")
-    except PackageNotFoundError:
-        raise Unavailable(
-            "The Python package 'sagemaker-core' is not installed, and it knows the accounts of AWS's images. Install "
-            "it with `pip install -e '.[cdk]'`, or name an image with --generator-image-uri."
-        ) from None
-    data = json.loads(Path(str(installed.locate_file(IMAGE_ACCOUNTS))).read_text("utf-8"))
-    account = data["training"]["versions"][IMAGE_VERSION]["registries"].get(region)
-    if account is None:
-        raise UsageError(
-            f"sagemaker-core does not know {IMAGE} in the region {region}. Choose another region with "
-            "AWS_DEFAULT_REGION, or copy an image into your own registry and name it with --generator-image-uri."
-        )
-    suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    return f"{account}.dkr.ecr.{region}.{suffix}/{IMAGE}"
+    """Returns AWS's PyTorch image for CPUs: any with a Python will do, as the generator brings its own packages.
+
+    Raises `Unavailable` or `UsageError`.
+    """
+    return images.pytorch_cpu_image(region, "--generator-image-uri")

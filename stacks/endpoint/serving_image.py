@@ -4,13 +4,10 @@ On CPU and GPU it is Triton: SageMaker's stock image or an image of the workload
 serves our models, so it is always our own (containers/neuron), on the host AMI that SageMaker chooses: the one Neuron
 AMI that could be named has an old driver and does not support Inf1.
 
-The registry accounts of the stock images come with sagemaker-core, as data: importing it would pull in boto3. What is
-inside an image of the workload's own is not known here, beyond the Triton version that the workload states.
+What is inside an image of the workload's own is not known here, beyond the Triton version that the workload states.
 """
 
-import json
 from dataclasses import dataclass
-from importlib.metadata import distribution
 from pathlib import Path
 
 from aws_cdk import Aws, CfnMapping, Stack, Token
@@ -18,11 +15,8 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.own_image import EcrImage, OwnImage, OwnImageProps, grant_pull, parse_ecr_uri
-from workloads import ModelArtifact, UsageError
+from workloads import ModelArtifact, UsageError, images
 from workloads.instances import HOST_AMIS, OLD_DRIVER_FAMILIES, family, has_accelerator
-
-STOCK_REPOSITORY = "sagemaker-tritonserver"
-REGISTRIES = "sagemaker/core/image_uri_config/sagemaker-tritonserver.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,11 +58,11 @@ class ServingImage(Construct):
         account = self._registry_account(version, region, props.workload_file)
         processor = "" if has_accelerator(props.instance_type) else "-cpu"
         host = f"{account}.dkr.ecr.{region}.{Aws.URL_SUFFIX}"
-        uri = f"{host}/{STOCK_REPOSITORY}:{version}-py3{processor}"
-        return EcrImage(account=account, region=region, repository=STOCK_REPOSITORY, uri=uri)
+        uri = f"{host}/{images.TRITON}:{version}-py3{processor}"
+        return EcrImage(account=account, region=region, repository=images.TRITON, uri=uri)
 
     def _registry_account(self, version: str, region: str, file: Path) -> str:
-        published = registry_accounts()
+        published = images.triton_registries()
         if version not in published:
             raise UsageError(
                 f"{file}: hosting.triton_version: got '{version}', which SageMaker does not publish. "
@@ -90,12 +84,6 @@ class ServingImage(Construct):
 
 def runs_on_neuron(artifact: ModelArtifact) -> bool:
     return artifact.runtime in ("neuron", "neuronx")
-
-
-def registry_accounts() -> dict[str, dict[str, str]]:
-    """Returns, by Triton version and region, the account of the registry, as sagemaker-core has them."""
-    text = Path(str(distribution("sagemaker-core").locate_file(REGISTRIES))).read_text("utf-8")
-    return {version: dict(entry["registries"]) for version, entry in json.loads(text)["versions"].items()}
 
 
 def host_ami(version: str, instance_type: str, file: Path) -> str | None:

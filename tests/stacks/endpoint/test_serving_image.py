@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from aws_cdk import Environment
 
-from stacks.endpoint.serving_image import registry_accounts
 from tests.stacks.miniature import Repository, candidate, make_repository
 from workloads import UsageError
+from workloads.images import triton_registries
 from workloads.instances import HOST_AMIS
 
 IRELAND = Environment(account="123456789012", region="eu-west-1")
@@ -29,7 +29,7 @@ def test_a_stack_for_every_region_looks_the_registry_up_when_it_is_deployed(repo
 
 
 def test_the_registries_know_every_version_of_the_ami_table() -> None:
-    assert set(HOST_AMIS) <= set(registry_accounts())
+    assert set(HOST_AMIS) <= set(triton_registries())
 
 
 def test_an_image_of_ones_own_replaces_the_stock_one_and_only_its_repository_may_be_pulled(
@@ -99,7 +99,7 @@ def test_a_version_that_sagemaker_does_not_publish_is_refused(repository: Reposi
         repository.synthesise()
     assert str(refusal.value) == (
         f"{repository.workload_file}: hosting.triton_version: got '25.06', which SageMaker does not publish. "
-        f"Published: {', '.join(sorted(registry_accounts()))}. "
+        f"Published: {', '.join(sorted(triton_registries()))}. "
         "Choose one of them, or set hosting.image_uri to your own image."
     )
 
@@ -109,7 +109,7 @@ def test_a_region_without_the_image_is_refused(repository: Repository) -> None:
         repository.synthesise(Environment(account="123456789012", region="us-gov-west-1"))
     assert str(refusal.value) == (
         f"{repository.workload_file}: hosting.triton_version: SageMaker does not publish Triton 25.09 in "
-        f"us-gov-west-1, only in {', '.join(sorted(registry_accounts()['25.09']))}. Deploy to one of these regions, "
+        f"us-gov-west-1, only in {', '.join(sorted(triton_registries()['25.09']))}. Deploy to one of these regions, "
         "choose another version, or set hosting.image_uri to your own image."
     )
 
