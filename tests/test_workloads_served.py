@@ -15,7 +15,7 @@ import pytest
 
 from inference_recommender.payloads import request_body
 from local_aws.process.triton import TritonServer
-from model_build.metrics import Answered, measure
+from model_build.parity import Answered, measure
 from workloads import ROOT, Example, ModelArtifact, Row, load_artifact, load_workload, workload_names
 
 pytestmark = pytest.mark.integration

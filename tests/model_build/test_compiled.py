@@ -49,7 +49,6 @@ COMPILES_NOTHING = (
     "model_build/config_pbtxt.py",
     "model_build/lint/check.py",
     "model_build/lint/hosting.py",
-    "model_build/metrics.py",
     "model_build/parity.py",
     "model_build/plan.py",
     "model_build/remote/request.py",

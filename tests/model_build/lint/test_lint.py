@@ -184,7 +184,7 @@ OF_THE_SITUATION = [fault for fault in FAULTS if fault.base in (SCORING, ENGINES
 
 
 @pytest.mark.parametrize("fault", OF_THE_SITUATION, ids=lambda fault: fault.name)
-def test_a_fault_of_the_situation_is_not_found_where_nothing_is_known(fault: Fault, tmp_path: Path) -> None:
+def test_a_fault_of_the_context_is_not_found_where_nothing_is_known(fault: Fault, tmp_path: Path) -> None:
     assert lint(write(fault.tree, tmp_path), NOTHING_KNOWN) == []
 
 
