@@ -1,4 +1,4 @@
-"""Every workload built for CPU by one command, each then served by a real Triton that answers its own examples."""
+"""Every workload, built for CPU, is served by a real Triton that answers its own examples."""
 
 import json
 import os
@@ -29,21 +29,35 @@ ANSWERS = {
 }
 BUILD = (
     "import sys; from pathlib import Path; import model_build.__main__ as c; c.ROOT = Path(sys.argv[1]); "
-    "sys.exit(c.main(['build', '--all', '--target', 'cpu']))"
+    "sys.exit(c.main(['build', *sys.argv[2:], '--target', 'cpu']))"
 )
 
 
+def checkpoint_bytes(name: str) -> int:
+    return sum(file.stat().st_size for file in (ROOT / "workloads" / name / "checkpoint").rglob("*") if file.is_file())
+
+
+QUICK = min(NAMES, key=checkpoint_bytes)
+"""The workload that `make test` builds. The others are slow; in `make test` tiny models stand for them, in a real Triton:
+model_build/test_variants_served for the encoder tasks, containers/text2text for the decoding loop."""
+
+
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A repository with every workload built for `cpu`, and the table that the command printed."""
-    root = tmp_path_factory.mktemp("every_workload")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository's workloads to build in."""
+    copy = tmp_path_factory.mktemp("every_workload")
     ignored = shutil.ignore_patterns("__pycache__", "recommendation.json")
-    shutil.copytree(ROOT / "workloads", root / "workloads", ignore=ignored)
+    shutil.copytree(ROOT / "workloads", copy / "workloads", ignore=ignored)
+    return copy
+
+
+def build(root: Path, *what: str) -> str:
+    """Returns the table that the command prints."""
     done = subprocess.run(
-        [sys.executable, "-c", BUILD, str(root)], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", BUILD, str(root), *what], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return root, done.stdout
+    return done.stdout
 
 
 class Served:
@@ -52,11 +66,11 @@ class Served:
         self.folder = load_workload(name)
 
     def ask(self, row: Row) -> dict[str, Any]:
-        """The answer to one request, by output."""
+        """Returns the answer to one request, by output."""
         request = urllib.request.Request(
             f"{self.server.sagemaker_url}/invocations", request_body(row), {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=60) as response:
+        with urllib.request.urlopen(request, timeout=300) as response:
             return {output["name"]: output["data"][0] for output in json.load(response)["outputs"]}
 
     def ask_all(self, rows: list[Row]) -> list[dict[str, Any]]:
@@ -64,11 +78,12 @@ class Served:
             return list(threads.map(self.ask, rows))
 
 
-@pytest.fixture(scope="session", params=NAMES)
-def served(
-    request: pytest.FixtureRequest, built: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Served]:
-    root, name = built[0], request.param
+@pytest.fixture(
+    scope="session", params=[pytest.param(name, marks=[] if name == QUICK else pytest.mark.slow) for name in NAMES]
+)
+def served(request: pytest.FixtureRequest, root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    name = request.param
+    build(root, name)
     artifact = load_artifact(root, name, "cpu")
     with TritonServer.start(
         root / "build" / name / "cpu" / "repository",
@@ -79,8 +94,9 @@ def served(
         yield Served(server, name, artifact)
 
 
-def test_the_table_has_a_line_with_figures_for_each(built: tuple[Path, str]) -> None:
-    head, *lines = built[1].splitlines()
+@pytest.mark.slow
+def test_the_table_of_all_workloads_has_a_line_with_figures_for_each(root: Path) -> None:
+    head, *lines = build(root, "--all").splitlines()
     assert head.split()[:4] == ["workload", "target", "runtime", "precision"]
     assert [line.split()[0] for line in lines] == NAMES
     assert all(" → " in line for line in lines)
@@ -102,18 +118,17 @@ def test_what_it_answers_is_as_good_as_the_build_measured(served: Served) -> Non
     assert measured == pytest.approx(served.artifact.parity.compiled, abs=1e-5)
 
 
-def test_an_archive_of_every_workload_has_nothing_to_lint(built: tuple[Path, str]) -> None:
-    for name in NAMES:
-        archive = built[0] / "build" / name / "cpu" / "model.tar.gz"
-        done = subprocess.run(
-            [sys.executable, "-m", "model_build", "lint", str(archive)],
-            cwd=ROOT,
-            env=os.environ,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+def test_its_archive_has_nothing_to_lint(served: Served, root: Path) -> None:
+    archive = root / "build" / served.name / "cpu" / "model.tar.gz"
+    done = subprocess.run(
+        [sys.executable, "-m", "model_build", "lint", str(archive)],
+        cwd=ROOT,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _answered(task: str, example: Example, answer: dict[str, Any]) -> Answered:

@@ -1,6 +1,8 @@
 """Graphs compiled for Neuron give the model's own answers, whatever the number and the lengths of the rows."""
 
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +20,11 @@ from tests.containers.neuron.neuron_server import COMPILED, compile_neuron
 ROWS = [1, 2, 3, 7, 8]
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return compile_neuron(tmp_path / "model", monkeypatch)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Graphs of the fake, which is installed as torch_neuron as long as this module's tests run."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        yield compile_neuron(tmp_path_factory.mktemp("compiled") / "model", monkeypatch)
 
 
 @pytest.fixture
@@ -92,11 +96,13 @@ def test_a_predictor_answers_a_row_as_it_would_alone(folder: Path) -> None:
         assert one["SCORE"] == pytest.approx(other["SCORE"], abs=1e-5)
 
 
-def test_a_length_without_its_graph_is_missed_when_loading(folder: Path) -> None:
-    (folder / "model.16.neuron.pt").unlink()
+def test_a_length_without_its_graph_is_missed_when_loading(folder: Path, tmp_path: Path) -> None:
+    incomplete = tmp_path / "model"
+    shutil.copytree(folder, incomplete)
+    (incomplete / "model.16.neuron.pt").unlink()
     with pytest.raises(FileNotFoundError) as caught:
-        load(folder, COMPILED)
-    assert str(caught.value) == f"{folder} has no model.16.neuron.pt, which pad_to of settings.json asks for"
+        load(incomplete, COMPILED)
+    assert str(caught.value) == f"{incomplete} has no model.16.neuron.pt, which pad_to of settings.json asks for"
 
 
 def test_without_neurons_package_the_reason_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A model's folder as the Neuron server takes it, and that server, really running on loopback."""
+"""Makes a model's folder for the Neuron server, and runs that server on loopback."""
 
 import http.client
 import json
@@ -35,12 +35,14 @@ SERVING = ServerSettings(
     placement="one-per-core",
     pipeline_cores=1,
 )
-START_S = 60.0
+START_S = 300.0
+END_S = 300.0
+"""Seconds that bound a hanging test; they are no expectation of the machine's speed."""
 SERVE = ROOT / "containers" / "neuron" / "serve"
 
 
 def compile_neuron(folder: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings = COMPILED) -> Path:
-    """The miniature classifier as graphs of the fake, with all that stands beside them."""
+    """Compiles the miniature classifier with the fake, and writes the files that stand beside the graphs."""
     folder.mkdir(parents=True)
     fake_neuron.install(monkeypatch, "torch_neuron", folder.with_name(f"{folder.name}-site"))
     model = TextClassification(
@@ -81,7 +83,7 @@ class RunningServer:
     def request(
         self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
     ) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=END_S)
         try:
             connection.request(method, path, body, {"Content-Type": content_type})
             response = connection.getresponse()
@@ -94,7 +96,7 @@ class RunningServer:
         return self.request("POST", path, document(*texts))
 
     def wait_until_ready(self) -> list[int]:
-        """The statuses of /ping on the way."""
+        """Returns the statuses of /ping on the way."""
         statuses: list[int] = []
         give_up = time.monotonic() + START_S
         while not statuses or statuses[-1] != 200:
@@ -107,13 +109,13 @@ class RunningServer:
         return statuses
 
     def workers(self) -> list[int]:
-        """Their process ids."""
+        """Returns the workers' process ids."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return [int(child) for child in children.split()]
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(END_S)
 
 
 @contextmanager

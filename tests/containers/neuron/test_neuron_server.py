@@ -16,10 +16,14 @@ import aiohttp
 import pytest
 
 from containers.encoder.predictor import Predictor
+from containers.errors import ContainerError
+from containers.neuron.__main__ import plan
 from containers.neuron.server_settings import ServerSettings
 from tests import fake_neuron
 from tests.containers.neuron.neuron_server import (
+    END_S,
     SERVING,
+    START_S,
     RunningServer,
     compile_neuron,
     document,
@@ -38,7 +42,7 @@ LIMIT = 6_291_456
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """On CPU, three workers."""
+    """Returns a model for CPU with three workers."""
     serving = replace(SERVING, model_instances=3, max_queue_delay_ms=2.0)
     return make_onnx(tmp_path_factory.mktemp("onnx") / "model", serving)
 
@@ -51,7 +55,7 @@ def server(folder: Path) -> Iterator[RunningServer]:
 
 @pytest.fixture(scope="module")
 def expected(folder: Path) -> dict[str, str]:
-    """The label of every text, as the model gives it to the text alone."""
+    """Returns the label that the model gives to every text alone."""
     predictor = Predictor.load(folder)
     found: dict[str, str] = {}
     for text in TEXTS:
@@ -82,7 +86,7 @@ def test_health_is_said_under_sagemakers_name_and_kserves(server: RunningServer,
 def test_under_load_every_caller_gets_its_own_answer_from_every_worker(
     server: RunningServer, expected: dict[str, str]
 ) -> None:
-    """The kernel spreads connections over the workers: their processor time shows that each has worked."""
+    """The kernel spreads connections over the workers; their processor time shows that each has worked."""
     before = {process: processor_seconds(process) for process in server.workers()}
     assert len(before) == 3
     answers = asyncio.run(load(server.port, callers=48, requests_each=10))
@@ -162,35 +166,30 @@ def test_what_is_not_served_is_refused(
 
 
 def test_while_the_model_loads_the_server_is_alive_and_not_ready(folder: Path, tmp_path: Path) -> None:
-    """Its workers are made to start slowly."""
-    slow = tmp_path / "slow"
-    slow.mkdir()
-    (slow / "sitecustomize.py").write_text(
-        "import sys, time\nif any('worker' in argument for argument in sys.orig_argv):\n    time.sleep(1.0)\n"
+    """Its workers wait for a file before they load."""
+    waiting, gate = tmp_path / "waiting", tmp_path / "gate"
+    waiting.mkdir()
+    (waiting / "sitecustomize.py").write_text(
+        "import os, sys, time\n"
+        "while any('worker' in argument for argument in sys.orig_argv) and not os.path.exists(os.environ['GATE']):\n"
+        "    time.sleep(0.01)\n"
     )
-    environment = {"PYTHONPATH": os.pathsep.join([str(slow), str(ROOT)])}
+    environment = {"PYTHONPATH": os.pathsep.join([str(waiting), str(ROOT)]), "GATE": str(gate)}
     server = RunningServer(folder, tmp_path / "server.log", environment)
     try:
-        statuses = server.wait_until_ready()
-        assert statuses[0] == 503
+        assert first_answer(server) == (503, {"error": "The model is being loaded."})
+        assert server.request("GET", "/ping")[0] == 503
+        assert server.request("GET", "/v2/health/live") == (200, None)
+        gate.touch()
+        server.wait_until_ready()
         assert server.infer("red shoes")[0] == 200
     finally:
         assert server.stop() == 0
     assert server.log.read_text() == "Serving with 3 workers.\n"
 
 
-def test_a_request_before_the_model_is_there_is_told_to_wait(folder: Path, tmp_path: Path) -> None:
-    server = RunningServer(folder, tmp_path / "server.log", {})
-    try:
-        answer = first_answer(server)
-        assert answer == (503, {"error": "The model is being loaded."})
-        assert server.request("GET", "/v2/health/live") == (200, None)
-    finally:
-        server.stop()
-
-
 def first_answer(server: RunningServer) -> tuple[int, object]:
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + START_S
     while time.monotonic() < give_up:
         try:
             return server.infer("red shoes")
@@ -200,16 +199,19 @@ def first_answer(server: RunningServer) -> tuple[int, object]:
 
 
 def test_sigterm_lets_the_requests_finish_that_are_being_answered(tmp_path: Path) -> None:
-    """One waits for a batch that fills only when its time is up, which is after the signal."""
-    patient = make_onnx(tmp_path / "model", replace(SERVING, max_queue_delay_ms=1500.0))
-    with running(patient, tmp_path / "server.log") as server:
+    """A request waits for a batch that starts only when its time is up, which is after the signal."""
+    delayed = make_onnx(tmp_path / "model", replace(SERVING, max_queue_delay_ms=2500.0))
+    with running(delayed, tmp_path / "server.log") as server:
         assert asyncio.run(stop_during_a_request(server)) == (200, 0)
         with pytest.raises(ConnectionRefusedError):
             server.request("GET", "/ping")
 
 
 async def stop_during_a_request(server: RunningServer) -> tuple[int, int]:
-    """The statuses of the request and of the server's end."""
+    """Returns the statuses of the request and of the server's end.
+
+    The worker answers connections in the order in which they came, so once it answers a second one it has the request.
+    """
     async with aiohttp.ClientSession() as session:
 
         async def call() -> int:
@@ -217,17 +219,17 @@ async def stop_during_a_request(server: RunningServer) -> tuple[int, int]:
                 return response.status
 
         task = asyncio.create_task(call())
-        await asyncio.sleep(0.5)
-        assert not task.done()
+        await asyncio.sleep(0.1)
+        await asyncio.to_thread(server.request, "GET", "/ping")
         server.process.send_signal(signal.SIGTERM)
-        return await task, await asyncio.to_thread(server.process.wait, 30)
+        return await task, await asyncio.to_thread(server.process.wait, END_S)
 
 
 def test_a_worker_that_dies_takes_the_server_down_with_a_reason(folder: Path, tmp_path: Path) -> None:
     with running(folder, tmp_path / "server.log") as server:
         workers = server.workers()
         os.kill(workers[1], signal.SIGKILL)
-        assert server.process.wait(30) == 3
+        assert server.process.wait(END_S) == 3
         assert (
             "Worker 1 was killed by signal 9. The server goes down with it, to be started again as a whole."
             in server.log.read_text()
@@ -239,8 +241,8 @@ def test_workers_do_not_outlive_a_launcher_that_is_killed(folder: Path, tmp_path
     with running(folder, tmp_path / "server.log") as server:
         workers = server.workers()
         server.process.kill()
-        server.process.wait(30)
-        give_up = time.monotonic() + 30
+        server.process.wait(END_S)
+        give_up = time.monotonic() + END_S
         while any(Path(f"/proc/{worker}").exists() for worker in workers):
             assert time.monotonic() < give_up
             time.sleep(0.05)
@@ -253,13 +255,20 @@ def start_and_fail(**environment: str) -> tuple[int, str]:
         env={**clean, "PYTHONPATH": str(ROOT), "HOST": "127.0.0.1", **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=START_S,
         check=False,
     )
     return ended.returncode, ended.stderr.strip()
 
 
 WANTED = "A model's folder is wanted there: settings.json, server.json, tokenizer.json and the compiled model."
+
+
+def refusal(**environment: str) -> tuple[int, str]:
+    """Returns the exit code and the sentence with which the server would refuse to start."""
+    with pytest.raises(ContainerError) as caught:
+        plan(environment)
+    return caught.value.exit_code, str(caught.value)
 
 
 def test_without_a_folder_the_server_does_not_start(tmp_path: Path) -> None:
@@ -281,15 +290,14 @@ def test_without_a_whole_model_the_server_does_not_start(folder: Path, tmp_path:
     for file in folder.iterdir():
         if file.name != name:
             (broken / file.name).symlink_to(file)
-    assert start_and_fail(MODEL_FOLDER=str(broken)) == (3, f"{broken}: {reason}. {WANTED}")
+    assert refusal(MODEL_FOLDER=str(broken)) == (3, f"{broken}: {reason}. {WANTED}")
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_server_with_the_runtimes_reason(folder: Path, tmp_path: Path) -> None:
     broken = tmp_path / "model"
     make_onnx(broken, SERVING)
     (broken / "model.onnx").write_bytes(b"not a graph")
-    code, message = start_and_fail(MODEL_FOLDER=str(broken), PORT="0")
-    assert (code, message) == (2, "PORT: got '0'. Allowed: 1 to 65535.")
+    assert refusal(MODEL_FOLDER=str(broken), PORT="0") == (2, "PORT: got '0'. Allowed: 1 to 65535.")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -303,7 +311,11 @@ def test_a_model_that_cannot_be_loaded_ends_the_server_with_the_runtimes_reason(
 
 
 class TestNeuron:
-    """Graphs of the fake, in processes that find it as torch_neuron."""
+    """Graphs of the fake, in processes that find it as torch_neuron.
+
+    For the slow tests, `make test` has the same placements without processes: test_neuron_cores for the cores of each
+    worker, test_neuron_engine for data parallelism and for the missing package.
+    """
 
     @pytest.fixture
     def compiled(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -324,6 +336,7 @@ class TestNeuron:
             answers = asyncio.run(load(server.port, callers=8, requests_each=5))
         self.check(compiled, answers)
 
+    @pytest.mark.slow
     def test_one_worker_for_all_cores(self, compiled: Path, path: str, tmp_path: Path) -> None:
         self.serve(compiled, replace(SERVING, placement="data-parallel", max_queue_delay_ms=2.0))
         with running(compiled, tmp_path / "server.log", PYTHONPATH=path, NEURON_RT_VISIBLE_CORES="4-7") as server:
@@ -331,6 +344,7 @@ class TestNeuron:
             answers = asyncio.run(load(server.port, callers=8, requests_each=5))
         self.check(compiled, answers)
 
+    @pytest.mark.slow
     def test_one_worker_for_each_pipeline(self, compiled: Path, path: str, tmp_path: Path) -> None:
         self.serve(compiled, replace(SERVING, pipeline_cores=2))
         with running(compiled, tmp_path / "server.log", PYTHONPATH=path, NEURON_RT_NUM_CORES="5") as server:
@@ -346,12 +360,13 @@ class TestNeuron:
             assert isinstance(expected, dict)
             assert (status, label) == (200, expected["LABEL"])
 
-    def test_without_a_device_the_server_does_not_start(self, compiled: Path, path: str, tmp_path: Path) -> None:
+    def test_without_a_device_the_server_does_not_start(self, compiled: Path) -> None:
         self.serve(compiled, SERVING)
-        code, message = start_and_fail(MODEL_FOLDER=str(compiled), PYTHONPATH=path)
+        code, message = refusal(MODEL_FOLDER=str(compiled))
         assert code == 3
         assert message.startswith("The model is compiled for Neuron and there is no /dev/neuron* device.")
 
+    @pytest.mark.slow
     def test_without_neurons_package_the_worker_says_so(self, compiled: Path, tmp_path: Path) -> None:
         self.serve(compiled, SERVING)
         environment = {"NEURON_RT_NUM_CORES": "1", "PORT": str(free_port())}

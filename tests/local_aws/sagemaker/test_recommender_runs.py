@@ -235,6 +235,7 @@ def test_no_trouble_on_the_way_creates_a_job_twice_or_loses_one(
         f"AWS refused {create}: ThrottlingException: Rate exceeded. {again}",
         "AWS answers again.",
         f"AWS refused {describe}: ThrottlingException: Rate exceeded. {again}",
+        "AWS answers again.",  # it refuses the credentials, which is an answer
     ]
 
     found = resume(folder, Aws(session(account)), kept, watcher, soon)
