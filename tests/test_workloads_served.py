@@ -38,7 +38,7 @@ def checkpoint_bytes(name: str) -> int:
 
 
 QUICK = min(NAMES, key=checkpoint_bytes)
-"""The workload that `make test` builds. The others are slow; in `make test` tiny models stand for them, in a real Triton:
+"""The workload that `make test` builds. The others are slow; there tiny models stand for them, in a real Triton:
 model_build/test_variants_served for the encoder tasks, containers/text2text for the decoding loop."""
 
 
