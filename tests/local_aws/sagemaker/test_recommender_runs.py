@@ -110,7 +110,7 @@ def advanced(
 
 
 def shortened(plan: JobPlan, seconds: int) -> JobPlan:
-    """A default job that is over sooner than the service's own traffic would be."""
+    """A default job that is over sooner than the traffic that the service chooses would be."""
     requests = [
         {**one, "InputConfig": {**one["InputConfig"], "JobDurationInSeconds": seconds}} for one in plan.requests
     ]
