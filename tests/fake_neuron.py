@@ -74,7 +74,7 @@ def trace_neuronx(
 
 
 def parse_options(arguments: Sequence[str], allowed: dict[str, Callable[[str], bool]]) -> dict[str, str]:
-    """--name value and --name=value alike, as the compilers take them."""
+    """Reads --name value and --name=value, both of which the compilers accept."""
     words = [word for argument in arguments for word in argument.split("=", 1)]
     options = dict(zip(words[::2], words[1::2], strict=True))
     for name, value in options.items():
@@ -111,7 +111,7 @@ def _trace(
 
 
 def visible_cores() -> list[int]:
-    """Of this process, counted from 0."""
+    """Returns the NeuronCores of this process, counted from 0."""
     if visible := os.environ.get("NEURON_RT_VISIBLE_CORES"):
         first, _, last = visible.partition("-")
         return list(range(int(last or first) - int(first) + 1))
@@ -156,7 +156,7 @@ def modules() -> dict[str, types.ModuleType]:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, package: str, folder: Path) -> None:
-    """As if `package` were installed, with its distributions' versions, which are kept in `folder`."""
+    """Makes `package` look installed, with its distributions' versions, which are written to `folder`."""
     made = modules()[package]
     monkeypatch.setitem(sys.modules, package, made)
     if package == "torch_neuron":
@@ -169,7 +169,7 @@ def install(monkeypatch: pytest.MonkeyPatch, package: str, folder: Path) -> None
 
 
 def write_package(folder: Path, package: str) -> str:
-    """A PYTHONPATH on which `package` is this fake."""
+    """Returns a PYTHONPATH on which `package` is this fake."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [
         "import sys",

@@ -1,4 +1,4 @@
-"""What runs in a container imports only what that container has, in words that its Python knows."""
+"""Code for a container imports only packages that the container has, and parses with its Python."""
 
 import ast
 import importlib.metadata
@@ -17,7 +17,7 @@ ALLOWED = {
     "neuron": {"aiohttp", "numpy", "uvloop"},
     "text2text": SERVING | {"cuda", "tensorrt"},
 }
-"""By room; what is of one runtime alone is imported in the adapter of that runtime."""
+"""Packages by folder. A package of one runtime is imported only in the adapter of that runtime."""
 
 
 def imports(file: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""Running the batch program as its container does: a process of its own, from a copy of the container's own folder."""
+"""Runs the batch program as its container does: as a process, from a copy of the container's own folder."""
 
 import json
 import os
@@ -25,7 +25,7 @@ class Ended:
 
 
 def install(folder: Path) -> Path:
-    """Only what the image copies: this package, the batch, the encoder and Neuron's server."""
+    """Copies what the image copies: this package's files, the batch, the encoder and Neuron's server."""
     (folder / "containers").mkdir(parents=True)
     for name in ("__init__.py", "embedded_metrics.py", "errors.py"):
         shutil.copy(ROOM / name, folder / "containers")
@@ -35,7 +35,7 @@ def install(folder: Path) -> Path:
 
 
 def start(program: Path, *arguments: object, environment: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
-    """In a process group of its own, so that all of it can be killed at once."""
+    """Starts the program in a process group of its own, so that all of it can be killed at once."""
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     return subprocess.Popen(
         [sys.executable, "-m", "containers.batch", *map(str, arguments)],
@@ -69,7 +69,7 @@ def wait_for_parts(output: Path, count: int, process: "subprocess.Popen[str]") -
 
 
 def read_rows(output: Path, kind: str) -> list[dict[str, Any]]:
-    """Of all chunks, in order."""
+    """Returns the rows of all chunks, in order."""
     files = sorted(output.glob(f"{kind}-*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text("utf-8").splitlines()]
 

@@ -47,7 +47,7 @@ def run_shard(model: object, source: object, output: object, number: int, summar
 
 @pytest.fixture(scope="module")
 def finished(packed: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of both shards: out/ and summaries/."""
+    """Runs both shards, which leaves out/ and summaries/."""
     folder = tmp_path_factory.mktemp("finished")
     for number in (1, 2):
         assert run_shard(packed, source, folder / "out", number, folder / "summaries") == 0

@@ -305,7 +305,7 @@ def test_a_model_that_is_not_there_or_does_not_load_is_refused(
 
 
 def test_a_triton_repository_is_a_model_too(program: Path, model: Path, tmp_path: Path) -> None:
-    """As the build lays out the ensemble: the tokenizer with its step, the graph with its own."""
+    """The build lays out the ensemble with the tokenizer beside its step and the graph beside its own."""
     for step, file in (("tokenise", "tokenizer.json"), ("model", "model.onnx"), ("postprocess", "settings.json")):
         folder = tmp_path / "repository" / f"tiny_{step}" / "1"
         folder.mkdir(parents=True)

@@ -77,7 +77,7 @@ def _ensemble(settings: Settings) -> str:
 
 
 def _made(settings: Settings) -> dict[str, str]:
-    """What tokenise gives."""
+    """Returns the outputs of tokenise, with their dims."""
     spans = {"answer_spans": "[ -1, 2 ]"} if settings.task == "question-answering" else {}
     return {name: _dims(name) for name in settings.inputs} | spans
 

@@ -20,7 +20,7 @@ MODELS = ("model.onnx", "model.pt")
 
 
 def make_rows(settings: Settings, count: int = 12) -> list[dict[str, str]]:
-    """Of different lengths, none too long."""
+    """Makes rows of different lengths, none too long."""
     random = Random(7)
     return [
         {field: " ".join(random.choices(LETTERS, k=random.randint(1, 6))) for field in settings.fields}

@@ -59,7 +59,7 @@ def test_batching_changes_no_answer(generator: TextGenerator, requests: list[lis
 
 
 def test_rows_end_at_different_steps_in_this_miniature(generator: TextGenerator) -> None:
-    """What the tests above stand on: a batch of these texts does lose rows on its way."""
+    """Rows of a batch of these texts end at different steps, which the tests above rely on."""
     rows = [generator.tokenise(text.encode()) for text in make_texts(16)]
     lengths = {len(output) for output in generator.generate([row for row in rows if not isinstance(row, Refusal)])}
     assert len(lengths) > 3
@@ -73,7 +73,7 @@ def test_a_text_that_would_take_seconds_to_tokenise_is_refused_at_once(generator
 
 
 def test_a_long_text_of_few_tokens_is_answered(generator: TextGenerator) -> None:
-    """What looks far too long at first sight may be short for its tokenizer."""
+    """A text of many characters may have few tokens."""
     tokenizer = make_tokenizer()
     tokenizer.normalizer = normalizers.Replace("-", "")
     forgiving = TextGenerator(tokenizer, generator.engine, generator.settings)

@@ -21,7 +21,7 @@ def pins(name: str) -> dict[str, str]:
 
 
 def requirement(tmp_path: Path, first_line: str) -> subprocess.CompletedProcess[str]:
-    """What the script answers to a trtexec whose first line this is, in an image of CUDA 13."""
+    """Runs the script with a trtexec that prints this first line, in an image with CUDA 13."""
     trtexec = tmp_path / "trtexec"
     trtexec.write_text(f"#!{sys.executable}\nimport sys\nassert sys.argv[1:] == ['--help']\nprint({first_line!r})\n")
     trtexec.chmod(trtexec.stat().st_mode | stat.S_IXUSR)

@@ -149,7 +149,7 @@ def test_a_job_tests_every_combination_and_reports_it_in_the_apis_shape(
 
 @pytest.mark.slow
 def test_a_job_measures_the_slower_model_as_slower(measuring: LocalAccount) -> None:
-    """In `make test`, the test above covers all but the figures."""
+    """The test above covers all but the figures in `make test`."""
     sagemaker = clients(measuring)("sagemaker")
     wanted = request("measured", Endpoints(sagemaker).model("measured", DELAY_S="0.01"), seconds=5)
     ranges = [{"Name": "DELAY_S", "Value": ["0.02", "0.08"]}]

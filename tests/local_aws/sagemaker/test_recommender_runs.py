@@ -67,7 +67,7 @@ def folder(edit_toml: EditToml) -> WorkloadFolder:
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> RunFolder:
+def run_folder(tmp_path: Path) -> RunFolder:
     return RunFolder(tmp_path / "runs" / "a-run")
 
 
@@ -140,15 +140,15 @@ class Watcher:
 
 
 def test_a_default_jobs_answer_is_tested_by_an_advanced_job_in_stairs(
-    service: Aws, folder: WorkloadFolder, kept: RunFolder, tmp_path: Path, model: str
+    service: Aws, folder: WorkloadFolder, run_folder: RunFolder, tmp_path: Path, model: str
 ) -> None:
     plan = shortened(plan_default_job(folder.workload, subject(model), "spellcheck-default-1"), 4)
-    first = run(Prepared(folder=folder, artifact=an_artifact(), plan=plan), service, kept, Silent(), soon)
+    first = run(Prepared(folder=folder, artifact=an_artifact(), plan=plan), service, run_folder, Silent(), soon)
     assert first.recommended is not None
     assert first.provenance.traffic == "service-default"
-    assert "ml.c5.xlarge" in kept.report.read_text("utf-8")
+    assert "ml.c5.xlarge" in run_folder.report.read_text("utf-8")
 
-    candidates = candidates_of(kept, "spellcheck")
+    candidates = candidates_of(run_folder, "spellcheck")
     assert [one.instance_type for one in candidates] == ["ml.c5.xlarge"]
     prepared = advanced(folder, "spellcheck-staircase-1", subject(model), "staircase", configurations=candidates)
     second = run(prepared, service, RunFolder(tmp_path / "runs" / "second"), Silent(), soon)
@@ -161,7 +161,7 @@ def test_a_default_jobs_answer_is_tested_by_an_advanced_job_in_stairs(
 
 
 def test_an_endpoint_that_exists_is_a_candidate_with_its_own_type_and_count(
-    service: Aws, folder: WorkloadFolder, kept: RunFolder, model: str, endpoints: Endpoints
+    service: Aws, folder: WorkloadFolder, run_folder: RunFolder, model: str, endpoints: Endpoints
 ) -> None:
     config = endpoints.config("visited-config", instance_type="ml.m5.large", count=2, DELAY_S="0.005")
     endpoints.create("visited", config=config)
@@ -179,54 +179,56 @@ def test_an_endpoint_that_exists_is_a_candidate_with_its_own_type_and_count(
     bare = folder.workload.targets["cpu"].model_copy(update={"instance_types": ("ml.c5.xlarge",)})
     workload = folder.workload.model_copy(update={"targets": {**folder.workload.targets, "cpu": bare}})
     plan = plan_default_job(workload, subject(model, "visited"), "spellcheck-visited-1", deployed=deployed)
-    found = run(Prepared(folder=folder, artifact=an_artifact(), plan=shortened(plan, 4)), service, kept, Silent(), soon)
+    found = run(
+        Prepared(folder=folder, artifact=an_artifact(), plan=shortened(plan, 4)), service, run_folder, Silent(), soon
+    )
     existing = next(one for one in found.candidates if one.instance_type == "ml.m5.large")
-    (performance,) = kept.description()["EndpointPerformances"]
+    (performance,) = run_folder.description()["EndpointPerformances"]
     assert existing.max_invocations_per_minute == performance["Metrics"]["MaxInvocations"] / 2
-    measured = next(one for one in kept.measurements() if one.endpoint_name == "visited")
+    measured = next(one for one in run_folder.measurements() if one.endpoint_name == "visited")
     assert measured.percentiles_ms.p99 is not None, "CloudWatch knows its variant"
 
 
 def test_a_job_stopped_midway_keeps_its_measurements_and_gives_no_verdict(
-    service: Aws, folder: WorkloadFolder, kept: RunFolder, model: str
+    service: Aws, folder: WorkloadFolder, run_folder: RunFolder, model: str
 ) -> None:
     prepared = advanced(folder, "spellcheck-stopped-1", subject(model), "long")
     watcher = Watcher(on_load=lambda: service.stop_job("spellcheck-stopped-1"))
     with pytest.raises(NoVerdict) as caught:
-        run(prepared, service, kept, watcher, soon)
+        run(prepared, service, run_folder, watcher, soon)
     assert str(caught.value) == (
         "No verdict: Job spellcheck-stopped-1 was stopped before its traffic ended. "
-        f"What was measured is kept in {kept.path}."
+        f"What was measured is kept in {run_folder.path}."
     )
-    (measured,) = kept.measurements()
+    (measured,) = run_folder.measurements()
     assert measured.series is not None
     assert sum(count or 0 for count in measured.series.invocations) > 0
 
 
 def test_a_job_that_fails_is_told_with_the_last_lines_of_its_container(
-    service: Aws, folder: WorkloadFolder, kept: RunFolder, sagemaker: Any
+    service: Aws, folder: WorkloadFolder, run_folder: RunFolder, sagemaker: Any
 ) -> None:
     broken = Endpoints(sagemaker).model("broken-echoes", BROKEN="1")
     with pytest.raises(JobFailed) as caught:
-        run(advanced(folder, "spellcheck-broken-1", subject(broken)), service, kept, Silent(), soon)
+        run(advanced(folder, "spellcheck-broken-1", subject(broken)), service, run_folder, Silent(), soon)
     assert str(caught.value).startswith("Job spellcheck-broken-1 failed: ")
     assert "this model is broken on purpose" in str(caught.value)
-    (measured,) = kept.measurements()
+    (measured,) = run_folder.measurements()
     assert "this model is broken on purpose" in (measured.failure_reason or "")
 
 
 def test_no_trouble_on_the_way_creates_a_job_twice_or_loses_one(
-    troubled: TroubledApi, account: LocalAccount, folder: WorkloadFolder, kept: RunFolder, model: str
+    troubled: TroubledApi, account: LocalAccount, folder: WorkloadFolder, run_folder: RunFolder, model: str
 ) -> None:
     describe, create = "DescribeInferenceRecommendationsJob", "CreateInferenceRecommendationsJob"
     # The second creation gets through and its answer does not; then the job is taken, by the run itself.
     troubled.troubles = {create: ["throttled", "lost"], describe: ["throttled", "throttled", "dropped", "expired"]}
     watcher, service = Watcher(), Aws(session(account))
     with pytest.raises(AwsUnavailable) as caught:
-        run(advanced(folder, "spellcheck-troubled-1", subject(model)), service, kept, watcher, soon)
+        run(advanced(folder, "spellcheck-troubled-1", subject(model)), service, run_folder, watcher, soon)
     assert str(caught.value) == (
         "The AWS credentials have expired: renew them (`aws sso login`, or as you got them).\n"
-        f"Nothing is lost: continue with `python -m inference_recommender run --resume {kept.path}`. "
+        f"Nothing is lost: continue with `python -m inference_recommender run --resume {run_folder.path}`. "
         "No job is created twice."
     )
     assert caught.value.exit_code == 3
@@ -238,7 +240,7 @@ def test_no_trouble_on_the_way_creates_a_job_twice_or_loses_one(
         "AWS answers again.",  # it refuses the credentials, which is an answer
     ]
 
-    found = resume(folder, Aws(session(account)), kept, watcher, soon)
+    found = resume(folder, Aws(session(account)), run_folder, watcher, soon)
     assert found.recommended is not None
     assert folder.recommendation() == found
     names = [job["JobName"] for job in Aws(session(account)).jobs("spellcheck-troubled", 10)]
@@ -253,17 +255,17 @@ def _run_until_killed(account: dict[str, Any], workloads: Path, path: Path, mode
 
 
 def test_a_run_that_is_killed_goes_on_with_its_own_job(
-    service: Aws, account: LocalAccount, folder: WorkloadFolder, kept: RunFolder, model: str
+    service: Aws, account: LocalAccount, folder: WorkloadFolder, run_folder: RunFolder, model: str
 ) -> None:
-    arguments = (account.client_arguments(), folder.path.parent, kept.path, model)
+    arguments = (account.client_arguments(), folder.path.parent, run_folder.path, model)
     process = multiprocessing.get_context("spawn").Process(target=_run_until_killed, args=arguments)
     process.start()
     wait_until(lambda: service.jobs("spellcheck-killed", 1))
     process.kill()
     process.join()
-    assert not (kept.path / "describe.json").exists()
+    assert not (run_folder.path / "describe.json").exists()
 
-    found = resume(folder, service, kept, Silent(), soon)
+    found = resume(folder, service, run_folder, Silent(), soon)
     assert found.provenance.job_name == "spellcheck-killed-1"
     assert found.recommended is not None
     assert [job["JobName"] for job in service.jobs("spellcheck-killed", 10)] == ["spellcheck-killed-1"]
