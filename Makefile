@@ -3,12 +3,18 @@
 SHELL := /bin/bash
 VENV := .venv
 TRITON := .venv-triton
+comma := ,
 PIP := -m pip install --disable-pip-version-check
 
-# The newest Python that the pinned packages have wheels for; `make PYTHON=/path/to/python` takes another.
+# The newest Python that the pinned packages have wheels for. The Triton server's Python backend needs numpy 1, which has
+# none for Python 3.13. `make PYTHON=… TRITON_PYTHON=…` takes others.
+newest = $(shell for name in $(2) python3; do $$name -c 'import sys; \
+  sys.exit(not (3, 11) <= sys.version_info[:2] <= $(1))' 2>/dev/null && echo $$name && break; done)
 ifndef PYTHON
-PYTHON := $(shell for name in python3.13 python3.12 python3.11 python3; do \
-  $$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$name && break; done)
+PYTHON := $(call newest,(3$(comma) 13),python3.13 python3.12 python3.11)
+endif
+ifndef TRITON_PYTHON
+TRITON_PYTHON := $(call newest,(3$(comma) 12),python3.12 python3.11)
 endif
 
 export PATH := $(CURDIR)/$(VENV)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
@@ -69,7 +75,7 @@ setup: $(VENV)/.installed triton node_modules/.installed ## the environments tha
 triton: $(TRITON)/.installed ## the Triton server alone
 
 machine:
-	@bash scripts/check_machine.sh "$(PYTHON)"
+	@bash scripts/check_machine.sh "$(PYTHON)" "$(TRITON_PYTHON)"
 
 $(VENV)/.installed: pyproject.toml constraints.txt | machine
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
@@ -78,7 +84,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | machine
 
 # What a Triton container has, and nothing else: the server binary, its Python backend, the model's own packages.
 $(TRITON)/.installed: containers/triton/local-requirements.txt containers/triton/requirements.txt containers/triton/constraints.txt | machine
-	@test -x $(TRITON)/bin/python || $(PYTHON) -m venv $(TRITON)
+	@test -x $(TRITON)/bin/python || $(TRITON_PYTHON) -m venv $(TRITON)
 	@$(INSTALL) "the Triton server into $(TRITON)" $(TRITON)/bin/python $(PIP) --constraint containers/triton/constraints.txt --requirement $<
 	@touch $@
 

@@ -23,9 +23,9 @@ def stand_in(folder: Path, name: str, script: str) -> None:
     file.chmod(0o755)
 
 
-def check(folder: Path, python: str) -> "subprocess.CompletedProcess[str]":
+def check(folder: Path, python: str, triton: str = sys.executable) -> "subprocess.CompletedProcess[str]":
     path = f"{folder / 'bin'}:{os.environ['PATH']}"
-    return run("bash", str(ROOT / "scripts" / "check_machine.sh"), python, folder=folder, PATH=path)
+    return run("bash", str(ROOT / "scripts" / "check_machine.sh"), python, triton, folder=folder, PATH=path)
 
 
 def test_this_machine_has_what_an_installation_needs(tmp_path: Path) -> None:
@@ -59,6 +59,16 @@ def test_a_python_without_venv_is_told_the_package_that_has_it(tmp_path: Path) -
     assert checked.stderr == (
         "python3.12 cannot make virtual environments: install its venv, on Debian and Ubuntu with "
         "`sudo apt install python3.12-venv`.\n"
+    )
+
+
+def test_a_machine_with_python_3_13_alone_is_told_what_triton_needs(tmp_path: Path) -> None:
+    checked = check(tmp_path, sys.executable, "")
+    assert checked.returncode == 3
+    assert checked.stderr == (
+        "The Triton server's Python backend needs numpy 1, which has no wheel for Python 3.13: install Python 3.12 or "
+        "3.11 beside it, for example with `pip install uv && uv python install 3.12`, or name one with "
+        "`make run TRITON_PYTHON=/path/to/python3.12`.\n"
     )
 
 
