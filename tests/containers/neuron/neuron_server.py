@@ -81,9 +81,14 @@ class RunningServer:
             )
 
     def request(
-        self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        content_type: str = "application/json",
+        timeout_s: float = END_S,
     ) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=END_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
         try:
             connection.request(method, path, body, {"Content-Type": content_type})
             response = connection.getresponse()
@@ -103,7 +108,8 @@ class RunningServer:
             assert time.monotonic() < give_up, self.log.read_text()
             assert self.process.poll() is None, self.log.read_text()
             try:
-                statuses.append(self.request("GET", "/ping")[0])
+                # A connection made while the launcher hands over to its workers may never be answered.
+                statuses.append(self.request("GET", "/ping", timeout_s=5.0)[0])
             except OSError:
                 time.sleep(0.02)
         return statuses
