@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from local_aws.cloudformation.recorded import SAID
 from local_aws.cloudformation.resource_schema import schema_of
 from local_aws.cloudformation.service_api import as_request, input_shape
-from tests.local_aws.cloudformation.test_local_stacks import Stacks, stacks  # noqa: F401  a fixture
+from tests.local_aws.cloudformation.test_local_stacks import Stacks, stacks, template  # noqa: F401  a fixture
 from tests.local_aws.conftest import BUCKET, IMAGE, ROLE, Endpoints, wait_until
 
 pytestmark = pytest.mark.integration
@@ -151,15 +151,8 @@ def test_a_pipeline_and_its_projects_are_told_as_they_were_asked_for(
 
 
 def test_scheduled_minimums_come_and_go_with_their_target(stacks: Stacks, client: Callable[[str], Any]) -> None:  # noqa: F811
-    target: dict[str, Any] = {
-        "MinCapacity": 1,
-        "MaxCapacity": 4,
-        "ResourceId": "service/cluster/server",
-        "ScalableDimension": "ecs:service:DesiredCount",
-        "ServiceNamespace": "ecs",
-    }
-    kind = "AWS::ApplicationAutoScaling::ScalableTarget"
-    body: dict[str, Any] = {"Resources": {"Target": {"Type": kind, "Properties": target}}}
+    body = template()
+    target = body["Resources"]["Target"]["Properties"]
     morning = {
         "ScheduledActionName": "Morning",
         "Schedule": "cron(0 6 * * ? *)",
@@ -169,7 +162,7 @@ def test_scheduled_minimums_come_and_go_with_their_target(stacks: Stacks, client
     scaling = client("application-autoscaling")
 
     def actions() -> list[tuple[str, int]]:
-        found = scaling.describe_scheduled_actions(ServiceNamespace="ecs")["ScheduledActions"]
+        found = scaling.describe_scheduled_actions(ServiceNamespace="sagemaker")["ScheduledActions"]
         return [(each["ScheduledActionName"], each["ScalableTargetAction"]["MinCapacity"]) for each in found]
 
     assert stacks.create("whole-schedule", body)["StackStatus"] == "CREATE_COMPLETE"
