@@ -1,6 +1,6 @@
 """Prints how the code is cut: files, folders, error classes, import circles, and the modules that a walk passes.
 
-    python scripts/house.py [--root DIR] [--walks]
+    python scripts/house.py [--root DIR] [--walks [--names]]
 
 Counted are the Python files of the product (PACKAGES, app.py) without the workloads' data folders: their trainers and
 grammars make checked-in data and run in no product walk. Error classes are the subclasses of Exception that static
@@ -210,18 +210,18 @@ def report(root: Path) -> dict[str, str]:
     }
 
 
-def walks(root: Path) -> Iterator[tuple[str, str]]:
-    """Yields how many modules each walk passes, as each ends. All is done in a copy of `root`, which is left alone."""
+def walks(root: Path) -> Iterator[tuple[str, set[str]]]:
+    """Yields the modules that each walk passes, as each ends. All is done in a copy of `root`, which is left alone."""
     with tempfile.TemporaryDirectory() as scratch:
         copy = _copy(root, Path(scratch) / "copy")
         build = ["-m", "model_build", "build", "spellcheck", "--target", "cpu"]
-        yield "modules on the walk `build`", _counted(_trace(copy, build, {}))
+        yield "modules on the walk `build`", _trace(copy, build, {})
         with _local_account(copy) as account:
             _run(["cdk", "bootstrap"], copy, account)
             _run(["cdk", "deploy", "SpellcheckStack", "--require-approval", "never"], copy, account)
             job = ["-m", "inference_recommender", "run", "spellcheck", "--job", "advanced", "--traffic", "quick"]
-            yield "modules on the walk `run --job advanced`", _counted(_trace(copy, job, account))
-        yield "modules on the walk objective → alarm", _counted(_trace(copy, ["app.py"], {}))
+            yield "modules on the walk `run --job advanced`", _trace(copy, job, account)
+        yield "modules on the walk objective → alarm", _trace(copy, ["app.py"], {})
 
 
 def _counted(modules: set[str]) -> str:
@@ -244,7 +244,8 @@ def _trace(copy: Path, command: list[str], environment: Mapping[str, str]) -> se
     out = copy / "traced.json"
     # 1: no candidate meets the objective. A job without a verdict (4) would end its walk early.
     _run([sys.executable, "-c", TRACER, str(out), *command], copy, environment, accepted=(0, 1))
-    return {name for name in json.loads(out.read_text("utf-8")) if name.split("/")[0] in (*PACKAGES, "app.py")}
+    ran = (name for name in json.loads(out.read_text("utf-8")) if name.endswith(".py"))
+    return {name for name in ran if name.split("/")[0] in (*PACKAGES, "app.py")}
 
 
 def _run(command: list[str], copy: Path, environment: Mapping[str, str], accepted: tuple[int, ...] = (0,)) -> None:
@@ -311,13 +312,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Print how the code is cut, for comparing commits.")
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parent.parent, metavar="DIR")
     parser.add_argument("--walks", action="store_true", help="run the three walks too; takes minutes")
+    parser.add_argument("--names", action="store_true", help="with --walks: name the modules too, on stderr")
     options = parser.parse_args()
     root = options.root.resolve()
     print(f"| | {root.name} |\n|---|---|")
     for name, value in report(root).items():
         print(f"| {name} | {value} |", flush=True)
-    for name, value in walks(root) if options.walks else ():
-        print(f"| {name} | {value} |", flush=True)
+    for name, modules in walks(root) if options.walks else ():
+        print(f"| {name} | {_counted(modules)} |", flush=True)
+        if options.names:
+            print("\n".join(f"    {module}" for module in sorted(modules)), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
