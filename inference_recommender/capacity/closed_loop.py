@@ -1,7 +1,7 @@
 """The highest rate that a run sustained within a latency limit, and how surely. Pure: arrays in, one value out.
 
 1. The time that the service took to warm up is left out (`warm_up`).
-2. The rest is cut into blocks of time, and these are sorted into levels of equal load (`load_levels`), each of at least
+2. The rest is cut into blocks of time, and these are sorted into levels of equal load (`levels`), each of at least
    `INTERVAL_S` and enough requests: a rate is sustained over a level, and levels do not overlap.
 3. The share of late requests can only rise with the load. Where the levels say otherwise it is noise, and neighbours
    are pooled (`statistics.isotonic`), so that neither one lucky level nor one stall decides.
@@ -22,9 +22,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inference_recommender.capacity.load_levels import Blocks, Indices, blocks, load_levels, longest_stretch, per_block
+from inference_recommender.capacity.levels import (
+    Blocks,
+    Indices,
+    blocks,
+    first_load_s,
+    load_levels,
+    longest_stretch,
+    per_block,
+    warm_up_s,
+)
 from inference_recommender.capacity.statistics import Bools, Floats, effective_share, isotonic, samples_needed
-from inference_recommender.capacity.warm_up import first_load_s, warm_up_s
 
 INTERVAL_S = 10.0
 """Seconds that a rate must be held to count as sustained."""

@@ -27,9 +27,8 @@ import numpy as np
 
 from inference_recommender.capacity.closed_loop import CONFIDENCE, MARGIN, Limit
 from inference_recommender.capacity.late_share_regression import RateAtLimit, late_share_regression
-from inference_recommender.capacity.load_levels import Indices, per_block
+from inference_recommender.capacity.levels import Indices, per_block, warm_up_s
 from inference_recommender.capacity.statistics import Floats
-from inference_recommender.capacity.warm_up import warm_up_s
 
 RESOLUTION = 0.03
 """Half the interval over the capacity, at which the search ends."""

@@ -1,7 +1,7 @@
 """A test's time series in CloudWatch: how sure the capacity is, and how long the warm-up took. Pure.
 
 CloudWatch has no requests, but for each period their number and percentiles. So the periods are the blocks: sorted into
-levels of equal users (`load_levels`). The spread of a single period's rate and latency is estimated from how much it
+levels of equal users (`levels`). The spread of a single period's rate and latency is estimated from how much it
 differs from the mean of its two neighbours, which the ramp hardly touches (Gasser, Sroka and Jennen-Steinmetz,
 Biometrika 73, 1986; by the median of these, for the load may jump between phases). The interval runs from the highest
 load that surely keeps the limit to the highest that may keep it.
@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from inference_recommender.capacity.closed_loop import CONFIDENCE, INTERVAL_S, Limit
-from inference_recommender.capacity.load_levels import Indices, load_levels
+from inference_recommender.capacity.levels import FEWEST_WINDOWS, Indices, load_levels, settled_from
 from inference_recommender.capacity.statistics import Floats, isotonic, student_t
-from inference_recommender.capacity.warm_up import FEWEST_WINDOWS, settled_from
 from workloads.document import Document
 
 FEWEST_PERIODS = 5

@@ -7,6 +7,7 @@ the axes, so that no label covers a point or another label.
 import io
 import re
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import matplotlib as mpl
@@ -15,8 +16,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from inference_recommender.capacity.time_series import Series
-from inference_recommender.load_generator.plan import TrafficPattern
-from inference_recommender.load_generator.traffic import schedule
 from inference_recommender.measurement import Measurement
 from workloads import LatencyObjective
 
@@ -119,9 +118,15 @@ def throughput_over_time(
 
 
 def _phase_starts_s(traffic_pattern: Mapping[str, Any] | None) -> Sequence[float]:
-    if traffic_pattern is None:
-        return ()
-    return schedule(TrafficPattern.model_validate(traffic_pattern, strict=False), float("inf")).boundaries_s[:-1]
+    """Returns the seconds from the test's beginning to the beginning of each phase or step of the API's pattern."""
+    match traffic_pattern:
+        case {"Phases": phases}:
+            durations = [phase["DurationInSeconds"] for phase in phases]
+        case {"Stairs": {"DurationInSeconds": duration, "NumberOfSteps": steps}}:
+            durations = [duration / steps] * steps
+        case _:
+            return ()
+    return list(accumulate(durations[:-1], initial=0.0))
 
 
 def latency_distribution(quantiles_ms: Mapping[str, float], objective: LatencyObjective) -> str:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from inference_recommender.capacity.warm_up import settled_from, warm_up_s
+from inference_recommender.capacity.levels import settled_from, warm_up_s
 from tests.inference_recommender.capacity.simulated_service import COLD, STALLING, SimulatedService
 
 
