@@ -23,8 +23,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from inference_recommender.cli import Commands
-from inference_recommender.output import tell
+from inference_recommender.output import Commands, tell
 from workloads import ProjectError
 
 INTERRUPTED = 130

@@ -14,10 +14,9 @@ from rich.table import Table
 
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.search import Probe, Probed, Reason, Search, SearchResult, Seen, probed
-from inference_recommender.cli import Commands, add_command
 from inference_recommender.load_test.probe import GeneratorProbe
 from inference_recommender.load_test.served import infer_url
-from inference_recommender.output import stdout_console, tell
+from inference_recommender.output import Commands, add_command, stdout_console, tell
 from inference_recommender.payloads import payload_archive
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, Interrupted, load_workload

@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from inference_recommender.capacity.compare import Comparison, Difference, Result, compare
-from inference_recommender.cli import Commands, add_command
 from inference_recommender.measurement import Measurement
-from inference_recommender.output import stdout_console, tell
+from inference_recommender.output import Commands, add_command, stdout_console, tell
 from inference_recommender.run_folder import RunFolder
 from workloads import UsageError
 

@@ -8,11 +8,18 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from inference_recommender.cli import Commands, add_command
 from inference_recommender.jobs.aws import Aws
 from inference_recommender.measurement import Measurement, measurements
-from inference_recommender.output import MISSING, number, stdout_console, tell
-from inference_recommender.report.wording import cores, cpu_utilization
+from inference_recommender.output import (
+    MISSING,
+    Commands,
+    add_command,
+    cores,
+    cpu_utilization,
+    number,
+    stdout_console,
+    tell,
+)
 from inference_recommender.run_folder import as_json
 from workloads.instances import instance_shape
 

@@ -10,7 +10,8 @@ from typing import Any
 from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
-from inference_recommender.cli import DEFAULT_TRAFFIC, Commands, add_command, load_source
+from inference_recommender.cli import DEFAULT_TRAFFIC
+from inference_recommender.cli.run import load_source
 from inference_recommender.experiment.account import Prepared
 from inference_recommender.experiment.aws import ExperimentAws
 from inference_recommender.experiment.cells import baseline_cell, cells
@@ -21,7 +22,7 @@ from inference_recommender.experiment.plan import Experiment, batches, job_plan
 from inference_recommender.experiment.resources import Access, model_request
 from inference_recommender.experiment.result import Result
 from inference_recommender.experiment.terminal import show
-from inference_recommender.output import JobProgress, stdout_console, tell, warn
+from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
 from workloads import (
     ROOT,
     Interrupted,

@@ -4,9 +4,9 @@ import argparse
 
 from rich.console import Console
 
-from inference_recommender.cli import Commands, add_command
 from inference_recommender.client import InferenceClient, SageMakerEndpoint
 from inference_recommender.jobs.aws import Aws
+from inference_recommender.output import Commands, add_command
 from inference_recommender.payloads import answer, row_of, tensors
 from workloads import load_workload
 

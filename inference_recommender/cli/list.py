@@ -6,9 +6,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from inference_recommender.cli import Commands, add_command
 from inference_recommender.jobs.aws import Aws
-from inference_recommender.output import stdout_console
+from inference_recommender.output import Commands, add_command, stdout_console
 from inference_recommender.run_folder import as_json
 
 

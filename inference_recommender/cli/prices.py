@@ -7,8 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from inference_recommender.cli import Commands, add_command
-from inference_recommender.output import LOG_WIDTH, tell, warn
+from inference_recommender.output import LOG_WIDTH, Commands, add_command, tell, warn
 from inference_recommender.sizing import prices
 from inference_recommender.sizing.prices import Catalogue
 from workloads import ROOT, load_workload, workload_names

@@ -5,11 +5,10 @@ import json
 
 from rich.console import Console
 
-from inference_recommender.cli import Commands, add_command
 from inference_recommender.jobs.aws import Aws
 from inference_recommender.jobs.job_run import payload_key
 from inference_recommender.jobs.requests import group_request, package_request
-from inference_recommender.output import tell
+from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.payloads import check_payloads, payload_archive
 from workloads import load_workload
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from inference_recommender.cli import Commands, add_command
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.page import conclude
+from inference_recommender.output import Commands, add_command
 from inference_recommender.report.page import page
 from inference_recommender.run_folder import RunFolder
 

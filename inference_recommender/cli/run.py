@@ -8,12 +8,12 @@ from pathlib import Path
 from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
-from inference_recommender.cli import DEFAULT_TRAFFIC, GENERATOR_TYPE, Commands, add_command, load_source
+from inference_recommender.cli import DEFAULT_TRAFFIC, GENERATOR_TYPE
 from inference_recommender.jobs.aws import Aws
 from inference_recommender.jobs.job_run import Prepared, candidates_of, payload_key, resume, run
 from inference_recommender.jobs.requests import SERVICE_DEFAULT, JobPlan, plan_default_job, plan_job
 from inference_recommender.jobs.tested_model import JobEnvironment, Tested, TestedModel, TestedPackage
-from inference_recommender.output import JobProgress, show, stdout_console, tell, warn
+from inference_recommender.output import Commands, JobProgress, add_command, show, stdout_console, tell, warn
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
 
@@ -28,6 +28,13 @@ LOAD_TEST_OPTIONS = (
     "generator_image_uri",
 )
 """Options that have a meaning with `--with load-test` only."""
+
+
+def load_source(word: str) -> str:
+    """Returns the argument of `--with`. Raises `UsageError` for the word that load-test replaced."""
+    if word == "harness":
+        raise UsageError("--with harness: is called --with load-test now.")
+    return word
 
 
 def add(commands: Commands) -> None:

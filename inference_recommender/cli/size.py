@@ -11,9 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from inference_recommender.cli import Commands, add_command
-from inference_recommender.output import MISSING, number, stdout_console, tell, warn
-from inference_recommender.report.wording import notes
+from inference_recommender.output import MISSING, Commands, add_command, notes, number, stdout_console, tell, warn
 from inference_recommender.sizing.decision import cheapest
 from inference_recommender.sizing.evidence import Evidence, read_evidence
 from inference_recommender.sizing.fleet import Demand

@@ -5,9 +5,9 @@ import json
 
 from rich.console import Console
 
-from inference_recommender.cli import Commands, add_command
 from inference_recommender.jobs.aws import Aws
 from inference_recommender.jobs.service import TERMINAL, stop_and_wait
+from inference_recommender.output import Commands, add_command
 
 
 def add(commands: Commands) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from inference_recommender import output
 from inference_recommender.measurement import Measurement
-from inference_recommender.report import plots, wording
+from inference_recommender.report import plots
 from workloads import Candidate, Provenance, Recommendation, Workload
 from workloads.instances import instance_shape
 
@@ -34,12 +35,12 @@ def page(
         asked=f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms at {peak:,} "
         "invocations per minute",
         chosen=chosen,
-        count_explained=wording.count_explained(chosen, peak, workload.sizing) if chosen else "",
-        scaling_explained=wording.scaling_explained(chosen, workload.sizing) if chosen else "",
+        count_explained=output.count_explained(chosen, peak, workload.sizing) if chosen else "",
+        scaling_explained=output.scaling_explained(chosen, workload.sizing) if chosen else "",
         parts=_parts(chosen) if chosen else {},
         candidates=recommendation.candidates,
-        notes=wording.notes,
-        client_latencies=wording.client_latencies,
+        notes=output.notes,
+        client_latencies=output.client_latencies,
         cpu=lambda candidate: _cpu(candidate, recommendation.provenance),
         origin=recommendation.provenance,
         evidence=[(measurement.instance_type, _plots(workload, measurement, request)) for measurement in measured],
@@ -69,8 +70,8 @@ def _cpu(candidate: Candidate, origin: Provenance) -> str:
     """A machine that stands in for an instance type has its own number of cores."""
     shape = instance_shape(candidate.instance_type)
     of_type = shape.vcpus if shape else None
-    vcpus = wording.cores(origin.machine) if origin.measured_on == "local" else of_type
-    said = wording.cpu_utilization(candidate.cpu_utilization_percent, vcpus) or UNKNOWN
+    vcpus = output.cores(origin.machine) if origin.measured_on == "local" else of_type
+    said = output.cpu_utilization(candidate.cpu_utilization_percent, vcpus) or UNKNOWN
     return said.replace(" vCPUs", "\N{NO-BREAK SPACE}vCPUs")
 
 

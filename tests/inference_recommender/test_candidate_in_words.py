@@ -5,14 +5,14 @@ import io
 import pytest
 from rich.console import Console
 
-from inference_recommender.output import show
-from inference_recommender.report.wording import (
+from inference_recommender.output import (
     client_latencies,
     cores,
     count_explained,
     cpu_utilization,
     notes,
     scaling_explained,
+    show,
 )
 from inference_recommender.sizing.fleet import Demand, fleet
 from workloads import Candidate, LatencyObjective, Provenance, Recommendation, Sizing
