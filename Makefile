@@ -49,6 +49,7 @@ busy-test: setup ## the tests three times beside four processes that keep the co
 lint: setup ## format, lint and types
 	ruff format --check .
 	ruff check .
+	python scripts/check_docstrings.py
 	mypy
 
 rehearse: setup ## every stack deployed, checked, changed, broken and destroyed; writes docs/rehearsal.md
