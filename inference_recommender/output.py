@@ -1,4 +1,4 @@
-"""Shows a user of the command lines their help, width, wrapping, missing marks, the bars of jobs, the table of a
+"""Everything that the commands show: help, width, wrapping, missing marks, the bars of jobs, the table of a
 recommendation, and a candidate in words: how its count came about, how sure its rate is.
 
 Only what a candidate has is said: a measurement by SageMaker has no client latency, an older one no interval.
