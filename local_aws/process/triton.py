@@ -14,6 +14,7 @@ import platform
 import re
 import shlex
 import socket
+import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
@@ -26,6 +27,10 @@ from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchai
 from workloads import Unavailable
 
 START_TIMEOUT_S = 120.0
+EXIT_TIMEOUT_S = 3
+"""Seconds for which a Triton that is told to end may unload its models. It looks once a second."""
+DEATH_TOLD_S = 5.0
+"""Seconds within which the guard of a Triton that died has cleaned up and told so."""
 _PORT_GRABBED = re.compile(r"failed to start .*(address|port)|Address already in use|Unavailable - Socket", re.I)
 """Words of Triton's log where another process took a port between our choice and Triton's binding."""
 
@@ -126,7 +131,7 @@ class TritonServer:
             ),
             *("--allow-sagemaker", "true", "--sagemaker-port", str(sagemaker_port)),
             *("--allow-http", "true", "--http-address", "127.0.0.1", "--http-port", str(http_port)),
-            *("--allow-grpc", "false", "--allow-metrics", "false", "--exit-timeout-secs", "3"),
+            *("--allow-grpc", "false", "--allow-metrics", "false", "--exit-timeout-secs", str(EXIT_TIMEOUT_S)),
             # With a name of our own, the guard can remove the shared memory that a killed Triton leaves behind.
             f"--backend-config=python,shm-region-prefix-name={scratch.name}",
             *container_flags(environment),
@@ -152,6 +157,13 @@ class TritonServer:
     @property
     def exit_status(self) -> int | None:
         return self._process.exit_status
+
+    def exit_status_if_silent(self) -> int | None:
+        """Returns the exit status of a server that does not answer. Its guard tells of a death a moment after it."""
+        if not _pings(self.sagemaker_url):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self._process.wait(DEATH_TOLD_S)
+        return self.exit_status
 
     def alive(self) -> bool:
         return self._process.exit_status is None

@@ -52,9 +52,11 @@ class UsageSampler:
         with contextlib.suppress(psutil.NoSuchProcess):
             while True:
                 self._know_all(known)
-                if self._stopping.wait(SAMPLE_EVERY_S):
+                stopping = self._stopping.wait(SAMPLE_EVERY_S)
+                if not stopping or not self._samples:  # a run of less than a second has a sample, too
+                    self._samples.append(_usage(known.values()))
+                if stopping:
                     return
-                self._samples.append(_usage(known.values()))
 
     def _know_all(self, known: dict[int, psutil.Process]) -> None:
         root = known.get(self._pid) or psutil.Process(self._pid)

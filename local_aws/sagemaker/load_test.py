@@ -212,7 +212,7 @@ def _metrics(summary_file: Path, usage: UsageSampler) -> dict[str, int | float]:
 
 def _failure(status: int, reason: str, server: TritonServer, variant: str, folder: Path) -> str | None:
     """Returns why the test failed, or None if it did not."""
-    if (ended := server.exit_status) is not None:
+    if (ended := server.exit_status if status == 0 else server.exit_status_if_silent()) is not None:
         return death_notice(variant, ended, server)
     if status == 0:
         return None

@@ -118,7 +118,7 @@ def shortened(plan: JobPlan, seconds: int) -> JobPlan:
 
 
 def soon(seconds: float) -> None:
-    time.sleep(min(seconds, 0.2))
+    time.sleep(min(seconds, 0.05))
 
 
 class Watcher:
