@@ -16,6 +16,7 @@ import pytest
 from inference_recommender.payloads import request_body
 from local_aws.process.triton import TritonServer
 from model_build.parity import Answered, measure
+from tests.quick_triton import start_triton
 from workloads import ROOT, Example, ModelArtifact, Row, load_artifact, load_workload, workload_names
 
 pytestmark = pytest.mark.integration
@@ -85,7 +86,7 @@ def served(request: pytest.FixtureRequest, root: Path, tmp_path_factory: pytest.
     name = request.param
     build(root, name)
     artifact = load_artifact(root, name, "cpu")
-    with TritonServer.start(
+    with start_triton(
         root / "build" / name / "cpu" / "repository",
         default_model=artifact.default_model,
         environment=artifact.environment,

@@ -11,8 +11,17 @@ from model_build.build import build
 from model_build.plan import BuildPlan, plan
 from model_build.text2text.repository import settings
 from model_build.torch_threads import threads_kept
+from tests.model_build.shared_exports import sharing
 from tests.model_build.tiny_t5 import make_workload
+from tests.quick_triton import start_triton
 from workloads import TextToText
+
+
+@pytest.fixture(scope="session")
+def shared_exports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The tiny T5 is the one that tests/model_build exports, too."""
+    with sharing(tmp_path_factory.getbasetemp()):
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +32,7 @@ def torch_threads_kept() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> BuildPlan:
+def served(shared_exports: None, tmp_path_factory: pytest.TempPathFactory) -> BuildPlan:
     """The plan of a tiny workload that has been built."""
     root = tmp_path_factory.mktemp("served")
     planned = plan(make_workload(root / "workloads"), "cpu", root)
@@ -42,7 +51,7 @@ def generator(served: BuildPlan) -> TextGenerator:
 @pytest.fixture(scope="session")
 def triton(served: BuildPlan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     """A Triton server on free loopback ports; stopped whatever happens."""
-    with TritonServer.start(
+    with start_triton(
         served.repository,
         default_model="tiny",
         environment={},

@@ -1,27 +1,21 @@
 """A tiny workload, built once for all tests that only look at the result."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from model_build.build import build
 from model_build.plan import BuildPlan, plan
-from tests.model_build.shared_exports import SharedExports
+from tests.model_build.shared_exports import SharedExports, sharing
 from tests.model_build.tiny_t5 import make_workload
 from workloads import WorkloadFolder, load_workload
 
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_exports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedExports]:
-    """One export for each model in a whole run: processes of pytest-xdist have their folders below a common one."""
-    base = tmp_path_factory.getbasetemp()
-    shared = SharedExports((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "exports")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.onnx, "export", shared)
+    with sharing(tmp_path_factory.getbasetemp()) as shared:
         yield shared
 
 

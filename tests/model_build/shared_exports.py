@@ -6,6 +6,7 @@ several processes; the first export of each is kept in a folder that all process
 """
 
 import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import onnx
 import pytest
 import torch
 
+EXPORT: Any = torch.onnx.export
 SCALARS = (bool, int, float, str, tuple, list, frozenset, type(None))
 
 
@@ -32,22 +34,38 @@ class Exported:
 class SharedExports:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._export: Any = torch.onnx.export
 
-    def __call__(self, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], **options: Any) -> Exported:
+    def __call__(self, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], *file: str, **options: Any) -> Any:
+        if file:  # The old exporter, which writes a file itself, takes no time.
+            return EXPORT(module, inputs, *file, **options)
+        return self._shared(module, inputs, **options)
+
+    def _shared(self, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], **options: Any) -> Exported:
         file = self.folder / f"{fingerprint(module, inputs, options)}.onnx"
         if not file.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             scratch = file.with_suffix(f".{id(self)}.part")
-            onnx.save(self._export(module, inputs, **options).model_proto, scratch)
+            onnx.save(EXPORT(module, inputs, **options).model_proto, scratch)
             scratch.replace(file)
         return Exported(file)
 
     @contextmanager
     def off(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(torch.onnx, "export", self._export)
+            patch.setattr(torch.onnx, "export", EXPORT)
             yield
+
+
+@contextmanager
+def sharing(base: Path) -> Iterator[SharedExports]:
+    """Puts shared exports in the exporter's place.
+
+    `base` is the temporary folder of this process; those of pytest-xdist's processes lie below a common one.
+    """
+    shared = SharedExports((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "exports")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.onnx, "export", shared)
+        yield shared
 
 
 def fingerprint(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], options: dict[str, Any]) -> str:

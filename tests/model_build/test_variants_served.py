@@ -15,6 +15,7 @@ from local_aws.process.triton import TritonServer
 from model_build.build import build
 from model_build.plan import plan
 from tests.model_build.tiny_bert import make_workload
+from tests.quick_triton import start_triton
 from workloads import Row, WorkloadFolder
 
 pytestmark = pytest.mark.integration
@@ -64,7 +65,7 @@ def serve(workload: WorkloadFolder, tmp_path_factory: pytest.TempPathFactory) ->
     def start(name: str) -> Served:
         planned = plan(workload, name, workload.path.parent.parent)
         artifact = build(planned)
-        server = TritonServer.start(
+        server = start_triton(
             planned.repository,
             default_model=artifact.default_model,
             environment=artifact.environment,

@@ -15,6 +15,7 @@ from containers.encoder.settings import Settings
 from local_aws.process.triton import TritonServer
 from tests.containers.encoder.encoder_ensemble import MAX_BATCH_SIZE, lay_out
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, PAIR_SCORING, QUESTION_ANSWERING, SETTINGS
+from tests.quick_triton import start_triton
 
 pytestmark = pytest.mark.integration
 
@@ -97,7 +98,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
         folder = tmp_path_factory.mktemp("served")
         made = lay_out(folder / "repository", settings, model or MODELS[settings.task], extra)
         servers.append(
-            TritonServer.start(
+            start_triton(
                 folder / "repository",
                 default_model="ensemble",
                 environment={"SAGEMAKER_TRITON_ADDITIONAL_ARGS": flags},

@@ -16,6 +16,7 @@ from containers.text2text.generator import Refusal, TextGenerator
 from local_aws.process.triton import TritonServer
 from model_build.plan import BuildPlan
 from tests.model_build.tiny_t5 import make_texts
+from tests.quick_triton import start_triton
 
 pytestmark = pytest.mark.integration
 
@@ -165,7 +166,7 @@ def test_more_rows_than_the_largest_batch_are_refused_by_triton(triton: TritonSe
 
 
 def test_all_batch_sizes_are_warmed_up_before_the_first_request(served: BuildPlan, tmp_path: Path) -> None:
-    with TritonServer.start(
+    with start_triton(
         served.repository, default_model="tiny", environment={}, log_file=tmp_path / "triton.log"
     ) as fresh:
         assert batches(fresh) == {1: 1, 4: 1, 8: 1}
