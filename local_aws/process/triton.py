@@ -27,8 +27,8 @@ from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchai
 from workloads import Unavailable
 
 START_TIMEOUT_S = 120.0
-EXIT_TIMEOUT_S = 3
-"""Seconds for which a Triton that is told to end may unload its models. It looks once a second."""
+LIFE_FLAGS: tuple[str, ...] = ("--exit-timeout-secs=3",)
+"""Flags that say how a Triton starts and ends, and nothing of what it answers."""
 DEATH_TOLD_S = 5.0
 """Seconds within which the guard of a Triton that died has cleaned up and told so."""
 _PORT_GRABBED = re.compile(r"failed to start .*(address|port)|Address already in use|Unavailable - Socket", re.I)
@@ -131,7 +131,8 @@ class TritonServer:
             ),
             *("--allow-sagemaker", "true", "--sagemaker-port", str(sagemaker_port)),
             *("--allow-http", "true", "--http-address", "127.0.0.1", "--http-port", str(http_port)),
-            *("--allow-grpc", "false", "--allow-metrics", "false", "--exit-timeout-secs", str(EXIT_TIMEOUT_S)),
+            *("--allow-grpc", "false", "--allow-metrics", "false"),
+            *LIFE_FLAGS,
             # With a name of our own, the guard can remove the shared memory that a killed Triton leaves behind.
             f"--backend-config=python,shm-region-prefix-name={scratch.name}",
             *container_flags(environment),

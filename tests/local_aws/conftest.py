@@ -43,6 +43,8 @@ import triton_python_backend_utils as pb
 
 class TritonPythonModel:
     def initialize(self, arguments):
+        while "GATE" in os.environ and not os.path.exists(os.environ["GATE"]):
+            time.sleep(0.02)
         if os.environ.get("BROKEN"):
             raise ValueError("this model is broken on purpose")
 
@@ -187,7 +189,11 @@ def gone(pid: int) -> bool:
 
 
 class Endpoints:
-    """Makes echo models, configurations and endpoints, and deletes the endpoints afterwards."""
+    """Makes echo models, configurations and endpoints, and deletes the endpoints afterwards.
+
+    The environment of a model says how it behaves: BROKEN makes its start fail, GATE makes it wait until a file of that
+    name exists, DELAY_S is the length of an answer, SAYS its beginning.
+    """
 
     def __init__(self, sagemaker: Any) -> None:
         self.sagemaker = sagemaker

@@ -1,7 +1,8 @@
 """A local account whose jobs make no load: `replayed_load` stands in for the load generator, all else is real.
 
-Its Tritons end at once when they are told to. The product's second or two of unloading is what most tests would wait
-for; the slow tests, whose account is the product's, do.
+Its Tritons take their models' configurations as they are written (completing one starts every stub twice) and end at
+once when they are told to, unloading nothing: else most of a test would be the wait for the two. The slow tests, whose
+account is the product's, wait.
 """
 
 import sys
@@ -12,5 +13,5 @@ from local_aws.process import triton
 GENERATOR = (sys.executable, "-m", "tests.local_aws.replayed_load")
 
 if __name__ == "__main__":
-    triton.EXIT_TIMEOUT_S = 0
+    triton.LIFE_FLAGS = ("--exit-timeout-secs=0", "--disable-auto-complete-config")
     sys.exit(main(generator=GENERATOR))

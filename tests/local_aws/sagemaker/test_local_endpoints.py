@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,10 +33,12 @@ def triton_of(account: LocalAccount, endpoint: str) -> int:
 
 
 def test_an_endpoint_is_created_answers_is_updated_and_deleted(
-    endpoints: Endpoints, runtime: Any, account: LocalAccount, sagemaker: Any
+    endpoints: Endpoints, runtime: Any, account: LocalAccount, sagemaker: Any, tmp_path: Path
 ) -> None:
-    name = endpoints.create("life", config=endpoints.config("life-1", count=3))
+    first_gate, second_gate = tmp_path / "first", tmp_path / "second"
+    name = endpoints.create("life", config=endpoints.config("life-1", count=3, GATE=str(first_gate)))
     assert sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "Creating"
+    first_gate.touch()
     described = endpoints.settled(name)
     assert described["EndpointStatus"] == "InService"
     assert described["ProductionVariants"][0]["DesiredInstanceCount"] == 3
@@ -46,11 +49,14 @@ def test_an_endpoint_is_created_answers_is_updated_and_deleted(
     assert invoke(runtime, name, "a", "b") == ["got a", "got b"]
     first = triton_of(account, name)
 
-    sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=endpoints.config("life-2", SAYS="now "))
+    sagemaker.update_endpoint(
+        EndpointName=name, EndpointConfigName=endpoints.config("life-2", SAYS="now ", GATE=str(second_gate))
+    )
     assert sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "Updating"
     assert invoke(runtime, name, "a") == ["got a"], "the old one answers while the new one starts"
     with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
         sagemaker.update_endpoint(EndpointName=name, EndpointConfigName="life-1")
+    second_gate.touch()
     described = endpoints.settled(name)
     assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", "life-2")
     assert invoke(runtime, name, "a") == ["now a"]

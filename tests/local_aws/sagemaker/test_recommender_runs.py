@@ -161,9 +161,10 @@ def test_a_default_jobs_answer_is_tested_by_an_advanced_job_in_stairs(
 
 
 def test_an_endpoint_that_exists_is_a_candidate_with_its_own_type_and_count(
-    service: Aws, folder: WorkloadFolder, run_folder: RunFolder, model: str, endpoints: Endpoints
+    service: Aws, folder: WorkloadFolder, run_folder: RunFolder, model: str, endpoints: Endpoints, tmp_path: Path
 ) -> None:
-    config = endpoints.config("visited-config", instance_type="ml.m5.large", count=2, DELAY_S="0.005")
+    gate = tmp_path / "gate"
+    config = endpoints.config("visited-config", instance_type="ml.m5.large", count=2, GATE=str(gate))
     endpoints.create("visited", config=config)
     with pytest.raises(AwsUnavailable) as early:
         service.deployed_endpoint("visited")
@@ -171,6 +172,7 @@ def test_an_endpoint_that_exists_is_a_candidate_with_its_own_type_and_count(
         "--endpoint: visited cannot be tested by an Inference Recommender job: it is Creating. Wait until it is "
         "InService."
     )
+    gate.touch()
     endpoints.settled("visited")
     deployed = service.deployed_endpoint("visited")
     assert deployed == DeployedEndpoint(
@@ -255,14 +257,17 @@ def _run_until_killed(account: dict[str, Any], workloads: Path, path: Path, mode
 
 
 def test_a_run_that_is_killed_goes_on_with_its_own_job(
-    service: Aws, account: LocalAccount, folder: WorkloadFolder, run_folder: RunFolder, model: str
+    service: Aws, account: LocalAccount, folder: WorkloadFolder, run_folder: RunFolder, sagemaker: Any, tmp_path: Path
 ) -> None:
-    arguments = (account.client_arguments(), folder.path.parent, run_folder.path, model)
+    gate = tmp_path / "gate"  # the job does not end before the run is killed
+    gated = Endpoints(sagemaker).model("gated-echoes", GATE=str(gate))
+    arguments = (account.client_arguments(), folder.path.parent, run_folder.path, gated)
     process = multiprocessing.get_context("spawn").Process(target=_run_until_killed, args=arguments)
     process.start()
     wait_until(lambda: service.jobs("spellcheck-killed", 1))
     process.kill()
     process.join()
+    gate.touch()
     assert not (run_folder.path / "describe.json").exists()
 
     found = resume(folder, service, run_folder, Silent(), soon)
