@@ -1,7 +1,6 @@
 """Every workload, built for CPU, is served by a real Triton that answers its own examples."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -15,9 +14,13 @@ import pytest
 
 from inference_recommender.payloads import request_body
 from local_aws.process.triton import TritonServer
+from model_build.__main__ import main
+from model_build.build import build
 from model_build.parity import Answered, measure
+from model_build.plan import plan
+from model_build.torch_threads import threads_kept
 from tests.quick_triton import start_triton
-from workloads import ROOT, Example, ModelArtifact, Row, load_artifact, load_workload, workload_names
+from workloads import ROOT, Example, ModelArtifact, Row, WorkloadFolder, load_workload, workload_names
 
 pytestmark = pytest.mark.integration
 
@@ -43,28 +46,24 @@ QUICK = min(NAMES, key=checkpoint_bytes)
 model_build/test_variants_served for the encoder tasks, containers/text2text for the decoding loop."""
 
 
+STEP = 8
+"""Every eighth example of the quick workload's evaluation is compared, and every example of the slow ones'."""
+
+
 @pytest.fixture(scope="session")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the repository's workloads to build in."""
     copy = tmp_path_factory.mktemp("every_workload")
     ignored = shutil.ignore_patterns("__pycache__", "recommendation.json")
     shutil.copytree(ROOT / "workloads", copy / "workloads", ignore=ignored)
+    evaluation = copy / "workloads" / QUICK / "evaluation.jsonl"
+    evaluation.write_text("".join(evaluation.read_text("utf-8").splitlines(keepends=True)[::STEP]), "utf-8")
     return copy
 
 
-def build(root: Path, *what: str) -> str:
-    """Returns the table that the command prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD, str(root), *what], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 class Served:
-    def __init__(self, server: TritonServer, name: str, artifact: ModelArtifact) -> None:
-        self.server, self.name, self.artifact = server, name, artifact
-        self.folder = load_workload(name)
+    def __init__(self, server: TritonServer, folder: WorkloadFolder, artifact: ModelArtifact) -> None:
+        self.server, self.folder, self.artifact = server, folder, artifact
 
     def ask(self, row: Row) -> dict[str, Any]:
         """Returns the answer to one request, by output."""
@@ -84,20 +83,24 @@ class Served:
 )
 def served(request: pytest.FixtureRequest, root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     name = request.param
-    build(root, name)
-    artifact = load_artifact(root, name, "cpu")
+    folder = load_workload(name, root / "workloads")
+    with threads_kept():
+        artifact = build(plan(folder, "cpu", root))
     with start_triton(
         root / "build" / name / "cpu" / "repository",
         default_model=artifact.default_model,
         environment=artifact.environment,
         log_file=tmp_path_factory.mktemp("triton") / "triton.log",
     ) as server:
-        yield Served(server, name, artifact)
+        yield Served(server, folder, artifact)
 
 
 @pytest.mark.slow
 def test_the_table_of_all_workloads_has_a_line_with_figures_for_each(root: Path) -> None:
-    head, *lines = build(root, "--all").splitlines()
+    command = [sys.executable, "-c", BUILD, str(root), "--all"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    head, *lines = done.stdout.splitlines()
     assert head.split()[:4] == ["workload", "target", "runtime", "precision"]
     assert [line.split()[0] for line in lines] == NAMES
     assert all(" → " in line for line in lines)
@@ -120,16 +123,8 @@ def test_what_it_answers_is_as_good_as_the_build_measured(served: Served) -> Non
 
 
 def test_its_archive_has_nothing_to_lint(served: Served, root: Path) -> None:
-    archive = root / "build" / served.name / "cpu" / "model.tar.gz"
-    done = subprocess.run(
-        [sys.executable, "-m", "model_build", "lint", str(archive)],
-        cwd=ROOT,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    archive = root / "build" / served.artifact.workload / "cpu" / "model.tar.gz"
+    assert main(["lint", str(archive)]) == 0
 
 
 def _answered(task: str, example: Example, answer: dict[str, Any]) -> Answered:

@@ -5,6 +5,7 @@ several processes; the first export of each is kept in a folder that all process
 `real_exports` switches this off where the export itself is under test.
 """
 
+import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
@@ -42,11 +43,13 @@ class SharedExports:
 
     def _shared(self, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], **options: Any) -> Exported:
         file = self.folder / f"{fingerprint(module, inputs, options)}.onnx"
-        if not file.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            scratch = file.with_suffix(f".{id(self)}.part")
-            onnx.save(EXPORT(module, inputs, **options).model_proto, scratch)
-            scratch.replace(file)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with file.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # Another process may be at the same export.
+            if not file.exists():
+                scratch = file.with_suffix(".part")
+                onnx.save(EXPORT(module, inputs, **options).model_proto, scratch)
+                scratch.replace(file)
         return Exported(file)
 
     @contextmanager

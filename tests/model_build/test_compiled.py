@@ -1,5 +1,6 @@
 """A target is compiled again for other inputs, other tools or other code of its backend, and for nothing else."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -109,19 +110,35 @@ def test_a_change_of_one_backend_does_not_touch_the_others(source: Path) -> None
     assert hash_after_change(source, "model_build/encoder/export.py", "neuron") == code_sha256("neuron")
 
 
+IMPORT_EACH = f"""
+import json, sys
+ran = {{}}
+for module in sys.argv[1:]:
+    __import__(module)
+    ours = [name for name in sys.modules if name.split(".")[0] in {OWN_PACKAGES}]
+    ran[module] = [file for file in (sys.modules.pop(name).__file__ for name in ours) if file]
+print(json.dumps(ran))
+"""
+"""Each module finds none of our modules imported before, and all of them find torch, whose import takes seconds."""
+
+
+@pytest.fixture(scope="module")
+def ran() -> dict[str, list[str]]:
+    """Returns our files that ran for the import of each compiling module: Python itself says so."""
+    command = [sys.executable, "-c", IMPORT_EACH, *COMPILING_MODULES.values()]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    files: dict[str, list[str]] = json.loads(done.stdout)
+    return files
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_module_of_ours_that_is_really_imported_is_hashed(backend: BackendName) -> None:
-    """Python itself imports the compiling module and says which of our files that ran."""
+def test_every_module_of_ours_that_is_really_imported_is_hashed(
+    ran: dict[str, list[str]], backend: BackendName
+) -> None:
     module = COMPILING_MODULES[backend]
-    code = (
-        f"import sys, {module}\n"
-        "for name, loaded in list(sys.modules.items()):\n"
-        f"    if name.split('.')[0] in {OWN_PACKAGES} and loaded.__file__: print(loaded.__file__)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    ran = {Path(line) for line in done.stdout.splitlines()}
-    assert ran
-    assert ran <= imported_files(module)
+    files = {Path(file) for file in ran[module]}
+    assert files
+    assert files <= imported_files(module)
 
 
 def test_imports_for_the_type_checker_and_of_others_are_not_followed(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ from tempfile import TemporaryDirectory
 import onnx
 import torch
 
+from model_build.checkpoint import resolve
 from model_build.encoder.bert import Bert
-from model_build.encoder.export import export_onnx
+from model_build.encoder.export import export_checkpoint
 from model_build.text2text import export
+from tests.model_build.tiny_bert import make_workload
 from tests.model_build.tiny_t5 import make_checkpoint
 from workloads import EncoderModel, QuestionAnswering, TextClassification, TextPairScoring, TextToText
 from workloads.model import ModelInput
@@ -51,7 +53,7 @@ def graph(name: str) -> onnx.ModelProto:
     kind, _, part = name.rpartition("-")
     with TemporaryDirectory() as folder:
         if kind == "bert":
-            return onnx.load(make_bert(Path(folder), BERTS[part]))
+            return onnx.load(make_bert(Path(folder), BERTS[part].task))
         return onnx.load(make_t5(Path(folder), gated=kind == "gated-t5") / f"{part}.onnx")
 
 
@@ -64,10 +66,12 @@ def make_t5(folder: Path, *, gated: bool = False) -> Path:
     return folder
 
 
-def make_bert(folder: Path, model: EncoderModel) -> Path:
-    """model.onnx in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    return export_onnx(bert(model), folder)
+def make_bert(folder: Path, task: str) -> Path:
+    """model.onnx in `folder`: the tiny workload's, whose export other tests share."""
+    workload = make_workload(folder / "workloads", task)
+    model = workload.workload.model
+    assert isinstance(model, EncoderModel)
+    return export_checkpoint(resolve(workload, folder / "cache"), model, folder)
 
 
 def bert(model: EncoderModel) -> Bert:
