@@ -95,7 +95,7 @@ def test_the_summary_says_what_was_done_and_how_fast(program: Path, model: Path,
     assert ended.told == "3,000 rows in 47 chunks, 0 of them finished before; 2 workers\n"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_killed_at_random_moments_and_started_again_it_loses_and_repeats_no_row(
     program: Path, model: Path, source: Path, whole: Path, tmp_path: Path, seed: int
 ) -> None:
