@@ -12,9 +12,10 @@ from pathlib import Path
 
 from workloads import ROOT
 
-# The tests of one file stay together, for they share servers and templates. The order is that of tests/conftest.py:
+# Three processes, which keep two cores busy: many tests wait for a server as long as they compute. The tests of one file
+# stay together, for they share servers and templates. The order is that of tests/conftest.py:
 # left to itself, xdist begins with the files of many tests.
-SIDE_BY_SIDE = ("--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+SIDE_BY_SIDE = ("--numprocesses", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 CHECKS = ("make", "--no-print-directory", "lint")
 
 
