@@ -26,7 +26,7 @@ NODE_EXTRA = $(shell node -e 'process.exit(process.versions.node.split(".")[0] >
 # Prints the time that passes and the number of packages while an installation runs; its own output goes to the log.
 INSTALL = $(PYTHON) scripts/install.py
 
-.PHONY: help run test test-all busy-test lint rehearse bench setup machine triton clean
+.PHONY: help run test test-all busy-test fuzz lint rehearse bench setup machine triton clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -45,6 +45,9 @@ test-all: setup ## the same with the slow tests, which measure
 
 busy-test: setup ## the tests three times beside four processes that keep the cores busy
 	@python -m scripts.busy_test
+
+fuzz: setup ## ten minutes of malformed and hostile input for all that reads what strangers send
+	@python -m scripts.fuzz
 
 lint: setup ## format, lint and types
 	ruff format --check .
