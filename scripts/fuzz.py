@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
     while (elapsed := time.monotonic() - began) < 60 * minutes:
         rounds, seed = rounds + 1, random.randrange(2**32)
         print(f"Round {rounds}, seed {seed}, after {elapsed / 60:.1f} of {minutes:g} minutes", flush=True)
-        if code := _round(seed):
+        if _round(seed):
             print(f"FAILED. Again: {FACTOR}={EXAMPLES_FACTOR} pytest tests/fuzz --hypothesis-seed {seed}")
             return 1
     print(f"{rounds} rounds in {(time.monotonic() - began) / 60:.1f} minutes: no crash, no hang, no unbounded memory.")
