@@ -8,13 +8,17 @@ after the host below the output folder; the generator's exit status is in `exit.
 is still a job that did its work. The reason of a failed job goes to /opt/ml/output/message, of which SageMaker shows
 the first kilobyte.
 
-The meeting: the first host listens, every other host connects when it is ready, and when all have connected each is
-told when to start. The hosts' clocks must agree; AWS keeps them within a millisecond or so of each other.
+The meeting: the first host listens, every other host connects when it is ready and shows the token that came with the
+plan, and when all have done so each is told when to start. Who has no token, says too much, or says nothing for
+`PEER_S` is sent away and counts as no host. The hosts' clocks must agree; AWS keeps them within a millisecond or so.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hmac
 import json
+import math
 import os
 import shutil
 import signal
@@ -32,6 +36,14 @@ MEETING_PORT = 29400
 MEETING_S = 1500
 NOTICE_S = 5.0
 """Seconds between the meeting and the start, in which the generators calibrate and sign requests."""
+PEER_S = 5.0
+"""Seconds in which whoever connects must have shown its token."""
+LINE_BYTES = 512
+"""The longest line that is read of a peer."""
+MOST_PEERS = 256
+"""Connections at once, those that have not shown a token included; more are closed, and hosts try again."""
+TOKEN = "token"
+"""The file beside the plan that holds the fleet's secret."""
 MESSAGE_BYTES = 1000
 RESULTS = ("generator.log", "summary.json", "timeline.npz", "exit.json")
 """The files that are copied to the output. The last one tells that all are there."""
@@ -53,7 +65,7 @@ def main(
         with tarfile.open(source / "source.tar.gz") as archive:
             archive.extractall(work)
         python = python or install(work)
-        start_at = meet(host, hosts, port, notice_s)
+        start_at = meet(host, hosts, port, notice_s, (source / TOKEN).read_text("ascii").strip())
         place = (hosts.index(host), len(hosts))
         generate(python, work, source, processing / "output" / host, place, start_at)
     except (StepFailed, OSError, tarfile.TarError) as error:
@@ -79,39 +91,75 @@ def install(work: Path) -> str:
     return python
 
 
-def meet(host: str, hosts: list[str], port: int, notice_s: float) -> float:
+def meet(host: str, hosts: list[str], port: int, notice_s: float, token: str) -> float:
     """Returns when all start, in seconds since the epoch. Raises `StepFailed` when not all meet within `MEETING_S`."""
     deadline = time.monotonic() + MEETING_S
     try:
-        return (
-            _host_meeting(hosts, port, deadline, notice_s)
-            if host == hosts[0]
-            else _join_meeting(hosts[0], port, deadline)
-        )
-    except TimeoutError:
+        if host == hosts[0]:
+            return asyncio.run(_host_meeting(hosts, port, MEETING_S, notice_s, token))
+        return _join_meeting(host, hosts[0], port, deadline, token)
+    except (TimeoutError, asyncio.TimeoutError):  # two classes before Python 3.11
         raise StepFailed(
             f"{host}: the {len(hosts)} generators did not meet on port {port} of {hosts[0]} within {MEETING_S} s. In a "
             "VPC, the security group must let its members speak to each other."
         ) from None
 
 
-def _host_meeting(hosts: list[str], port: int, deadline: float, notice_s: float) -> float:
+async def _host_meeting(hosts: list[str], port: int, within_s: float, notice_s: float, token: str) -> float:
     """Waits for the other hosts and tells each when to start; the first host does this."""
     if len(hosts) == 1:
         return time.time() + notice_s
-    with socket.create_server(("" if not hosts[0].startswith("127.") else hosts[0], port)) as server:
-        arrived: list[socket.socket] = []
-        while len(arrived) < len(hosts) - 1:
-            server.settimeout(max(deadline - time.monotonic(), 0.01))
-            arrived.append(server.accept()[0])
+    arrived: dict[str, asyncio.StreamWriter] = {}
+    peers: set[asyncio.StreamWriter] = set()
+    complete = asyncio.Event()
+
+    async def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        name = None
+        if len(peers) < MOST_PEERS:
+            peers.add(writer)
+            name = _admitted(await _line(reader), hosts[1:], token)
+            peers.discard(writer)
+        if name is None:
+            writer.close()
+            return
+        if name in arrived:  # it has lost its first connection
+            arrived[name].close()
+        arrived[name] = writer
+        if len(arrived) == len(hosts) - 1:
+            complete.set()
+
+    where = hosts[0] if hosts[0].startswith("127.") else None
+    server = await asyncio.start_server(welcome, where, port, limit=LINE_BYTES)
+    try:
+        await asyncio.wait_for(complete.wait(), within_s)
         start_at = time.time() + notice_s
-        for connection in arrived:
-            with connection:
-                connection.sendall(f"{start_at!r}\n".encode())
+        for writer in arrived.values():
+            writer.write(f"{start_at!r}\n".encode())
+        for writer in arrived.values():
+            await asyncio.wait_for(writer.drain(), PEER_S)
+    finally:
+        server.close()
+        for writer in (*arrived.values(), *peers):
+            writer.close()
     return start_at
 
 
-def _join_meeting(leader: str, port: int, deadline: float) -> float:
+async def _line(reader: asyncio.StreamReader) -> str:
+    """Returns the first line that a peer sends, or nothing where it sends none in time or too long a one."""
+    try:
+        return (await asyncio.wait_for(reader.readline(), PEER_S)).decode("ascii").strip()
+    except (OSError, ValueError, asyncio.TimeoutError):  # a line over the limit is a ValueError, as is no ASCII
+        return ""
+
+
+def _admitted(line: str, expected: list[str], token: str) -> str | None:
+    """Returns the host that says `line`, its name and the token, if it is one of those that are `expected`."""
+    name, _, shown = line.partition(" ")
+    known = hmac.compare_digest(shown.encode(), token.encode())
+    return name if known and name in expected else None
+
+
+def _join_meeting(host: str, leader: str, port: int, deadline: float, token: str) -> float:
     """Connects to the first host, trying again until it listens, and returns the start that it tells."""
     while True:
         left = deadline - time.monotonic()
@@ -119,12 +167,22 @@ def _join_meeting(leader: str, port: int, deadline: float) -> float:
             raise TimeoutError
         try:
             with socket.create_connection((leader, port), timeout=left) as connection:
-                told = connection.makefile().readline()
+                connection.sendall(f"{host} {token}\n".encode())
+                told = connection.makefile("rb").readline(LINE_BYTES)
         except (ConnectionError, socket.gaierror):
-            told = ""
-        if told:
-            return float(told)
+            told = b""
+        if (start_at := _start(told)) is not None:
+            return start_at
         time.sleep(0.2)
+
+
+def _start(told: bytes) -> float | None:
+    """Returns the moment that the first host told; None where it is no moment that a meeting could agree on."""
+    try:
+        start_at = float(told)
+    except ValueError:
+        return None
+    return start_at if math.isfinite(start_at) and abs(start_at - time.time()) < MEETING_S else None
 
 
 def generate(python: str, work: Path, source: Path, output: Path, place: tuple[int, int], start_at: float) -> None:
@@ -133,7 +191,8 @@ def generate(python: str, work: Path, source: Path, output: Path, place: tuple[i
     measured.mkdir(parents=True)
     plan = json.loads((source / "plan.json").read_text("utf-8"))
     share = {"share": {"index": place[0], "of": place[1]}, "start_at": start_at}
-    (work / "plan.json").write_text(json.dumps({**plan, **share, "payloads": f"{source}/payloads.tar.gz"}), "utf-8")
+    with open(work / "plan.json", "w", encoding="utf-8", opener=_private) as file:
+        json.dump({**plan, **share, "payloads": f"{source}/payloads.tar.gz"}, file)
     command = [python, "-m", "inference_recommender.load_generator", f"{work}/plan.json", "--out", str(measured)]
     with (measured / "generator.log").open("w") as log:
         process = subprocess.Popen(
@@ -150,6 +209,11 @@ def generate(python: str, work: Path, source: Path, output: Path, place: tuple[i
     reason = reason or (measured / "generator.log").read_text("utf-8", "replace")[-600:]
     (measured / "exit.json").write_text(json.dumps({"exit_code": status, "reason": reason}), "utf-8")
     copy_results(measured, output)
+
+
+def _private(name: str, flags: int) -> int:
+    """Opens a file that only its owner may read: a plan may hold headers, and headers a password."""
+    return os.open(name, flags, 0o600)
 
 
 def copy_results(measured: Path, output: Path) -> None:

@@ -6,6 +6,7 @@
 import gzip
 import io
 import json
+import secrets
 import tarfile
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from aws_api.processing_jobs import ENDED, ProcessingJob
 from inference_recommender.load_generator.merge import NothingToMerge, merge
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
+from inference_recommender.load_test.generator_entry import TOKEN
 from inference_recommender.load_test.load_test import PAYLOADS, OnEvent, Stopped
 from inference_recommender.progress import Progress, ProgressUpdate
 from workloads import Unavailable
@@ -78,6 +80,7 @@ class FleetDrive:
             "source.tar.gz": pack_source(self._root),
             "entry.py": ENTRY.read_bytes(),
             "plan.json": plan.model_dump_json(indent=2).encode(),
+            TOKEN: secrets.token_hex(32).encode(),
             PAYLOADS: (folder.parent / PAYLOADS).read_bytes(),
         }
         for name, body in bodies.items():

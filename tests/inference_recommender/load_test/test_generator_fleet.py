@@ -6,6 +6,7 @@ The instances run in virtual time; `test_load_test_measured.py` has real process
 import json
 import socket
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -93,7 +94,7 @@ def test_three_generators_merge_to_what_the_servers_saw(source: WorkloadFolder, 
     assert measured.max_invocations_per_minute == pytest.approx(6 * 50 * 60 / 2, rel=0.05), "per instance, of two"
     assert account.created == [job]
     sent = {url.rpartition("/")[2] for url in account.objects if url.startswith(job.source_url)}
-    assert sent == {"source.tar.gz", "entry.py", "plan.json", "payloads.tar.gz"}
+    assert sent == {"source.tar.gz", "entry.py", "plan.json", "payloads.tar.gz", "token"}
 
 
 def test_ctrl_c_stops_the_fleet_and_keeps_what_it_measured(source: WorkloadFolder, run_folder: RunFolder) -> None:
@@ -146,6 +147,7 @@ def test_a_job_that_fails_says_why(
 
 
 HOSTS = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+SECRET = "secret"
 GENERATOR = """
 import json, sys
 from pathlib import Path
@@ -162,14 +164,80 @@ sys.exit(4)
 def test_the_hosts_meet_and_agree_on_one_start() -> None:
     port = _free_port()
     with ThreadPoolExecutor(len(HOSTS)) as threads:
-        starts = list(threads.map(lambda host: generator_entry.meet(host, HOSTS, port, 5.0), reversed(HOSTS)))
+        starts = list(threads.map(lambda host: generator_entry.meet(host, HOSTS, port, 5.0, SECRET), reversed(HOSTS)))
     assert len(set(starts)) == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"127.0.0.2 \n",
+        b"127.0.0.2 guessed\n",
+        b"127.0.0.9 secret\n",
+        b"\xff" * 20 + b"\n",
+        b"127.0.0.2 " + b"x" * 100_000,
+    ],
+)
+def test_a_stranger_that_connects_is_no_generator(said: bytes) -> None:
+    """With one host and nine strangers the fleet of three is not complete; with the other host it is."""
+    port = _free_port()
+    with ThreadPoolExecutor(len(HOSTS)) as threads:
+        first, second = (threads.submit(generator_entry.meet, host, HOSTS, port, 5.0, SECRET) for host in HOSTS[:2])
+        strangers = [_said(port, said) for _ in range(9)]
+        if said:
+            assert {stranger.recv(100) for stranger in strangers if _sent_away(stranger)} == {b""}
+        assert not first.done()
+        third = threads.submit(generator_entry.meet, HOSTS[2], HOSTS, port, 5.0, SECRET)
+        assert first.result(30) == second.result(30) == third.result(30)
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_a_host_that_connects_again_is_still_one() -> None:
+    port = _free_port()
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(generator_entry.meet, HOSTS[0], HOSTS, port, 5.0, SECRET)
+        before, again = (_said(port, b"127.0.0.2 secret\n") for _ in range(2))
+        assert before.recv(100) == b"", "not told to start, but replaced"
+        third = threads.submit(generator_entry.meet, HOSTS[2], HOSTS, port, 5.0, SECRET)
+        assert float(again.recv(100)) == first.result(30) == third.result(30)
+    before.close()
+    again.close()
+
+
+@pytest.mark.parametrize("told", [b"", b"nan\n", b"inf\n", b"0\n", b"soon\n"])
+def test_a_start_that_no_meeting_would_agree_on_is_refused(told: bytes) -> None:
+    assert generator_entry._start(told) is None
+
+
+def _said(port: int, words: bytes) -> socket.socket:
+    """Connects to the first host as soon as it listens, and says `words`."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            connection = socket.create_connection((HOSTS[0], port), timeout=30)
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+            continue
+        connection.sendall(words)
+        return connection
+
+
+def _sent_away(connection: socket.socket) -> bool:
+    """Waits until the other side has hung up; one that it cut off in the middle of a word has no end to read."""
+    try:
+        connection.recv(1, socket.MSG_PEEK)
+    except ConnectionResetError:
+        return False
+    return True
 
 
 def test_a_host_that_misses_the_others_says_what_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generator_entry, "MEETING_S", 0.05)
     with pytest.raises(generator_entry.StepFailed) as caught:
-        generator_entry.meet(HOSTS[0], HOSTS, _free_port(), 5.0)
+        generator_entry.meet(HOSTS[0], HOSTS, _free_port(), 5.0, SECRET)
     assert "the 3 generators did not meet on port" in str(caught.value)
     assert "the security group must let its members speak to each other" in str(caught.value)
 
@@ -184,6 +252,7 @@ def test_an_instance_runs_its_share_and_leaves_its_results_without_the_single_re
     source.mkdir(parents=True)
     (source / "source.tar.gz").write_bytes(pack_source(ROOT))
     (source / "plan.json").write_text('{"url": "http://server"}', "utf-8")
+    (source / generator_entry.TOKEN).write_text(SECRET, "ascii")
     (system / "opt/ml/config").mkdir()
     resources = {"current_host": HOSTS[0], "hosts": HOSTS[:1]}
     (system / "opt/ml/config/resourceconfig.json").write_text(json.dumps(resources), "utf-8")
