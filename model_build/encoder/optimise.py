@@ -12,7 +12,6 @@ from typing import Any
 
 import onnx
 import onnx.helper
-import onnxruntime
 from numpy.typing import NDArray
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from onnxruntime.transformers.fusion_gelu import FusionGelu
@@ -21,6 +20,7 @@ from onnxruntime.transformers.onnx_model import OnnxModel
 from model_build import layers
 from model_build.encoder import norms, quantise
 from model_build.encoder.graphs import INLINE_LIMIT
+from model_build.onnx_session import save_as_run
 from workloads import OnnxRuntimeTarget
 
 Tensors = Mapping[str, NDArray[Any]]
@@ -39,8 +39,7 @@ def optimise(portable: Path, compiled: Path, target: OnnxRuntimeTarget, calibrat
             fp32 = portable.with_name("fp32.onnx")
             _prepare(portable, fp32)
             _quantise_by_ranges(fp32, prepared, _in_int8(portable, target), calibration)
-    _fuse(prepared, compiled)
-    _strip(compiled)
+    save_as_run(prepared, compiled, INLINE_LIMIT)
 
 
 def _in_int8(source: Path, target: OnnxRuntimeTarget) -> list[str]:
@@ -93,41 +92,3 @@ class _Calibration(CalibrationDataReader):  # type: ignore[misc]
 
     def get_next(self) -> Tensors | None:
         return next(self._batches, None)
-
-
-def _fuse(source: Path, compiled: Path) -> None:
-    """Lets a session save the graph it would run. EXTENDED, not ALL: the last level is for the machine it runs on."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    options.optimized_model_filepath = str(compiled)
-    options.log_severity_level = 3
-    options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy, for running
-    if _size(source) > INLINE_LIMIT:
-        options.add_session_config_entry(
-            "session.optimized_model_external_initializers_file_name", f"{compiled.name}.data"
-        )
-    onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
-
-
-def _size(file: Path) -> int:
-    """Returns the size in bytes, with the external data that the graph names."""
-    tensors = onnx.load(file, load_external_data=False).graph.initializer
-    external = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
-    return file.stat().st_size + sum(file.with_name(name).stat().st_size for name in external)
-
-
-def _strip(file: Path) -> None:
-    """Drops stack traces and shapes: they name this machine's paths and make no graph faster."""
-    model = onnx.load(file, load_external_data=False)
-    model.doc_string = ""
-    del model.metadata_props[:]
-    graph = model.graph
-    graph.name, graph.doc_string = file.stem, ""
-    del graph.metadata_props[:], graph.value_info[:]
-    for node in graph.node:
-        node.doc_string = ""
-        del node.metadata_props[:]
-    for initializer in graph.initializer:
-        initializer.doc_string = ""
-        del initializer.metadata_props[:]
-    file.write_bytes(model.SerializeToString(deterministic=True))

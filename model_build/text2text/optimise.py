@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Literal
 
 import onnx
-import onnxruntime
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
 from model_build import layers
+from model_build.onnx_session import save_as_run
 from model_build.text2text.graphs import BLOCK, GRAPHS, INT8_ACTIVATIONS
 
 PRODUCT = "MatMul"
@@ -36,11 +36,10 @@ def optimise(
         if precision == "int8":
             scratch = compiled / f"int8-{name}.onnx"
             quantise(source, scratch, [node for node, layer in products(source, name).items() if layer in kept])
-            _fuse(scratch, file)
+            save_as_run(scratch, file)
             scratch.unlink()
         else:
-            _fuse(source, file)
-        _strip(file)
+            save_as_run(source, file)
 
 
 def products(file: Path, graph: str) -> dict[str, str]:
@@ -74,29 +73,3 @@ def _quantise_by_block(source: Path, quantised: Path, kept: list[str]) -> None:
     quantizer = MatMulNBitsQuantizer(onnx.load(source), nodes_to_exclude=kept, algo_config=config)
     quantizer.process()
     quantizer.model.save_model_to_file(str(quantised), False)
-
-
-def _fuse(source: Path, compiled: Path) -> None:
-    """Lets a session save the graph it would run. EXTENDED, not ALL: the last level is for the machine it runs on."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    options.optimized_model_filepath = str(compiled)
-    options.log_severity_level = 3
-    onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
-
-
-def _strip(file: Path) -> None:
-    """Drops stack traces and shapes: they name this machine's paths and make no graph faster."""
-    model = onnx.load(file)
-    model.doc_string = ""
-    del model.metadata_props[:]
-    graph = model.graph
-    graph.name, graph.doc_string = file.stem, ""
-    del graph.metadata_props[:], graph.value_info[:]
-    for node in graph.node:
-        node.doc_string = ""
-        del node.metadata_props[:]
-    for initializer in graph.initializer:
-        initializer.doc_string = ""
-        del initializer.metadata_props[:]
-    file.write_bytes(model.SerializeToString(deterministic=True))

@@ -1,0 +1,46 @@
+"""Saves the graph that an ONNX Runtime session would run: fused by its own offline optimiser, without its origin."""
+
+from pathlib import Path
+
+import onnx
+import onnxruntime
+
+
+def save_as_run(source: Path, compiled: Path, inline_limit: int | None = None) -> None:
+    """Writes the fused graph of `source` to `compiled`; weights above `inline_limit` bytes go beside it."""
+    options = onnxruntime.SessionOptions()
+    # Not ALL: the last level is for the machine it runs on.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(compiled)
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.disable_prepacking", "1")  # a second copy of the weights, for running
+    if inline_limit is not None and _size(source) > inline_limit:
+        options.add_session_config_entry(
+            "session.optimized_model_external_initializers_file_name", f"{compiled.name}.data"
+        )
+    onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+    _strip(compiled)
+
+
+def _size(file: Path) -> int:
+    """Returns the size in bytes, with the external data that the graph names."""
+    tensors = onnx.load(file, load_external_data=False).graph.initializer
+    external = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+    return file.stat().st_size + sum(file.with_name(name).stat().st_size for name in external)
+
+
+def _strip(file: Path) -> None:
+    """Drops stack traces and shapes: they name this machine's paths and make no graph faster."""
+    model = onnx.load(file, load_external_data=False)
+    model.doc_string = ""
+    del model.metadata_props[:]
+    graph = model.graph
+    graph.name, graph.doc_string = file.stem, ""
+    del graph.metadata_props[:], graph.value_info[:]
+    for node in graph.node:
+        node.doc_string = ""
+        del node.metadata_props[:]
+    for initializer in graph.initializer:
+        initializer.doc_string = ""
+        del initializer.metadata_props[:]
+    file.write_bytes(model.SerializeToString(deterministic=True))
