@@ -26,6 +26,7 @@ from stacks.deployment import plan_deployment
 from stacks.ecs.service_stack import EcsServiceStack
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.workload_stack import BuiltArtifact, NoRecommendation, NotMeasured, SeveralProblems, WorkloadStackProps
+from workloads.program import exit_code
 
 COMMANDS_ON_STACKS = {"deploy", "diff", "synth", "synthesize", "watch"}
 """Those commands of the CDK CLI that need the templates of the stacks they are called for."""
@@ -220,10 +221,10 @@ def main(root: Path = workloads.ROOT, command: Sequence[str] | None = None) -> i
     # Stack traces and the tree of constructs cost time, and nothing here reads them. CDK's own checks of the templates
     # would take a third of the time: `make test` makes them, and so does every synthesis of a release.
     app = App(stack_traces=False, tree_metadata=False, builtin_cloud_formation_validation=False)
-    if (exit_code := add_all(app, root, deploying_to(os.environ), command)) == 0:
+    if (code := add_all(app, root, deploying_to(os.environ), command)) == 0:
         app.synth()
-    return exit_code
+    return code
 
 
 if __name__ == "__main__":
-    sys.exit(main(command=cdk_command(os.getppid())))
+    sys.exit(exit_code(lambda: main(command=cdk_command(os.getppid()))))

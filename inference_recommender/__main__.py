@@ -11,13 +11,11 @@ examples:
 Each command tells more with --help. Read on in docs/measuring.md.
 
 stdout is the result, stderr is progress and warnings. Exit codes: 0 the objective is met; 1 no candidate meets it;
-2 usage or a workload file; 3 AWS is not there or refuses; 4 the run is invalid; 130 interrupted, what was measured is
-kept.
+2 usage or a workload file; 3 AWS is not there or refuses; 4 the run is invalid; 70 unforeseen, a log is named;
+130 interrupted, what was measured is kept.
 """
 
 import argparse
-import os
-import select
 import sys
 from collections.abc import Callable
 
@@ -25,10 +23,7 @@ from rich.console import Console
 
 from inference_recommender.output import Commands, tell
 from workloads import ProjectError
-
-INTERRUPTED = 130
-READER_GONE = 141
-"""The exit code of a program that SIGPIPE ended: `| head` has read what it wanted."""
+from workloads.program import exit_code
 
 
 def _run(commands: Commands) -> None:
@@ -130,30 +125,10 @@ def main(arguments: list[str] | None = None) -> int:
             parser.print_help()
             return 0
         options = parser.parse_args(arguments)
-        code = int(options.command(options, stderr))
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        if _reader_gone():
-            return READER_GONE
-        raise
+        return int(options.command(options, stderr))
     except ProjectError as error:
         tell(stderr, str(error), "red")
         return error.exit_code
-    except KeyboardInterrupt:
-        stderr.print("Interrupted.", style="red")
-        return INTERRUPTED
-
-
-def _reader_gone() -> bool:
-    """Tells whether stdout has lost its reader, and if so sends the rest of the output to /dev/null."""
-    stdout = sys.stdout.fileno()
-    errors = select.poll()
-    errors.register(stdout, 0)
-    gone = any(event & select.POLLERR for _, event in errors.poll(0))
-    if gone:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
-    return gone
 
 
 def _parser(arguments: list[str]) -> argparse.ArgumentParser:
@@ -171,4 +146,4 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

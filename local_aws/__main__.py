@@ -20,6 +20,7 @@ from local_aws.account import Account, Settings
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
 from local_aws.server import AccountServer, as_shell, exports
 from workloads import ROOT, ProjectError
+from workloads.program import exit_code
 
 DEFAULT_PORT = 5055
 TOOLCHAIN_VARIABLE = "LOCAL_AWS_TRITON_VENV"
@@ -108,4 +109,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

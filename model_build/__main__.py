@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import sys
-import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,11 +16,12 @@ from model_build.plan import BuildPlan, plan
 from model_build.progress import Progress, silent
 from model_build.remote import command_line as remote
 from workloads import ROOT, ProjectError, Unavailable, UsageError, WorkloadFolder, load_workload, workload_names
+from workloads.program import Unforeseen, exit_code, foreseen, write_traceback
 
 EXIT_CODES = (
-    "0 done; 1 a gate failed; 2 usage or workload error; 3 toolchain missing or busy; 70 unforeseen; 130 interrupted."
+    "0 done; 1 a gate failed; 2 usage, or an error in a file; 3 toolchain missing or busy, or disk full; "
+    "70 unforeseen; 130 interrupted."
 )
-UNFORESEEN = 70
 DESCRIPTION = "Compile a workload's checkpoint for a target, prove it against the original, pack it."
 EXAMPLES = {
     "": (
@@ -224,15 +224,10 @@ def _failures_with_log(planned: BuildPlan) -> Iterator[None]:
             error.args = (f"{error}\nWhat libraries said is in {planned.log}.",)
         raise
     except Exception as error:
-        with planned.log.open("a", encoding="utf-8") as log:
-            traceback.print_exception(error, file=log)
-        raise Unforeseen(f"Unforeseen {type(error).__name__}: {error}. The log is {planned.log}.") from error
-
-
-class Unforeseen(ProjectError):
-    """A fault of this program or of a library that no sentence was written for."""
-
-    exit_code = UNFORESEEN
+        if (problem := foreseen(error)) is not None:
+            raise problem from error
+        write_traceback(error, planned.log)
+        raise Unforeseen(error, planned.log) from error
 
 
 def _named(update: Progress, subject: str) -> Progress:
@@ -250,4 +245,4 @@ def _print(options: argparse.Namespace, results: Sequence[dict[str, Any]]) -> No
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

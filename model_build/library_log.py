@@ -18,7 +18,12 @@ from typing import Any, TextIO
 
 @contextlib.contextmanager
 def libraries_logged(file: Path) -> Iterator[None]:
-    """Redirects standard output and error of this process into `file`, written anew, until the block ends."""
+    """Redirects standard output and error of this process into `file`, until the block ends.
+
+    The file is written anew, for its owner alone: libraries show data, and a traceback may be added.
+    """
+    file.touch(mode=0o600)
+    file.chmod(0o600)
     with (
         file.open("w", encoding="utf-8", buffering=1) as log,
         _descriptors_redirected(log),

@@ -2,7 +2,7 @@
 
 Shows each command as a reader would type it, its result and how long it took; what else the commands print goes to
 build/walk.log. A job without a verdict is repeated once with longer traffic. Exit code: that of the command that
-failed, 4 where neither job came to a verdict, 130 after Ctrl-C.
+failed, 4 where neither job came to a verdict, 70 unforeseen, 130 after Ctrl-C.
 """
 
 import json
@@ -22,6 +22,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from local_aws.process.local_account import LocalAccount
 from workloads import ROOT, Interrupted, NoVerdict, ProjectError
+from workloads.program import exit_code
 
 LOG = ROOT / "build" / "walk.log"
 TAIL_LINES = 25
@@ -239,4 +240,4 @@ def shown(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

@@ -1,7 +1,8 @@
 """The batch program's command line. Standard output is the summary, one JSON document; progress goes to standard error.
 
 Exit codes: 0 done; 1 more bad rows than --max-bad-share, or files that do not hold the input's rows; 2 usage, input, or
-an output of another job; 3 the model, a worker, S3 or the disk refuses; 130 interrupted, finished chunks are kept.
+an output of another job; 3 the model, a worker, S3 or the disk refuses; 70 unforeseen, a log is named; 130 interrupted,
+finished chunks are kept.
 """
 
 import argparse
@@ -12,13 +13,11 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from ..errors import ContainerError
+from ..errors import INTERRUPTED, ContainerError, exit_code_of
 from . import __doc__ as usage
 from .arguments import add_max_bad_share, exit_code, positive, shard
 from .job import Options, run
 from .storage import write_to
-
-INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,4 +96,4 @@ def _tell(line: str) -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _interrupt)
-    sys.exit(main())
+    sys.exit(exit_code_of(main))

@@ -5,7 +5,7 @@ speeds of the shards' --summary files. Standard output is one JSON document; wit
 the environment CloudWatch Logs reads metrics from it, too.
 
 Exit codes: 0 every row is accounted for; 1 rows are missing, or more of them are bad than --max-bad-share; 2 the input
-is not the one that the output was made from; 3 S3 or the disk refuses.
+is not the one that the output was made from; 3 S3 or the disk refuses; 70 unforeseen, a log is named.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from typing import Any
 
 from .. import embedded_metrics
 from ..embedded_metrics import Metric
-from ..errors import ContainerError, RowsUnaccounted
+from ..errors import ContainerError, RowsUnaccounted, exit_code_of
 from . import manifest
 from .arguments import add_max_bad_share, exit_code
 from .source import find, survey
@@ -115,4 +115,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code_of(main))

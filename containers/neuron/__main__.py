@@ -3,7 +3,7 @@ port.
 
 With METRICS_STACK and METRICS_WORKLOAD it prints metrics for CloudWatch Logs every METRICS_PERIOD_S seconds (60).
 NEURON_RT_VISIBLE_CORES or NEURON_RT_NUM_CORES limits the NeuronCores that are used; by default all of every device are.
-Exit codes: 0 told to end; 2 a setting is wrong; 3 no model, no device, or a worker failed.
+Exit codes: 0 told to end; 2 a setting is wrong; 3 no model, no device, or a worker failed; 70 unforeseen, with a log.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..encoder.load_engine import NEURON_GRAPHS
 from ..encoder.settings import Settings
-from ..errors import ContainerError, Unavailable
+from ..errors import ContainerError, Unavailable, exit_code_of
 from . import cores, launcher
 from .server_settings import ServerSettings
 from .telemetry import Telemetry
@@ -81,4 +81,4 @@ def _port(text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code_of(main))

@@ -10,7 +10,8 @@ PLAN.json, for example (`load_generator/plan.py` has every key):
 
 stdout holds one JSON document per line: started, window…, finished. SIGINT and SIGTERM end the run in good order, and
 so does the end of the program that reads stdout. Exit codes: 0 the run is valid; 2 the plan or its payloads; 3 the
-target failed or AWS refuses; 4 no verdict may be drawn: generator lagged, too many errors, too few samples.
+target failed or AWS refuses; 4 no verdict may be drawn: generator lagged, too many errors, too few samples; 70
+unforeseen, a log is named.
 """
 
 import argparse
@@ -36,6 +37,7 @@ from inference_recommender.load_generator.self_watch import SelfWatch, calibrate
 from inference_recommender.load_generator.summary import Measured, summarise, why_invalid
 from inference_recommender.load_generator.timeline import Timeline
 from workloads import NoVerdict, ProjectError, Unavailable
+from workloads.program import exit_code
 
 TARGET_FAILED = Unavailable.exit_code
 INVALID = NoVerdict.exit_code
@@ -128,4 +130,4 @@ def _print(event: dict[str, Any]) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

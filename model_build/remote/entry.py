@@ -5,7 +5,10 @@
 Standard library alone and Python 3.8, since any image's Python starts it. TensorRT, ONNX Runtime and TorchScript builds
 get the Python and the packages that constraints.txt was resolved for, from the network; of the image they use trtexec
 and the CUDA libraries. Neuron's torch is the image's own, so those builds run on the image's Python with a few
-packages beside it. Why a build failed goes to /opt/ml/output/message, of which SageMaker shows the first kilobyte.
+packages beside it. Why a build failed goes to /opt/ml/output/message, of which SageMaker shows the first kilobyte; a
+traceback goes to standard error, which is the job's log, because no file outlives the container.
+
+Exit codes: the build's own; 3 the installation failed, or the disk or the network refuses; 70 unforeseen.
 
 Those who wrote this ran the unpacking, the installation for Neuron (on plain Pythons 3.10 and 3.12) and the reporting,
 never in one of these images. What compiles for Inf1 keeps to Python 3.10, which its image has.
@@ -21,6 +24,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import traceback
 from pathlib import Path
 
 UV = "uv==0.13.8"
@@ -31,6 +35,9 @@ CUDA_COMPAT = "usr/local/cuda/compat"
 DRIVER = "proc/driver/nvidia/version"
 MESSAGE_BYTES = 1000
 TIMING_CACHES = "build/timing_caches"
+BUILD_LOGS = "build/*/.compiled/*/build.log"
+BUILDING = "model_build"
+UNAVAILABLE, UNFORESEEN = 3, 70
 
 
 class StepFailed(Exception):
@@ -38,13 +45,14 @@ class StepFailed(Exception):
 
     def __init__(self, what: str, status: int, said: str, *, crashed: bool) -> None:
         super().__init__(f"{what} {'crashed' if crashed else 'ended'} with exit status {status}:\n{said}")
+        self.exit_code = UNFORESEEN if crashed or status < 0 else status if what == BUILDING else UNAVAILABLE
 
 
 def main(arguments: list[str], system: Path = Path("/")) -> int:
     """Builds and returns the exit code. `system` is where the file system begins, for tests."""
     workload, variant, runtime = arguments
     processing = system / "opt/ml/processing"
-    work = processing / "work"
+    work, message = processing / "work", system / "opt/ml/output/message"
     try:
         with tarfile.open(processing / "source/source.tar.gz") as source:
             source.extractall(work)
@@ -52,11 +60,20 @@ def main(arguments: list[str], system: Path = Path("/")) -> int:
         for command in install_commands(work, runtime):
             step("Installing", command, work, dict(os.environ))
         build = [str(python), "-m", "model_build", "build", workload, "--target", variant]
-        step("model_build", build, work, build_environment(dict(os.environ), system))
+        step(BUILDING, build, work, build_environment(dict(os.environ), system))
         leave(work, workload, variant, processing / "output")
-    except (StepFailed, OSError) as error:
-        tell(system / "opt/ml/output/message", str(error))
-        return 1
+    except StepFailed as error:
+        for log in work.glob(BUILD_LOGS) if error.exit_code == UNFORESEEN else ():
+            print(log.read_text("utf-8", "replace"), file=sys.stderr)
+        tell(message, str(error))
+        return error.exit_code
+    except OSError as error:
+        tell(message, str(error))
+        return UNAVAILABLE
+    except Exception as error:
+        traceback.print_exc()
+        tell(message, f"Unforeseen {type(error).__name__}: {error}. The traceback is in the job's log.")
+        return UNFORESEEN
     return 0
 
 

@@ -12,6 +12,7 @@ import tarfile
 from pathlib import Path
 
 from workloads import ModelArtifact, artifact_file, file_sha256
+from workloads.program import exit_code
 
 BROKEN = b'raise RuntimeError("this model is broken, for a rehearsal")\n'
 
@@ -49,4 +50,4 @@ def broken(archive: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

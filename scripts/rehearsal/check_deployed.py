@@ -16,6 +16,7 @@ import boto3
 from scripts.rehearsal.api_answers import ANSWERS, ask
 from scripts.rehearsal.comparison import Comparison, compare
 from scripts.rehearsal.template_values import resolve
+from workloads.program import exit_code
 
 # Types without a resource behind them.
 NO_ANSWER = {"AWS::CDK::Metadata"}
@@ -84,4 +85,4 @@ def _print(stack: str, by_type: Mapping[str, tuple[int, Comparison]]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(exit_code(lambda: main(sys.argv[1:])))

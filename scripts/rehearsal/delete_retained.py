@@ -4,6 +4,7 @@ A template that retains them leaves them, with all their content, when its stack
 FILE is what `inventory --write` wrote.
 """
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -11,9 +12,13 @@ from typing import Any
 
 import boto3
 
+from workloads.program import exit_code
 
-def main(file: str) -> int:
-    before = json.loads(Path(file).read_text("utf-8"))
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    before = json.loads(parser.parse_args().file.read_text("utf-8"))
     make: Any = boto3.resource
     for bucket in make("s3").buckets.all():
         if bucket.name not in before["s3 list_buckets"]:
@@ -31,4 +36,4 @@ def main(file: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(exit_code(main))

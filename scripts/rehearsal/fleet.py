@@ -1,9 +1,12 @@
 """`python -m scripts.rehearsal.fleet STACK`: prints an endpoint's fleet and its scaling, as the APIs tell them."""
 
+import argparse
 import sys
 from typing import Any
 
 import boto3
+
+from workloads.program import exit_code
 
 
 def client(service: str) -> Any:
@@ -11,7 +14,10 @@ def client(service: str) -> Any:
     return make(service)
 
 
-def main(stack: str) -> int:
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("stack")
+    stack = parser.parse_args().stack
     outputs = client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]["Outputs"]
     (name,) = (each["OutputValue"] for each in outputs if each["OutputKey"] == "EndpointName")
     endpoint = client("sagemaker").describe_endpoint(EndpointName=name)
@@ -33,4 +39,4 @@ def main(stack: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(exit_code(main))

@@ -14,6 +14,8 @@ from typing import Any
 import boto3
 import jmespath
 
+from workloads.program import exit_code
+
 # Service, operation, parameters, and the JMESPath to the names in the answer.
 LISTS: tuple[tuple[str, str, Mapping[str, Any], str], ...] = (
     ("application-autoscaling", "describe_scalable_targets", {"ServiceNamespace": "sagemaker"}, "*[].ResourceId"),
@@ -101,4 +103,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

@@ -8,7 +8,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from workloads import Autoscaling, Candidate, LatencyObjective, Provenance, Recommendation, load_artifact, load_workload
+from workloads import (
+    Autoscaling,
+    Candidate,
+    LatencyObjective,
+    Provenance,
+    Recommendation,
+    UsageError,
+    load_artifact,
+    load_workload,
+)
+from workloads.program import exit_code
 
 UNMEASURED = "a rehearsal: chosen by hand, not measured"
 
@@ -20,7 +30,9 @@ def main() -> int:
     artifact = load_artifact(root, options.workload, options.target)
     target, objective = folder.workload.targets[options.target], folder.workload.objective
     if not isinstance(objective, LatencyObjective):
-        sys.exit(f"{folder.file}: objective: has no latency, so no fleet is recommended for {options.workload}.")
+        raise UsageError(
+            f"{folder.file}: objective: has no latency, so no fleet is recommended for {options.workload}."
+        )
     chosen = Candidate(
         instance_type=target.instance_types[0] if target.instance_types else "ml.c5.xlarge",
         environment={},
@@ -66,4 +78,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

@@ -8,6 +8,8 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
+from workloads.program import exit_code
+
 TITLE = "## "
 PREFACE = """# A rehearsal
 
@@ -65,5 +67,10 @@ def masked(line: str) -> str:
     return text
 
 
-if __name__ == "__main__":
+def main() -> int:
     print("\n".join(page(sys.stdin)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -218,6 +219,7 @@ def test_libraries_write_to_a_log_that_a_failing_build_names(
     assert run(["build", "tiny", "--target", "cpu"]) == 70
     log = tiny_copy / "build" / "tiny" / ".compiled" / "cpu" / "build.log"
     assert capfd.readouterr() == ("", f"Unforeseen ValueError: no such thing. The log is {log}.\n")
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
     written = log.read_text("utf-8")
     for text in ("from Python\n", "from a native library\n", "ValueError: no such thing"):
         assert text in written

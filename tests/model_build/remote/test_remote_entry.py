@@ -73,19 +73,58 @@ def test_a_failed_build_says_its_exit_status_and_its_last_words(
 
 
 def test_a_build_that_crashed_is_told_from_a_gate_that_failed(system: Path) -> None:
-    assert _run(system, "raise ValueError('a mistake')") == 1
+    assert _run(system, "raise ValueError('a mistake')") == 70
     lines = (system / "opt/ml/output/message").read_text("utf-8").splitlines()
     assert lines[0] == "model_build crashed with exit status 1:"
     assert lines[-1] == "ValueError: a mistake"
 
 
+UNFORESEEN = """
+import pathlib, sys
+log = pathlib.Path("build/w/.compiled/t/build.log")
+log.parent.mkdir(parents=True)
+log.write_text("Traceback of the build")
+print(f"Unforeseen KeyError: 'x'. The log is {log.resolve()}.", file=sys.stderr)
+sys.exit(70)
+"""
+
+
+def test_an_unforeseen_error_of_a_build_leaves_its_traceback_in_the_jobs_log(
+    system: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The container's files go with it."""
+    assert _run(system, UNFORESEEN) == 70
+    assert "Traceback of the build" in capfd.readouterr().err
+    lines = (system / "opt/ml/output/message").read_text("utf-8").splitlines()
+    assert lines[0] == "model_build ended with exit status 70:"
+    assert lines[-1].startswith("Unforeseen KeyError: 'x'. The log is ")
+
+
+def test_an_installation_that_fails_is_no_failed_gate(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        entry, "install_commands", lambda work, runtime: [[sys.executable, "-c", "raise SystemExit(1)"]]
+    )
+    assert _run(system, BUILD) == 3
+    assert (system / "opt/ml/output/message").read_text("utf-8") == "Installing ended with exit status 1:\n"
+
+
+def test_an_unforeseen_error_of_the_entry_itself_is_a_sentence_and_a_traceback_in_the_jobs_log(
+    system: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(system, BUILD.replace('{"archive": "model.tar.gz"}', "{}")) == 70
+    assert (system / "opt/ml/output/message").read_text("utf-8") == (
+        "Unforeseen KeyError: 'archive'. The traceback is in the job's log.\n"
+    )
+    assert "Traceback (most recent call last)" in capfd.readouterr().err
+
+
 def test_a_build_that_left_no_artifact_fails(system: Path) -> None:
-    assert _run(system, "") == 1
+    assert _run(system, "") == 3
     assert "artifact.json" in (system / "opt/ml/output/message").read_text("utf-8")
 
 
 def test_a_source_that_did_not_arrive_fails(system: Path) -> None:
-    assert entry.main(["w", "t", "onnxruntime"], system) == 1
+    assert entry.main(["w", "t", "onnxruntime"], system) == 3
     assert "source.tar.gz" in (system / "opt/ml/output/message").read_text("utf-8")
 
 

@@ -1,0 +1,130 @@
+"""An unforeseen error of any program is one sentence, a log that only its owner can read, and exit code 70.
+
+The programs run in this process, which has their imports already; the error is planted in what each of them calls.
+"""
+
+import ast
+import gc
+import re
+import runpy
+import signal
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.house import PACKAGES
+from workloads import ROOT
+
+PARSE = "argparse.ArgumentParser.parse_args"
+PROGRAMS = {
+    "app.py": "os.getppid",
+    "containers.batch": PARSE,
+    "containers.batch.account": PARSE,
+    "containers.neuron": "containers.errors.Unavailable",  # of the model that is not there
+    "inference_recommender": PARSE,
+    "inference_recommender.load_generator": PARSE,
+    "local_aws": PARSE,
+    "model_build": PARSE,
+    "scripts.rehearsal.break_archive": PARSE,
+    "scripts.rehearsal.check_deployed": "boto3.client",
+    "scripts.rehearsal.delete_retained": PARSE,
+    "scripts.rehearsal.fleet": PARSE,
+    "scripts.rehearsal.inventory": PARSE,
+    "scripts.rehearsal.recommend": PARSE,
+    "scripts.rehearsal.transcript": "sys.stdin",
+    "scripts.walk": "signal.signal",
+}
+"""What raises the planted error, by program."""
+TESTED_IN_THEIR_ROOMS = {
+    "containers/batch/archive.py",
+    "inference_recommender/load_test/generator_entry.py",
+    "model_build/remote/entry.py",
+}
+CHILDREN = {
+    "containers/batch/worker.py",
+    "containers/neuron/worker.py",
+    "inference_recommender/load_generator/null_server.py",
+    "local_aws/process/guard.py",
+    "model_build/encoder/export.py",
+}
+"""Processes that a program starts: it tells in its own words that they died."""
+TOOLS = {
+    "scripts/busy_test.py",
+    "scripts/check_docstrings.py",
+    "scripts/fuzz.py",
+    "scripts/house.py",
+    "scripts/install.py",
+    "scripts/run_tests.py",
+    *(f"workloads/{name.parent.name}/train.py" for name in (ROOT / "workloads").glob("*/train.py")),
+}
+"""Programs for those who work on this project, whose traceback is what they want to see."""
+
+
+class Planted:
+    """Raises what no program foresees, when it is called or read."""
+
+    def __call__(self, *_: object, **__: object) -> None:
+        raise KeyError("planted")
+
+    __iter__ = __call__
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Logs go to a folder of the test's own; what a program changes in its process is changed back."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("MODEL_FOLDER", str(tmp_path / "nothing"))
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    set_handler = signal.signal
+    yield
+    gc.enable()
+    for number, handler in handlers.items():
+        set_handler(number, handler)
+
+
+def run(program: str, monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setattr(sys, "argv", [program, "argument"])
+    start = runpy.run_path if program.endswith(".py") else runpy.run_module
+    with pytest.raises(SystemExit) as ended:
+        start(str(ROOT / program) if program.endswith(".py") else program, run_name="__main__")
+    return ended.value.code
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_an_unforeseen_error_is_a_sentence_and_a_private_log(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(PROGRAMS[program], Planted())
+    assert run(program, monkeypatch) == 70
+    out, err = capsys.readouterr()
+    assert out == ""
+    told = re.fullmatch(r"Unforeseen KeyError: 'planted'( \(at [^)]*\))?\. The log is (\S+)\.\n", err)
+    assert told, err
+    log = Path(told[2])
+    assert log.parent == tmp_path
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    assert "Traceback (most recent call last)" in log.read_text("utf-8")
+    assert "KeyError: 'planted'" in log.read_text("utf-8")
+
+
+def test_every_program_is_tested() -> None:
+    files = [ROOT / "app.py", *(file for package in (*PACKAGES, "scripts") for file in (ROOT / package).rglob("*.py"))]
+    programs = {file for file in files if '"__main__"' in file.read_text("utf-8") and is_program(file)}
+    tested = TESTED_IN_THEIR_ROOMS | CHILDREN | TOOLS | {file_of(program) for program in PROGRAMS}
+    assert {file.relative_to(ROOT).as_posix() for file in programs} == tested
+
+
+def file_of(program: str) -> str:
+    if program.endswith(".py"):
+        return program
+    path = program.replace(".", "/")
+    return f"{path}.py" if (ROOT / f"{path}.py").exists() else f"{path}/__main__.py"
+
+
+def is_program(file: Path) -> bool:
+    blocks = [node for node in ast.parse(file.read_text("utf-8")).body if isinstance(node, ast.If)]
+    return any(ast.unparse(node.test) == "__name__ == '__main__'" for node in blocks)

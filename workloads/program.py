@@ -1,0 +1,154 @@
+"""Ends a program in good order: with its own exit code, or with one sentence for whatever went wrong in it.
+
+    sys.exit(exit_code(main))
+
+The exit codes are those of docs/commands.md. An error that no sentence was written for is 70, and its traceback is in a
+log that only its owner can read. Nothing is imported for it before it happens: every program begins here.
+"""
+
+import contextlib
+import errno
+import os
+import select
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from workloads.errors import Interrupted, ProjectError, Unavailable, UsageError
+
+READER_GONE = 141
+"""The exit code of a program that SIGPIPE ended: `| head` has read what it wanted."""
+LONGEST_MESSAGE = 300
+"""Characters of an unforeseen error's own message that are shown; the log has all of it."""
+
+# By errno. The disk or the machine cannot give what is needed (exit code 3), or a file may not be used so (2).
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+NO_HANDLES = {errno.EMFILE, errno.ENFILE}
+NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
+
+
+class Unforeseen(ProjectError):
+    """A fault of this program or of a library that no sentence was written for. `log` has the traceback."""
+
+    exit_code = 70
+
+    def __init__(self, error: BaseException, log: Path | None) -> None:
+        where = "No log can be written, so the traceback is above." if log is None else f"The log is {log}."
+        super().__init__(f"Unforeseen {_named(error)}. {where}")
+
+
+def exit_code(main: Callable[[], int]) -> int:
+    """Runs `main` and returns its exit code, or that of what went wrong, which is told on standard error."""
+    try:
+        return _flushed(main)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # so ends a console of rich, which has closed stdout
+            return READER_GONE
+        raise
+    except BrokenPipeError as error:
+        if _reader_gone():
+            return READER_GONE
+        problem: ProjectError = _logged(error)
+    except KeyboardInterrupt:
+        problem = Interrupted("Interrupted.")
+    except ProjectError as error:
+        problem = error
+    except Exception as error:
+        problem = foreseen(error) or _logged(error)
+    _tell(str(problem))
+    _drop_what_cannot_be_written()
+    return problem.exit_code
+
+
+def foreseen(error: Exception) -> ProjectError | None:
+    """Returns the sentence for an error that the machine or its files are the cause of, or None."""
+    if isinstance(error, MemoryError):
+        return Unavailable("There is not enough memory on this machine for what was asked. Free some, then try again.")
+    if not isinstance(error, OSError):
+        return None
+    file, reason = error.filename, os.strerror(error.errno) if error.errno else str(error)
+    if error.errno in NO_ROOM:
+        where = "A file or standard output" if file is None else file
+        return Unavailable(f"{where} cannot be written: {reason}. Free some space, then try again.")
+    if error.errno in NO_HANDLES:
+        return Unavailable(f"{reason}: raise the limit of this process with `ulimit -n`, then try again.")
+    if error.errno in NOT_ALLOWED and file is not None:
+        return UsageError(f"{file} cannot be read or written: {reason}. Mend that, or name another place.")
+    return None
+
+
+def write_traceback(error: BaseException, log: Path) -> None:
+    """Adds the error's traceback to `log`, which only its owner can read if it is made now."""
+    import shlex
+    import traceback
+
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace") as file:
+        print(f"$ {shlex.join(sys.orig_argv)}", file=file)
+        traceback.print_exception(error, file=file)
+
+
+def _flushed(main: Callable[[], int]) -> int:
+    """Flushes standard output, too: the interpreter's own flush, at its end, would fail with exit code 120."""
+    try:
+        code = main()
+    except SystemExit:
+        _flush()
+        raise
+    _flush()
+    return code
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _reader_gone() -> bool:
+    """Tells whether stdout has lost its reader, and if so sends the rest of the output to /dev/null."""
+    if sys.stdout is None:
+        return False
+    stdout = sys.stdout.fileno()
+    errors = select.poll()
+    errors.register(stdout, 0)
+    gone = any(event & select.POLLERR for _, event in errors.poll(0))
+    if gone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
+    return gone
+
+
+def _drop_what_cannot_be_written() -> None:
+    """Sends to /dev/null what standard output still holds and does not take."""
+    try:
+        _flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _logged(error: BaseException) -> Unforeseen:
+    """Writes the traceback to a new file that only its owner can read; to standard error where there is no room."""
+    import tempfile
+    import traceback
+
+    started = Path(sys.argv[0])
+    program = started.parent.name if started.stem == "__main__" else started.stem
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f"{program}-", suffix=".log")
+        os.close(descriptor)
+        write_traceback(error, Path(name))
+    except OSError:
+        traceback.print_exception(error)
+        return Unforeseen(error, None)
+    return Unforeseen(error, Path(name))
+
+
+def _named(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    told = lines[0][:LONGEST_MESSAGE].rstrip(".") if lines else ""
+    return f"{type(error).__name__}: {told}" if told else type(error).__name__
+
+
+def _tell(sentence: str) -> None:
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            print(sentence, file=sys.stderr, flush=True)
