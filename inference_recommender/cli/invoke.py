@@ -32,7 +32,7 @@ def _invoke(options: argparse.Namespace, stderr: Console) -> int:
     rows = [row_of(text, workload.model.fields) for text in options.texts]
     endpoint = options.endpoint or Aws().stack_outputs(workload.stack_name).endpoint_name
     with SageMakerEndpoint(endpoint, timeout_s=LONGEST_S) as server:
-        client = InferenceClient(server)
+        client = InferenceClient(server, deadline_s=LONGEST_S)
         for text, row in zip(options.texts, rows, strict=True):
             print(f"{text} -> {answer(client.infer(tensors(row)))}")
     return 0

@@ -5,19 +5,14 @@
         answer = client.infer({"QUERY": [["where is my parcel"]]})   # {"LABEL": array([[b"order_status"]])}
 
 Requests are KServe v2, in binary unless JSON is asked for. Throttled and failed requests are repeated after a wait; a
-request that ran out of time is not. How long callers waited goes to CloudWatch in the background, and a metric that
-cannot be sent never fails a request. A client may be used by many threads at once.
+request that ran out of time, or that cannot succeed, is not. `timeout_s` of a server bounds an attempt, `deadline_s`
+of the client all attempts of a call with their waits. How long callers waited goes to CloudWatch in the background, and
+a metric that cannot be sent never fails a request. A client may be used by many threads at once.
 """
 
+from inference_recommender.client.failures import InferenceFailed, NotAnAnswer, Refused, TimedOut, Unreachable
 from inference_recommender.client.inference import InferenceClient, Retries
-from inference_recommender.client.kserve import (
-    CannotEncode,
-    InferenceFailed,
-    NotAnAnswer,
-    Refused,
-    TimedOut,
-    Unreachable,
-)
+from inference_recommender.client.kserve import CannotEncode
 from inference_recommender.client.latency_metric import LatencyMetric
 from inference_recommender.client.servers import HttpServer, SageMakerEndpoint
 

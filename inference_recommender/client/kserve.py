@@ -1,5 +1,4 @@
-"""KServe v2 requests and responses, in JSON and in its binary extension, and how a request fails. Pure: arrays in,
-bytes out, and back.
+"""KServe v2 requests and responses, in JSON and in its binary extension. Pure: arrays in, bytes out, and back.
 
 In the binary form a JSON header describes the tensors, whose raw little-endian bytes follow it in the same order; the
 header's size travels beside the body. Four bytes before each element of BYTES hold its length.
@@ -7,15 +6,20 @@ Sources: KServe's "Open Inference Protocol" and Triton's extension_binary_data.
 """
 
 import json
+import math
+import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from inference_recommender.client.failures import NotAnAnswer
 from workloads import ProjectError
+
+T = TypeVar("T")
 
 Array = npt.NDArray[Any]
 
@@ -28,8 +32,13 @@ DTYPES = {
 }
 DATATYPES = {dtype: name for name, dtype in DTYPES.items()}
 LENGTH = struct.Struct("<I")
-RETRYABLE_STATUSES = frozenset({429, 500, 502, 503, 504})
-"""HTTP statuses of a server that throttles, restarts or failed on its side; another attempt may succeed."""
+JSON_TYPES: Mapping[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
+"""The types that json reads the elements of a tensor as, by the kind of its dtype."""
+MAX_DIMENSIONS = 64
+"""numpy's limit."""
+MAX_SIDE = 2**48
+"""Bounds the arithmetic on a shape that somebody made up."""
+HEADER_SIZE = re.compile(r"[0-9]{1,15}")
 
 
 class CannotEncode(ProjectError):
@@ -39,46 +48,6 @@ class CannotEncode(ProjectError):
         super().__init__(f"Input {name}: {what}.")
 
 
-class InferenceFailed(ProjectError):
-    """Base of every failed request."""
-
-    exit_code = 3
-    may_retry = False
-    """Whether it is safe and useful to send the request again."""
-
-
-class Refused(InferenceFailed):
-    """The server answered with an error."""
-
-    def __init__(self, where: str, status: int, message: str) -> None:
-        self.status = status
-        self.may_retry = status in RETRYABLE_STATUSES
-        super().__init__(f"{where} answered {status}: {message[:500]}")
-
-
-class Unreachable(InferenceFailed):
-    """There was no connection, or it broke before an answer. Inference changes nothing: the request may be repeated."""
-
-    may_retry = True
-
-    def __init__(self, where: str, why: object) -> None:
-        super().__init__(f"{where} cannot be reached: {why}")
-
-
-class TimedOut(InferenceFailed):
-    """The server may still be at work on the request; a repetition would add to its load."""
-
-    def __init__(self, where: str, timeout_s: float) -> None:
-        super().__init__(f"{where} gave no answer within {timeout_s:g} s.")
-
-
-class NotAnAnswer(InferenceFailed):
-    """The server's answer is not a KServe v2 response."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"The answer is no KServe v2 response: {why}.")
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Body:
     """A request or a response. `header_size` is the bytes of a binary body's JSON header; None means plain JSON."""
@@ -86,12 +55,19 @@ class Body:
     content: bytes
     header_size: int | None = None
 
+    @classmethod
+    def received(cls, content: bytes, header_size: str | None) -> Self:
+        """Returns the body of an answer whose header says `header_size`. Raises `NotAnAnswer`."""
+        if header_size is not None and not HEADER_SIZE.fullmatch(header_size):
+            raise NotAnAnswer(f"the size of its JSON header is {header_size[:40]!r}")
+        return cls(content=content, header_size=None if header_size is None else int(header_size))
+
 
 def encode(inputs: Mapping[str, object], outputs: Sequence[str] = (), *, binary: bool = True) -> Body:
     """Returns a request for `outputs`, or for all that the model has. An input is anything from which numpy makes an
     array; text is sent as BYTES in UTF-8. Raises `CannotEncode`.
     """
-    arrays = {name: np.asarray(value) for name, value in inputs.items()}
+    arrays = {name: _array(name, value) for name, value in inputs.items()}
     if not binary:
         return Body(content=_json(_header([_json_tensor(name, array) for name, array in arrays.items()], outputs)))
     raw = {name: _raw(name, array) for name, array in arrays.items()}
@@ -102,26 +78,62 @@ def encode(inputs: Mapping[str, object], outputs: Sequence[str] = (), *, binary:
     return Body(content=b"".join((header, *raw.values())), header_size=len(header))
 
 
-def decode(body: Body) -> dict[str, Array]:
-    """Returns the outputs by name; the elements of a BYTES tensor are `bytes` objects. Raises `NotAnAnswer`."""
-    size = len(body.content) if body.header_size is None else body.header_size
+def decode(body: Body, outputs: Sequence[str] = ()) -> dict[str, Array]:
+    """Returns the answer's outputs by name; `outputs` have to be there. The elements of a BYTES tensor are `bytes`
+    objects. Raises `NotAnAnswer` for all that is not exactly a response: shapes, counts and sizes that differ, values
+    that are not of their datatype, bytes that are missing or left over.
+    """
     try:
-        header = json.loads(body.content[:size])
-        return _outputs(header["outputs"], memoryview(body.content)[size:])
-    except (KeyError, TypeError, ValueError, struct.error) as error:
-        raise NotAnAnswer(f"{type(error).__name__}: {error}, in {bytes(body.content[:100])!r}") from error
-
-
-def _outputs(tensors: Iterable[Mapping[str, Any]], rest: memoryview) -> dict[str, Array]:
-    arrays = {}
-    for tensor in tensors:
-        size = tensor.get("parameters", {}).get("binary_data_size")
-        if size is None:
-            flat = _from_json(tensor["datatype"], tensor["data"])
-        else:
-            flat, rest = _from_raw(tensor["datatype"], rest[:size]), rest[size:]
-        arrays[tensor["name"]] = flat.reshape(tensor["shape"])
+        arrays = _outputs(body)
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError, struct.error) as error:
+        raise NotAnAnswer(f"{str(error)[:200]}, in {bytes(body.content[:100])!r}") from error
+    if missing := [name for name in outputs if name not in arrays]:
+        raise NotAnAnswer(f"it has {', '.join(arrays) or 'no output'}, and not {', '.join(missing)}")
     return arrays
+
+
+def _outputs(body: Body) -> dict[str, Array]:
+    content = memoryview(body.content)
+    size = len(content) if body.header_size is None else body.header_size
+    if size > len(content):
+        raise ValueError(f"its JSON header of {size} bytes is cut short")
+    header, rest = json.loads(str(content[:size], "utf-8")), content[size:]
+    arrays: dict[str, Array] = {}
+    for tensor in _field(header, "outputs", list):
+        name, datatype, shape = _field(tensor, "name", str), _field(tensor, "datatype", str), _shape(tensor)
+        if datatype not in DTYPES and datatype != "BYTES":
+            raise ValueError(f"datatype {datatype!r:.40} is not known")
+        if name in arrays:
+            raise ValueError(f"output {name!r:.40} is there twice")
+        parameters = _field(tensor, "parameters", dict) if "parameters" in tensor else {}
+        if "binary_data_size" in parameters:
+            length = _field(parameters, "binary_data_size", int)
+            if not 0 <= length <= len(rest):
+                raise ValueError(f"output {name!r:.40} has {length} bytes, of which {len(rest)} are there")
+            flat, rest = _from_raw(datatype, rest[:length]), rest[length:]
+        else:
+            flat = _from_json(datatype, _field(tensor, "data", list))
+        if flat.size != math.prod(shape):
+            raise ValueError(f"output {name!r:.40} has {flat.size} elements for the shape {shape}")
+        arrays[name] = flat.reshape(shape)
+    if rest:
+        raise ValueError(f"{len(rest)} bytes follow its last output")
+    return arrays
+
+
+def _field(table: object, key: str, kind: type[T]) -> T:
+    """Returns the value under `key` if it is of `kind` itself: True is no int here."""
+    value = table.get(key) if isinstance(table, dict) else None
+    if type(value) is not kind:
+        raise ValueError(f"{key} is {value!r:.40}, not of type {kind.__name__}")
+    return value
+
+
+def _shape(tensor: object) -> list[int]:
+    shape = _field(tensor, "shape", list)
+    if len(shape) > MAX_DIMENSIONS or not all(type(side) is int and 0 <= side < MAX_SIDE for side in shape):
+        raise ValueError(f"the shape is {shape!r:.40}")
+    return shape
 
 
 def _header(tensors: list[dict[str, Any]], outputs: Sequence[str]) -> dict[str, Any]:
@@ -130,6 +142,17 @@ def _header(tensors: list[dict[str, Any]], outputs: Sequence[str]) -> dict[str, 
 
 def _json(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _array(name: str, value: object) -> Array:
+    """Returns text as an array of objects: numpy's own arrays of text lose zeros at the end of an element."""
+    if isinstance(value, np.ndarray):
+        return value
+    try:
+        array = np.asarray(value)
+        return np.asarray(value, object) if array.dtype.kind in "SU" else array
+    except ValueError as error:
+        raise CannotEncode(name, f"is no tensor: {str(error).rstrip('.')}") from error
 
 
 def _described(name: str, array: Array) -> dict[str, Any]:
@@ -165,7 +188,10 @@ def _text(name: str, element: object) -> str:
 def _bytes(name: str, element: object) -> bytes:
     if not isinstance(element, (str, bytes)):
         raise CannotEncode(name, f"got {element!r}, which is neither a number nor text")
-    return element.encode() if isinstance(element, str) else bytes(element)
+    try:
+        return element.encode() if isinstance(element, str) else bytes(element)
+    except UnicodeEncodeError as error:
+        raise CannotEncode(name, f"is no text: {error}") from error
 
 
 def _raw(name: str, array: Array) -> bytes:
@@ -175,21 +201,37 @@ def _raw(name: str, array: Array) -> bytes:
     return b"".join(part for element in elements for part in (LENGTH.pack(len(element)), element))
 
 
-def _from_json(datatype: str, data: Sequence[Any]) -> Array:
+def _from_json(datatype: str, data: list[Any]) -> Array:
+    """Returns the elements in a row; `data` may be nested. numpy alone would read "7" as a number, and 3.7 as 3."""
+    types = set(map(type, data))
+    if list in types:
+        data = np.array(data, object).ravel().tolist()
+        types = set(map(type, data))
+    allowed: set[type] = {str} if datatype == "BYTES" else JSON_TYPES[DTYPES[datatype].kind]
+    if not types <= allowed:
+        raise ValueError(f"{datatype} data has {', '.join(sorted(each.__name__ for each in types - allowed))}")
     if datatype == "BYTES":
         return _objects([text.encode() for text in data])
-    return np.array(data, DTYPES[datatype]).ravel()
+    with np.errstate(over="ignore"):
+        array = np.array(data, DTYPES[datatype])
+    if float in types and (infinite := np.count_nonzero(np.isinf(array))) and infinite != sum(map(math.isinf, data)):
+        raise OverflowError(f"a value does not fit {datatype}")
+    return array
 
 
 def _from_raw(datatype: str, raw: memoryview) -> Array:
+    if datatype == "BOOL" and (values := np.frombuffer(raw, np.uint8)).size and values.max() > 1:
+        raise ValueError(f"BOOL data has a byte {values.max()}")
     if datatype != "BYTES":
         return np.frombuffer(raw, DTYPES[datatype].newbyteorder("<"))
     elements, at = [], 0
     while at < len(raw):
         (length,) = LENGTH.unpack_from(raw, at)
-        at += LENGTH.size
-        elements.append(bytes(raw[at : at + length]))
-        at += length
+        end = at + LENGTH.size + length
+        if end > len(raw):
+            raise ValueError(f"an element of {length} bytes is cut short")
+        elements.append(bytes(raw[at + LENGTH.size : end]))
+        at = end
     return _objects(elements)
 
 

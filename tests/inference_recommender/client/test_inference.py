@@ -1,13 +1,17 @@
-"""A call repeats what may succeed and records how long the caller waited; server and clock are fakes."""
+"""A call repeats what may succeed, within its deadline and its budget, and records how long the caller waited.
+
+Server and clock are fakes.
+"""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.client import InferenceClient, InferenceFailed, Refused, Retries, TimedOut, Unreachable
+from inference_recommender.client.inference import Budget
 from inference_recommender.client.kserve import Body
 
 ANSWER = Body(content=json.dumps({"outputs": [{"name": "O", "shape": [1], "datatype": "INT64", "data": [7]}]}).encode())
@@ -21,10 +25,12 @@ class Shelf:
         self._outcomes = list(outcomes)
         self.now_s = 0.0
         self.waits_s: list[float] = []
+        self.within_s: list[float] = []
         self.recorded_ms: list[float] = []
 
-    def send(self, request: Body) -> Body:
-        self.now_s += CALL_S
+    def send(self, request: Body, within_s: float) -> Body:
+        self.within_s.append(within_s)
+        self.now_s += min(CALL_S, within_s)
         outcome = self._outcomes.pop(0)
         if isinstance(outcome, InferenceFailed):
             raise outcome
@@ -37,26 +43,39 @@ class Shelf:
     def record(self, latency_ms: float) -> None:
         self.recorded_ms.append(latency_ms)
 
-    def client(self, retries: Retries | None = None) -> InferenceClient:
+    def client(
+        self, retries: Retries | None = None, deadline_s: float = 10.0, chance: Callable[[], float] = lambda: 1.0
+    ) -> InferenceClient:
         return InferenceClient(
             self,
             binary=False,
+            deadline_s=deadline_s,
             retries=retries,
             latency=self,
             clock_s=lambda: self.now_s,
             sleep=self.sleep,
-            chance=lambda: 0,
+            chance=chance,
         )
 
 
-@pytest.mark.parametrize("failure", [Refused("s", 429, "slow down"), Refused("s", 503, ""), Unreachable("s", "reset")])
+@pytest.mark.parametrize(
+    "failure",
+    [*(Refused("s", status, "") for status in (408, 425, 429, 500, 502, 503, 504, 530)), Unreachable("s", "reset")],
+)
 def test_a_busy_or_broken_server_is_asked_again_after_a_wait_that_doubles(failure: InferenceFailed) -> None:
     shelf = Shelf([failure, failure, ANSWER])
     assert shelf.client().infer({"A": [1]})["O"].tolist() == [7]
     assert shelf.waits_s == [0.05, 0.1]
 
 
-@pytest.mark.parametrize("failure", [Refused("s", 400, "bad shape"), Refused("s", 413, ""), TimedOut("s", 5)])
+@pytest.mark.parametrize(
+    "failure",
+    [
+        *(Refused("s", status, "") for status in (302, 400, 401, 403, 404, 413, 424, 501)),
+        TimedOut("s", 5),
+        Unreachable("s", "certificate", may_retry=False),
+    ],
+)
 def test_what_another_try_would_not_mend_is_not_sent_again(failure: InferenceFailed) -> None:
     shelf = Shelf([failure, ANSWER])
     with pytest.raises(type(failure)) as raised:
@@ -90,16 +109,74 @@ def test_one_attempt_is_for_models_that_keep_state() -> None:
     attempts=st.integers(1, 9),
     first=st.floats(0.001, 1),
     longest=st.floats(0.001, 5),
-    within=st.floats(0, 10),
+    deadline=st.floats(0, 10),
+    asked=st.one_of(st.none(), st.floats(0, 10)),
     chances=st.lists(st.floats(0, 1), min_size=9, max_size=9),
 )
-def test_no_attempt_begins_too_late_and_no_wait_is_too_long(
-    attempts: int, first: float, longest: float, within: float, chances: list[float]
+def test_a_call_ends_by_its_deadline_and_no_wait_is_too_long_or_too_short(
+    attempts: int, first: float, longest: float, deadline: float, asked: float | None, chances: list[float]
 ) -> None:
-    retries = Retries(attempts=attempts, first_wait_s=first, longest_wait_s=longest, give_up_after_s=within)
-    elapsed, begun = 0.0, 1
-    while (wait := retries.wait_s(begun, elapsed, chances[begun - 1])) is not None:
-        assert min(first, longest) / 2 <= wait <= longest
-        elapsed, begun = elapsed + wait, begun + 1
-    assert begun <= attempts
-    assert elapsed <= within
+    shelf = Shelf([Refused("s", 503, "", asked)] * attempts)
+    drawn = iter(chances)
+    retries = Retries(attempts=attempts, first_wait_s=first, longest_wait_s=longest)
+    with pytest.raises(Refused):
+        shelf.client(retries, deadline, lambda: next(drawn)).infer({"A": [1]})
+    assert shelf.now_s <= deadline + 1e-9
+    assert len(shelf.within_s) <= attempts
+    for failures, wait in enumerate(shelf.waits_s):
+        assert 0 <= wait - (asked or 0) <= min(longest, first * 2**failures) + 1e-9
+
+
+def test_each_attempt_has_what_is_left_of_the_deadline() -> None:
+    shelf = Shelf([Refused("s", 503, ""), Refused("s", 503, ""), ANSWER])
+    shelf.client(deadline_s=2.0).infer({"A": [1]})
+    assert shelf.within_s == [2.0, 2.0 - CALL_S - 0.05, pytest.approx(2.0 - 2 * CALL_S - 0.05 - 0.1)]
+
+
+def test_waits_are_drawn_from_nothing_up_to_the_whole() -> None:
+    drawn = iter([0.0, 0.5])
+    shelf = Shelf([Refused("s", 503, ""), Refused("s", 503, ""), ANSWER])
+    shelf.client(chance=lambda: next(drawn)).infer({"A": [1]})
+    assert shelf.waits_s == [0.0, 0.05]
+
+
+def test_what_the_server_asks_for_is_waited() -> None:
+    shelf = Shelf([Refused("s", 503, "", 3.0), ANSWER])
+    shelf.client().infer({"A": [1]})
+    assert shelf.waits_s == [3.05]
+
+
+def test_a_server_that_asks_for_more_than_is_left_is_not_waited_for() -> None:
+    shelf = Shelf([Refused("s", 503, "", 120.0), ANSWER])
+    with pytest.raises(Refused):
+        shelf.client().infer({"A": [1]})
+    assert shelf.waits_s == []
+
+
+def test_while_everything_fails_nothing_is_repeated_after_the_budget() -> None:
+    shelf = Shelf([Refused("s", 503, "")] * 1_000)
+    client = shelf.client()
+    for _ in range(100):
+        with pytest.raises(Refused):
+            client.infer({"A": [1]})
+    assert len(shelf.within_s) == 100 + 33  # 49 failures leave more than half: 16 calls of three attempts, one of two
+
+
+def test_a_server_that_fails_now_and_then_is_always_asked_again() -> None:
+    shelf = Shelf([Refused("s", 503, ""), *[ANSWER] * 11] * 200)
+    client = shelf.client()
+    for _ in range(200 * 11):
+        client.infer({"A": [1]})
+    assert len(shelf.waits_s) == 200
+
+
+def test_eleven_answers_pay_for_a_retry() -> None:
+    budget = Budget()
+    while budget.failed():
+        pass
+    for _ in range(10):
+        budget.answered()
+    assert not budget.failed()
+    for _ in range(11):
+        budget.answered()
+    assert budget.failed()

@@ -11,7 +11,8 @@ from hypothesis.extra import numpy as arrays
 from tritonclient.http import InferInput, InferRequestedOutput
 from tritonclient.http._utils import _get_inference_request
 
-from inference_recommender.client.kserve import DTYPES, Array, Body, CannotEncode, NotAnAnswer, decode, encode
+from inference_recommender.client import NotAnAnswer
+from inference_recommender.client.kserve import DTYPES, Array, Body, CannotEncode, decode, encode
 
 SHAPES = arrays.array_shapes(max_dims=3, max_side=4)
 NUMBERS = st.sampled_from(sorted(DTYPES)).flatmap(lambda name: arrays.arrays(DTYPES[name], SHAPES))
@@ -95,6 +96,18 @@ def test_big_endian_numbers_are_sent_little_endian() -> None:
             "Input A: complex128 has no KServe v2 datatype. Known: BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, "
             "UINT32, UINT64, FP16, FP32, FP64 and text.",
         ),
+        (
+            [[1], [2, 3]],
+            True,
+            "Input A: is no tensor: setting an array element with a sequence. The requested array has an inhomogeneous "
+            "shape after 1 dimensions. The detected shape was (2,) + inhomogeneous part.",
+        ),
+        (
+            ["\ud800"],
+            True,
+            "Input A: is no text: 'utf-8' codec can't encode character '\\ud800' in position 0: "
+            "surrogates not allowed.",
+        ),
         (np.array([None, "a"]), True, "Input A: got None, which is neither a number nor text."),
         (np.array([1], np.float16), False, "Input A: FP16 has no form in JSON. Send it in binary."),
         (
@@ -116,6 +129,104 @@ def test_what_has_no_form_is_refused_with_the_inputs_name(value: Any, binary: bo
     assert str(refused.value) == said
 
 
+def _tensor(**changes: Any) -> dict[str, Any]:
+    return {"name": "A", "shape": [2], "datatype": "INT32", "data": [1, 2]} | changes
+
+
+@pytest.mark.parametrize(
+    ("tensor", "rest", "said"),
+    [
+        (_tensor(shape=[3]), b"", "output 'A' has 2 elements for the shape [3]"),
+        (_tensor(shape=[-1]), b"", "the shape is [-1]"),
+        (_tensor(shape=[True, 2]), b"", "the shape is [True, 2]"),
+        (_tensor(shape=[1] * 65), b"", "the shape is [1, 1, 1"),
+        (_tensor(shape=[0, 10**40]), b"", "the shape is [0, 1000"),
+        (_tensor(name=7), b"", "name is 7, not of type str"),
+        (_tensor(datatype="BF16"), b"", "datatype 'BF16' is not known"),
+        (_tensor(data=["1", 2]), b"", "INT32 data has str"),
+        (_tensor(data=[1.5, 2]), b"", "INT32 data has float"),
+        (_tensor(data=[True, 2]), b"", "INT32 data has bool"),
+        (_tensor(data=[None, 2]), b"", "INT32 data has NoneType"),
+        (_tensor(data=[2**31, 2]), b"", "Python integer 2147483648 out of bounds for int32"),
+        (_tensor(data=[[1], [2, 3]]), b"", "INT32 data has list"),
+        (_tensor(data="12"), b"", "data is '12', not of type list"),
+        (_tensor(data={}), b"", "data is {}, not of type list"),
+        (_tensor(data=[1e300, 1.0], datatype="FP32"), b"", "a value does not fit FP32"),
+        (_tensor(data=["a", 1], datatype="BYTES"), b"", "BYTES data has int"),
+        (_tensor(data=["\ud800", "a"], datatype="BYTES"), b"", "surrogates not allowed"),
+        (_tensor(parameters=[]), b"", "parameters is [], not of type dict"),
+        (_tensor(parameters={"binary_data_size": True}), b"", "binary_data_size is True, not of type int"),
+        (_tensor(parameters={"binary_data_size": -8}), b"12345678", "output 'A' has -8 bytes, of which 8 are there"),
+        (_tensor(parameters={"binary_data_size": 9}), b"12345678", "output 'A' has 9 bytes, of which 8 are there"),
+        (_tensor(parameters={"binary_data_size": 7}), b"1234567", "buffer size must be a multiple of element size"),
+        (_tensor(parameters={"binary_data_size": 8}), b"123456789", "1 bytes follow its last output"),
+        (_tensor(parameters={"binary_data_size": 2}, datatype="BOOL"), b"\1\2", "BOOL data has a byte 2"),
+        (
+            _tensor(parameters={"binary_data_size": 9}, datatype="BYTES"),
+            b"\5\0\0\0abcd\0",
+            "output 'A' has 1 elements for the shape [2]",
+        ),
+        (
+            _tensor(parameters={"binary_data_size": 8}, datatype="BYTES"),
+            b"\5\0\0\0abcd",
+            "an element of 5 bytes is cut short",
+        ),
+        (_tensor(parameters={"binary_data_size": 3}, datatype="BYTES"), b"\5\0\0", "requires a buffer of at least 4"),
+    ],
+)
+def test_a_lie_in_an_answer_is_told(tensor: dict[str, Any], rest: bytes, said: str) -> None:
+    header = json.dumps({"outputs": [tensor]}).encode()
+    with pytest.raises(NotAnAnswer) as raised:
+        decode(Body(content=header + rest, header_size=len(header)))
+    assert said in str(raised.value)
+
+
+def test_an_output_that_is_there_twice_or_not_at_all_is_told() -> None:
+    twice = Body(content=json.dumps({"outputs": [_tensor(), _tensor()]}).encode())
+    with pytest.raises(NotAnAnswer, match="output 'A' is there twice"):
+        decode(twice)
+    once = Body(content=json.dumps({"outputs": [_tensor()]}).encode())
+    assert decode(once, ["A"])["A"].tolist() == [1, 2]
+    with pytest.raises(NotAnAnswer, match=r"^The answer is no KServe v2 response: it has A, and not B, C\.$"):
+        decode(once, ["A", "B", "C"])
+
+
+def test_a_header_that_is_said_to_be_longer_than_the_answer_or_is_no_number_is_told() -> None:
+    with pytest.raises(NotAnAnswer, match="its JSON header of 9 bytes is cut short"):
+        decode(Body(content=b"{}", header_size=9))
+    for size in ("", "-1", "1e3", "9" * 5_000, "\u0661"):
+        with pytest.raises(NotAnAnswer, match="the size of its JSON header is "):
+            Body.received(b"{}", size)
+
+
+def test_brackets_without_end_are_no_response() -> None:
+    with pytest.raises(NotAnAnswer, match="recursion"):
+        decode(Body(content=b'{"outputs":' + b"[" * 100_000))
+
+
+def test_numbers_in_json_may_be_nested_and_whole() -> None:
+    tensors = [
+        _tensor(shape=[1, 2], data=[[1, 2]]),
+        _tensor(name="B", datatype="FP32", data=[1, 10**20]),
+        _tensor(name="C", datatype="BYTES", shape=[2, 1], data=[["a"], ["b"]]),
+        _tensor(name="D", datatype="FP64", shape=[0, 3], data=[]),
+        _tensor(name="E", datatype="UINT64", data=[2**64 - 1, 0]),
+    ]
+    found = decode(Body(content=json.dumps({"outputs": tensors}).encode()))
+    assert {name: array.tolist() for name, array in found.items()} == {
+        "A": [[1, 2]],
+        "B": [1.0, np.float32(1e20)],
+        "C": [[b"a"], [b"b"]],
+        "D": [],
+        "E": [2**64 - 1, 0],
+    }
+
+
+def test_zeros_at_the_end_of_a_text_are_kept() -> None:
+    found = decode(_echoed(encode({"A": ["a\0", b"\0"]})))
+    assert found["A"].tolist() == [b"a\0", b"\0"]
+
+
 @pytest.mark.parametrize("content", [b"", b"<html>", b"{}", b'{"outputs": [{"name": "A", "shape": [2]}]}', b"[]"])
 def test_what_is_no_response_is_said_to_be_none(content: bytes) -> None:
     with pytest.raises(NotAnAnswer, match=r"^The answer is no KServe v2 response: "):
@@ -124,5 +235,5 @@ def test_what_is_no_response_is_said_to_be_none(content: bytes) -> None:
 
 def test_a_cut_binary_answer_is_no_response() -> None:
     whole = _echoed(encode({"A": np.arange(4)}))
-    with pytest.raises(NotAnAnswer, match="buffer size must be a multiple of element size"):
+    with pytest.raises(NotAnAnswer, match="output 'A' has 32 bytes, of which 31 are there"):
         decode(Body(content=whole.content[:-1], header_size=whole.header_size))

@@ -21,12 +21,12 @@ from inference_recommender.client import (
     Unreachable,
 )
 from inference_recommender.client.kserve import Body
+from tests.inference_recommender.client.hostile import LONG_S, behaving, sending
 from tests.inference_recommender.server import Answer, serving
+from workloads import UsageError
 
 OUTPUT = json.dumps({"outputs": [{"name": "O", "shape": [1], "datatype": "INT64", "data": [7]}]}).encode()
 REQUEST = Body(content=b"{}")
-LONG_S = 30.0
-"""Bounds a hanging test; no answer depends on it."""
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +99,7 @@ def test_an_answer_that_does_not_come_in_time_is_not_asked_for_again(connect: Co
 @BOTH
 def test_a_server_that_is_not_there_is_unreachable(connect: Connect, name: str) -> None:
     with connect("http://127.0.0.1:9") as place, pytest.raises(Unreachable, match=rf"^{name} cannot be reached: "):
-        place.send(REQUEST)
+        place.send(REQUEST, LONG_S)
 
 
 @BOTH
@@ -108,7 +108,7 @@ def test_a_connection_that_breaks_before_an_answer_is_unreachable(connect: Conne
         closing = threading.Thread(target=lambda: listener.accept()[0].close())
         closing.start()
         with connect(f"http://127.0.0.1:{listener.getsockname()[1]}") as place, pytest.raises(Unreachable):
-            place.send(REQUEST)
+            place.send(REQUEST, LONG_S)
         closing.join()
 
 
@@ -123,8 +123,44 @@ def test_an_answer_that_breaks_off_is_unreachable(connect: Connect, name: str) -
         answering = threading.Thread(target=answer_half, args=(listener,))
         answering.start()
         with connect(f"http://127.0.0.1:{listener.getsockname()[1]}") as place, pytest.raises(Unreachable):
-            place.send(REQUEST)
+            place.send(REQUEST, LONG_S)
         answering.join()
+
+
+@BOTH
+def test_what_the_server_asks_to_wait_is_read(connect: Connect, name: str) -> None:
+    busy = sending(b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n")
+    with behaving(busy) as url, connect(url) as place, pytest.raises(Refused) as refused:
+        place.send(REQUEST, LONG_S)
+    assert refused.value.retry_after_s == 7
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "host:8000",
+        "ftp://host",
+        "http://",
+        "http://user:secret@host",
+        "http://host/?q=1",
+        "http://a:b",
+        "http://[::1",
+    ],
+)
+def test_what_is_no_servers_url_is_refused_at_once_without_its_secrets(url: str) -> None:
+    said = (
+        "A server's URL is http://HOST:PORT or https://HOST, with a path where a proxy needs one, and without "
+        "credentials or a query."
+    )
+    with pytest.raises(UsageError, match=rf"^{re.escape(said)}$"):
+        HttpServer(url, "m")
+
+
+def test_a_path_before_the_models_is_kept() -> None:
+    with serving(lambda body: (200, OUTPUT)) as server, HttpServer(f"{server.root}/a/b/", "m/n", "2") as place:
+        place.send(REQUEST, LONG_S)
+    assert server.heads[0][0] == "/a/b/v2/models/m%2Fn/versions/2/infer"
 
 
 class ModelError:
@@ -148,7 +184,7 @@ class ModelError:
 @pytest.mark.parametrize(("status", "again"), [(503, True), (400, False)])
 def test_an_error_of_the_container_counts_by_its_own_status(status: int, again: bool) -> None:
     with pytest.raises(Refused, match=rf"^Endpoint e answered {status}: ModelError: queue is full$") as refused:
-        SageMakerEndpoint("e", client=ModelError(status)).send(REQUEST)
+        SageMakerEndpoint("e", client=ModelError(status)).send(REQUEST, LONG_S)
     assert refused.value.may_retry is again
 
 
@@ -159,4 +195,4 @@ def test_an_endpoint_without_credentials_says_how_to_get_some(monkeypatch: pytes
         monkeypatch.setenv(name, "/dev/null")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(AwsUnavailable, match=re.escape(NO_CREDENTIALS)):
-        SageMakerEndpoint("e").send(REQUEST)
+        SageMakerEndpoint("e").send(REQUEST, LONG_S)

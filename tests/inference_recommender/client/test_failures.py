@@ -1,0 +1,38 @@
+"""Retry-After as RFC 9110 has it, and whatever else a server may write there."""
+
+from email.utils import formatdate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_recommender.client.failures import retry_after_s
+
+NOW_S = 1_795_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("120", 120.0),
+        (" 0 ", 0.0),
+        (formatdate(NOW_S + 90, usegmt=True), 90.0),
+        (formatdate(NOW_S + 90), 90.0),
+        (formatdate(NOW_S - 90, usegmt=True), 0.0),
+        (None, None),
+        ("", None),
+        ("-1", None),
+        ("1.5", None),
+        ("soon", None),
+        ("Wed, 99 Nov 2026 07:28:00 GMT", None),
+        ("9" * 5_000, None),
+    ],
+)
+def test_seconds_and_dates_are_read(value: str | None, seconds: float | None) -> None:
+    assert retry_after_s(value, NOW_S) == seconds
+
+
+@given(value=st.text() | st.from_regex(r"(\w+, )?\d+ \w+ \d+ \d+:\d+(:\d+)? ([+-]\d+|\w+)"))
+def test_nothing_else_raises(value: str) -> None:
+    found = retry_after_s(value, NOW_S)
+    assert found is None or found >= 0
