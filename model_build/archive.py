@@ -8,6 +8,9 @@ import gzip
 import tarfile
 from pathlib import Path
 
+from containers import archive_reader
+from workloads import UsageError
+
 
 def pack(folder: Path, archive: Path) -> None:
     """Packs everything below `folder`, named relative to it."""
@@ -25,10 +28,16 @@ def pack(folder: Path, archive: Path) -> None:
         scratch.unlink(missing_ok=True)
 
 
-def unpack(archive: Path, folder: Path) -> None:
-    """Unpacks into an empty `folder`; tarfile refuses members that would leave it."""
-    with tarfile.open(archive, "r:gz") as tar:
-        tar.extractall(folder, filter="data")
+def unpack(archive: Path, folder: Path, sha256: str | None = None) -> None:
+    """Unpacks into `folder`, which is not there or empty, whole or not at all.
+
+    Raises `UsageError` for an archive that is damaged, not to be trusted, or has another sha256 than the one given.
+    """
+    try:
+        with archive.open("rb") as stream:
+            archive_reader.unpack(stream, folder, sha256)
+    except archive_reader.ArchiveRefused as refused:
+        raise UsageError(f"{archive}: {refused}. Build it again.") from None
 
 
 def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:

@@ -73,7 +73,7 @@ def verify_built(plan: BuildPlan, progress: Progress = silent) -> ParityReport |
     with _scratch(plan) as scratch:
         artifact = _artifact_of_checkpoint(plan)
         made = scratch / "repository"
-        archive.unpack(plan.folder / artifact.archive, made)
+        archive.unpack(plan.folder / artifact.archive, made, artifact.archive_sha256)
         return _gate(plan, made, backend(plan).comparer(plan, made, progress), progress)
 
 

@@ -17,28 +17,31 @@ from scripts.house import PACKAGES, Import, by_folder, circles, closure, import_
 from workloads import ROOT
 
 RECOMMENDER = "inference_recommender"
+READER = "containers.archive_reader"
 MAY_IMPORT = {
     "workloads": {"workloads"},
     "aws_api": {"aws_api", "workloads"},
     "model_build": {"model_build", "workloads", "aws_api", "containers"},
     "containers": {"containers"},
-    RECOMMENDER: {RECOMMENDER, "workloads", "aws_api"},
+    READER: {READER},
+    RECOMMENDER: {RECOMMENDER, "workloads", "aws_api", READER},
     f"{RECOMMENDER}.capacity": {f"{RECOMMENDER}.capacity", "workloads"},
     f"{RECOMMENDER}.load_generator": {
         f"{RECOMMENDER}.load_generator",
         f"{RECOMMENDER}.capacity",
         "workloads",
         "aws_api",
+        READER,
     },
     f"{RECOMMENDER}.client": {f"{RECOMMENDER}.client", "workloads", "aws_api.errors"},
-    "local_aws": {"local_aws", "workloads", f"{RECOMMENDER}.load_generator"},
+    "local_aws": {"local_aws", "workloads", f"{RECOMMENDER}.load_generator", READER},
     "stacks": {"stacks", "workloads"},
     "app": {"app", "stacks", "workloads"},
     "benchmarks": {"benchmarks", "scripts", *PACKAGES},
     "scripts": {"scripts", *PACKAGES},
 }
 """The longest name that a module begins with holds. model_build verifies with the very decoding loop that containers/
-ships, and copies it into the archive."""
+ships, and copies it into the archive. All rooms read archives with the one module that containers can import, too."""
 
 ONLY_IN = {
     "torch": {
@@ -71,7 +74,8 @@ ONLY_IN = {
 
 CLIENT_NEEDS_NONE_OF = ("matplotlib", "scipy", "uvloop", "httptools", "rich", "jinja2")
 ON_OTHER_MACHINES = {"model_build/remote/entry.py", "inference_recommender/load_test/generator_entry.py"}
-"""They run on the standard library alone, before anything of ours is installed, so they cannot import a command."""
+"""They run before anything of ours is installed, with nothing but the reader of archives beside them, so they cannot
+import a command."""
 
 STILL: dict[str, set[str]] = {
     "boto3": {"model_build/checkpoint.py"},

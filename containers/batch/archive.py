@@ -7,11 +7,12 @@ starts:
 """
 
 import hashlib
+import json
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
+from .. import archive_reader
 from ..errors import ContainerError, Unavailable
 from .storage import open_bucket
 
@@ -35,16 +36,30 @@ def as_folder(location: str, scratch: Path) -> Path:
 
 
 def unpack(location: str, folder: Path, copy: Path) -> None:
-    """Unpacks into `folder`; an archive in S3 is downloaded to `copy` first. tarfile refuses members that would leave
-    the folder.
-    """
+    """Unpacks into `folder`, which is not there or empty; an archive in S3 is downloaded to `copy` first."""
     file = _fetched(location, copy) if location.startswith("s3://") else Path(location)
-    folder.mkdir(parents=True, exist_ok=True)
     try:
-        with tarfile.open(file, "r:gz") as tar:
-            tar.extractall(folder, filter="data")
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise not_a_model(location, f"cannot be unpacked ({type(error).__name__}: {error})") from None
+        with file.open("rb") as stream:
+            archive_reader.unpack(stream, folder, _known_sha256(location))
+    except (archive_reader.ArchiveRefused, OSError) as error:
+        raise not_a_model(location, f"cannot be unpacked ({error})") from None
+
+
+def _known_sha256(location: str) -> "str | None":
+    """Returns what the archive's name says, which in S3 is its sha256 and `.tar.gz` where CDK put it there, or on disk
+    the artifact.json beside it; None where neither does.
+    """
+    if (named := archive_reader.named_sha256(location)) or location.startswith("s3://"):
+        return named
+    file = Path(location)
+    beside = file.with_name("artifact.json")
+    if not beside.is_file():
+        return None
+    try:
+        artifact = json.loads(beside.read_text("utf-8"))
+        return str(artifact["archive_sha256"]) if artifact["archive"] == file.name else None
+    except (ValueError, KeyError, TypeError):
+        raise not_a_model(location, "the artifact.json beside it is none. Build it again") from None
 
 
 def model_sha256(folder: Path) -> str:

@@ -12,13 +12,13 @@ botocore's own.
 
 import asyncio
 import ssl
-import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from containers.archive_reader import ArchiveRefused, Limits, read_files
 from inference_recommender.load_generator.plan import LoadPlan, SageMakerEndpoint
 from workloads import UsageError
 
@@ -30,6 +30,8 @@ SERVICE = "sagemaker"
 """The service name in the signatures of requests to the runtime."""
 CYCLE_S = 120.0
 """Seconds in which every request is signed again once."""
+PAYLOAD_LIMITS = Limits(entries=100_000, bytes=1 << 30)
+"""All payloads are held in memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +119,7 @@ def read_payloads(source: Path) -> list[bytes]:
     """
     try:
         bodies = _from_folder(source) if source.is_dir() else _from_archive(source)
-    except (OSError, tarfile.TarError, EOFError) as error:
+    except (OSError, ArchiveRefused) as error:
         raise _unreadable(source, f"cannot be read: {error}") from error
     if not bodies:
         raise _unreadable(source, "holds no file")
@@ -133,9 +135,8 @@ def _from_folder(folder: Path) -> list[bytes]:
 
 
 def _from_archive(archive: Path) -> list[bytes]:
-    with tarfile.open(archive, "r:gz") as stream:
-        members = sorted((member for member in stream if member.isfile()), key=lambda member: member.name)
-        return [file.read() for member in members if (file := stream.extractfile(member))]
+    with archive.open("rb") as stream:
+        return [body for _, body in sorted(read_files(stream, limits=PAYLOAD_LIMITS).items())]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

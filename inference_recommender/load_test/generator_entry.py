@@ -2,7 +2,8 @@
 
     python3 entry.py
 
-It uses the standard library alone and Python 3.10, because the image's own Python starts it. The generator gets the
+It uses the standard library alone and Python 3.10, because the image's own Python starts it, and
+`containers.archive_reader`, which is uploaded beside it. The generator gets the
 Python and the packages that constraints.txt was resolved for, from the network. Results are copied to a folder named
 after the host below the output folder; the generator's exit status is in `exit.json`, because a run without a verdict
 is still a job that did its work. The reason of a failed job goes to /opt/ml/output/message, of which SageMaker shows
@@ -25,9 +26,10 @@ import signal
 import socket
 import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
+
+from containers.archive_reader import ArchiveRefused, unpack  # uploaded beside this program
 
 UV = "uv==0.13.8"
 PYTHON = "3.11"
@@ -62,13 +64,16 @@ def main(
     try:
         resources = json.loads((system / "opt/ml/config/resourceconfig.json").read_text("utf-8"))
         host, hosts = resources["current_host"], sorted(resources["hosts"])
-        with tarfile.open(source / "source.tar.gz") as archive:
-            archive.extractall(work)
+        with (source / "source.tar.gz").open("rb") as archive:
+            unpack(archive, work)
         python = python or install(work)
         start_at = meet(host, hosts, port, notice_s, (source / TOKEN).read_text("ascii").strip())
         place = (hosts.index(host), len(hosts))
         generate(python, work, source, processing / "output" / host, place, start_at)
-    except (StepFailed, OSError, tarfile.TarError) as error:
+    except ArchiveRefused as refused:
+        tell(system / "opt/ml/output/message", f"source.tar.gz: {refused}. Start the run again: it uploads it anew.")
+        return 1
+    except (StepFailed, OSError) as error:
         tell(system / "opt/ml/output/message", str(error))
         return 1
     return 0

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from aws_api.processing_jobs import ENDED, ProcessingJob
+from containers import archive_reader
 from inference_recommender.load_generator.merge import NothingToMerge, merge
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
@@ -79,6 +80,7 @@ class FleetDrive:
         bodies = {
             "source.tar.gz": pack_source(self._root),
             "entry.py": ENTRY.read_bytes(),
+            **{name: file.read_bytes() for name, file in archive_reader.BESIDE.items()},
             "plan.json": plan.model_dump_json(indent=2).encode(),
             TOKEN: secrets.token_hex(32).encode(),
             PAYLOADS: (folder.parent / PAYLOADS).read_bytes(),
@@ -154,8 +156,8 @@ def source_files(root: Path) -> dict[str, Path]:
     """
     code = [file for name in CODE for file in (root / name).rglob("*") if file.suffix in (".py", ".json")]
     contract = [file for file in (root / "workloads").glob("*") if file.suffix in (".py", ".json")]
-    files = [*code, *contract, root / PINS]
-    return {file.relative_to(root).as_posix(): file for file in sorted(files)}
+    files = {file.relative_to(root).as_posix(): file for file in [*code, *contract, root / PINS]}
+    return dict(sorted({**files, **archive_reader.BESIDE}.items()))
 
 
 def pack_source(root: Path) -> bytes:

@@ -6,7 +6,6 @@ single model folder is the default model; among several the environment must nam
 
 import io
 import shutil
-import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 from moto.core.exceptions import ServiceException
 from moto.s3.models import s3_backends
 
+from containers import archive_reader
 from workloads import Unavailable
 
 DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
@@ -46,17 +46,12 @@ def fetch(url: str, account_id: str) -> bytes:
 
 
 def unpack(archive: bytes, url: str, repository: Path) -> None:
-    """Unpacks into a fresh `repository` and never writes outside of it. Raises `Unavailable`."""
+    """Unpacks into a fresh `repository`, whole or not at all. Raises `Unavailable`."""
     shutil.rmtree(repository, ignore_errors=True)
-    repository.mkdir(parents=True)
     try:
-        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as stream:
-            # The data filter refuses absolute names, .. and links that lead out of the folder.
-            stream.extractall(repository, filter="data")
-    except tarfile.FilterError as error:
-        raise Unavailable(f"{url} holds an entry that would leave the model repository: {error}.") from error
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise Unavailable(f"{url} is not a readable tar.gz: {error}.") from error
+        archive_reader.unpack(io.BytesIO(archive), repository, archive_reader.named_sha256(url))
+    except (archive_reader.ArchiveRefused, OSError) as error:
+        raise Unavailable(f"{url} cannot be unpacked: {error}.") from error
 
 
 def default_model(repository: Path, environment: Mapping[str, str]) -> str:

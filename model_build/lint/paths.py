@@ -1,13 +1,14 @@
 """Finds members that should not be in an archive at all, wherever they are. Pure.
 
-The checks find names that leave the archive, links that point out of it, devices, names that break on the way, the
-litter of macOS and Jupyter, and pickles, which are programs.
+The checks find names that leave the archive, links, above all those that point out of it, devices, names that break on
+the way, the litter of macOS and Jupyter, and pickles, which are programs.
 """
 
+import posixpath
 import re
 from collections.abc import Callable, Collection, Sequence
 
-from model_build.lint.contents import Contents, Member, link_target, normalised
+from model_build.lint.contents import Contents, Member, join, link_target, normalised
 from model_build.lint.finding import Finding, listing
 
 LITTER = ("__MACOSX", ".ipynb_checkpoints")
@@ -24,7 +25,15 @@ WHY_LEAVING = (
 
 def check_paths(contents: Contents, served: Collection[str]) -> list[Finding]:
     """`served` are files that a backend loads and other checks look at."""
-    checks: Sequence[Callable[[Contents], list[Finding]]] = (_leaving, _dangling, _devices, _odd, _litter)
+    checks: Sequence[Callable[[Contents], list[Finding]]] = (
+        _leaving,
+        _winding,
+        _links,
+        _dangling,
+        _devices,
+        _odd,
+        _litter,
+    )
     return [finding for check in checks for finding in check(contents)] + _pickles(contents, served)
 
 
@@ -72,6 +81,60 @@ def _leaving(contents: Contents) -> list[Finding]:
             )
         )
     return findings
+
+
+def _winding(contents: Contents) -> list[Finding]:
+    """Finds what is reached through a link: the text of its path does not tell where it leads, and CVE-2025-4517 led
+    out of a folder that way.
+    """
+    paths = [
+        path
+        for path, member in contents.tree.items()
+        if _through_link(path, contents)
+        or (member.kind == "symlink" and _through_link(join(posixpath.dirname(path), member.target), contents))
+    ]
+    if not paths:
+        return []
+    return [
+        Finding(
+            code="escaping-member",
+            severity="error",
+            what=f"Reached through links, so that they may lead out of the archive: {listing(paths)}.",
+            file=paths[0],
+            why=WHY_LEAVING,
+            fix="Pack the files themselves: `tar --dereference`.",
+        )
+    ]
+
+
+def _through_link(path: str, contents: Contents) -> bool:
+    """Tells whether a folder of `path`, which may have .. in it, is a link."""
+    parents = posixpath.dirname(path).split("/")
+    folders = (normalised("/".join(parents[: end + 1])) for end in range(len(parents)))
+    return any(
+        (member := contents.tree.get(folder or "")) is not None and member.kind == "symlink" for folder in folders
+    )
+
+
+def _links(contents: Contents) -> list[Finding]:
+    links = [
+        path
+        for path, member in contents.tree.items()
+        if _is_link(member) and (target := link_target(path, member)) is not None and contents.exists(target)
+    ]
+    if not links:
+        return []
+    return [
+        Finding(
+            code="link-member",
+            severity="warning",
+            what=f"Links inside of the archive: {listing(links)}.",
+            file=links[0],
+            why="SageMaker unpacks them; the tasks on ECS, the batch and the account on this machine refuse an archive "
+            "that holds any, because no name in it may lead elsewhere.",
+            fix="Pack the files themselves: `tar --dereference`.",
+        )
+    ]
 
 
 def _is_link(member: Member) -> bool:

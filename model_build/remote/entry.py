@@ -2,7 +2,8 @@
 
     python3 entry.py WORKLOAD VARIANT RUNTIME
 
-Standard library alone and Python 3.8, since any image's Python starts it. TensorRT, ONNX Runtime and TorchScript builds
+Standard library alone and Python 3.8, since any image's Python starts it; `containers.archive_reader`, which keeps to
+the same, is uploaded beside it. TensorRT, ONNX Runtime and TorchScript builds
 get the Python and the packages that constraints.txt was resolved for, from the network; of the image they use trtexec
 and the CUDA libraries. Neuron's torch is the image's own, so those builds run on the image's Python with a few
 packages beside it. Why a build failed goes to /opt/ml/output/message, of which SageMaker shows the first kilobyte; a
@@ -23,9 +24,10 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import traceback
 from pathlib import Path
+
+from containers.archive_reader import ArchiveRefused, unpack  # uploaded beside this program
 
 UV = "uv==0.13.8"
 PYTHON = "3.11"
@@ -34,6 +36,7 @@ TRTEXEC = "/usr/src/tensorrt/bin"
 CUDA_COMPAT = "usr/local/cuda/compat"
 DRIVER = "proc/driver/nvidia/version"
 MESSAGE_BYTES = 1000
+SOURCE = "source/source.tar.gz"
 TIMING_CACHES = "build/timing_caches"
 BUILD_LOGS = "build/*/.compiled/*/build.log"
 BUILDING = "model_build"
@@ -54,8 +57,8 @@ def main(arguments: list[str], system: Path = Path("/")) -> int:
     processing = system / "opt/ml/processing"
     work, message = processing / "work", system / "opt/ml/output/message"
     try:
-        with tarfile.open(processing / "source/source.tar.gz") as source:
-            source.extractall(work)
+        with (processing / SOURCE).open("rb") as source:
+            unpack(source, work)
         python = work / ".venv/bin/python"
         for command in install_commands(work, runtime):
             step("Installing", command, work, dict(os.environ))
@@ -67,6 +70,9 @@ def main(arguments: list[str], system: Path = Path("/")) -> int:
             print(log.read_text("utf-8", "replace"), file=sys.stderr)
         tell(message, str(error))
         return error.exit_code
+    except ArchiveRefused as refused:
+        tell(message, f"{SOURCE}: {refused}. Start the build again: it uploads it anew.")
+        return UNAVAILABLE
     except OSError as error:
         tell(message, str(error))
         return UNAVAILABLE

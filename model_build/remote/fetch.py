@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from containers.archive_reader import ArchiveRefused, unpack
 from model_build import archive
 from model_build.remote.aws_account import Account
 from model_build.remote.request import RemoteBuild
@@ -70,8 +71,7 @@ def combine(built: Sequence[Built], scratch: Path) -> Built:
     union = scratch / "union"
     for each in built:
         unpacked = scratch / each.job_name
-        unpacked.mkdir()
-        archive.unpack(each.archive, unpacked)
+        _unpack(each, unpacked)
         _merge(unpacked, union, jobs)
     packed = scratch / first.archive
     archive.pack(union, packed)
@@ -85,11 +85,13 @@ def combine(built: Sequence[Built], scratch: Path) -> Built:
 
 
 def publish(built: Built, caches: list[Path], scratch: Path, root: Path) -> None:
-    """Puts a build in place. The old artifact.json goes first and the new one comes last: in between there is none."""
+    """Puts a build in place. The old artifact.json goes first and the new one comes last: in between there is none.
+
+    Raises `Unavailable` for an archive that cannot be unpacked, before anything is replaced.
+    """
     target = artifact_file(root, built.artifact.workload, built.artifact.variant)
     unpacked = scratch / "repository"
-    unpacked.mkdir()
-    archive.unpack(built.archive, unpacked)
+    _unpack(built, unpacked)
     target.unlink(missing_ok=True)
     shutil.rmtree(target.with_name("repository"), ignore_errors=True)
     unpacked.replace(target.with_name("repository"))
@@ -99,6 +101,14 @@ def publish(built: Built, caches: list[Path], scratch: Path, root: Path) -> None
         place.parent.mkdir(parents=True, exist_ok=True)
         cache.replace(place)
     built.artifact.write_json(target)
+
+
+def _unpack(built: Built, folder: Path) -> None:
+    try:
+        with built.archive.open("rb") as stream:
+            unpack(stream, folder, built.artifact.archive_sha256)
+    except ArchiveRefused as refused:
+        raise Unavailable(f"The archive of {built.job_name}: {refused}. {NOTHING_PUT} Build it again.") from None
 
 
 def _fetch_caches(account: Account, build: RemoteBuild, names: Sequence[str], folder: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from aws_api.errors import AwsRefused, AwsUnavailable
 from aws_api.processing_jobs import LOG_GROUP, ProcessingJob
+from containers import archive_reader
 from model_build.compiled import exclusive
 from model_build.progress import Progress, silent
 from model_build.remote.aws_account import Account
@@ -80,8 +81,8 @@ def _send(
     progress("Packing the source")
     pack_source(folder, root, packed)
     progress(f"Uploading {packed.stat().st_size / 1e6:.1f} MB to {job.source_url}")
-    for file in (packed, ENTRY):
-        account.upload(f"{job.source_url}/{file.name}", file, job.kms_key)
+    for name, file in {packed.name: packed, ENTRY.name: ENTRY, **archive_reader.BESIDE}.items():
+        account.upload(f"{job.source_url}/{name}", file, job.kms_key)
 
 
 def _run(builds: Sequence[RemoteBuild], account: Account, progress: Progress, sleep: Sleep) -> None:

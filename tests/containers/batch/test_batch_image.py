@@ -14,7 +14,7 @@ ON_NEURON_ALONE = {"neuron"}
 
 
 def test_what_is_copied_is_there_and_keeps_its_name() -> None:
-    assert set(SHIPPED) == {"__init__.py", "embedded_metrics.py", "errors.py", "encoder", "batch"}
+    assert set(SHIPPED) == {"__init__.py", "archive_reader.py", "embedded_metrics.py", "errors.py", "encoder", "batch"}
     for source, destination in SHIPPED.items():
         assert source == destination
         assert (CONTAINERS / source).exists()

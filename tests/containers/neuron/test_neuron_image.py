@@ -13,7 +13,15 @@ SHIPPED = copied(DOCKERFILE)
 
 
 def test_what_is_copied_is_there_and_keeps_its_name() -> None:
-    assert set(SHIPPED) == {"__init__.py", "embedded_metrics.py", "errors.py", "encoder", "batch", "neuron"}
+    assert set(SHIPPED) == {
+        "__init__.py",
+        "archive_reader.py",
+        "embedded_metrics.py",
+        "errors.py",
+        "encoder",
+        "batch",
+        "neuron",
+    }
     for source, destination in SHIPPED.items():
         assert source == destination
         assert (CONTAINERS / source).exists()

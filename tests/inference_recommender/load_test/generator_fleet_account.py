@@ -82,7 +82,9 @@ class LoopbackFleet:
         source.mkdir(parents=True)
         for url, body in self.objects.items():
             if url.startswith(prefix):
-                (source / url.rpartition("/")[2]).write_bytes(body)
+                file = source / url.removeprefix(f"{prefix}/")
+                file.parent.mkdir(exist_ok=True)
+                file.write_bytes(body)
         config = system / "opt/ml/config/resourceconfig.json"
         config.parent.mkdir(parents=True)
         config.write_text(json.dumps({"current_host": host, "hosts": hosts}), "utf-8")

@@ -20,6 +20,7 @@ from model_build import repository
 from model_build.lint import Finding, RuntimeContext, lint, render, unmade_checks
 from model_build.lint.model_config import key_lines
 from model_build.plan import BuildPlan, plan
+from tests.containers.hostile_archives import leaves_the_folder
 from tests.model_build.lint.broken_archives import FAULTS, Fault
 from tests.model_build.lint.good_archives import (
     ENGINES,
@@ -93,7 +94,19 @@ def test_a_link_that_stays_inside_is_the_file_it_points_to(tmp_path: Path) -> No
     tree = dict(SCORING)
     tree["shared/model.py"] = tree.pop("score/1/model.py")
     tree["score/1/model.py"] = Link("../../shared/model.py")
-    assert [finding.code for finding in lint(write(tree, tmp_path), ON_CPU)] == ["stray-folder"]
+    assert [finding.code for finding in lint(write(tree, tmp_path), ON_CPU)] == ["stray-folder", "link-member"]
+
+
+def test_what_is_reached_through_links_is_escaping(tmp_path: Path) -> None:
+    """The archive that gets out of tarfile's filter on Python 3.11.7 (CVE-2025-4517): none of its names has a .., and
+    the text of every link stays inside.
+    """
+    archive = tmp_path / "model.tar.gz"
+    archive.write_bytes(leaves_the_folder())
+    found = [finding for finding in lint(archive, ON_CPU) if finding.code == "escaping-member"]
+    assert [finding.severity for finding in found] == ["error"]
+    assert found[0].what.startswith("Reached through links, so that they may lead out of the archive: ")
+    assert found[0].file.startswith("a/b/c/")
 
 
 def test_a_single_model_needs_no_default(tmp_path: Path) -> None:
@@ -226,7 +239,7 @@ def test_a_truncated_archive_is_one_finding(tmp_path: Path) -> None:
         Finding(
             code="unreadable-archive",
             severity="error",
-            what="It cannot be read to its end: Compressed file ended before the end-of-stream marker was reached.",
+            what="It cannot be read to its end: its gzip stream ends early after 'score/1/model.py'.",
             file="model.tar.gz",
             why="SageMaker unpacks a gzip-compressed tar into /opt/ml/model before the container starts, and fails.",
             fix="Pack or upload it again, and compare the sha256 of both ends.",

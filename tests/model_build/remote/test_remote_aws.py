@@ -11,6 +11,7 @@ from moto import mock_aws
 
 from aws_api.errors import AwsRefused
 from aws_api.session import AwsSession
+from containers import archive_reader
 from model_build.remote.aws_account import AwsAccount
 from model_build.remote.remote_build import build_remotely
 from model_build.remote.request import RemoteBuild, plan_remote
@@ -44,7 +45,7 @@ def test_a_job_is_accepted_and_its_output_fetched(account: AwsAccount, folder: W
         account.upload(f"{build.job.output_url}/{name}", tmp_path / name, None)
     artifact = build_remotely(folder, "cpu", [build], tmp_path / "root", account, sleep=lambda seconds: None)
     assert load_artifact(tmp_path / "root", "spellcheck", "cpu") == artifact
-    assert set(account.files(build.job.source_url)) == {"entry.py", "source.tar.gz"}
+    assert set(account.files(build.job.source_url)) == {"entry.py", "source.tar.gz", *archive_reader.BESIDE}
     described = account.describe_job(build.job.name)
     assert described["AppSpecification"] == build.job.request()["AppSpecification"]
     assert account.log_tail(build.job.name, 2) == []

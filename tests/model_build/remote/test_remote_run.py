@@ -4,6 +4,8 @@ each failure ends.
 
 import hashlib
 import json
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,19 @@ def test_the_source_is_where_the_job_looks_for_it(root: Path, tmp_path: Path) ->
     with tarfile.open(tmp_path / "sent.tar.gz") as sent:
         assert "workloads/spellcheck/checkpoint/model.safetensors" in sent.getnames()
     assert list(account.jobs) == [CPU_JOB]
+
+
+def test_the_program_finds_its_reader_of_archives_among_what_was_sent(root: Path, tmp_path: Path) -> None:
+    account = FakeAccount(built("cpu", FILES))
+    run(root, account)
+    for url, content in account.objects.items():
+        if url.startswith(f"{CPU}/source/"):
+            file = tmp_path / "source" / url.removeprefix(f"{CPU}/source/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+    (tmp_path / "source/try.py").write_text("import entry; print(entry.unpack.__module__)", "utf-8")
+    command = [sys.executable, "-E", "-S", str(tmp_path / "source/try.py")]
+    assert subprocess.check_output(command, cwd=tmp_path, text=True) == "containers.archive_reader\n"
 
 
 def test_the_wait_says_how_the_job_is(root: Path) -> None:

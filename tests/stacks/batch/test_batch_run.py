@@ -6,9 +6,9 @@ of the files that the image holds.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,10 +23,12 @@ from moto.core.config import default_user_config
 from moto.server import ThreadedMotoServer
 from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import state_task_service_ecs
 
+from model_build.archive import pack
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import install
 from tests.stacks.miniature import Synthesis, make_ec2_repository
 from tests.stacks.templates import filled
+from workloads import file_sha256
 
 pytestmark = pytest.mark.integration
 
@@ -37,10 +39,19 @@ ROLE = "arn:aws:iam::123456789012:role/steps"
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    """Three shards on CPU instances."""
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    scratch = tmp_path_factory.mktemp("archive")
+    pack(write_model(scratch / "model"), scratch / "model.tar.gz")
+    return scratch / "model.tar.gz"
+
+
+@pytest.fixture(scope="module")
+def template(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
+    """Three shards on CPU instances, which compare the archive with the sha256 that its key in S3 tells."""
     repository = make_ec2_repository(tmp_path_factory.mktemp("batch"), "duplicates", "cpu")
     repository.change_hosting(shards=3)
+    repository.build("cpu", archive_sha256=file_sha256(archive), archive_bytes=archive.stat().st_size)
+    shutil.copy(archive, repository.archive)
     return repository.synthesise()
 
 
@@ -102,28 +113,26 @@ class Ecs:
 
 
 @pytest.fixture
-def ecs(template: Synthesis, account: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ecs:
+def ecs(
+    template: Synthesis, archive: Path, account: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Ecs:
     definitions = template.of_type("AWS::ECS::TaskDefinition").values()
     by_family = {each["Properties"]["Family"]: each["Properties"] for each in definitions}
     fake = Ecs(by_family, install(tmp_path / "program"), account)
     monkeypatch.setattr(state_task_service_ecs, "boto_client_for", lambda **_: fake)
-    upload_model(by_family, tmp_path)
+    upload_model(by_family, archive)
     return fake
 
 
-def upload_model(definitions: dict[str, Any], scratch: Path) -> None:
+def upload_model(definitions: dict[str, Any], archive: Path) -> None:
     """Uploads a model to where the template says that the archive is."""
-    model = write_model(scratch / "model")
-    with tarfile.open(scratch / "model.tar.gz", "w:gz") as tar:
-        for file in model.iterdir():
-            tar.add(file, file.name)
     commands = [resolved(each["ContainerDefinitions"][0]["Command"][2]) for each in definitions.values()]
     (command,) = [each for each in commands if "--model" in each]
     bucket, _, key = command.split("--model s3://")[1].split(" ")[0].partition("/")
     client = boto3.client("s3")
     for name in (bucket, *BUCKETS.values()):
         client.create_bucket(Bucket=name)
-    client.upload_file(str(scratch / "model.tar.gz"), bucket, key)
+    client.upload_file(str(archive), bucket, key)
 
 
 def test_a_run_answers_every_row_though_a_shard_fails_on_the_way(template: Synthesis, ecs: Ecs, tmp_path: Path) -> None:

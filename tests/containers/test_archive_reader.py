@@ -1,0 +1,254 @@
+"""What the one reader of archives takes, and what it refuses, with every whole message."""
+
+import gzip
+import hashlib
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from containers.archive_reader import ArchiveRefused, Entry, Limits, entries, named_sha256, read_files, unpack
+from tests.containers import hostile_archives as tar
+from tests.containers.hostile_archives import file, header, packed, pax
+
+ONLY = "only plain files and folders are unpacked"
+
+
+def refusal(archive: bytes, sha256: str | None = None, limits: Limits | None = None) -> str:
+    with pytest.raises(ArchiveRefused) as refused:
+        read_files(io.BytesIO(archive), sha256, limits or Limits())
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("format_", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_what_tar_writes_in_each_format_comes_back(format_: int, tmp_path: Path) -> None:
+    long = "/".join(["folder-of-a-long-name"] * 7) + "/file"
+    names = ["./", "./model/", "model/1/model.onnx", long]
+    if format_ != tarfile.USTAR_FORMAT:
+        names += ["ünï/" + "n" * 200]
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", format=format_) as stream:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.type = tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE
+            member.size = 0 if name.endswith("/") else 300_000
+            member.mode = 0o755 if name == long else 0o600
+            stream.addfile(member, io.BytesIO(os.urandom(member.size)))
+    unpack(io.BytesIO(buffer.getvalue()), tmp_path / "new")
+    with tarfile.open(fileobj=io.BytesIO(buffer.getvalue())) as stream:
+        stored = {
+            member.name: content.read()
+            for member in stream
+            if member.isfile() and (content := stream.extractfile(member))
+        }
+    files = {path.relative_to(tmp_path / "new").as_posix(): path for path in (tmp_path / "new").rglob("*")}
+    assert {name: path.read_bytes() for name, path in files.items() if path.is_file()} == stored
+    assert files["model"].is_dir()
+    assert [os.access(files[name], os.X_OK) for name in (long, "model/1/model.onnx")] == [True, False]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_tars_without_an_end_marker_and_several_gzip_streams_are_read() -> None:
+    assert read_files(io.BytesIO(packed(file("a", b"1"), end=b"") + packed(file("b", b"2")))) == {"a": b"1", "b": b"2"}
+
+
+SPARSE = {"GNU.sparse.major": "1", "GNU.sparse.name": "a"}
+REFUSED: list[tuple[str, bytes, str]] = [
+    ("a name that climbs", packed(file("a/../../b")), "'a/../../b' could lead out of the folder"),
+    ("an absolute name", packed(file("/etc/x")), "'/etc/x' could lead out of the folder"),
+    ("an absolute pax name", packed(pax({"path": "/etc/x"}), file("a")), "'/etc/x' could lead out of the folder"),
+    ("a climbing long name", packed(tar.long_name(b"../x\0"), file("a")), "'../x' could lead out of the folder"),
+    (
+        "a climbing prefix",
+        packed(tar.changed(header("x"), magic=b"ustar\00000", prefix=b"../..")),
+        "'../../x' could lead out of the folder",
+    ),
+    ("no name", packed(tar.changed(header("a"), name=bytes(100))), "'' could lead out of the folder"),
+    ("a symbolic link", packed(header("a", b"2", target="b")), f"'a' is a symbolic link; {ONLY}"),
+    ("a hard link", packed(file("b"), header("a", b"1", target="b")), f"'a' is a hard link; {ONLY}"),
+    ("a pipe", packed(header("a", b"6")), f"'a' is a device or a pipe; {ONLY}"),
+    ("a sparse file", packed(header("a", b"S")), f"'a' is a member of tar's type b'S'; {ONLY}"),
+    ("a part of several volumes", packed(header("a", b"M")), f"'a' is a member of tar's type b'M'; {ONLY}"),
+    ("a sparse file of pax", packed(pax(SPARSE), file("a")), f"a pax header has GNU.sparse.major; {ONLY}"),
+    ("another character set", packed(pax({"hdrcharset": "BINARY"}), file("a")), f"a pax header has hdrcharset; {ONLY}"),
+    (
+        "a path for every entry",
+        packed(pax({"path": "b"}, b"g"), file("a")),
+        "a global pax header names the path or the size of every entry",
+    ),
+    ("a NUL in a name", packed(pax({"path": "a\0b"}), file("a")), "a pax header has a name with a NUL byte"),
+    ("a size that is none", packed(pax({"size": "-1"}), file("a")), "a pax header has a size that is no number: b'-1'"),
+    (
+        "a key twice",
+        packed(header("p", b"x", 18) + tar.padded(b"9 path=a\n9 path=b\n"), file("a")),
+        "a pax header has 'path' twice",
+    ),
+    ("a pax header cut", packed(header("p", b"x", 9) + tar.padded(b"99 path=a")), "a pax header is damaged"),
+    (
+        "two pax headers",
+        packed(pax({"path": "a"}), pax({"path": "b"}), file("c")),
+        "two extended headers of one kind (pax) belong to one entry",
+    ),
+    ("a header for nothing", packed(pax({"path": "a"})), "it ends behind an extended header"),
+    ("no UTF-8", packed(tar.long_name(b"\xff\0"), file("a")), "'\\udcff' is a name that is no UTF-8"),
+    (
+        "too deep",
+        packed(tar.long_name(b"a/" * 65 + b"b"), file("a")),
+        repr("a/" * 30 + "…" + "/a" * 29 + "/b") + " is a name that is too long or too deep",
+    ),
+    ("a file twice", packed(file("a"), file("./a")), "'./a' is there twice"),
+    ("a folder where a file is", packed(file("a"), header("a/", b"5")), "'a/' is there twice"),
+    ("a file where a folder is", packed(file("a/b"), file("a")), "'a' is there twice"),
+    ("a file in a file", packed(file("a"), file("a/b/c")), "'a/b/c' lies in a file"),
+    ("a file like a folder", packed(file("a/")), "'a/' is a file with the name of a folder"),
+    ("a folder with content", packed(header("a", b"5", 3) + tar.padded(b"abc")), "'a/' is no file, and has content"),
+    ("a damaged header", packed(file("a"), header("b")[:-1] + b"x"), "a tar header is damaged: its checksum is wrong"),
+    (
+        "a size of letters",
+        packed(tar.changed(header("a"), size=b"many")),
+        "a tar header is damaged: a number in it is none",
+    ),
+    (
+        "a negative size",
+        packed(tar.changed(header("a"), size=b"\xff" * 12)),
+        "a tar header is damaged: a number in it is none",
+    ),
+    ("no tar", packed(tar.changed(header("a"), magic=b"rubbish")), "a tar header is of no known format"),
+    ("an entry cut", gzip.compress(header("a", size=600) + b"x" * 512), "it ends in the middle of 'a'"),
+    ("padding cut", gzip.compress(header("a", size=5) + b"x" * 5), "it ends in the middle of 'a'"),
+    ("a header cut", gzip.compress(header("a")[:300]), "it ends in the middle of a tar header"),
+    ("a long name cut", gzip.compress(header("a", b"L", 600)), "it ends in the middle of an extended header"),
+    ("a giant long name", gzip.compress(header("a", b"L", 1 << 30)), "an extended tar header has 1,073,741,824 bytes"),
+    ("an archive behind the end", packed(file("a"), end=bytes(1024) + file("b")), "there is data behind its end"),
+    ("nothing", b"", "it is empty"),
+    ("no gzip", b"PK\3\4", "it is not gzip"),
+    ("gzip cut", packed(file("a"))[:-3], "its gzip stream ends early"),
+    ("bytes behind gzip", packed(file("a")) + b"\0", "there is data behind its gzip stream"),
+]
+
+
+@pytest.mark.parametrize(("archive", "why"), [each[1:] for each in REFUSED], ids=[each[0] for each in REFUSED])
+def test_what_is_no_plain_file_or_folder_is_refused_and_leaves_nothing(
+    archive: bytes, why: str, tmp_path: Path
+) -> None:
+    assert refusal(archive) == why
+    with pytest.raises(ArchiveRefused):
+        unpack(io.BytesIO(archive), tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "there").mkdir()
+    with pytest.raises(ArchiveRefused):
+        unpack(io.BytesIO(archive), tmp_path / "there")
+    assert list((tmp_path / "there").iterdir()) == []
+
+
+def test_the_archive_that_got_out_of_pythons_filter_does_not_get_out_of_ours(tmp_path: Path) -> None:
+    """It writes over a file on Python 3.11.7, with `tarfile.extractall(filter="data")`: CVE-2025-4517."""
+    (tmp_path / tar.OUTSIDE).write_text("mine")
+    with pytest.raises(ArchiveRefused, match="is a symbolic link"):
+        unpack(io.BytesIO(tar.leaves_the_folder()), tmp_path / "in")
+    assert [path.name for path in tmp_path.iterdir()] == [tar.OUTSIDE]
+    assert (tmp_path / tar.OUTSIDE).read_text() == "mine"
+
+
+def test_more_than_the_limits_is_refused() -> None:
+    many = packed(*(file(f"f{number}") for number in range(10)))
+    assert len(read_files(io.BytesIO(many), limits=Limits(entries=10))) == 10
+    assert refusal(many, limits=Limits(entries=9)) == "it has more than 9 files and folders"
+    headers = packed(*[pax({"comment": "x"}, b"g")] * 10)
+    assert refusal(headers, limits=Limits(entries=9)) == "it has more than 9 headers"
+    deep = packed(file("/".join("abcdefghij")))
+    assert refusal(deep, limits=Limits(entries=9)) == "it has more than 9 files and folders"
+    streams = b"".join(map(gzip.compress, [file("a"), *[b""] * 9]))
+    assert refusal(streams, limits=Limits(entries=9)) == "it has more than 9 gzip streams"
+    size = len(file("a", b"x" * 5000)) + 1024
+    assert read_files(io.BytesIO(packed(file("a", b"x" * 5000))), limits=Limits(bytes=size))
+    assert (
+        refusal(packed(file("a", b"x" * 5000)), limits=Limits(bytes=size - 1)) == "it unpacks to more than 6,655 bytes"
+    )
+    zeros = packed(file("a"), end=bytes(1 << 20))
+    assert refusal(zeros, limits=Limits(bytes=1 << 20)) == "it unpacks to more than 1,048,576 bytes"
+
+
+def test_a_bomb_never_has_more_on_disk_than_the_limit(tmp_path: Path) -> None:
+    sizes = [0]
+
+    class Slow(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            sizes.extend(path.stat().st_size for path in tmp_path.rglob("a"))
+            return super().read(400)
+
+    with pytest.raises(ArchiveRefused, match="unpacks to more than"):
+        unpack(Slow(packed(file("a", bytes(16 << 20)))), tmp_path / "new", limits=Limits(bytes=3 << 20))
+    assert 1 << 20 < max(sizes) <= 3 << 20
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_sha256_than_the_known_one_is_refused(tmp_path: Path) -> None:
+    archive = packed(file("a", b"1"))
+    known, other = (hashlib.sha256(content).hexdigest() for content in (archive, b""))
+    unpack(io.BytesIO(archive), tmp_path / "new", known)
+    with pytest.raises(ArchiveRefused) as refused:
+        unpack(io.BytesIO(archive), tmp_path / "other", other)
+    assert str(refused.value) == f"its sha256 is {known}, not {other}: it is damaged, or another archive"
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+def test_a_name_that_is_a_sha256_tells_it() -> None:
+    known = "0123456789abcdef" * 4
+    assert named_sha256(f"s3://assets/some/prefix/{known}.tar.gz") == known
+    assert named_sha256(f"{known}.tar.gz") == known
+    for other in ("model.tar.gz", f"x{known}.tar.gz", f"{known}.tar.gz.part", f"{known[1:]}.tar.gz"):
+        assert named_sha256(f"s3://assets/{other}") is None
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    with pytest.raises(OSError, match="is not empty"):
+        unpack(io.BytesIO(packed(file("a"))), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_folder_that_is_there_is_kept_for_it_may_be_a_mount_point(tmp_path: Path) -> None:
+    before = tmp_path.stat().st_ino
+    unpack(io.BytesIO(packed(file("a/b", b"1"), file("c", b"2"))), tmp_path)
+    assert tmp_path.stat().st_ino == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "c"]
+
+
+def test_while_it_unpacks_others_see_nothing(tmp_path: Path) -> None:
+    """A private folder holds what is not yet known to be good."""
+    seen: list[tuple[str, int]] = []
+
+    class Watched(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            seen.extend((path.name[:11], path.stat().st_mode & 0o777) for path in tmp_path.iterdir())
+            return super().read(size)
+
+    unpack(Watched(packed(file("a", os.urandom(300_000)))), tmp_path / "new")
+    assert set(seen) == {(".unpacking-", 0o700)}
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Entry, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        unpack(io.BytesIO(packed(file("a/b"))), tmp_path / "new")
+    monkeypatch.undo()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_entries_tell_also_of_links_and_of_names_that_lead_out() -> None:
+    archive = packed(header("../a", b"2", target="b"), file("c", b"123"), header("d/", b"5"))
+    found = [(entry.name, entry.kind, entry.target, entry.size) for entry in entries(io.BytesIO(archive))]
+    assert found == [("../a", "symlink", "b", 0), ("c", "file", "", 3), ("d/", "folder", "", 0)]
+
+
+@pytest.mark.parametrize("most", [0, 2, -1])
+def test_an_entry_may_be_read_in_part(most: int) -> None:
+    archive = packed(file("a", b"x" * 700), file("b"))
+    found = [(entry.name, entry.read(most)) for entry in entries(io.BytesIO(archive))]
+    assert found == [("a", b"x" * (700 if most < 0 else most)), ("b", b"")]
