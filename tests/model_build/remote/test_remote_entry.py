@@ -193,7 +193,7 @@ def test_the_entry_needs_nothing_but_python_and_the_reader_beside_it() -> None:
 
 def test_a_source_that_leads_out_of_its_folder_is_refused_and_nothing_is_written(system: Path) -> None:
     (system / "opt/ml/processing/source/source.tar.gz").write_bytes(tar_gz({"../outside": b"", "inside": b""}))
-    assert entry.main(["w", "t", "onnxruntime"], system) == 1
+    assert entry.main(["w", "t", "onnxruntime"], system) == 3
     assert (system / "opt/ml/output/message").read_text("utf-8") == (
         "source/source.tar.gz: '../outside' could lead out of the folder. Start the build again: it uploads it anew.\n"
     )
