@@ -36,10 +36,10 @@ from typing import Any
 
 import psutil
 from generator_tools import ASYNC, BARE, OURS, PERF_ANALYZER, TOOLS, Latencies, Start, is_there, peer_versions
+from plain_triton import plain_triton
 from side_by_side import machine
 
-from local_aws.process.triton import TritonServer
-
+PORT = 18_002
 SETTLE_S = 1.0
 """From the first answers to the window."""
 START_TIMEOUT_S = 30.0
@@ -195,10 +195,16 @@ def _null_triton() -> Iterator[str]:
         (model / "1" / "model.py").write_text(MODEL, "utf-8")
         (model / "config.pbtxt").write_text(CONFIG, "utf-8")
         environment = {"SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--cache-config=local,size=1048576"}
-        with TritonServer.start(
-            model.parent, default_model="null", environment=environment, log_file=Path(scratch) / "triton.log"
+        flags = ["--allow-grpc=false", "--allow-metrics=false", "--http-address=127.0.0.1", f"--http-port={PORT}"]
+        with plain_triton(
+            model.parent,
+            default_model="null",
+            environment=environment,
+            flags=flags,
+            url=f"http://127.0.0.1:{PORT}",
+            ready="/v2/models/null/ready",
         ) as server:
-            yield server.http_url
+            yield server.url
 
 
 def _goals(seen: dict[int, dict[str, list[Figures]]]) -> Iterator[dict[str, Any]]:

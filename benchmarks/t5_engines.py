@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 Ask = Callable[[], list[int]]
 Case = dict[str, Any]
@@ -123,10 +124,11 @@ def _triton(precision: str, folder: Path, case: Case, threads: int) -> Iterator[
     tensor = {"name": "TEXT", "shape": [1, 1], "datatype": "BYTES", "data": [text]}
     body = json.dumps({"inputs": [tensor]}).encode()
     with TritonServer.start(repository, default_model="t5", log_file=folder / "triton.log") as server:
-        connection = http.client.HTTPConnection(server.sagemaker_url.removeprefix("http://"))
+        address = urlsplit(server.sagemaker_url)
+        connection = http.client.HTTPConnection(address.netloc)
 
         def ask() -> list[int]:
-            connection.request("POST", "/invocations", body, {"Content-Type": "application/json"})
+            connection.request("POST", f"{address.path}/invocations", body, {"Content-Type": "application/json"})
             answer = json.loads(connection.getresponse().read())
             return [vocabulary[word] for word in answer["outputs"][0]["data"][0].split()]
 

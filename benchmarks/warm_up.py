@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from local_aws.process.triton import TritonServer
 from model_build.config_pbtxt import warm_up_sizes
@@ -81,10 +82,11 @@ def one_server(name: str, bodies: dict[int, bytes], *, warm: bool) -> dict[int, 
             environment=artifact.environment,
             log_file=Path(scratch) / "triton.log",
         ) as server:
-            connection = http.client.HTTPConnection(server.sagemaker_url.removeprefix("http://"))
-            firsts = {size: ask(connection, sent) for size, sent in bodies.items()}
+            address = urlsplit(server.sagemaker_url)
+            connection, path = http.client.HTTPConnection(address.netloc), f"{address.path}/invocations"
+            firsts = {size: ask(connection, path, sent) for size, sent in bodies.items()}
             return {
-                size: (firsts[size], statistics.median(ask(connection, sent) for _ in range(STEADY_REQUESTS)))
+                size: (firsts[size], statistics.median(ask(connection, path, sent) for _ in range(STEADY_REQUESTS)))
                 for size, sent in bodies.items()
             }
 
@@ -102,10 +104,10 @@ def body(rows: list[Row]) -> bytes:
     return json.dumps({"inputs": tensors}).encode()
 
 
-def ask(connection: http.client.HTTPConnection, sent: bytes) -> float:
+def ask(connection: http.client.HTTPConnection, path: str, sent: bytes) -> float:
     """Returns the milliseconds until the answer is read."""
     start = time.perf_counter()
-    connection.request("POST", "/invocations", sent, {"Content-Type": "application/json"})
+    connection.request("POST", path, sent, {"Content-Type": "application/json"})
     response = connection.getresponse()
     answer = response.read()
     taken = time.perf_counter() - start

@@ -3,10 +3,20 @@
 By default, Triton starts every Python model twice, the first time only to complete its configuration, and waits whole
 seconds for the models' end. Here the configurations are complete, and the tests of the local account start Triton with
 the container's own defaults.
+
+Triton's own HTTP API is on a socket in its private folder; `statistics` asks it there, and `over_tcp` leads to it for
+clients that need a URL.
 """
 
-from collections.abc import Mapping
+import contextlib
+import http.client
+import json
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from local_aws.process.triton import TritonServer
 
@@ -21,3 +31,41 @@ def start_triton(
     return TritonServer.start(
         repository, default_model=default_model, environment={**environment, EXTRA: flags}, log_file=log_file
     )
+
+
+def statistics(server: TritonServer, model: str) -> dict[str, Any]:
+    """Returns what Triton counted for a model: an item of `model_stats`."""
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    with contextlib.closing(connection):
+        connection.sock.connect(str(server.socket))
+        connection.request("GET", f"/v2/models/{model}/stats")
+        (counted,) = json.load(connection.getresponse())["model_stats"]
+    return dict(counted)
+
+
+@contextlib.contextmanager
+def over_tcp(server: TritonServer) -> Iterator[str]:
+    """Yields a URL of Triton's own HTTP API on loopback, without a proxy: each connection is one to its socket."""
+
+    class Relay(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.socket(socket.AF_UNIX) as triton:
+                triton.connect(str(server.socket))
+                back = threading.Thread(target=_pump, args=(triton, self.request), daemon=True)
+                back.start()
+                _pump(self.request, triton)
+                back.join()
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Relay) as relay:
+        relay.daemon_threads = True
+        threading.Thread(target=relay.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{relay.server_address[1]}"
+        relay.shutdown()
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 16):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)

@@ -1,44 +1,53 @@
-"""Starts a Triton server with SageMaker's front end (`/ping`, `/invocations`), as the SageMaker Triton container does.
+"""Starts a Triton server with a proxy before it (`/ping`, `/invocations`), as the SageMaker Triton container answers.
 
 It takes a model repository on disk and the container's environment, and provides a URL that answers. The toolchain is a
 virtual environment with `nvidia-pytriton`, whose wheel carries the server; it stands for the container. This module
 does not know endpoints, archives or jobs.
 
-Triton's SageMaker front end has no flag for its address and listens on all interfaces; its plain HTTP front end is
-bound to loopback.
+Triton listens on a socket in a private folder, which no other user and no web page reaches, and what loads code there
+is restricted to a secret besides. Its own front end for SageMaker is off: it listens on all interfaces and loads models
+for whoever asks.
 """
 
 import contextlib
 import http.client
+import json
+import os
 import platform
-import re
+import secrets
 import shlex
-import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 from local_aws.process.guarded_process import GuardedProcess
+from local_aws.process.serve_model import ServePlan
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
-from workloads import Unavailable
+from workloads import ROOT, Unavailable
 
 START_TIMEOUT_S = 120.0
 LIFE_FLAGS: tuple[str, ...] = ("--exit-timeout-secs=3",)
 """Flags that say how a Triton starts and ends, and nothing of what it answers."""
 DEATH_TOLD_S = 5.0
 """Seconds within which the guard of a Triton that died has cleaned up and told so."""
-_PORT_GRABBED = re.compile(r"failed to start .*(address|port)|Address already in use|Unavailable - Socket", re.I)
-"""Words of Triton's log where another process took a port between our choice and Triton's binding."""
+RESTRICTED_APIS = ("model-repository", "shared-memory", "logging", "trace")
+"""They load code, read memory or write files, and the proxy needs none of them."""
+SOCKET_PATH_BYTES = 107
+"""What fits into struct sockaddr_un."""
+_NOISE = "NODELAY NOT SUPPORTED"
+"""Triton's HTTP library says so of every connection to its socket."""
 
 _PREFIX = "SAGEMAKER_TRITON_"
 
 _FLAGS = {
     "BUFFER_MANAGER_THREAD_COUNT": ("--buffer-manager-thread-count={}", None),
-    "THREAD_COUNT": ("--sagemaker-thread-count={}", None),
+    "THREAD_COUNT": ("--http-thread-count={}", None),
     "LOG_INFO": ("--log-info={}", None),
     "LOG_WARNING": ("--log-warning={}", None),
     "LOG_ERROR": ("--log-error={}", None),
@@ -50,25 +59,24 @@ _TRUTH = {"true": "1", "false": "0"}
 
 
 class ModelDidNotLoad(Unavailable):
-    """Triton ended before its model was ready. Starting it again helps if another process took its port."""
+    """Triton ended before its model was ready."""
 
 
 class TritonServer:
     """A running Triton. A context manager: leaving it stops the server."""
 
     def __init__(
-        self,
-        process: GuardedProcess,
-        repository: Path,
-        sagemaker_port: int,
-        http_port: int,
-        log_file: Path,
+        self, process: GuardedProcess, repository: Path, socket: Path, url: str, pid: int, log_file: Path
     ) -> None:
         self._process = process
         self.repository = repository
+        self.socket = socket
+        """Triton's own HTTP API, for whoever may open files of ours."""
+        self.sagemaker_url = url
+        """The URL before `/ping` and `/invocations`. It holds a key: whoever knows it is answered."""
+        self.pid = pid
+        """The process id of tritonserver; its Python stubs are its children."""
         self.log_file = log_file
-        self.sagemaker_url = f"http://127.0.0.1:{sagemaker_port}"
-        self.http_url = f"http://127.0.0.1:{http_port}"
 
     @classmethod
     def start(
@@ -87,19 +95,13 @@ class TritonServer:
         running then.
         """
         tools = TritonToolchain.locate(toolchain, platform.system(), platform.machine())
-        for attempt in range(3):
-            server = cls._launch(tools, repository, default_model, environment or {}, log_file)
-            try:
-                server._wait_until_ready(default_model, start_timeout_s)
-                return server
-            except ModelDidNotLoad:
-                server.stop()
-                if attempt == 2 or not _PORT_GRABBED.search(server.log_tail(10)):
-                    raise
-            except BaseException:  # Ctrl-C, too, must not leave a server behind
-                server.stop()
-                raise
-        raise AssertionError("unreachable")
+        server = cls._launch(tools, repository, default_model, environment or {}, log_file)
+        try:
+            server._wait_until_ready(default_model, start_timeout_s)
+        except BaseException:  # Ctrl-C, too, must not leave a server behind
+            server.stop()
+            raise
+        return server
 
     @classmethod
     def _launch(
@@ -110,50 +112,41 @@ class TritonServer:
         environment: Mapping[str, str],
         log_file: Path,
     ) -> "TritonServer":
-        sagemaker_port, http_port = _free_ports(2)
         scratch = Path(tempfile.mkdtemp(prefix="local_aws_triton_"))
+        key, socket, plan_file = secrets.token_urlsafe(16), scratch / "http", scratch / "plan.json"
+        if len(os.fsencode(socket)) > SOCKET_PATH_BYTES:
+            scratch.rmdir()
+            raise Unavailable(
+                f"Triton's socket cannot be made: {socket} is too long a name. Set TMPDIR to a shorter one."
+            )
+        command = triton_command(tools, repository, default_model, scratch, environment)
+        ServePlan(
+            command=[*command, *private_flags(socket)],
+            environment=triton_environment(tools, default_model, scratch, environment),
+            socket=str(socket),
+            model=default_model,
+            key=key,
+        ).write(plan_file)
         log_file.parent.mkdir(parents=True, exist_ok=True)
-        command: list[str | Path] = [
-            tools.server,
-            *(
-                "--model-repository",
-                repository.resolve(),
-                "--backend-directory",
-                tools.lay_out_backends(scratch),
-            ),
-            *(
-                "--cache-directory",
-                tools.caches,
-                "--model-control-mode",
-                "explicit",
-                "--load-model",
-                default_model,
-            ),
-            *("--allow-sagemaker", "true", "--sagemaker-port", str(sagemaker_port)),
-            *("--allow-http", "true", "--http-address", "127.0.0.1", "--http-port", str(http_port)),
-            *("--allow-grpc", "false", "--allow-metrics", "false"),
-            *LIFE_FLAGS,
-            # With a name of our own, the guard can remove the shared memory that a killed Triton leaves behind.
-            f"--backend-config=python,shm-region-prefix-name={scratch.name}",
-            *container_flags(environment),
-        ]
-        variables = tools.environment(scratch) | dict(environment)
-        variables["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"] = default_model
         log_file.unlink(missing_ok=True)
-        with log_file.open("ab") as log:  # appends: the guard writes to it, too
+        log_file.touch(mode=0o600)
+        with log_file.open("ab") as log:  # appends: the guard and the proxy write to it, too
             process = GuardedProcess.start(
-                command,
-                environment=variables,
-                stdout=log,
+                [sys.executable, "-m", "local_aws.process.serve_model", plan_file],
+                environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+                stdout=subprocess.PIPE,
                 stderr=log,
+                # With a name of our own, the guard can remove the shared memory that a killed Triton leaves behind.
                 remove=[str(scratch), f"/dev/shm/{scratch.name}*"],
             )
-        return cls(process, repository, sagemaker_port, http_port, log_file)
-
-    @property
-    def pid(self) -> int:
-        """The process id of tritonserver; its Python stubs are its children."""
-        return self._process.pid
+        with process.stdout as told:
+            line = told.readline()
+        if not line:
+            process.stop()
+            last = log_file.read_text("utf-8", "replace").splitlines()[-1:]
+            raise Unavailable(f"Triton could not be started: {' '.join(last)}. The whole log is {log_file}.")
+        started = json.loads(line)
+        return cls(process, repository, socket, f"http://127.0.0.1:{started['port']}/{key}", started["pid"], log_file)
 
     @property
     def exit_status(self) -> int | None:
@@ -175,7 +168,8 @@ class TritonServer:
 
     def log_tail(self, lines: int = 20) -> str:
         with contextlib.suppress(OSError):
-            return "\n".join(self.log_file.read_text("utf-8", "replace").splitlines()[-lines:])
+            said = self.log_file.read_text("utf-8", "replace").splitlines()
+            return "\n".join([line for line in said if _NOISE not in line][-lines:])
         return ""
 
     def request_stop(self) -> None:
@@ -215,6 +209,42 @@ class TritonServer:
         self.stop()
 
 
+def triton_command(
+    tools: TritonToolchain, repository: Path, default_model: str, scratch: Path, environment: Mapping[str, str]
+) -> list[str]:
+    """Returns the command of a Triton that serves `default_model`, without what says where it listens."""
+    return [
+        str(tools.server),
+        f"--model-repository={repository.resolve()}",
+        f"--backend-directory={tools.lay_out_backends(scratch)}",
+        f"--cache-directory={tools.caches}",
+        "--model-control-mode=explicit",
+        f"--load-model={default_model}",
+        *LIFE_FLAGS,
+        f"--backend-config=python,shm-region-prefix-name={scratch.name}",
+        *container_flags(environment),
+    ]
+
+
+def triton_environment(
+    tools: TritonToolchain, default_model: str, scratch: Path, environment: Mapping[str, str]
+) -> dict[str, str]:
+    variables = tools.environment(scratch) | dict(environment)
+    return variables | {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": default_model}
+
+
+def private_flags(socket: Path) -> list[str]:
+    """Returns the flags that let Triton listen on `socket` alone.
+
+    They come last, so that no flag of a model's undoes one. The restricted APIs have a key whose value no one is told.
+    """
+    return [
+        *("--allow-http=true", f"--http-address=unix:{socket}", "--http-port=1"),
+        *("--allow-grpc=false", "--allow-metrics=false", "--allow-sagemaker=false", "--allow-vertex-ai=false"),
+        f"--http-restricted-api={','.join(RESTRICTED_APIS)}:local-aws-key={secrets.token_urlsafe(32)}",
+    ]
+
+
 def container_flags(environment: Mapping[str, str]) -> list[str]:
     """Turns the SageMaker Triton container's environment variables into tritonserver's flags.
 
@@ -231,20 +261,12 @@ def container_flags(environment: Mapping[str, str]) -> list[str]:
 
 
 def _pings(url: str) -> bool:
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=2)
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.netloc, timeout=5)
     try:
-        connection.request("GET", "/ping")
+        connection.request("GET", f"{address.path}/ping")
         return connection.getresponse().status == http.HTTPStatus.OK
     except (OSError, http.client.HTTPException):
         return False
     finally:
         connection.close()
-
-
-def _free_ports(count: int) -> list[int]:
-    """Returns ports that are free now. If another process takes one first, the caller tries again."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in sockets:
-            probe.bind(("0.0.0.0", 0))  # the SageMaker front end listens on all interfaces
-        return [int(probe.getsockname()[1]) for probe in sockets]

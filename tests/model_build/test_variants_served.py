@@ -1,6 +1,5 @@
 """A workload's serving settings at work in a real Triton: variants of one compiled model, and Triton's statistics."""
 
-import json
 import threading
 import urllib.request
 from collections import Counter
@@ -15,7 +14,7 @@ from local_aws.process.triton import TritonServer
 from model_build.build import build
 from model_build.plan import plan
 from tests.model_build.tiny_bert import make_workload
-from tests.quick_triton import start_triton
+from tests.quick_triton import start_triton, statistics
 from workloads import Row, WorkloadFolder
 
 pytestmark = pytest.mark.integration
@@ -45,8 +44,7 @@ class Served:
             thread.join()
 
     def statistics(self, model: str) -> Any:
-        with urllib.request.urlopen(f"{self.server.http_url}/v2/models/{model}/stats", timeout=30) as response:
-            return json.load(response)["model_stats"][0]
+        return statistics(self.server, model)
 
     def batches(self) -> Counter[int]:
         """Counts how often the model ran, by batch size, warm-up included."""

@@ -15,7 +15,7 @@ from containers.encoder.settings import Settings
 from local_aws.process.triton import TritonServer
 from tests.containers.encoder.encoder_ensemble import MAX_BATCH_SIZE, lay_out
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, PAIR_SCORING, QUESTION_ANSWERING, SETTINGS
-from tests.quick_triton import start_triton
+from tests.quick_triton import start_triton, statistics
 
 pytestmark = pytest.mark.integration
 
@@ -64,8 +64,7 @@ class Served:
         return [pytest.approx(answer, abs=1e-5) for answer in self.predictor.predict(rows)]
 
     def statistics(self, model: str) -> Any:
-        with urllib.request.urlopen(f"{self.server.http_url}/v2/models/{model}/stats", timeout=300) as response:
-            return json.load(response)["model_stats"][0]
+        return statistics(self.server, model)
 
     def batch_sizes(self, model: str) -> set[int]:
         return {entry["batch_size"] for entry in self.statistics(model)["batch_stats"]}

@@ -18,7 +18,7 @@ from containers.text2text.generator import Refusal, TextGenerator
 from local_aws.process.triton import TritonServer
 from model_build.plan import BuildPlan
 from tests.model_build.tiny_t5 import make_texts
-from tests.quick_triton import start_triton
+from tests.quick_triton import start_triton, statistics
 
 pytestmark = pytest.mark.integration
 
@@ -59,16 +59,10 @@ def post_binary(server: TritonServer, *rows: bytes) -> tuple[int, list[bytes]]:
     return status, result.as_numpy("CORRECTED").ravel().tolist()
 
 
-def statistics(server: TritonServer) -> Any:
-    with urllib.request.urlopen(f"{server.http_url}/v2/models/tiny/stats", timeout=30) as response:
-        return json.load(response)["model_stats"][0]
-
-
 def batches(server: TritonServer) -> Counter[int]:
     """How many executions there were of each batch size."""
-    return Counter(
-        {entry["batch_size"]: entry["compute_infer"]["count"] for entry in statistics(server)["batch_stats"]}
-    )
+    entries = statistics(server, "tiny")["batch_stats"]
+    return Counter({entry["batch_size"]: entry["compute_infer"]["count"] for entry in entries})
 
 
 def test_json(triton: TritonServer, generator: TextGenerator) -> None:

@@ -1,4 +1,4 @@
-"""The client against a real Triton: over HTTP, and over the SageMaker front end through boto3 itself."""
+"""The client against a real Triton: over its own HTTP API, and as a SageMaker endpoint through boto3 itself."""
 
 import threading
 import urllib.request
@@ -14,6 +14,7 @@ from inference_recommender.client import HttpServer, InferenceClient, Refused, S
 from inference_recommender.client.inference import Server
 from local_aws.process.triton import TritonServer
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
+from tests.quick_triton import over_tcp
 
 pytestmark = [
     pytest.mark.integration,
@@ -62,6 +63,12 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
 
 
 @pytest.fixture(scope="module")
+def triton_url(triton: TritonServer) -> Iterator[str]:
+    with over_tcp(triton) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
 def runtime_url(triton: TritonServer) -> Iterator[str]:
     """Passes InvokeEndpoint's body and Content-Type to the container and back, as SageMaker's runtime does."""
 
@@ -95,10 +102,10 @@ def runtime_url(triton: TritonServer) -> Iterator[str]:
 
 @pytest.fixture(params=["http", "sagemaker"])
 def server(
-    request: pytest.FixtureRequest, triton: TritonServer, runtime_url: str, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, triton_url: str, runtime_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> Server:
     if request.param == "http":
-        return HttpServer(triton.http_url, "echo")
+        return HttpServer(triton_url, "echo")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
     client = boto3.client("sagemaker-runtime", region_name="us-east-1", endpoint_url=runtime_url)
@@ -119,8 +126,8 @@ def test_only_the_outputs_asked_for_come_back(server: Server) -> None:
     assert list(InferenceClient(server).infer(inputs, ["DOUBLE"])) == ["DOUBLE"]
 
 
-def test_tritons_refusal_is_told_in_its_words(triton: TritonServer) -> None:
-    with HttpServer(triton.http_url, "echo") as server, pytest.raises(Refused) as refused:
+def test_tritons_refusal_is_told_in_its_words(triton_url: str) -> None:
+    with HttpServer(triton_url, "echo") as server, pytest.raises(Refused) as refused:
         InferenceClient(server).infer({"TEXT": [["a"]]})
     assert refused.value.status == 400
     assert "expected 2 inputs but got 1 inputs for model 'echo'" in str(refused.value)

@@ -185,7 +185,7 @@ def test_triton_answers_and_stops_with_its_stub_and_shared_memory(
         assert len(pids) == 2
         files = leftovers(pids)
         assert len(files) == 2
-        assert requests.get(f"{server.http_url}/v2/health/ready", timeout=5).status_code == 200
+        assert requests.get(f"{server.sagemaker_url}/ping", timeout=60).status_code == 200
         os.kill(server.pid, signal.SIGKILL)
         assert server.wait() == 128 + signal.SIGKILL
         assert all(gone(pid) for pid in pids)
@@ -226,7 +226,7 @@ def test_the_containers_variables_become_tritons_flags() -> None:
     }
     assert container_flags(given) == [
         "--log-verbose=1",
-        "--sagemaker-thread-count=4",
+        "--http-thread-count=4",
         "--backend-config=python,shm-default-byte-size=1000",
         "--backend-config=python,shm-growth-byte-size=1048576",
         "--cache-config=local,size=1048576",

@@ -103,7 +103,7 @@ def test_a_killed_triton_fails_its_endpoint_with_the_last_log_lines(
     wait_until(lambda: endpoints.settled(name)["EndpointStatus"] == "Failed")
     reason = endpoints.settled(name)["FailureReason"]
     assert reason.startswith("The Triton server of variant AllTraffic was killed by signal 9. Its whole log is ")
-    assert "Started Sagemaker HTTPService" in reason
+    assert "Started HTTPService" in reason
     with pytest.raises(ClientError, match="is Failed: The Triton server of variant AllTraffic was killed"):
         invoke(runtime, name, "a")
 

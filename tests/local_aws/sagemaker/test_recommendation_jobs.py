@@ -194,7 +194,7 @@ def test_a_triton_killed_midway_fails_the_job_and_keeps_what_was_measured(
     assert job["FailureReason"].startswith(
         "The Triton server of variant AllTraffic was killed by signal 9. Its whole log is "
     )
-    assert "Started Sagemaker HTTPService" in job["FailureReason"]
+    assert "Started HTTPService" in job["FailureReason"]
     (step,) = steps(sagemaker, "killed")
     assert step["InferenceBenchmark"]["FailureReason"] == job["FailureReason"]
     assert step["InferenceBenchmark"]["Metrics"]["CpuUtilization"] >= 0

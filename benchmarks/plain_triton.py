@@ -1,0 +1,59 @@
+"""A Triton as it comes, without our proxy: for benchmarks, which compare with it or need its own HTTP API."""
+
+import platform
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from local_aws.process.guarded_process import GuardedProcess
+from local_aws.process.triton import triton_command, triton_environment
+from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
+
+START_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlainTriton:
+    url: str
+    pid: int
+
+
+@contextmanager
+def plain_triton(
+    repository: Path, *, default_model: str, environment: Mapping[str, str], flags: list[str], url: str, ready: str
+) -> Iterator[PlainTriton]:
+    """Starts one with `flags`, which say where it listens, and yields it when `url` + `ready` answers 200."""
+    tools = TritonToolchain.locate(DEFAULT_TOOLCHAIN, platform.system(), platform.machine())
+    with tempfile.TemporaryDirectory(prefix="plain_triton_") as folder:
+        scratch = Path(folder)
+        with (scratch / "log").open("ab") as log:
+            process = GuardedProcess.start(
+                [*triton_command(tools, repository, default_model, scratch, environment), *flags],
+                environment=triton_environment(tools, default_model, scratch, environment),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                remove=[f"/dev/shm/{scratch.name}*"],
+            )
+        try:
+            _wait(f"{url}{ready}", process, scratch / "log")
+            yield PlainTriton(url=url, pid=process.pid)
+        finally:
+            process.stop()
+
+
+def _wait(url: str, process: GuardedProcess, log: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline and process.exit_status is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.05)
+    raise SystemExit(f"Triton did not start:\n{log.read_text('utf-8', 'replace')[-2000:]}")
