@@ -55,7 +55,9 @@ def begin(options: argparse.Namespace, aws: LoadTestAws, traffic_name: str, name
         traffic_name=traffic_name,
         traffic=traffic,
         served=served,
-        plan=load_plan(traffic, objective, served, (run_folder.path / PAYLOADS).absolute()),
+        plan=load_plan(traffic, objective, served, (run_folder.path / PAYLOADS).absolute()).with_request_timeout(
+            options.request_timeout_s
+        ),
         machine=_generators(options),
     )
     fleet = None

@@ -26,6 +26,7 @@ LOAD_TEST_OPTIONS = (
     "generators",
     "generator_type",
     "generator_image_uri",
+    "request_timeout_s",
 )
 """Options that have a meaning with `--with load-test` only."""
 
@@ -106,6 +107,12 @@ def _add_load_test(group: "argparse._ArgumentGroup") -> None:
     group.add_argument("--generators", type=int, metavar="N", help="so many, as one SageMaker Processing job")
     group.add_argument("--generator-type", metavar="TYPE", help=f"instance type of each; default: {GENERATOR_TYPE}")
     group.add_argument("--generator-image-uri", metavar="URI", help="default: AWS's PyTorch image for CPUs")
+    group.add_argument(
+        "--request-timeout-s",
+        type=float,
+        metavar="S",
+        help="a request without its whole answer by then has failed; default: 60, as SageMaker gives an invocation",
+    )
 
 
 def _run(options: argparse.Namespace, stderr: Console) -> int:

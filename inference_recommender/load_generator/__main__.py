@@ -9,9 +9,11 @@ PLAN.json, for example (`load_generator/plan.py` has every key):
    "stopping_conditions": {"ModelLatencyThresholds": [{"Percentile": "P99", "ValueInMilliseconds": 50}]}}
 
 stdout holds one JSON document per line: started, window…, finished. SIGINT and SIGTERM end the run in good order, and
-so does the end of the program that reads stdout. Exit codes: 0 the run is valid; 2 the plan or its payloads; 3 the
-target failed or AWS refuses; 4 no verdict may be drawn: generator lagged, too many errors, too few samples; 70
-unforeseen, a log is named.
+so does the end of the program that reads stdout. A request without its whole answer within request_timeout_s has
+failed, as has one without an answer when the run is over. Users of whose time more than 1 % went to what failed allow
+no verdict, and a target that answers nothing for request_timeout_s ends the run. Exit codes: 0 the run is valid; 2 the
+plan or its payloads; 3 the target failed or AWS refuses; 4 no verdict may be drawn: generator lagged, too many errors,
+too few samples; 70 unforeseen, a log is named.
 """
 
 import argparse
@@ -31,7 +33,7 @@ import uvloop
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
 from inference_recommender.load_generator.load_run import Run, Window
 from inference_recommender.load_generator.loops import most_connections
-from inference_recommender.load_generator.plan import LoadPlan
+from inference_recommender.load_generator.plan import REQUEST_TIMEOUT_S, LoadPlan
 from inference_recommender.load_generator.requests import Outgoing, outgoing, read_payloads
 from inference_recommender.load_generator.self_watch import SelfWatch, calibrate
 from inference_recommender.load_generator.summary import Measured, summarise, why_invalid
@@ -55,9 +57,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="folder for records.npz, timeline.npz and summary.json"
     )
+    parser.add_argument(
+        "--request-timeout-s",
+        type=float,
+        metavar="S",
+        help=f"in place of the plan's request_timeout_s, which is {REQUEST_TIMEOUT_S:g} if it does not say",
+    )
     options = parser.parse_args(arguments)
     try:
         plan = LoadPlan.from_json(options.plan)
+        plan = plan.with_request_timeout(options.request_timeout_s)
         sent = outgoing(plan, read_payloads(plan.payloads))
     except ProjectError as error:
         print(error, file=sys.stderr)
@@ -86,6 +95,7 @@ async def run_plan(plan: LoadPlan, sent: Outgoing, out: Path, clock: Clock = SYS
     measured = Measured(
         rows=rows,
         unfinished_intended_s=run.records.unfinished_intended_s(),
+        unserved_s=run.records.unserved_s,
         open_loop=plan.arrivals is not None,
         started_at=run.started_at,
         duration_s=run.duration_s,

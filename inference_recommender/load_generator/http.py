@@ -5,11 +5,15 @@ no more of those than the length. All other answers (errors, whose body is kept,
 through httptools (`ParsedAnswer`). Nothing is read of an answer but its status and its end.
 
 A `Connection` times and records its requests. It does not know when to send: whenever it is free it calls `on_free`,
-and the load (`loops`) calls `send`. A `Pool` opens connections, opens them again when they are lost, and hangs up in
-the end.
+and the load (`loops`) calls `send`. A `Pool` opens connections, opens them again when they are lost, gives up requests
+that take longer than they may, and hangs up in the end.
+
+Whatever the server does, each request that was sent is recorded once: as a row with its status, or as unfinished where
+the run ended before its answer.
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import cast
@@ -17,13 +21,22 @@ from typing import cast
 import httptools
 
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
-from inference_recommender.load_generator.records import CONNECTION_FAILED, Records
+from inference_recommender.load_generator.records import CONNECTION_FAILED, TIMED_OUT, Records
 from inference_recommender.load_generator.requests import Outgoing
 
 SHOWN_BYTES = 300
 """At most so much of an error's body is kept."""
-DRAIN_S = 5.0
-"""Seconds that requests under way may take to return once the run has ended."""
+MOST_ANSWER_BYTES = 64 << 20
+"""A larger answer is an error; SageMaker's own are 6 MB at most, or 25 MB. None is kept in memory."""
+MOST_HEAD_BYTES = 64 << 10
+"""An answer of more bytes without an end of its head is an error."""
+SWEEP_S = 0.1
+"""Seconds between two looks for requests that take too long. One look over all connections costs microseconds, a timer
+for each request would cost some at every request."""
+KEEP_ALIVE, CLOSE = [b"keep-alive"], [b"close"]
+"""The values of an answer's Connection header, if it has one, that `whole_head` understands."""
+LENGTH = re.compile(rb"[0-9]{1,9}")
+MORE_THAN_AN_ANSWER = "it sends more than an answer to each request"
 RECONNECT_S = 0.1
 """Seconds between a connection's failure and the next attempt."""
 CONNECT_TIMEOUT_S = 5.0
@@ -41,14 +54,22 @@ def whole_head(data: bytes) -> tuple[int, bool] | None:
 def _read(head: bytes) -> tuple[int, bool] | None:
     """Reads a head for `whole_head`. Heads without a date or an id are few, so the cache saves half of all work."""
     head = head.lower()
-    at = head.find(b"\r\ncontent-length:")
-    if not head.startswith(b"http/1.1 200") or at < 0 or b"\r\ntransfer-encoding:" in head:
+    lengths, connections = _values(head, b"content-length"), _values(head, b"connection")
+    if not head.startswith((b"http/1.1 200 ", b"http/1.1 200\r")) or b"\r\ntransfer-encoding:" in head:
         return None
-    try:
-        length = int(head[at + 17 : head.index(b"\r", at + 17)])
-    except ValueError:
+    if len(lengths) != 1 or not LENGTH.fullmatch(lengths[0]) or connections not in ([], KEEP_ALIVE, CLOSE):
         return None
-    return None if length < 0 else (len(head) + 2 + length, b"\r\nconnection: close" not in head)
+    length = len(head) + 2 + int(lengths[0])
+    return (length, connections != CLOSE) if length <= MOST_ANSWER_BYTES else None
+
+
+def _values(head: bytes, name: bytes) -> list[bytes]:
+    """Returns the values of every header called `name` in a head in lower case."""
+    return [line.partition(b"\r")[0].strip() for line in head.split(b"\r\n%b:" % name)[1:]]
+
+
+class BadAnswer(Exception):
+    """The bytes of a server are no answer to one request, or too many. Says why."""
 
 
 class ParsedAnswer:
@@ -60,11 +81,39 @@ class ParsedAnswer:
         self.keep_alive = False
         self.body = b""
         """The first bytes of the body, about `SHOWN_BYTES`."""
-        self._parser = httptools.HttpResponseParser(self)
+        self._bytes = 0
+        self._head_ended = False
+        self._goes_on = False
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
-        """Reads the next bytes. Raises `httptools.HttpParserError`."""
-        self._parser.feed_data(data)
+        """Reads the next bytes; not to be called again when the answer is complete. Raises `BadAnswer`."""
+        assert self._parser is not None, "the answer is complete or refused"
+        self._bytes += len(data)
+        refused = None
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            refused = "it asks for another protocol"
+        except httptools.HttpParserError as error:
+            refused = f"its answer is not HTTP: {error}"
+        if self._goes_on:
+            refused = MORE_THAN_AN_ANSWER
+        elif self._bytes > MOST_ANSWER_BYTES:
+            refused = f"its answer is larger than {MOST_ANSWER_BYTES >> 20} MiB"
+        elif not self._head_ended and self._bytes > MOST_HEAD_BYTES:
+            refused = f"its answer has more than {MOST_HEAD_BYTES >> 10} KiB of headers"
+        if refused or self.complete:
+            self._parser = None  # they hold each other, and a run collects no such pairs
+        if refused:
+            raise BadAnswer(refused)
+
+    def on_message_begin(self) -> None:
+        self._goes_on = self._goes_on or self.complete
+        self._head_ended = False
+
+    def on_headers_complete(self) -> None:
+        self._head_ended = True
 
     def on_body(self, body: bytes) -> None:
         if len(self.body) < SHOWN_BYTES:
@@ -72,6 +121,7 @@ class ParsedAnswer:
 
     def on_message_complete(self) -> None:
         """Only here does the parser know whether the connection stays open."""
+        assert self._parser is not None
         self.status, self.keep_alive = self._parser.get_status_code(), self._parser.should_keep_alive()
         self.complete = self.status >= 200  # "100 Continue" comes before the answer
 
@@ -127,9 +177,27 @@ class Connection(asyncio.Protocol):
         if self._sent is None and self._transport is not None:
             self._transport.close()
 
-    def abandon(self) -> None:
-        """Hang up now. A request under way is recorded as unfinished: it has no answer and so no latency."""
+    def waits_since_before(self, moment: float) -> bool:
+        """Returns whether the request under way was sent before `moment`."""
+        return self._sent is not None and self._sent < moment
+
+    def time_out(self, reason: str) -> None:
+        """Hang up: the request under way has taken longer than it may, and is recorded as that."""
+        assert self._transport is not None
+        if self._records.first_error is None:
+            self._records.first_error = reason
+        self._record_failure(TIMED_OUT)
+        self._transport.abort()
+        self._tell_lost(None)
+
+    def abandon(self, ended: float) -> None:
+        """Hang up now. A request under way is recorded as unfinished: it has no answer and so no latency.
+
+        `ended` is the moment at which the run was over.
+        """
         self.leaving = True
+        if self._sent is not None or self._transport is None:
+            self._records.unserved_s += max(ended - self.free_since, 0.0)
         if self._sent is not None:
             self._records.add_unfinished(self._intended)
             self._sent = None
@@ -154,7 +222,7 @@ class Connection(asyncio.Protocol):
         if self._missing == 0:
             self._complete(200)
         elif self._missing < 0 or self._sent is None:
-            self._refuse("it sends more than an answer to each request")
+            self._refuse(MORE_THAN_AN_ANSWER)
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -164,23 +232,27 @@ class Connection(asyncio.Protocol):
             self._fail(str(exc) if exc else "the connection was closed")
 
     def _parse(self, data: bytes) -> None:
+        if self._sent is None:  # An answer without a request: some servers announce so that they hang up.
+            return self._refuse(MORE_THAN_AN_ANSWER)
         self._parsed = self._parsed or ParsedAnswer()
         try:
             self._parsed.feed(data)
-        except httptools.HttpParserError as error:
-            return self._refuse(f"its answer is not HTTP: {error}")
+        except BadAnswer as bad:
+            return self._refuse(str(bad))
         if self._parsed.complete:
             answer, self._parsed = self._parsed, None
             self._keep_alive = answer.keep_alive
-            if answer.status != 200 and self._records.first_error is None:
-                self._records.first_error = f"HTTP {answer.status}: {answer.body.decode('utf-8', 'replace')}"
+            if answer.status != 200:
+                self._records.unserved_s += self._now() - self.free_since
+                if self._records.first_error is None:
+                    self._records.first_error = f"HTTP {answer.status}: {answer.body.decode('utf-8', 'replace')}"
             self._complete(answer.status)
         return None
 
     def _complete(self, status: int) -> None:
         finished = self._now()
-        if self._sent is None:  # An answer without a request: some servers announce so that they hang up.
-            return self._refuse("it sends more than an answer to each request")
+        if self._sent is None:
+            return self._refuse(MORE_THAN_AN_ANSWER)
         self._records.add(self._intended, self._sent, finished, status, self.number)
         self.free_since, self._sent = finished, None
         self._answers += 1
@@ -198,9 +270,16 @@ class Connection(asyncio.Protocol):
 
     def _fail(self, reason: str) -> None:
         if self._sent is not None:
-            self._records.add(self._intended, self._sent, self._now(), CONNECTION_FAILED, self.number)
-            self._sent = None
+            self._record_failure(CONNECTION_FAILED)
         self._tell_lost(reason)
+
+    def _record_failure(self, status: int) -> None:
+        """Records the request under way, which ends without an answer."""
+        assert self._sent is not None
+        now = self._now()
+        self._records.add(self._intended, self._sent, now, status, self.number)
+        self._records.unserved_s += now - self.free_since
+        self._sent = None
 
     def _tell_lost(self, reason: str | None) -> None:
         """Calls `on_lost` once: a connection that was given up is closed a moment later, which is no reason."""
@@ -220,14 +299,19 @@ class Pool:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.lost_because: str | None = None
-        """Why the last lost connection was lost; the run sets it to None when an answer arrives again."""
+        """Why the last lost connection was lost; the run sets it to None when an answer arrives again. A request that
+        timed out is no reason: the run waits longer before it takes silence for a failure."""
         self._target = outgoing.target
         self._tls = outgoing.tls
+        self._timeout_s = outgoing.timeout_s
         self._records = records
         self._on_free = on_free
         self._now = clock.now
         self._connections: list[Connection] = []
+        self._leaving: list[Connection] = []
+        """Those that hang up when their request under way has returned."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sweep: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -236,6 +320,8 @@ class Pool:
         """Begins to connect; the task ends when that has succeeded or failed."""
         connection = Connection(number, self._records, self._on_free, self._lose, self._now)
         self._connections.append(connection)
+        if self._sweep is None:
+            self._time_out_late_ones()
         task = asyncio.create_task(self._connect(connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -243,20 +329,34 @@ class Pool:
 
     def close_latest(self) -> None:
         """Hangs up the latest connection once its request under way has returned."""
-        self._connections.pop().leave()
+        connection = self._connections.pop()
+        self._leaving.append(connection)
+        connection.leave()
 
-    async def drain(self) -> None:
-        """Waits at most `DRAIN_S` for the requests under way, then hangs up."""
-        leaving, self._connections = self._connections, []
+    async def drain(self, patience_s: Callable[[], float]) -> None:
+        """Waits for the requests under way, but no longer than `patience_s` says at the time, then hangs up."""
+        ended = self._now()
+        leaving, self._connections = [*self._leaving, *self._connections], []
+        self._leaving = leaving
         for connection in leaving:
             connection.leave()
-        deadline = self._now() + DRAIN_S
-        while any(connection.busy for connection in leaving) and self._now() < deadline:
+        while any(connection.busy for connection in leaving) and self._now() < ended + patience_s():
             await asyncio.sleep(0.01)
         for connection in leaving:
-            connection.abandon()
+            connection.abandon(ended)
         for task in list(self._tasks):
             task.cancel()
+        if self._sweep is not None:
+            self._sweep.cancel()
+
+    def _time_out_late_ones(self) -> None:
+        """Gives up the requests that take longer than they may, now and every `SWEEP_S` from now on."""
+        self._leaving = [connection for connection in self._leaving if connection.busy]
+        latest = self._now() - self._timeout_s
+        late = [each for each in (*self._connections, *self._leaving) if each.waits_since_before(latest)]
+        for connection in late:
+            connection.time_out(f"no answer within {self._timeout_s:g} s")
+        self._sweep = asyncio.get_running_loop().call_later(SWEEP_S, self._time_out_late_ones)
 
     async def _connect(self, connection: Connection) -> None:
         target = self._target
@@ -268,9 +368,14 @@ class Pool:
                     lambda: connection, target.host, target.port, ssl=self._tls, server_hostname=name
                 )
         except TimeoutError:
-            self._replace(connection, f"{target.authority} accepts no connection within {CONNECT_TIMEOUT_S:.0f} s")
+            self._miss(connection, f"{target.authority} accepts no connection within {CONNECT_TIMEOUT_S:.0f} s")
         except OSError as error:
-            self._replace(connection, f"{target.authority} refuses connections ({error.strerror or error})")
+            self._miss(connection, f"{target.authority} refuses connections ({error.strerror or error})")
+
+    def _miss(self, connection: Connection, reason: str) -> None:
+        """Counts the time that was lost without a connection, and tries again."""
+        self._records.unserved_s += self._now() - connection.free_since + RECONNECT_S
+        self._replace(connection, reason)
 
     def _lose(self, connection: Connection, reason: str | None) -> None:
         """Replaces a lost connection, at once where the server only hung up after an answer."""

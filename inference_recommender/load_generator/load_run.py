@@ -25,6 +25,11 @@ from inference_recommender.load_generator.requests import Outgoing
 
 DEAD_WINDOWS = 2
 """After this many windows with failures and not one success, the target has failed."""
+DRAIN_S = 5.0
+"""Seconds that requests under way may take to return once the run has ended. In a run that was not stopped they may
+also take as long as `DRAIN_FACTOR` of the slowest answer so far, so that a slow service has no unfinished requests."""
+DRAIN_FACTOR = 2.0
+TRAFFIC_ENDED = "traffic ended"
 FLAT_GROWTH = 0.02
 """More users with less growth of the rate than this, twice in a row, is flat."""
 
@@ -109,13 +114,21 @@ class Run:
         self._conditions = plan.stopping_conditions.of_one_in(plan.share.of)
         self._signer = outgoing.signer
         self._requests = outgoing.requests
+        self._authority = outgoing.target.authority
+        self._timeout_s = outgoing.timeout_s
         self._signing: asyncio.Task[None] | None = None
         self._load = load(plan, outgoing, self.records, clock)
         self._on_window = on_window
         self._stopped = asyncio.Event()
         self._ended = 0.0
+        self._last_success_s = 0.0
+        self._slowest_s = 0.0
+        """Seconds that the slowest successful request took."""
         self._ticks_late_s: list[float] = []
         self._windows: list[Window] = []
+        self._rows_in_windows = 0
+        self._rows_at_success = 0
+        """The number of rows there were at the end of the last window with a success."""
         self._rows_in_intervals = 0
         self._intervals: list[Interval] = []
 
@@ -141,12 +154,22 @@ class Run:
         await self._wait_for_the_start()
         self.records.started, self.started_at = self._clock.now(), self._clock.epoch()
         try:
-            return await self._until_over()
+            reason = await self._until_over()
         finally:
             self._ended = self._elapsed_s()
-            await self._load.end()
+            users = len(self._load.pool)
+            await self._load.end(self._patience_s)
             if self._signing is not None:
                 self._signing.cancel()
+        self._report_what_did_not_return(users)
+        if reason == TRAFFIC_ENDED and self.records.unserved_s and not self.records.answered():
+            return self._silence(self._elapsed_s())
+        return reason
+
+    def _patience_s(self) -> float:
+        if self._stopped.is_set():
+            return DRAIN_S
+        return max(DRAIN_S, min(DRAIN_FACTOR * self._slowest_s, self._timeout_s))
 
     async def _wait_for_the_start(self) -> None:
         """Waits until `start_at`, when the other generators of the plan start too."""
@@ -155,12 +178,11 @@ class Run:
                 await asyncio.wait_for(self._stopped.wait(), max(self._plan.start_at - self._clock.epoch(), 0))
 
     async def _until_over(self) -> str:
-        window_rows = 0
         window_start = 0.0
         while True:
             window_end = await self._wait_through(window_start)
-            rows = self.records.rows(window_rows)
-            window_rows += len(rows.finished_s)
+            rows = self.records.rows(self._rows_in_windows)
+            self._rows_in_windows += len(rows.finished_s)
             self._report(rows, window_start, window_end)
             if reason := self._reason_to_end(window_end):
                 return reason
@@ -191,8 +213,10 @@ class Run:
             return f"target failed: its requests can no longer be signed: {self._signing.exception()}"
         if self._target_is_dead():
             return f"target failed: {self.records.first_error or self._load.pool.lost_because}"
+        if self._target_is_silent(now):
+            return self._silence(now - self._last_success_s)
         if now >= self._load.end_s:
-            return "traffic ended"
+            return TRAFFIC_ENDED
         self._close_interval(now)
         return reason_to_stop(self._conditions, self._intervals)
 
@@ -202,6 +226,15 @@ class Run:
         return len(latest) == DEAD_WINDOWS and all(
             window.invocations == window.errors and (window.errors or refused) for window in latest
         )
+
+    def _target_is_silent(self, now: float) -> bool:
+        """Returns whether requests timed out and none succeeded for as long as one may take."""
+        timed_out = any(self.records.rows(self._rows_at_success).timed_out)
+        return timed_out and now - self._last_success_s >= self._timeout_s
+
+    def _silence(self, seconds: float) -> str:
+        lost_because = self._load.pool.lost_because
+        return f"target failed: {lost_because or f'{self._authority} answered nothing for {seconds:.0f} s'}"
 
     def _close_interval(self, now: float) -> None:
         if now < (len(self._intervals) + 1) * INTERVAL_S:
@@ -217,21 +250,36 @@ class Run:
             )
         )
 
+    def _report_what_did_not_return(self, users: int) -> None:
+        """Tells of requests that failed or never returned while the run drained, as one more window.
+
+        They are errors of the run as any others, and who counts the windows' errors has them from here.
+        """
+        rows = self.records.rows(self._rows_in_windows)
+        unfinished = len(self.records.unfinished_intended_s())
+        if rows.errors or unfinished:
+            self._on_window(self._window(rows, self._ended, self._elapsed_s(), users, unfinished))
+
     def _report(self, rows: Rows, start: float, end: float) -> None:
-        window = Window(
+        window = self._window(rows, start, end, len(self._load.pool))
+        if window.invocations > window.errors:
+            self._load.pool.lost_because = None
+            self._last_success_s, self._rows_at_success = end, self._rows_in_windows
+            self._slowest_s = max(self._slowest_s, (window.latency_ms["max"] or 0.0) / 1000)
+        self._windows.append(window)
+        self._on_window(window)
+
+    def _window(self, rows: Rows, start: float, end: float, users: int, unfinished: int = 0) -> Window:
+        return Window(
             start_s=start,
             end_s=end,
             started_at=self.started_at + start,
-            users=len(self._load.pool),
-            invocations=len(rows.finished_s),
-            errors=rows.errors,
+            users=users,
+            invocations=len(rows.finished_s) + unfinished,
+            errors=rows.errors + unfinished,
             latency_ms=percentiles(rows.successful_ms),
             histogram=Histogram.of(rows.successful_ms).pairs(),
         )
-        if window.invocations > window.errors:
-            self._load.pool.lost_because = None
-        self._windows.append(window)
-        self._on_window(window)
 
     def _elapsed_s(self) -> float:
         return self._clock.now() - self.records.started

@@ -11,7 +11,7 @@ are recorded as unfinished.
 import asyncio
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Alarm, Clock
@@ -53,8 +53,11 @@ class Load(Protocol):
     def change(self, second: float) -> None:
         """Does what the schedule says at `second`."""
 
-    async def end(self) -> None:
-        """Lets nothing new become due, waits a while for requests under way, hangs up, and records the rest."""
+    async def end(self, patience_s: Callable[[], float]) -> None:
+        """Lets nothing new become due, waits for requests under way, hangs up, and records the rest as unfinished.
+
+        `patience_s` says, at any moment of the waiting, how long it may take in all.
+        """
 
 
 def load(plan: LoadPlan, outgoing: Outgoing, records: Records, clock: Clock = SYSTEM_CLOCK) -> Load:
@@ -103,8 +106,8 @@ class ClosedLoop:
             self._turns.append(of_all * PRIME % len(self._requests))
             self.pool.open(len(self._turns) - 1)
 
-    async def end(self) -> None:
-        await self.pool.drain()
+    async def end(self, patience_s: Callable[[], float]) -> None:
+        await self.pool.drain(patience_s)
 
     def _send(self, user: Connection) -> None:
         turn = self._turns[user.number]
@@ -156,7 +159,7 @@ class OpenLoop:
         self._moments = (self._times_s + self._records.started).tolist()
         self._send_what_is_due()
 
-    async def end(self) -> None:
+    async def end(self, patience_s: Callable[[], float]) -> None:
         """Lets due requests wait for a connection a little longer, as they would have if the run had gone on."""
         ended = self._now()
         self._moments = self._moments[: bisect_right(self._moments, ended)]
@@ -168,7 +171,7 @@ class OpenLoop:
         if self._alarm is not None:
             self._alarm.close()
             self._alarm = None
-        await self.pool.drain()
+        await self.pool.drain(patience_s)
 
     def _free(self, connection: Connection) -> None:
         """Sends the request that has waited longest, if there is one; otherwise the connection is idle."""

@@ -16,7 +16,7 @@ import numpy as np
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
-from inference_recommender.load_generator.records import CONNECTION_FAILED, Rows, write_columns
+from inference_recommender.load_generator.records import CONNECTION_FAILED, TIMED_OUT, Rows, write_columns
 from inference_recommender.load_generator.self_watch import LAGGED, Calibration, SelfWatch
 from inference_recommender.load_generator.summary import Measured, summarise, why_invalid
 from inference_recommender.load_generator.timeline import Timeline, merge_timelines
@@ -65,6 +65,7 @@ def _together(outcomes: Sequence[Outcome], plan: LoadPlan) -> tuple[Measured, Ti
     measured = Measured(
         rows=timeline.rows(start, end),
         unfinished_intended_s=timeline.unfinished_at[timeline.unfinished_at < end] - start,
+        unserved_s=sum(summary["unserved_s"] for summary in summaries),
         open_loop=plan.arrivals is not None,
         started_at=float(start),
         duration_s=float(end - start),
@@ -94,13 +95,13 @@ def _watch(document: dict[str, object]) -> SelfWatch:
 
 
 def _write_records(rows: Rows, unfinished_intended_s: Floats, file: Path) -> None:
-    """Writes records.npz: a timeline knows whether a status was 200, and no user (-1)."""
+    """Writes records.npz: a timeline knows whether a status was 200 or a time-out, and no user (-1)."""
     write_columns(
         file,
         rows.finished_s - rows.from_intended_ms / 1000,
         rows.finished_s - rows.latencies_ms / 1000,
         rows.finished_s,
-        np.where(rows.succeeded, 200, CONNECTION_FAILED).astype(np.int16),
+        np.select([rows.succeeded, rows.timed_out], [200, TIMED_OUT], CONNECTION_FAILED).astype(np.int16),
         np.full(len(rows.finished_s), -1, dtype=np.int32),
         unfinished_intended_s,
     )

@@ -6,8 +6,15 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_pascal
 
+from workloads import UsageError
 from workloads.document import Document
 from workloads.objective import Percentile
+
+REQUEST_TIMEOUT_S = 60.0
+"""Seconds that SageMaker gives a model to answer an invocation."""
+
+
+LEAST_TIMEOUT_S, MOST_TIMEOUT_S = 0.1, 3600.0
 
 
 class ApiShape(BaseModel):
@@ -123,6 +130,8 @@ class LoadPlan(Document):
     )
     stopping_conditions: StoppingConditions = StoppingConditions()
     job_duration_s: Annotated[float | None, Field(gt=0, description="Cuts the traffic.")] = None
+    request_timeout_s: Annotated[float, Field(ge=LEAST_TIMEOUT_S, le=MOST_TIMEOUT_S)] = REQUEST_TIMEOUT_S
+    """A request without its whole answer by then has failed."""
     window_s: Annotated[float, Field(gt=0)] = 1.0
     calibrate: bool = Field(
         default=False, description="Measure the generator itself against a null server first: about 1.5 s."
@@ -135,3 +144,13 @@ class LoadPlan(Document):
         if (self.traffic_pattern is None) == (self.arrivals is None):
             raise ValueError("give exactly one of traffic_pattern (closed loop) and arrivals (open loop).")
         return self
+
+    def with_request_timeout(self, seconds: float | None) -> Self:
+        """Returns the plan with the argument of `--request-timeout-s`, if there is one. Raises `UsageError`."""
+        if seconds is None:
+            return self
+        if not LEAST_TIMEOUT_S <= seconds <= MOST_TIMEOUT_S:
+            raise UsageError(
+                f"--request-timeout-s: got {seconds:g}. Allowed: {LEAST_TIMEOUT_S:g} to {MOST_TIMEOUT_S:g} seconds."
+            )
+        return self.model_copy(update={"request_timeout_s": seconds})

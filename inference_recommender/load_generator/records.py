@@ -18,7 +18,9 @@ import numpy.typing as npt
 from inference_recommender.capacity.statistics import Bools, Floats
 
 CONNECTION_FAILED = 0
-"""The status of a request that got no HTTP answer."""
+"""The status of a request whose connection failed, so that it got no HTTP answer."""
+TIMED_OUT = -1
+"""The status of a request that had no whole answer within the plan's `request_timeout_s`."""
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 
 
@@ -33,6 +35,8 @@ class Rows:
     from_intended_ms: Floats
     """Milliseconds since the intended send."""
     succeeded: Bools
+    timed_out: Bools
+    """Those that failed for want of an answer within the time that a request may take."""
 
     @property
     def successful_ms(self) -> Floats:
@@ -63,7 +67,10 @@ class Records:
         self.started = 0.0
         """The moment the run began, on the run's clock."""
         self.first_error: str | None = None
-        """The answer to the first failed request."""
+        """The answer to the first failed request, or that it had none in time."""
+        self.unserved_s = 0.0
+        """Seconds that connections spent on requests that failed or never returned, and on failing to connect. In a
+        closed loop that is time in which there were fewer users than the plan says."""
         self._intended = array("d")
         self._sent = array("d")
         self._finished = array("d")
@@ -95,8 +102,13 @@ class Records:
             finished_s=finished - self.started,
             latencies_ms=(finished - sent) * 1000,
             from_intended_ms=(finished - intended) * 1000,
-            succeeded=np.array(self._status[first:]) == 200,
+            succeeded=(status := np.array(self._status[first:])) == 200,
+            timed_out=status == TIMED_OUT,
         )
+
+    def answered(self) -> bool:
+        """Returns whether any request had an HTTP answer, of whatever status."""
+        return max(self._status, default=CONNECTION_FAILED) > CONNECTION_FAILED
 
     def unfinished_intended_s(self) -> Floats:
         """Returns when each unfinished request was due, in seconds since the start of the run."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from containers.archive_reader import ArchiveRefused, Limits, read_files
-from inference_recommender.load_generator.plan import LoadPlan, SageMakerEndpoint
+from inference_recommender.load_generator.plan import REQUEST_TIMEOUT_S, LoadPlan, SageMakerEndpoint
 from workloads import UsageError
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ class Outgoing:
     """One per payload, in their order; a `signer` replaces them as they age."""
     tls: ssl.SSLContext | None = None
     signer: "Signer | None" = None
+    timeout_s: float = REQUEST_TIMEOUT_S
+    """Seconds from a request's send to the end of its answer; after them it has failed."""
 
 
 def outgoing(plan: LoadPlan, bodies: Sequence[bytes]) -> Outgoing:
@@ -85,7 +87,7 @@ def outgoing(plan: LoadPlan, bodies: Sequence[bytes]) -> Outgoing:
     assert plan.url is not None, "held by LoadPlan"
     target = Target.of(plan.url)
     requests = [target.message(headers, body) for body in bodies]
-    return Outgoing(target=target, requests=requests, tls=_tls(target, plan.ca_file))
+    return Outgoing(target=target, requests=requests, tls=_tls(target, plan.ca_file), timeout_s=plan.request_timeout_s)
 
 
 def _signed(plan: LoadPlan, endpoint: SageMakerEndpoint, headers: dict[str, str], bodies: Sequence[bytes]) -> Outgoing:
@@ -97,6 +99,7 @@ def _signed(plan: LoadPlan, endpoint: SageMakerEndpoint, headers: dict[str, str]
         requests=signer.sign_all(),
         tls=_tls(access.target, plan.ca_file or access.ca_file),
         signer=signer,
+        timeout_s=plan.request_timeout_s,
     )
 
 

@@ -32,6 +32,7 @@ MAX_FLOOR_SHARE = 0.5
 """The highest share of the latency limit that the generator's own latency may make up."""
 ONE_CONNECTION_S = 0.5
 MANY_CONNECTIONS_S = 0.7
+CALIBRATION_DRAIN_S = 5.0
 MOST_CONNECTIONS = 64
 LAGGED = "generator lagged"
 """The beginning of every complaint."""
@@ -122,7 +123,7 @@ async def _drive(target: Target, requests: Sequence[bytes], connections: int, se
     users = ClosedLoop(steady, outgoing, records, Share(index=0, of=1))
     users.change(0.0)
     await asyncio.sleep(seconds)
-    await users.end()
+    await users.end(lambda: CALIBRATION_DRAIN_S)
     return records
 
 

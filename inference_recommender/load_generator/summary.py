@@ -31,6 +31,8 @@ class Measured:
     """When each request was due that had no answer in the end, in seconds since the run began."""
     open_loop: bool
     """Whether requests arrived at a fixed rate: latency then counts from intended send, and the load is constant."""
+    unserved_s: float
+    """Seconds that connections spent on what failed: `Records.unserved_s`."""
     started_at: float
     """Seconds since the epoch."""
     duration_s: float
@@ -58,8 +60,18 @@ class Summary:
     held_back_ms: dict[str, float | None]
     """Milliseconds for which the generator, or a full set of connections, held requests back: the difference."""
     invocations: int
+    """Requests that were due: those that succeeded and the errors."""
     errors: int
+    """Requests that failed in any way, those of the next two lines included."""
+    timed_out: int
+    """Requests without a whole answer in the time that one may take."""
     unfinished: int
+    """Requests that were due and had no answer when the run was over."""
+    unserved_s: float
+    """Seconds that connections spent on what failed."""
+    unserved_share: float | None
+    """The same as a share of the users' time: they were so many fewer than the plan says. None in an open loop, where
+    requests are sent whatever became of others."""
     first_error: str | None
     started_at: float
     duration_s: float
@@ -78,6 +90,7 @@ def summarise(measured: Measured, conditions: StoppingConditions) -> Summary:
         measured, Limit(percentile=float(percentile[1:]), latency_ms=limit.value_in_milliseconds if limit else None)
     )
     from_send, from_intended = _latencies(measured, best)
+    unfinished = len(measured.unfinished_intended_s)
     return Summary(
         max_invocations_per_minute=best.invocations_per_minute if best else None,
         max_invocations_interval=best.interval if best else None,
@@ -88,9 +101,12 @@ def summarise(measured: Measured, conditions: StoppingConditions) -> Summary:
         client_latency_ms=from_send,
         client_latency_from_intended_ms=from_intended,
         held_back_ms={name: _difference(from_intended[name], value) for name, value in from_send.items()},
-        invocations=len(measured.rows.finished_s),
-        errors=measured.rows.errors,
-        unfinished=len(measured.unfinished_intended_s),
+        invocations=len(measured.rows.finished_s) + unfinished,
+        errors=measured.rows.errors + unfinished,
+        timed_out=int(measured.rows.timed_out.sum()),
+        unfinished=unfinished,
+        unserved_s=measured.unserved_s,
+        unserved_share=_unserved_share(measured),
         first_error=measured.first_error,
         started_at=measured.started_at,
         duration_s=measured.duration_s,
@@ -105,8 +121,14 @@ def why_invalid(summary: Summary, conditions: StoppingConditions) -> str | None:
         return complaint
     if summary.errors > summary.invocations * MAX_ERROR_SHARE:
         return (
-            f"too many errors: {summary.errors} of {summary.invocations} requests failed; "
-            f"the first: {summary.first_error or 'the connection was lost'}"
+            f"too many errors: {summary.errors} of {summary.invocations} requests failed{_without_answer(summary)}; "
+            f"the first: {_first_error(summary)}"
+        )
+    if summary.unserved_share is not None and summary.unserved_share > MAX_ERROR_SHARE:
+        return (
+            f"too many errors: {summary.unserved_share:.0%} of the users' time went to what failed, "
+            f"{summary.errors} of {summary.invocations} requests{_without_answer(summary)}; "
+            f"the first: {_first_error(summary)}"
         )
     if summary.max_invocations_per_minute is None and summary.warm_up_s is not None:
         return (
@@ -120,6 +142,30 @@ def why_invalid(summary: Summary, conditions: StoppingConditions) -> str | None:
             f"the run had {summary.invocations} in all"
         )
     return None
+
+
+def _without_answer(summary: Summary) -> str:
+    parts = (f"{summary.timed_out} timed out", f"{summary.unfinished} had no answer when the run was over")
+    said = [part for part, count in zip(parts, (summary.timed_out, summary.unfinished), strict=True) if count]
+    return f" ({', '.join(said)})" if said else ""
+
+
+def _first_error(summary: Summary) -> str:
+    lost = summary.errors > summary.unfinished or not summary.unfinished
+    return summary.first_error or ("the connection was lost" if lost else "no answer")
+
+
+def _unserved_share(measured: Measured) -> float | None:
+    """Returns the share of the users' time that went to what failed.
+
+    A user of a closed loop is always at a request or on its way to one, so its time from answer to answer is the time
+    from intended send.
+    """
+    if measured.open_loop:
+        return None
+    served_s = float(measured.rows.from_intended_ms[measured.rows.succeeded].sum()) / 1000
+    total_s = served_s + measured.unserved_s
+    return measured.unserved_s / total_s if total_s else 0.0
 
 
 def _capacity(measured: Measured, limit: Limit) -> tuple[Capacity | None, float | None]:

@@ -18,6 +18,8 @@ from inference_recommender.load_generator.records import Rows
 
 Integers = npt.NDArray[np.int64]
 SPREAD_SEED = 1
+SUCCEEDED, TIMED_OUT, OUTCOME_BITS = 1, 2, 2
+"""Outcomes of a request in the table; 0 is every other failure."""
 BIN_BITS = 13
 """Bits of a packed bin number: enough for latencies from a microsecond to weeks."""
 
@@ -25,7 +27,7 @@ BIN_BITS = 13
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
     table: Integers
-    """Shape (cells, 5), ascending: second, succeeded (0 or 1), bin from send, bin from intended send, count."""
+    """Shape (cells, 5), ascending: second, outcome, bin from send, bin from intended send, count."""
     unfinished_at: Floats
     """When each unfinished request was due, ascending, in seconds since the epoch."""
 
@@ -35,7 +37,7 @@ class Timeline:
         cells = np.column_stack(
             [
                 np.floor(started_at + rows.finished_s).astype(np.int64),
-                rows.succeeded,
+                np.where(rows.timed_out, TIMED_OUT, rows.succeeded),
                 bins_of(rows.latencies_ms),
                 bins_of(rows.from_intended_ms),
                 np.ones(len(rows.finished_s), dtype=np.int64),
@@ -64,7 +66,7 @@ class Timeline:
 
     def errors(self) -> int:
         """Returns the number of failed requests."""
-        return int(self.table[self.table[:, 1] == 0, 4].sum())
+        return int(self.table[self.table[:, 1] != SUCCEEDED, 4].sum())
 
     def rows(self, start: int, end: int) -> Rows:
         """Returns the requests of the seconds from `start` to before `end`, with the latencies of their bins.
@@ -73,7 +75,7 @@ class Timeline:
         an order by latency would look like a trend.
         """
         chosen = self.table[(self.table[:, 0] >= start) & (self.table[:, 0] < end)]
-        second, succeeded, send_bin, intended_bin = np.repeat(chosen[:, :4], chosen[:, 4], axis=0).T
+        second, outcome, send_bin, intended_bin = np.repeat(chosen[:, :4], chosen[:, 4], axis=0).T
         order = np.lexsort([np.random.default_rng(SPREAD_SEED).random(len(second)), second])
         second = second[order]
         _, first, counts = np.unique(second, return_index=True, return_counts=True)
@@ -82,7 +84,8 @@ class Timeline:
             finished_s=second - start + place,
             latencies_ms=latencies_of(send_bin[order].astype(np.int32)),
             from_intended_ms=latencies_of(intended_bin[order].astype(np.int32)),
-            succeeded=succeeded[order].astype(np.bool_),
+            succeeded=outcome[order] == SUCCEEDED,
+            timed_out=outcome[order] == TIMED_OUT,
         )
 
 
@@ -96,15 +99,16 @@ def merge_timelines(timelines: Sequence[Timeline]) -> Timeline:
 
 def _added(cells: Integers) -> Integers:
     """Adds the counts of rows that are otherwise equal. Each row is packed into one number, for quick sorting."""
-    second, succeeded, send_bin, intended_bin, count = cells.T
+    second, outcome, send_bin, intended_bin, count = cells.T
     first = second.min() if len(second) else 0
     middle = 1 << (BIN_BITS - 1)  # bins below 1 ms are negative
-    packed = (((second - first << 1 | succeeded) << BIN_BITS | send_bin + middle) << BIN_BITS) | intended_bin + middle
+    when = second - first << OUTCOME_BITS | outcome
+    packed = ((when << BIN_BITS | send_bin + middle) << BIN_BITS) | intended_bin + middle
     keys, inverse = np.unique(packed, return_inverse=True)
     mask = (1 << BIN_BITS) - 1
     columns = [
-        (keys >> 2 * BIN_BITS + 1) + first,
-        keys >> 2 * BIN_BITS & 1,
+        (keys >> 2 * BIN_BITS + OUTCOME_BITS) + first,
+        keys >> 2 * BIN_BITS & (1 << OUTCOME_BITS) - 1,
         (keys >> BIN_BITS & mask) - middle,
         (keys & mask) - middle,
         np.bincount(inverse, weights=count, minlength=len(keys)).astype(np.int64),

@@ -47,15 +47,20 @@ def measurement(outcome: Outcome, plan: LoadPlan, served: Served) -> Measurement
 
 
 def time_series(timeline: Timeline, plan: LoadPlan, summary: Mapping[str, float]) -> Series:
-    """Returns a point for every period from the second of the run's start to that of its end, with the plan's users."""
+    """Returns a point for every period from the second of the run's start to that of its end, with the plan's users.
+
+    A request without an answer is an error of the point in which it was due.
+    """
     began, ended = summary["started_at"], summary["started_at"] + summary["duration_s"]
     start, end = math.floor(began), math.ceil(ended)
     rows = timeline.rows(start, end)
     step = next((step for step, longest in COARSER_S.items() if end - start <= longest), 60)
     points = np.arange(0, end - start, step)
     of_point = np.searchsorted(points, rows.finished_s, side="right") - 1
-    invocations = np.bincount(of_point, minlength=len(points))
-    errors = np.bincount(of_point[~rows.succeeded], minlength=len(points))
+    due_s = timeline.unfinished_at - start
+    unfinished = np.searchsorted(points, due_s[(due_s >= 0) & (due_s < end - start)], side="right") - 1
+    invocations = np.bincount(np.concatenate([of_point, unfinished]), minlength=len(points))
+    errors = np.bincount(np.concatenate([of_point[~rows.succeeded], unfinished]), minlength=len(points))
     histograms = [Histogram.of(rows.latencies_ms[(of_point == n) & rows.succeeded]) for n in range(len(points))]
     whole = Histogram.of(rows.successful_ms)
     return Series(

@@ -155,6 +155,15 @@ def test_payloads_that_cannot_be_read_are_refused_in_a_sentence(
     )
 
 
+@pytest.mark.parametrize("seconds", ["0", "nan", "-1", "1e9"])
+def test_a_timeout_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], seconds: str) -> None:
+    plan_of(users((1, 1))).write_json(tmp_path / "plan.json")
+    arguments = [str(tmp_path / "plan.json"), "--out", str(tmp_path / "out"), "--request-timeout-s", seconds]
+    assert command.main(arguments) == 2
+    got = f"{float(seconds):g}"
+    assert capsys.readouterr().err == f"--request-timeout-s: got {got}. Allowed: 0.1 to 3600 seconds.\n"
+
+
 def test_the_plan_that_help_shows_is_one(tmp_path: Path) -> None:
     shown = str(command.__doc__)
     (tmp_path / "plan.json").write_text(shown[shown.index("{") : shown.rindex("}") + 1], "utf-8")

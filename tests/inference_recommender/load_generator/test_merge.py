@@ -90,6 +90,7 @@ def _outcome(folder: Path, exit_code: int, reason: str, **summary: Any) -> Outco
     document = {
         "started_at": 1000.0,
         "duration_s": 10.0,
+        "unserved_s": 0.0,
         "first_error": None,
         "generator": generator,
         "ended": "traffic ended" if exit_code == 4 else reason,
@@ -126,6 +127,7 @@ def test_one_generator_s_failure_decides_for_all_but_for_too_few_samples(
             latencies_ms=np.full(300, 5.0),
             from_intended_ms=np.full(300, 6.0),
             succeeded=np.full(300, True),
+            timed_out=np.full(300, False),
         )
         Timeline.of(rows, np.zeros(0), 1000.0).write(folder / "timeline.npz")
         outcomes.append(_outcome(folder, exit_code, reason))

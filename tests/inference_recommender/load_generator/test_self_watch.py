@@ -57,7 +57,13 @@ def test_without_a_limit_no_latency_is_too_high() -> None:
 
 def test_the_peak_is_the_busiest_second_and_the_lag_the_90th_percentile() -> None:
     finished = np.array([0.1, 0.2, 1.1, 1.2, 1.9, 2.5])
-    rows = Rows(finished_s=finished, latencies_ms=finished, from_intended_ms=finished, succeeded=finished > 0)
+    rows = Rows(
+        finished_s=finished,
+        latencies_ms=finished,
+        from_intended_ms=finished,
+        succeeded=finished > 0,
+        timed_out=finished < 0,
+    )
     watch = SelfWatch.of(1.0, 4.0, [0.001] * 80 + [0.02] * 20, rows, None)
     assert (watch.cpu_share, watch.peak_per_second) == (0.25, 3)
     assert watch.lag_ms == pytest.approx(20)

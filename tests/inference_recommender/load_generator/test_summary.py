@@ -27,10 +27,12 @@ def _measured(held_ms: float = 5.0, *, open_loop: bool = True, failed: float = 0
         latencies_ms=latencies,
         from_intended_ms=latencies + held_ms,
         succeeded=np.arange(2000) >= failed * 2000,
+        timed_out=np.zeros(2000, dtype=bool),
     )
     given = {
         "rows": rows,
         "unfinished_intended_s": np.zeros(0),
+        "unserved_s": 0.0,
         "open_loop": open_loop,
         "started_at": 1000.0,
         "duration_s": 20.0,
@@ -85,6 +87,7 @@ def test_a_run_without_evidence_has_no_rate_and_its_latencies_all_the_same() -> 
         latencies_ms=rows.latencies_ms[:20],
         from_intended_ms=rows.from_intended_ms[:20],
         succeeded=rows.succeeded[:20],
+        timed_out=rows.timed_out[:20],
     )
     summary = _summary(_measured(rows=few))
     assert summary.max_invocations_per_minute is None

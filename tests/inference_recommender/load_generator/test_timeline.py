@@ -7,22 +7,25 @@ from hypothesis import strategies as st
 
 from inference_recommender.capacity.histogram import RELATIVE_ERROR
 from inference_recommender.load_generator.records import Rows
-from inference_recommender.load_generator.timeline import Timeline, merge_timelines
+from inference_recommender.load_generator.timeline import SUCCEEDED, TIMED_OUT, Timeline, merge_timelines
 
 SLACK = 1 + 1e-9
-REQUEST = st.tuples(
-    st.integers(0, 20_000).map(lambda ms: ms / 1000), st.floats(0.01, 1e4), st.floats(0, 1e3), st.booleans()
-)
+OUTCOME = st.sampled_from([0, SUCCEEDED, TIMED_OUT])
+REQUEST = st.tuples(st.integers(0, 20_000).map(lambda ms: ms / 1000), st.floats(0.01, 1e4), st.floats(0, 1e3), OUTCOME)
 
 
-def _rows(requests: list[tuple[float, float, float, bool]]) -> Rows:
-    finished, latency, held, succeeded = (np.array(column) for column in zip(*sorted(requests), strict=True))
+def _rows(requests: list[tuple[float, float, float, int]]) -> Rows:
+    finished, latency, held, outcome = (np.array(column) for column in zip(*sorted(requests), strict=True))
     return Rows(
-        finished_s=finished, latencies_ms=latency, from_intended_ms=latency + held, succeeded=succeeded.astype(bool)
+        finished_s=finished,
+        latencies_ms=latency,
+        from_intended_ms=latency + held,
+        succeeded=outcome == SUCCEEDED,
+        timed_out=outcome == TIMED_OUT,
     )
 
 
-def _timeline(requests: list[tuple[float, float, float, bool]], started_at: float) -> Timeline:
+def _timeline(requests: list[tuple[float, float, float, int]], started_at: float) -> Timeline:
     return Timeline.of(_rows(requests), np.array([0.25, 0.5]), started_at)
 
 
@@ -31,9 +34,9 @@ SOME = st.lists(REQUEST, min_size=1, max_size=30)
 
 @given(SOME, SOME, SOME, st.floats(0, 5))
 def test_timelines_merge_exactly_on_the_common_clock(
-    a: list[tuple[float, float, float, bool]],
-    b: list[tuple[float, float, float, bool]],
-    c: list[tuple[float, float, float, bool]],
+    a: list[tuple[float, float, float, int]],
+    b: list[tuple[float, float, float, int]],
+    c: list[tuple[float, float, float, int]],
     later_s: float,
 ) -> None:
     x, y, z = _timeline(a, 1000.5), _timeline(b, 1000.5), _timeline(c, 1000.5 + later_s)
@@ -41,12 +44,12 @@ def test_timelines_merge_exactly_on_the_common_clock(
     both = Timeline.of(_rows(a + b), np.array([0.25, 0.25, 0.5, 0.5]), 1000.5)
     assert merge_timelines([x, y]) == both
     assert len(both) == len(a) + len(b)
-    assert both.errors() == sum(not succeeded for *_, succeeded in a + b)
+    assert both.errors() == sum(outcome != SUCCEEDED for *_, outcome in a + b)
 
 
 @given(SOME)
 def test_a_timeline_gives_the_requests_back_by_second_and_within_the_error(
-    requests: list[tuple[float, float, float, bool]],
+    requests: list[tuple[float, float, float, int]],
 ) -> None:
     rows = _rows(requests)
     back = Timeline.of(rows, np.zeros(0), 1000.0).rows(1000, 1030)
@@ -56,6 +59,7 @@ def test_a_timeline_gives_the_requests_back_by_second_and_within_the_error(
         exact, back_ms = (np.sort(getattr(side, name)) for side in (rows, back))
         assert (np.abs(back_ms - exact) <= exact * RELATIVE_ERROR * SLACK).all()
     assert back.errors == rows.errors
+    assert back.timed_out.sum() == rows.timed_out.sum()
 
 
 def test_within_a_second_requests_are_spread_without_a_trend() -> None:
@@ -64,6 +68,7 @@ def test_within_a_second_requests_are_spread_without_a_trend() -> None:
         latencies_ms=np.linspace(1, 9, 1000),
         from_intended_ms=np.linspace(1, 9, 1000),
         succeeded=np.ones(1000, dtype=bool),
+        timed_out=np.zeros(1000, dtype=bool),
     )
     timeline = Timeline.of(rows, np.zeros(0), 1000.5)
     back = timeline.rows(1000, 1002)

@@ -42,7 +42,8 @@ def plan_of(traffic: TrafficPattern | Arrivals, **members: Any) -> LoadPlan:
 
 def outgoing_of(plan: LoadPlan) -> Outgoing:
     target = Target.of(plan.url or "")
-    return Outgoing(target=target, requests=[target.message({}, body) for body in BODIES])
+    requests = [target.message({}, body) for body in BODIES]
+    return Outgoing(target=target, requests=requests, timeout_s=plan.request_timeout_s)
 
 
 @dataclass
