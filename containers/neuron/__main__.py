@@ -6,11 +6,12 @@ NEURON_RT_VISIBLE_CORES or NEURON_RT_NUM_CORES limits the NeuronCores that are u
 Exit codes: 0 told to end; 2 a setting is wrong; 3 no model, no device, or a worker failed; 70 unforeseen, with a log.
 """
 
-import asyncio
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+import uvloop
 
 from ..encoder.load_engine import NEURON_GRAPHS
 from ..encoder.settings import Settings
@@ -24,7 +25,7 @@ SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_P
 
 def main() -> int:
     try:
-        asyncio.run(launcher.run(plan(os.environ)))
+        uvloop.run(launcher.run(plan(os.environ)))
     except ContainerError as error:
         print(error, file=sys.stderr)
         return error.exit_code

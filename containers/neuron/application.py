@@ -1,92 +1,141 @@
 """The HTTP routes: SageMaker's /ping and /invocations, and the same under KServe v2's names, for ECS.
 
-Errors are JSON, {"error": sentence}: 400 for a mistake of the caller, 413 for a body over SageMaker's limit, 500 for an
-error of the model, 503 while the model is being loaded.
+Errors are JSON, {"error": sentence}: 4xx for a mistake of the caller, 500 for an error of the model, 503 while the
+model is being loaded, while too many requests wait, and where a core does not answer. Each is a line of the log, up to
+a number of lines a minute: a caller that is wrong again and again does not fill a disk.
 """
 
+import asyncio
+import json
 import logging
 import time
+import traceback
 from collections.abc import Awaitable, Callable
-
-from aiohttp import web
+from concurrent.futures import ThreadPoolExecutor
 
 from ..encoder.settings import Settings
 from . import kserve
-from .batching import Batcher
+from .batching import Batcher, QueueFull
+from .connection import Answer, Request
 from .server_settings import ServerSettings
 from .telemetry import Record
 
-BODY_LIMIT = 6_291_456  # bytes of a request; SageMaker's own limit
+PARSED_AT_ONCE = 65_536
+"""Bytes of a body. Larger ones are parsed in a thread, one at a time: a health check waits for one of them at most."""
+MOST_LINES, LINES_PERIOD_S = 20, 60.0
+LONGEST_SENTENCE = 500
+"""Characters of an error. Some sentences name every row."""
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[Request], Awaitable[Answer]]
 log = logging.getLogger(__name__)
 
 
-class Model:
-    """Answers inference requests with a worker's model, and records their latencies."""
+class Errors:
+    """Makes the answers to requests that fail, and writes a line for each of the first `MOST_LINES` in a period."""
 
-    def __init__(self, batcher: Batcher, settings: Settings, serving: ServerSettings, record: Record) -> None:
+    def __init__(self, write: Callable[[str], None] = log.warning, now: Callable[[], float] = time.monotonic) -> None:
+        self._write = write
+        self._now = now
+        self._began = now()
+        self._count = 0
+
+    def answer(self, status: int, sentence: str, cause: "Exception | None" = None, **headers: str) -> Answer:
+        """Returns the answer. `cause` is an error of ours, which is written with its traceback."""
+        if len(sentence) > LONGEST_SENTENCE:
+            sentence = sentence[:LONGEST_SENTENCE] + "…"
+        self._tell(status, sentence, cause)
+        if status == 503:
+            headers = {**headers, "Retry-After": "1"}
+        return Answer(status, kserve.error(sentence), headers=headers)
+
+    def _tell(self, status: int, sentence: str, cause: "Exception | None") -> None:
+        if self._now() - self._began >= LINES_PERIOD_S:
+            if self._count > MOST_LINES:
+                self._write(f"{self._count - MOST_LINES} more requests failed since")
+            self._began, self._count = self._now(), 0
+        self._count += 1
+        if self._count <= MOST_LINES:
+            trace = "".join(traceback.format_exception(type(cause), cause, cause.__traceback__)) if cause else ""
+            self._write(f"{status} {json.dumps(sentence)}\n{trace}".rstrip())  # a caller's line breaks are escaped
+
+
+class Model:
+    """Answers requests with a worker's model, and records their latencies. `unwell` says what is wrong with cores."""
+
+    def __init__(
+        self,
+        batcher: Batcher,
+        settings: Settings,
+        serving: ServerSettings,
+        record: Record,
+        errors: Errors,
+        unwell: Callable[[], str],
+    ) -> None:
         self._batcher = batcher
+        self._errors = errors
         self._record = record
         self._settings = settings
         self._serving = serving
+        self._unwell = unwell
+        self._parsing = ThreadPoolExecutor(1, "parse")
+        get, post, model = ("GET", "HEAD"), ("POST",), f"/v2/models/{serving.model}"
+        self._routes: dict[str, tuple[tuple[str, ...], Handler]] = {
+            "/v2/health/live": (get, _live),
+            **dict.fromkeys(("/ping", "/v2/health/ready", f"{model}/ready"), (get, self._ready)),
+            **dict.fromkeys(("/invocations", f"{model}/infer"), (post, self._infer)),
+        }
 
-    async def infer(self, request: web.Request) -> web.Response:
-        body = await request.read()
-        arrived = time.monotonic()
-        serving, settings = self._serving, self._settings
-        parsed = kserve.parse(
-            body, request.content_type, settings.fields, settings.task, max_rows=serving.max_batch_size
-        )
+    async def respond(self, request: Request) -> Answer:
+        """Raises nothing but its cancellation, when the caller has gone."""
+        methods, handler = self._routes.get(request.path, ((), None))
+        if handler is None:
+            return self._errors.answer(404, f"{request.method} {request.path[:200]}: Not Found.")
+        if request.method not in methods:
+            sentence = f"{request.method} {request.path}: Method Not Allowed."
+            return self._errors.answer(405, sentence, Allow=", ".join(methods))
         try:
-            answers = await self._batcher.answer(parsed.rows)
-        except Exception:
+            return await handler(request)
+        except kserve.BadRequest as error:
+            return self._errors.answer(400, str(error))
+        except QueueFull as error:
             self._record.add_error()
-            raise
-        answered = _json(200, kserve.answer(parsed, answers, serving.model, settings.task))
+            return self._errors.answer(503, str(error))
+        except Exception as error:
+            self._record.add_error()
+            return self._errors.answer(500, f"The model failed: {type(error).__name__}: {error}", error)
+
+    async def _ready(self, request: Request) -> Answer:
+        unwell = self._unwell()
+        return self._errors.answer(503, unwell) if unwell else Answer(200)
+
+    async def _infer(self, request: Request) -> Answer:
+        arrived = time.monotonic()
+        encoding = request.headers.get(b"content-encoding", b"identity").decode("latin-1")
+        if encoding.lower() != "identity":
+            return self._errors.answer(
+                415, f"Content-Encoding '{encoding[:40]}' is not taken here; send the JSON itself."
+            )
+        parsed = await self._parse(request)
+        answers = await self._batcher.answer(parsed.rows)
+        body = kserve.answer(parsed, answers, self._serving.model, self._settings.task)
         self._record.add((time.monotonic() - arrived) * 1000)
-        return answered
+        return Answer(200, body)
+
+    async def _parse(self, request: Request) -> kserve.Request:
+        settings = self._settings
+        content_type = request.headers.get(b"content-type", b"").decode("latin-1")
+        arguments = (request.body, content_type, settings.fields, settings.task, self._serving.max_batch_size)
+        if len(request.body) <= PARSED_AT_ONCE:
+            return kserve.parse(*arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._parsing, kserve.parse, *arguments)
 
 
-def loading() -> web.Application:
-    """Returns the application that answers 503 until every worker has its model."""
-
-    async def not_ready(request: web.Request) -> web.Response:
-        return _json(503, kserve.error("The model is being loaded."))
-
-    application = web.Application()
-    application.router.add_get("/v2/health/live", _fine)
-    application.router.add_route("*", "/{path:.*}", not_ready)
-    return application
+async def loading(request: Request) -> Answer:
+    """Answers until every worker has its model."""
+    if request.path == "/v2/health/live":
+        return Answer(200)
+    return Answer(503, kserve.error("The model is being loaded."), headers={"Retry-After": "1"})
 
 
-def serving(model: Model, name: str) -> web.Application:
-    application = web.Application(middlewares=[_errors_as_json], client_max_size=BODY_LIMIT)
-    for path in ("/ping", "/v2/health/live", "/v2/health/ready", f"/v2/models/{name}/ready"):
-        application.router.add_get(path, _fine)
-    for path in ("/invocations", f"/v2/models/{name}/infer"):
-        application.router.add_post(path, model.infer)
-    return application
-
-
-async def _fine(request: web.Request) -> web.Response:
-    return web.Response()
-
-
-@web.middleware
-async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except kserve.BadRequest as error:
-        return _json(400, kserve.error(str(error)))
-    except web.HTTPRequestEntityTooLarge:
-        return _json(413, kserve.error(f"The body is over {BODY_LIMIT} bytes."))
-    except web.HTTPException as error:
-        return _json(error.status, kserve.error(f"{request.method} {request.path}: {error.reason}."))
-    except Exception as error:
-        log.exception("The model failed")
-        return _json(500, kserve.error(f"The model failed: {type(error).__name__}: {error}"))
-
-
-def _json(status: int, body: bytes) -> web.Response:
-    return web.Response(status=status, body=body, content_type="application/json")
+async def _live(request: Request) -> Answer:
+    return Answer(200)

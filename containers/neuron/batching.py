@@ -1,8 +1,8 @@
 """Dynamic batching in one process: requests that wait are answered together.
 
 A batch starts when the waiting rows reach a preferred size, or when the oldest has waited `max_queue_delay_ms`. A
-request is never split. Up to `concurrency` batches run at once, each in a thread, because the stages of a NeuronCore
-pipeline all have work only while several batches are in it.
+request is never split. The queue is bounded, and a caller that goes away leaves it. Up to `concurrency` batches run at
+once, each in a thread, because the stages of a NeuronCore pipeline all have work only while several batches are in it.
 """
 
 import asyncio
@@ -13,13 +13,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from .pulse import Pulse
 from .server_settings import ServerSettings
 
 Rows = Sequence[Mapping[str, object]]
 Predict = Callable[[Rows], Sequence[Any]]
 
 
-@dataclass(frozen=True)
+QUEUED_BATCHES = 32
+"""Full batches that may wait for each batch under way. A caller that would come behind them is refused at once."""
+
+
+class QueueFull(Exception):
+    """More rows wait than will be answered soon; it becomes HTTP 503."""
+
+
+@dataclass(frozen=True, eq=False)
 class Waiting:
     rows: Rows
     since: float  # seconds of the loop's clock
@@ -29,12 +38,15 @@ class Waiting:
 class Batcher:
     """Use inside a running loop, between `start` and `stop`. `predict` gives one answer for each row, in order."""
 
-    def __init__(self, predict: Predict, settings: ServerSettings, concurrency: int) -> None:
+    def __init__(self, predict: Predict, settings: ServerSettings, concurrency: int, pulse: Pulse) -> None:
         self._predict = predict
         self._settings = settings
         self._pool = ThreadPoolExecutor(concurrency, "batch")
         self._concurrency = concurrency
+        self._pulse = pulse
         self._waiting: deque[Waiting] = deque()
+        self._rows = 0  # of all that wait
+        self._most_rows = QUEUED_BATCHES * concurrency * settings.max_batch_size
         self._arrived = asyncio.Event()
         self._forming = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -43,20 +55,40 @@ class Batcher:
         self._tasks = [asyncio.create_task(self._work()) for _ in range(self._concurrency)]
 
     async def stop(self) -> None:
-        """Cancels the batching tasks. The caller makes sure that no request waits any more."""
+        """Cancels the batching tasks. The caller makes sure that no request waits any more.
+
+        A batch that is stuck on its cores is not waited for: the launcher kills its process.
+        """
         for task in self._tasks:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        self._pool.shutdown()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def answer(self, rows: Rows) -> Sequence[Any]:
-        """Waits for the batch that answers `rows`. Raises what `predict` raised for it."""
+        """Waits for the batch that answers `rows`. Raises what `predict` raised for it, or `QueueFull`.
+
+        A caller that is cancelled while it waits takes its rows out of the queue.
+        """
+        if self._rows + len(rows) > self._most_rows:
+            raise QueueFull(f"{self._rows} rows wait to be answered; at most {self._most_rows} may.")
         loop = asyncio.get_running_loop()
         waiting = Waiting(rows, loop.time(), loop.create_future())
         self._waiting.append(waiting)
+        self._rows += len(rows)
         self._arrived.set()
-        return await waiting.answers
+        try:
+            return await waiting.answers
+        except asyncio.CancelledError:
+            with suppress(ValueError):  # its batch has started
+                self._waiting.remove(waiting)
+                self._rows -= len(rows)
+            raise
+
+    async def probe(self, call: Callable[[], None]) -> None:
+        """Runs `call` where batches run. Whether it failed is for the pulse to tell."""
+        with suppress(Exception), self._pulse.beat(probe=True):
+            await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -65,7 +97,10 @@ class Batcher:
                 batch = await self._form()
             rows = [row for waiting in batch for row in waiting.rows]
             try:
-                answers = await loop.run_in_executor(self._pool, self._predict, rows)
+                with self._pulse.beat():
+                    answers = await loop.run_in_executor(self._pool, self._predict, rows)
+                if len(answers) != len(rows):
+                    raise RuntimeError(f"the model gave {len(answers)} answers to {len(rows)} rows")
             except Exception as error:  # each runtime has its own errors; these requests are answered with it
                 _fail(batch, error)
             else:
@@ -73,13 +108,17 @@ class Batcher:
 
     async def _form(self) -> list[Waiting]:
         """Waits until a batch may start, and takes its requests from the queue."""
-        while not self._waiting:
-            await self._wait_for_more(None)
         loop = asyncio.get_running_loop()
-        deadline = self._waiting[0].since + self._settings.max_queue_delay_ms / 1000
-        while (remaining := deadline - loop.time()) > 0 and self._settings.dynamic_batching and not self._is_due():
-            await self._wait_for_more(remaining)
-        return self._take()
+        while True:
+            while not self._waiting:
+                await self._wait_for_more(None)
+            deadline = self._waiting[0].since + self._settings.max_queue_delay_ms / 1000
+            remaining = deadline - loop.time()
+            if not self._settings.dynamic_batching or self._is_due() or remaining <= 0:
+                if batch := self._take():
+                    return batch
+            else:
+                await self._wait_for_more(remaining)
 
     async def _wait_for_more(self, seconds: "float | None") -> None:
         self._arrived.clear()
@@ -87,23 +126,25 @@ class Batcher:
             await asyncio.wait_for(self._arrived.wait(), seconds)
 
     def _is_due(self) -> bool:
-        smallest = min(self._settings.preferred_batch_sizes, default=self._settings.max_batch_size)
-        return sum(len(waiting.rows) for waiting in self._waiting) >= smallest
+        return self._rows >= min(self._settings.preferred_batch_sizes, default=self._settings.max_batch_size)
 
     def _take(self) -> list[Waiting]:
-        """Takes whole requests, oldest first, up to the largest preferred size they fill, else up to the maximum."""
-        if not self._settings.dynamic_batching:
-            return [self._waiting.popleft()]
-        waiting = sum(len(each.rows) for each in self._waiting)
-        limit = max(
-            (size for size in self._settings.preferred_batch_sizes if size <= waiting),
-            default=self._settings.max_batch_size,
-        )
-        taken = [self._waiting.popleft()]
-        rows = len(taken[0].rows)
-        while self._waiting and rows + len(self._waiting[0].rows) <= limit:
-            taken.append(self._waiting.popleft())
-            rows += len(taken[-1].rows)
+        """Takes whole requests, oldest first, up to the largest preferred size they fill, else up to the maximum.
+
+        Without dynamic batching it takes one. Callers that have gone by now are left out.
+        """
+        limit = 1
+        if self._settings.dynamic_batching:
+            fitting = (size for size in self._settings.preferred_batch_sizes if size <= self._rows)
+            limit = max(fitting, default=self._settings.max_batch_size)
+        taken: list[Waiting] = []
+        rows = 0
+        while self._waiting and (not taken or rows + len(self._waiting[0].rows) <= limit):
+            waiting = self._waiting.popleft()
+            self._rows -= len(waiting.rows)
+            if not waiting.answers.done():
+                taken.append(waiting)
+                rows += len(waiting.rows)
         return taken
 
 

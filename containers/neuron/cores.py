@@ -11,6 +11,7 @@ from pathlib import Path
 from ..errors import ContainerError, Unavailable
 
 VISIBLE, COUNT = "NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES"
+PLACEMENT = "NEURON_PLACEMENT"  # `encoder.neuron_engine` reads it, too
 DEVICES = Path("/dev")
 
 
@@ -61,7 +62,7 @@ def variables(group: Sequence[int], placement: str) -> dict[str, str]:
         return {}
     consecutive = list(group) == list(range(group[0], group[-1] + 1))
     joined = f"{group[0]}-{group[-1]}" if consecutive and len(group) > 1 else ",".join(map(str, group))
-    return {VISIBLE: joined, COUNT: str(len(group)), "NEURON_PLACEMENT": placement}
+    return {VISIBLE: joined, COUNT: str(len(group)), PLACEMENT: placement}
 
 
 def _ranges(text: str) -> list[int]:

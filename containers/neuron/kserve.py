@@ -2,6 +2,8 @@
 
 A request has one input for each of the model's fields, upper-cased, BYTES of shape [rows, 1]. An answer has the outputs
 of `encoder.answers`, each [rows, 1]. Binary tensors are refused.
+
+No request makes an answer large: an output is given once, and what an error repeats of the request is cut short.
 """
 
 import json
@@ -12,6 +14,11 @@ from typing import Any
 from ..encoder.answers import OUTPUTS, Answer
 from ..encoder.row import Refusal
 
+LONGEST_ANSWER = 6_291_456
+"""Bytes, SageMaker's own limit. The model's answers are short; this bounds what a mistake of ours could send."""
+LONGEST_ID = 256
+SHOWN = 64
+"""Characters that an error shows of a name, and names that it shows of a list."""
 DATA_TYPES = {"TYPE_STRING": "BYTES", "TYPE_FP32": "FP32", "TYPE_INT64": "INT64"}
 BINARY = "application/vnd.sagemaker-triton.binary"
 
@@ -20,11 +27,15 @@ class BadRequest(Exception):
     """A mistake of the caller, in one sentence; it becomes HTTP 400."""
 
 
+class BadAnswer(Exception):
+    """An answer of the model that cannot be sent; it becomes HTTP 500."""
+
+
 @dataclass(frozen=True)
 class Request:
     rows: Sequence[Mapping[str, object]]
     outputs: tuple[str, ...]  # names of the answer's outputs, in order
-    id: object
+    id: "str | int | None"
 
 
 def parse(body: bytes, content_type: str, fields: Sequence[str], task: str, max_rows: int) -> Request:
@@ -45,13 +56,16 @@ def parse(body: bytes, content_type: str, fields: Sequence[str], task: str, max_
     if not 0 < (count := counts.pop()) <= max_rows:
         raise BadRequest(f"got {count} rows; 1 to {max_rows} are allowed in a request.")
     rows = [{field: columns[field.upper()][row] for field in fields} for row in range(count)]
-    return Request(rows, _wanted(document.get("outputs"), task), document.get("id"))
+    for index, row in enumerate(rows):
+        _check_text(index, row, count)
+    return Request(rows, _wanted(document.get("outputs"), task), _id(document.get("id")))
 
 
 def answer(request: Request, answers: Sequence[Answer | Refusal], model: str, task: str) -> bytes:
     """Returns the body of the answer.
 
-    Raises `BadRequest` if a row was refused: as in Triton, all rows are answered or none.
+    Raises `BadRequest` if a row was refused: as in Triton, all rows are answered or none. Raises `BadAnswer` for a
+    number that JSON does not have, and for an answer over LONGEST_ANSWER.
     """
     good = [row for row in answers if not isinstance(row, Refusal)]
     if len(good) < len(answers):
@@ -67,7 +81,14 @@ def answer(request: Request, answers: Sequence[Answer | Refusal], model: str, ta
         for name in request.outputs
     ]
     own = {} if request.id is None else {"id": request.id}
-    return json.dumps({**own, "model_name": model, "model_version": "1", "outputs": outputs}).encode()
+    document = {**own, "model_name": model, "model_version": "1", "outputs": outputs}
+    try:
+        body = json.dumps(document, allow_nan=False).encode()
+    except ValueError as error:
+        raise BadAnswer(f"the model's answer is not JSON: {error}.") from None
+    if len(body) > LONGEST_ANSWER:
+        raise BadAnswer(f"the model's answer has {len(body)} bytes; at most {LONGEST_ANSWER} are sent.")
+    return body
 
 
 def error(message: str) -> bytes:
@@ -79,10 +100,12 @@ def _column(tensor: Any) -> tuple[str, list[object]]:
         case {"name": str(name), "shape": [int(rows), 1], "datatype": "BYTES", "data": list(data)}:
             flat = [each for item in data for each in (item if isinstance(item, list) else [item])]
             if len(flat) != rows:
-                raise BadRequest(f"input {name} has {len(flat)} elements in data, and its shape says {rows}.")
+                raise BadRequest(f"input {_clip(name)} has {len(flat)} elements in data, and its shape says {rows}.")
             return name, flat
         case {"name": str(name)}:
-            raise BadRequest(f'input {name} must have "shape": [rows, 1], "datatype": "BYTES" and a list "data".')
+            raise BadRequest(
+                f'input {_clip(name)} must have "shape": [rows, 1], "datatype": "BYTES" and a list "data".'
+            )
         case _:
             raise BadRequest('every input must be an object with a "name".')
 
@@ -91,7 +114,28 @@ def _check_names(wanted: Sequence[str], given: Sequence[str], count: int) -> Non
     if count > len(given):
         raise BadRequest("an input is given twice.")
     if sorted(wanted) != sorted(given):
-        raise BadRequest(f"got the inputs {', '.join(given) or 'none'}; wanted are {', '.join(wanted)}.")
+        shown = ", ".join(_clip(name) for name in given[:SHOWN]) + (", …" if len(given) > SHOWN else "")
+        raise BadRequest(f"got the inputs {shown or 'none'}; wanted are {', '.join(wanted)}.")
+
+
+def _clip(name: str) -> str:
+    return name if len(name) <= SHOWN else name[:SHOWN] + "…"
+
+
+def _check_text(index: int, row: Mapping[str, object], count: int) -> None:
+    """Refuses what is no text before it waits in the queue: it may be a million small objects."""
+    for field, value in row.items():
+        if not isinstance(value, str):
+            refusal = f"Row {index} has a value of type {type(value).__name__} in {field}, and text is wanted."
+            raise BadRequest(f"{refusal} No row of this request was answered." if count > 1 else refusal)
+
+
+def _id(given: object) -> "str | int | None":
+    if given is None or (isinstance(given, int) and not isinstance(given, bool)):
+        return given
+    if isinstance(given, str) and len(given) <= LONGEST_ID:
+        return given
+    raise BadRequest(f'"id" must be a string of at most {LONGEST_ID} characters, or a whole number.')
 
 
 def _wanted(outputs: Any, task: str) -> tuple[str, ...]:
@@ -100,9 +144,11 @@ def _wanted(outputs: Any, task: str) -> tuple[str, ...]:
     if not outputs:
         return known
     given = outputs if isinstance(outputs, list) else [outputs]
-    names = [output.get("name") if isinstance(output, dict) else None for output in given]
-    if not set(names) <= set(known):
+    names = [output.get("name") if isinstance(output, dict) else None for output in given[: len(known) + 1]]
+    if not all(name in known for name in names):
         raise BadRequest(f"outputs may name {', '.join(known)}.")
+    if len(set(map(str, names))) < len(names):
+        raise BadRequest(f"outputs may name each of {', '.join(known)} once.")
     return tuple(map(str, names))
 
 

@@ -1,9 +1,15 @@
 """A worker process with its own NeuronCores, its own copy of the model and its own socket on the shared port.
 
-The launcher starts it as `python -m ….worker FOLDER HOST PORT CONCURRENCY`. It writes a line of JSON to standard output
-when the model is loaded and warm, waits for a line on standard input, listens, and writes a second line; from then on
-it reports its requests every minute. It ends on SIGTERM, or when its standard input ends and so also when the launcher
-is gone, after it has answered the requests it has.
+The launcher starts it as `python -m ….worker FOLDER LISTENER CONCURRENCY`, where LISTENER is the number of a descriptor
+that it inherits. It writes lines of JSON to standard output, and reads lines from standard input:
+
+    loaded       the model is loaded and warm; it then waits for a line before it accepts connections
+    serving      it accepts them
+    complaint    every 2 s: what is wrong with its cores, or nothing
+    requests …   every minute: its requests
+
+Each further line that it reads says what is wrong with any worker, which is what /ping answers. It ends on SIGTERM, or
+when its standard input ends and so also when the launcher is gone, after it has answered the requests it has.
 """
 
 import asyncio
@@ -11,28 +17,35 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 import numpy as np
-from aiohttp import web
+import uvloop
 
 from ..encoder.predictor import Predictor
-from . import application
+from .application import Errors, Model
 from .batching import Batcher
+from .cores import COUNT, PLACEMENT
+from .http_server import HttpServer, limits
+from .pulse import Pulse
 from .server_settings import ServerSettings
 from .telemetry import Record, Telemetry, ticks
 
 DRAIN_S = 20.0
 """Seconds that requests under way have after SIGTERM; SageMaker and ECS kill the container after 30 s."""
+COMPLAINT_PERIOD_S = 2.0
 
 
 def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C reaches the launcher, which decides
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     said = _take_standard_output()
-    folder, host, port, concurrency = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    folder, listener, concurrency = Path(sys.argv[1]), socket.socket(fileno=int(sys.argv[2])), int(sys.argv[3])
     try:
         predictor = Predictor.load(folder)
         warm_up(predictor)
@@ -42,49 +55,83 @@ def main() -> int:
     _say(said, {"loaded": True})
     if not sys.stdin.readline():
         return 0
-    asyncio.run(_serve(predictor, ServerSettings.load(folder / "server.json"), host, port, concurrency, said))
+    uvloop.run(Serving(predictor, ServerSettings.load(folder / "server.json"), concurrency, said).run(listener))
     return 0
 
 
 def warm_up(predictor: Predictor) -> None:
-    """Runs one batch of each compiled length, because the first run of a graph is slow."""
-    settings = predictor.settings
-    for length in settings.pad_to or (settings.max_input_tokens,):
-        ones = np.ones((1, length), np.int64)
-        full = np.array([length], np.int64)
-        predictor.engine.run({name: full if name == "valid_length" else ones for name in settings.inputs})
+    """Runs a batch of each compiled length on every core, because the first run of a graph is slow."""
+    for length in predictor.settings.pad_to or (predictor.settings.max_input_tokens,):
+        ask_every_core(predictor, length)
 
 
-async def _serve(
-    predictor: Predictor, serving: ServerSettings, host: str, port: int, concurrency: int, said: TextIO
-) -> None:
-    batcher = Batcher(predictor.predict, serving, concurrency)
-    batcher.start()
-    record = Record()
-    model = application.Model(batcher, predictor.settings, serving, record)
-    runner = web.AppRunner(application.serving(model, serving.model), access_log=None, shutdown_timeout=DRAIN_S)
-    await runner.setup()
-    await web.TCPSite(runner, host, port, reuse_port=True).start()
-    _say(said, {"serving": True})
-    reporting = asyncio.create_task(_report(record, said))
-    await _told_to_end()
-    reporting.cancel()
-    await runner.cleanup()  # stops listening, then waits for requests under way
-    await batcher.stop()
+def ask_every_core(predictor: Predictor, length: int) -> None:
+    """Runs rows that say nothing, as many as occupy all cores of this process."""
+    rows = max(1, predictor.settings.batch_size)
+    if os.environ.get(PLACEMENT) == "data-parallel":
+        rows *= int(os.environ[COUNT])
+    ones = np.ones((rows, length), np.int64)
+    full = np.full(rows, length, np.int64)
+    predictor.engine.run({name: full if name == "valid_length" else ones for name in predictor.settings.inputs})
 
 
-async def _report(record: Record, said: TextIO) -> None:
-    period_s = Telemetry.read(os.environ).period_s
-    async for _ in ticks(period_s, first_after_s=period_s):
-        _say(said, record.take())
+class Serving:
+    """A worker whose model is loaded, inside its event loop."""
 
+    def __init__(self, predictor: Predictor, serving: ServerSettings, concurrency: int, said: TextIO) -> None:
+        self._predictor = predictor
+        self._serving = serving
+        self._concurrency = concurrency
+        self._said = said
+        self._unwell = ""  # what is wrong with any worker, by the launcher's last word
+        self._probing: asyncio.Task[None] | None = None
 
-async def _told_to_end() -> None:
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_signal_handler(signal.SIGTERM, ended.set)
-    loop.add_reader(sys.stdin.fileno(), ended.set)  # readable only once it ends: no more lines are sent
-    await ended.wait()
-    loop.remove_reader(sys.stdin.fileno())
+    async def run(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        loop.add_signal_handler(signal.SIGTERM, ended.set)
+        pulse, record, errors = Pulse(loop.time), Record(), Errors()
+        batcher = Batcher(self._predictor.predict, self._serving, self._concurrency, pulse)
+        batcher.start()
+        model = Model(
+            batcher, self._predictor.settings, self._serving, record, errors, lambda: self._unwell or pulse.complaint()
+        )
+        server = HttpServer(model.respond, errors.answer, limits())
+        await server.listen(listener)
+        _say(self._said, {"serving": True})
+        tasks = [
+            loop.create_task(self._report(record)),
+            loop.create_task(self._complain(pulse, batcher)),
+            loop.create_task(self._listen_to_launcher(ended.set)),
+        ]
+        await ended.wait()
+        await server.drain(DRAIN_S)
+        for task in tasks:
+            task.cancel()
+        await batcher.stop()
+
+    async def _report(self, record: Record) -> None:
+        period_s = Telemetry.read(os.environ).period_s
+        async for _ in ticks(period_s, first_after_s=period_s):
+            _say(self._said, record.take())
+
+    async def _complain(self, pulse: Pulse, batcher: Batcher) -> None:
+        """Tells the launcher how the cores are, and asks them where no request does."""
+        settings = self._predictor.settings
+        shortest = next(iter(settings.pad_to), settings.max_input_tokens)
+        async for _ in ticks(COMPLAINT_PERIOD_S, first_after_s=COMPLAINT_PERIOD_S):
+            if pulse.wants_probe():
+                ask = partial(ask_every_core, self._predictor, shortest)
+                self._probing = asyncio.create_task(batcher.probe(ask))
+            _say(self._said, {"complaint": pulse.complaint()})
+
+    async def _listen_to_launcher(self, ended: Callable[[], None]) -> None:
+        reader = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        while line := await reader.readline():
+            self._unwell = json.loads(line)["unwell"]
+        ended()
 
 
 def _take_standard_output() -> TextIO:

@@ -14,7 +14,7 @@ SERVING = {"numpy", "onnxruntime", "tokenizers", "triton_python_backend_utils"}
 ALLOWED = {
     "batch": {"boto3", "botocore", "numpy"},
     "encoder": SERVING | {"cuda", "tensorrt", "torch"},
-    "neuron": {"aiohttp", "numpy", "uvloop"},
+    "neuron": {"httptools", "numpy", "uvloop"},
     "text2text": SERVING | {"cuda", "tensorrt"},
 }
 """Packages by folder. A package of one runtime is imported only in the adapter of that runtime."""

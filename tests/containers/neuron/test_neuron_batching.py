@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from containers.neuron.batching import Batcher, Rows
+from containers.neuron.pulse import Pulse
 from containers.neuron.server_settings import ServerSettings
 from tests.containers.neuron.neuron_server import SERVING
 
@@ -43,7 +45,7 @@ def run(
     """The answers of requests that come at once; with `hold`, behind a first one that is being answered."""
 
     async def asked() -> list[Any]:
-        batcher = Batcher(model.predict, serving, concurrency)
+        batcher = Batcher(model.predict, serving, concurrency, Pulse(time.monotonic))
         batcher.start()
         first: list[asyncio.Task[Any]] = []
         if hold:
@@ -134,7 +136,7 @@ def test_a_caller_that_goes_away_leaves_the_others_their_answers() -> None:
     model = Doubling()
 
     async def asked() -> Sequence[Any]:
-        batcher = Batcher(model.predict, SERVING, 1)
+        batcher = Batcher(model.predict, SERVING, 1, Pulse(time.monotonic))
         batcher.start()
         model.go.clear()
         gone, stays = (asyncio.create_task(ask(batcher, n)) for n in (1, 2))

@@ -180,12 +180,33 @@ def test_while_the_model_loads_the_server_is_alive_and_not_ready(folder: Path, t
         assert first_answer(server) == (503, {"error": "The model is being loaded."})
         assert server.request("GET", "/ping")[0] == 503
         assert server.request("GET", "/v2/health/live") == (200, None)
-        gate.touch()
-        server.wait_until_ready()
+        told = asyncio.run(ping_through_the_hand_over(server, gate))
+        assert set(told) == {200, 503}, server.log.read_text()
         assert server.infer("red shoes")[0] == 200
     finally:
         assert server.stop() == 0
     assert server.log.read_text() == "Serving with 3 workers.\n"
+
+
+async def ping_through_the_hand_over(server: RunningServer, gate: Path) -> list[int]:
+    """Asks over new connections, 16 at a time, until 100 in a row are answered by the workers.
+
+    Raises OSError for a connection that is refused or reset, and TimeoutError for one that is not answered.
+    """
+    told: list[int] = []
+
+    async def ping() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET /ping HTTP/1.1\r\nConnection: close\r\n\r\n")
+        line = await reader.readline()
+        told.append(int(line.split()[1]))
+        writer.close()
+
+    while told[-100:].count(200) < 100:
+        await asyncio.wait_for(asyncio.gather(*(ping() for _ in range(16))), END_S)
+        if len(told) == 64:
+            gate.touch()
+    return told
 
 
 def first_answer(server: RunningServer) -> tuple[int, object]:
