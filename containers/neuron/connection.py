@@ -9,7 +9,7 @@ Nothing here knows of models. `http_server` holds the connections and tells each
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from math import inf
@@ -61,7 +61,7 @@ class Host(Protocol):
     keeps_alive: bool
     held: int
 
-    async def respond(self, request: Request, /) -> Answer: ...
+    def respond(self, request: Request, /) -> Awaitable[Answer]: ...
 
     def refuse(self, status: int, sentence: str, /) -> Answer: ...
 
