@@ -8,10 +8,12 @@ from typing import Any
 from .chunks import BadRow, Chunk, Row, read
 from .predictor import Encoded, Predictor
 
+STRICT = json.JSONEncoder(allow_nan=False)
+
 
 @dataclass(frozen=True)
 class Counts:
-    """Rows answered and refused; the tokens of the answered rows, and the tokens the model computed, with padding."""
+    """Rows answered and refused; the tokens of the rows that the model was given, and of its batches, with padding."""
 
     answered: int = 0
     bad: int = 0
@@ -48,10 +50,17 @@ def answer_chunk(text: bytes, chunk: Chunk, predictor: Predictor, batch_rows: in
             good.append((row, encoded))
     answers, slots = _answer([row for row, _ in good], [encoded for _, encoded in good], predictor, batch_rows)
     tokens = sum(encoded.length for _, encoded in good)
+    predictions: list[str] = []
+    for (row, _), answer in zip(good, answers, strict=True):
+        try:
+            predictions.append(_line({"id": row.id, **answer}))
+        except ValueError:  # JSON has no NaN and no infinity
+            bad.append(BadRow(row.line, row.id, "has an answer that is not finite"))
+    bad_lines = [_line(_bad_document(chunk.file, row)) for row in sorted(bad, key=lambda row: row.line)]
     return Answered(
-        predictions=_lines([{"id": row.id, **answer} for (row, _), answer in zip(good, answers, strict=True)]),
-        bad=_lines([_bad_document(chunk.file, row) for row in sorted(bad, key=lambda row: row.line)]),
-        counts=Counts(answered=len(good), bad=len(bad), tokens=tokens, slots=slots),
+        predictions="".join(predictions).encode(),
+        bad="".join(bad_lines).encode(),
+        counts=Counts(answered=len(predictions), bad=len(bad), tokens=tokens, slots=slots),
     )
 
 
@@ -78,5 +87,5 @@ def _bad_document(file: str, row: BadRow) -> dict[str, Any]:
     return {"file": file, "line": row.line, "id": row.id, "reason": row.reason}
 
 
-def _lines(documents: Sequence[Mapping[str, Any]]) -> bytes:
-    return "".join(json.dumps(document) + "\n" for document in documents).encode()
+def _line(document: Mapping[str, Any]) -> str:
+    return STRICT.encode(document) + "\n"

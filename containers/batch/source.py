@@ -84,6 +84,8 @@ def _fetch(location: str, scratch: Path) -> dict[str, Path]:
 def _plain(file: Path, name: str, copy: Path) -> Path:
     if name.endswith(PLAIN):
         return file
+    if not file.stat().st_size:  # Python reads it as an empty text, though a gzip file of one has 20 bytes
+        raise ContainerError(f"{name}: is empty, as after an upload that was cut. Replace the file, or take it out.")
     try:
         with gzip.open(file, "rb") as compressed, copy.open("wb") as text:
             shutil.copyfileobj(compressed, text)

@@ -1,5 +1,6 @@
 """The pure parts of the local account: archives, statistics, orders and refusals."""
 
+import hashlib
 import io
 import tarfile
 from collections.abc import Mapping
@@ -53,6 +54,16 @@ def test_a_link_that_leads_out_of_the_repository_is_refused(tmp_path: Path) -> N
         stream.addfile(link)
     with pytest.raises(Unavailable, match=r"'link' is a symbolic link; only plain files and folders are unpacked\.$"):
         model_archive.unpack(buffer.getvalue(), URL, tmp_path / "repository")
+
+
+def test_an_archive_whose_name_tells_another_sha256_is_refused(tmp_path: Path) -> None:
+    """CDK names an asset in S3 by its sha256."""
+    content = echo_archive()
+    named = f"s3://models/{hashlib.sha256(content).hexdigest()}.tar.gz"
+    model_archive.unpack(content, named, tmp_path / "repository")
+    with pytest.raises(Unavailable, match="it is damaged, or another archive"):
+        model_archive.unpack(tar_gz({"echo/config.pbtxt": ""}), named, tmp_path / "repository")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("content", [b"this is no archive", echo_archive()[:100]], ids=["no archive", "truncated"])

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_build import archive
+from workloads import UsageError, file_sha256
 
 names = st.text("abcXYZ019._-", min_size=1, max_size=12).filter(lambda name: name.strip("."))
 trees = st.dictionaries(st.lists(names, min_size=1, max_size=3).map("/".join), st.binary(max_size=2000), max_size=6)
@@ -56,6 +57,22 @@ def test_unpacking_gives_the_files_back(tree: dict[str, bytes]) -> None:
         archive.pack(folder / "a", folder / "a.tar.gz")
         archive.unpack(folder / "a.tar.gz", folder / "b")
         assert contents(folder / "b") == written
+
+
+def test_a_damaged_archive_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    packed = tmp_path / "model.tar.gz"
+    (tmp_path / "tree").mkdir()
+    archive.pack(tmp_path / "tree", packed)
+    with pytest.raises(UsageError) as refused:
+        archive.unpack(packed, tmp_path / "folder", "0" * 64)
+    assert str(refused.value) == (
+        f"{packed}: its sha256 is {file_sha256(packed)}, not {'0' * 64}: it is damaged, or another archive. Build it "
+        "again."
+    )
+    packed.write_bytes(packed.read_bytes()[:-1])
+    with pytest.raises(UsageError, match="its gzip stream ends early"):
+        archive.unpack(packed, tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
 
 
 def test_a_failure_midway_leaves_the_old_archive_and_nothing_else(tmp_path: Path) -> None:

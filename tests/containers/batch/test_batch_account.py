@@ -11,9 +11,11 @@ import pytest
 from containers.batch import account, archive
 from containers.batch.__main__ import main
 from containers.batch.arguments import shard, shard_of_hosts
+from containers.errors import Unavailable
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import contents
 from tests.containers.batch.test_batch_s3 import client, environment, objects
+from workloads import file_sha256
 
 __all__ = ["client", "environment"]  # fixtures: moto's S3
 
@@ -189,6 +191,27 @@ def test_an_archive_that_is_not_there_or_is_none_is_refused(
         monkeypatch.setattr("sys.argv", ["archive", location, str(tmp_path / "model")])
         assert archive.main() == 3
         assert capsys.readouterr().err.strip() == f"--model {location}: {reason}. {advice}"
+
+
+def test_an_archive_that_is_another_than_is_known_is_refused_and_leaves_nothing(packed: Path, tmp_path: Path) -> None:
+    """A key in S3 that CDK made is the archive's sha256; on disk the artifact.json beside it tells it."""
+    actual, known = file_sha256(packed), "0" * 64
+    why = rf"cannot be unpacked \(its sha256 is {actual}, not {known}: it is damaged, or another archive\)\."
+    named = Path(shutil.copy(packed, tmp_path / f"{known}.tar.gz"))
+    with pytest.raises(Unavailable, match=why):
+        archive.unpack(str(named), tmp_path / "model", tmp_path / "copy")
+    beside = Path(shutil.copy(packed, tmp_path / "model.tar.gz"))
+    artifact = tmp_path / "artifact.json"
+    artifact.write_text(json.dumps({"archive": "model.tar.gz", "archive_sha256": known}))
+    with pytest.raises(Unavailable, match=why):
+        archive.unpack(str(beside), tmp_path / "model", tmp_path / "copy")
+    artifact.write_text("{}")
+    with pytest.raises(Unavailable, match=r"the artifact.json beside it is none. Build it again\."):
+        archive.unpack(str(beside), tmp_path / "model", tmp_path / "copy")
+    assert not (tmp_path / "model").exists()
+    artifact.write_text(json.dumps({"archive": "model.tar.gz", "archive_sha256": actual}))
+    archive.unpack(str(beside), tmp_path / "model", tmp_path / "copy")
+    assert (tmp_path / "model" / "settings.json").exists()
 
 
 def test_an_archive_is_unpacked_where_the_server_looks_for_it(

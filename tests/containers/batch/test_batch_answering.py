@@ -44,6 +44,24 @@ def lines(content: bytes) -> list[Any]:
     return [json.loads(line) for line in content.splitlines()]
 
 
+class Scores(Letters):
+    """Scores each row as its text says."""
+
+    def answer(self, encoded: Sequence[Encoded], rows: Sequence[Values]) -> list[dict[str, Any]]:
+        return [{"scores": [0.5, float(values["text"])]} for values in rows]
+
+
+def test_an_answer_that_json_cannot_hold_is_a_bad_row() -> None:
+    texts = ["1", "nan", "-inf", "2", "inf"]
+    content = "".join(json.dumps({"id": at, "text": text}) + "\n" for at, text in enumerate(texts)).encode()
+    answered = answer_chunk(content, chunk_of(content), Scores(), 2)
+    assert lines(answered.predictions) == [{"id": 0, "scores": [0.5, 1.0]}, {"id": 3, "scores": [0.5, 2.0]}]
+    assert lines(answered.bad) == [
+        {"file": "in.jsonl", "line": at + 1, "id": at, "reason": "has an answer that is not finite"} for at in (1, 2, 4)
+    ]
+    assert (answered.counts.answered, answered.counts.bad) == (2, 3)
+
+
 @given(st.lists(st.text("abc", max_size=14), max_size=40), st.integers(1, 9))
 def test_rows_come_out_in_input_order_and_once(texts: list[str], batch_rows: int) -> None:
     content = "".join(json.dumps({"id": at, "text": text}) + "\n" for at, text in enumerate(texts)).encode()

@@ -264,6 +264,18 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int
     return code, capsys.readouterr().err.strip()
 
 
+def test_a_compressed_file_of_no_bytes_is_an_upload_that_was_cut(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rows(tmp_path / "in" / "a.jsonl", [row(0)])
+    (tmp_path / "in" / "b.jsonl.gz").touch()
+    assert refused(capsys, *job(model, tmp_path / "in", tmp_path / "out")) == (
+        2,
+        "b.jsonl.gz: is empty, as after an upload that was cut. Replace the file, or take it out.",
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_cannot_be_read_is_refused_by_name(
     model: Path, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

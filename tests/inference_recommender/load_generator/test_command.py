@@ -21,6 +21,7 @@ from inference_recommender.load_generator.plan import LoadPlan, StoppingConditio
 from inference_recommender.load_generator.process import COMMAND, Outcome
 from inference_recommender.load_generator.timeline import Timeline
 from inference_recommender.payloads import payload_archive
+from tests.containers.hostile_archives import file, packed
 from tests.inference_recommender.load_generator.virtual_run import BODIES, plan_of, records_of, run_command, users
 from tests.inference_recommender.server import serving
 from tests.virtual_time import EPOCH, Serve, VirtualLoop, answering
@@ -147,6 +148,12 @@ def test_payloads_that_cannot_be_read_are_refused_in_a_sentence(
     payloads.write_bytes(payload_archive([{"text": f"query {number}"} for number in range(20)])[:100])
     assert command.main([str(plan), "--out", str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err.startswith(f"{payloads}: cannot be read: ")
+    payloads.write_bytes(packed(file("../payload.json", b"{}")))
+    assert command.main([str(plan), "--out", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err == (
+        f"{payloads}: cannot be read: '../payload.json' could lead out of the folder. Give a folder or a tar.gz of "
+        "request bodies, one file each.\n"
+    )
     with tarfile.open(payloads, "w:gz"):
         pass
     assert command.main([str(plan), "--out", str(tmp_path / "out")]) == 2
