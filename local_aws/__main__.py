@@ -1,7 +1,8 @@
 """`python -m local_aws`: an AWS account on this machine, which serves until it is stopped.
 
-Standard output has the exports to use, once it is ready. Standard error says what the account does. Ctrl-C and SIGTERM
-stop the account and everything it started.
+Standard output has the exports to use, once it is ready, and so has a file of the state folder, for as long as the
+account serves. They hold its key, which is made anew at each start. Standard error says what the account does. Ctrl-C
+and SIGTERM stop the account and everything it started.
 """
 
 import argparse
@@ -19,16 +20,16 @@ from local_aws import machine
 from local_aws.account import Account, Settings
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
 from local_aws.server import AccountServer, as_shell, exports
+from local_aws.state_folder import PRIVATE, StateFolder
 from workloads import ROOT, ProjectError
 from workloads.program import exit_code
 
-DEFAULT_PORT = 5055
 TOOLCHAIN_VARIABLE = "LOCAL_AWS_TRITON_VENV"
 EXAMPLES = f"""\
 examples:
-  python -m local_aws                                 serve on port {DEFAULT_PORT}; give the exports to another terminal
-  python -m local_aws --port 0 --state /tmp/account   serve on a free port, with logs and job folders elsewhere
-  eval "$(sed -n '/^unset\\|^export/p' exports.txt)"   after `python -m local_aws > exports.txt &`: use it in this shell
+  python -m local_aws                                  serve on a free port, until Ctrl-C
+  source .local_aws/exports                            in another terminal: use it there
+  python -m local_aws --port 5055 --state /tmp/account serve on a port of your choice, with logs and jobs elsewhere
 
 {TOOLCHAIN_VARIABLE} names the virtual environment with nvidia-pytriton (default: .venv-triton).
 Read on in docs/local-account.md.
@@ -39,6 +40,7 @@ log = logging.getLogger("local_aws")
 def main(arguments: list[str] | None = None, generator: Sequence[str] = COMMAND) -> int:
     options = _parser().parse_args(arguments)
     _log_to_stderr()
+    os.umask(PRIVATE)  # logs, models, jobs and Triton's shared memory are for their owner alone
     toolchain = Path(os.environ.get(TOOLCHAIN_VARIABLE) or DEFAULT_TOOLCHAIN)
     account = Account(
         Settings(state=options.state.resolve(), region=options.region, toolchain=toolchain, generator=generator)
@@ -47,23 +49,25 @@ def main(arguments: list[str] | None = None, generator: Sequence[str] = COMMAND)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     try:
-        _serve(account, options.port, stop)
+        with StateFolder.take(account.settings.state) as folder:
+            _serve(account, folder, options.port, stop)
     except ProjectError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     return 0
 
 
-def _serve(account: Account, port: int, stop: threading.Event) -> None:
+def _serve(account: Account, folder: StateFolder, port: int, stop: threading.Event) -> None:
     settings = account.settings
     account.install()
     try:
         server = AccountServer(account, port)
-        # Left behind by a killed account. No other account uses the folder, because the port is ours.
-        shutil.rmtree(settings.state / "models", ignore_errors=True)
+        shutil.rmtree(folder.path / "models", ignore_errors=True)  # left behind by a killed account
         server.start()
-        print(as_shell(exports(server.port, settings.region)), flush=True)
-        _introduce(settings, server.port)
+        exported = as_shell(exports(server.port, settings.region, server.keys))
+        folder.write_exports(exported)
+        print(exported, flush=True)
+        _introduce(settings, server.port, folder.exports_file)
         stop.wait()
         log.info("stopping")
         server.close()
@@ -72,11 +76,14 @@ def _serve(account: Account, port: int, stop: threading.Event) -> None:
     log.info("stopped; nothing is left running")
 
 
-def _introduce(settings: Settings, port: int) -> None:
+def _introduce(settings: Settings, port: int, exports_file: Path) -> None:
     log.info(f"account {settings.account_id}, {settings.region}, http://localhost:{port}; state: {settings.state}")
     log.info(f"measures on {machine.description()}; Ctrl-C stops it and all it started")
     log.info("an AWS account for this machine alone: moto answers the API, a real Triton every endpoint")
-    log.info("use it: run the lines above in another terminal, then `cdk deploy` or `python -m inference_recommender`")
+    log.info(
+        f"use it: `source {exports_file}` in another terminal, then `cdk deploy` or `python -m inference_recommender`"
+    )
+    log.info("it answers to the key of those exports alone, and to no web page")
     log.info("read on: docs/local-account.md, or `python -m local_aws --help` for examples")
 
 
@@ -96,13 +103,13 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help=f"default {DEFAULT_PORT}; 0 picks a free one")
+    parser.add_argument("--port", type=int, default=0, help="default: a free one, which the exports name")
     parser.add_argument(
         "--state",
         type=Path,
         default=ROOT / ".local_aws",
         metavar="DIR",
-        help="logs and job folders; default .local_aws",
+        help="logs, job folders and exports, for one account at a time; default .local_aws",
     )
     parser.add_argument("--region", default="us-east-1", help="default us-east-1")
     return parser

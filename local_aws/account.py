@@ -14,14 +14,22 @@ from moto.cloudwatch.models import cloudwatch_backends
 from moto.codebuild.models import codebuild_backends
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ecs.models import ecs_backends
+from moto.s3.models import s3_backends
 from moto.sagemaker.models import sagemaker_backends
 from moto.stepfunctions.models import stepfunctions_backends
+from moto.sts.models import sts_backends
 
 from inference_recommender.load_generator.process import COMMAND
 from local_aws.cloudformation import resource_types
 from local_aws.cloudformation.stacks import LocalCloudFormationBackend
 from local_aws.cloudwatch import LocalCloudWatchBackend
-from local_aws.moto_services import LocalCodeBuildBackend, LocalEcsBackend, LocalStepFunctionBackend
+from local_aws.moto_services import (
+    LocalCodeBuildBackend,
+    LocalEcsBackend,
+    LocalS3Backend,
+    LocalStepFunctionBackend,
+    LocalStsBackend,
+)
 from local_aws.sagemaker.control_plane import LocalSageMakerBackend
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
@@ -53,8 +61,10 @@ class Account:
         _replace(cloudformation_backends, LocalCloudFormationBackend)
         _replace(codebuild_backends, LocalCodeBuildBackend)
         _replace(ecs_backends, LocalEcsBackend)
+        _replace(s3_backends, LocalS3Backend)
         _replace(sagemaker_backends, self._sagemaker)
         _replace(stepfunctions_backends, LocalStepFunctionBackend)
+        _replace(sts_backends, LocalStsBackend)
         self._metrics = EndpointMetrics(self._cloudwatch(self.settings.region))
         self._metrics.start()
 

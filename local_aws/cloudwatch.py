@@ -5,7 +5,7 @@ ListMetrics works. moto still answers for the metrics that it derives itself, su
 """
 
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -21,6 +21,8 @@ from moto.core.responses import ActionResult
 from local_aws.distributions import STATISTICS, Distribution, buckets, is_statistic, statistic
 
 Key = tuple[str, str, frozenset[tuple[str, str]]]
+MAX_DATA_POINTS = 86_400
+"""How many data of a metric are kept: a day of seconds. The oldest go."""
 
 
 def metric_key(namespace: str, name: str, dimensions: Sequence[Mapping[str, str]]) -> Key:
@@ -30,7 +32,7 @@ def metric_key(namespace: str, name: str, dimensions: Sequence[Mapping[str, str]
 class LocalCloudWatchBackend(CloudWatchBackend):
     def __init__(self, region_name: str, account_id: str) -> None:
         super().__init__(region_name, account_id)
-        self._distributions: defaultdict[Key, list[Distribution]] = defaultdict(list)
+        self._distributions: defaultdict[Key, deque[Distribution]] = defaultdict(lambda: deque(maxlen=MAX_DATA_POINTS))
         self._lock = threading.Lock()
 
     @property

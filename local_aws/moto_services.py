@@ -1,9 +1,11 @@
-"""moto's ECS, CodeBuild and Step Functions, corrected where they lose what was asked or make up what happened.
+"""moto's ECS, CodeBuild, Step Functions, S3 and STS, corrected where they lose what was asked or make up what happened.
 
-Nothing of them runs here: no task, no build, no step of a state machine. The APIs say so where a caller asks.
+No task, no build and no step of a state machine runs here, and the APIs say so where a caller asks. S3 is bounded, and
+STS hands out no key that everybody knows.
 """
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -17,8 +19,14 @@ from moto.core.utils import camelcase_to_underscores
 from moto.ecs import urls as ecs_urls
 from moto.ecs.models import EC2ContainerServiceBackend
 from moto.ecs.responses import EC2ContainerServiceResponse
+from moto.s3 import urls as s3_urls
+from moto.s3.exceptions import S3ClientError
+from moto.s3.models import FakeKey, S3Backend
+from moto.settings import get_s3_default_key_buffer_size
 from moto.stepfunctions import urls as stepfunctions_urls
 from moto.stepfunctions.models import StepFunctionBackend
+from moto.sts import urls as sts_urls
+from moto.sts.models import STSBackend
 
 from local_aws import service_model
 
@@ -155,6 +163,59 @@ class LocalStepFunctionBackend(StepFunctionBackend):
 
     def start_execution(self, *arguments: Any, **named: Any) -> NoReturn:
         raise NotImplementedError("StartExecution, because no step of a state machine runs here")
+
+
+MAX_STORED_BYTES = 16 << 30
+"""Bound of all objects of S3. moto keeps large ones in temporary files, which end with the account."""
+MAX_STORED_IN_MEMORY_BYTES = 2 << 30
+"""Bound of the objects that moto keeps in memory, each less than `get_s3_default_key_buffer_size`."""
+
+
+class LocalS3Backend(S3Backend):
+    """Refuses what goes beyond its bounds; moto would take it until the disk or the memory is full."""
+
+    @property
+    def _url_module(self) -> Any:
+        return s3_urls
+
+    def put_object(self, bucket_name: str, key_name: str, value: bytes, *more: Any, **named: Any) -> FakeKey:
+        self._check_room(len(value))
+        return super().put_object(bucket_name, key_name, value, *more, **named)
+
+    def upload_part(self, bucket_name: str, multipart_id: str, part_id: int, value: bytes) -> FakeKey:
+        self._check_room(len(value))
+        return super().upload_part(bucket_name, multipart_id, part_id, value)
+
+    def _check_room(self, more: int) -> None:
+        sizes = [more, *(int(key.contentsize) for key in self._kept())]
+        in_memory = sum(size for size in sizes if size <= get_s3_default_key_buffer_size())
+        if sum(sizes) > MAX_STORED_BYTES or in_memory > MAX_STORED_IN_MEMORY_BYTES:
+            raise S3ClientError(
+                "EntityTooLarge",
+                f"S3 of this local account holds at most {MAX_STORED_BYTES >> 30} GiB, of which "
+                f"{MAX_STORED_IN_MEMORY_BYTES >> 30} GiB in small objects: delete objects first.",
+            )
+
+    def _kept(self) -> Iterator[FakeKey]:
+        for bucket in list(self.buckets.values()):
+            for versions in list(dict(bucket.keys).values()):
+                yield from (each for each in versions if isinstance(each, FakeKey))
+            for multipart in list(bucket.multiparts.values()):
+                yield from list(multipart.parts.values())
+
+
+class LocalStsBackend(STSBackend):
+    """Refuses the sessions for which moto hands out AWS's example key, which everybody knows."""
+
+    @property
+    def _url_module(self) -> Any:
+        return sts_urls
+
+    def get_session_token(self, duration: int) -> NoReturn:
+        raise NotImplementedError("GetSessionToken; use AssumeRole")
+
+    def get_federation_token(self, name: str | None, duration: int) -> NoReturn:
+        raise NotImplementedError("GetFederationToken; use AssumeRole")
 
 
 def _dispatched_to(dispatch: Any, urls: Any) -> Any:

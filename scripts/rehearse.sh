@@ -39,15 +39,14 @@ stop_account() {
 trap stop_account EXIT
 
 start_account() {
-  mkdir -p .local_aws
+  mkdir -p -m 700 .local_aws
   local exports=.local_aws/exports log=.local_aws/account.log
-  printf '$ python -m local_aws --port 0 > %s 2> %s &  source %s\n' "$exports" "$log" "$exports"
-  : > "$exports"
+  printf '$ python -m local_aws 2> %s &  source %s\n' "$log" "$exports"
   set -m # a process group of its own: Ctrl-C ends the command in front first, then the account
-  python -m local_aws --port 0 > "$exports" 2> "$log" &
+  python -m local_aws > /dev/null 2> "$log" & # its exports hold its key, and are in a file of its own
   account=$!
   set +m
-  until grep -q AWS_EC2_METADATA_DISABLED "$exports"; do
+  until grep -qs AWS_EC2_METADATA_DISABLED "$exports"; do
     kill -0 "$account" 2>/dev/null || { cat "$log" >&2; exit 1; }
     sleep 0.2
   done

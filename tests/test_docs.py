@@ -125,7 +125,7 @@ def test_every_command_can_be_typed(words: list[str], monkeypatch: pytest.Monkey
         case ["cdk", "deploy", stack, *options]:
             assert stack in STACKS
             assert set(options) <= {"-c", "recommendation=ignore", "stage=production"}
-        case ["source", ".venv/bin/activate"] | ["export", _] | ["sudo", "apt", "install", *_]:
+        case ["source", ".venv/bin/activate" | ".local_aws/exports"] | ["export", _] | ["sudo", "apt", "install", *_]:
             pass
         case _:
             pytest.fail(f"nothing here knows this command: {' '.join(words)}")

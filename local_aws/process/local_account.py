@@ -39,9 +39,11 @@ class LocalAccount:
 
         `program` is the module to run, for one that gives the account other parts.
         """
-        state.mkdir(parents=True, exist_ok=True)
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
         log_file = state / "account.log"
+        log_file.touch(mode=0o600)
         with log_file.open("ab") as log:
+            began_at = log.tell()
             process = GuardedProcess.start(
                 [sys.executable, "-m", program, "--port", str(port), "--state", state, "--region", region],
                 environment={
@@ -57,7 +59,7 @@ class LocalAccount:
         exported = _read_exports(process)
         if not exported:
             status = process.wait()
-            last_lines = log_file.read_text("utf-8").strip()
+            last_lines = log_file.read_bytes()[began_at:].decode("utf-8", "replace").strip()
             raise Unavailable(
                 f"The local account did not start: it ended with exit status {status}."
                 + (f" Its last lines:\n{last_lines}" if last_lines else "")

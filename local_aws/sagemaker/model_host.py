@@ -14,6 +14,7 @@ from typing import Any
 
 from local_aws.process.triton import TritonServer
 from local_aws.sagemaker import model_archive
+from local_aws.state_folder import check_room
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +50,7 @@ class ModelHost:
 
         `name` begins the names of its folder and log. Raises `Unavailable`.
         """
+        check_room(self.state)
         folder = f"{name}-{next(self._numbers)}"
         repository = self.state / "models" / folder
         url = container.model_data_url

@@ -1,7 +1,10 @@
 """`sagemaker-runtime.invoke_endpoint`: a WSGI middleware that passes invocations on before moto sees them.
 
-Errors have the shape and the words of the service. ModelLatency is the time that the proxy before Triton takes for
-`/invocations`, as SageMaker's is the container's; OverheadLatency is the rest of the invocation's time.
+Errors have the shape and the words of the service: 413 for a body over 6 MB, 400 for a request that the service model
+does not allow or an endpoint that does not answer, 424 for all that goes wrong behind the endpoint. ModelLatency is the
+time that the proxy before Triton takes for `/invocations`, as SageMaker's is the container's; OverheadLatency is the rest
+of the invocation's time. Source:
+https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_runtime_InvokeEndpoint.html
 """
 
 import http.client
@@ -10,9 +13,13 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from moto.sagemaker.exceptions import ValidationError
+
+from local_aws import service_model
 from local_aws.process.triton import TritonServer
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
@@ -26,6 +33,8 @@ TIMED_OUT = (
     "Your invocation timed out while waiting for a response from container primary. Review the latency metrics for "
     "each container in Amazon CloudWatch, resolve the issue, and try again."
 )
+ORIGINAL_CHARACTERS = 1024
+"""How much of a model's own error is passed on."""
 _PATH = re.compile(r"^/endpoints/(?P<name>[^/]+)/invocations$")
 _ERROR_STATUS = {"ValidationError": 400, "ModelError": 424}
 
@@ -44,6 +53,11 @@ class ModelAnswer:
     status: int
     content_type: str
     body: bytes
+
+
+def max_body_bytes(path: str) -> int | None:
+    """Returns the bound of a request's body, or None where the path is no invocation's."""
+    return MAX_BODY_BYTES if _PATH.match(path) else None
 
 
 class InvocationMiddleware:
@@ -72,10 +86,11 @@ class InvocationMiddleware:
 
     def _invoke(self, name: str, environ: Mapping[str, Any]) -> Answer:
         started = time.perf_counter()
-        length = int(environ.get("CONTENT_LENGTH") or 0)
-        if length > MAX_BODY_BYTES:
-            return _too_long(environ, length)
-        body = environ["wsgi.input"].read(length)
+        try:
+            service_model.check("sagemaker-runtime", "InvokeEndpoint", _request(name, environ))
+        except ValidationError as error:
+            return _error("ValidationError", str(error.message))
+        body = environ["wsgi.input"].read()
         endpoint = self._find_endpoint(name)
         if endpoint is None:
             return _error("ValidationError", f"Endpoint {name} of account {self._account_id} not found.")
@@ -107,8 +122,26 @@ class InvocationMiddleware:
         return _error("ValidationError", f"Endpoint {name} of account {self._account_id} {status}")
 
 
+@cache
+def _header_members() -> dict[str, str]:
+    """Returns the members of InvokeEndpoint that are headers, by the header's name in a WSGI environment."""
+    members = service_model.input_shape("sagemaker-runtime", "InvokeEndpoint").members  # type: ignore[attr-defined]
+    headers = {
+        shape.serialization["name"].upper().replace("-", "_"): name
+        for name, shape in members.items()
+        if shape.serialization.get("location") == "header"
+    }
+    return {key if key == "CONTENT_TYPE" else f"HTTP_{key}": name for key, name in headers.items()}
+
+
+def _request(name: str, environ: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the request as the service model has it, but for the body, which may be anything."""
+    given = {member: environ[key] for key, member in _header_members().items() if key in environ}
+    return {"EndpointName": name, "Body": b"", **given}
+
+
 def _ask(server: TritonServer, body: bytes, headers: Mapping[str, str]) -> ModelAnswer:
-    """Asks the model. A server that does not answer counts as status 500."""
+    """Asks the model. A server that cannot be reached counts as status 500, one that is silent as 504."""
     # A new connection for each call costs 0.1 ms on loopback, and none is closed by the other side just then.
     address = urlsplit(server.sagemaker_url)
     connection = http.client.HTTPConnection(address.netloc, timeout=TIMEOUT_S)
@@ -117,6 +150,8 @@ def _ask(server: TritonServer, body: bytes, headers: Mapping[str, str]) -> Model
         response = connection.getresponse()
         content_type = response.headers.get("Content-Type", "application/octet-stream")
         return ModelAnswer(response.status, content_type, response.read())
+    except TimeoutError:
+        return ModelAnswer(http.HTTPStatus.GATEWAY_TIMEOUT, "text/plain", b"")
     except (OSError, http.client.HTTPException) as error:
         return ModelAnswer(500, "text/plain", f"The model's server did not answer: {error}".encode())
     finally:
@@ -142,7 +177,7 @@ def _answer(model: ModelAnswer, variant: str, server: TritonServer) -> Answer:
 
 def _model_error(model: ModelAnswer, server: TritonServer) -> Answer:
     """Returns 424 in the service's words, with Triton's log file in place of CloudWatch Logs."""
-    original, status = model.body.decode("utf-8", "replace"), model.status
+    original, status = model.body.decode("utf-8", "replace")[:ORIGINAL_CHARACTERS], model.status
     if status == http.HTTPStatus.GATEWAY_TIMEOUT:
         original, status = TIMED_OUT, 0
     kind = "client" if 400 <= status < 500 else "server"
@@ -154,15 +189,6 @@ def _model_error(model: ModelAnswer, server: TritonServer) -> Answer:
         OriginalMessage=original,
         LogStreamArn=f"file://{server.log_file}",
     )
-
-
-def _too_long(environ: Mapping[str, Any], length: int) -> Answer:
-    # Reads and discards what the client still sends, because only then does it read the answer.
-    stream, left = environ["wsgi.input"], min(length, 64 * 1024 * 1024)
-    while left > 0 and (chunk := stream.read(min(left, 1 << 16))):
-        left -= len(chunk)
-    text = f"HTTP content length exceeded {MAX_BODY_BYTES} bytes."
-    return Answer(413, {"Content-Type": "application/json"}, json.dumps({"message": text}).encode())
 
 
 def _error(code: str, message: str, **more: object) -> Answer:

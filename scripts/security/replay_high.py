@@ -17,9 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 from local_aws.process.local_account import LocalAccount
-from tests.local_aws.conftest import ECHO_CONFIG, Endpoints, clients, upload
+from tests.local_aws.conftest import BUCKET, ECHO_CONFIG, IMAGE, ROLE, Endpoints, clients, tar_gz, upload
 
 ENDPOINT = "attacked"
 EVIL_MODEL = """
@@ -53,6 +56,99 @@ class Ground:
 
 
 Attack = Callable[[Ground], str | None]
+
+
+def h1_a_web_page(ground: Ground) -> str | None:
+    """asks as a web page would, with an Origin, a name that resolves here, and a signature that anyone can make up"""
+    for headers in (
+        {"Origin": "https://evil.example"},
+        {"Origin": "null", "Host": "evil.example"},
+        {"Host": "evil.example"},
+        {"Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain"},
+    ):
+        if how := _run_a_model(ground, "local", "local", headers):
+            return how
+    return None
+
+
+def h1_another_user(ground: Ground) -> str | None:
+    """asks as another user of the machine would, with keys that everybody knows, and without one"""
+    for key, secret in (
+        ("local", "local"),
+        ("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzEXAMPLEKEY"),
+        (ground.account.environment["AWS_ACCESS_KEY_ID"], "a guess"),
+        (None, ""),
+    ):
+        if how := _run_a_model(ground, key, secret, {}):
+            return how
+    if _ask_account(ground, "POST", "/moto-api/reset", b"", "", None, "", {}) < 400:
+        return "moto's own API reset the account"
+    return None
+
+
+def h1_what_lies_around(ground: Ground) -> str | None:
+    """looks for the key in command lines, and for files of the account that others may read"""
+    root = psutil.Process(ground.account.pid)
+    secret = ground.account.environment["AWS_SECRET_ACCESS_KEY"]
+    for process in (root, *root.children(recursive=True)):
+        if any(secret in argument for argument in process.cmdline()):
+            return f"process {process.pid} has the key in its command line"
+    state = ground.account.log_file.parent
+    if state.stat().st_mode & 0o077:
+        return f"{state} is open to others"
+    if secret in ground.account.log_file.read_text():
+        return "the log has the key"
+    return None
+
+
+def _run_a_model(ground: Ground, key: str | None, secret: str, headers: Mapping[str, str]) -> str | None:
+    """Makes seven calls: a bucket, an archive, a model, a configuration and an endpoint, whose code leaves the mark."""
+    archive = tar_gz({"evil/config.pbtxt": ECHO_CONFIG, "evil/1/model.py": EVIL_MODEL.format(mark=str(ground.mark))})
+    model = {
+        "ModelName": "evil",
+        "ExecutionRoleArn": ROLE,
+        "PrimaryContainer": {"Image": IMAGE, "ModelDataUrl": "s3://evil/evil.tar.gz"},
+    }
+    variant = {"VariantName": "v", "ModelName": "evil", "InstanceType": "ml.c5.large", "InitialInstanceCount": 1}
+    config = {"EndpointConfigName": "evil", "ProductionVariants": [variant]}
+    requests = [
+        ("PUT", "/evil", b"", "s3", None),
+        ("PUT", "/evil/evil.tar.gz", archive, "s3", None),
+        ("POST", "/", model, "", "CreateModel"),
+        ("POST", "/", config, "", "CreateEndpointConfig"),
+        ("POST", "/", {"EndpointName": "evil", "EndpointConfigName": "evil"}, "", "CreateEndpoint"),
+        ("POST", "/", {"EndpointName": "evil"}, "", "DescribeEndpoint"),
+        ("GET", f"/{BUCKET}/echo.tar.gz", b"", "s3", None),
+    ]
+    for method, path, content, service, action in requests:
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        target = {"X-Amz-Target": f"SageMaker.{action}"} if action else {}
+        status = _ask_account(ground, method, path, body, service or "sagemaker", key, secret, {**headers, **target})
+        if status < 400:
+            return f"{action or f'{method} {path}'} was answered with {status}"
+    return "code of the attacker's ran in Triton" if ground.mark.exists() else None
+
+
+def _ask_account(
+    ground: Ground,
+    method: str,
+    path: str,
+    body: bytes,
+    service: str,
+    key: str | None,
+    secret: str,
+    headers: Mapping[str, str],
+) -> int:
+    """Returns the status of the account's answer to a request that is signed with `key`, or with none."""
+    request = AWSRequest(method, ground.account.endpoint_url + path, dict(headers), body)
+    if key is not None:
+        S3SigV4Auth(Credentials(key, secret), service, "us-east-1").add_auth(request)
+    connection = http.client.HTTPConnection(
+        "127.0.0.1", int(ground.account.endpoint_url.rpartition(":")[2]), timeout=60
+    )
+    with contextlib.closing(connection):
+        connection.request(method, path, body, dict(request.headers.items()))
+        return connection.getresponse().status
 
 
 def h2_a_foreign_address(ground: Ground) -> str | None:
@@ -99,6 +195,9 @@ def h3_load_a_model_through_tritons_own_api(ground: Ground) -> str | None:
 
 
 ATTACKS: list[Attack] = [
+    h1_a_web_page,
+    h1_another_user,
+    h1_what_lies_around,
     h2_a_foreign_address,
     h2_load_a_model_as_for_a_multi_model_endpoint,
     h3_load_a_model_through_tritons_own_api,

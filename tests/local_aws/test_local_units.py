@@ -16,6 +16,7 @@ from local_aws import machine
 from local_aws.cloudformation.stack_change import in_order, references
 from local_aws.cloudwatch import distribution
 from local_aws.distributions import Distribution, buckets, is_statistic, percentile, statistic
+from local_aws.keys import AccountKeys
 from local_aws.process.usage import highest_average
 from local_aws.sagemaker import model_archive
 from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened
@@ -220,11 +221,12 @@ def test_a_default_job_tests_the_supported_types_with_its_own_traffic() -> None:
 
 
 def test_the_exports_are_what_a_shell_can_read() -> None:
-    assert as_shell(exports(5055, "eu-west-1")).splitlines() == [
+    keys = AccountKeys("LOCAL0123456789ABCDE", "a-secret_key")
+    assert as_shell(exports(5055, "eu-west-1", keys)).splitlines() == [
         "unset AWS_PROFILE AWS_SESSION_TOKEN",
         "export AWS_ENDPOINT_URL=http://localhost:5055",
-        "export AWS_ACCESS_KEY_ID=local",
-        "export AWS_SECRET_ACCESS_KEY=local",
+        "export AWS_ACCESS_KEY_ID=LOCAL0123456789ABCDE",
+        "export AWS_SECRET_ACCESS_KEY=a-secret_key",
         "export AWS_DEFAULT_REGION=eu-west-1",
         "export AWS_REGION=eu-west-1",
         "export AWS_EC2_METADATA_DISABLED=true",

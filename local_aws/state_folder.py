@@ -1,0 +1,105 @@
+"""The account's folder for logs, models, jobs and exports: for one account at a time, for its owner alone, and bounded.
+
+The lock is the kernel's (flock), so that of a killed account does not outlive it. It does not know what is kept there.
+"""
+
+import fcntl
+import os
+import shutil
+import stat
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from workloads import Unavailable
+
+MAX_STATE_BYTES = 32 << 30
+"""Bound of the folder, above which no model and no job is started."""
+MIN_FREE_BYTES = 1 << 30
+"""What has to be left on the disk for a model or a job to be started."""
+
+PRIVATE = 0o077
+"""The umask of the account and of all that it starts."""
+
+
+class StateFolder:
+    """A folder that this process has locked until `close`. A context manager."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+
+    @classmethod
+    def take(cls, path: Path) -> Self:
+        """Makes the folder, or makes it private. Raises `Unavailable` where it is another account's, or somebody's."""
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = path.stat()
+        except OSError as error:
+            raise Unavailable(
+                f"{path} cannot be the account's folder: {error.strerror}. Choose --state DIR."
+            ) from error
+        if found.st_uid != os.getuid():
+            raise Unavailable(f"{path} belongs to another user: choose a folder of your own with --state DIR.")
+        if stat.S_IMODE(found.st_mode) != 0o700:
+            path.chmod(0o700)
+        return cls(path, _locked(path))
+
+    @property
+    def exports_file(self) -> Path:
+        return self.path / "exports"
+
+    def write_exports(self, text: str) -> None:
+        """Writes the exports, which hold the key, so that only their owner can read them from the first byte on."""
+        self.exports_file.unlink(missing_ok=True)
+        descriptor = os.open(self.exports_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+
+    def close(self) -> None:
+        self.exports_file.unlink(missing_ok=True)
+        os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def check_room(path: Path, *, max_state_bytes: int = MAX_STATE_BYTES, min_free_bytes: int = MIN_FREE_BYTES) -> None:
+    """Raises `Unavailable` where the folder holds too much, or its disk has too little room, to start something."""
+    held = sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
+    if held > max_state_bytes:
+        raise Unavailable(
+            f"{path} holds {_gib(held)}, and may hold {_gib(max_state_bytes)}. Delete endpoints, or the folders of old "
+            f"jobs in {path / 'jobs'}."
+        )
+    if (free := shutil.disk_usage(path).free) < min_free_bytes:
+        raise Unavailable(
+            f"The disk of {path} has {_gib(free)} left, and nothing is started with less than {_gib(min_free_bytes)}. "
+            "Make room, or choose a folder on another disk with --state DIR."
+        )
+
+
+def _locked(path: Path) -> int:
+    """Returns the descriptor that holds the lock; children do not inherit it."""
+    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        pid = os.read(lock, 20).decode().strip() or "unknown"
+        os.close(lock)
+        raise Unavailable(
+            f"{path} is in use by another account, process {pid}. Stop that one, or choose another folder with "
+            "--state DIR."
+        ) from error
+    os.truncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB"

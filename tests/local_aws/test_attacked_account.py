@@ -1,0 +1,170 @@
+"""A running account: what its owner's tools need works, and what others could reach or read is closed."""
+
+import http.client
+import json
+import socket
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import boto3
+import psutil
+import pytest
+import requests
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config
+from botocore.credentials import Credentials
+from botocore.exceptions import ClientError
+
+from local_aws.process.local_account import LocalAccount
+from tests.local_aws.conftest import BUCKET, ROLE, Endpoints, echo_request
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def endpoint(sagemaker: Any) -> Iterator[str]:
+    made = Endpoints(sagemaker)
+    yield made.settled(made.create("attacked", config=made.config("attacked-config")))["EndpointName"]
+    made.delete_all()
+
+
+def processes(account: LocalAccount) -> list[psutil.Process]:
+    root = psutil.Process(account.pid)
+    return [root, *root.children(recursive=True)]
+
+
+def signed_headers(account: LocalAccount, method: str, path: str, body: bytes, **headers: str) -> dict[str, str]:
+    known = account.client_arguments()
+    request = AWSRequest(method, account.endpoint_url + path, headers, body)
+    credentials = Credentials(known["aws_access_key_id"], known["aws_secret_access_key"])
+    SigV4Auth(credentials, "sagemaker", "us-east-1").add_auth(request)
+    return dict(request.headers.items())
+
+
+def open_to_others(path: Path) -> bool:
+    return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+
+
+def test_nothing_that_the_account_keeps_is_readable_for_others(account: LocalAccount, endpoint: str) -> None:
+    state = account.log_file.parent
+    assert not open_to_others(state)
+    # Below models/ are the modes that archives carry; the folder itself is closed.
+    kept = [state / "models", *(path for path in state.rglob("*") if "models" not in path.parts)]
+    assert {path.name for path in kept} >= {"models", "logs", "exports", "lock", "account.log"}
+    assert [path for path in kept if open_to_others(path)] == []
+
+
+def test_the_secret_is_in_no_command_line_no_childs_environment_and_no_log(
+    account: LocalAccount, endpoint: str
+) -> None:
+    secret = account.environment["AWS_SECRET_ACCESS_KEY"]
+    for process in processes(account):
+        assert not [argument for argument in process.cmdline() if secret in argument]
+        assert secret not in process.environ().values()
+    logs = [account.log_file, *account.log_file.parent.glob("logs/*")]
+    assert not [log for log in logs if secret in log.read_text("utf-8", "replace")]
+
+
+def test_the_exports_file_has_what_was_printed(account: LocalAccount) -> None:
+    exported = (account.log_file.parent / "exports").read_text()
+    assert all(f"export {name}={value}\n" in exported for name, value in account.environment.items())
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({}, "MissingAuthenticationToken"),
+        ({"Origin": "https://evil.example"}, "AccessDenied"),
+        ({"Host": "evil.example"}, "AccessDenied"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/", "/moto-api/reset", f"/{BUCKET}/echo.tar.gz", "/endpoints/attacked/invocations"])
+def test_a_stranger_gets_a_sentence_and_nothing_else(
+    account: LocalAccount, path: str, headers: Mapping[str, str], code: str
+) -> None:
+    for method in ("GET", "POST", "PUT", "OPTIONS", "DELETE"):
+        answer = requests.request(method, account.endpoint_url + path, headers=headers, timeout=60)
+        assert answer.status_code == 403
+        assert answer.headers["x-amzn-errortype"] == (code if not path.startswith("/moto-api") else "AccessDenied")
+        assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+
+
+def test_the_session_of_a_role_that_the_account_handed_out_may_call_it(
+    account: LocalAccount, client: Callable[[str], Any]
+) -> None:
+    given = client("sts").assume_role(RoleArn=ROLE, RoleSessionName="deploy")["Credentials"]
+    arguments = account.client_arguments() | {
+        "aws_access_key_id": given["AccessKeyId"],
+        "aws_secret_access_key": given["SecretAccessKey"],
+    }
+    buckets = boto3.client("s3", **arguments, aws_session_token=given["SessionToken"]).list_buckets()["Buckets"]
+    assert BUCKET in [bucket["Name"] for bucket in buckets]
+    with pytest.raises(ClientError, match="InvalidAccessKeyId"):
+        boto3.client("s3", **arguments, aws_session_token="made up").list_buckets()
+
+
+def test_the_session_for_which_moto_hands_out_a_key_that_everybody_knows_is_refused(
+    client: Callable[[str], Any],
+) -> None:
+    with pytest.raises(ClientError) as refused:
+        client("sts").get_session_token()
+    assert refused.value.response["Error"] == {
+        "Code": "NotImplemented",
+        "Message": "This local account cannot do this: GetSessionToken; use AssumeRole.",
+    }
+
+
+@pytest.mark.parametrize("version", [None, "s3v4"])
+def test_a_presigned_url_opens_one_object(account: LocalAccount, version: str | None) -> None:
+    s3 = boto3.client("s3", **account.client_arguments(), config=Config(signature_version=version))
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": BUCKET, "Key": "payloads.tar.gz"})
+    assert requests.get(url, timeout=60).content[:2] == b"\x1f\x8b"
+    assert requests.get(url.replace("payloads", "echo"), timeout=60).status_code == 403
+
+
+def test_an_upload_in_signed_headers_with_its_checksum_at_the_end_arrives_whole(
+    account: LocalAccount, client: Callable[[str], Any]
+) -> None:
+    body = b"5\r\nhello\r\n6\r\n world\r\n0\r\nx-amz-checksum-crc32:DUoRhQ==\r\n\r\n"
+    path = f"/{BUCKET}/chunked"
+    request = AWSRequest("PUT", account.endpoint_url + path)
+    headers = {
+        "x-amz-content-sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+        "x-amz-trailer": "x-amz-checksum-crc32",
+        "x-amz-decoded-content-length": "11",
+        "content-encoding": "aws-chunked",
+    }
+    for name, value in headers.items():
+        request.headers[name] = value
+    known = account.client_arguments()
+    credentials = Credentials(known["aws_access_key_id"], known["aws_secret_access_key"])
+    SigV4Auth(credentials, "s3", "us-east-1").add_auth(request)  # S3's own signer would hash the body
+    port = int(account.endpoint_url.rpartition(":")[2])
+    connection = http.client.HTTPConnection("localhost", port, timeout=60)
+    connection.request("PUT", path, iter([body[:20], body[20:]]), dict(request.headers), encode_chunked=True)
+    assert connection.getresponse().status == 200
+    connection.close()
+    assert client("s3").get_object(Bucket=BUCKET, Key="chunked")["Body"].read() == b"hello world"
+
+
+def test_an_invocation_in_chunks_arrives_whole(account: LocalAccount, endpoint: str) -> None:
+    path, body = f"/endpoints/{endpoint}/invocations", echo_request("in chunks").encode()
+    headers = signed_headers(account, "POST", path, body, **{"Content-Type": "application/json"})
+    port = int(account.endpoint_url.rpartition(":")[2])
+    connection = http.client.HTTPConnection("localhost", port, timeout=60)
+    chunks = [body[start : start + 7] for start in range(0, len(body), 7)]
+    connection.request("POST", path, iter(chunks), headers, encode_chunked=True)
+    answer = connection.getresponse()
+    assert (answer.status, json.loads(answer.read())["outputs"][0]["data"]) == (200, ["got in chunks"])
+    connection.close()
+
+
+def test_a_length_that_is_none_is_400(account: LocalAccount) -> None:
+    headers = signed_headers(account, "POST", "/", b"") | {"Host": "localhost", "Content-Length": "four"}
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    with socket.create_connection(("127.0.0.1", int(account.endpoint_url.rpartition(":")[2])), 60) as connection:
+        connection.sendall(f"POST / HTTP/1.1\r\n{head}\r\n".encode())
+        assert connection.recv(4096).startswith(b"HTTP/1.1 400 ")

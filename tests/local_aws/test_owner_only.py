@@ -1,0 +1,257 @@
+"""The account answers its owner alone: no web page, no foreign host, nothing without a signature or a bound."""
+
+import io
+import json
+import logging
+import time
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from hypothesis import given
+from hypothesis import strategies as st
+
+from local_aws.signature import MAX_SKEW_S
+from tests.local_aws.wsgi_calls import HOST, KEYS, Spy, ask, environ_of, guarded, of_url, signed, signed_headers
+
+INVOKE = "/endpoints/e/invocations"
+
+
+def refused(environ: dict[str, Any], **options: Any) -> tuple[int, str]:
+    """Returns the status and the code of a refusal, and makes sure that nothing got past the guard."""
+    spy = Spy()
+    answer = ask(guarded(spy, **options), environ)
+    assert spy.environs == []
+    return answer.status, answer.headers["x-amzn-errortype"]
+
+
+def test_a_request_of_the_owner_is_passed_on_whole() -> None:
+    spy = Spy()
+    assert ask(guarded(spy), signed("POST", INVOKE, b"the body")).body == b"answered"
+    assert spy.bodies == [b"the body"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": f"http://{HOST}"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-origin"},
+    ],
+)
+def test_a_web_page_is_refused_even_with_the_key(headers: dict[str, str]) -> None:
+    answer = ask(guarded(Spy()), environ_of("POST", INVOKE, {**signed_headers("POST", INVOKE), **headers}))
+    said = next(iter(headers.values()))
+    assert (answer.status, json.loads(answer.body)["message"]) == (
+        403,
+        f"This local account answers no web page (it said it is '{said}').",
+    )
+    assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+
+
+def test_a_preflight_of_a_web_page_is_refused() -> None:
+    headers = {"Host": HOST, "Origin": "https://evil.example", "Access-Control-Request-Method": "PUT"}
+    assert refused(environ_of("OPTIONS", "/bucket/key", headers)) == (403, "AccessDenied")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "localhost.evil.example", "evil.example:5055", "127.0.0.2", "", "localhost, evil", "[::2]", "a@b"],
+)
+def test_a_name_that_was_made_to_resolve_here_is_refused(host: str) -> None:
+    headers = {**signed_headers("GET", "/"), "Host": host}
+    assert refused(environ_of("GET", "/", headers)) == (403, "AccessDenied")
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:80", "[::1]:5055", "a-bucket.localhost:5055", "LOCALHOST:1"])
+def test_the_names_of_loopback_are_no_reason_to_refuse(host: str) -> None:
+    environ = environ_of("GET", "/", {"Host": host})
+    assert refused(environ) == (403, "MissingAuthenticationToken")
+
+
+@pytest.mark.parametrize("path", ["/moto-api/reset", "/moto-api/", "/moto-api/seed?a=1"])
+def test_motos_own_api_is_closed_even_to_the_owner(path: str) -> None:
+    assert refused(signed("POST", path)) == (403, "AccessDenied")
+
+
+@pytest.mark.parametrize("path", ["/", "/favicon.ico", "/latest/meta-data/iam/security-credentials/", INVOKE])
+def test_no_path_is_open_to_a_request_without_a_signature(path: str) -> None:
+    assert refused(environ_of("POST", path, {"Host": HOST})) == (403, "MissingAuthenticationToken")
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"secret": "another"}, "SignatureDoesNotMatch"),
+        ({"key": "LOCAL0000000000OTHER"}, "InvalidClientTokenId"),
+        ({"key": "local", "secret": "local"}, "InvalidClientTokenId"),
+        ({"key": "AKIAIOSFODNN7EXAMPLE"}, "InvalidClientTokenId"),
+        ({"key": "AKIAIOSFODNN7EXAMPLE", "service": "s3"}, "InvalidAccessKeyId"),
+    ],
+)
+def test_another_key_is_refused(options: dict[str, str], code: str) -> None:
+    assert refused(signed("GET", "/", **options)) == (403, code)
+
+
+def test_a_body_is_not_read_for_a_key_that_is_none_of_the_accounts() -> None:
+    class Unread(io.BytesIO):
+        def read(self, *_: Any) -> bytes:
+            raise AssertionError("the body was read")
+
+    headers = {**signed_headers("PUT", "/bucket/key", service="s3", key="AKIAIOSFODNN7EXAMPLE"), "Content-Length": "9"}
+    assert refused(environ_of("PUT", "/bucket/key", headers, stream=Unread()))[0] == 403
+
+
+@given(st.sampled_from(["method", "target", "query", "body", "signed header", "host"]), st.sampled_from(["s3", "sts"]))
+def test_a_request_that_was_changed_on_its_way_is_refused(changed: str, service: str) -> None:
+    headers = signed_headers("POST", "/a/b?x=1", b"body", service=service, headers={"X-Amz-Target": "Do"})
+    method, target, body = "POST", "/a/b?x=1", b"body"
+    match changed:
+        case "method":
+            method = "PUT"
+        case "target":
+            target = "/a/c?x=1"
+        case "query":
+            target = "/a/b?x=2"
+        case "body":
+            body = b"bode"
+        case "signed header":
+            headers["X-Amz-Target"] = "Undo"
+        case "host":
+            headers["Host"] = "127.0.0.1:5055"
+    status, code = refused(environ_of(method, target, headers, body))
+    assert code in ("SignatureDoesNotMatch", "XAmzContentSHA256Mismatch")
+    assert status in (400, 403)
+
+
+@pytest.mark.parametrize("off", [MAX_SKEW_S + 60, -MAX_SKEW_S - 60])
+def test_an_old_signature_does_not_hold(off: float) -> None:
+    environ = signed("GET", "/")
+    assert refused(environ, clock=lambda: time.time() + off) == (403, "RequestTimeTooSkewed")
+
+
+@pytest.mark.parametrize("version", [None, "s3v4"], ids=["version 2, boto3's default", "version 4"])
+def test_a_presigned_url_holds_until_it_expires_and_only_as_it_was_made(version: str | None) -> None:
+    client = boto3.client(
+        "s3",
+        endpoint_url=f"http://{HOST}",
+        region_name="us-east-1",
+        aws_access_key_id=KEYS.access_key_id,
+        aws_secret_access_key=KEYS.secret_access_key,
+        config=Config(signature_version=version),
+    )
+    url = client.generate_presigned_url("get_object", Params={"Bucket": "models", "Key": "a b"}, ExpiresIn=60)
+    spy = Spy()
+    assert ask(guarded(spy), of_url("GET", url)).status == 200
+    assert ask(guarded(spy), of_url("PUT", url)).status == 403
+    assert ask(guarded(spy), of_url("GET", url.replace("models", "others"))).status == 403
+    assert ask(guarded(spy, clock=lambda: time.time() + 61), of_url("GET", url)).status == 403
+    assert len(spy.environs) == 1
+
+
+def test_a_presigned_url_may_have_its_bucket_in_the_hosts_name() -> None:
+    client = boto3.client(
+        "s3",
+        endpoint_url=f"http://{HOST}",
+        region_name="us-east-1",
+        aws_access_key_id=KEYS.access_key_id,
+        aws_secret_access_key=KEYS.secret_access_key,
+        config=Config(s3={"addressing_style": "virtual"}),
+    )
+    url = client.generate_presigned_url("get_object", Params={"Bucket": "models", "Key": "key"})
+    assert url.startswith("http://models.localhost:5055/key?")
+    assert ask(guarded(Spy()), of_url("GET", url)).status == 200
+
+
+@pytest.mark.parametrize("length", ["-1", "x", "1,1", "+4", "4 4", "9" * 20, "٣"])
+def test_a_content_length_that_is_none_is_the_callers_mistake(length: str) -> None:
+    headers = {**signed_headers("POST", INVOKE, b"body"), "Content-Length": length}
+    assert refused(environ_of("POST", INVOKE, headers, b"body")) == (400, "InvalidRequest")
+
+
+def test_a_chunked_body_arrives_whole_and_with_its_length() -> None:
+    spy, headers = Spy(), signed_headers("POST", INVOKE, b"in three chunks")
+    del headers["Content-Length"]
+    environ = environ_of("POST", INVOKE, {**headers, "Transfer-Encoding": "chunked"}, b"in three chunks")
+    assert ask(guarded(spy), environ).status == 200
+    assert spy.bodies == [b"in three chunks"]
+    assert spy.environs[0]["CONTENT_LENGTH"] == "15"
+    assert "HTTP_TRANSFER_ENCODING" not in spy.environs[0]
+
+
+@pytest.mark.parametrize("coding", ["gzip", "gzip, chunked", "identity", ""])
+def test_another_coding_of_the_body_is_refused(coding: str) -> None:
+    headers = signed_headers("POST", INVOKE, b"body")
+    assert refused(environ_of("POST", INVOKE, {**headers, "Transfer-Encoding": "chunked"}, b"body"))[0] == 400, "both"
+    del headers["Content-Length"]
+    environ = environ_of("POST", INVOKE, {**headers, "Transfer-Encoding": coding}, b"body")
+    assert refused(environ) == (400, "InvalidRequest")
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_a_body_over_its_bound_is_refused(chunked: bool) -> None:
+    headers = signed_headers("POST", INVOKE, b"x" * 11)
+    if chunked:
+        del headers["Content-Length"]
+        headers["Transfer-Encoding"] = "chunked"
+    environ = environ_of("POST", INVOKE, headers, b"x" * 11)
+    assert refused(environ, body_limit=lambda path: 10) == (413, "EntityTooLarge")
+
+
+def test_all_bodies_together_have_a_bound_and_what_was_held_is_free_again() -> None:
+    spy = Spy()
+    application = guarded(spy, max_held_bytes=10)
+
+    def nested(environ: dict[str, Any], start_response: Any) -> Any:
+        assert ask(application, signed("POST", INVOKE, b"x" * 6)).status == 503, "while six bytes are held"
+        return spy(environ, start_response)
+
+    application._application = nested
+    for _ in range(3):
+        assert ask(application, signed("POST", INVOKE, b"x" * 6)).status == 200
+    assert len(spy.bodies) == 3
+
+
+class Failing(io.BytesIO):
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def read(self, *_: Any) -> bytes:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("stream", "answer"),
+    [
+        (io.BytesIO(b"bo"), (400, "IncompleteBody")),
+        (Failing(TimeoutError()), (408, "RequestTimeout")),
+        (Failing(OSError("Missing chunk terminating newline")), (400, "IncompleteBody")),
+    ],
+)
+def test_a_body_that_does_not_arrive_is_the_callers_mistake(stream: Any, answer: tuple[int, str]) -> None:
+    headers = signed_headers("POST", INVOKE, b"body")
+    assert refused(environ_of("POST", INVOKE, headers, stream=stream)) == answer
+
+
+def test_refusals_have_the_form_that_clients_of_the_service_read() -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+    for environ in (signed("GET", "/", service="s3", secret="x"), signed("POST", "/", headers=form, secret="x")):
+        answer = ask(guarded(Spy()), environ)
+        assert answer.headers["Content-Type"] == "text/xml"
+        assert answer.body.startswith(b"<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code><Message>")
+    assert ask(guarded(Spy()), environ_of("HEAD", "/", {"Host": HOST})).body == b""
+
+
+def test_the_log_tells_the_first_refusal_of_a_kind_and_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    application = guarded(Spy())
+    with caplog.at_level(logging.INFO, logger="local_aws"):
+        for _ in range(100):
+            ask(application, environ_of("GET", "/", {"Host": HOST, "Origin": "https://evil.example"}))
+            ask(application, signed("GET", "/", secret="x"))
+        ask(application, signed("GET", "/"))
+    assert len(caplog.records) == 2
+    assert KEYS.secret_access_key not in caplog.text + repr(KEYS)

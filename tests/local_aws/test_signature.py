@@ -1,0 +1,124 @@
+"""The signatures that botocore makes are verified, whatever the service's protocol; what is malformed is refused."""
+
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from local_aws.signature import Call, Refusal, read
+
+KEY, SECRET = "LOCAL0123456789ABCDE", "a-secret_key"
+
+
+class Sent(Exception):
+    """Carries the request that botocore would send."""
+
+
+def request_of(service: str, operation: str, **parameters: Any) -> tuple[Call, bytes]:
+    def stop(request: Any, **_: Any) -> None:
+        raise Sent(request)
+
+    config = Config(retries={"total_max_attempts": 1})
+    client: Any = boto3.client(
+        service,  # type: ignore[call-overload]
+        endpoint_url="http://localhost:5055",
+        region_name="us-east-1",
+        aws_access_key_id=KEY,
+        aws_secret_access_key=SECRET,
+        aws_session_token="a+token/==",
+        config=config,
+    )
+    client.meta.events.register("before-send", stop)
+    with pytest.raises(Sent) as sent:
+        getattr(client, operation)(**parameters)
+    request: Any = sent.value.args[0]
+    parts, body = urlsplit(request.url), request.body or b""
+    body = body.read() if hasattr(body, "read") else body
+    body = body.encode() if isinstance(body, str) else body
+    headers = {
+        name.lower(): value if isinstance(value, str) else value.decode() for name, value in request.headers.items()
+    }
+    target = parts.path + (f"?{parts.query}" if parts.query else "")
+    return Call(method=request.method, target=target, headers={"host": parts.netloc, **headers}), body
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "parameters"),
+    [
+        ("s3", "put_object", {"Bucket": "bucket", "Key": "a b/ü+c//d/..", "Body": b"x", "Metadata": {"a_b": "c  d"}}),
+        ("s3", "list_objects_v2", {"Bucket": "bucket", "Prefix": "a b&c=+"}),
+        ("sts", "assume_role", {"RoleArn": "arn:aws:iam::123456789012:role/x", "RoleSessionName": "session"}),
+        ("sagemaker", "list_models", {}),
+        ("sagemaker-runtime", "invoke_endpoint", {"EndpointName": "e", "Body": b"\x00\xff"}),
+        ("lambda", "get_function", {"FunctionName": "arn:aws:lambda:us-east-1:123456789012:function:f"}),
+        ("cloudformation", "list_stacks", {}),
+    ],
+    ids=["S3", "S3 query", "query", "json", "rest-json", "encoded path", "form"],
+)
+def test_what_botocore_signs_is_verified(service: str, operation: str, parameters: dict[str, Any]) -> None:
+    call, body = request_of(service, operation, **parameters)
+    claim, digest = read(call), hashlib.sha256(body).hexdigest()
+    assert (claim.access_key, claim.token) == (KEY, "a+token/==")
+    claim.check(call, SECRET, digest, time.time())
+    with pytest.raises(Refusal, match="was not signed with the secret key"):
+        claim.check(call, SECRET + "x", digest, time.time())
+
+
+def test_an_upload_in_chunks_of_unknown_hash_is_verified_by_its_headers() -> None:
+    def checked(change: Callable[[dict[str, str]], object]) -> None:
+        call, body = request_of("s3", "put_object", Bucket="bucket", Key="key", Body=b"x")
+        headers = dict(call.headers)
+        change(headers)
+        changed = Call(method=call.method, target=call.target, headers=headers)
+        read(changed).check(changed, SECRET, hashlib.sha256(body).hexdigest(), time.time())
+
+    checked(lambda headers: None)
+    # Whoever claims that a body was not hashed has to have signed that claim.
+    with pytest.raises(Refusal, match="was not signed"):
+        checked(lambda headers: headers.update({"x-amz-content-sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER"}))
+
+
+SCOPE = f"{KEY}/20260101/us-east-1/s3/aws4_request"
+GOOD = f"AWS4-HMAC-SHA256 Credential={SCOPE}, SignedHeaders=host, Signature={'a' * 64}"
+
+
+@pytest.mark.parametrize(
+    ("target", "headers", "code"),
+    [
+        ("/", {}, "MissingAuthenticationToken"),
+        ("/", {"authorization": ""}, "IncompleteSignature"),
+        ("/", {"authorization": "Bearer x"}, "IncompleteSignature"),
+        ("/", {"authorization": f"AWS {KEY}:signature"}, "IncompleteSignature"),
+        ("/", {"authorization": GOOD}, "IncompleteSignature"),
+        ("/", {"authorization": GOOD, "x-amz-date": "20260102T000000Z"}, "IncompleteSignature"),
+        (
+            "/",
+            {"authorization": GOOD.replace("a" * 64, "a" * 63), "x-amz-date": "20260101T000000Z"},
+            "IncompleteSignature",
+        ),
+        ("/?X-Amz-Algorithm=AWS4-HMAC-SHA256", {}, "AuthorizationQueryParametersError"),
+        (f"/?X-Amz-Algorithm=none&X-Amz-Credential={SCOPE}&X-Amz-Expires=9", {}, "AuthorizationQueryParametersError"),
+        (f"/?AWSAccessKeyId={KEY}", {}, "AccessDenied"),
+        (f"/?AWSAccessKeyId={KEY}&Expires=1", {"authorization": GOOD}, "InvalidArgument"),
+    ],
+)
+def test_what_is_no_signature_is_refused(target: str, headers: dict[str, str], code: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        read(Call(method="GET", target=target, headers={"host": "localhost", **headers}))
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize("signed", ["x-amz-date", "host;x-not-sent"])
+def test_a_signature_covers_the_host_and_only_what_was_sent(signed: str) -> None:
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    scope = f"{KEY}/{moment[:8]}/us-east-1/s3/aws4_request"
+    authorization = f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders={signed}, Signature={'a' * 64}"
+    headers = {"host": "localhost", "authorization": authorization, "x-amz-date": moment}
+    call = Call(method="GET", target="/", headers=headers)
+    with pytest.raises(Refusal, match="SignedHeaders has to name the host, and headers that were sent"):
+        read(call).check(call, SECRET, "", time.time())
