@@ -2,8 +2,8 @@
 
 Errors have the shape and the words of the service: 413 for a body over 6 MB, 400 for a request that the service model
 does not allow or an endpoint that does not answer, 424 for all that goes wrong behind the endpoint. ModelLatency is the
-time that the proxy before Triton takes for `/invocations`, as SageMaker's is the container's; OverheadLatency is the rest
-of the invocation's time. Source:
+time that the proxy before Triton takes for `/invocations`, as SageMaker's is the container's; OverheadLatency is the
+rest of the invocation's time. Source:
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_runtime_InvokeEndpoint.html
 """
 
