@@ -24,7 +24,7 @@ ERROR_CHARACTERS = 1000
 """How much of an unforeseen error is told and logged."""
 
 # moto would allow every web page's origin. It reads MOTO_DISABLE_GLOBAL_CORS into this when it is first imported.
-werkzeug_app.DISABLE_GLOBAL_CORS = True
+werkzeug_app.DISABLE_GLOBAL_CORS = True  # type: ignore[attr-defined]
 
 log = logging.getLogger(__name__)
 

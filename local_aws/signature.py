@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
 from botocore.auth import HmacV1Auth, SigV4Auth
@@ -203,7 +203,7 @@ class Version2:
         if now > self.expires_at:
             raise Refusal(403, "AccessDenied", "Request has expired")
         url = urlsplit(call.without("AWSAccessKeyId", "Signature", "Expires"))
-        headers = HTTPHeaders()
+        headers: Any = HTTPHeaders()
         for name, value in {**call.query, **call.headers}.items():
             if name in ("content-md5", "content-type") or name.startswith("x-amz-"):
                 headers[name] = value
@@ -253,7 +253,7 @@ class _Signer(SigV4Auth):
         return headers
 
     def _normalize_url_path(self, path: str) -> str:
-        return path if self._path_as_it_is else super()._normalize_url_path(path)  # type: ignore[misc,no-any-return]
+        return path if self._path_as_it_is else super()._normalize_url_path(path)  # type: ignore[misc]
 
 
 class _SignerOfUrls(HmacV1Auth):

@@ -92,7 +92,7 @@ def test_no_path_is_open_to_a_request_without_a_signature(path: str) -> None:
         ({"key": "AKIAIOSFODNN7EXAMPLE", "service": "s3"}, "InvalidAccessKeyId"),
     ],
 )
-def test_another_key_is_refused(options: dict[str, str], code: str) -> None:
+def test_another_key_is_refused(options: dict[str, Any], code: str) -> None:
     assert refused(signed("GET", "/", **options)) == (403, code)
 
 

@@ -34,7 +34,7 @@ def test_a_second_account_is_refused_and_told_which_is_the_first(tmp_path: Path)
 
 
 def test_the_lock_of_a_killed_account_does_not_outlive_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HOLD, tmp_path]
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
     holder = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
     assert holder.stdout is not None
     with holder.stdout as said:

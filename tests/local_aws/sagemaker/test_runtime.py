@@ -44,11 +44,17 @@ class Model(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def model() -> Iterator[tuple[type[Model], Any]]:
-    kind = type("OneModel", (Model,), {"seen": [], "silent": threading.Event()})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    class OneModel(Model):
+        seen: list[dict[str, str]] = []
+        silent = threading.Event()
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), OneModel)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    yield kind, SimpleNamespace(sagemaker_url=f"http://127.0.0.1:{server.server_port}", log_file=Path("/logs/e.log"))
-    kind.silent.set()
+    yield (
+        OneModel,
+        SimpleNamespace(sagemaker_url=f"http://127.0.0.1:{server.server_port}", log_file=Path("/logs/e.log")),
+    )
+    OneModel.silent.set()
     server.shutdown()
     server.server_close()
 
