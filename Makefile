@@ -4,7 +4,6 @@ SHELL := /bin/bash
 VENV := .venv
 TRITON := .venv-triton
 comma := ,
-PIP := -m pip install --disable-pip-version-check
 
 # The newest Python that the pinned packages have wheels for. The Triton server's Python backend needs numpy 1, which has
 # none for Python 3.13. `make PYTHON=… TRITON_PYTHON=…` takes others.
@@ -21,12 +20,16 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := 1
 
 # The machine's own Node.js where it is recent enough and has npm, else one from a wheel.
-NODE_EXTRA = $(shell node -e 'process.exit(process.versions.node.split(".")[0] >= 22 ? 0 : 1)' 2>/dev/null && npm --version >/dev/null 2>&1 || echo ,node)
+NODE_LOCK = $(shell node -e 'process.exit(process.versions.node.split(".")[0] >= 22 ? 0 : 1)' 2>/dev/null && npm --version >/dev/null 2>&1 || echo requirements/node.txt)
+
+# Installs into the environment of a Python what locks pin, each file compared with its hash.
+LOCKED := bash scripts/install_locked.sh
+TORCH := requirements/torch-cpu.txt requirements/torch-cuda.txt scripts/install_locked.sh
 
 # Prints the time that passes and the number of packages while an installation runs; its own output goes to the log.
 INSTALL = $(PYTHON) scripts/install.py
 
-.PHONY: help run test test-all busy-test fuzz lint rehearse bench setup machine triton clean
+.PHONY: help run test test-all busy-test fuzz lint lock rehearse bench setup machine triton clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -55,13 +58,18 @@ lint: setup ## format, lint and types
 	python scripts/check_docstrings.py
 	mypy
 
+lock: setup ## the pins and hashes of every environment, from pyproject.toml; UPGRADE="--upgrade-package NAME" moves one
+	@test -x build/venv-lock/bin/python || $(PYTHON) -m venv build/venv-lock
+	@$(INSTALL) "uv, which resolves" $(LOCKED) build/venv-lock/bin/python requirements/uv.txt
+	@PATH="$$PATH:$(CURDIR)/build/venv-lock/bin" python -m scripts.lock $(UPGRADE)
+
 rehearse: setup ## every stack deployed, checked, changed, broken and destroyed; writes docs/rehearsal.md
 	@set -o pipefail; mkdir -p build docs; bash scripts/rehearse.sh | tee build/rehearsal.log
 	@python -m scripts.rehearsal.transcript < build/rehearsal.log > build/rehearsal.md
 	@mv build/rehearsal.md docs/rehearsal.md
 
 bench: setup ## this project beside its peers
-	@$(INSTALL) "the engines to compare with" $(VENV)/bin/python $(PIP) --constraint constraints.txt --editable ".[bench]"
+	@$(INSTALL) "the engines to compare with" $(LOCKED) $(VENV)/bin/python requirements/bench.txt
 	python -m model_build build --all --target cpu
 	python -m model_build build --all --target cpu-int8
 	python benchmarks/spellcheck_latency.py
@@ -71,7 +79,7 @@ bench: setup ## this project beside its peers
 	python benchmarks/build_memory.py
 	python benchmarks/synth.py
 	@test -x build/venv-generators/bin/python || $(PYTHON) -m venv build/venv-generators
-	@$(INSTALL) "the load generators to compare with" build/venv-generators/bin/python $(PIP) --requirement benchmarks/generator-requirements.txt
+	@$(INSTALL) "the load generators to compare with" $(LOCKED) build/venv-generators/bin/python benchmarks/generator-requirements.txt
 	python benchmarks/generator.py
 
 setup: $(VENV)/.installed triton node_modules/.installed ## the environments that all others need
@@ -81,15 +89,16 @@ triton: $(TRITON)/.installed ## the Triton server alone
 machine:
 	@bash scripts/check_machine.sh "$(PYTHON)" "$(TRITON_PYTHON)"
 
-$(VENV)/.installed: pyproject.toml constraints.txt | machine
+$(VENV)/.installed: pyproject.toml requirements/development.txt requirements/node.txt $(TORCH) | machine
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	@$(INSTALL) "the Python environment into $(VENV)" $(VENV)/bin/python $(PIP) --constraint constraints.txt --editable ".[measure,cdk,build,local,dev$(NODE_EXTRA)]"
+	@$(INSTALL) "the Python environment into $(VENV)" $(LOCKED) $(VENV)/bin/python requirements/development.txt $(NODE_LOCK) torch
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # What a Triton container has, and nothing else: the server binary, its Python backend, the model's own packages.
-$(TRITON)/.installed: containers/triton/local-requirements.txt containers/triton/requirements.txt containers/triton/constraints.txt | machine
+$(TRITON)/.installed: containers/triton/local-requirements.txt $(TORCH) | machine
 	@test -x $(TRITON)/bin/python || $(TRITON_PYTHON) -m venv $(TRITON)
-	@$(INSTALL) "the Triton server into $(TRITON)" $(TRITON)/bin/python $(PIP) --constraint containers/triton/constraints.txt --requirement $<
+	@$(INSTALL) "the Triton server into $(TRITON)" $(LOCKED) $(TRITON)/bin/python $< torch
 	@touch $@
 
 node_modules/.installed: package.json package-lock.json $(VENV)/.installed

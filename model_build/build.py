@@ -38,7 +38,7 @@ from workloads import (
 
 TOOLS = ("numpy", "onnx", "onnxruntime", "onnxscript", "tokenizers", "torch", "transformers")
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-TENSORRT_BINDINGS = ("tensorrt", "cuda")
+TENSORRT_BINDINGS = ("tensorrt", "tensorrt_bindings", "cuda")
 
 
 def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:

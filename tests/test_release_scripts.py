@@ -47,7 +47,7 @@ class Checkout:
         return file
 
     def commit(self) -> None:
-        self.git("add", "workloads", "scripts", "model_build", "containers", "constraints.txt")
+        self.git("add", "workloads", "scripts", "model_build", "containers", "requirements")
         self.git("commit", "--quiet", "--allow-empty", "--message", "as it is")
 
     def git(self, *arguments: str) -> str:
@@ -67,7 +67,7 @@ def checkout(tmp_path: Path) -> Checkout:
     shutil.copytree(ROOT / "scripts" / "release", folder / "scripts" / "release")
     for name in ("workloads/spellcheck/workload.toml", "model_build/build.py", "containers/__init__.py"):
         made.write(name, "one\n")
-    made.write("constraints.txt", "a==1\n")
+    made.write("requirements/build.txt", "a==1\n")
     made.commit()
     return made
 

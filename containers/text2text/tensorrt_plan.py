@@ -5,9 +5,10 @@
 All memory is allocated once, at the largest shapes the plan was built for, and freed with the last plan that uses it.
 All work goes to one stream: what was read is there only after `Cuda.wait`.
 
-Needs the packages `cuda-bindings` and `tensorrt`, the latter in the exact version that built the plan. The calls are
-those of NVIDIA's samples (samples/python/common_runtime.py). An address is never null, because TensorRT wants one even
-for an empty tensor. Not run where this was written: there is no GPU.
+Needs the packages `cuda-bindings` and `tensorrt`, or the latter's bindings alone beside an image's own libraries, in
+the exact version that built the plan. The calls are those of NVIDIA's samples (samples/python/common_runtime.py). An
+address is never null, because TensorRT wants one even for an empty tensor. Not run where this was written: there is no
+GPU.
 """
 
 import math
@@ -98,6 +99,17 @@ def _free(runtime: Any, addresses: list[int]) -> None:
         runtime.cudaFree(address)
 
 
+def import_tensorrt() -> Any:
+    """Returns TensorRT's module. A wheel of its bindings alone calls it otherwise than a whole installation."""
+    try:
+        import tensorrt_bindings  # type: ignore[import-not-found,unused-ignore]
+    except ModuleNotFoundError:
+        import tensorrt  # type: ignore[import-not-found,unused-ignore]
+
+        return tensorrt
+    return tensorrt_bindings
+
+
 class Plan:
     """A plan, its context, and an address for every tensor: its own memory, or where `source` writes the tensor."""
 
@@ -105,8 +117,7 @@ class Plan:
         self, file: Path, cuda: Cuda, source: "Plan | None" = None, *, sized_as: Mapping[str, str] | None = None
     ) -> None:
         """`sized_as` names tensors that need as much memory as another tensor."""
-        import tensorrt  # type: ignore[import-not-found,unused-ignore]
-
+        tensorrt = import_tensorrt()
         self._cuda, self._file = cuda, file
         self._runtime = tensorrt.Runtime(tensorrt.Logger(tensorrt.Logger.WARNING))
         self._engine = self._runtime.deserialize_cuda_engine(file.read_bytes())

@@ -3,8 +3,8 @@
     python3 entry.py
 
 It uses the standard library alone and Python 3.10, because the image's own Python starts it, and
-`containers.archive_reader`, which is uploaded beside it. The generator gets the
-Python and the packages that constraints.txt was resolved for, from the network. Results are copied to a folder named
+`containers.archive_reader`, which is uploaded beside it. The generator gets a
+Python and the packages that requirements/generator.txt locks, from the network. Results are copied to a folder named
 after the host below the output folder; the generator's exit status is in `exit.json`, because a run without a verdict
 is still a job that did its work. The reason of a failed job goes to /opt/ml/output/message, of which SageMaker shows
 the first kilobyte.
@@ -31,9 +31,9 @@ from pathlib import Path
 
 from containers.archive_reader import ArchiveRefused, unpack  # uploaded beside this program
 
-UV = "uv==0.13.8"
 PYTHON = "3.11"
-PACKAGES = ("boto3", "httptools", "numpy", "pydantic", "scipy", "uvloop")
+LOCKED = ("--require-hashes", "--only-binary", ":all:", "--no-deps")
+"""pip's and uv's options for wheels alone, each of them compared with the hash in a lock."""
 MEETING_PORT = 29400
 MEETING_S = 1500
 NOTICE_S = 5.0
@@ -83,11 +83,14 @@ def install(work: Path) -> str:
     """Installs a Python for the generator, outside every environment of the image, and returns its path."""
     uv, venv = f"{work}/.uv/bin/uv", f"{work}/.venv"
     python = f"{venv}/bin/python"
-    pins = ["--constraints", f"{work}/constraints.txt"]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", *LOCKED, "--target", f"{work}/.uv"]
     for command in (
-        [sys.executable, "-m", "pip", "install", "--quiet", "--target", f"{work}/.uv", UV],
+        [*pip, "--requirement", f"{work}/requirements/uv.txt"],
         [uv, "venv", "--quiet", "--python", PYTHON, venv],
-        [uv, "pip", "install", "--quiet", "--python", python, *pins, *PACKAGES],
+        [
+            *(uv, "pip", "install", "--quiet", "--python", python, *LOCKED),
+            *("--requirements", f"{work}/requirements/generator.txt"),
+        ],
     ):
         print(f"$ {' '.join(command)}", flush=True)
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")

@@ -25,7 +25,7 @@ from workloads import Unavailable
 
 ENTRY = Path(__file__).with_name("generator_entry.py")
 CODE = ("aws_api", "inference_recommender")
-PINS = "constraints.txt"
+LOCKS = ("requirements/generator.txt", "requirements/uv.txt")
 POLL_S = 15.0
 
 
@@ -156,7 +156,7 @@ def source_files(root: Path) -> dict[str, Path]:
     """
     code = [file for name in CODE for file in (root / name).rglob("*") if file.suffix in (".py", ".json")]
     contract = [file for file in (root / "workloads").glob("*") if file.suffix in (".py", ".json")]
-    files = {file.relative_to(root).as_posix(): file for file in [*code, *contract, root / PINS]}
+    files = {file.relative_to(root).as_posix(): file for file in [*code, *contract, *(root / name for name in LOCKS)]}
     return dict(sorted({**files, **archive_reader.BESIDE}.items()))
 
 

@@ -4,8 +4,8 @@
 
 Standard library alone and Python 3.8, since any image's Python starts it; `containers.archive_reader`, which keeps to
 the same, is uploaded beside it. TensorRT, ONNX Runtime and TorchScript builds
-get the Python and the packages that constraints.txt was resolved for, from the network; of the image they use trtexec
-and the CUDA libraries. Neuron's torch is the image's own, so those builds run on the image's Python with a few
+get a Python and the packages that requirements/build.txt locks, from the network; of the image they use trtexec and
+the CUDA and TensorRT libraries. Neuron's torch is the image's own, so those builds run on the image's Python with a few
 packages beside it. Why a build failed goes to /opt/ml/output/message, of which SageMaker shows the first kilobyte; a
 traceback goes to standard error, which is the job's log, because no file outlives the container.
 
@@ -29,7 +29,6 @@ from pathlib import Path
 
 from containers.archive_reader import ArchiveRefused, unpack  # uploaded beside this program
 
-UV = "uv==0.13.8"
 PYTHON = "3.11"
 ON_THE_IMAGES_PYTHON = ("neuron", "neuronx")
 TRTEXEC = "/usr/src/tensorrt/bin"
@@ -84,30 +83,32 @@ def main(arguments: list[str], system: Path = Path("/")) -> int:
 
 
 def install_commands(work: Path, runtime: str) -> list[list[str]]:
-    """Installs uv first, outside every environment, because an image's Python may be closed to pip."""
+    """Installs uv first, outside every environment, because an image's Python may be closed to pip.
+
+    Everything comes as wheels that are compared with the hashes of a lock. Of an interpreter uv has the hash itself.
+    """
     uv, venv = f"{work}/.uv/bin/uv", f"{work}/.venv"
-    install = [uv, "pip", "install", "--quiet", "--python", f"{venv}/bin/python"]
-    get_uv = [sys.executable, "-m", "pip", "install", "--quiet", "--target", f"{work}/.uv", UV]
+    locked = ["--require-hashes", "--only-binary", ":all:", "--no-deps"]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", *locked, "--target", f"{work}/.uv"]
+    get_uv = [*pip, "--requirement", f"{work}/requirements/uv.txt"]
+    install = [uv, "pip", "install", "--quiet", "--python", f"{venv}/bin/python", *locked]
     if runtime in ON_THE_IMAGES_PYTHON:
         return [
             get_uv,
             [uv, "venv", "--quiet", "--python", sys.executable, "--system-site-packages", venv],
             [*install, "--requirements", f"{work}/model_build/remote/neuron-requirements.txt"],
         ]
-    pins = ["--requirements", f"{work}/pyproject.toml", "--extra", "build", "--constraints", f"{work}/constraints.txt"]
+    locks = [f"{work}/requirements/build.txt", f"{work}/requirements/torch-cpu.txt"]
     commands = [
         get_uv,
         [uv, "venv", "--quiet", "--python", PYTHON, venv],
-        [*install, *pins, "--torch-backend", "cpu"],
+        [*install, *(part for lock in locks for part in ("--requirements", lock)), "--torch-backend", "cpu"],
     ]
-    return [*commands, *_for_engines(work, install)] if runtime == "tensorrt" else commands
-
-
-def _for_engines(work: Path, install: list[str]) -> list[list[str]]:
-    """Returns commands that install what runs engines in the parity gate, in the version of the image's trtexec."""
-    triton = f"{work}/containers/triton"
-    tensorrt = f'{" ".join(install)} "$(sh {triton}/tensorrt-requirement)"'
-    return [[*install, "--requirements", f"{triton}/gpu-requirements.txt"], ["sh", "-ec", tensorrt]]
+    if runtime == "tensorrt":  # what runs engines in the parity gate, in the version of the image's trtexec
+        triton = f"{work}/containers/triton"
+        bindings = f"{triton}/gpu-requirements.txt"
+        commands += [["sh", f"{triton}/check-tensorrt", bindings], [*install, "--requirements", bindings]]
+    return commands
 
 
 def build_environment(environment: dict[str, str], system: Path) -> dict[str, str]:

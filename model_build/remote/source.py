@@ -14,7 +14,12 @@ from model_build import archive
 from workloads import UsageError, WorkloadFolder
 
 CODE = ("aws_api", "containers", "model_build")
-FILES = ("constraints.txt", "pyproject.toml")
+FILES = (
+    "pyproject.toml",
+    "requirements/build.txt",
+    "requirements/torch-cpu.txt",
+    "requirements/uv.txt",
+)
 TIMING_CACHES = Path("build/timing_caches")
 
 

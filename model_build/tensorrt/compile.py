@@ -19,9 +19,9 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-from containers.text2text.tensorrt_plan import plan_name
+from containers.text2text.tensorrt_plan import import_tensorrt, plan_name
 from model_build.progress import Progress, silent
 from model_build.tensorrt.profiles import Profile
 from model_build.tensorrt.trtexec import Major, command
@@ -196,7 +196,7 @@ def _no_gpu(workload: str, target: str, lacks: str) -> Unavailable:
 def _check_bindings(program: str, tensorrt: str) -> None:
     """Checks the Python packages before an hour of building, not after it."""
     try:
-        module: Any = importlib.import_module("tensorrt")
+        module = import_tensorrt()
         importlib.import_module("cuda.bindings.runtime")
     except ImportError as error:
         raise no_bindings(f"they cannot be imported ({error})", tensorrt) from error

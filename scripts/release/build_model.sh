@@ -6,7 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 workload=$1 target=$2
 kept=build/$workload/$target/release.key
-key=$(git ls-tree -r HEAD workloads model_build containers constraints.txt | grep -v '/recommendation\.json$' | sha256sum)
+key=$(find workloads model_build containers requirements -type f ! -name recommendation.json ! -path '*/__pycache__/*' -print0 \
+  | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum)
 if [ -f "build/$workload/$target/artifact.json" ] && [ "$(cat "$kept" 2> /dev/null)" = "$key" ]; then
   echo "$workload for $target: nothing has changed, the build of an earlier release is used."
 else

@@ -50,6 +50,7 @@ class EcsBatchWork(Construct):
         for task in (props.shard, props.account):
             props.storage.grant_run(task.role)
             _acknowledge_any_revision(props.role, task.definition)
+        _pass_roles_to_ecs_alone(props.role)
 
     def shards(self, scope: Construct) -> sfn.IChainable:
         each_shard = sfn.Map(
@@ -107,6 +108,18 @@ class EcsBatchWork(Construct):
             result_path=sfn.JsonPath.DISCARD,
         )
         return with_retries(state)
+
+
+def _pass_roles_to_ecs_alone(role: iam.Role) -> None:
+    """CDK's own grant lets the state machine hand the tasks' roles to any service; a denial wins over it."""
+    role.add_to_policy(
+        iam.PolicyStatement(
+            effect=iam.Effect.DENY,
+            actions=["iam:PassRole"],
+            resources=["*"],
+            conditions={"StringNotEquals": {"iam:PassedToService": "ecs-tasks.amazonaws.com"}},
+        )
+    )
 
 
 def _acknowledge_any_revision(role: iam.Role, definition: ecs.Ec2TaskDefinition) -> None:

@@ -12,6 +12,11 @@ from stacks.grants import acknowledge_resources, allow, allow_passing_to_sagemak
 OWN_NAMES = "A job or an endpoint is named after its workload when it is made; the prefix keeps to the workload's own."
 
 
+def build_cache(workload: str) -> str:
+    """Returns the folder of the releases' bucket that keeps what a workload's last build made."""
+    return f"caches/{workload}"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReleaseAccessProps:
     releases: s3.IBucket
@@ -19,20 +24,27 @@ class ReleaseAccessProps:
 
 
 class ReleaseAccess(Construct):
-    """`build` compiles, `ask` invokes and measures what beta deployed, `compare` reads and writes baselines."""
+    """`ask` invokes and measures what beta deployed, `compare` reads and writes baselines; each build has a role.
+
+    A build runs code of others, which pip installs and a checkpoint brings. It reaches its own workload's files only:
+    what it could change elsewhere, another build, a gate or production would take for its own.
+    """
 
     def __init__(self, scope: Construct, id: str, props: ReleaseAccessProps) -> None:
         super().__init__(scope, id)
-        self.build = self._role(
-            "Build", "Builds models, here and as SageMaker processing jobs.", "sagemaker.amazonaws.com"
-        )
+        self._releases = props.releases
         self.ask = self._role("Ask", "Asks and measures what the beta stage deployed.")
         self.compare = self._role("Compare", "Reads and keeps the runs that releases are compared with.")
-        self._let_build(props.releases)
         props.releases.grant_read_write(self.compare, "baselines/*")
         acknowledge_resources(
             self.compare, [props.releases.arn_for_objects("baselines/*")], "A baseline is a folder of files."
         )
+
+    def build(self, workload: str) -> iam.Role:
+        """Returns the role of the workload's build, here and as a SageMaker processing job."""
+        role = self._role(f"Build-{workload}", f"{workload}: builds its model.", "sagemaker.amazonaws.com")
+        self._let_build(role, workload)
+        return role
 
     def may_measure(self, workload: str, stack_name: str) -> None:
         """Lets `ask` invoke the stack's endpoint and run jobs on its model."""
@@ -57,12 +69,14 @@ class ReleaseAccess(Construct):
         acknowledge_resources(self.ask, [payloads], "Each workload has a payload of its own.")
         acknowledge_resources(self.ask, ["*"], "cloudwatch:GetMetricData is an action on no resource.")
 
-    def _let_build(self, releases: s3.IBucket) -> None:
-        jobs = self._arn("processing-job", "*")
+    def _let_build(self, role: iam.Role, workload: str) -> None:
+        jobs = self._arn("processing-job", f"{workload.replace('_', '-')}-*")
         verbs = ("Create", "Describe", "Stop")
-        allow(self.build, [*(f"sagemaker:{verb}ProcessingJob" for verb in verbs), "sagemaker:AddTags"], [jobs])
-        allow_passing_to_sagemaker(self.build, [self.build.role_arn])
-        releases.grant_read_write(self.build, "models/*")
+        allow(role, [*(f"sagemaker:{verb}ProcessingJob" for verb in verbs), "sagemaker:AddTags"], [jobs])
+        allow_passing_to_sagemaker(role, [role.role_arn])
+        files = [f"{build_cache(workload)}/*", f"model-build/{workload}/*"]
+        for pattern in files:
+            self._releases.grant_read_write(role, pattern)
         logs = Stack.of(self).format_arn(
             service="logs",
             resource="log-group",
@@ -70,16 +84,13 @@ class ReleaseAccess(Construct):
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
         images = Stack.of(self).format_arn(service="ecr", account="*", resource="repository", resource_name="*")
-        allow(self.build, ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"], [logs])
-        allow(
-            self.build, ["ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage"], [images]
-        )
-        allow(self.build, ["ecr:GetAuthorizationToken"], ["*"])
-        acknowledge_resources(self.build, [jobs, releases.arn_for_objects("models/*"), logs], OWN_NAMES)
-        acknowledge_resources(
-            self.build, [images], "AWS's registries of SageMaker images differ by region and framework."
-        )
-        acknowledge_resources(self.build, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
+        allow(role, ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"], [logs])
+        allow(role, ["ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage"], [images])
+        allow(role, ["ecr:GetAuthorizationToken"], ["*"])
+        objects = [self._releases.arn_for_objects(pattern) for pattern in files]
+        acknowledge_resources(role, [jobs, *objects, logs], OWN_NAMES)
+        acknowledge_resources(role, [images], "AWS's registries of SageMaker images differ by region and framework.")
+        acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
 
     def _role(self, id: str, description: str, *services: str) -> iam.Role:
         principals = [iam.ServicePrincipal(name) for name in ("codebuild.amazonaws.com", *services)]

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from aws_cdk import Annotations, CfnOutput, Environment, RemovalPolicy, Stack, Stage, pipelines
 from aws_cdk import aws_codebuild as codebuild
+from aws_cdk import aws_codepipeline as codepipeline
+from aws_cdk import aws_codepipeline_actions as actions
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -17,7 +19,7 @@ from stacks.context import PRODUCTION, Options, ReleaseSource
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.grants import acknowledge, acknowledge_wildcards
 from stacks.release import steps
-from stacks.release.access import ReleaseAccess, ReleaseAccessProps
+from stacks.release.access import ReleaseAccess, ReleaseAccessProps, build_cache
 from workloads import ProjectError, Workload
 
 AddStacks = Callable[[Construct, Options, Container[str]], None]
@@ -58,23 +60,52 @@ class ReleasePipelineStack(Stack):
         self._releases = self._bucket()
         self._access = ReleaseAccess(self, "Access", ReleaseAccessProps(releases=self._releases))
         self._access.may_offer_payloads()
-        self._commit = pipelines.CodePipelineSource.connection(
-            props.source.repository,
-            props.source.branch,
-            connection_arn=props.source.connection_arn,
-            # A clone, not an archive: builds are known by the commit's trees, and a proposal is pushed.
-            code_build_clone_output=True,
-        )
-        pipeline = pipelines.CodePipeline(
-            self, "Pipeline", synth=self._synth(), cross_account_keys=True, enable_key_rotation=True
-        )
+        self._builds: dict[str, pipelines.CodeBuildStep] = {}
+        release = self._release()
+        pipeline = pipelines.CodePipeline(self, "Pipeline", synth=self._synth(), code_pipeline=release)
         runs = self._beta(pipeline)
         self._production(pipeline, runs)
         pipeline.build_pipeline()
+        self._keep_builds()
+        acknowledge_wildcards(release, REASONS)
         acknowledge_wildcards(pipeline, REASONS)
         acknowledge_wildcards(self._access, REASONS)
         _acknowledge_artifacts(pipeline)
         CfnOutput(self, "PipelineName", value=pipeline.pipeline.pipeline_name)
+
+    def _release(self) -> codepipeline.Pipeline:
+        """Returns the pipeline with its sources: the files of a commit, and a clone for what pushes.
+
+        Whoever gets a clone gets the connection with it and may push to the repository.
+        """
+        files, clone = codepipeline.Artifact("Source"), codepipeline.Artifact("Clone")
+        source = self._source(files, clone=False)
+        self._commit = pipelines.CodePipelineFileSet.from_artifact(files)
+        self._commit_id = source.variables.commit_id
+        self._clone = pipelines.CodePipelineFileSet.from_artifact(clone)
+        return codepipeline.Pipeline(
+            self,
+            "Release",
+            pipeline_type=codepipeline.PipelineType.V1,
+            stages=[codepipeline.StageProps(stage_name="Source", actions=[source, self._source(clone, clone=True)])],
+            cross_account_keys=True,
+            enable_key_rotation=True,
+            restart_execution_on_update=True,
+        )
+
+    def _source(self, output: codepipeline.Artifact, *, clone: bool) -> actions.CodeStarConnectionsSourceAction:
+        source = self._props.source
+        owner, _, repository = source.repository.partition("/")
+        return actions.CodeStarConnectionsSourceAction(
+            action_name="Clone" if clone else "Files",
+            owner=owner,
+            repo=repository,
+            branch=source.branch,
+            connection_arn=source.connection_arn,
+            output=output,
+            code_build_clone_output=clone,
+            trigger_on_push=not clone,
+        )
 
     def _bucket(self) -> s3.Bucket:
         bucket = s3.Bucket(
@@ -91,15 +122,24 @@ class ReleasePipelineStack(Stack):
 
     def _synth(self) -> pipelines.CodeBuildStep:
         checked = steps.check(self._commit)
-        cache = codebuild.Cache.bucket(self._releases, prefix="models/cache")
         built: dict[str, pipelines.IFileSetProducer] = {}
         gates: list[pipelines.Step] = []
         for model in map(_model, self._props.workloads):
-            step = steps.build(model, self._commit, checked, self._access.build, cache, self._releases.bucket_name)
+            role = self._access.build(model.workload)
+            step = steps.build(model, self._commit, checked, role, self._releases.bucket_name)
+            self._builds[model.workload] = step
             files = step.add_output_directory(model.folder)
             built[model.folder] = files
             gates.append(steps.parity_gate(model, self._commit, files))
         return steps.synth(self._commit, built, gates)
+
+    def _keep_builds(self) -> None:
+        """Gives each build a cache of its own. CDK's `Cache.bucket` would let every one write the whole bucket."""
+        for workload, step in self._builds.items():
+            project = step.project.node.default_child
+            assert isinstance(project, codebuild.CfnProject)
+            location = f"{self._releases.bucket_name}/{build_cache(workload)}"
+            project.cache = codebuild.CfnProject.ProjectCacheProperty(type="S3", location=location)
 
     def _beta(self, pipeline: pipelines.CodePipeline) -> dict[str, pipelines.Step]:
         """Adds the stage; returns the measuring step of each endpoint, by its workload's name."""
@@ -112,7 +152,7 @@ class ReleasePipelineStack(Stack):
             smoke_test = steps.smoke_test(name, self._commit, endpoint, self._access.ask)
             runs[name] = steps.measure(name, self._commit, smoke_test, model, role, self._access.ask)
             gate = steps.performance_gate(name, self._commit, runs[name], self._baselines, self._access.compare)
-            proposal = steps.propose(name, self._commit, gate, runs[name], self._props.source.connection_arn)
+            proposal = steps.propose(name, self._clone, self._commit_id, gate, runs[name])
             after += [smoke_test, runs[name], gate, proposal]
         pipeline.add_stage(stage, post=after)
         return runs

@@ -11,7 +11,8 @@ from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_iam as iam
 
 SCRIPTS = "scripts/release"
-PIP = "python -m pip install --quiet --constraint constraints.txt"
+INSTALL = "bash scripts/install_locked.sh python"
+"""Installs what locks pin, each file compared with its hash. The project itself runs from the source."""
 RUNTIMES = {"python": "3.11", "nodejs": "22"}
 LONGEST_JOB = Duration.hours(6)
 """The service ends an advanced job after five hours at most."""
@@ -41,7 +42,6 @@ def build(
     source: pipelines.IFileSetProducer,
     after: pipelines.Step,
     role: iam.IRole,
-    cache: codebuild.Cache,
     bucket_name: str,
 ) -> pipelines.CodeBuildStep:
     """Compiles the model where its hardware is. `role` is both the step's and the processing job's."""
@@ -50,12 +50,11 @@ def build(
         f"Build-{model.workload}",
         source,
         [
-            f'{PIP} ".[build]"',
+            f"{INSTALL} requirements/build.txt torch",
             " ".join(["bash", f"{SCRIPTS}/build_model.sh", model.workload, model.target, *where]),
         ],
         large=not model.remote,
         role=role,
-        cache=cache,
         caching=[f"build/{model.workload}/**/*"],
         timeout=LONGEST_JOB,
     )
@@ -67,7 +66,7 @@ def parity_gate(model: Model, source: pipelines.IFileSetProducer, built: pipelin
     return _step(
         f"ParityGate-{model.workload}",
         source,
-        [f'{PIP} ".[build]"', f"bash {SCRIPTS}/parity_gate.sh {model.workload} {model.target}"],
+        [f"{INSTALL} requirements/build.txt torch", f"bash {SCRIPTS}/parity_gate.sh {model.workload} {model.target}"],
         inputs={model.folder: built},
     )
 
@@ -80,7 +79,7 @@ def synth(
     step = _step(
         "Synth",
         source,
-        ["npm ci --no-audit --no-fund", f'{PIP} ".[cdk]"', "npx cdk synth --quiet"],
+        ["npm ci --no-audit --no-fund", f"{INSTALL} requirements/cdk.txt", "npx cdk synth --quiet"],
         inputs=built,
         primary_output_directory="cdk.out",
     )
@@ -95,7 +94,7 @@ def smoke_test(
     return _step(
         f"SmokeTest-{workload}",
         source,
-        [f"{PIP} .", f'bash {SCRIPTS}/smoke_test.sh {workload} "$ENDPOINT"'],
+        [f"{INSTALL} requirements/project.txt", f'bash {SCRIPTS}/smoke_test.sh {workload} "$ENDPOINT"'],
         outputs={"ENDPOINT": endpoint},
         role=role,
     )
@@ -113,7 +112,7 @@ def measure(
     step = _step(
         f"Measure-{workload}",
         source,
-        [f"{PIP} .", f'bash {SCRIPTS}/measure.sh {workload} "$MODEL_NAME" "$JOB_ROLE"'],
+        [f"{INSTALL} requirements/project.txt", f'bash {SCRIPTS}/measure.sh {workload} "$MODEL_NAME" "$JOB_ROLE"'],
         outputs={"MODEL_NAME": model, "JOB_ROLE": job_role},
         role=role,
         timeout=LONGEST_JOB,
@@ -129,29 +128,25 @@ def performance_gate(
     return _step(
         f"PerformanceGate-{workload}",
         source,
-        [f"{PIP} .", f"bash {SCRIPTS}/performance_gate.sh {workload} {baselines}"],
+        [f"{INSTALL} requirements/project.txt", f"bash {SCRIPTS}/performance_gate.sh {workload} {baselines}"],
         inputs={"runs/candidate": run},
         role=role,
     )
 
 
 def propose(
-    workload: str,
-    source: pipelines.IFileSetProducer,
-    after: pipelines.Step,
-    run: pipelines.Step,
-    connection_arn: str,
+    workload: str, clone: pipelines.IFileSetProducer, commit: str, after: pipelines.Step, run: pipelines.Step
 ) -> pipelines.CodeBuildStep:
-    """Proposes the recommendation, as a branch for a pull request and as a patch."""
-    push = iam.PolicyStatement(
-        actions=["codeconnections:UseConnection", "codestar-connections:UseConnection"], resources=[connection_arn]
-    )
+    """Proposes the recommendation, as a branch for a pull request and as a patch.
+
+    `clone` may be of a later commit than the one that was measured, `commit`.
+    """
     step = _step(
         f"Propose-{workload}",
-        source,
-        [f"bash {SCRIPTS}/propose.sh {workload}"],
+        clone,
+        ['git checkout --quiet --detach "$COMMIT"', f"bash {SCRIPTS}/propose.sh {workload}"],
         inputs={"runs/candidate": run},
-        statements=[push],
+        env={"COMMIT": commit},
         primary_output_directory="proposal",
     )
     step.add_step_dependency(after)
@@ -178,8 +173,7 @@ def _step(
     inputs: Mapping[str, pipelines.IFileSetProducer] | None = None,
     outputs: Mapping[str, CfnOutput] | None = None,
     role: iam.IRole | None = None,
-    statements: Sequence[iam.PolicyStatement] | None = None,
-    cache: codebuild.Cache | None = None,
+    env: Mapping[str, str] | None = None,
     caching: Sequence[str] = (),
     large: bool = False,
     timeout: Duration | None = None,
@@ -195,8 +189,7 @@ def _step(
         additional_inputs=inputs,
         env_from_cfn_outputs=outputs,
         role=role,
-        role_policy_statements=statements,
-        cache=cache,
+        env=env,
         partial_build_spec=codebuild.BuildSpec.from_object(spec),
         build_environment=codebuild.BuildEnvironment(
             build_image=codebuild.LinuxBuildImage.STANDARD_7_0,

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 import containers
+from tests.locks import pins
 
 ROOM = Path(containers.__path__[0])
 SERVING = {"numpy", "onnxruntime", "tokenizers", "triton_python_backend_utils"}
 ALLOWED = {
     "batch": {"boto3", "botocore", "numpy"},
-    "encoder": SERVING | {"cuda", "tensorrt", "torch"},
+    "encoder": SERVING | {"cuda", "tensorrt", "tensorrt_bindings", "torch"},
     "neuron": {"httptools", "numpy", "uvloop"},
-    "text2text": SERVING | {"cuda", "tensorrt"},
+    "text2text": SERVING | {"cuda", "tensorrt", "tensorrt_bindings"},
 }
 """Packages by folder. A package of one runtime is imported only in the adapter of that runtime."""
 
@@ -45,6 +46,6 @@ def test_nothing_in_a_container_uses_pickle() -> None:
 
 
 def test_the_container_has_the_versions_that_the_build_verified_with() -> None:
-    pins = (ROOM / "triton" / "requirements.txt").read_text().splitlines()
-    pinned = dict(pin.split("==") for pin in pins if not pin.startswith("#"))
-    assert pinned == {name: importlib.metadata.version(name) for name in ("onnxruntime", "tokenizers")}
+    pinned = pins(ROOM / "triton" / "requirements.txt")
+    for name in ("onnxruntime", "tokenizers"):
+        assert pinned[name] == importlib.metadata.version(name)

@@ -4,6 +4,7 @@ import ast
 import importlib.metadata
 
 from tests.containers.dockerfile import copied
+from tests.locks import pins
 from workloads import ROOT
 
 CONTAINERS = ROOT / "containers"
@@ -30,5 +31,10 @@ def test_the_code_that_is_copied_imports_only_what_is_copied() -> None:
 
 
 def test_the_pin_is_what_the_tests_run_with() -> None:
-    lines = (CONTAINERS / "batch" / "requirements.txt").read_text("utf-8").splitlines()
-    assert [line for line in lines if not line.startswith("#")] == [f"boto3=={importlib.metadata.version('boto3')}"]
+    pinned = pins(CONTAINERS / "batch" / "requirements.txt")
+    assert pinned == {name: importlib.metadata.version(name) for name in pinned}
+    assert "boto3" in pinned
+
+
+def test_the_image_it_is_made_of_is_named_by_whoever_builds() -> None:
+    assert "\nARG BASE\nFROM ${BASE}\n" in DOCKERFILE

@@ -5,6 +5,7 @@ import importlib.metadata
 import re
 
 from tests.containers.dockerfile import copied
+from tests.locks import pins
 from workloads import ROOT
 
 CONTAINERS = ROOT / "containers"
@@ -40,9 +41,10 @@ def test_the_code_that_is_copied_is_python_3_10_and_imports_only_what_is_copied(
 
 
 def test_the_pins_are_what_the_tests_run_with() -> None:
-    lines = (CONTAINERS / "neuron" / "requirements.txt").read_text("utf-8").splitlines()
-    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
-    assert pins == {name: importlib.metadata.version(name) for name in ("httptools", "tokenizers", "uvloop")}
+    pinned = pins(CONTAINERS / "neuron" / "requirements.txt")
+    for name in ("httptools", "tokenizers", "uvloop"):
+        assert pinned[name] == importlib.metadata.version(name)
+    assert not {"numpy", "torch"} & pinned.keys(), "they stay the image's own"
 
 
 def test_no_tag_floats() -> None:
@@ -52,5 +54,6 @@ def test_no_tag_floats() -> None:
         image = image.replace(f"${{{name}}}", value)
     assert image == (
         "763104351884.dkr.ecr.us-east-1.amazonaws.com/"
-        "pytorch-inference-neuron:1.13.1-neuron-py310-sdk2.20.2-ubuntu20.04"
+        "pytorch-inference-neuron:1.13.1-neuron-py310-sdk2.20.2-ubuntu20.04@${DIGEST}"
     )
+    assert "\nARG DIGEST\n" in DOCKERFILE, "without a default: whoever builds has looked it up"

@@ -8,25 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.locks import pins
 from workloads import ROOT
 
 TRITON = ROOT / "containers" / "triton"
 DOCKERFILE = (TRITON / "Dockerfile").read_text("utf-8")
-SCRIPT = TRITON / "tensorrt-requirement"
+SCRIPT = TRITON / "check-tensorrt"
+GPU = TRITON / "gpu-requirements.txt"
 
 
-def pins(name: str) -> dict[str, str]:
-    lines = (TRITON / name).read_text("utf-8").splitlines()
-    return dict(line.split("==") for line in lines if not line.startswith("#"))
-
-
-def requirement(tmp_path: Path, first_line: str) -> subprocess.CompletedProcess[str]:
+def check(tmp_path: Path, first_line: str) -> subprocess.CompletedProcess[str]:
     """Runs the script with a trtexec that prints this first line, in an image with CUDA 13."""
     trtexec = tmp_path / "trtexec"
     trtexec.write_text(f"#!{sys.executable}\nimport sys\nassert sys.argv[1:] == ['--help']\nprint({first_line!r})\n")
     trtexec.chmod(trtexec.stat().st_mode | stat.S_IXUSR)
     environment = {"TRTEXEC": str(trtexec), "CUDA_VERSION": "13.0.1", "PATH": "/usr/bin:/bin"}
-    return subprocess.run([SCRIPT], env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(["sh", SCRIPT, GPU], env=environment, capture_output=True, text=True, check=False)
 
 
 def test_no_tag_floats() -> None:
@@ -34,13 +31,19 @@ def test_no_tag_floats() -> None:
     [image] = re.findall(r"^FROM (\S+)$", DOCKERFILE, re.MULTILINE)
     for name, value in defaults.items():
         image = image.replace(f"${{{name}}}", value)
-    assert image == "763104351884.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:25.09-py3-cpu"
+    registry = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
+    assert image == f"{registry}/sagemaker-tritonserver:25.09-py3-cpu@${{DIGEST}}"
+    assert "\nARG DIGEST\n" in DOCKERFILE, "without a default: whoever builds has looked it up"
     assert "TAG=25.09-py3 " in DOCKERFILE
 
 
 def test_both_kinds_have_the_same_tokenizers() -> None:
-    assert pins("gpu-requirements.txt").keys() == {"cuda-bindings", "tokenizers"}
-    assert pins("gpu-requirements.txt")["tokenizers"] == pins("requirements.txt")["tokenizers"]
+    assert pins(GPU)["tokenizers"] == pins(TRITON / "requirements.txt")["tokenizers"]
+
+
+@pytest.mark.parametrize("lock", ["requirements.txt", "gpu-requirements.txt"])
+def test_numpy_and_torch_stay_the_images_own(lock: str) -> None:
+    assert not {"numpy", "torch", "tensorrt"} & pins(TRITON / lock).keys()
 
 
 def test_every_file_that_is_copied_is_there() -> None:
@@ -49,16 +52,23 @@ def test_every_file_that_is_copied_is_there() -> None:
     assert all((TRITON / name).exists() for name in re.findall(r"\b(?:gpu-)?requirements\.txt", DOCKERFILE))
 
 
-@pytest.mark.parametrize(("number", "version"), [("v101303", "10.13.3"), ("v110201", "11.2.1")])
-def test_pythons_tensorrt_is_the_images_own(tmp_path: Path, number: str, version: str) -> None:
-    done = requirement(tmp_path, f"&&&& RUNNING TensorRT.trtexec [TensorRT {number}] [b9] # trtexec --help")
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"tensorrt-cu13=={version}.*\n", "")
+def test_pythons_tensorrt_is_the_images_own(tmp_path: Path) -> None:
+    done = check(tmp_path, "&&&& RUNNING TensorRT.trtexec [TensorRT v101303] [b9] # trtexec --help")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_image_with_another_tensorrt_is_refused(tmp_path: Path) -> None:
+    done = check(tmp_path, "&&&& RUNNING TensorRT.trtexec [TensorRT v110201] [b9] # trtexec --help")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "This image needs tensorrt-cu13-bindings==11.2.1.*, and gpu-requirements.txt has "
+        "tensorrt-cu13-bindings==10.13.3.9: move it in pyproject.toml's triton-gpu-image and run `make lock`.\n"
+    )
 
 
 def test_a_trtexec_that_does_not_say_its_version_stops_the_build(tmp_path: Path) -> None:
-    done = requirement(tmp_path, "CUDA driver version is insufficient")
+    done = check(tmp_path, "CUDA driver version is insufficient")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"{tmp_path}/trtexec does not say which TensorRT it is; pass it, as in "
-        "--build-arg TENSORRT=tensorrt-cu13==10.13.3.9\n"
+        f"{tmp_path}/trtexec does not say which TensorRT it is. Without it no engine can be checked in this image.\n"
     )

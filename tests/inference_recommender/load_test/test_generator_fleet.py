@@ -71,7 +71,7 @@ def test_the_image_is_where_sagemaker_core_says() -> None:
 def test_what_travels_is_the_same_bytes_for_the_same_files_and_enough_for_the_generator() -> None:
     names = source_files(ROOT)
     needed = {"inference_recommender/load_generator/__main__.py", "workloads/document.py", "workloads/instances.json"}
-    assert {*needed, "aws_api/errors.py", "constraints.txt"} <= set(names)
+    assert {*needed, "aws_api/errors.py", "requirements/generator.txt", "requirements/uv.txt"} <= set(names)
     assert not [name for name in names if "__pycache__" in name or name.startswith("tests")]
     assert pack_source(ROOT) == pack_source(ROOT)
 

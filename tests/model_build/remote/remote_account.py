@@ -54,7 +54,9 @@ def miniature(root: Path) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(f"# {name}\n")
     (root / "pyproject.toml").write_text("[project]\n")
-    (root / "constraints.txt").write_text("torch==2.13.0\n")
+    (root / "requirements").mkdir()
+    for lock in ("build", "torch-cpu", "uv"):
+        (root / "requirements" / f"{lock}.txt").write_text("a==1\n")
     return root
 
 

@@ -21,6 +21,7 @@ made.mkdir(parents=True)
 (made / "repository").mkdir()
 (made / "artifact.json").write_text(json.dumps({"archive": "model.tar.gz"}))
 """
+LOCKED = "--require-hashes --only-binary :all: --no-deps"
 CACHE = """
 pathlib.Path("build/timing_caches").mkdir()
 pathlib.Path("build/timing_caches/8.6.cache").write_bytes(b"timings")
@@ -131,23 +132,20 @@ def test_a_source_that_did_not_arrive_fails(system: Path) -> None:
 
 def test_a_build_gets_the_python_and_the_packages_that_were_tested() -> None:
     uv, venv, install = entry.install_commands(Path("/w"), "onnxruntime")
-    assert uv == [sys.executable, "-m", "pip", "install", "--quiet", "--target", "/w/.uv", "uv==0.13.8"]
+    assert uv[:5] == [sys.executable, "-m", "pip", "install", "--quiet"]
+    assert " ".join(uv[5:]) == f"{LOCKED} --target /w/.uv --requirement /w/requirements/uv.txt"
     assert venv == ["/w/.uv/bin/uv", "venv", "--quiet", "--python", "3.11", "/w/.venv"]
     assert " ".join(install) == (
-        "/w/.uv/bin/uv pip install --quiet --python /w/.venv/bin/python --requirements /w/pyproject.toml "
-        "--extra build --constraints /w/constraints.txt --torch-backend cpu"
+        f"/w/.uv/bin/uv pip install --quiet --python /w/.venv/bin/python {LOCKED} --requirements "
+        "/w/requirements/build.txt --requirements /w/requirements/torch-cpu.txt --torch-backend cpu"
     )
 
 
 def test_engines_are_checked_by_the_tensorrt_that_built_them() -> None:
-    *_, bindings, tensorrt = entry.install_commands(Path("/w"), "tensorrt")
-    assert bindings[-2:] == ["--requirements", "/w/containers/triton/gpu-requirements.txt"]
-    assert tensorrt == [
-        "sh",
-        "-ec",
-        "/w/.uv/bin/uv pip install --quiet --python /w/.venv/bin/python "
-        '"$(sh /w/containers/triton/tensorrt-requirement)"',
-    ]
+    *_, check, bindings = entry.install_commands(Path("/w"), "tensorrt")
+    lock = "/w/containers/triton/gpu-requirements.txt"
+    assert check == ["sh", "/w/containers/triton/check-tensorrt", lock]
+    assert " ".join(bindings[5:]) == f"/w/.venv/bin/python {LOCKED} --requirements {lock}"
 
 
 @pytest.mark.parametrize("runtime", ["neuron", "neuronx"])

@@ -22,10 +22,12 @@ def _edit(root: Path, checkpoint: str) -> None:
 
 def test_the_code_of_a_build_and_one_workload_travel_and_nothing_else(root: Path) -> None:
     assert sorted(source_files(load_workload("spellcheck", root / "workloads"), root)) == [
-        "constraints.txt",
         "containers/engine.py",
         "model_build/plan.py",
         "pyproject.toml",
+        "requirements/build.txt",
+        "requirements/torch-cpu.txt",
+        "requirements/uv.txt",
         "workloads/folder.py",
         "workloads/spellcheck/checkpoint/config.json",
         "workloads/spellcheck/checkpoint/model.safetensors",

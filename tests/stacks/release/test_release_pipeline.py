@@ -115,6 +115,81 @@ def test_an_accelerators_model_is_built_by_a_processing_job_and_a_cpus_in_place(
     assert re.search(r"build_model\.sh spellcheck cpu\b(?! --on)", commands)
 
 
+def projects_of(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """CodeBuild's projects by logical id, those of CDK Pipelines among them."""
+    found = {
+        name: r["Properties"] for name, r in template["Resources"].items() if r["Type"] == "AWS::CodeBuild::Project"
+    }
+    assert found
+    return found
+
+
+def statements_of(template: dict[str, Any], role: str) -> list[dict[str, Any]]:
+    policies = [r["Properties"] for r in template["Resources"].values() if r["Type"] == "AWS::IAM::Policy"]
+    return [
+        statement
+        for policy in policies
+        if {"Ref": role} in policy["Roles"]
+        for statement in policy["PolicyDocument"]["Statement"]
+    ]
+
+
+def test_only_a_proposal_gets_a_clone_and_with_it_the_right_to_push(template: dict[str, Any]) -> None:
+    configured = {a["Name"]: a["Configuration"] for a in stages(template)[0]["Actions"]}
+    assert "OutputArtifactFormat" not in configured["Files"], "a zip, without the history"
+    assert configured["Clone"]["OutputArtifactFormat"] == "CODEBUILD_CLONE_REF"
+    assert configured["Clone"]["DetectChanges"] is False, "one push, one release"
+    actions = [action for stage in stages(template) for action in stage["Actions"]]
+    cloning = {a["Name"] for a in actions if {"Name": "Clone"} in a.get("InputArtifacts", [])}
+    assert cloning == {"Propose-spellcheck", "Propose-text_classification"}
+    may_use = {
+        name
+        for name, project in projects_of(template).items()
+        if "UseConnection" in json.dumps(statements_of(template, project["ServiceRole"]["Fn::GetAtt"][0]))
+    }
+    assert len(may_use) == 2
+    assert all("Propose" in name for name in may_use)
+
+
+def test_a_proposal_is_made_on_the_commit_that_was_measured(template: dict[str, Any]) -> None:
+    (action,) = (a for s in stages(template) for a in s["Actions"] if a["Name"] == "Propose-spellcheck")
+    variables = {v["name"]: v["value"] for v in json.loads(action["Configuration"]["EnvironmentVariables"])}
+    (source,) = (a for a in stages(template)[0]["Actions"] if a["Name"] == "Files")
+    assert variables["COMMIT"] == f"#{{{source['Namespace']}.CommitId}}"
+    (project,) = (p for name, p in projects_of(template).items() if "Proposespellcheck" in name)
+    commands = json.loads(project["Source"]["BuildSpec"])["phases"]["build"]["commands"]
+    assert commands[0] == 'git checkout --quiet --detach "$COMMIT"'
+
+
+def test_no_build_can_write_what_another_build_a_gate_or_production_takes(template: dict[str, Any]) -> None:
+    """Builds run code of others: each has a cache, a role and a folder of its own in the releases' bucket."""
+    builds = {name: project for name, project in projects_of(template).items() if "BuildBuild" in name}
+    assert len(builds) == len(WORKLOADS)
+    caches = [json.dumps(project["Cache"]["Location"]) for project in builds.values()]
+    assert len(set(caches)) == len(WORKLOADS)
+    for workload in WORKLOADS:
+        (project,) = (p for name, p in builds.items() if workload.replace("_", "") in name)
+        assert project["Cache"]["Location"]["Fn::Join"][1][-1] == f"/caches/{workload}"
+        role = project["ServiceRole"]["Fn::GetAtt"][0]
+        writing = [s for s in statements_of(template, role) if "s3:PutObject" in s["Action"]]
+        arns = [arn for s in writing for arn in (s["Resource"] if isinstance(s["Resource"], list) else [s["Resource"]])]
+        objects = {
+            json.dumps(arn["Fn::Join"][1]) for arn in arns if "Fn::Join" in arn and "Releases" in json.dumps(arn)
+        }
+        suffixes = {parts.rpartition(', "')[2].removesuffix('"]') for parts in objects}
+        assert suffixes == {f"/caches/{workload}/*", f"/model-build/{workload}/*"}
+    others = [project for name, project in projects_of(template).items() if name not in builds]
+    assert {project["Cache"]["Type"] for project in others} == {"NO_CACHE"}
+
+
+def test_every_step_installs_from_a_lock(template: dict[str, Any]) -> None:
+    installs = re.findall(r"(?:pip|uv|npm) (?:install|ci|i)\b[^\"\\]*", json.dumps(build_specs(template)))
+    ours = [command for command in installs if "aws-cdk" not in command and "cdk-assets" not in command]
+    assert set(ours) == {"npm ci --no-audit --no-fund"}
+    locks = set(re.findall(r"install_locked\.sh python ([^\"\\]+)", json.dumps(build_specs(template))))
+    assert locks == {"requirements/build.txt torch", "requirements/cdk.txt", "requirements/project.txt"}
+
+
 def build_specs(template: dict[str, Any]) -> list[Any]:
     projects = (r for r in template["Resources"].values() if r["Type"] == "AWS::CodeBuild::Project")
     return [project["Properties"]["Source"].get("BuildSpec") for project in projects]

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# install_locked.sh PYTHON LOCK...: installs what the locks pin into PYTHON's environment, wheels alone, each of them compared
+# with its hash. The LOCK `torch` is the one of the build that pip finds here: PyTorch's own without CUDA where some index
+# or folder has it, else PyPI's.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=$1
+locks=()
+for lock in "${@:2}"; do
+  if [ "$lock" = torch ]; then
+    lock=requirements/torch-cpu.txt
+    pin=$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' "$lock")
+    "$python" -m pip install --quiet --disable-pip-version-check --dry-run --ignore-installed --no-deps "$pin" > /dev/null 2>&1 \
+      || lock=requirements/torch-cuda.txt
+  fi
+  locks+=(--requirement "$lock")
+done
+# A lock is complete, so nothing is resolved: what it lacks is not installed at all.
+"$python" -m pip install --disable-pip-version-check --require-hashes --only-binary :all: --no-deps "${locks[@]}"

@@ -1,0 +1,182 @@
+"""`python -m scripts.lock [--upgrade | --upgrade-package NAME]`: writes the lock of every environment, for `make lock`.
+
+A lock pins all packages that an environment gets, each with the sha256 of every wheel of it that its Pythons can
+install on Linux on x86-64. uv resolves for all Pythons at once, against PyPI, whatever index pip is told of here: the
+hashes are those that any machine sees. A version stays until it no longer fits pyproject.toml or is upgraded. Source
+distributions are left out, for to install one is to run its code.
+
+PyPI's torch brings CUDA, gigabytes that a machine without a GPU has no use for, and PyTorch's own build without it is
+not on PyPI. So the lock of an environment has no torch: requirements/torch-cuda.txt has PyPI's and what it brings,
+requirements/torch-cpu.txt, kept by hand, the other. scripts/install_locked.sh takes the one that pip can find.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomllib
+from packaging.markers import Marker
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import parse_wheel_filename
+
+from workloads import ROOT, UsageError
+
+HEADER = "# Written by `make lock` from pyproject.toml. To add or move a package, change it there.\n"
+TORCH_CUDA = "requirements/torch-cuda.txt"
+OF_CUDA = re.compile(r"(nvidia|cuda)-.+|torch|triton")
+"""The names of torch and of what PyPI's build of it brings, among those of `DEVELOPMENT`."""
+PYTHONS = ("3.11", "3.12", "3.13")
+ON_TRITON = ("3.11", "3.12")
+"""The Triton server's Python backend needs numpy 1, which has no wheel for Python 3.13."""
+ON_NEURON = ("3.10", "3.12")
+"""The Pythons of AWS's images for Inf1 and for Inf2."""
+PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(39, 4, -1)]
+PLATFORMS += ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "linux_x86_64"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lock:
+    """A lock's file and what it is made from: `extras` of the project or a dependency `group`."""
+
+    file: str
+    extras: tuple[str, ...] = ()
+    group: str | None = None
+    pythons: tuple[str, ...] = PYTHONS
+    within: str | None = None
+    """The lock whose versions this one takes, where both have a package."""
+    without: tuple[str, ...] = ()
+    """Packages that the image has and keeps."""
+
+    @property
+    def source(self) -> list[str]:
+        """uv's arguments."""
+        if self.group is not None:
+            return ["--group", self.group]
+        return ["pyproject.toml", *(part for extra in self.extras for part in ("--extra", extra))]
+
+
+DEVELOPMENT = "requirements/development.txt"
+TRITON = "containers/triton/local-requirements.txt"
+LOCKS = (
+    Lock(file=DEVELOPMENT, extras=("measure", "cdk", "build", "local", "dev")),
+    Lock(file="requirements/project.txt", within=DEVELOPMENT),
+    Lock(file="requirements/build.txt", extras=("build",), within=DEVELOPMENT),
+    Lock(file="requirements/cdk.txt", extras=("cdk",), within=DEVELOPMENT),
+    Lock(file="requirements/node.txt", extras=("node",), within=DEVELOPMENT),
+    Lock(file="requirements/bench.txt", extras=("bench",), within=DEVELOPMENT),
+    Lock(file="requirements/generator.txt", group="generator", within=DEVELOPMENT),
+    Lock(file="requirements/uv.txt", group="uv", pythons=("3.10", *PYTHONS)),
+    Lock(file=TRITON, group="triton-local", pythons=ON_TRITON),
+    Lock(
+        file="containers/triton/requirements.txt",
+        group="triton-image",
+        pythons=ON_TRITON,
+        within=TRITON,
+        without=("numpy",),
+    ),
+    Lock(file="containers/triton/gpu-requirements.txt", group="triton-gpu-image", pythons=ON_TRITON, within=TRITON),
+    Lock(file="containers/batch/requirements.txt", group="batch-image", pythons=ON_TRITON, within=DEVELOPMENT),
+    Lock(file="containers/neuron/requirements.txt", group="neuron-image", pythons=ON_NEURON),
+    Lock(file="model_build/remote/neuron-requirements.txt", group="neuron-build", pythons=ON_NEURON),
+    Lock(file="benchmarks/generator-requirements.txt", group="generator-peers", pythons=("3.11",)),
+    Lock(file="benchmarks/optimum-requirements.txt", group="optimum", pythons=("3.11",)),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    of_cuda: set[str] = set()
+    for lock in LOCKS:
+        print(lock.file, file=sys.stderr)
+        entries = list(entries_of(resolve(lock, arguments), lock.pythons, lock.without))
+        names = {name for name, _ in entries}
+        if lock.file == DEVELOPMENT:
+            of_cuda = {name for name in names if OF_CUDA.fullmatch(name)}
+            _write(TORCH_CUDA, (text for name, text in entries if name in of_cuda))
+        left_out = of_cuda if "torch" in names else set()
+        _write(lock.file, (text for name, text in entries if name not in left_out))
+    return 0
+
+
+def resolve(lock: Lock, arguments: Sequence[str]) -> Iterable[Mapping[str, Any]]:
+    """Returns the packages as PEP 751 has them. The first call finds the versions, the second the files' hashes."""
+    with tempfile.TemporaryDirectory() as scratch:
+        versions, pylock = Path(scratch) / "versions.txt", Path(scratch) / "pylock.toml"
+        known = [ROOT / name for name in (lock.file, TORCH_CUDA)]
+        versions.write_text("".join(file.read_text("utf-8") for file in known if file.exists()), "utf-8")
+        within = ["--constraint", lock.within] if lock.within else []
+        _compile(lock, versions, *within, *arguments)
+        _compile(lock, pylock, "--constraint", str(versions))
+        return list(tomllib.loads(pylock.read_text("utf-8"))["packages"])
+
+
+def _compile(lock: Lock, output: Path, *arguments: str) -> None:
+    command = ["uv", "pip", "compile", *lock.source, "--universal", "--no-build", "--python-version", lock.pythons[0]]
+    subprocess.run([*command, "--quiet", "--output-file", str(output), *arguments], cwd=ROOT, check=True)
+
+
+def entries_of(
+    packages: Iterable[Mapping[str, Any]], pythons: Sequence[str], without: Sequence[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """Yields each package's name and its lines in a lock. Raises `UsageError` for one without a wheel for a Python."""
+    for package in packages:
+        marker = Marker(package["marker"]) if "marker" in package else None
+        needed = [python for python in pythons if marker is None or marker.evaluate(environment(python))]
+        if needed and package["name"] not in without:
+            yield package["name"], _entry(package, needed, everywhere=len(needed) == len(pythons))
+
+
+def _entry(package: Mapping[str, Any], pythons: Sequence[str], *, everywhere: bool) -> str:
+    pin = f"{package['name']}=={package['version']}"
+    hashes: set[str] = set()
+    for python in pythons:
+        found = {wheel["hashes"]["sha256"] for wheel in package["wheels"] if fits(_file_name(wheel), python)}
+        if not found:
+            raise UsageError(
+                f"{pin} has no wheel for Python {python} on Linux on x86-64. Choose a version that has one."
+            )
+        hashes |= found
+    where = "" if everywhere else " ; " + " or ".join(f"python_version == '{python}'" for python in pythons)
+    return " \\\n    ".join([pin + where, *(f"--hash=sha256:{each}" for each in sorted(hashes))]) + "\n"
+
+
+def fits(wheel: str, python: str) -> bool:
+    """Returns whether this Python installs the wheel on Linux on x86-64."""
+    return not parse_wheel_filename(wheel)[3].isdisjoint(_tags(python))
+
+
+def _tags(python: str) -> set[Tag]:
+    version = tuple(map(int, python.split(".")))
+    interpreter = f"cp{version[0]}{version[1]}"
+    return {*cpython_tags(version, [interpreter], PLATFORMS), *compatible_tags(version, interpreter, PLATFORMS)}
+
+
+def environment(python: str) -> dict[str, str]:
+    """Returns the values of markers on Linux on x86-64."""
+    return {
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "platform_machine": "x86_64",
+        "os_name": "posix",
+        "extra": "",
+    }
+
+
+def _file_name(wheel: Mapping[str, Any]) -> str:
+    return str(wheel.get("name") or wheel["url"].rpartition("/")[2]).replace("%2B", "+")
+
+
+def _write(file: str, entries: Iterable[str]) -> None:
+    (ROOT / file).write_text(HEADER + "".join(entries), "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
