@@ -1,0 +1,226 @@
+"""Every environment comes from a lock, a lock has a hash for every package, and pip refuses what the hash is not of."""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomllib
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from scripts.lock import DEVELOPMENT, LOCKS, TORCH_CUDA, Lock, entries_of, environment, fits
+from tests.locks import PIN, pins
+from workloads import ROOT, UsageError
+
+TORCH_CPU = "requirements/torch-cpu.txt"
+FILES = [*(lock.file for lock in LOCKS), TORCH_CUDA, TORCH_CPU]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+INSTALLERS = ("Makefile", "containers", "inference_recommender", "model_build", "scripts", "stacks")
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_package_of_a_lock_has_a_version_and_hashes_and_no_index(file: str) -> None:
+    text = (
+        (ROOT / file).read_text("utf-8").partition("\n")[2] if file != TORCH_CPU else (ROOT / file).read_text("utf-8")
+    )
+    rest = PIN.sub("", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE))
+    assert rest == ""
+    assert pins(ROOT / file)
+
+
+def test_every_file_of_requirements_is_a_lock() -> None:
+    found = subprocess.run(
+        ["git", "ls-files", "*requirements*.txt", "*constraints*.txt", "requirements"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert sorted(found.stdout.split()) == sorted(FILES)
+
+
+def declared(lock: Lock) -> Iterator[Requirement]:
+    if lock.group is None:
+        extras = PROJECT["project"]["optional-dependencies"]
+        listed = [*PROJECT["project"]["dependencies"], *(text for extra in lock.extras for text in extras[extra])]
+    else:
+        listed = list(group(lock.group))
+    return map(Requirement, listed)
+
+
+def group(name: str) -> Iterator[str]:
+    for entry in PROJECT["dependency-groups"][name]:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            yield from group(entry["include-group"])
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.file)
+def test_a_lock_fits_what_pyproject_declares(lock: Lock) -> None:
+    """Run `make lock` where this fails."""
+    text = (ROOT / lock.file).read_text("utf-8") + (ROOT / TORCH_CUDA).read_text("utf-8")
+    for wanted in declared(lock):
+        name = canonicalize_name(wanted.name)
+        for python in lock.pythons:
+            if wanted.marker is None or wanted.marker.evaluate(environment(python)):
+                versions = [pin[2] for pin in PIN.finditer(text) if pin[1] == name and holds(pin[3], python)]
+                assert len(versions) == 1, f"{name} for Python {python}: {versions}"
+                assert wanted.specifier.contains(Version(versions[0])), str(wanted)
+
+
+def holds(marker: str | None, python: str) -> bool:
+    return marker is None or f"'{python}'" in marker
+
+
+@pytest.mark.parametrize("lock", [lock for lock in LOCKS if lock.within], ids=lambda lock: lock.file)
+def test_environments_of_one_package_have_one_version_of_it(lock: Lock) -> None:
+    assert lock.within is not None
+    ours, others = pins(ROOT / lock.file), pins(ROOT / lock.within)
+    assert {name: others[name] for name in ours.keys() & others.keys()} == {
+        name: ours[name] for name in ours.keys() & others.keys()
+    }
+
+
+def test_both_builds_of_torch_are_of_the_version_that_is_declared() -> None:
+    (declared_build,) = (text for text in PROJECT["project"]["optional-dependencies"]["build"] if "torch" in text)
+    assert declared_build == f"torch=={pins(ROOT / TORCH_CUDA)['torch']}"
+    text = (ROOT / TORCH_CPU).read_text("utf-8")
+    assert f"\n{declared_build}+cpu \\\n" in text
+    assert text.count("--hash=sha256:") == len(LOCKS[0].pythons), "one wheel for each Python"
+
+
+def test_the_environment_of_the_tests_is_the_lock_and_lacks_nothing() -> None:
+    """pip is told to resolve nothing, so what a package needs has to be in the lock."""
+    locked = pins(ROOT / DEVELOPMENT) | {"torch": pins(ROOT / TORCH_CUDA)["torch"]}
+    todo = [(canonicalize_name(each.name), "") for each in declared(LOCKS[0])]
+    todo += [(canonicalize_name(each.name), extra) for each in declared(LOCKS[0]) for extra in each.extras]
+    seen: set[tuple[str, str]] = set()
+    while todo:
+        name, extra = todo.pop()
+        if (name, extra) in seen or name.startswith("nvidia-"):
+            continue
+        seen.add((name, extra))
+        installed = Version(importlib.metadata.version(name))
+        assert installed.public == locked[name], f"{name}: run `make setup`"
+        for text in importlib.metadata.requires(name) or ():
+            needed = Requirement(text)
+            if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                todo += [(canonicalize_name(needed.name), each) for each in ("", *needed.extras)]
+    assert {name for name, _ in seen} == locked.keys()
+
+
+def wheel(name: str, version: str, folder: Path, content: str = "") -> Path:
+    file = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(f"{name}.py", content)
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return file
+
+
+def install(lock: Path, wheels: Path, target: Path) -> "subprocess.CompletedProcess[str]":
+    """Runs what `make setup` runs, with this folder of wheels for an index."""
+    offline = {
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(wheels),
+        "PIP_TARGET": str(target),
+        "PIP_CONFIG_FILE": "/dev/null",
+    }
+    command = ["bash", str(ROOT / "scripts" / "install_locked.sh"), sys.executable, str(lock)]
+    return subprocess.run(command, env={**os.environ, **offline}, capture_output=True, text=True, check=False)
+
+
+def test_a_package_with_one_byte_changed_is_refused(tmp_path: Path) -> None:
+    package = wheel("innocent", "1.0", tmp_path, "print('hello')\n")
+    digest = hashlib.sha256(package.read_bytes()).hexdigest()
+    (tmp_path / "lock.txt").write_text(f"innocent==1.0 \\\n    --hash=sha256:{digest}\n")
+    assert install(tmp_path / "lock.txt", tmp_path, tmp_path / "as-locked").returncode == 0
+    assert (tmp_path / "as-locked" / "innocent.py").exists()
+    content = bytearray(package.read_bytes())
+    content[content.index(b"hello")] ^= 1
+    package.write_bytes(content)
+    refused = install(tmp_path / "lock.txt", tmp_path, tmp_path / "changed")
+    assert refused.returncode == 1
+    assert "THESE PACKAGES DO NOT MATCH THE HASHES" in refused.stderr
+    assert not (tmp_path / "changed" / "innocent.py").exists()
+
+
+@pytest.mark.parametrize(("found", "build"), [(True, "cpu"), (False, "cuda")])
+def test_torch_is_the_build_that_pip_finds(tmp_path: Path, found: bool, build: str) -> None:
+    notes, python = tmp_path / "notes", tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho "$*" >> {notes}\ncase "$*" in *--dry-run*) exit {int(not found)};; esac\n')
+    python.chmod(0o755)
+    subprocess.run(["bash", ROOT / "scripts" / "install_locked.sh", python, "a.txt", "torch"], check=True)
+    asked, installed = notes.read_text().splitlines()
+    assert asked.endswith(" torch==2.13.0+cpu")
+    assert installed == (
+        "-m pip install --disable-pip-version-check --require-hashes --only-binary :all: --no-deps --requirement a.txt "
+        f"--requirement requirements/torch-{build}.txt"
+    )
+
+
+def test_nothing_is_installed_by_name() -> None:
+    """Of all that installs for us, only this project itself is not compared with a hash, and for it no index is asked."""
+    listed = subprocess.run(["git", "ls-files", *INSTALLERS], cwd=ROOT, capture_output=True, text=True, check=True)
+    commands = {
+        line.strip()
+        for file in listed.stdout.split()
+        if not file.endswith((".txt", ".md"))
+        for line in (ROOT / file).read_text("utf-8", "ignore").splitlines()
+        if re.search(r"^(?!#).*\bpip install\b.* -", line.strip()) and "`" not in line and "--dry-run" not in line
+    }
+    unhashed = {line for line in commands if "--require-hashes" not in line}
+    assert len(unhashed) == 1, unhashed
+    assert "--no-index --no-deps --no-build-isolation --editable ." in unhashed.pop()
+
+
+def test_every_package_of_npm_has_its_integrity() -> None:
+    packages = json.loads((ROOT / "package-lock.json").read_text("utf-8"))["packages"]
+    others = {name: package for name, package in packages.items() if name}
+    assert others
+    assert all(package["integrity"].startswith("sha512-") for package in others.values())
+    assert "npm ci " in (ROOT / "Makefile").read_text("utf-8")
+
+
+def listed(version: str, *files: str, marker: str | None = None) -> dict[str, Any]:
+    """A package as PEP 751 has it. A file's hash here is its name."""
+    wheels = [{"url": f"somewhere/{file}", "hashes": {"sha256": file}} for file in files]
+    return {"name": "p", "version": version, "wheels": wheels, **({"marker": marker} if marker else {})}
+
+
+def test_a_lock_has_the_wheels_that_its_pythons_install_on_linux() -> None:
+    old, new = "p-1-cp311-cp311-manylinux_2_28_x86_64.whl", "p-1-cp312-cp312-manylinux2014_x86_64.whl"
+    others = ["p-1-cp313-cp313-manylinux2014_x86_64.whl", "p-1-cp311-cp311-win_amd64.whl"]
+    others += ["p-1-cp312-cp312-manylinux_2_28_aarch64.whl", "p-1-cp312-cp312-musllinux_1_2_x86_64.whl"]
+    entries = entries_of([listed("1", old, new, *others)], ("3.11", "3.12"))
+    assert list(entries) == [("p", f"p==1 \\\n    --hash=sha256:{old} \\\n    --hash=sha256:{new}\n")]
+    assert fits("p-1-py3-none-any.whl", "3.13")
+    assert fits("p-1-cp38-abi3-manylinux_2_17_x86_64.manylinux2014_x86_64.whl", "3.13")
+
+
+def test_a_package_that_one_python_alone_needs_says_so() -> None:
+    package = listed("1", "p-1-py3-none-any.whl", marker="python_full_version < '3.11' and sys_platform != 'win32'")
+    assert list(entries_of([package], ("3.11",))) == []
+    ((_, text),) = entries_of([package], ("3.10", "3.12"))
+    assert text.startswith("p==1 ; python_version == '3.10' \\\n")
+
+
+def test_a_package_without_a_wheel_for_a_python_is_refused() -> None:
+    with pytest.raises(UsageError) as refused:
+        list(entries_of([listed("1", "p-1-cp311-cp311-manylinux_2_28_x86_64.whl")], ("3.11", "3.12")))
+    assert str(refused.value) == (
+        "p==1 has no wheel for Python 3.12 on Linux on x86-64. Choose a version that has one."
+    )
