@@ -101,6 +101,18 @@ def test_a_build_that_fails_is_not_remembered(checkout: Checkout) -> None:
     assert not (checkout.folder / "build/spellcheck/cpu/release.key").exists()
 
 
+def test_what_a_model_is_made_from_is_known_without_gits_history(checkout: Checkout) -> None:
+    """A build gets the files of a commit alone: a clone would let it push."""
+    made = 'case "$*" in *" build "*) mkdir -p build/spellcheck/cpu; touch build/spellcheck/cpu/artifact.json;; esac\n'
+    checkout.stand_in("python", made)
+    shutil.rmtree(checkout.folder / ".git")
+    for _ in range(2):
+        done = checkout.run("build_model.sh", "spellcheck", "cpu")
+    assert done.stdout == "spellcheck for cpu: nothing has changed, the build of an earlier release is used.\n"
+    checkout.write("requirements/build.txt", "a==2\n")
+    assert checkout.run("build_model.sh", "spellcheck", "cpu").stdout == ""
+
+
 def test_without_a_baseline_the_performance_gate_lets_pass(checkout: Checkout) -> None:
     checkout.stand_in("aws")
     checkout.stand_in("python")

@@ -5,11 +5,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aws_cdk import App, CfnResource, Environment, Stack
 from aws_cdk import aws_iam as iam
 
 from tests.stacks.miniature import Repository, Synthesis, candidate
-from tests.stacks.templates import assert_is_snapshot, lint_matches, nag_findings
+from tests.stacks.templates import SNAPSHOTS, assert_is_snapshot, lint_matches, nag_findings
 
 CDKS_OWN = {"W3005"}
 """A DependsOn beside a reference that implies it."""
@@ -17,6 +18,20 @@ CDKS_OWN = {"W3005"}
 
 def test_the_template_is_the_one_last_reviewed(committed: Synthesis) -> None:
     assert_is_snapshot(committed.stack.stack_name, masked(committed.json))
+
+
+@pytest.mark.parametrize("file", sorted(SNAPSHOTS.glob("*.json")), ids=lambda file: file.name.partition(".")[0])
+def test_a_role_is_passed_to_one_service_alone(file: Path) -> None:
+    """Reads the templates last reviewed. A denial of all other services is as good as a grant with a condition."""
+    resources = json.loads(file.read_text("utf-8"))["Resources"].values()
+    for policy in (r["Properties"]["PolicyDocument"] for r in resources if r["Type"] == "AWS::IAM::Policy"):
+        passing = [s for s in policy["Statement"] if "iam:PassRole" in s["Action"]]
+        denied = [s["Condition"]["StringNotEquals"] for s in passing if s["Effect"] == "Deny"]
+        for statement in passing:
+            conditions = statement.get("Condition", {}).get("StringEquals")
+            assert statement["Effect"] == "Deny" or conditions or denied, statement
+        for condition in denied:
+            assert condition == {"iam:PassedToService": "ecs-tasks.amazonaws.com"}
 
 
 def test_two_syntheses_give_one_template(repository: Repository) -> None:
