@@ -26,7 +26,7 @@ class Packages:
 
     def read(self, output: IO[str], log: IO[str]) -> None:
         for line in output:
-            self.count += line.startswith(("Collecting ", "Requirement already satisfied"))
+            self.count += line.startswith(("Collecting ", "Processing ", "Requirement already satisfied"))
             if not line.startswith(NOISE):
                 log.write(line)
                 log.flush()

@@ -5,6 +5,7 @@ The instances run in virtual time; `test_load_test_measured.py` has real process
 
 import json
 import socket
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -74,6 +75,24 @@ def test_what_travels_is_the_same_bytes_for_the_same_files_and_enough_for_the_ge
     assert {*needed, "aws_api/errors.py", "requirements/generator.txt", "requirements/uv.txt"} <= set(names)
     assert not [name for name in names if "__pycache__" in name or name.startswith("tests")]
     assert pack_source(ROOT) == pack_source(ROOT)
+
+
+def test_what_a_generator_runs_on_is_installed_from_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[str] = []
+
+    def run(command: list[str], **_: Any) -> "subprocess.CompletedProcess[str]":
+        commands.append(" ".join(command))
+        return subprocess.CompletedProcess(command, 0, "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert generator_entry.install(Path("/w")) == "/w/.venv/bin/python"
+    locked = "--require-hashes --only-binary :all: --no-deps"
+    assert commands == [
+        f"{sys.executable} -m pip install --quiet {locked} --target /w/.uv --requirement /w/requirements/uv.txt",
+        "/w/.uv/bin/uv venv --quiet --python 3.11 /w/.venv",
+        f"/w/.uv/bin/uv pip install --quiet --python /w/.venv/bin/python {locked} "
+        "--requirements /w/requirements/generator.txt",
+    ]
 
 
 def test_three_generators_merge_to_what_the_servers_saw(source: WorkloadFolder, run_folder: RunFolder) -> None:
