@@ -10,6 +10,7 @@ from inference_recommender.measurement import DeployedEndpoint, Measurement
 from workloads import NoVerdict, Recommendation, UsageError, Workload
 from workloads.document import Document
 from workloads.errors import InvalidDocument
+from workloads.files import PRIVATE, replace_text, replacing
 
 _MEASUREMENTS = TypeAdapter(tuple[Measurement, ...])
 
@@ -55,8 +56,9 @@ class RunFolder:
         self._write(name, as_json(document) + "\n")
 
     def keep_bytes(self, name: str, content: bytes) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
-        (self.path / name).write_bytes(content)
+        """Writes a file that only its owner reads: payloads are requests of real users."""
+        with replacing(self.path / name, PRIVATE) as file:
+            file.write(content)
 
     def keep_workload(self, workload: Workload) -> None:
         workload.write_json(self.path / "workload.json")
@@ -142,8 +144,7 @@ class RunFolder:
         return file
 
     def _write(self, name: str, text: str) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
-        (self.path / name).write_text(text, "utf-8")
+        replace_text(self.path / name, text)
 
 
 def as_json(document: Any) -> str:

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from typing_extensions import Self
 
 from workloads.errors import InvalidDocument
+from workloads.files import replace_text
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -55,12 +56,9 @@ class Document(BaseModel):
             problems = [_sentence(cls, detail) for detail in error.errors(include_url=False)]
             raise InvalidDocument(file, problems) from error
 
-    def write_json(self, file: Path) -> None:
+    def write_json(self, file: Path, mode: int = 0o666) -> None:
         """Writes atomically, keys in the order of the fields, so that a diff of two documents reads well."""
-        file.parent.mkdir(parents=True, exist_ok=True)
-        scratch = file.with_name(f".{file.name}.part")
-        scratch.write_text(self.model_dump_json(indent=2) + "\n", "utf-8")
-        scratch.replace(file)
+        replace_text(file, self.model_dump_json(indent=2) + "\n", mode)
 
 
 def _sentence(document: type[BaseModel], detail: ErrorDetails) -> str:

@@ -68,7 +68,7 @@ def begin(options: argparse.Namespace, aws: LoadTestAws, traffic_name: str, name
 
 def show(begun: Begun) -> str:
     """Returns the generator's plan, and the Processing job's request if there is one, as one JSON document."""
-    plan = begun.prepared.plan.model_dump(mode="json", by_alias=True)
+    plan = begun.prepared.plan.without_secrets().model_dump(mode="json", by_alias=True)
     request = {"processing_job": begun.fleet.request()} if begun.fleet else {}
     return json.dumps({"plan": plan, **request}, indent=2)
 

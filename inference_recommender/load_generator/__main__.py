@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from pydantic import TypeAdapter
 
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
 from inference_recommender.load_generator.load_run import Run, Window
@@ -38,11 +39,14 @@ from inference_recommender.load_generator.requests import Outgoing, outgoing, re
 from inference_recommender.load_generator.self_watch import SelfWatch, calibrate
 from inference_recommender.load_generator.summary import Measured, summarise, why_invalid
 from inference_recommender.load_generator.timeline import Timeline
-from workloads import NoVerdict, ProjectError, Unavailable
-from workloads.program import exit_code
+from workloads import NoVerdict, ProjectError, Unavailable, UsageError
+from workloads.files import replace_text, replacing
+from workloads.program import exit_code, foreseen
 
 TARGET_FAILED = Unavailable.exit_code
 INVALID = NoVerdict.exit_code
+PROBE_BYTES = 1 << 20
+"""So much is written to the folder of the results, and removed, before the load is sent."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -58,6 +62,11 @@ def main(arguments: list[str] | None = None) -> int:
         "--out", type=Path, required=True, metavar="DIR", help="folder for records.npz, timeline.npz and summary.json"
     )
     parser.add_argument(
+        "--headers",
+        metavar="FILE",
+        help="a JSON object of headers beside the plan's, or in place of those it does not keep; - is standard input",
+    )
+    parser.add_argument(
         "--request-timeout-s",
         type=float,
         metavar="S",
@@ -66,18 +75,40 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         plan = LoadPlan.from_json(options.plan)
-        plan = plan.with_request_timeout(options.request_timeout_s)
+        plan = plan.with_request_timeout(options.request_timeout_s).with_headers(_headers(options.headers))
         sent = outgoing(plan, read_payloads(plan.payloads))
+        _check(options.out)
     except ProjectError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    options.out.mkdir(parents=True, exist_ok=True)
     return uvloop.run(run_plan(plan, sent, options.out))
+
+
+def _headers(source: str | None) -> dict[str, str]:
+    if source is None:
+        return {}
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text("utf-8")
+        return TypeAdapter(dict[str, str]).validate_json(text, strict=True)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "is no JSON object of names and values"
+        raise UsageError(f"--headers {source}: {why}.") from None  # whose message would show them
+
+
+def _check(out: Path) -> None:
+    """Raises a `ProjectError` where the results cannot be written to `out`, before any load is sent."""
+    probe = out / "records.npz.probe"
+    try:
+        with replacing(probe) as file:
+            file.write(bytes(PROBE_BYTES))
+        probe.unlink()
+    except OSError as error:
+        kind = type(foreseen(error)) if foreseen(error) else UsageError
+        raise kind(f"--out: {out} cannot be written: {error.strerror}. Mend that, or name another folder.") from error
 
 
 async def run_plan(plan: LoadPlan, sent: Outgoing, out: Path, clock: Clock = SYSTEM_CLOCK) -> int:
     """Sends the load, prints its events, writes its files to the folder `out`, and returns the exit code."""
-    calibration = await calibrate(sent.requests, most_connections(plan)) if plan.calibrate else None
 
     def report(window: Window) -> None:
         if not _print(window.as_event()):
@@ -86,6 +117,7 @@ async def run_plan(plan: LoadPlan, sent: Outgoing, out: Path, clock: Clock = SYS
     run = Run(plan, sent, report, clock)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, run.stop)
+    calibration = await calibrate(sent.requests, most_connections(plan)) if plan.calibrate else None
     _print({"event": "started", "started_at": clock.epoch(), "payloads": len(sent.requests)})
     with _without_garbage_collection():
         cpu_before = clock.cpu()
@@ -121,12 +153,18 @@ def _finish(measured: Measured, run: Run, plan: LoadPlan, out: Path) -> int:
     summary = summarise(measured, plan.stopping_conditions)
     target_failed = summary.ended.startswith("target failed")
     invalid = None if target_failed or summary.ended == "stopped" else why_invalid(summary, plan.stopping_conditions)
-    run.records.write(out / "records.npz")
-    Timeline.of(measured.rows, measured.unfinished_intended_s, measured.started_at).write(out / "timeline.npz")
+    code = TARGET_FAILED if target_failed else INVALID if invalid else 0
     document = {**summary.as_json(), "reason": invalid or summary.ended}
-    (out / "summary.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    timeline = Timeline.of(measured.rows, measured.unfinished_intended_s, measured.started_at)
+    try:  # What is small first: on a full disk there may be room for it. A summary tells that the timeline is there.
+        timeline.write(out / "timeline.npz")
+        replace_text(out / "summary.json", json.dumps(document, indent=2) + "\n")
+        run.records.write(out / "records.npz")
+    except OSError as error:
+        code, document["reason"] = TARGET_FAILED, f"{error.filename} cannot be written: {error.strerror}"
+        print(f"{document['reason']}. Free some space; what was written before it is kept in {out}.", file=sys.stderr)
     _print({"event": "finished", "reason": document["reason"]})
-    return TARGET_FAILED if target_failed else INVALID if invalid else 0
+    return code
 
 
 def _print(event: dict[str, Any]) -> bool:

@@ -369,8 +369,9 @@ class Pool:
                 )
         except TimeoutError:
             self._miss(connection, f"{target.authority} accepts no connection within {CONNECT_TIMEOUT_S:.0f} s")
-        except OSError as error:
-            self._miss(connection, f"{target.authority} refuses connections ({error.strerror or error})")
+        except (OSError, UnicodeError) as error:  # a UnicodeError is a name that DNS cannot have
+            why = getattr(error, "strerror", None) or error
+            self._miss(connection, f"{target.authority} refuses connections ({why})")
 
     def _miss(self, connection: Connection, reason: str) -> None:
         """Counts the time that was lost without a connection, and tries again."""

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from inference_recommender.capacity.statistics import Floats
+from inference_recommender.load_generator.load_run import TRAFFIC_ENDED
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.records import CONNECTION_FAILED, TIMED_OUT, Rows, write_columns
@@ -21,10 +22,10 @@ from inference_recommender.load_generator.self_watch import LAGGED, Calibration,
 from inference_recommender.load_generator.summary import Measured, summarise, why_invalid
 from inference_recommender.load_generator.timeline import Timeline, merge_timelines
 from workloads import NoVerdict, Unavailable
+from workloads.files import replace_text
 
 TARGET_FAILED = Unavailable.exit_code
 INVALID = NoVerdict.exit_code
-TRAFFIC_ENDED = "traffic ended"
 
 
 class NothingToMerge(NoVerdict):
@@ -43,10 +44,9 @@ def merge(outcomes: Sequence[Outcome], plan: LoadPlan, folder: Path) -> Outcome:
     summary = summarise(measured, plan.stopping_conditions)
     exit_code, reason = _verdict(outcomes, why_invalid(summary, plan.stopping_conditions), summary.ended)
     document = {**summary.as_json(), "generators": len(outcomes), "reason": reason}
-    folder.mkdir(parents=True, exist_ok=True)
     timeline.write(folder / "timeline.npz")
     _write_records(measured.rows, measured.unfinished_intended_s, folder / "records.npz")
-    (folder / "summary.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    replace_text(folder / "summary.json", json.dumps(document, indent=2) + "\n")
     return Outcome(folder=folder, exit_code=exit_code, reason=reason, summary=document)
 
 

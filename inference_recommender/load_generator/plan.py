@@ -1,7 +1,10 @@
 """The generator's plan: a JSON document in the shapes of the Inference Recommender API."""
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_pascal
@@ -15,6 +18,12 @@ REQUEST_TIMEOUT_S = 60.0
 
 
 LEAST_TIMEOUT_S, MOST_TIMEOUT_S = 0.1, 3600.0
+NOT_KEPT = "(not kept)"
+"""The value of every header in a plan that was written down: it may be a password."""
+TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""The name of a header (RFC 9110, 5.6.2)."""
+FRAMING = ("content-length", "transfer-encoding")
+"""Headers that say where a request ends, which the generator does itself."""
 
 
 class ApiShape(BaseModel):
@@ -118,7 +127,8 @@ class LoadPlan(Document):
 
     url: Annotated[str | None, Field(pattern=r"^https?://[^/]+/.*$")] = None
     endpoint: SageMakerEndpoint | None = None
-    headers: dict[str, str] = Field(default={}, description="Sent with every request, beside the content type.")
+    headers: dict[str, str] = {}
+    """Sent with every request, beside the content type."""
     ca_file: Path | None = Field(default=None, description="Certificates to trust for https; default: the system's.")
     payloads: Path = Field(description="Folder or tar.gz of request bodies, one file each.")
     content_type: str = "application/json"
@@ -145,6 +155,36 @@ class LoadPlan(Document):
             raise ValueError("give exactly one of traffic_pattern (closed loop) and arrivals (open loop).")
         return self
 
+    @model_validator(mode="after")
+    def _is_one_request_over_the_wire(self) -> Self:
+        """A line break in a header or a URL would begin another."""
+        if problem := _why_unsendable({"Content-Type": self.content_type, **self.headers}):
+            raise ValueError(problem)
+        if self.url is not None:
+            if not self.url.isprintable() or " " in self.url:
+                raise ValueError(f"url: got {self.url!r}, with a character that no URL may have.")
+            urlsplit(self.url).port  # noqa: B018  a ValueError says what is wrong with it
+        return self
+
+    def without_secrets(self) -> Self:
+        """Returns the plan as it is written down: with the headers' names, and not their values."""
+        return self.model_copy(update={"headers": dict.fromkeys(self.headers, NOT_KEPT)})
+
+    def with_headers(self, headers: Mapping[str, str]) -> Self:
+        """Returns the plan with `headers` added, or in the place of those that were not kept.
+
+        Raises `UsageError` where one is still missing, or cannot be sent.
+        """
+        every = {**self.headers, **headers}
+        if missing := [name for name, value in every.items() if value == NOT_KEPT]:
+            raise UsageError(
+                f"headers.{missing[0]}: its value was not kept with the plan. Give it with --headers FILE, a JSON "
+                "object of names and values; - reads it from standard input."
+            )
+        if problem := _why_unsendable(every):
+            raise UsageError(f"--headers: {problem}")
+        return self.model_copy(update={"headers": every})
+
     def with_request_timeout(self, seconds: float | None) -> Self:
         """Returns the plan with the argument of `--request-timeout-s`, if there is one. Raises `UsageError`."""
         if seconds is None:
@@ -154,3 +194,15 @@ class LoadPlan(Document):
                 f"--request-timeout-s: got {seconds:g}. Allowed: {LEAST_TIMEOUT_S:g} to {MOST_TIMEOUT_S:g} seconds."
             )
         return self.model_copy(update={"request_timeout_s": seconds})
+
+
+def _why_unsendable(headers: Mapping[str, str]) -> str | None:
+    """Returns what is wrong with the first of `headers` that HTTP does not allow, or None. Never shows a value."""
+    for name, value in headers.items():
+        if not TOKEN.fullmatch(name):
+            return f"got the header name {name!r}. Allowed: letters, digits and hyphens."
+        if name.lower() in FRAMING:
+            return f"got the header {name}, which the generator sets itself."
+        if not value.isprintable():
+            return f"header {name}: has a character that none may have, such as a line break."
+    return None

@@ -10,7 +10,9 @@ what was measured is kept, and `outcome()` returns it. A generator whose parent 
 Everything here blocks; several threads may each have a generator, and `request_stop` may be called from another thread.
 """
 
+import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -23,11 +25,12 @@ from typing import IO, Any, Self
 
 from inference_recommender.load_generator.plan import LoadPlan
 from workloads import ROOT
+from workloads.files import PRIVATE
 
 COMMAND = (sys.executable, "-m", "inference_recommender.load_generator")
 """Takes PLAN.json and --out DIR."""
-GRACE_S = 20.0
-"""Seconds between SIGTERM and SIGKILL: longer than draining and writing take."""
+GRACE_S = 120.0
+"""Seconds between SIGTERM and SIGKILL: longer than draining and writing tens of millions of requests take."""
 LOG_TAIL = 600
 
 
@@ -43,7 +46,7 @@ class Outcome:
 
     @property
     def records(self) -> Path:
-        """The file with every request, records.npz. It exists whenever `summary` does."""
+        """The file with every request, records.npz. It exists wherever `exit_code` is 0 or 4."""
         return self.folder / "records.npz"
 
 
@@ -55,20 +58,26 @@ class GeneratorProcess:
 
     @classmethod
     def start(cls, plan: LoadPlan, folder: Path) -> Self:
-        """Writes `plan` to `folder`/plan.json and starts the generator on it. `folder`, its --out, is created."""
+        """Writes `plan` to `folder`/plan.json and starts the generator on it. `folder`, its --out, is created.
+
+        The values of its headers go to the generator alone, by its standard input.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "summary.json").unlink(missing_ok=True)
-        plan.write_json(folder / "plan.json")
-        with (folder / "generator.log").open("w") as log:
+        plan.without_secrets().write_json(folder / "plan.json", PRIVATE)
+        with open(folder / "generator.log", "w", opener=lambda name, flags: os.open(name, flags, PRIVATE)) as log:
             process = subprocess.Popen(
-                [*COMMAND, folder.resolve() / "plan.json", "--out", folder.resolve()],
-                stdin=subprocess.DEVNULL,
+                [*COMMAND, folder.resolve() / "plan.json", "--out", folder.resolve(), "--headers", "-"],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 cwd=ROOT,
                 start_new_session=True,  # Ctrl-C reaches this process, which passes it on
             )
+        assert process.stdin is not None, "started with a pipe"
+        with contextlib.suppress(BrokenPipeError), process.stdin as stdin:  # one that has ended says why itself
+            json.dump(plan.headers, stdin)
         return cls(process, folder)
 
     def events(self) -> Iterator[dict[str, Any]]:

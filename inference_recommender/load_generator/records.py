@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inference_recommender.capacity.statistics import Bools, Floats
+from workloads.files import replacing
 
 CONNECTION_FAILED = 0
 """The status of a request whose connection failed, so that it got no HTTP answer."""
@@ -137,12 +138,13 @@ def write_columns(
     unfinished_intended_s: Floats,
 ) -> None:
     """Writes a numpy archive of plain arrays (read it with allow_pickle=False), in seconds since the run began."""
-    np.savez_compressed(
-        file,
-        intended_s=intended_s,
-        sent_s=sent_s,
-        finished_s=finished_s,
-        status=status,
-        user=user,
-        unfinished_intended_s=unfinished_intended_s,
-    )
+    with replacing(file) as stream:
+        np.savez_compressed(
+            stream,
+            intended_s=intended_s,
+            sent_s=sent_s,
+            finished_s=finished_s,
+            status=status,
+            user=user,
+            unfinished_intended_s=unfinished_intended_s,
+        )

@@ -62,7 +62,7 @@ class SelfWatch:
     ) -> "SelfWatch":
         """Returns the watch of a run of `wall_s` seconds that used `cpu_s` seconds of CPU."""
         return cls(
-            cpu_share=cpu_s / wall_s,
+            cpu_share=cpu_s / wall_s if wall_s else 0.0,
             lag_ms=float(np.percentile(lags_s, 90)) * 1000 if lags_s else 0.0,
             peak_per_second=int(np.bincount(rows.finished_s.astype(int)).max()) if len(rows.finished_s) else 0,
             calibration=calibration,
@@ -129,7 +129,12 @@ async def _drive(target: Target, requests: Sequence[bytes], connections: int, se
 
 @asynccontextmanager
 async def _null_server() -> AsyncIterator[Target]:
-    process = await asyncio.create_subprocess_exec(*null_server.COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(
+        *null_server.COMMAND,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is this process's to answer
+    )
     assert process.stdin is not None
     assert process.stdout is not None
     try:

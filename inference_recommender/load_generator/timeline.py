@@ -15,6 +15,7 @@ import numpy.typing as npt
 from inference_recommender.capacity.histogram import bins_of, latencies_of
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.load_generator.records import Rows
+from workloads.files import replacing
 
 Integers = npt.NDArray[np.int64]
 SPREAD_SEED = 1
@@ -52,7 +53,8 @@ class Timeline:
 
     def write(self, file: Path) -> None:
         """Writes a numpy archive of plain arrays (read it with allow_pickle=False)."""
-        np.savez_compressed(file, table=self.table, unfinished_at=self.unfinished_at)
+        with replacing(file) as stream:
+            np.savez_compressed(stream, table=self.table, unfinished_at=self.unfinished_at)
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -22,6 +22,7 @@ from inference_recommender.load_test.generator_entry import TOKEN
 from inference_recommender.load_test.load_test import PAYLOADS, OnEvent, Stopped
 from inference_recommender.progress import Progress, ProgressUpdate
 from workloads import Unavailable
+from workloads.files import replacing
 
 ENTRY = Path(__file__).with_name("generator_entry.py")
 CODE = ("aws_api", "inference_recommender")
@@ -132,9 +133,8 @@ class FleetDrive:
     def _fetched(self, folder: Path) -> list[Outcome]:
         """Downloads what each host left into a folder of its own below `folder`."""
         for name in self._account.files(self._job.output_url):
-            file = folder / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(self._account.read(f"{self._job.output_url}/{name}"))
+            with replacing(folder / name) as file:
+                file.write(self._account.read(f"{self._job.output_url}/{name}"))
         return [_outcome(file.parent) for file in sorted(folder.glob("*/exit.json"))]
 
 

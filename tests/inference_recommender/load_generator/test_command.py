@@ -4,7 +4,9 @@ In virtual time but for the last three, which start the real program against a r
 what does not depend on its speed.
 """
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -19,6 +21,7 @@ import pytest
 from inference_recommender.load_generator import __main__ as command
 from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions, TrafficPattern
 from inference_recommender.load_generator.process import COMMAND, Outcome
+from inference_recommender.load_generator.records import Records
 from inference_recommender.load_generator.timeline import Timeline
 from inference_recommender.payloads import payload_archive
 from tests.containers.hostile_archives import file, packed
@@ -160,6 +163,104 @@ def test_payloads_that_cannot_be_read_are_refused_in_a_sentence(
     assert capsys.readouterr().err == (
         f"{payloads}: holds no file. Give a folder or a tar.gz of request bodies, one file each.\n"
     )
+
+
+def _arguments(folder: Path, **members: Any) -> list[str]:
+    """Writes a plan and its payloads, and returns the arguments to run it."""
+    payloads = folder / "payloads.tar.gz"
+    payloads.write_bytes(payload_archive([{"text": "query"}]))
+    plan_of(users((1, 1)), payloads=payloads, **members).write_json(folder / "plan.json")
+    return [str(folder / "plan.json"), "--out", str(folder / "out")]
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_any_load(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").write_text("a file")
+    assert command.main(_arguments(tmp_path)) == 2
+    assert capsys.readouterr().err == (
+        f"--out: {tmp_path / 'out'} cannot be written: File exists. Mend that, or name another folder.\n"
+    )
+
+
+def test_a_full_disk_is_refused_before_any_load(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = _arguments(tmp_path)
+    monkeypatch.setattr("os.fsync", _full_disk)
+    assert command.main(arguments) == 3
+    assert capsys.readouterr().err == (
+        f"--out: {tmp_path / 'out'} cannot be written: No space left on device. Mend that, or name another folder.\n"
+    )
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_disk_that_fills_during_the_run_costs_the_largest_file_alone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Records, "write", _full_disk)
+    outcome, events = run(answering(0.01))
+    assert outcome.exit_code == 3
+    assert events[-1]["reason"] == "records.npz cannot be written: No space left on device"
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["summary.json", "timeline.npz"]
+
+
+def _full_disk(*arguments: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "records.npz")
+
+
+def test_a_header_that_was_not_kept_has_to_be_given_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[LoadPlan] = []
+    monkeypatch.setattr(command, "run_plan", lambda plan, outgoing, out: sent.append(plan))
+    monkeypatch.setattr(command.uvloop, "run", lambda nothing: 0)
+    arguments = _arguments(tmp_path, headers={"Authorization": "Bearer secret", "X-Trace": "1"})
+    plan = tmp_path / "plan.json"
+    LoadPlan.from_json(plan).without_secrets().write_json(plan)
+    assert "secret" not in plan.read_text("utf-8")
+    assert '"Authorization": "(not kept)"' in plan.read_text("utf-8")
+
+    assert command.main(arguments) == 2
+    assert capsys.readouterr().err == (
+        "headers.Authorization: its value was not kept with the plan. Give it with --headers FILE, a JSON object of "
+        "names and values; - reads it from standard input.\n"
+    )
+    given = {"Authorization": "Bearer secret", "X-Trace": "1"}
+    (tmp_path / "headers.json").write_text(json.dumps(given), "utf-8")
+    assert command.main([*arguments, "--headers", str(tmp_path / "headers.json")]) == 0
+    assert sent[0].headers == given
+
+    (tmp_path / "headers.json").write_text('["Bearer secret"]', "utf-8")
+    assert command.main([*arguments, "--headers", str(tmp_path / "headers.json")]) == 2
+    assert capsys.readouterr().err == (
+        f"--headers {tmp_path / 'headers.json'}: is no JSON object of names and values.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("headers", "problem"),
+    [
+        ({"X-A": "1\r\nX-B: 2"}, "header X-A: has a character that none may have, such as a line break."),
+        ({"X A": "1"}, "got the header name 'X A'. Allowed: letters, digits and hyphens."),
+        ({"content-length": "1"}, "got the header content-length, which the generator sets itself."),
+    ],
+)
+def test_a_header_that_would_be_two_requests_is_refused(tmp_path: Path, headers: dict[str, str], problem: str) -> None:
+    plan = {"url": "http://h/", "payloads": "p", "headers": headers}
+    traffic = {"arrivals": {"invocations_per_minute": 60.0, "duration_in_seconds": 1.0}}
+    (tmp_path / "plan.json").write_text(json.dumps({**plan, **traffic}), "utf-8")
+    with pytest.raises(InvalidDocument) as refused:
+        LoadPlan.from_json(tmp_path / "plan.json")
+    assert str(refused.value) == f"{tmp_path / 'plan.json'}: (document): {problem}"
+
+
+@pytest.mark.parametrize("url", ["http://host:99999/", "http://host/a b", "http://host/\r\nX: 1"])
+def test_a_url_that_is_none_is_refused(tmp_path: Path, url: str) -> None:
+    plan = {"url": url, "payloads": "p", "arrivals": {"invocations_per_minute": 60.0, "duration_in_seconds": 1.0}}
+    (tmp_path / "plan.json").write_text(json.dumps(plan), "utf-8")
+    with pytest.raises(InvalidDocument):
+        LoadPlan.from_json(tmp_path / "plan.json")
 
 
 @pytest.mark.parametrize("seconds", ["0", "nan", "-1", "1e9"])

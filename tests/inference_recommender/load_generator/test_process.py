@@ -5,6 +5,7 @@ Real processes against a real server. Nothing here depends on how fast they are.
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -63,6 +64,19 @@ def test_an_exception_ends_the_child_and_keeps_what_was_measured(tmp_path: Path,
     assert outcome.summary is not None
     assert outcome.summary["invocations"] > 0
     assert set(psutil.Process().children()) <= set(before)
+
+
+def test_a_token_reaches_the_server_and_no_file(tmp_path: Path) -> None:
+    with serving() as server:
+        plan = _plan(tmp_path, server.url, 1).model_copy(update={"headers": {"Authorization": "Bearer secret"}})
+        with GeneratorProcess.start(plan, tmp_path / "out") as generator:
+            for event in generator.events():
+                if event["event"] == "window":
+                    generator.request_stop()
+    assert server.heads[0][1]["Authorization"] == "Bearer secret"
+    assert [file for file in (tmp_path / "out").iterdir() if b"secret" in file.read_bytes()] == []
+    for name in ("plan.json", "generator.log"):
+        assert stat.S_IMODE((tmp_path / "out" / name).stat().st_mode) == 0o600
 
 
 def test_another_thread_may_stop_it(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 """
 
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -178,6 +179,11 @@ def test_a_generator_that_crashed_is_told_with_its_last_words(source: WorkloadFo
     with pytest.raises(LoadTestFailed) as caught:
         measure(prepared(source, run_folder, URL), lambda plan, folder, on_event: crashed, run_folder, Silent())
     assert str(caught.value) == f"killed by signal 9\nWhat was measured is kept in {run_folder.path}."
+
+
+def test_payloads_are_kept_for_their_owner_alone(source: WorkloadFolder, run_folder: RunFolder) -> None:
+    measure(prepared(source, run_folder, URL), virtual_drive(), run_folder, Silent())
+    assert stat.S_IMODE((run_folder.path / "payloads.tar.gz").stat().st_mode) == 0o600
 
 
 def test_ctrl_c_keeps_what_was_measured(source: WorkloadFolder, run_folder: RunFolder) -> None:
