@@ -103,8 +103,9 @@ def _check(out: Path) -> None:
             file.write(bytes(PROBE_BYTES))
         probe.unlink()
     except OSError as error:
-        kind = type(foreseen(error)) if foreseen(error) else UsageError
-        raise kind(f"--out: {out} cannot be written: {error.strerror}. Mend that, or name another folder.") from error
+        raise (Unavailable if isinstance(foreseen(error), Unavailable) else UsageError)(
+            f"--out: {out} cannot be written: {error.strerror}. Mend that, or name another folder."
+        ) from error
 
 
 async def run_plan(plan: LoadPlan, sent: Outgoing, out: Path, clock: Clock = SYSTEM_CLOCK) -> int:

@@ -214,7 +214,7 @@ def test_a_header_that_was_not_kept_has_to_be_given_again(
 ) -> None:
     sent: list[LoadPlan] = []
     monkeypatch.setattr(command, "run_plan", lambda plan, outgoing, out: sent.append(plan))
-    monkeypatch.setattr(command.uvloop, "run", lambda nothing: 0)
+    monkeypatch.setattr("uvloop.run", lambda nothing: 0)
     arguments = _arguments(tmp_path, headers={"Authorization": "Bearer secret", "X-Trace": "1"})
     plan = tmp_path / "plan.json"
     LoadPlan.from_json(plan).without_secrets().write_json(plan)
