@@ -40,6 +40,10 @@ class HttpServer:
         self._sweeping: asyncio.Task[None] | None = None
         self._empty = asyncio.Event()
 
+    @property
+    def open_connections(self) -> int:
+        return len(self._connections)
+
     async def listen(self, listener: socket.socket) -> None:
         """Accepts connections. Takes `listener` over, which is bound."""
         loop = asyncio.get_running_loop()

@@ -142,10 +142,10 @@ async def _serve(workers: Sequence[Worker], not_ready: HttpServer, reports: Repo
     await asyncio.gather(*(worker.heard() for worker in workers))
     print(f"Serving with {len(workers)} worker{'s' if len(workers) > 1 else ''}.", file=sys.stderr, flush=True)
     listening = [worker.report_to(reports) for worker in workers]
-    await asyncio.gather(handing_over, reports.tell_each_period(), _tell_of_the_unwell(workers), *listening)
+    await asyncio.gather(handing_over, reports.tell_each_period(), tell_of_the_unwell(workers), *listening)
 
 
-async def _tell_of_the_unwell(workers: Sequence[Worker]) -> None:
+async def tell_of_the_unwell(workers: Sequence[Worker]) -> None:
     """Tells every worker what is wrong with any, whenever that changes."""
     told = ""
     async for _ in ticks(1.0, first_after_s=1.0):

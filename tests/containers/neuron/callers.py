@@ -157,11 +157,11 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def pass_time(server: HttpServer, seconds: float) -> None:
-    """Lets time pass, and the server look at its connections every half second."""
+async def pass_time(server: HttpServer, seconds: float, step_s: float = 0.5) -> None:
+    """Lets time pass, and the server look at its connections every `step_s` seconds."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while loop.time() < end:
-        await asyncio.sleep(min(0.5, end - loop.time()))
+        await asyncio.sleep(min(step_s, end - loop.time()))
         server.sweep(loop.time())
     await settle()

@@ -132,6 +132,32 @@ def test_what_the_model_raises_is_the_answer_of_its_batch_and_the_next_is_answer
     assert isinstance(bad, ValueError)
 
 
+def test_work_for_callers_that_are_gone_is_not_done() -> None:
+    """800 that hung up once made the next one wait 16 s."""
+    model = Doubling()
+
+    async def asked() -> Sequence[Any]:
+        batcher = Batcher(model.predict, SERVING, 1, Pulse(time.monotonic))
+        batcher.start()
+        model.go.clear()
+        first = asyncio.create_task(ask(batcher, 0))
+        await asyncio.to_thread(model.entered.acquire)
+        gone = [asyncio.create_task(ask(batcher, n)) for n in range(400)]
+        await asyncio.sleep(0)
+        for task in gone:
+            task.cancel()
+        stays = asyncio.create_task(ask(batcher, 21))
+        await asyncio.sleep(0)
+        model.go.set()
+        await first
+        answer = await stays
+        await batcher.stop()
+        return answer
+
+    assert asyncio.run(asked()) == [42]
+    assert model.sizes == [1, 1]
+
+
 def test_a_caller_that_goes_away_leaves_the_others_their_answers() -> None:
     model = Doubling()
 

@@ -74,6 +74,26 @@ GOOD = [tensor("TITLE", "a"), tensor("BRAND", "b")]
         ({"inputs": GOOD, "outputs": [{"name": "LOGITS"}]}, "outputs may name LABEL, SCORE."),
         ({"inputs": GOOD, "outputs": {"name": "LOGITS"}}, "outputs may name LABEL, SCORE."),
         ({"inputs": GOOD, "outputs": [[]]}, "outputs may name LABEL, SCORE."),
+        ({"inputs": GOOD, "outputs": [{"name": []}]}, "outputs may name LABEL, SCORE."),
+        (
+            {"inputs": GOOD, "outputs": [{"name": "SCORE"}, {"name": "SCORE"}]},
+            "outputs may name each of LABEL, SCORE once.",
+        ),
+        (
+            {"inputs": [tensor("TITLE", {}), tensor("BRAND", "b")]},
+            "Row 0 has a value of type dict in title, and text is wanted.",
+        ),
+        (
+            {"inputs": [tensor("TITLE", "a", 1), tensor("BRAND", "b", "c")]},
+            "Row 1 has a value of type int in title, and text is wanted. No row of this request was answered.",
+        ),
+        (
+            {"inputs": [tensor("X" * 99)]},
+            f"got the inputs {'X' * 64}…; wanted are TITLE, BRAND.",
+        ),
+        (b'{"inputs": [], "id": NaN}', "got the inputs none; wanted are TITLE, BRAND."),
+        ({"inputs": GOOD, "id": float("nan")}, '"id" must be a string of at most 256 characters, or a whole number.'),
+        ({"inputs": GOOD, "id": "x" * 257}, '"id" must be a string of at most 256 characters, or a whole number.'),
     ],
 )
 def test_a_request_that_cannot_be_read_is_refused(document: Any, message: str) -> None:
