@@ -16,7 +16,8 @@ from containers.neuron.batching import QUEUED_BATCHES, Batcher, Rows
 from containers.neuron.connection import Answer, Request
 from containers.neuron.pulse import Pulse
 from containers.neuron.telemetry import Record
-from tests.containers.neuron.neuron_server import CLASSIFICATION, SERVING, document
+from tests.containers.encoder.encoder_miniature import CLASSIFICATION
+from tests.containers.neuron.neuron_server import SERVING, document
 
 GOOD = json.loads(document("red"))
 
@@ -175,7 +176,7 @@ def test_a_full_queue_is_503_and_says_when_to_come_again() -> None:
     async def crowd() -> list[Answer]:
         batcher = Batcher(wait, SERVING, 1, Pulse(time.monotonic))
         batcher.start()
-        model = Model(batcher, CLASSIFICATION, SERVING, Record(), Errors([].append), str)
+        model = Model(batcher, CLASSIFICATION, SERVING, Record(), Errors(lambda line: None), str)
         full = request(document(*["red"] * SERVING.max_batch_size))
         first = asyncio.create_task(model.respond(full))
         await asyncio.to_thread(entered.wait)
