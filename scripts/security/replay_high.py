@@ -22,6 +22,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from local_aws.process.local_account import LocalAccount
+from scripts.security import replay_archives
 from tests.local_aws.conftest import BUCKET, ECHO_CONFIG, IMAGE, ROLE, Endpoints, clients, tar_gz, upload
 
 ENDPOINT = "attacked"
@@ -194,6 +195,12 @@ def h3_load_a_model_through_tritons_own_api(ground: Ground) -> str | None:
     return "code of the attacker's ran in Triton" if ground.mark.exists() else None
 
 
+def h4_an_archive_that_leaves_its_folder(ground: Ground) -> str | None:
+    """gives all that read archives one that writes over the file beside the folder it is unpacked to"""
+    takers = replay_archives.taken(ground.folder)
+    return f"taken by {', '.join(takers)}" if takers else None
+
+
 ATTACKS: list[Attack] = [
     h1_a_web_page,
     h1_another_user,
@@ -201,6 +208,7 @@ ATTACKS: list[Attack] = [
     h2_a_foreign_address,
     h2_load_a_model_as_for_a_multi_model_endpoint,
     h3_load_a_model_through_tritons_own_api,
+    h4_an_archive_that_leaves_its_folder,
     h2_a_million_chunks,  # ended Triton, so it comes last
 ]
 

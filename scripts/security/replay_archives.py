@@ -1,0 +1,107 @@
+"""An archive that gets out of `tarfile.extractall(filter="data")` on Python 3.11.7, given to all that read archives.
+
+It would write over the file beside the folder that it is unpacked to. Each reader is told in one folder of its own.
+"""
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from containers.archive_reader import ArchiveRefused
+from inference_recommender.load_generator.requests import read_payloads
+from inference_recommender.load_test import generator_entry
+from local_aws.sagemaker import model_archive
+from model_build import archive
+from model_build.lint import RuntimeContext, lint
+from model_build.remote import entry, fetch
+from tests.artifacts import an_artifact
+from tests.containers.hostile_archives import OUTSIDE, leaves_the_folder
+from workloads import ROOT, ProjectError, file_sha256
+
+Reader = Callable[[Path, Path], bool]
+"""Is given an archive and the folder to unpack it to; returns whether the archive was taken."""
+
+
+def _build(file: Path, folder: Path) -> bool:
+    archive.unpack(file, folder)
+    return True
+
+
+def _fetched_build(file: Path, folder: Path) -> bool:
+    artifact = an_artifact(archive=file.name, archive_sha256=file_sha256(file))
+    fetch._unpack(fetch.Built(job_name="job", artifact=artifact, archive=file), folder)
+    return True
+
+
+def _account(file: Path, folder: Path) -> bool:
+    model_archive.unpack(file.read_bytes(), "s3://models/model.tar.gz", folder)
+    return True
+
+
+def _task(file: Path, folder: Path) -> bool:
+    command = [sys.executable, "-m", "containers.batch.archive", str(file), str(folder)]
+    return subprocess.run(command, cwd=ROOT, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def _remote_build(file: Path, folder: Path) -> bool:
+    _as_source(file, folder)
+    entry.main(["spellcheck", "cpu", "onnxruntime"], folder)
+    return (folder / "opt/ml/processing/work").exists()
+
+
+def _generator(file: Path, folder: Path) -> bool:
+    _as_source(file, folder)
+    resources = folder / "opt/ml/config/resourceconfig.json"
+    resources.parent.mkdir(parents=True)
+    resources.write_text(json.dumps({"current_host": "algo-1", "hosts": ["algo-1"]}))
+    generator_entry.main(folder, python=sys.executable)
+    return (folder / "opt/ml/processing/work").exists()
+
+
+def _payloads(file: Path, folder: Path) -> bool:
+    read_payloads(file)
+    return True
+
+
+def _lint(file: Path, folder: Path) -> bool:
+    return not any(finding.code == "escaping-member" for finding in lint(file, RuntimeContext()))
+
+
+READERS: Mapping[str, Reader] = {
+    "a build's verification": _build,
+    "what a remote build left": _fetched_build,
+    "the local account": _account,
+    "the batch and the tasks on ECS": _task,
+    "a remote build's machine": _remote_build,
+    "a generator's machine": _generator,
+    "the load generator's payloads": _payloads,
+    "lint": _lint,
+}
+
+
+def taken(folder: Path) -> list[str]:
+    """Returns the readers that took the archive, or let it write outside, in a folder of the attacker's."""
+    return [name for number, name in enumerate(READERS) if _got_in(READERS[name], folder / f"archive-{number}")]
+
+
+def _got_in(reader: Reader, folder: Path) -> bool:
+    folder.mkdir()
+    (folder / "model.tar.gz").write_bytes(leaves_the_folder())
+    (folder / OUTSIDE).write_text("mine")
+    took = False
+    with contextlib.suppress(ArchiveRefused, ProjectError), contextlib.redirect_stderr(io.StringIO()):
+        took = reader(folder / "model.tar.gz", folder / "unpacked")
+    written = [file for file in folder.rglob(OUTSIDE) if file.is_symlink() or file.read_text() != "mine"]
+    return took or bool(written)
+
+
+def _as_source(file: Path, system: Path) -> None:
+    """Puts the archive where a processing job finds its source."""
+    source = system / "opt/ml/processing/source"
+    source.mkdir(parents=True)
+    (source / "source.tar.gz").write_bytes(file.read_bytes())
+    (source.parent / OUTSIDE).write_text("mine")

@@ -1,0 +1,197 @@
+"""Archives made of anything: a faithful unpacking within the limits, or `ArchiveRefused` and nothing on disk."""
+
+import gzip
+import io
+import random
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from containers.archive_reader import ArchiveRefused, Limits, entries, read_files, unpack
+from model_build.lint import lint
+from model_build.lint.runtime_context import RuntimeContext
+from tests.containers import hostile_archives as tar
+from tests.fuzz import examples
+
+LIMITS = Limits(entries=40, bytes=1 << 20)
+Tree = dict[str, bytes]
+
+
+def unpacked(archive: bytes) -> Tree | None:
+    """Returns the files that an archive was unpacked to, or None where it was refused; holds what is always true."""
+    with TemporaryDirectory() as scratch:
+        around, folder = Path(scratch), Path(scratch, "in")
+        (around / tar.OUTSIDE).write_bytes(b"mine")
+        refusal = None
+        try:
+            unpack(io.BytesIO(archive), folder, limits=LIMITS)
+        except ArchiveRefused as refused:
+            refusal = str(refused)
+        assert (around / tar.OUTSIDE).read_bytes() == b"mine"
+        if refusal is not None:
+            assert refusal.isprintable()
+            assert [path.name for path in around.iterdir()] == [tar.OUTSIDE], "nothing is left"
+            return None
+        assert {path.name for path in around.iterdir()} == {tar.OUTSIDE, "in"}
+        paths = list(folder.rglob("*"))
+        assert all(path.is_dir() or path.is_file() for path in paths)
+        assert not any(path.is_symlink() for path in paths)
+        assert len(paths) <= LIMITS.entries
+        tree = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths if path.is_file()}
+        assert sum(map(len, tree.values())) <= LIMITS.bytes
+        return tree
+
+
+def in_memory(archive: bytes) -> Tree | None:
+    try:
+        return read_files(io.BytesIO(archive), limits=LIMITS)
+    except ArchiveRefused:
+        return None
+
+
+def described(archive: bytes) -> list[str] | None:
+    try:
+        return [entry.name for entry in entries(io.BytesIO(archive), limits=LIMITS)]
+    except ArchiveRefused:
+        return None
+
+
+def hold(archive: bytes) -> Tree | None:
+    """Asks all three ways to read an archive; they agree."""
+    tree = unpacked(archive)
+    assert in_memory(archive) == tree
+    assert described(archive) is not None or tree is None
+    return tree
+
+
+ODD = ["..", ".", "", "…" * 90, "\n", "a\\b", "C:", "~", "\x1b[2J"]
+parts = st.sampled_from([*["a", "b", "model", "1", "ünï", "c", "d"] * 6, *ODD])
+names = st.lists(parts, min_size=1, max_size=5).map("/".join)
+contents = st.binary(max_size=1200)
+types = st.sampled_from([*b"0" * 12, *b"5" * 4, *b"1234678DKLMNSVgx\0\xff"]).map(lambda code: bytes([code]))
+
+
+def plain(name: str, content: bytes) -> bytes:
+    """Returns a member as tar packs it, by pax where the name does not fit."""
+    if len(name.encode()) > 90:
+        return tar.pax({"path": name}) + tar.file("long", content)
+    return tar.file(name, content)
+
+
+trees = st.dictionaries(
+    st.lists(st.sampled_from(["a", "b", "model", "1", "ünï", "x" * 120]), min_size=1, max_size=4).map("/".join),
+    contents,
+    max_size=8,
+).filter(lambda tree: not any(other.startswith(f"{name}/") for name in tree for other in tree))
+GOOD = {"model/config.pbtxt": b"name: 1", "model/1/model.py": b"pass" * 300, "model/1/ünï": bytes(2000)}
+
+
+def packed_tree(tree: Tree) -> bytes:
+    return tar.packed(*(plain(name, content) for name, content in tree.items()))
+
+
+@examples(20)
+@given(trees)
+def test_what_is_plain_is_unpacked_as_it_is(tree: Tree) -> None:
+    assert hold(packed_tree(tree)) == tree
+
+
+@st.composite
+def members(draw: st.DrawFn) -> bytes:
+    """One member, or an extended header: any type, name, target and claimed size, written in any format."""
+    name, content, type_ = draw(names), draw(contents), draw(types)
+    size = draw(st.sampled_from([len(content)] * 20 + [0, 1, 511, 513, 1 << 20, (1 << 33) - 1]))
+    short = "".join(name[:90]).encode()[:90].decode("utf-8", "ignore")
+    block = tar.header(short, type_, 0, draw(names)[:40])
+    block = tar.changed(block, size=b"%011o\0" % size)
+    before = draw(
+        st.sampled_from(
+            [
+                *[b""] * 10,
+                tar.pax({"path": name}),
+                tar.pax({"size": str(size), "mtime": "1.5"}),
+                tar.pax({"GNU.sparse.major": "1", "GNU.sparse.realsize": "999999999"}),
+                tar.pax({"linkpath": name}, b"g"),
+                tar.long_name(name.encode() + b"\0"),
+                tar.changed(tar.header("x"), size=b"\x80" + b"\xff" * 11),
+            ]
+        )
+    )
+    return before + block + tar.padded(content)
+
+
+@examples(80)
+@given(st.lists(members(), max_size=8), st.integers(1, 3), st.booleans())
+def test_no_member_gets_out_or_stays_in_part(found: list[bytes], streams: int, marked: bool) -> None:
+    plain_bytes = b"".join(found) + (bytes(1024) if marked else b"")
+    cuts = [len(plain_bytes) * part // streams for part in range(streams + 1)]
+    tree = hold(b"".join(gzip.compress(plain_bytes[cut:end], 1) for cut, end in pairwise(cuts)))
+    for name in tree or ():
+        assert ".." not in PurePosixPath(name).parts
+        assert not name.startswith("/")
+
+
+CHANGES: list[Callable[[random.Random, bytearray], None]] = [
+    lambda chance, data: data.__setitem__(chance.randrange(len(data)), chance.randrange(256)),
+    lambda chance, data: data.__delitem__(slice(chance.randrange(len(data)), None)),
+    lambda chance, data: data.__delitem__(slice((cut := chance.randrange(len(data))), cut + chance.randrange(40))),
+    lambda chance, data: data.extend(data[chance.randrange(len(data)) :]),
+    lambda chance, data: data.extend(chance.randbytes(chance.randrange(40))),
+    lambda chance, data: data.__setitem__(slice((at := chance.randrange(len(data))), at), chance.randbytes(4)),
+]
+
+
+def change(data: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(chance.randint(1, 3)):
+        if changed:
+            chance.choice(CHANGES)(chance, changed)
+    return bytes(changed)
+
+
+@examples(80)
+@given(st.randoms(use_true_random=False))
+def test_an_archive_damaged_on_its_way_is_refused_or_unpacked_as_it_was(chance: random.Random) -> None:
+    """gzip's own checksum tells; a copy of it behind it says the same files again, which is refused as well."""
+    assert hold(change(packed_tree(GOOD), chance)) in (None, GOOD)
+
+
+@examples(80)
+@given(st.randoms(use_true_random=False), st.booleans())
+def test_a_tar_with_any_bytes_changed_stays_in_its_folder(chance: random.Random, signed: bool) -> None:
+    data = change(gzip.decompress(packed_tree(GOOD)), chance)
+    if signed:  # with the checksums of headers set right again, so that their fields are believed
+        blocks = [data[start : start + 512] for start in range(0, len(data), 512)]
+        data = b"".join(tar.changed(block) if block[257:262] == b"ustar" else block for block in blocks)
+    hold(gzip.compress(data, 1))
+
+
+@examples(10)
+@given(st.integers(1, 64), st.integers(0, 1 << 40), st.sampled_from([b"0", b"5", b"x", b"L", b"g"]))
+def test_a_bomb_is_refused_at_the_limit(megabytes: int, claimed: int, type_: bytes) -> None:
+    header = tar.changed(tar.header("bomb", type_), size=b"\x80" + claimed.to_bytes(11, "big"))
+    zeros = gzip.compress(bytes(1 << 20), 1)
+    assert hold(gzip.compress(header) + zeros * megabytes) is None
+
+
+@examples(15)
+@given(st.lists(members(), max_size=6))
+def test_lint_says_what_it_finds_in_any_archive(found: list[bytes]) -> None:
+    with TemporaryDirectory() as scratch:
+        file = Path(scratch, "model.tar.gz")
+        file.write_bytes(tar.packed(*found))
+        findings = lint(file, RuntimeContext())
+    archive = tar.packed(*found)
+    if (names_ := described(archive)) and any(name.startswith("/") for name in names_):
+        assert "escaping-member" in {finding.code for finding in findings}
+
+
+@pytest.mark.parametrize("count", [1, 60])
+def test_streams_of_nothing_are_refused_at_the_limit(count: int) -> None:
+    streams = gzip.compress(b"") * (count * 1000)
+    assert hold(streams + packed_tree(GOOD)) is None
