@@ -115,7 +115,7 @@ class ContainerContract:
     def _route(self, head: "_Head") -> bool:
         """Returns whether it is that of /ping."""
         for route, method in ((self._ping, b"GET"), (self._invocations, b"POST")):
-            if hmac.compare_digest(head.target, route):
+            if hmac.compare_digest(head.target.partition(b"?")[0], route):
                 if head.method != method:
                     raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "Method Not Allowed")
                 return route is self._ping
@@ -221,7 +221,7 @@ def told(answer: Answer, body: bytes | bytearray) -> bytes:
 
 def error(status: int, reason: str, *, close: bool = False) -> bytes:
     """Returns a whole answer with a reason as Triton gives it: a JSON document with the key `error`."""
-    body = json.dumps({"error": reason}).encode()
+    body = json.dumps({"error": reason}, separators=(",", ":")).encode()
     more = "Connection: close\r\n" if close else ""
     return _head(status, "application/json", len(body), more) + body
 
