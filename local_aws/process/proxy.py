@@ -88,7 +88,8 @@ class Proxy:
         self._connect = connect
         self._free: list[TritonConnection] = []
         self._connecting: set[asyncio.Task[None]] = set()
-        self.now = asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
+        self.now = self._loop.time
 
     def accept(self) -> "Caller":
         """Returns the protocol of a new connection."""
@@ -117,7 +118,7 @@ class Proxy:
             triton = self._free.pop()
             if triton.open:
                 return triton.send(caller, message)
-        task = asyncio.ensure_future(self._ask_anew(caller, message))
+        task = self._loop.create_task(self._ask_anew(caller, message))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
         return None
@@ -443,10 +444,10 @@ class TritonConnection(asyncio.Protocol):
                 answer = contract.read_answer(data[:end])
             except (LookupError, ValueError):
                 return self._fail(GONE)
-            if len(data) - end == answer.length:
-                return self._finish(answer, data[end:])
             if answer.length > contract.MAX_BODY_BYTES:
                 return self._fail(TOO_LONG)
+            if len(data) - end == answer.length:
+                return self._finish(answer, data[end:])
             if not self._caller.hold(answer.length):
                 return self._fail(BUSY)
             self._answer, self._held = answer, b""

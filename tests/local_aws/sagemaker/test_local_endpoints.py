@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from botocore.exceptions import ClientError
 
@@ -159,6 +161,34 @@ def test_a_bad_body_is_a_model_error_that_says_what_is_wrong(
         f"See {log} for more information."
     )
     assert log.startswith(str(account.log_file.parent / "logs" / "shared-AllTraffic-"))
+
+
+def test_whatever_the_account_started_listens_on_127_0_0_1_only(shared_endpoint: str, account: LocalAccount) -> None:
+    root = psutil.Process(account.pid)
+    started = {each.pid: each for each in (root, *root.children(recursive=True))}
+    names = [each.name() for each in started.values()]
+    assert "tritonserver" in names, names
+    sockets = [(each.name(), each.net_connections("inet")) for each in started.values()]
+    listening = [(name, at.laddr) for name, of in sockets for at in of if at.status == psutil.CONN_LISTEN]
+    assert {address.ip for _, address in listening} == {"127.0.0.1"}, listening
+    assert "tritonserver" not in {name for name, _ in listening}, "Triton has a socket in a private folder instead"
+
+
+def test_other_users_can_read_no_log_socket_or_shared_memory(shared_endpoint: str, account: LocalAccount) -> None:
+    tritons = [each for each in psutil.Process(account.pid).children(recursive=True) if each.name() == "tritonserver"]
+    flags = {flag for triton in tritons for flag in triton.cmdline()}
+    names = [flag.split("=")[-1] for flag in flags if "shm-region-prefix-name" in flag]
+    files = [
+        file
+        for name in names
+        for folder in ("/dev/shm", tempfile.gettempdir())
+        for file in Path(folder).glob(f"{name}*")
+    ]
+    logs = list((account.log_file.parent / "logs").iterdir())
+    assert len(files) >= 2
+    assert len(logs) >= 1
+    readable = [f"{file.stat().st_mode:o} {file}" for file in files + logs if file.stat().st_mode & 0o077]
+    assert readable == []
 
 
 def test_an_unknown_endpoint_is_a_validation_error_as_the_service_words_it(runtime: Any) -> None:

@@ -100,13 +100,25 @@ def test_inf2_is_one_line_of_the_workload(tmp_path: Path, service: Synthesis) ->
 
 def test_on_cpu_triton_serves_http_and_grpc_without_devices(on_cpu: Synthesis) -> None:
     server = containers(on_cpu)["server"]
-    assert server["Command"][:2] == ["tritonserver", "--model-repository=/opt/ml/model"]
+    shell, option, script = server["Command"]
+    assert [shell, option] == ["sh", "-c"]
+    assert " tritonserver --model-repository=/opt/ml/model " in script
     assert "Devices" not in server["LinuxParameters"]
     assert [each["ContainerPort"] for each in server["PortMappings"]] == [8000, 8001]
     listeners = on_cpu.of_type("AWS::ElasticLoadBalancingV2::Listener").values()
     assert {each["Properties"]["Port"] for each in listeners} == {8000, 8001}
     parameters = on_cpu.json["Parameters"].values()
     assert any("amazon-linux-2023/recommended" in str(each.get("Default")) for each in parameters)
+
+
+def test_triton_loads_nothing_and_keeps_to_inference_health_and_metadata(on_cpu: Synthesis) -> None:
+    script = containers(on_cpu)["server"]["Command"][2]
+    assert "--model-control-mode=none" in script
+    assert "--allow-metrics=false" in script
+    closed = "model-repository,model-config,shared-memory,statistics,trace,logging"
+    assert script.startswith("key=$(cat /proc/sys/kernel/random/uuid); exec ")
+    for flag in ("--http-restricted-api", "--grpc-restricted-protocol"):
+        assert f"{flag}={closed}:key=$key" in script
 
 
 def test_instances_start_from_ecs_own_neuron_ami_resolved_when_deployed(service: Synthesis) -> None:
