@@ -1,0 +1,54 @@
+"""The proxy with a real Triton, held to what Triton's own front end for SageMaker answered to the same requests.
+
+`python benchmarks/record_front_end.py` records its answers in front_end.json. That front end listens on all addresses,
+so no test starts it.
+"""
+
+import http.client
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from local_aws.process.triton import TritonServer
+from tests.quick_triton import start_triton
+
+pytestmark = pytest.mark.integration
+
+RECORDED: list[dict[str, Any]] = json.loads(Path(__file__).with_name("front_end.json").read_text("utf-8"))
+DIFFERENT = {
+    # Its C library takes what is no number for 0, and the whole body for a tensor. Later versions refuse it as we do.
+    "a json-header-size that is no number": 400,
+    # Its list of models is for endpoints of many.
+    "the models of a multi-model endpoint": 400,
+}
+"""Where we answer otherwise, on purpose, and with what."""
+
+
+@pytest.fixture(scope="module")
+def triton(echo_repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+    log = tmp_path_factory.mktemp("front_end") / "log"
+    with start_triton(echo_repository, default_model="echo", environment={}, log_file=log) as server:
+        yield server
+
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=[each["name"] for each in RECORDED])
+def test_the_proxy_answers_as_tritons_front_end_does(recorded: dict[str, Any], triton: TritonServer) -> None:
+    address = urlsplit(triton.sagemaker_url)
+    connection = http.client.HTTPConnection(address.netloc, timeout=300)
+    body = recorded["body"].encode("latin-1")
+    connection.request(recorded["method"], address.path + recorded["path"], body, recorded["headers"])
+    answer = connection.getresponse()
+    got = answer.read().decode("latin-1")
+    connection.close()
+    if recorded["name"] in DIFFERENT:
+        assert (recorded["status"], answer.status) == (200, DIFFERENT[recorded["name"]])
+        return
+    assert answer.status == recorded["status"]
+    if recorded["answer"]:
+        assert got == recorded["answer"]
+    if answer.status == 200:
+        assert answer.headers["Content-Type"] == recorded["content_type"]
