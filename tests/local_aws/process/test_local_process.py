@@ -20,6 +20,7 @@ from local_aws.process.triton import ModelDidNotLoad, TritonServer, container_fl
 from local_aws.process.triton_toolchain import TritonToolchain
 from tests.local_aws.conftest import REPLAYING, Endpoints, clients, gone, upload, wait_until
 from tests.local_aws.sagemaker.test_recommendation_jobs import request, under_load
+from tests.quick_triton import EXTRA, FLAGS, over_tcp
 from workloads import ROOT, Unavailable
 
 integration = pytest.mark.integration
@@ -191,6 +192,34 @@ def test_triton_answers_and_stops_with_its_stub_and_shared_memory(
         assert all(gone(pid) for pid in pids)
     assert not server.alive()
     assert not any(path.exists() for path in files)
+
+
+@integration
+def test_tritons_own_load_api_is_closed_on_its_socket_too(
+    echo_repository: Path, toolchain: Path, tmp_path: Path
+) -> None:
+    opening = "--model-control-mode=explicit --allow-metrics=true --allow-grpc=true --http-address=0.0.0.0"
+    environment = {EXTRA: f"{FLAGS} {opening}"}
+    with (
+        TritonServer.start(
+            echo_repository,
+            default_model="echo",
+            environment=environment,
+            log_file=tmp_path / "log",
+            toolchain=toolchain,
+        ) as server,
+        over_tcp(server) as url,
+    ):
+        for path in (
+            "repository/index",
+            "repository/models/evil/load",
+            "systemsharedmemory/region/a/register",
+            "logging",
+        ):
+            answer = requests.post(f"{url}/v2/{path}", data="{}", timeout=60)
+            assert (answer.status_code, path) == (403, path)
+        ports = [at for at in psutil.Process(server.pid).net_connections("inet") if at.status == psutil.CONN_LISTEN]
+        assert ports == [], "no flag of a model's opens one"
 
 
 @integration
