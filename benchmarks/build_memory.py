@@ -57,7 +57,7 @@ target = "cpu"
 BUILD = """
 import json, sys
 from pathlib import Path
-from model_build.architectures import write_random
+from model_build.checkpoint.architectures import write_random
 from workloads import load_workload
 root = Path(sys.argv[1])
 if sys.argv[2] == "weights":

@@ -19,7 +19,8 @@ import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from model_build.checkpoint import Checkpoint
+from model_build.checkpoint import Checkpoint, loading
+from model_build.checkpoint.weights import plain_name
 from workloads import EncoderModel
 
 MASKED = -1e4
@@ -34,19 +35,14 @@ Weights = Mapping[str, Tensor]
 
 
 def load(checkpoint: Checkpoint, model: EncoderModel) -> "Bert":
-    """Loads the checkpoint's weights in fp32, ready to infer. Raises KeyError for a weight that is not there."""
+    """Loads the checkpoint's weights in fp32, ready to infer. Raises `UsageError`."""
     weights: dict[str, Tensor] = {}
-    for file in checkpoint.weights:
-        with safe_open(file, framework="pt") as stored:
-            for name in stored.keys():  # noqa: SIM118 - not a mapping
-                weights[_plain(name)] = stored.get_tensor(name).float()
-    return Bert(weights, checkpoint.encoder_config, model).eval()
-
-
-def _plain(name: str) -> str:
-    """Returns BertModel's name of a weight: whole models have a prefix, and the oldest say gamma and beta in a norm."""
-    name = name.removeprefix("bert.")
-    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+    with loading(checkpoint.folder):
+        for file in checkpoint.weights:
+            with safe_open(file, framework="pt") as stored:
+                for name in stored.keys():  # noqa: SIM118 - not a mapping
+                    weights[plain_name(name)] = stored.get_tensor(name).float()
+        return Bert(weights, checkpoint.encoder_config, model).eval()
 
 
 class Linear(nn.Module):

@@ -19,7 +19,8 @@ from transformers import (
     BertModel,
 )
 
-from model_build.checkpoint import Checkpoint
+from model_build.checkpoint import Checkpoint, loading
+from model_build.checkpoint.weights import plain_name
 from model_build.torch_threads import every_core
 from workloads import EncoderModel, Row, TextClassification, TextPairScoring
 
@@ -33,14 +34,17 @@ class Reference:
 
     def __init__(self, checkpoint: Checkpoint, model: EncoderModel) -> None:
         self._model = model
-        self._tokenizer = AutoTokenizer.from_pretrained(checkpoint.encoder, local_files_only=True)
-        self._network = _network(checkpoint, model).eval()
+        self._folder = checkpoint.folder
+        with loading(checkpoint.encoder):
+            self._tokenizer = AutoTokenizer.from_pretrained(checkpoint.encoder, local_files_only=True)
+        with loading(checkpoint.folder):
+            self._network = _network(checkpoint, model).eval()
 
     def outputs(self, rows: Sequence[Row]) -> list[Outputs]:
         """Returns for each row what the compiled model should give; starts and ends [length] without the padding."""
         segments = [[" ".join(row[field] for field in segment) for row in rows] for segment in self._model.segments]
-        inputs = self._tokenizer(*segments, padding=True, return_tensors="pt")
-        with torch.inference_mode(), every_core():
+        with loading(self._folder), torch.inference_mode(), every_core():
+            inputs = self._tokenizer(*segments, padding=True, return_tensors="pt")
             outputs = self._forward(dict(inputs))
         lengths = inputs["attention_mask"].sum(1).tolist()
         return [
@@ -67,7 +71,7 @@ def _own(name: str, output: torch.Tensor, length: int) -> Floats:
 
 
 def _network(checkpoint: Checkpoint, model: EncoderModel) -> Any:
-    """Loads transformers' own class with the checkpoint's weights; a weight without a place is an error."""
+    """Loads transformers' own class with the checkpoint's weights."""
     kind: Any = BertConfig
     config = kind(**{**checkpoint.encoder_config, **_labels(model)}, attn_implementation="eager")
     network: Any
@@ -81,7 +85,9 @@ def _network(checkpoint: Checkpoint, model: EncoderModel) -> Any:
         case _:
             network = BertForQuestionAnswering(config)
     prefix = "" if isinstance(model, TextPairScoring) else "bert."
-    network.load_state_dict(_weights(checkpoint, prefix), assign=True)  # the files' own pages, not a copy
+    places, weights = network.state_dict().keys(), _weights(checkpoint, prefix)
+    weights = {name: tensor for name, tensor in weights.items() if name in places}  # the others, it has no use for
+    network.load_state_dict(weights, assign=True)  # the files' own pages, not a copy
     return network
 
 
@@ -94,7 +100,7 @@ def _weights(checkpoint: Checkpoint, prefix: str) -> dict[str, torch.Tensor]:
     for file in checkpoint.weights:
         with safe_open(file, framework="pt") as stored:
             for name in stored.keys():  # noqa: SIM118 - not a mapping
-                bare = name.removeprefix("bert.")
+                bare = plain_name(name)
                 own = bare.startswith(("embeddings.", "encoder.", "pooler."))
                 weights[f"{prefix}{bare}" if own else bare] = stored.get_tensor(name).float()
     return weights

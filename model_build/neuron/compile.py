@@ -75,7 +75,7 @@ def compile_saved_model(
     source: Path, model: EncoderModel, target: NeuronTarget, folder: Path, progress: Progress
 ) -> dict[str, str]:
     """Compiles a SavedModel. Returns the toolchain's versions. Raises `UsageError`."""
-    from model_build.neuron import saved_model
+    from model_build.checkpoint import saved_model
 
     planned = arguments.calls(target, model, saved_model.tensorflow_version(source))
     package = PACKAGES["tensorflow", target.runtime]

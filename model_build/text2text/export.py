@@ -22,6 +22,8 @@ import torch
 from torch import Tensor, nn
 from transformers import T5ForConditionalGeneration
 
+from model_build.checkpoint import loading
+
 OPSET = 18
 AXES = {
     "input_ids": ("batch", "source"),
@@ -37,9 +39,10 @@ AXES = {
 
 
 def load(folder: Path) -> Any:
-    """Loads the original model in fp32, ready to infer."""
-    model: Any = T5ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-    return model.eval()
+    """Loads the original model in fp32, ready to infer. Raises `UsageError`."""
+    with loading(folder):
+        model: Any = T5ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        return model.eval()
 
 
 def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens: int) -> None:

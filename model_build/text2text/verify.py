@@ -18,6 +18,7 @@ from transformers import AutoTokenizer, GenerationConfig
 from containers.text2text.decoding import Tokens
 from containers.text2text.generator import Refusal, TextGenerator, pad
 from containers.text2text.settings import Settings
+from model_build.checkpoint import loading
 from model_build.parity import Answer, Comparison
 from model_build.progress import Progress, silent
 from model_build.torch_threads import every_core
@@ -32,17 +33,19 @@ ORIGINAL_BATCH = 64
 class Original:
     """The reference: a model and its tokenizer as transformers loads them."""
 
+    folder: Path
     model: Any
     tokenizer: Any
 
     @classmethod
     def load(cls, folder: Path, model: Any) -> "Original":
-        return cls(model, AutoTokenizer.from_pretrained(folder, local_files_only=True))
+        with loading(folder):
+            return cls(folder, model, AutoTokenizer.from_pretrained(folder, local_files_only=True))
 
     def generate(self, texts: list[str], settings: Settings) -> tuple[Tokens, NDArray[np.float32]]:
         """Decodes greedily: output tokens [rows, steps] and their logits [rows, steps, vocabulary]."""
-        inputs = self.tokenizer(texts, padding=True, return_tensors="pt")
-        with torch.inference_mode(), every_core():
+        with loading(self.folder), torch.inference_mode(), every_core():
+            inputs = self.tokenizer(texts, padding=True, return_tensors="pt")
             output = self.model.generate(
                 input_ids=inputs["input_ids"],
                 attention_mask=inputs["attention_mask"],

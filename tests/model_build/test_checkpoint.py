@@ -11,10 +11,11 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from model_build.checkpoint import Checkpoint, fetch_from_hub, fetch_from_s3, read, resolve
+from model_build.checkpoint import Checkpoint, read, resolve
+from model_build.checkpoint.fetch import fetch_from_hub, fetch_from_s3
 from model_build.plan import BuildPlan
 from model_build.text2text.repository import settings
-from workloads import OnnxRuntimeTarget, TextToText, Unavailable, UsageError, WorkloadFolder
+from workloads import OnnxRuntimeTarget, ProjectError, TextToText, Unavailable, UsageError, WorkloadFolder
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def read_t5(folder: Path) -> Checkpoint:
 
 
 def refusal(folder: Path) -> str:
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(ProjectError) as caught:
         read_t5(folder)
     assert caught.value.exit_code == 2
     return str(caught.value)
@@ -121,6 +122,80 @@ def test_no_tokenizer(folder: Path) -> None:
         f"{folder / 'tokenizer.json'}: does not exist. "
         "Save the model's fast tokenizer there: AutoTokenizer's `save_pretrained` writes it."
     )
+
+
+def test_a_tokenizer_that_is_none(folder: Path) -> None:
+    file = folder / "tokenizer.json"
+    file.write_text("{}")
+    assert refusal(folder).startswith(f"{file}: cannot be used (Exception: ")
+    assert refusal(folder).endswith("). Save or copy it again.")
+
+
+def test_a_token_without_an_embedding(folder: Path) -> None:
+    file = folder / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    tokenizer["model"]["vocab"]["z"] = 30
+    file.write_text(json.dumps(tokenizer))
+    assert refusal(folder) == (
+        f"{file}: token 'z' has the id 30, but config.json says vocab_size 30. Save model and tokenizer together again."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"d_model": "32"}, 'config.json: d_model: got "32". Input should be a valid integer.'),
+        ({"num_heads": 0}, "config.json: num_heads: got 0. Input should be greater than or equal to 1."),
+        (
+            {"d_model": 16},
+            ": its weight 'shared.weight' has the shape [30, 32], but config.json asks for [30, 16]. "
+            "Save the model again.",
+        ),
+        (
+            {"num_layers": 3},
+            ": its files hold no weight 'encoder.block.2.layer.0.SelfAttention.q.weight', which config.json asks for. "
+            "Save the model again.",
+        ),
+        (
+            {"num_layers": 1},
+            ": config.json has no place for its weight 'encoder.block.1.layer.0.SelfAttention.k.weight'. "
+            "Save the model again.",
+        ),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_a_configuration_that_is_not_the_weights(folder: Path, changes: dict[str, Any], told: str) -> None:
+    edit_config(folder, **changes)
+    assert refusal(folder).removeprefix(str(folder)).removeprefix("/") == told
+
+
+def test_a_configuration_nested_too_deeply(folder: Path) -> None:
+    (folder / "config.json").write_text("[" * 100_000)
+    assert refusal(folder) == f"{folder / 'config.json'}: is not valid JSON: it is nested too deeply."
+
+
+def test_a_header_that_describes_no_tensors(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    header = json.dumps({"shared.weight": {"dtype": "F32"}}).encode()
+    file.write_bytes(struct.pack("<Q", len(header)) + header)
+    assert refusal(folder).startswith(f"{file}: is not a safetensors file (")
+    assert refusal(folder).endswith("). Copy it again.")
+
+
+def test_an_index_that_names_no_files(folder: Path) -> None:
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"shared.weight": "../../elsewhere.safetensors"}}))
+    assert refusal(folder) == (
+        f"{index}: weight_map: names other things than safetensors files beside it. Copy it again."
+    )
+
+
+def test_quantised_weights(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    content = file.read_bytes()
+    at = content.index(b'"F32"')
+    file.write_bytes(content[:at] + b'"I32"' + content[at + 5 :])
+    assert refusal(folder).endswith("is of type I32. A build takes F64, F32, F16, BF16.")
 
 
 def test_no_end_of_sequence(folder: Path) -> None:

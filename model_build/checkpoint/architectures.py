@@ -1,12 +1,13 @@
-"""Writes published architectures at true size, with seeded random weights and a made-up tokenizer: no hub, no torch.
+"""Names and shapes of the weights of T5s and BERTs; and published ones at true size with random weights, without a hub.
 
-Dimensions are those of the models' own config.json on the Hugging Face hub. Weights are drawn so that activations stay
-of order one; the answers are nonsense, but the same nonsense every time.
+A checkpoint's files are held to the names and shapes. For a workload that asks for random weights, an architecture is
+written with them and a made-up tokenizer. Dimensions are those of the models' own config.json on the Hugging Face hub.
+Weights are drawn so that activations stay of order one; the answers are nonsense, but the same nonsense every time.
 """
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from string import ascii_lowercase, digits
@@ -82,30 +83,42 @@ def _t5(source: RandomWeights) -> tuple[dict[str, Any], Shapes]:
         "tie_word_embeddings": True,
         **size,
     }
-    return config, _t5_weights(size)
+    return config, t5_weights(config)
 
 
-def _t5_weights(size: dict[str, int]) -> Shapes:
-    """Yields T5's weights. Deviations are Mesh TensorFlow's, which keep activations of order one."""
-    wide, inner = size["d_model"], size["num_heads"] * size["d_kv"]
-    yield "shared.weight", (T5_VOCABULARY, wide), 1.0
-    for stack, attentions in (("encoder", ["SelfAttention"]), ("decoder", ["SelfAttention", "EncDecAttention"])):
-        for block in range(size["num_layers"]):
+def t5_weights(config: Mapping[str, Any]) -> Shapes:
+    """Yields T5's weights for a config.json. Deviations are Mesh TensorFlow's, which keep activations of order one."""
+    wide, d_kv, d_ff, heads = (config[key] for key in ("d_model", "d_kv", "d_ff", "num_heads"))
+    inner = heads * d_kv
+    into = ("wi_0", "wi_1") if config["feed_forward_proj"].startswith("gated-") else ("wi",)
+    yield "shared.weight", (config["vocab_size"], wide), 1.0
+    for stack, blocks, attentions in (
+        ("encoder", config["num_layers"], ["SelfAttention"]),
+        ("decoder", config["num_decoder_layers"], ["SelfAttention", "EncDecAttention"]),
+    ):
+        for block in range(blocks):
             layers = f"{stack}.block.{block}.layer"
             for layer, attention in enumerate(attentions):
                 prefix = f"{layers}.{layer}.{attention}"
-                yield f"{prefix}.q.weight", (inner, wide), (wide * size["d_kv"]) ** -0.5
+                yield f"{prefix}.q.weight", (inner, wide), (wide * d_kv) ** -0.5
                 yield f"{prefix}.k.weight", (inner, wide), wide**-0.5
                 yield f"{prefix}.v.weight", (inner, wide), wide**-0.5
                 yield f"{prefix}.o.weight", (wide, inner), inner**-0.5
                 if block == layer == 0:
-                    yield f"{prefix}.relative_attention_bias.weight", (32, size["num_heads"]), wide**-0.5
+                    yield (
+                        f"{prefix}.relative_attention_bias.weight",
+                        (config["relative_attention_num_buckets"], heads),
+                        wide**-0.5,
+                    )
                 yield f"{layers}.{layer}.layer_norm.weight", (wide,), 0
             dense = f"{layers}.{len(attentions)}"
-            yield f"{dense}.DenseReluDense.wi.weight", (size["d_ff"], wide), wide**-0.5
-            yield f"{dense}.DenseReluDense.wo.weight", (wide, size["d_ff"]), size["d_ff"] ** -0.5
+            for name in into:
+                yield f"{dense}.DenseReluDense.{name}.weight", (d_ff, wide), wide**-0.5
+            yield f"{dense}.DenseReluDense.wo.weight", (wide, d_ff), d_ff**-0.5
             yield f"{dense}.layer_norm.weight", (wide,), 0
         yield f"{stack}.final_layer_norm.weight", (wide,), 0
+    if not config["tie_word_embeddings"]:
+        yield "lm_head.weight", (config["vocab_size"], wide), wide**-0.5
 
 
 def _bert(source: RandomWeights, model: Model) -> tuple[dict[str, Any], Shapes]:
@@ -131,12 +144,12 @@ def _bert(source: RandomWeights, model: Model) -> tuple[dict[str, Any], Shapes]:
         **({"label2id": {label: index for index, label in enumerate(labels)}} if labels else {}),
         **size,
     }
-    return config, _bert_weights(size, model.task, len(labels))
+    return config, bert_weights(config, model.task, len(labels))
 
 
-def _bert_weights(size: dict[str, int], task: str, labels: int) -> Shapes:
-    """Yields BERT's weights with its own initialisation: deviation 0.02, norms one, biases zero."""
-    wide = size["hidden_size"]
+def bert_weights(config: Mapping[str, Any], task: str, labels: int) -> Shapes:
+    """Yields BERT's weights for a config.json, with its own initialisation: deviation 0.02, norms one, biases zero."""
+    wide, inner = config["hidden_size"], config["intermediate_size"]
 
     def linear(name: str, out: int, into: int) -> Shapes:
         yield f"{name}.weight", (out, into), 0.02
@@ -146,16 +159,17 @@ def _bert_weights(size: dict[str, int], task: str, labels: int) -> Shapes:
         yield f"{name}.weight", (wide,), 0
         yield f"{name}.bias", (wide,), 0.02
 
-    for name, rows in (("word", BERT_VOCABULARY), ("position", POSITIONS), ("token_type", 2)):
-        yield f"bert.embeddings.{name}_embeddings.weight", (rows, wide), 0.02
+    rows = {"word": "vocab_size", "position": "max_position_embeddings", "token_type": "type_vocab_size"}
+    for name, key in rows.items():
+        yield f"bert.embeddings.{name}_embeddings.weight", (config[key], wide), 0.02
     yield from norm("bert.embeddings.LayerNorm")
-    for index in range(size["num_hidden_layers"]):
+    for index in range(config["num_hidden_layers"]):
         layer = f"bert.encoder.layer.{index}"
         for part in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
             yield from linear(f"{layer}.{part}", wide, wide)
         yield from norm(f"{layer}.attention.output.LayerNorm")
-        yield from linear(f"{layer}.intermediate.dense", 4 * wide, wide)
-        yield from linear(f"{layer}.output.dense", wide, 4 * wide)
+        yield from linear(f"{layer}.intermediate.dense", inner, wide)
+        yield from linear(f"{layer}.output.dense", wide, inner)
         yield from norm(f"{layer}.output.LayerNorm")
     if task == "question-answering":
         yield from linear("qa_outputs", 2, wide)

@@ -1,0 +1,145 @@
+"""Finds the checkpoint that workload.toml names, checks that it is whole, and hashes it.
+
+In: a folder, an s3:// URI, a hub id, or an architecture to be given random weights. Out: a frozen `Checkpoint`. Nothing
+here loads weights: only the safetensors headers are read.
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from model_build.checkpoint.architectures import bert_weights, t5_weights, write_random
+from model_build.checkpoint.config import check_bert, check_t5, read_backbone, read_config
+from model_build.checkpoint.fetch import PATTERNS, fetch_from_hub, fetch_from_s3
+from model_build.checkpoint.saved_model import tensorflow_version
+from model_build.checkpoint.tokenizer import check_tokenizer
+from model_build.checkpoint.weights import check_files, check_weights, plain_name, stored, stored_in_bert, stored_in_t5
+from workloads import (
+    Model,
+    QuestionAnswering,
+    RandomWeights,
+    TextToText,
+    UsageError,
+    WorkloadFolder,
+    file_sha256,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """A checkpoint on this machine. `encoder` is where its encoder and tokenizer lie: for a head alone, elsewhere."""
+
+    folder: Path
+    encoder: Path
+    config: dict[str, Any]
+    encoder_config: dict[str, Any]
+    sha256: str
+    tensorflow_version: str | None = None
+    """Version of the TensorFlow that wrote a SavedModel, which has no config.json; otherwise None."""
+
+    @property
+    def tokenizer(self) -> Path:
+        return self.encoder / "tokenizer.json"
+
+    @property
+    def weights(self) -> list[Path]:
+        """All safetensors files, the encoder's first."""
+        return [
+            file
+            for folder in dict.fromkeys((self.encoder, self.folder))
+            for file in sorted(folder.glob("*.safetensors"))
+        ]
+
+    @property
+    def weight_count(self) -> int:
+        """Number of parameters in all safetensors files."""
+        return sum(math.prod(tensor.shape) for file in self.weights for tensor in stored(file).values())
+
+
+def resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
+    """Returns the workload's checkpoint; a remote or random one is put into `cache`.
+
+    Raises `UsageError` where it is missing or broken, or `Unavailable` where it cannot be fetched.
+    """
+    model = workload.workload.model
+    folder = _locate(workload, "checkpoint", model.checkpoint, cache)
+    backbone = None if isinstance(model, TextToText) else model.backbone
+    encoder = folder if backbone is None else _locate(workload, "backbone", backbone, cache)
+    return read(folder, encoder, model)
+
+
+def read(folder: Path, encoder: Path, model: Model) -> Checkpoint:
+    """Checks the files of a local checkpoint against the workload's [model]. Raises `UsageError`."""
+    if not isinstance(model, TextToText) and model.framework == "tensorflow":
+        return _saved_model(folder)
+    config = encoder_config = read_config(folder, model.task)
+    check_files(folder)
+    digest = _sha256(folder)
+    if encoder != folder:
+        encoder_config = read_backbone(encoder)
+        check_files(encoder)
+        digest = hashlib.sha256(f"{digest}{_sha256(encoder)}".encode()).hexdigest()
+    if isinstance(model, TextToText):
+        config = encoder_config = check_t5(folder, config)
+    else:
+        encoder_config = check_bert(folder, config, encoder, encoder_config, model)
+    checkpoint = Checkpoint(folder=folder, encoder=encoder, config=config, encoder_config=encoder_config, sha256=digest)
+    _check_parts(checkpoint, model)
+    return checkpoint
+
+
+def _check_parts(checkpoint: Checkpoint, model: Model) -> None:
+    """Checks that weights and tokenizer are those of the configuration."""
+    config, files = checkpoint.encoder_config, checkpoint.weights
+    if isinstance(model, TextToText):
+        check_weights(checkpoint.folder, stored_in_t5(files, tied=config["tie_word_embeddings"]), t5_weights(config))
+        check_tokenizer(checkpoint.tokenizer, config["vocab_size"])
+        return
+    labels = 0 if isinstance(model, QuestionAnswering) else len(model.labels)
+    wanted = ((plain_name(name), shape, _) for name, shape, _ in bert_weights(config, model.task, labels))
+    check_weights(checkpoint.folder, stored_in_bert(files), wanted)
+    check_tokenizer(checkpoint.tokenizer, config["vocab_size"], len(model.segments))
+
+
+def _saved_model(folder: Path) -> Checkpoint:
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    version = tensorflow_version(folder)
+    check_tokenizer(folder / "tokenizer.json")
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(folder).as_posix()}\0{file_sha256(file)}".encode())
+    return Checkpoint(
+        folder=folder,
+        encoder=folder,
+        config={},
+        encoder_config={},
+        sha256=digest.hexdigest(),
+        tensorflow_version=version,
+    )
+
+
+def _locate(workload: WorkloadFolder, key: str, name: str | RandomWeights, cache: Path) -> Path:
+    if isinstance(name, RandomWeights):
+        return write_random(name, workload.workload.model, cache)
+    if name.startswith(("./", "../", "/")):
+        folder = (workload.path / name).resolve()
+        if not folder.is_dir():
+            raise UsageError(
+                f"{workload.file}: model.{key}: got '{name}', but there is no folder {folder}. "
+                "Allowed: a folder (begins with ./, ../ or /), an s3:// URI of a folder, or a model id of the "
+                "Hugging Face hub."
+            )
+        return folder
+    fetch = fetch_from_s3 if name.startswith("s3://") else fetch_from_hub
+    return fetch(name, cache)
+
+
+def _sha256(folder: Path) -> str:
+    """Hashes the names and bytes of the files that a build reads."""
+    digest = hashlib.sha256()
+    for file in sorted({file for pattern in PATTERNS for file in folder.glob(pattern)}):
+        digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
+        digest.update(bytes.fromhex(file_sha256(file)))
+    return digest.hexdigest()

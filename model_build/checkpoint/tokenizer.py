@@ -1,0 +1,35 @@
+"""Checks that tokenizer.json is a tokenizer, and that the model has an embedding for each of its tokens."""
+
+from pathlib import Path
+
+from model_build.checkpoint.files import broken, loading
+
+TRIAL = ("", "a", "Straße 12, ﷺ 🙂\n")
+"""Texts that a tokenizer must survive: nothing, a letter, and what is not in every vocabulary."""
+
+
+def check_tokenizer(file: Path, vocab_size: int | None = None, segments: int = 1) -> None:
+    """Loads the file and tokenises a few texts of so many segments with it. Raises `UsageError`.
+
+    Raises ModuleNotFoundError where the build's tools are not installed.
+    """
+    from tokenizers import Tokenizer
+
+    if not file.exists():
+        raise broken(
+            file, "does not exist. Save the model's fast tokenizer there: AutoTokenizer's `save_pretrained` writes it."
+        )
+    with loading(file):
+        tokenizer = Tokenizer.from_file(str(file))
+        for text in TRIAL:
+            tokenizer.encode(text) if segments == 1 else tokenizer.encode(text, text)
+        vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+    if not vocabulary:
+        raise broken(file, "knows no tokens. Save or copy it again.")
+    token = max(vocabulary, key=vocabulary.__getitem__)
+    if vocab_size is not None and vocabulary[token] >= vocab_size:
+        raise broken(
+            file,
+            f"token {token!r} has the id {vocabulary[token]}, but config.json says vocab_size {vocab_size}. "
+            "Save model and tokenizer together again.",
+        )
