@@ -1,4 +1,4 @@
-"""Grants for which CDK has no method of its own, and answers to what cdk-nag finds in a role's policy.
+"""Grants for which CDK has no method of its own, and answers to what cdk-nag and checkov find.
 
 An answer stands beside the grant and gives a reason. cdk-nag names a finding by its text, in which it writes a
 reference of the template as <Reference>; the answer has to repeat that text.
@@ -9,12 +9,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from aws_cdk import Acknowledgment, ArnFormat, Stack, Validations
+from aws_cdk import Acknowledgment, ArnFormat, CfnResource, Stack, Validations
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
 from constructs import IConstruct
 
 ENDPOINT_LOGS = "/aws/sagemaker/Endpoints/*"
 """The endpoint's own log group is named after it, and it is created after the role: that part is not known here."""
+
+
+CHECKOVS = {"AwsSolutions-S1": "CKV_AWS_18", "AwsSolutions-ELB2": "CKV_AWS_91"}
+"""Rules of cdk-nag that checkov has by another name."""
 
 
 def allow(role: iam.IRole, actions: Sequence[str], arns: Sequence[str]) -> None:
@@ -54,8 +59,31 @@ def allow_container_telemetry(role: iam.Role, *log_groups: str) -> None:
 
 
 def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
-    """Answers a finding that names no action and no resource: `rule` is like "AwsSolutions-ECS2"."""
+    """Answers a finding that names no action and no resource: `rule` is cdk-nag's, like "AwsSolutions-ECS2".
+
+    Where checkov has the same rule it gets the same answer.
+    """
     Validations.of(construct).acknowledge(Acknowledgment(id=rule, reason=reason))
+    if rule in CHECKOVS:
+        acknowledge_to_checkov(construct, CHECKOVS[rule], reason)
+
+
+def acknowledge_to_checkov(construct: IConstruct, check: str, reason: str) -> None:
+    """Answers what checkov finds, in the template, where it reads answers: `check` is like "CKV_AWS_158"."""
+    resource = construct.node.default_child or construct
+    assert isinstance(resource, CfnResource)
+    answers = resource.get_metadata("checkov") or {"skip": []}
+    resource.add_metadata("checkov", {"skip": [*answers["skip"], {"id": check, "comment": reason}]})
+
+
+def acknowledge_policy_to_checkov(role: iam.IRole, reason: str) -> None:
+    """Answers that actions which write are allowed on every resource. The role's policy has to be there already."""
+    acknowledge_to_checkov(role.node.find_child("DefaultPolicy"), "CKV_AWS_111", reason)
+
+
+def acknowledge_log(group: logs.ILogGroup) -> None:
+    """Answers that a log group has no key of ours."""
+    acknowledge_to_checkov(group, "CKV_AWS_158", "CloudWatch Logs encrypts it with a key of its own.")
 
 
 def acknowledge_actions(role: iam.Role, actions: Iterable[str], reason: str) -> None:

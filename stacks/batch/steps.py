@@ -16,7 +16,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from stacks.grants import acknowledge_resources
+from stacks.grants import acknowledge_log, acknowledge_policy_to_checkov, acknowledge_resources
 
 TIME = "$.time"
 """Path of the time at which the run was due."""
@@ -66,6 +66,7 @@ class BatchSteps(Construct):
             retention=logs.RetentionDays.ONE_MONTH,
             removal_policy=RemovalPolicy.DESTROY,
         )
+        acknowledge_log(log)
         self.machine = sfn.StateMachine(
             self,
             "Machine",
@@ -77,6 +78,7 @@ class BatchSteps(Construct):
         )
         reason = "Log delivery, X-Ray, and tasks that have no name before they run are on no resource; CDK's wording."
         acknowledge_resources(props.role, ["*"], reason)
+        acknowledge_policy_to_checkov(props.role, reason)
         self.rule = events.Rule(self, "Schedule", schedule=events.Schedule.expression(props.schedule))
         due = events.RuleTargetInput.from_object({"time": events.EventField.time})
         self.rule.add_target(targets.SfnStateMachine(self.machine, input=due))

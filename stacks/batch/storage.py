@@ -9,7 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.grants import acknowledge, acknowledge_actions, acknowledge_resources
+from stacks.grants import acknowledge, acknowledge_actions, acknowledge_resources, acknowledge_to_checkov
 
 OLD_VERSIONS = Duration.days(30)
 LOGS_KEPT = Duration.days(90)
@@ -29,6 +29,7 @@ class BatchStorage(Construct):
             lifecycle_rules=[s3.LifecycleRule(expiration=LOGS_KEPT)],
         )
         acknowledge(self._logs, "AwsSolutions-S1", "It is where access logs go; logging its own would never end.")
+        acknowledge_to_checkov(self._logs, "CKV_AWS_21", "A log has a name of its own and is written once.")
         self.input = self._bucket("Input")
         self.output = self._bucket("Output")
 

@@ -15,7 +15,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.ecs.private_network import PrivateNetwork
-from stacks.grants import acknowledge, acknowledge_actions, acknowledge_resources
+from stacks.grants import acknowledge, acknowledge_actions, acknowledge_policy_to_checkov, acknowledge_resources
 from workloads import UsageError
 from workloads.instances import family, instance_shape
 
@@ -90,6 +90,7 @@ class EcsFleet(Construct):
         reason = "What the agent of any instance may do in this cluster; CDK's wording. Its telemetry has no resource."
         acknowledge_resources(self.role, ["*"], reason)
         acknowledge_actions(self.role, ["ecs:Submit*"], reason)
+        acknowledge_policy_to_checkov(self.role, reason)
         self.strategy = ecs.CapacityProviderStrategy(capacity_provider=self.provider.capacity_provider_name, weight=1)
         self.alone = [
             ecs.PlacementConstraint.distinct_instances(),

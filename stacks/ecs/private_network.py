@@ -10,6 +10,7 @@ from aws_cdk import Fn
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from stacks.grants import acknowledge_log
 from workloads import ExistingNetwork
 
 ZONES = 2
@@ -50,7 +51,9 @@ class PrivateNetwork(Construct):
             subnet_configuration=[private],
             max_azs=MOST_ZONES,
         )
-        vpc.add_flow_log("FlowLog", traffic_type=ec2.FlowLogTrafficType.REJECT)
+        flow = vpc.add_flow_log("FlowLog", traffic_type=ec2.FlowLogTrafficType.REJECT)
+        assert flow.log_group is not None
+        acknowledge_log(flow.log_group)
         vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
         group = ec2.SecurityGroup(self, "EndpointGroup", vpc=vpc, description="Instances and tasks reach AWS services.")
         group.add_ingress_rule(ec2.Peer.ipv4(CIDR), ec2.Port.HTTPS, "From inside the VPC")

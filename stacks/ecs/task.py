@@ -13,7 +13,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.grants import acknowledge
+from stacks.grants import acknowledge, acknowledge_log
 from stacks.own_image import OwnImage
 
 LEAST_MEMORY_MIB = 512
@@ -51,6 +51,7 @@ class EcsTask(Construct):
         self.log = logs.LogGroup(
             self, "Log", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
         )
+        acknowledge_log(self.log)
         self.definition = ecs.Ec2TaskDefinition(
             self, "Task", network_mode=ecs.NetworkMode.AWS_VPC, task_role=self.role, execution_role=starter
         )

@@ -23,6 +23,7 @@ from stacks.grants import (
     acknowledge,
     acknowledge_actions,
     acknowledge_resources,
+    acknowledge_to_checkov,
     allow_container_telemetry,
 )
 from workloads import Canary, DataCapture, EndpointUpdate, Linear, Rolling, SageMakerEndpointHosting
@@ -182,6 +183,7 @@ class CapturedData(Construct):
             "AwsSolutions-S1",
             "Only the endpoint writes here; a log of that would need a second bucket.",
         )
+        acknowledge_to_checkov(self.bucket, "CKV_AWS_21", "What is captured has a name of its own and is written once.")
         self.config = sagemaker.CfnEndpointConfig.DataCaptureConfigProperty(
             enable_capture=True,
             initial_sampling_percentage=props.capture.percent,

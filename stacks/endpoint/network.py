@@ -12,7 +12,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.grants import acknowledge_resources, allow
+from stacks.grants import acknowledge_log, acknowledge_resources, allow
 from workloads import EndpointNetwork, NewVpc
 
 INTERFACES = (
@@ -115,6 +115,7 @@ class EndpointVpc(Construct):
         group = logs.LogGroup(
             self, "Flow", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
         )
+        acknowledge_log(group)
         ec2.FlowLog(
             self,
             "FlowLog",

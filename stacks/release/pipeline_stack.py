@@ -12,12 +12,18 @@ from aws_cdk import Annotations, CfnOutput, Environment, RemovalPolicy, Stack, S
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_codepipeline as codepipeline
 from aws_cdk import aws_codepipeline_actions as actions
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.context import PRODUCTION, Options, ReleaseSource
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
-from stacks.grants import acknowledge, acknowledge_wildcards
+from stacks.grants import (
+    acknowledge,
+    acknowledge_policy_to_checkov,
+    acknowledge_to_checkov,
+    acknowledge_wildcards,
+)
 from stacks.release import steps
 from stacks.release.access import ReleaseAccess, ReleaseAccessProps, build_cache
 from workloads import ProjectError, Workload
@@ -201,3 +207,7 @@ def _output(stack: SageMakerEndpointStack, name: str) -> CfnOutput:
 def _acknowledge_artifacts(pipeline: pipelines.CodePipeline) -> None:
     bucket = pipeline.pipeline.artifact_bucket
     acknowledge(bucket, "AwsSolutions-S1", "What steps hand on, read and written by this pipeline alone.")
+    acknowledge_to_checkov(bucket, "CKV_AWS_21", "What steps hand on has names that each execution makes.")
+    publisher = pipeline.node.find_child("Assets").node.try_find_child("FileRole")
+    if isinstance(publisher, iam.Role):
+        acknowledge_policy_to_checkov(publisher, REASONS[r"Resource::\*"])
