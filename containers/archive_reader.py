@@ -26,9 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 BLOCK_BYTES = 512
-END = bytes(BLOCK_BYTES)
-READ_BYTES = 1 << 17
-INFLATED_BYTES = 1 << 20
+READ_BYTES, INFLATED_BYTES = 1 << 17, 1 << 20
 MAX_EXTENDED_BYTES = 1 << 20
 """The longest long name or pax header: it is held in memory."""
 MAX_NAME_BYTES, MAX_PART_BYTES, MAX_DEPTH = 1024, 255, 64
@@ -47,9 +45,7 @@ PAX_RECORD = re.compile(rb"([1-9][0-9]{0,6}) ([^=\n]+)=")
 
 
 class ArchiveRefused(Exception):
-    """An archive that is damaged, too large or not to be trusted. The message completes a sentence that begins with the
-    archive's name and a colon, and has no full stop.
-    """
+    """An archive that is damaged, too large or not to be trusted. The message goes on after the archive's name."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +53,7 @@ class Limits:
     """The most that an archive may be."""
 
     entries: int = 100_000
-    """Files and folders, with those folders that only a file's name tells of. Headers and gzip streams have the same
-    limit, each kind of its own."""
+    """Files and folders, also those that only a file's name tells of. So many headers and gzip streams are the most."""
     bytes: int = 32 << 30
     """All that is inflated: contents, headers and padding."""
 
@@ -70,9 +65,7 @@ BESIDE = {f"{__package__}/{name}": Path(__file__).with_name(name) for name in ("
 
 
 def named_sha256(location: str) -> str | None:
-    """Returns the sha256 that the name of an archive says, where it is nothing but its sha256: the key of a CDK asset
-    in S3 is one.
-    """
+    """Returns the sha256 that an archive is named by, as CDK names its assets in S3; None for any other name."""
     named = NAMED.fullmatch(location)
     return named[1] if named else None
 
@@ -126,9 +119,7 @@ def entries(archive: BinaryIO, sha256: str | None = None, limits: Limits = LIMIT
         raise ArchiveRefused(f"it has more than {limits.entries:,} headers")
     if extended.found:
         raise ArchiveRefused("it ends behind an extended header")
-    tar.finish()
-    if sha256 and tar.sha256() != sha256:
-        raise ArchiveRefused(f"its sha256 is {tar.sha256()}, not {sha256}: it is damaged, or another archive")
+    tar.finish(sha256)
 
 
 class Entry:
@@ -187,19 +178,21 @@ class _Extended:
     name: str | None = None
     target: str | None = None
     size: int | None = None
-    found: set[str] = field(default_factory=set)
+    found: list[str] = field(default_factory=list)
 
     def add(self, what: str, content: bytes) -> None:
-        if what in self.found:
-            raise ArchiveRefused(f"two extended headers of one kind ({what}) belong to one entry")
+        if what == "global pax":
+            self._add_records(dict(_pax_records(content)), everywhere=True)
+            return
+        if what in self.found or (self.found and "pax" in {what, *self.found}):
+            raise ArchiveRefused(f"two extended headers belong to one entry ({' and '.join([*self.found, what])})")
+        self.found.append(what)
         if what == "name":
             self.name = _text(content)
         elif what == "target":
             self.target = _text(content)
         else:
-            self._add_records(dict(_pax_records(content)), everywhere=what == "global pax")
-        if what != "global pax":
-            self.found.add(what)
+            self._add_records(dict(_pax_records(content)), everywhere=False)
 
     def _add_records(self, records: dict[str, bytes], everywhere: bool) -> None:
         sparse = sorted(key for key in records if key.startswith("GNU.sparse."))
@@ -207,10 +200,12 @@ class _Extended:
             raise ArchiveRefused(f"a pax header has {sparse[0] if sparse else 'hdrcharset'}; {ONLY_PLAIN}")
         if everywhere and not records.keys().isdisjoint(("path", "linkpath", "size")):
             raise ArchiveRefused("a global pax header names the path or the size of every entry")
+        if b"\0" in records.get("path", b"") + records.get("linkpath", b""):
+            raise ArchiveRefused("a pax header has a name with a NUL byte")
         if "path" in records:
-            self.name = _pax_text(records["path"])
+            self.name = _text(records["path"])
         if "linkpath" in records:
-            self.target = _pax_text(records["linkpath"])
+            self.target = _text(records["linkpath"])
         if "size" in records:
             if not re.fullmatch(rb"[0-9]{1,19}", records["size"]):
                 raise ArchiveRefused(f"a pax header has a size that is no number: {records['size'][:40]!r}")
@@ -221,9 +216,7 @@ class _Tar:
     """The bytes of the tar, inflated as they are asked for. Memory holds one piece of them."""
 
     def __init__(self, source: BinaryIO, limits: Limits, digest: Any) -> None:
-        self._source = source
-        self._limits = limits
-        self._digest = digest
+        self._source, self._limits, self._digest = source, limits, digest
         self._streams = 0
         self._gzip: Any = None
         self._packed = b""
@@ -247,7 +240,7 @@ class _Tar:
     def header(self) -> bytes | None:
         """Returns the next block, whose checksum is right; None at the end, which some tars do not mark."""
         block = self.exactly(BLOCK_BYTES)
-        if not block or block == END:
+        if not block or block == bytes(BLOCK_BYTES):
             return None
         if len(block) < BLOCK_BYTES:
             raise ArchiveRefused("it ends in the middle of a tar header")
@@ -260,19 +253,18 @@ class _Tar:
         """Returns the content of an extended header."""
         if size > MAX_EXTENDED_BYTES:
             raise ArchiveRefused(f"an extended tar header has {size:,} bytes")
-        padded = self.exactly(size + -size % BLOCK_BYTES)
-        if len(padded) < size + -size % BLOCK_BYTES:
+        content, padding = self.exactly(size), self.exactly(-size % BLOCK_BYTES)
+        if (len(content) + len(padding)) % BLOCK_BYTES or len(content) < size:
             raise ArchiveRefused("it ends in the middle of an extended header")
-        return padded[:size]
+        return content
 
-    def finish(self) -> None:
-        """Reads to the end of the stream, where gzip's checksum is."""
+    def finish(self, sha256: str | None) -> None:
+        """Reads to the end of the stream, where gzip's checksum is, and compares the archive's own."""
         while rest := bytes(self.take(INFLATED_BYTES)):
             if rest.count(0) != len(rest):
                 raise ArchiveRefused("there is data behind its end")
-
-    def sha256(self) -> str:
-        return str(self._digest.hexdigest())
+        if sha256 and (actual := self._digest.hexdigest()) != sha256:
+            raise ArchiveRefused(f"its sha256 is {actual}, not {sha256}: it is damaged, or another archive")
 
     def _inflate(self) -> bytes:
         inflated = b""
@@ -321,7 +313,14 @@ def _plain(found: Iterator[Entry], limits: Limits) -> Iterator[tuple[str, Entry 
         if entry.kind == "file" and entry.name.endswith("/"):
             raise ArchiveRefused(f"{quoted(entry.name)} is a file with the name of a folder")
         name = _relative(entry.name)
-        for folder in _missing_folders(name, entry.name, kinds):
+        above = name.rpartition("/")[0]
+        missing = []
+        while above not in kinds:
+            missing.append(above)
+            above = above.rpartition("/")[0]
+        if kinds[above] == "file":
+            raise ArchiveRefused(f"{quoted(entry.name)} lies in a file")
+        for folder in reversed(missing):
             kinds[folder] = "folder"
             yield folder, None
         if (was := kinds.get(name)) and not was == entry.kind == "folder":
@@ -331,18 +330,6 @@ def _plain(found: Iterator[Entry], limits: Limits) -> Iterator[tuple[str, Entry 
             yield name, entry if entry.kind == "file" else None
         if len(kinds) > limits.entries + 1:
             raise ArchiveRefused(f"it has more than {limits.entries:,} files and folders")
-
-
-def _missing_folders(name: str, stored: str, kinds: dict[str, str]) -> list[str]:
-    """Returns the folders above `name` that are not there yet, the outermost first."""
-    missing = []
-    parent = name.rpartition("/")[0]
-    while parent not in kinds:
-        missing.append(parent)
-        parent = parent.rpartition("/")[0]
-    if kinds[parent] == "file":
-        raise ArchiveRefused(f"{quoted(stored)} lies in a file")
-    return missing[::-1]
 
 
 def _relative(stored: str) -> str:
@@ -385,12 +372,6 @@ def _stored_name(block: bytes) -> str:
 
 def _text(stored: bytes) -> str:
     return stored.partition(b"\0")[0].decode("utf-8", "surrogateescape")
-
-
-def _pax_text(stored: bytes) -> str:
-    if b"\0" in stored:
-        raise ArchiveRefused("a pax header has a name with a NUL byte")
-    return stored.decode("utf-8", "surrogateescape")
 
 
 def _number(stored: bytes) -> int:

@@ -89,7 +89,12 @@ REFUSED: list[tuple[str, bytes, str]] = [
     (
         "two pax headers",
         packed(pax({"path": "a"}), pax({"path": "b"}), file("c")),
-        "two extended headers of one kind (pax) belong to one entry",
+        "two extended headers belong to one entry (pax and pax)",
+    ),
+    (
+        "two formats' names",
+        packed(tar.long_name(b"a\0"), pax({"path": "b"}), file("c")),
+        "two extended headers belong to one entry (name and pax)",
     ),
     ("a header for nothing", packed(pax({"path": "a"})), "it ends behind an extended header"),
     ("no UTF-8", packed(tar.long_name(b"\xff\0"), file("a")), "'\\udcff' is a name that is no UTF-8"),
