@@ -2,15 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from inference_recommender.measurement import DeployedEndpoint, Measurement
 from workloads import NoVerdict, Recommendation, UsageError, Workload
 from workloads.document import Document
 from workloads.errors import InvalidDocument
 from workloads.files import PRIVATE, replace_text, replacing
+
+T = TypeVar("T")
 
 _MEASUREMENTS = TypeAdapter(tuple[Measurement, ...])
 
@@ -32,6 +34,30 @@ class RunInputs(Document):
 
     traffic: str
     archive_sha256: str
+
+
+class _Phase(BaseModel):
+    DurationInSeconds: int = Field(gt=0)
+
+
+class _Stairs(BaseModel):
+    DurationInSeconds: int = Field(gt=0)
+    NumberOfSteps: int = Field(gt=0, le=10_000)
+
+
+class _TrafficPattern(BaseModel):
+    Phases: tuple[_Phase, ...] | None = None
+    Stairs: _Stairs | None = None
+
+
+class _InputConfig(BaseModel):
+    TrafficPattern: _TrafficPattern | None = None
+
+
+class _Request(BaseModel):
+    """What is read of a kept request; the API has checked the rest when the job was created."""
+
+    InputConfig: _InputConfig
 
 
 class RunFolder:
@@ -118,14 +144,23 @@ class RunFolder:
 
     def description(self, number: int = 1) -> dict[str, Any]:
         """Returns the last description of job `number`; its datetimes are ISO 8601."""
-        return dict(self._json(_numbered("describe", number)))
+        return self._object(_numbered("describe", number))
 
     def steps(self) -> list[dict[str, Any]]:
         """Returns the steps of all jobs that are kept."""
-        return [step for file in sorted(self.path.glob("steps*.json")) for step in json.loads(file.read_text("utf-8"))]
+        return [step for file in sorted(self.path.glob("steps*.json")) for step in _read(file, list)]
 
     def request(self, number: int = 1) -> dict[str, Any]:
-        return dict(self._json(_numbered("request", number)))
+        """Returns the request of job `number`. Raises `UsageError` or `InvalidDocument`."""
+        name = _numbered("request", number)
+        request = self._object(name)
+        try:
+            _Request.model_validate(request)
+        except ValidationError as error:
+            problems = error.errors(include_url=False)
+            where = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}." for problem in problems]
+            raise InvalidDocument(self.path / name, where) from error
+        return request
 
     def measurements(self) -> tuple[Measurement, ...]:
         file = self._existing("measurements.json")
@@ -134,8 +169,8 @@ class RunFolder:
         except ValueError as error:
             raise InvalidDocument(file, [str(error)]) from error
 
-    def _json(self, name: str) -> Any:
-        return json.loads(self._existing(name).read_text("utf-8"))
+    def _object(self, name: str) -> dict[str, Any]:
+        return _read(self._existing(name), dict)
 
     def _existing(self, name: str) -> Path:
         file = self.path / name
@@ -150,6 +185,17 @@ class RunFolder:
 def as_json(document: Any) -> str:
     """Returns one of the API's documents as JSON; datetimes become ISO 8601."""
     return json.dumps(document, indent=2, default=_plain)
+
+
+def _read(file: Path, kind: type[T]) -> T:
+    """Reads a document that is of `kind` as a whole. Raises `InvalidDocument`."""
+    try:
+        document = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidDocument(file, [f"cannot be read: {error}"]) from error
+    if not isinstance(document, kind):
+        raise InvalidDocument(file, [f"holds a {type(document).__name__}, not a {kind.__name__}."])
+    return document
 
 
 def _numbered(name: str, number: int) -> str:

@@ -29,7 +29,7 @@ class Document(BaseModel):
         """Reads `file`. Raises `InvalidDocument`, which lists every problem in it."""
         try:
             table = tomllib.loads(file.read_text("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
             raise InvalidDocument(file, [f"cannot be read: {error}"]) from error
         return cls.from_table(file, table)
 

@@ -11,8 +11,10 @@ over several periods, for which the mean of theirs is taken.
 """
 
 from dataclasses import dataclass
+from typing import Annotated, Self
 
 import numpy as np
+from pydantic import Field, StringConstraints, model_validator
 
 from inference_recommender.capacity.closed_loop import CONFIDENCE, INTERVAL_S, Limit
 from inference_recommender.capacity.levels import FEWEST_WINDOWS, Indices, load_levels, settled_from
@@ -27,10 +29,13 @@ MEDIAN_TO_DEVIATION = 1.4826
 """The standard deviation of a normal distribution over the median of its absolute values."""
 
 
+Quantile = Annotated[str, StringConstraints(pattern=r"^p\d{1,3}(\.\d{1,9})?$")]
+
+
 class Series(Document):
     """One test's time series: a point every `period_s`, and the quantiles of model latency over the whole test."""
 
-    period_s: int
+    period_s: int = Field(gt=0)
     seconds: tuple[float, ...] = ()
     """Beginning of each point, in seconds since the first."""
     users: tuple[float | None, ...] = ()
@@ -38,10 +43,18 @@ class Series(Document):
     """Requests in the period, as the service's client counted them."""
     errors: tuple[float | None, ...] = ()
     """Failed requests in the period."""
-    latency_ms: dict[str, tuple[float | None, ...]] = {}
+    latency_ms: dict[Quantile, tuple[float | None, ...]] = {}
     """Client latency of each point by percentile: p50, p90, p95, p99."""
-    model_latency_quantiles_ms: dict[str, float] = {}
+    model_latency_quantiles_ms: dict[Quantile, float] = {}
     """Model latency over the whole test by percentile: p1 to p99.9."""
+
+    @model_validator(mode="after")
+    def _have_as_many_values_as_points(self) -> Self:
+        values = {"users": self.users, "invocations": self.invocations, "errors": self.errors, **self.latency_ms}
+        for name, row in values.items():
+            if len(row) != len(self.seconds):
+                raise ValueError(f"has {len(self.seconds)} points, but {len(row)} values of {name}.")
+        return self
 
     def invocations_per_minute(self) -> tuple[float | None, ...]:
         """Returns the rate in each period."""

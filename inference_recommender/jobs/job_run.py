@@ -98,7 +98,7 @@ def candidates_of(run_folder: RunFolder, workload: str) -> tuple[Configuration, 
     """Returns every configuration for which a default job's run found a capacity, with the environment that the service
     chose, best rate first. Raises `UsageError` where there is none.
     """
-    if run_folder.request()["JobType"] != "Default":
+    if run_folder.request().get("JobType") != "Default":
         raise UsageError(f"--from-default: {run_folder.path} is not the run of a default job.")
     if (other := run_folder.workload().name) != workload:
         raise UsageError(f"--from-default: {run_folder.path} measured {other}, not {workload}.")

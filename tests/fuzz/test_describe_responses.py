@@ -1,0 +1,140 @@
+"""Damaged responses of DescribeInferenceRecommendationsJob, and damaged run folders.
+
+Each command that reads them ends in a sentence and exit code 2, or in a result.
+"""
+
+import io
+import json
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference_recommender.__main__ import main
+from inference_recommender.jobs.job_run import Prepared, candidates_of, run
+from inference_recommender.jobs.requests import plan_job
+from inference_recommender.jobs.tested_model import TestedModel
+from inference_recommender.progress import Silent
+from inference_recommender.run_folder import RunFolder, as_json
+from tests.artifacts import an_artifact
+from tests.fuzz import examples
+from tests.fuzz.mutations import damaged_bytes, damaged_document
+from tests.inference_recommender.api import FakeService, description, endpoint, recommendation, step
+from workloads import ProjectError, load_workload
+
+RESPONSE: dict[str, Any] = json.loads(
+    as_json(
+        description(
+            InferenceRecommendations=[recommendation(), recommendation(EndpointConfiguration=endpoint("b"))],
+            EndpointPerformances=[{"Metrics": {"MaxInvocations": 100, "ModelLatency": 9}, "EndpointInfo": {}}],
+            StoppingConditions={
+                "MaxInvocations": 30_000,
+                "ModelLatencyThresholds": [{"Percentile": "P99", "ValueInMilliseconds": 50}],
+            },
+        )
+    )
+)
+STEPS = [step("COMPLETED"), step("FAILED", FailureReason="too few samples")]
+PEAK = ("--peak-invocations-per-minute", "60000")
+
+
+def _ended(*arguments: str | Path) -> tuple[int, str, str]:
+    """Returns exit code, stdout and stderr of a command."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main([str(argument) for argument in arguments])
+    return code, out.getvalue(), err.getvalue()
+
+
+def _is_in_order(code: int, out: str, err: str) -> None:
+    """A result on stdout, or a sentence on stderr."""
+    assert code in (0, 1, 2, 4), err
+    assert (err and not out) if code == 2 else out
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["table", "json"])
+@examples(20)
+@given(document=damaged_document(RESPONSE))
+def test_a_damaged_response_is_sized_or_refused(
+    form: tuple[str, ...], document: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "describe.json"
+    file.write_bytes(json.dumps(document).encode())
+    code, out, err = _ended("size", "--from", file, *PEAK, *form)
+    _is_in_order(code, out, err)
+    if form and code in (0, 1):
+        json.loads(out)
+    if code == 2:
+        assert str(file.name) in err.replace("\n", "")
+
+
+@examples(20)
+@given(content=damaged_bytes(json.dumps(RESPONSE).encode()))
+def test_a_response_with_damaged_bytes_is_sized_or_refused(
+    content: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "describe.json"
+    file.write_bytes(content)
+    _is_in_order(*_ended("size", "--from", file, *PEAK))
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that came to a recommendation."""
+    place = tmp_path_factory.mktemp("runs") / "job-1"
+    folder = load_workload("spellcheck")
+    subject = TestedModel(model_name="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/p.tar.gz")
+    plan = plan_job(folder.workload, "quick", folder.traffic("quick"), subject, "job-1")
+    prepared = Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick")
+    service = FakeService([description(InferenceRecommendations=[recommendation(Metrics={"MaxInvocations": 1})])])
+    run(prepared, service, RunFolder(place), Silent(), lambda seconds: None)
+    return place
+
+
+def _damage(data: st.DataObject, file: Path) -> None:
+    whole = file.read_bytes()
+    if data.draw(st.booleans()):
+        file.write_bytes(data.draw(damaged_bytes(whole)))
+    else:
+        file.write_text(json.dumps(data.draw(damaged_document(json.loads(whole)))), "utf-8")
+
+
+def _read(run: RunFolder) -> None:
+    """Reads what a run is resumed from, and what another begins with."""
+    for read in (run.jobs, run.inputs, run.steps, run.description, lambda: candidates_of(run, "spellcheck")):
+        with suppress(ProjectError):
+            read()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["workload", "measurements", "recommendation", "request", "jobs", "run", "steps", "describe"],
+)
+@examples(6)
+@given(data=st.data())
+def test_a_damaged_run_folder_is_read_or_refused(name: str, data: st.DataObject, run_folder: Path) -> None:
+    file = run_folder / f"{name}.json"
+    whole = file.read_bytes()
+    _damage(data, file)
+    try:
+        for command in (("size", "--from", run_folder, *PEAK), ("compare", run_folder, run_folder)):
+            _is_in_order(*_ended(*command))
+        _read(RunFolder(run_folder))
+    finally:
+        file.write_bytes(whole)
+
+
+@pytest.mark.parametrize("name", ["measurements", "request"])
+@examples(1)
+@given(data=st.data())
+def test_a_damaged_run_folder_is_drawn_or_refused(name: str, data: st.DataObject, run_folder: Path) -> None:
+    file = run_folder / f"{name}.json"
+    whole = file.read_bytes()
+    _damage(data, file)
+    try:
+        _is_in_order(*_ended("report", run_folder))
+    finally:
+        file.write_bytes(whole)

@@ -1,0 +1,144 @@
+"""KServe v2 in both directions: what the client encodes is read by Triton's own client and the other way round.
+
+A damaged answer is read as exactly what it says, or is `NotAnAnswer`.
+"""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from tritonclient.http import InferInput, InferResult
+from tritonclient.http._utils import _get_inference_request
+
+from inference_recommender.client import CannotEncode, NotAnAnswer
+from inference_recommender.client.kserve import DTYPES, Array, Body, decode, encode
+from tests.fuzz import examples
+from tests.fuzz.mutations import JUNK, damaged_bytes, damaged_document
+
+SHAPES = arrays.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=3)
+NUMBERS = st.sampled_from(sorted(DTYPES)).flatmap(lambda name: arrays.arrays(DTYPES[name], SHAPES))
+
+
+@st.composite
+def _texts(draw: st.DrawFn) -> Array:
+    shape = draw(SHAPES)
+    count = int(np.prod(shape))
+    flat = np.empty(count, object)
+    flat[:] = draw(st.lists(st.binary(max_size=6), min_size=count, max_size=count))
+    return flat.reshape(shape)
+
+
+TENSORS = st.dictionaries(st.text("ABC", min_size=1, max_size=2), NUMBERS | _texts(), min_size=1, max_size=3)
+JSON_NUMBERS = st.one_of(
+    arrays.arrays(np.int32, SHAPES),
+    arrays.arrays(np.uint64, SHAPES),
+    arrays.arrays(np.bool_, SHAPES),
+    arrays.arrays(np.float32, SHAPES, elements=st.floats(width=32, allow_nan=False, allow_infinity=False)),
+    arrays.arrays(np.float64, SHAPES, elements=st.floats(allow_nan=False, allow_infinity=False)),
+)
+SEED = {
+    "N": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "T": np.array([["süß", "b"]], object),
+    "B": np.array([True, False]),
+    "I": np.array([[-1]], np.int64),
+}
+
+
+def _answer(request: Body) -> tuple[dict[str, Any], bytes]:
+    """Returns header and tensors of the response of a model that answers with its inputs."""
+    size = len(request.content) if request.header_size is None else request.header_size
+    return {"model_name": "m", "outputs": json.loads(request.content[:size])["inputs"]}, request.content[size:]
+
+
+def _body(header: Any, rest: bytes, binary: bool) -> Body:
+    content = json.dumps(header).encode(errors="surrogatepass")
+    return Body(content=content + rest, header_size=len(content) if binary else None)
+
+
+def _same(left: Array, right: Array) -> bool:
+    if left.dtype == object:
+        return left.shape == right.shape and left.tolist() == right.tolist()
+    return left.shape == right.shape and left.dtype == right.dtype and left.tobytes() == right.tobytes()
+
+
+@examples(30)
+@given(tensors=TENSORS)
+def test_what_we_encode_is_what_tritons_client_reads(tensors: dict[str, Array]) -> None:
+    header, rest = _answer(encode(tensors))
+    body = _body(header, rest, binary=True)
+    theirs = InferResult.from_response_body(body.content, header_length=body.header_size)
+    ours = decode(body, list(tensors))
+    for name, array in tensors.items():
+        assert _same(ours[name], array)
+        if array.size:  # theirs takes no bytes at all for no array
+            assert _same(theirs.as_numpy(name), array)
+
+
+@examples(30)
+@given(tensors=TENSORS)
+def test_what_tritons_client_encodes_is_what_we_read(tensors: dict[str, Array]) -> None:
+    datatypes = {dtype: name for name, dtype in DTYPES.items()}
+    inputs = [
+        InferInput(name, list(array.shape), datatypes.get(array.dtype, "BYTES")) for name, array in tensors.items()
+    ]
+    for given_input, array in zip(inputs, tensors.values(), strict=True):
+        given_input.set_data_from_numpy(array, binary_data=True)
+    content, size = _get_inference_request(inputs, "", None, 0, False, False, 0, None, None)
+    header, rest = _answer(Body(content=content, header_size=size))
+    found = decode(_body(header, rest, binary=True))
+    assert all(_same(found[name], array) for name, array in tensors.items())
+
+
+@examples(30)
+@given(numbers=JSON_NUMBERS, words=arrays.arrays(object, SHAPES, elements=st.text(max_size=4), fill=st.just("")))
+def test_json_comes_back_as_it_went(numbers: Array, words: Array) -> None:
+    header, rest = _answer(encode({"A": numbers, "B": words}, binary=False))
+    found = decode(_body(header, rest, binary=False))
+    assert _same(found["A"], numbers)
+    assert found["B"].tolist() == np.vectorize(str.encode, otypes=[object])(words).tolist()
+
+
+def _check(body: Body) -> None:
+    """Reads a damaged answer: a short error of the one kind, or arrays that are what a header can describe."""
+    said, found = "", {}
+    try:
+        found = decode(body)
+    except NotAnAnswer as failure:
+        said = str(failure)
+    assert len(said) < 1_000
+    for array in found.values():
+        assert array.dtype == object or array.dtype in DTYPES.values()
+        if array.dtype == object:
+            assert all(type(element) is bytes for element in array.ravel())
+
+
+@pytest.mark.parametrize("binary", [True, False], ids=["binary", "json"])
+@examples(80)
+@given(data=st.data())
+def test_damaged_bytes_are_an_answer_or_none(binary: bool, data: st.DataObject) -> None:
+    header, rest = _answer(encode(SEED, binary=binary))
+    whole = _body(header, rest, binary)
+    size = whole.header_size if data.draw(st.booleans()) else data.draw(st.none() | st.integers(0, 10**15))
+    _check(Body(content=data.draw(damaged_bytes(whole.content)), header_size=size))
+
+
+@pytest.mark.parametrize("binary", [True, False], ids=["binary", "json"])
+@examples(100)
+@given(data=st.data())
+def test_a_damaged_header_is_an_answer_or_none(binary: bool, data: st.DataObject) -> None:
+    header, rest = _answer(encode(SEED, binary=binary))
+    _check(_body(data.draw(damaged_document(header)), rest, binary))
+
+
+@examples(40)
+@given(name=st.text(max_size=3), value=JUNK, binary=st.booleans())
+def test_what_is_no_tensor_is_refused_or_sent_as_it_is(name: str, value: Any, binary: bool) -> None:
+    try:
+        header, rest = _answer(encode({name: value}, binary=binary))
+    except CannotEncode:
+        return
+    assert list(decode(_body(header, rest, binary))) == [name]
