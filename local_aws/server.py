@@ -7,8 +7,11 @@ import logging
 import shlex
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from json import JSONDecodeError
 from typing import Any
+from xml.parsers.expat import ExpatError
 
+from botocore.model import OperationNotFoundError
 from moto.moto_server import werkzeug_app
 
 from local_aws.account import Account
@@ -83,7 +86,7 @@ class AccountServer:
 
 
 class _InOneSentence:
-    """Tells the caller in one sentence what moto cannot do, instead of a page of traceback."""
+    """Tells the caller in one sentence what moto cannot do or read, instead of a page of traceback."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
@@ -93,6 +96,10 @@ class _InOneSentence:
             return list(self._application(environ, start_response))
         except NotImplementedError as error:
             told = Refusal(501, "NotImplemented", f"This local account cannot do this: {error}.")
+        except OperationNotFoundError as error:
+            told = Refusal(400, "UnknownOperationException", f"There is no such operation: {error}.")
+        except (UnicodeDecodeError, JSONDecodeError, ExpatError) as error:
+            told = Refusal(400, "SerializationException", f"The request's body cannot be read: {error}.")
         except Exception as error:
             told = Refusal(500, "InternalFailure", f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS])
         log.info(f"{environ.get('HTTP_X_AMZ_TARGET') or environ.get('PATH_INFO')}: {told.message}")

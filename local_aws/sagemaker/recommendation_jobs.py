@@ -34,6 +34,7 @@ from local_aws.sagemaker.recommendation_request import (
     package_of,
     plan,
 )
+from local_aws.state_folder import check_room
 from workloads import ProjectError
 
 log = logging.getLogger(__name__)
@@ -241,6 +242,7 @@ class RecommendationJobs:
         runner = job.runner
         deadline = time.monotonic() + runner.plan.duration_s
         if not runner.stopped.is_set():
+            check_room(self._host.state)
             job.set("IN_PROGRESS")
             log.info(f"job {job.name}: {len(job.steps)} test(s), one after another, on {machine.description()}")
             _write(runner.payloads, model_archive.fetch(runner.plan.payload_url, self._host.account_id))

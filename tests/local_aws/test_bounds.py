@@ -1,0 +1,67 @@
+"""What the account keeps is bounded: objects, data points, and what is started where there is no room."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto.s3.exceptions import S3ClientError
+from moto.s3.models import s3_backends
+from moto.settings import get_s3_default_key_buffer_size
+
+from local_aws import moto_services
+from local_aws.cloudwatch import LocalCloudWatchBackend, metric_key
+from local_aws.distributions import Distribution
+from local_aws.moto_services import LocalS3Backend
+from local_aws.sagemaker import model_host
+from local_aws.sagemaker.model_host import Container, ModelHost
+from workloads import Unavailable
+
+SMALL = get_s3_default_key_buffer_size() // 5
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setattr(moto_services, "MAX_STORED_BYTES", 12 * SMALL)
+    monkeypatch.setattr(moto_services, "MAX_STORED_IN_MEMORY_BYTES", 3 * SMALL)
+    backend = LocalS3Backend("aws", "123456789012")
+    backend.create_bucket("bucket", "us-east-1")
+    yield backend
+    s3_backends.bucket_accounts.pop("bucket")
+
+
+def test_small_objects_which_are_in_memory_have_a_bound_of_their_own(s3: Any) -> None:
+    for number in range(3):
+        s3.put_object("bucket", str(number), b"x" * SMALL)
+    with pytest.raises(S3ClientError) as refused:
+        s3.put_object("bucket", "one more", b"x" * SMALL)
+    assert refused.value.code == "EntityTooLarge"
+    s3.delete_object("bucket", "0")
+    s3.put_object("bucket", "one more", b"x" * SMALL)
+
+
+def test_large_objects_and_parts_count_together(s3: Any) -> None:
+    s3.put_object("bucket", "large", b"x" * 6 * SMALL)
+    upload = s3.create_multipart_upload("bucket", "parts", {}, "STANDARD", {}, None, None, None)
+    s3.upload_part("bucket", upload.id, 1, b"x" * 6 * SMALL)
+    with pytest.raises(S3ClientError, match="S3 of this local account holds at most"):
+        s3.upload_part("bucket", upload.id, 2, b"x")
+
+
+def test_a_metric_keeps_its_latest_data_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, key = LocalCloudWatchBackend("us-east-1", "123456789012"), metric_key("N", "Metric", [])
+    monkeypatch.setattr("local_aws.cloudwatch.MAX_DATA_POINTS", 10)
+    for second in range(25):
+        backend.put(key, Distribution(float(second), (1.0,), (1.0,)))
+    assert [datum.at for datum in backend._data_of(key)] == list(range(15, 25))
+
+
+def test_no_model_is_fetched_or_started_where_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path) -> None:
+        raise Unavailable(f"{path} is full.")
+
+    monkeypatch.setattr(model_host, "check_room", full)
+    host = ModelHost(account_id="123456789012", state=tmp_path, toolchain=tmp_path)
+    with pytest.raises(Unavailable, match="is full"):
+        host.start(Container(model_data_url="s3://nowhere/model.tar.gz", environment={}), "endpoint")
+    assert list(tmp_path.iterdir()) == []
