@@ -70,6 +70,7 @@ ONLY_IN = {
     "jinja2": {"inference_recommender/report/*", "inference_recommender/experiment/*"},
     "sagemaker": set[str](),
     "tarfile": {
+        "benchmarks/*",
         "inference_recommender/load_test/generator_fleet.py",
         "inference_recommender/payloads.py",
         "model_build/archive.py",
