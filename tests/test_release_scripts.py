@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -175,20 +176,134 @@ def test_a_branch_that_cannot_be_pushed_leaves_its_patch_and_says_what_to_do(che
     assert list((checkout.folder / "proposal").glob("*.patch"))
 
 
-def test_the_smoke_test_asks_the_first_payloads_and_says_where_to_look(checkout: Checkout) -> None:
-    shutil.copyfile(
-        ROOT / "workloads/spellcheck/payloads.jsonl", checkout.folder / "workloads/spellcheck/payloads.jsonl"
+@pytest.fixture
+def smoke_test(checkout: Checkout) -> Callable[[int], "subprocess.CompletedProcess[str]"]:
+    """Returns a function that runs the smoke test with a recommender that ends with an exit code.
+
+    The script's own Python is a real one.
+    """
+
+    def run(status: int) -> "subprocess.CompletedProcess[str]":
+        checkout.stand_in("python", f'[ "$1" = -m ] || exec {shutil.which("python")} "$@"\nexit {status}\n')
+        return checkout.run("smoke_test.sh", "spellcheck", "Beta-SpellcheckStack")
+
+    return run
+
+
+SmokeTest = Callable[[int], "subprocess.CompletedProcess[str]"]
+LOOK = (
+    "If AWS could be reached, why Beta-SpellcheckStack does not answer is in CloudWatch, "
+    "/aws/sagemaker/Endpoints/Beta-SpellcheckStack.\n"
+)
+INVOKE = "python -m inference_recommender invoke spellcheck --endpoint Beta-SpellcheckStack --"
+
+
+@pytest.mark.parametrize(("status", "told"), [(0, ""), (2, ""), (3, LOOK), (70, "")])
+def test_the_smoke_test_asks_the_first_payloads_and_ends_as_the_client_does(
+    checkout: Checkout, smoke_test: SmokeTest, status: int, told: str
+) -> None:
+    payloads = ROOT / "workloads/spellcheck/payloads.jsonl"
+    shutil.copyfile(payloads, checkout.folder / "workloads/spellcheck/payloads.jsonl")
+    done = smoke_test(status)
+    assert (done.returncode, done.stderr) == (status, told)
+    texts = [json.loads(line)["text"] for line in payloads.read_text().splitlines()[:3]]
+    assert checkout.asked[-1] == " ".join([INVOKE, *texts])
+
+
+def test_a_payload_of_several_lines_is_one_request(checkout: Checkout, smoke_test: SmokeTest) -> None:
+    checkout.write("workloads/spellcheck/payloads.jsonl", json.dumps({"text": "-one\ntwo"}) + "\n")
+    assert smoke_test(0).returncode == 0
+    assert "\n".join(checkout.asked[-2:]) == f"{INVOKE} -one\ntwo"
+
+
+@pytest.mark.parametrize(
+    ("payloads", "told"),
+    [
+        (None, " is missing or empty: the smoke test sends its first requests, so nothing was asked.\n"),
+        ("", " is missing or empty: the smoke test sends its first requests, so nothing was asked.\n"),
+        ("text\n", ": its first lines are no JSON objects of the model's fields, so nothing was asked.\n"),
+        ("{}\n", ": its first lines are no JSON objects of the model's fields, so nothing was asked.\n"),
+    ],
+)
+def test_without_payloads_no_endpoint_is_blamed(
+    checkout: Checkout, smoke_test: SmokeTest, payloads: str | None, told: str
+) -> None:
+    if payloads is not None:
+        checkout.write("workloads/spellcheck/payloads.jsonl", payloads)
+    done = smoke_test(3)
+    assert (done.returncode, done.stderr) == (2, f"workloads/spellcheck/payloads.jsonl{told}")
+    assert not any("invoke" in line for line in checkout.asked)
+
+
+ARGUMENTS = {
+    "build_model.sh": ("spellcheck", "cpu"),
+    "keep_baseline.sh": ("spellcheck", "s3://releases/baselines"),
+    "measure.sh": ("spellcheck", "model", "arn"),
+    "parity_gate.sh": ("spellcheck", "cpu"),
+    "performance_gate.sh": ("spellcheck", "s3://releases/baselines"),
+    "propose.sh": ("spellcheck",),
+    "smoke_test.sh": ("spellcheck", "Beta-SpellcheckStack"),
+}
+
+
+def test_every_script_begins_alike() -> None:
+    scripts = {file.name: file.read_text() for file in (ROOT / "scripts/release").glob("*.sh")}
+    assert scripts.keys() == ARGUMENTS.keys()
+    assert all('\nsource "$(dirname "$0")/common.bash"\ntakes ' in text for text in scripts.values())
+
+
+@pytest.mark.parametrize("script", ARGUMENTS)
+def test_a_missing_or_empty_argument_is_no_failed_gate(checkout: Checkout, script: str) -> None:
+    arguments = ARGUMENTS[script]
+    missing, empty = checkout.run(script, *arguments[:-1]), checkout.run(script, *arguments[:-1], "")
+    assert (missing.returncode, empty.returncode) == (2, 2)
+    assert missing.stderr.startswith(f"usage: scripts/release/{script} ")
+    assert empty.stderr.startswith(f"An argument is empty. usage: scripts/release/{script} ")
+    assert checkout.asked == []
+
+
+@pytest.mark.parametrize("status", [1, 3, 70])
+def test_what_fails_in_a_program_of_ours_is_what_the_script_ends_with(checkout: Checkout, status: int) -> None:
+    checkout.stand_in("python", f"exit {status}\n")
+    for script in ("build_model.sh", "measure.sh", "parity_gate.sh"):
+        done = checkout.run(script, *ARGUMENTS[script])
+        assert (done.returncode, done.stderr) == (status, "")
+
+
+@pytest.mark.parametrize("script", ["performance_gate.sh", "keep_baseline.sh"])
+def test_an_s3_that_refuses_is_no_slower_model(checkout: Checkout, script: str) -> None:
+    checkout.write("runs/candidate/measurements.json", "[]")
+    checkout.stand_in("aws", "exit 1\n")
+    done = checkout.run(script, *ARGUMENTS[script])
+    assert done.returncode == 3
+    assert "for the reason above: " in done.stderr
+
+
+@pytest.mark.parametrize("script", ["keep_baseline.sh", "propose.sh"])
+def test_without_a_measured_run_nothing_is_kept_or_proposed(checkout: Checkout, script: str) -> None:
+    """`aws s3 sync --delete` of an empty folder would delete the baseline."""
+    checkout.stand_in("aws")
+    (checkout.folder / "runs/candidate").mkdir(parents=True)
+    done = checkout.run(script, *ARGUMENTS[script])
+    assert done.returncode == 2
+    assert done.stderr.startswith("runs/candidate/")
+    assert checkout.asked == []
+
+
+def test_a_command_that_nothing_foresees_to_fail_is_no_failed_gate(checkout: Checkout) -> None:
+    checkout.stand_in("python")  # succeeds, and leaves no run
+    done = checkout.run("measure.sh", *ARGUMENTS["measure.sh"])
+    assert done.returncode == 70
+    assert done.stderr.endswith("scripts/release/measure.sh: the command in line 9 failed, which nothing foresees.\n")
+
+
+@pytest.mark.parametrize("recommendation", ["{}", "no JSON"])
+def test_a_damaged_recommendation_is_not_proposed(checkout: Checkout, recommendation: str) -> None:
+    checkout.write("runs/candidate/recommendation.json", recommendation)
+    checkout.write("runs/candidate/report.html", "<html></html>")
+    done = checkout.run("propose.sh", "spellcheck")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "runs/candidate/recommendation.json is no recommendation: it names no archive_sha256.\n",
     )
-    python = shutil.which("python")
-    # The stand-in is for the recommender; the script's own one-liner is run.
-    checkout.stand_in("python", f'[ "$1" = -m ] || exec {python} "$@"\nexit 3\n')
-    done = checkout.run("smoke_test.sh", "spellcheck", "Beta-SpellcheckStack")
-    assert done.returncode == 1
-    first = json.loads((ROOT / "workloads/spellcheck/payloads.jsonl").read_text().splitlines()[0])["text"]
-    assert checkout.asked[-1].startswith(
-        f"python -m inference_recommender invoke spellcheck --endpoint Beta-SpellcheckStack {first}"
-    )
-    assert done.stderr == (
-        "The deployed endpoint Beta-SpellcheckStack does not answer. "
-        "Its log is in CloudWatch, /aws/sagemaker/Endpoints/Beta-SpellcheckStack.\n"
-    )
+    assert checkout.git("branch", "--list", "recommendations/*") == ""

@@ -2,8 +2,8 @@
 # build_model.sh WORKLOAD TARGET [ARGUMENT...]: builds a model, unless nothing that it is made from has changed.
 # Extra arguments go to the build: --on sagemaker --role-arn ARN builds where the target's hardware is.
 # Engines differ from build to build, so the engine that was measured has to be kept.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+source "$(dirname "$0")/common.bash"
+takes 2 "WORKLOAD TARGET [ARGUMENT...]" "$@"
 workload=$1 target=$2
 kept=build/$workload/$target/release.key
 key=$(find workloads model_build containers requirements -type f ! -name recommendation.json ! -path '*/__pycache__/*' -print0 \
@@ -11,7 +11,7 @@ key=$(find workloads model_build containers requirements -type f ! -name recomme
 if [ -f "build/$workload/$target/artifact.json" ] && [ "$(cat "$kept" 2> /dev/null)" = "$key" ]; then
   echo "$workload for $target: nothing has changed, the build of an earlier release is used."
 else
-  python -m model_build build "$workload" --target "$target" "${@:3}"
+  ours python -m model_build build "$workload" --target "$target" "${@:3}"
   printf '%s\n' "$key" > "$kept"
 fi
-python -m model_build lint "build/$workload/$target/model.tar.gz" --workload "$workload" --target "$target"
+ours python -m model_build lint "build/$workload/$target/model.tar.gz" --workload "$workload" --target "$target"

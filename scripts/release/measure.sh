@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # measure.sh WORKLOAD MODEL_NAME ROLE_ARN: runs an advanced job on the deployed model, and leaves its run in runs/candidate.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+source "$(dirname "$0")/common.bash"
+takes 3 "WORKLOAD MODEL_NAME ROLE_ARN" "$@"
 workload=$1 model=$2 role=$3
 name=${workload//_/-}-release-$(date -u +%Y%m%d-%H%M%S)
 rm -rf runs/candidate
-python -m inference_recommender run "$workload" --job advanced --job-name "$name" --model-name "$model" --role-arn "$role"
+ours python -m inference_recommender run "$workload" --job advanced --job-name "$name" --model-name "$model" --role-arn "$role"
 mv "runs/$name" runs/candidate

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # performance_gate.sh WORKLOAD BASELINES: compares runs/candidate with the run of what production serves, in the S3
 # folder BASELINES/WORKLOAD. Fails only where the difference is beyond the noise.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+source "$(dirname "$0")/common.bash"
+takes 2 "WORKLOAD BASELINES" "$@"
 workload=$1 baselines=$2
 rm -rf runs/baseline
-aws s3 cp --recursive --only-show-errors "$baselines/$workload" runs/baseline
+aws s3 cp --recursive --only-show-errors "$baselines/$workload" runs/baseline \
+  || refuse 3 "The baseline in $baselines/$workload could not be read, for the reason above: nothing was compared."
 if [ ! -d runs/baseline ]; then
   echo "Production has served no $workload yet: there is nothing to compare with."
   exit 0
 fi
-python -m inference_recommender compare runs/baseline runs/candidate
+ours python -m inference_recommender compare runs/baseline runs/candidate

@@ -1,13 +1,22 @@
 #!/usr/bin/env bash
 # smoke_test.sh WORKLOAD ENDPOINT: sends the workload's first requests, through the client that production code uses.
-set -euo pipefail
-cd "$(dirname "$0")/../.."
+source "$(dirname "$0")/common.bash"
+takes 2 "WORKLOAD ENDPOINT" "$@"
 workload=$1 endpoint=$2
-mapfile -t requests < <(head -n 3 "workloads/$workload/payloads.jsonl" | python -c '
+payloads=workloads/$workload/payloads.jsonl
+found "$payloads" "the smoke test sends its first requests, so nothing was asked."
+texts=$(mktemp)
+trap 'rm -f "$texts"' EXIT
+head -n 3 "$payloads" | python -c '
 import json, sys
 rows = [json.loads(line) for line in sys.stdin]
-print(*(json.dumps(row) if len(row) > 1 else next(iter(row.values())) for row in rows), sep="\n")')
-if ! python -m inference_recommender invoke "$workload" --endpoint "$endpoint" "${requests[@]}"; then
-  echo "The deployed endpoint $endpoint does not answer. Its log is in CloudWatch, /aws/sagemaker/Endpoints/$endpoint." >&2
-  exit 1
+texts = [json.dumps(row) if len(row) > 1 else next(iter(row.values())) for row in rows]
+print(*texts, sep="\0", end="\0")' > "$texts" 2> /dev/null \
+  || refuse 2 "$payloads: its first lines are no JSON objects of the model's fields, so nothing was asked."
+mapfile -t -d '' requests < "$texts"
+status=0
+python -m inference_recommender invoke "$workload" --endpoint "$endpoint" -- "${requests[@]}" || status=$?
+if [ "$status" -eq 3 ]; then
+  echo "If AWS could be reached, why $endpoint does not answer is in CloudWatch, /aws/sagemaker/Endpoints/$endpoint." >&2
 fi
+exit "$status"
