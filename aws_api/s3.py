@@ -9,6 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from aws_api.errors import AwsRefused, translate_aws_errors, unreachable
 from aws_api.session import AwsSession
+from workloads import Unavailable
 
 
 def split_url(url: str) -> tuple[str, str]:
@@ -59,8 +60,15 @@ def download(aws: AwsSession, url: str, file: Path) -> None:
 
 
 def list_files(aws: AwsSession, url: str) -> tuple[str, ...]:
-    """Returns the names of all files below a folder, relative to it."""
-    return tuple(_sizes(aws, *split_url(f"{url.rstrip('/')}/")))
+    """Returns the names of all files below a folder, relative to it.
+
+    Raises `Unavailable` for a key that would lead out of a folder here: a key may hold anything.
+    """
+    names = tuple(_sizes(aws, *split_url(f"{url.rstrip('/')}/")))
+    for name in names:
+        if name.startswith("/") or ".." in name.split("/"):
+            raise Unavailable(f"{url.rstrip('/')}/{name}: a key that would lead out of a folder. Delete that object.")
+    return names
 
 
 def size(aws: AwsSession, url: str) -> int | None:

@@ -4,8 +4,11 @@ A folder is read where it is; a .tar.gz, on disk or in S3, is unpacked first. An
 starts:
 
   python -m containers.batch.archive ARCHIVE FOLDER
+
+Exit codes: 0 done; 2 usage; 3 the archive, S3 or the disk refuses; 70 unforeseen, a log is named.
 """
 
+import argparse
 import hashlib
 import json
 import sys
@@ -13,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from .. import archive_reader
-from ..errors import ContainerError, Unavailable
+from ..errors import Unavailable, exit_code_of
 from .storage import open_bucket
 
 ENDING = ".tar.gz"
@@ -89,15 +92,18 @@ def _fetched(location: str, copy: Path) -> Path:
 
 
 def main() -> int:
-    location, folder = sys.argv[1:]
-    try:
-        with tempfile.TemporaryDirectory() as scratch:
-            unpack(location, Path(folder), Path(scratch) / "model.tar.gz")
-    except ContainerError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {__package__}.archive",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("archive", help=".tar.gz on disk, or s3://")
+    parser.add_argument("folder", type=Path, help="where to unpack it: not there, or empty")
+    parsed = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        unpack(parsed.archive, parsed.folder, Path(scratch) / "model.tar.gz")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code_of(main))

@@ -14,6 +14,7 @@ from moto import mock_aws
 from aws_api import logs, s3
 from aws_api.errors import AwsRefused, AwsUnreachable
 from aws_api.session import AwsSession
+from workloads import Unavailable
 
 GROUP = "/aws/sagemaker/ProcessingJobs"
 
@@ -41,6 +42,14 @@ def test_files_of_any_size_go_up_and_come_down(aws: AwsSession, tmp_path: Path, 
     assert (tmp_path / "down").read_bytes() == (tmp_path / "up").read_bytes()
     assert s3.list_files(aws, "s3://new/folder") == ("big",)
     assert s3.size(aws, "s3://new/folder/big") == 10_000_000
+
+
+@pytest.mark.parametrize("name", ["/etc/x", "../x", "host/../../x"])
+def test_a_key_that_would_lead_out_of_a_folder_here_is_refused(aws: AwsSession, name: str) -> None:
+    s3.upload(aws, f"s3://new/output/{name}", b"")
+    with pytest.raises(Unavailable) as refused:
+        s3.list_files(aws, "s3://new/output")
+    assert str(refused.value) == f"s3://new/output/{name}: a key that would lead out of a folder. Delete that object."
 
 
 def test_what_is_not_there_has_no_size(aws: AwsSession) -> None:

@@ -11,7 +11,7 @@ import pytest
 from containers.batch import account, archive
 from containers.batch.__main__ import main
 from containers.batch.arguments import shard, shard_of_hosts
-from containers.errors import Unavailable
+from containers.errors import Unavailable, exit_code_of
 from tests.containers.batch.batch_model import row, write_model, write_rows
 from tests.containers.batch.batch_run import contents
 from tests.containers.batch.test_batch_s3 import client, environment, objects
@@ -189,7 +189,7 @@ def test_an_archive_that_is_not_there_or_is_none_is_refused(
         (str(tmp_path / "broken.tar.gz"), "cannot be unpacked (it is not gzip)"),
     ):
         monkeypatch.setattr("sys.argv", ["archive", location, str(tmp_path / "model")])
-        assert archive.main() == 3
+        assert exit_code_of(archive.main) == 3
         assert capsys.readouterr().err.strip() == f"--model {location}: {reason}. {advice}"
 
 
