@@ -8,7 +8,6 @@ and SIGTERM stop the account and everything it started.
 import argparse
 import logging
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -62,7 +61,7 @@ def _serve(account: Account, folder: StateFolder, port: int, stop: threading.Eve
     account.install()
     try:
         server = AccountServer(account, port)
-        shutil.rmtree(folder.path / "models", ignore_errors=True)  # left behind by a killed account
+        folder.remove_models()
         server.start()
         exported = as_shell(exports(server.port, settings.region, server.keys))
         folder.write_exports(exported)

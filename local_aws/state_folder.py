@@ -18,6 +18,7 @@ MAX_STATE_BYTES = 32 << 30
 MIN_FREE_BYTES = 1 << 30
 """What has to be left on the disk for a model or a job to be started."""
 
+LOCK = "lock"
 PRIVATE = 0o077
 """The umask of the account and of all that it starts."""
 
@@ -25,9 +26,10 @@ PRIVATE = 0o077
 class StateFolder:
     """A folder that this process has locked until `close`. A context manager."""
 
-    def __init__(self, path: Path, lock: int) -> None:
+    def __init__(self, path: Path, lock: int, *, used_before: bool) -> None:
         self.path = path
         self._lock = lock
+        self._used_before = used_before
 
     @classmethod
     def take(cls, path: Path) -> Self:
@@ -43,7 +45,8 @@ class StateFolder:
             raise Unavailable(f"{path} belongs to another user: choose a folder of your own with --state DIR.")
         if stat.S_IMODE(found.st_mode) != 0o700:
             path.chmod(0o700)
-        return cls(path, _locked(path))
+        used_before = (path / LOCK).exists()
+        return cls(path, _locked(path), used_before=used_before)
 
     @property
     def exports_file(self) -> Path:
@@ -55,6 +58,11 @@ class StateFolder:
         descriptor = os.open(self.exports_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text + "\n")
+
+    def remove_models(self) -> None:
+        """Removes the models of an account that was killed, and no folder of that name that was never an account's."""
+        if self._used_before:
+            shutil.rmtree(self.path / "models", ignore_errors=True)
 
     def close(self) -> None:
         self.exports_file.unlink(missing_ok=True)
@@ -86,7 +94,7 @@ def check_room(path: Path, *, max_state_bytes: int = MAX_STATE_BYTES, min_free_b
 
 def _locked(path: Path) -> int:
     """Returns the descriptor that holds the lock; children do not inherit it."""
-    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

@@ -70,6 +70,15 @@ def test_the_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pyte
     assert not (tmp_path / "lock").exists()
 
 
+def test_models_of_a_killed_account_are_removed_and_no_folder_of_somebodys(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    for still_there in (True, False):  # the second account finds the first one's lock
+        with StateFolder.take(tmp_path) as folder:
+            folder.remove_models()
+            assert models.exists() == still_there
+
+
 def test_the_exports_are_readable_for_their_owner_alone_and_go_with_the_account(tmp_path: Path) -> None:
     (tmp_path / "exports").write_text("of an account that was killed, readable for all")
     with StateFolder.take(tmp_path) as folder:
