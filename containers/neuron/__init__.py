@@ -8,5 +8,5 @@ own listening socket: they share the port (SO_REUSEPORT), and the kernel gives e
 answers are KServe v2 JSON, as Triton takes and gives them, so that the same request works on both.
 
 The model's folder holds server.json (`server_settings.ServerSettings`) beside the files of `containers.encoder`. It
-serves a model for CPU, too, which is how the tests run the server. Runs on Python 3.10, with aiohttp.
+serves a model for CPU, too, which is how the tests run the server. Runs on Python 3.10, with httptools and uvloop.
 """
