@@ -53,6 +53,7 @@ class Worker:
     def __init__(self, number: int, cores: Sequence[int], process: asyncio.subprocess.Process) -> None:
         self.number = number
         self.complaint = ""
+        self.serving = asyncio.Event()
         self._cores = cores
         self._process = process
         self._heard_s = asyncio.get_running_loop().time()
@@ -73,7 +74,9 @@ class Worker:
         """Passes its reports on until it ends, which is a failure. Raises `Unavailable`."""
         while True:
             said = await self.heard()
-            if "complaint" in said:
+            if "serving" in said:
+                self.serving.set()
+            elif "complaint" in said:
                 self.complaint = said["complaint"]
             else:
                 reports.hear(said)
@@ -139,10 +142,15 @@ async def _serve(workers: Sequence[Worker], not_ready: HttpServer, reports: Repo
     handing_over = asyncio.create_task(not_ready.drain(HAND_OVER_S))
     for worker in workers:
         worker.tell("")
-    await asyncio.gather(*(worker.heard() for worker in workers))
-    print(f"Serving with {len(workers)} worker{'s' if len(workers) > 1 else ''}.", file=sys.stderr, flush=True)
     listening = [worker.report_to(reports) for worker in workers]
-    await asyncio.gather(handing_over, reports.tell_each_period(), tell_of_the_unwell(workers), *listening)
+    telling = (_tell_that_all_serve(workers), tell_of_the_unwell(workers), reports.tell_each_period())
+    await asyncio.gather(handing_over, *telling, *listening)
+
+
+async def _tell_that_all_serve(workers: Sequence[Worker]) -> None:
+    for worker in workers:
+        await worker.serving.wait()
+    print(f"Serving with {len(workers)} worker{'s' if len(workers) > 1 else ''}.", file=sys.stderr, flush=True)
 
 
 async def tell_of_the_unwell(workers: Sequence[Worker]) -> None:

@@ -23,6 +23,7 @@ from botocore.credentials import Credentials
 
 from local_aws.process.local_account import LocalAccount
 from scripts.security import replay_archives
+from tests.containers.neuron.stub_server import stub_server
 from tests.local_aws.conftest import BUCKET, ECHO_CONFIG, IMAGE, ROLE, Endpoints, clients, tar_gz, upload
 
 ENDPOINT = "attacked"
@@ -201,6 +202,20 @@ def h4_an_archive_that_leaves_its_folder(ground: Ground) -> str | None:
     return f"taken by {', '.join(takers)}" if takers else None
 
 
+def h5_the_same_output_again_and_again(ground: Ground) -> str | None:
+    """asks the Neuron server for one output 46,000 times, in a request of 0.8 MB"""
+    outputs = ",".join(['{"name":"LABEL"}'] * 46_000)
+    row = '{"name":"TEXT","shape":[1,1],"datatype":"BYTES","data":["red shoes"]}'
+    with stub_server(ground.folder / "neuron.log") as server:
+        before = server.memory()
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        connection.request("POST", "/invocations", f'{{"inputs":[{row}],"outputs":[{outputs}]}}')
+        size = len(connection.getresponse().read())
+        connection.close()
+        grown = server.memory() - before
+    return f"it took {grown >> 20} MiB for {size >> 10} KiB of answer" if grown > 64 << 20 or size > 1 << 16 else None
+
+
 ATTACKS: list[Attack] = [
     h1_a_web_page,
     h1_another_user,
@@ -209,6 +224,7 @@ ATTACKS: list[Attack] = [
     h2_load_a_model_as_for_a_multi_model_endpoint,
     h3_load_a_model_through_tritons_own_api,
     h4_an_archive_that_leaves_its_folder,
+    h5_the_same_output_again_and_again,
     h2_a_million_chunks,  # ended Triton, so it comes last
 ]
 

@@ -86,8 +86,9 @@ class RunningServer:
         path: str,
         body: bytes = b"",
         content_type: str = "application/json",
+        timeout_s: float = END_S,
     ) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=END_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
         try:
             connection.request(method, path, body, {"Content-Type": content_type})
             response = connection.getresponse()

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import uvloop
 
 from containers.encoder.settings import Settings
@@ -57,12 +56,12 @@ class StubServer:
         assert process.stdout
         self.log = log
         self.port = int(process.stdout.readline())
-        self._process = psutil.Process(process.pid)
+        self._status = Path(f"/proc/{process.pid}/status")
 
     def memory(self) -> int:
-        """Returns the bytes of memory that the process occupies."""
-        size: int = self._process.memory_info().rss
-        return size
+        """Returns the most bytes of memory that the process has ever occupied."""
+        lines = dict(line.split(":", 1) for line in self._status.read_text().splitlines())
+        return int(lines["VmHWM"].split()[0]) << 10
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), HANGS_S)

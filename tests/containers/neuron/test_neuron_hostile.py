@@ -12,7 +12,7 @@ from tests.containers.neuron.stub_server import StubServer, stub_server
 
 pytestmark = pytest.mark.integration
 
-GROWTH = 200 << 20
+GROWTH = 256 << 20
 """Bytes that one request may add to the process for a while: Python's objects for a body of 6 MB, and some rest."""
 
 

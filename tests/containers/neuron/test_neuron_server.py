@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -256,6 +257,53 @@ def test_a_worker_that_dies_takes_the_server_down_with_a_reason(folder: Path, tm
             in server.log.read_text()
         )
         assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+
+
+@pytest.mark.slow
+def test_a_worker_that_hangs_makes_the_others_say_so_until_it_goes_on(folder: Path, tmp_path: Path) -> None:
+    with running(folder, tmp_path / "server.log") as server:
+        [first, *_] = server.workers()
+        os.kill(first, signal.SIGSTOP)
+        try:
+            wait_for_health(server, 503)
+        finally:
+            os.kill(first, signal.SIGCONT)
+        wait_for_health(server, 200)
+    assert " has said nothing for 20 s.\n" in server.log.read_text()
+
+
+@pytest.mark.slow
+def test_a_core_that_stands_still_is_seen_without_a_request(folder: Path, tmp_path: Path) -> None:
+    """Its worker lives and answers; only the device, which a probe asks, does not."""
+    stuck = tmp_path / "stuck"
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, time\n"
+        "from containers.encoder import onnx_engine\n"
+        "run = onnx_engine.OnnxEngine.run\n"
+        "def wait_and_run(self, tensors):\n"
+        "    while os.path.exists(os.environ['STUCK']):\n"
+        "        time.sleep(0.05)\n"
+        "    return run(self, tensors)\n"
+        "onnx_engine.OnnxEngine.run = wait_and_run\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    with running(folder, tmp_path / "server.log", PYTHONPATH=path, STUCK=str(stuck)) as server:
+        stuck.touch()
+        wait_for_health(server, 503)
+        stuck.unlink()
+        wait_for_health(server, 200)
+        assert server.infer("red shoes")[0] == 200
+    assert "Worker 0 has not answered for 20 s." in server.log.read_text()
+
+
+def wait_for_health(server: RunningServer, status: int) -> None:
+    """Waits until 30 health checks in a row, from whichever workers, have `status`. One of a stopped worker is left."""
+    give_up, seen = time.monotonic() + END_S, 0
+    while seen < 30:
+        assert time.monotonic() < give_up, server.log.read_text()
+        with suppress(TimeoutError):
+            seen = seen + 1 if server.request("GET", "/ping", timeout_s=1.0)[0] == status else 0
+        time.sleep(0.02)
 
 
 def test_workers_do_not_outlive_a_launcher_that_is_killed(folder: Path, tmp_path: Path) -> None:
