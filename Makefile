@@ -79,7 +79,7 @@ bench: setup ## this project beside its peers
 	python benchmarks/build_memory.py
 	python benchmarks/synth.py
 	python benchmarks/unpack.py
-	@test -x build/venv-generators/bin/python || $(PYTHON) -m venv build/venv-generators
+	@test -x build/venv-generators/bin/python || $(TRITON_PYTHON) -m venv build/venv-generators
 	@$(INSTALL) "the load generators to compare with" $(LOCKED) build/venv-generators/bin/python benchmarks/generator-requirements.txt
 	python benchmarks/generator.py
 

@@ -1,7 +1,7 @@
 """Our load generator beside NVIDIA's perf_analyzer and Locust: what they measure of one null model, and what they cost.
 
   python3 -m venv build/venv-generators
-  build/venv-generators/bin/pip install --requirement benchmarks/generator-requirements.txt
+  bash scripts/install_locked.sh build/venv-generators/bin/python benchmarks/generator-requirements.txt
   python benchmarks/generator.py                   every tool at 1, 2, 4, 8 and 16 at once, in turn, medians
 
 The null model is a Python backend's constant behind Triton's response cache, so an answer costs the server about as

@@ -16,7 +16,7 @@ before the first round: above a tenth or two the figures are not to be trusted.
 Optimum needs an older transformers than ours, so it has an environment of its own, without which it is left out:
 
   python3 -m venv build/venv-optimum
-  build/venv-optimum/bin/pip install --requirement benchmarks/optimum-requirements.txt
+  bash scripts/install_locked.sh build/venv-optimum/bin/python benchmarks/optimum-requirements.txt torch
 """
 
 import argparse

@@ -83,8 +83,8 @@ LOCKS = (
     Lock(file="containers/batch/requirements.txt", group="batch-image", pythons=ON_TRITON, within=DEVELOPMENT),
     Lock(file="containers/neuron/requirements.txt", group="neuron-image", pythons=ON_NEURON),
     Lock(file="model_build/remote/neuron-requirements.txt", group="neuron-build", pythons=ON_NEURON),
-    Lock(file="benchmarks/generator-requirements.txt", group="generator-peers", pythons=("3.11",)),
-    Lock(file="benchmarks/optimum-requirements.txt", group="optimum", pythons=("3.11",)),
+    Lock(file="benchmarks/generator-requirements.txt", group="generator-peers", pythons=ON_TRITON),
+    Lock(file="benchmarks/optimum-requirements.txt", group="optimum"),
 )
 
 

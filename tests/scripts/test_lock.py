@@ -156,6 +156,14 @@ def test_a_package_with_one_byte_changed_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "changed" / "innocent.py").exists()
 
 
+def test_a_package_without_a_hash_is_refused(tmp_path: Path) -> None:
+    wheel("innocent", "1.0", tmp_path)
+    (tmp_path / "lock.txt").write_text("innocent==1.0\n")
+    refused = install(tmp_path / "lock.txt", tmp_path, tmp_path / "target")
+    assert refused.returncode == 1
+    assert "Hashes are required in --require-hashes mode" in refused.stderr
+
+
 @pytest.mark.parametrize(("found", "build"), [(True, "cpu"), (False, "cuda")])
 def test_torch_is_the_build_that_pip_finds(tmp_path: Path, found: bool, build: str) -> None:
     notes, python = tmp_path / "notes", tmp_path / "python"
