@@ -49,6 +49,7 @@ CHILDREN = {
     "containers/neuron/worker.py",
     "inference_recommender/load_generator/null_server.py",
     "local_aws/process/guard.py",
+    "local_aws/process/serve_model.py",
     "model_build/encoder/export.py",
 }
 """Processes that a program starts: it tells in its own words that they died."""
@@ -58,7 +59,9 @@ TOOLS = {
     "scripts/fuzz.py",
     "scripts/house.py",
     "scripts/install.py",
+    "scripts/lock.py",
     "scripts/run_tests.py",
+    "scripts/security/replay_high.py",
     *(f"workloads/{name.parent.name}/train.py" for name in (ROOT / "workloads").glob("*/train.py")),
 }
 """Programs for those who work on this project, whose traceback is what they want to see."""
@@ -87,7 +90,7 @@ def _as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 def run(program: str, monkeypatch: pytest.MonkeyPatch) -> object:
-    monkeypatch.setattr(sys, "argv", [program, "argument"])
+    monkeypatch.setattr(sys, "argv", [program, "one", "two"])
     start = runpy.run_path if program.endswith(".py") else runpy.run_module
     with pytest.raises(SystemExit) as ended:
         start(str(ROOT / program) if program.endswith(".py") else program, run_name="__main__")

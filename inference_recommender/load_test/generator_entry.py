@@ -27,6 +27,7 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from containers.archive_reader import ArchiveRefused, unpack  # uploaded beside this program
@@ -47,6 +48,7 @@ MOST_PEERS = 256
 TOKEN = "token"
 """The file beside the plan that holds the fleet's secret."""
 MESSAGE_BYTES = 1000
+UNAVAILABLE, UNFORESEEN = 3, 70
 RESULTS = ("generator.log", "summary.json", "timeline.npz", "exit.json")
 """The files that are copied to the output. The last one tells that all are there."""
 
@@ -60,7 +62,7 @@ def main(
 ) -> int:
     """`system` is the root of the file system, `python` an interpreter that has the packages; tests give their own."""
     processing = system / "opt/ml/processing"
-    source, work = processing / "source", processing / "work"
+    source, work, message = processing / "source", processing / "work", system / "opt/ml/output/message"
     try:
         resources = json.loads((system / "opt/ml/config/resourceconfig.json").read_text("utf-8"))
         host, hosts = resources["current_host"], sorted(resources["hosts"])
@@ -71,11 +73,15 @@ def main(
         place = (hosts.index(host), len(hosts))
         generate(python, work, source, processing / "output" / host, place, start_at)
     except ArchiveRefused as refused:
-        tell(system / "opt/ml/output/message", f"source.tar.gz: {refused}. Start the run again: it uploads it anew.")
-        return 1
+        tell(message, f"source.tar.gz: {refused}. Start the run again: it uploads it anew.")
+        return UNAVAILABLE
     except (StepFailed, OSError) as error:
-        tell(system / "opt/ml/output/message", str(error))
-        return 1
+        tell(message, str(error))
+        return UNAVAILABLE
+    except Exception as error:
+        traceback.print_exc()
+        tell(message, f"Unforeseen {type(error).__name__}: {error}. The traceback is in the job's log.")
+        return UNFORESEEN
     return 0
 
 

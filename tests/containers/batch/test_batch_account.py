@@ -218,7 +218,7 @@ def test_an_archive_is_unpacked_where_the_server_looks_for_it(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["archive", str(packed), str(tmp_path / "model")])
-    assert archive.main() == 0
+    assert exit_code_of(archive.main) == 0
     assert contents(tmp_path / "model") == contents(packed.with_name("model"))
 
 

@@ -295,6 +295,19 @@ def test_an_instance_runs_its_share_and_leaves_its_results_without_the_single_re
     assert (system / "opt/ml/processing/work/inference_recommender/load_generator/__main__.py").exists()
 
 
+def test_a_crash_of_the_entry_is_told_from_what_the_network_or_the_disk_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = tmp_path / "opt/ml/output/message"
+    assert generator_entry.main(tmp_path) == 3
+    assert "resourceconfig.json" in message.read_text("utf-8")
+    (tmp_path / "opt/ml/config").mkdir()
+    (tmp_path / "opt/ml/config/resourceconfig.json").write_text("{}", "utf-8")
+    assert generator_entry.main(tmp_path) == 70
+    assert message.read_text("utf-8") == ("Unforeseen KeyError: 'current_host'. The traceback is in the job's log.")
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
