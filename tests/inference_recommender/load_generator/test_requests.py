@@ -13,6 +13,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, ReadOnlyCredentials
 
+from containers.archive_reader import Limits
+from inference_recommender.load_generator import requests
 from inference_recommender.load_generator.load_run import Run
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, SageMakerEndpoint
 from inference_recommender.load_generator.requests import CYCLE_S, Outgoing, Signer, Target, outgoing, read_payloads
@@ -62,6 +64,22 @@ def test_payloads_are_read_in_the_order_of_their_names_from_a_folder_or_an_archi
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     assert read_payloads(folder) == bodies
+
+
+def test_payloads_that_unpack_to_more_than_their_limit_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are held in memory."""
+    archive = tmp_path / "payloads.tar.gz"
+    archive.write_bytes(payload_archive([{"text": "a" * 100_000}]))
+    assert read_payloads(archive)
+    monkeypatch.setattr(requests, "PAYLOAD_LIMITS", Limits(bytes=1 << 16))
+    with pytest.raises(UsageError) as refused:
+        read_payloads(archive)
+    assert str(refused.value) == (
+        f"{archive}: cannot be read: it unpacks to more than 65,536 bytes. Give a folder or a tar.gz of request bodies, "
+        "one file each."
+    )
 
 
 @pytest.mark.integration
