@@ -77,8 +77,8 @@ def test_payloads_that_unpack_to_more_than_their_limit_are_refused(
     with pytest.raises(UsageError) as refused:
         read_payloads(archive)
     assert str(refused.value) == (
-        f"{archive}: cannot be read: it unpacks to more than 65,536 bytes. Give a folder or a tar.gz of request bodies, "
-        "one file each."
+        f"{archive}: cannot be read: it unpacks to more than 65,536 bytes. Give a folder or a tar.gz of request "
+        "bodies, one file each."
     )
 
 
