@@ -33,9 +33,10 @@ MOST_HEAD_BYTES = 64 << 10
 SWEEP_S = 0.1
 """Seconds between two looks for requests that take too long. One look over all connections costs microseconds, a timer
 for each request would cost some at every request."""
-KEEP_ALIVE, CLOSE = [b"keep-alive"], [b"close"]
-"""The values of an answer's Connection header, if it has one, that `whole_head` understands."""
-LENGTH = re.compile(rb"[0-9]{1,9}")
+OK = (b"HTTP/1.1 200 ", b"HTTP/1.1 200\r")
+DECISIVE = re.compile(rb"\n(content-length|connection|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*)")
+"""The headers, in lower case, that say where an answer ends and whether another may follow."""
+LENGTH_DIGITS = 9
 MORE_THAN_AN_ANSWER = "it sends more than an answer to each request"
 RECONNECT_S = 0.1
 """Seconds between a connection's failure and the next attempt."""
@@ -53,19 +54,19 @@ def whole_head(data: bytes) -> tuple[int, bool] | None:
 @lru_cache(maxsize=128)
 def _read(head: bytes) -> tuple[int, bool] | None:
     """Reads a head for `whole_head`. Heads without a date or an id are few, so the cache saves half of all work."""
-    head = head.lower()
-    lengths, connections = _values(head, b"content-length"), _values(head, b"connection")
-    if not head.startswith((b"http/1.1 200 ", b"http/1.1 200\r")) or b"\r\ntransfer-encoding:" in head:
+    if not head.startswith(OK):
         return None
-    if len(lengths) != 1 or not LENGTH.fullmatch(lengths[0]) or connections not in ([], KEEP_ALIVE, CLOSE):
+    length, keep_alive = None, True
+    for name, value in DECISIVE.findall(head.lower()):
+        if name == b"content-length" and length is None and value.isdigit() and len(value) <= LENGTH_DIGITS:
+            length = int(value)
+        elif name == b"connection" and value in (b"keep-alive", b"close"):
+            keep_alive = keep_alive and value == b"keep-alive"
+        else:
+            return None
+    if length is None or len(head) + 2 + length > MOST_ANSWER_BYTES:
         return None
-    length = len(head) + 2 + int(lengths[0])
-    return (length, connections != CLOSE) if length <= MOST_ANSWER_BYTES else None
-
-
-def _values(head: bytes, name: bytes) -> list[bytes]:
-    """Returns the values of every header called `name` in a head in lower case."""
-    return [line.partition(b"\r")[0].strip() for line in head.split(b"\r\n%b:" % name)[1:]]
+    return len(head) + 2 + length, keep_alive
 
 
 class BadAnswer(Exception):

@@ -3,12 +3,16 @@
 A server may hang up, hang, talk out of turn, or not be there. Connections run in virtual time.
 """
 
+import gc
+import weakref
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.load_generator import http
-from inference_recommender.load_generator.http import ParsedAnswer, whole_head
+from inference_recommender.load_generator.http import MOST_ANSWER_BYTES, BadAnswer, ParsedAnswer, whole_head
 from inference_recommender.load_generator.load_run import DRAIN_S
 from inference_recommender.load_generator.loops import BACKLOG_S
 from inference_recommender.load_generator.plan import Arrivals, TrafficPattern
@@ -43,6 +47,13 @@ def test_a_connection_that_the_server_will_close_is_recognised() -> None:
         _answer("Content-Length: five"),
         _answer("Content-Length: -1"),
         _answer("Content-Length: 2")[:-1],
+        _answer("Content-Length: +2", body=b"{}"),
+        _answer("Content-Length: 1_0"),
+        _answer("Content-Length: 2", "Content-Length: 3", body=b"{}"),
+        _answer(f"Content-Length: {MOST_ANSWER_BYTES}"),
+        _answer(f"Content-Length: {'9' * 5000}"),
+        _answer("Content-Length: 2", "Connection: keep-alive, close", body=b"{}"),
+        _answer("Content-Length: 2", body=b"{}", status="2000 OK"),
         b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}",
         b"",
         b"SSH-2.0-OpenSSH_9.2",
@@ -68,6 +79,61 @@ def test_the_parser_waits_for_the_answer_behind_a_continue() -> None:
     assert not parsed.complete
     parsed.feed(_answer("Transfer-Encoding: chunked", body=b"2\r\n{}\r\n0\r\n\r\n"))
     assert (parsed.complete, parsed.status, parsed.body) == (True, 200, b"{}")
+
+
+CHUNKED = _answer("Transfer-Encoding: chunked", body=b"2\r\n{}\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "why"),
+    [
+        (
+            [_answer("Transfer-Encoding: chunked"), *[b"100000\r\n" + bytes(1 << 20) + b"\r\n"] * 65],
+            "is larger than 64 MiB",
+        ),
+        ([b"HTTP/1.1 200 OK\r\nX: ", *[b"x" * 8192] * 9], "has more than 64 KiB of headers"),
+        ([b"HTTP/1.1 200 OK\r\n", *[b"X: 1\r\n" * 2000] * 9], "has more than 64 KiB of headers"),
+    ],
+)
+def test_an_answer_without_end_is_refused_and_not_kept(pieces: list[bytes], why: str) -> None:
+    parsed = ParsedAnswer()
+
+    def feed() -> None:
+        for piece in pieces:
+            parsed.feed(piece)
+
+    with pytest.raises(BadAnswer) as bad:
+        feed()
+    assert str(bad.value) == f"its answer {why}"
+    assert len(parsed.body) <= 600
+
+
+@pytest.mark.parametrize("more", [CHUNKED, b"HTTP/1.1 2", b"HTTP/1.1 100 Continue\r\n\r\n" + CHUNKED])
+def test_what_follows_an_answer_at_once_is_no_part_of_it(more: bytes) -> None:
+    with pytest.raises(BadAnswer) as bad:
+        ParsedAnswer().feed(CHUNKED + more)
+    assert str(bad.value) == "it sends more than an answer to each request"
+
+
+def test_a_server_that_asks_for_another_protocol_is_refused() -> None:
+    with pytest.raises(BadAnswer) as bad:
+        ParsedAnswer().feed(_answer("Upgrade: h2c", "Connection: Upgrade", status="101 Switching Protocols"))
+    assert str(bad.value) == "it asks for another protocol"
+
+
+@pytest.mark.parametrize("answer", [CHUNKED, b"no HTTP"])
+def test_an_answer_that_was_read_leaves_nothing_to_collect(answer: bytes) -> None:
+    """A run has no garbage collection, and may have tens of millions of chunked answers."""
+    gc.disable()
+    try:
+        parsed = ParsedAnswer()
+        with suppress(BadAnswer):
+            parsed.feed(answer)
+        gone = weakref.ref(parsed)
+        del parsed
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 ONE_USER = users((1, 1))
