@@ -20,7 +20,6 @@ from botocore.exceptions import ClientError
 
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import BUCKET, ROLE, Endpoints, echo_request
-from workloads import Unavailable
 
 pytestmark = pytest.mark.integration
 
@@ -72,22 +71,6 @@ def test_the_secret_is_in_no_command_line_no_childs_environment_and_no_log(
 def test_the_exports_file_has_what_was_printed(account: LocalAccount) -> None:
     exported = (account.log_file.parent / "exports").read_text()
     assert all(f"export {name}={value}\n" in exported for name, value in account.environment.items())
-
-
-def test_a_second_account_on_the_same_folder_is_refused_and_the_first_keeps_its_models(
-    account: LocalAccount, endpoint: str
-) -> None:
-    state = account.log_file.parent
-    models = sorted((state / "models").iterdir())
-    with pytest.raises(Unavailable) as refused:
-        LocalAccount.start(state=state)
-    assert str(refused.value) == (
-        "The local account did not start: it ended with exit status 3. Its last lines:\n"
-        f"{state} is in use by another account, process {account.pid}. Stop that one, or choose another folder with "
-        "--state DIR."
-    )
-    assert sorted((state / "models").iterdir()) == models
-    assert (state / "exports").exists()
 
 
 def test_no_answer_invites_web_pages(account: LocalAccount) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from local_aws.__main__ import main
+from local_aws.process.local_account import LocalAccount
 from local_aws.state_folder import StateFolder, check_room
 from workloads import ROOT, Unavailable
 
@@ -31,6 +33,29 @@ def test_a_second_account_is_refused_and_told_which_is_the_first(tmp_path: Path)
         "--state DIR."
     )
     StateFolder.take(folder).close()
+
+
+def test_a_second_account_ends_with_3_before_it_touches_the_first_ones_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "models").mkdir()
+    for kept_as_it_is in ("os.umask", "signal.signal", "local_aws.__main__._log_to_stderr"):
+        monkeypatch.setattr(kept_as_it_is, lambda *_: None)
+    with StateFolder.take(tmp_path):
+        assert main(["--state", str(tmp_path)]) == 3
+    assert capsys.readouterr().err == (
+        f"{tmp_path} is in use by another account, process {os.getpid()}. Stop that one, or choose another folder with "
+        "--state DIR.\n"
+    )
+    assert (tmp_path / "models").exists()
+
+
+def test_an_account_that_does_not_start_tells_its_own_last_lines(tmp_path: Path) -> None:
+    (tmp_path / "account.log").write_text("what another account said before\n")
+    with pytest.raises(Unavailable) as refused:
+        LocalAccount.start(state=tmp_path, program="this_is_no_module")
+    assert str(refused.value).endswith(": No module named this_is_no_module")
+    assert "what another account said" not in str(refused.value)
 
 
 def test_the_lock_of_a_killed_account_does_not_outlive_it(tmp_path: Path) -> None:
