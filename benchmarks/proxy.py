@@ -216,15 +216,22 @@ class _Caller:
 def _rates(
     front: Server, proxy: Server, body: bytes, concurrency: int, rounds: int, seconds: float
 ) -> dict[str, float]:
-    seen = []
+    seen, cpu_us = [], []
     for turn in range(rounds):
         order = (front, proxy) if turn % 2 else (proxy, front)
-        got = {server.url: _rate(server.url, body, concurrency, seconds) for server in order}
-        seen.append((got[front.url], got[proxy.url]))
+        got = {}
+        for server in order:
+            before = server.cpu_s()
+            got[server.url] = (rate := _rate(server.url, body, concurrency, seconds)), before, server.cpu_s(), rate
+        seen.append((got[front.url][0], got[proxy.url][0]))
+        each_cpu = [(end - start) / (rate * seconds) * 1e6 for _, start, end, rate in (got[front.url], got[proxy.url])]
+        cpu_us.append((each_cpu[0], each_cpu[1]))
     return {
         "front_per_s": round(statistics.median(each for each, _ in seen), 1),
         "proxy_per_s": round(statistics.median(each for _, each in seen), 1),
         "ratio": round(statistics.median(ours / theirs for theirs, ours in seen), 3),
+        "front_cpu_us": round(statistics.median(each for each, _ in cpu_us)),
+        "proxy_cpu_us": round(statistics.median(each for _, each in cpu_us)),
         "rounds": rounds,
     }
 

@@ -1,27 +1,23 @@
-"""Runs a Triton and the proxy before it: `python -m local_aws.process.serve_model PLAN`, behind a guard.
+"""Runs a Triton and the proxy before it, behind a guard: `python -I -S serve_model.py PLAN`.
 
-PLAN is a `ServePlan` in JSON, in a folder that only we can read: Triton's command and environment, its socket, the
-model, and the key of the routes. Standard output gets one line: {"port": the proxy's, "pid": Triton's}. Triton writes
-to standard error. The program ends when Triton does, with its status (128 + N for signal N); SIGTERM lets requests
-under way end.
+PLAN is what `plan_command` wrote: Triton's command and environment, its socket, the model, and the key of the routes.
+Standard output gets one line: {"port": the proxy's, "pid": Triton's}. Triton writes to standard error. The program ends
+when Triton does, with its status (128 + N for signal N); SIGTERM lets requests under way end.
+
+Triton is started first, and whatever takes long to import comes afterwards, while it loads its model.
 
 Nothing that Triton makes can be read by other users: the umask says so for files, and for the shared memory of its
 Python backend, to which Boost gives mode 0644 whatever the umask, a seccomp filter does (`_PRIVATE`).
 """
 
-import asyncio
 import ctypes
+import io
 import json
 import os
 import resource
 import signal
 import struct
-import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Self
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NO_NEW_PRIVS = 38
@@ -31,8 +27,9 @@ SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4
 """Without it, some kernels slow a filtered process down for fear of Spectre."""
 OPEN_FILES = 4096
 """The proxy and Triton need one for each connection."""
-HANG_UP_S = 0.02
+HANG_UP_S = 0.01
 """Time in which Triton notices that idle connections are closed."""
+CANNOT_START = 126
 
 _LOAD, _EQUALS, _HAS_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 _X86_64, _FCHMOD, _OTHERS = 0xC000003E, 91, 0o077
@@ -54,70 +51,85 @@ _PRIVATE = b"".join(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServePlan:
-    command: list[str]
-    environment: dict[str, str]
-    socket: str
-    model: str
-    key: str
+def plan_command(
+    folder: str, *, root: str, command: list[str], environment: dict[str, str], socket: str, model: str, key: str
+) -> list[str]:
+    """Writes a plan into `folder`, for our eyes alone, and returns the command that runs it.
 
-    @classmethod
-    def read(cls, file: Path) -> Self:
-        return cls(**json.loads(file.read_text("utf-8")))
-
-    def write(self, file: Path) -> None:
-        """Writes it for our eyes alone."""
-        file.touch(mode=0o600)
-        file.write_text(json.dumps(asdict(self)), "utf-8")
+    `root` is where our packages are, `command` names Triton's program by its path, and on `socket` Triton listens.
+    """
+    plan = {"command": command, "environment": environment, "socket": socket, "model": model, "key": key}
+    file = os.path.join(folder, "plan.json")  # noqa: PTH118  (pathlib takes 5 ms to import)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        json.dump({**plan, "path": [root, *sys.path]}, stream)
+    # Without `site`, it starts sooner; what it imports later is found by the plan's path.
+    return [sys.executable, "-I", "-S", __file__, file]
 
 
 def main(plan_file: str) -> int:
-    plan = ServePlan.read(Path(plan_file))
+    with io.FileIO(plan_file) as file:
+        plan = json.loads(file.readall())
     os.umask(0o077)
     _allow_open_files()
-    triton = subprocess.Popen(
-        plan.command,
-        env=plan.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=sys.stderr,
-        process_group=0,  # SIGTERM is for us first
-        preexec_fn=_confine(),
-    )
-    import uvloop  # Triton starts meanwhile
+    triton = _start(plan["command"], plan["environment"])
+    sys.path[:] = plan["path"]
+    import uvloop
 
-    status = uvloop.run(_serve(plan, triton))
+    status = os.waitstatus_to_exitcode(uvloop.run(_serve(plan["model"], plan["key"], plan["socket"], triton)))
     return 128 - status if status < 0 else status
 
 
-async def _serve(plan: ServePlan, triton: "subprocess.Popen[bytes]") -> int:
-    """Serves until Triton has ended, and returns its status."""
+async def _serve(model: str, key: str, socket: str, triton: int) -> int:
+    """Serves until Triton has ended, and returns what the kernel tells of its end."""
+    import asyncio
+
     from local_aws.process.container_contract import ContainerContract
     from local_aws.process.proxy import SWEEP_S, Proxy
 
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(os.pidfd_open(triton.pid), ended.set)
-    proxy = Proxy(
-        ContainerContract(plan.model, plan.key),
-        lambda protocol: loop.create_unix_connection(protocol, plan.socket),
-    )
+    loop.add_reader(os.pidfd_open(triton), ended.set)
+    proxy = Proxy(ContainerContract(model, key), lambda protocol: loop.create_unix_connection(protocol, socket))
     server = await loop.create_server(proxy.accept, "127.0.0.1", 0, backlog=1024)
 
     def drain() -> None:
         server.close()
         proxy.drain()
         # Triton looks once a second whether its connections are closed, and first when it gets the signal.
-        loop.call_later(HANG_UP_S, triton.terminate)
+        loop.call_later(HANG_UP_S, os.kill, triton, signal.SIGTERM)
 
     loop.add_signal_handler(signal.SIGTERM, drain)
-    _tell({"port": server.sockets[0].getsockname()[1], "pid": triton.pid})
+    _tell({"port": server.sockets[0].getsockname()[1], "pid": triton})
     while not ended.is_set():
         proxy.sweep()
         try:
             await asyncio.wait_for(ended.wait(), SWEEP_S)
         except TimeoutError:
             continue
-    return triton.wait()
+    return os.waitpid(triton, 0)[1]
+
+
+def _start(command: list[str], environment: dict[str, str]) -> int:
+    """Starts Triton, which is to end with us and keep its files private, and returns its process id.
+
+    It has a process group of its own, because SIGTERM is for us first.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    program = ctypes.create_string_buffer(_PRIVATE, len(_PRIVATE))
+    # struct sock_fprog {unsigned short len; struct sock_filter *filter;}
+    filtered = ctypes.create_string_buffer(struct.pack("HP", len(_PRIVATE) // 8, ctypes.addressof(program)))
+    if pid := os.fork():
+        return pid
+    try:
+        os.setpgid(0, 0)
+        os.dup2(2, 1)
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        if libc.syscall(SYS_SECCOMP, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, filtered):
+            raise OSError(ctypes.get_errno(), "the kernel takes no seccomp filter")
+        os.execve(command[0], command, environment)
+    except OSError as error:
+        os.write(2, f"{command[0]} cannot be started: {error}\n".encode())
+    os._exit(CANNOT_START)
 
 
 def _tell(told: dict[str, int]) -> None:
@@ -131,23 +143,6 @@ def _allow_open_files() -> None:
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _confine() -> Callable[[], None]:
-    """Returns what the child does before it becomes Triton: it is to end with us, and to keep its files private."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    program = ctypes.create_string_buffer(_PRIVATE, len(_PRIVATE))
-    # struct sock_fprog {unsigned short len; struct sock_filter *filter;}
-    filtered = ctypes.create_string_buffer(struct.pack("HP", len(_PRIVATE) // 8, ctypes.addressof(program)))
-
-    def confine() -> None:
-        _ = program  # the kernel reads it through its address
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        if libc.syscall(SYS_SECCOMP, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, filtered):
-            raise OSError(ctypes.get_errno(), "The kernel takes no seccomp filter")
-
-    return confine
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import platform
 import secrets
 import shlex
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -27,7 +26,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from local_aws.process.guarded_process import GuardedProcess
-from local_aws.process.serve_model import ServePlan
+from local_aws.process.serve_model import plan_command
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
 from workloads import ROOT, Unavailable
 
@@ -113,27 +112,31 @@ class TritonServer:
         log_file: Path,
     ) -> "TritonServer":
         scratch = Path(tempfile.mkdtemp(prefix="local_aws_triton_"))
-        key, socket, plan_file = secrets.token_urlsafe(16), scratch / "http", scratch / "plan.json"
+        key, socket = secrets.token_urlsafe(16), scratch / "http"
         if len(os.fsencode(socket)) > SOCKET_PATH_BYTES:
             scratch.rmdir()
             raise Unavailable(
                 f"Triton's socket cannot be made: {socket} is too long a name. Set TMPDIR to a shorter one."
             )
-        command = triton_command(tools, repository, default_model, scratch, environment)
-        ServePlan(
-            command=[*command, *private_flags(socket)],
+        command = plan_command(
+            str(scratch),
+            root=str(ROOT),
+            command=[
+                *triton_command(tools, repository, default_model, scratch, environment),
+                *private_flags(socket),
+            ],
             environment=triton_environment(tools, default_model, scratch, environment),
             socket=str(socket),
             model=default_model,
             key=key,
-        ).write(plan_file)
+        )
         log_file.parent.mkdir(parents=True, exist_ok=True)
         log_file.unlink(missing_ok=True)
         log_file.touch(mode=0o600)
         with log_file.open("ab") as log:  # appends: the guard and the proxy write to it, too
             process = GuardedProcess.start(
-                [sys.executable, "-m", "local_aws.process.serve_model", plan_file],
-                environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+                command,
+                environment={"PATH": "/usr/local/bin:/usr/bin:/bin"},
                 stdout=subprocess.PIPE,
                 stderr=log,
                 # With a name of our own, the guard can remove the shared memory that a killed Triton leaves behind.

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from local_aws.process.container_contract import BINARY
 from local_aws.process.guarded_process import GuardedProcess
-from local_aws.process.serve_model import ServePlan
+from local_aws.process.serve_model import plan_command
 from tests.fuzz import examples
 from tests.fuzz.stand_in_triton import HEAD
 from tests.local_aws.process.proxied import KEY, MODEL, Proxied, answers, in_chunks, invocation, ping, request
@@ -179,11 +179,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     folder = tmp_path_factory.mktemp("proxy")
     at, stand_in = str(folder / "http"), Path(__file__).with_name("stand_in_triton.py")
     command = [sys.executable, "-I", "-S", str(stand_in), at]
-    ServePlan(command=command, environment={}, socket=at, model=MODEL, key=KEY).write(folder / "plan.json")
+    command = plan_command(
+        str(folder), root=str(ROOT), command=command, environment={}, socket=at, model=MODEL, key=KEY
+    )
     with (folder / "log").open("wb") as log:
         process = GuardedProcess.start(
-            [sys.executable, "-m", "local_aws.process.serve_model", folder / "plan.json"],
-            environment={"PYTHONPATH": str(ROOT)},
+            command,
+            environment={},
             stdout=subprocess.PIPE,
             stderr=log,
         )

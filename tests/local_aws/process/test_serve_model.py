@@ -11,26 +11,28 @@ from pathlib import Path
 import psutil
 
 from local_aws.process.guarded_process import GuardedProcess
-from local_aws.process.serve_model import ServePlan
+from local_aws.process.serve_model import plan_command
 from tests.local_aws.conftest import gone, wait_until
 from workloads import ROOT
 
+KEY = "the-routes-key"
 WAITS = "import time; time.sleep(600)"
 
 
 def serve(folder: Path, script: str) -> tuple[GuardedProcess, int]:
     """Returns the program, and the process id that it told for Triton."""
-    plan = ServePlan(
+    command = plan_command(
+        str(folder),
+        root=str(ROOT),
         command=[sys.executable, "-I", "-S", "-c", script, str(folder)],
         environment={},
         socket=str(folder / "http"),
         model="echo",
-        key="key",
+        key=KEY,
     )
-    plan.write(folder / "plan.json")
     process = GuardedProcess.start(
-        [sys.executable, "-m", "local_aws.process.serve_model", folder / "plan.json"],
-        environment={"PYTHONPATH": str(ROOT)},
+        command,
+        environment={},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
@@ -69,8 +71,8 @@ def test_a_request_to_stop_reaches_triton(tmp_path: Path) -> None:
     assert gone(triton)
 
 
-def test_no_secret_is_on_a_command_line(tmp_path: Path) -> None:
+def test_the_key_of_the_routes_is_on_no_command_line(tmp_path: Path) -> None:
     process, _ = serve(tmp_path, WAITS)
     shown = [psutil.Process(process.pid), *psutil.Process(process.pid).parents()[:1]]
-    assert not any("key" in argument for each in shown for argument in each.cmdline())
+    assert not any(KEY in argument for each in shown for argument in each.cmdline())
     process.stop()
