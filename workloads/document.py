@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,14 @@ class Document(BaseModel):
         replace_text(file, self.model_dump_json(indent=2) + "\n", mode)
 
 
+@lru_cache(maxsize=32)
+def _schema(document: type[BaseModel]) -> dict[str, Any]:
+    """Returns the JSON schema of a document, which takes some ms to make. It must not be changed."""
+    return document.model_json_schema()
+
+
 def _sentence(document: type[BaseModel], detail: ErrorDetails) -> str:
-    keys, allowed = _walk(document.model_json_schema(), detail["loc"])
+    keys, allowed = _walk(_schema(document), detail["loc"])
     key = ".".join(keys) or "(document)"
     match detail["type"]:
         case "extra_forbidden":

@@ -81,7 +81,7 @@ def _read(folder: Path) -> None:
     assert str(named).startswith(str(folder))
 
 
-@examples(25)
+@examples(60)
 @given(data=st.data())
 def test_a_workload_with_damaged_lines_is_refused_by_file_and_key_or_is_one(data: st.DataObject, scratch: Path) -> None:
     folder = scratch / data.draw(st.sampled_from(NAMES))
@@ -94,7 +94,7 @@ def test_a_workload_with_damaged_lines_is_refused_by_file_and_key_or_is_one(data
 
 
 @pytest.mark.parametrize("file", ["workload.toml", "payloads.jsonl", "evaluation.jsonl"])
-@examples(8)
+@examples(20)
 @given(data=st.data())
 def test_a_file_with_damaged_bytes_is_refused_by_its_name_or_is_one(
     file: str, data: st.DataObject, scratch: Path
