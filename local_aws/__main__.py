@@ -8,6 +8,7 @@ and SIGTERM stop the account and everything it started.
 import argparse
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
@@ -23,6 +24,8 @@ from local_aws.state_folder import PRIVATE, StateFolder
 from workloads import ROOT, ProjectError
 from workloads.program import exit_code
 
+OPEN_FILES = 8192
+"""Enough for all that is bounded: S3 in objects of 5 MiB, and the connections."""
 TOOLCHAIN_VARIABLE = "LOCAL_AWS_TRITON_VENV"
 EXAMPLES = f"""\
 examples:
@@ -39,7 +42,8 @@ log = logging.getLogger("local_aws")
 def main(arguments: list[str] | None = None, generator: Sequence[str] = COMMAND) -> int:
     options = _parser().parse_args(arguments)
     _log_to_stderr()
-    os.umask(PRIVATE)  # logs, models, jobs and Triton's shared memory are for their owner alone
+    os.umask(PRIVATE)  # logs, models and jobs are for their owner alone
+    _allow_open_files()
     toolchain = Path(os.environ.get(TOOLCHAIN_VARIABLE) or DEFAULT_TOOLCHAIN)
     account = Account(
         Settings(state=options.state.resolve(), region=options.region, toolchain=toolchain, generator=generator)
@@ -84,6 +88,13 @@ def _introduce(settings: Settings, port: int, exports_file: Path) -> None:
     )
     log.info("it answers to the key of those exports alone, and to no web page")
     log.info("read on: docs/local-account.md, or `python -m local_aws --help` for examples")
+
+
+def _allow_open_files() -> None:
+    """Raises the limit of open files: a connection is one, and so is each large object of S3."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, enough), hard))
 
 
 def _log_to_stderr() -> None:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import resource
 import socket
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
+from local_aws.__main__ import OPEN_FILES
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import BUCKET, ROLE, Endpoints, echo_request
 
@@ -66,6 +68,11 @@ def test_the_secret_is_in_no_command_line_no_childs_environment_and_no_log(
         assert secret not in process.environ().values()
     logs = [account.log_file, *account.log_file.parent.glob("logs/*")]
     assert not [log for log in logs if secret in log.read_text("utf-8", "replace")]
+
+
+def test_all_that_is_bounded_can_be_open_at_once(account: LocalAccount) -> None:
+    soft, hard = resource.prlimit(account.pid, resource.RLIMIT_NOFILE)
+    assert soft == hard or soft >= OPEN_FILES
 
 
 def test_the_exports_file_has_what_was_printed(account: LocalAccount) -> None:
