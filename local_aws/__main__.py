@@ -26,6 +26,7 @@ from workloads.program import exit_code
 
 OPEN_FILES = 8192
 """Enough for all that is bounded: S3 in objects of 5 MiB, and the connections."""
+HIGHEST_PORT = 65535
 TOOLCHAIN_VARIABLE = "LOCAL_AWS_TRITON_VENV"
 EXAMPLES = f"""\
 examples:
@@ -105,6 +106,12 @@ def _log_to_stderr() -> None:
     log.propagate = False
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"got '{text}'. Allowed: 0 to {HIGHEST_PORT}")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m local_aws",
@@ -113,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--port", type=int, default=0, help="default: a free one, which the exports name")
+    parser.add_argument("--port", type=_port, default=0, help="default: a free one, which the exports name")
     parser.add_argument(
         "--state",
         type=Path,

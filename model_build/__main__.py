@@ -16,7 +16,7 @@ from model_build.plan import BuildPlan, plan
 from model_build.progress import Progress, silent
 from model_build.remote import command_line as remote
 from workloads import ROOT, ProjectError, Unavailable, UsageError, WorkloadFolder, load_workload, workload_names
-from workloads.program import Unforeseen, exit_code, foreseen, write_traceback
+from workloads.program import Unforeseen, exit_code, foreseen, logged, write_traceback
 
 EXIT_CODES = (
     "0 done; 1 a gate failed; 2 usage, or an error in a file; 3 toolchain missing or busy, or disk full; "
@@ -226,6 +226,8 @@ def _failures_with_log(planned: BuildPlan) -> Iterator[None]:
     except Exception as error:
         if (problem := foreseen(error)) is not None:
             raise problem from error
+        if not planned.log.exists():  # it failed before libraries had anything to say
+            raise logged(error) from error
         write_traceback(error, planned.log)
         raise Unforeseen(error, planned.log) from error
 

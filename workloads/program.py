@@ -48,19 +48,19 @@ def exit_code(main: Callable[[], int]) -> int:
     except BrokenPipeError as error:
         if _reader_gone():
             return READER_GONE
-        problem: ProjectError = _logged(error)
+        problem: ProjectError = logged(error)
     except KeyboardInterrupt:
         problem = Interrupted("Interrupted.")
     except ProjectError as error:
         problem = error
-    except Exception as error:
-        problem = foreseen(error) or _logged(error)
+    except BaseException as error:  # a library in Rust that panics raises no Exception
+        problem = foreseen(error) or logged(error)
     _tell(str(problem))
     _drop_what_cannot_be_written()
     return problem.exit_code
 
 
-def foreseen(error: Exception) -> ProjectError | None:
+def foreseen(error: BaseException) -> ProjectError | None:
     """Returns the sentence for an error that the machine or its files are the cause of, or None."""
     if isinstance(error, MemoryError):
         return Unavailable("There is not enough memory on this machine for what was asked. Free some, then try again.")
@@ -125,8 +125,11 @@ def _drop_what_cannot_be_written() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _logged(error: BaseException) -> Unforeseen:
-    """Writes the traceback to a new file that only its owner can read; to standard error where there is no room."""
+def logged(error: BaseException) -> Unforeseen:
+    """Returns the error for a traceback that is now in a new file, which only its owner can read.
+
+    It is on standard error where no file can be made.
+    """
     import tempfile
     import traceback
 

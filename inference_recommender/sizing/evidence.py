@@ -98,7 +98,7 @@ def _json(file: Path) -> dict[str, Any]:
     """Returns an empty object where the file is missing, because the experiment has not come that far."""
     try:
         return dict(json.loads(file.read_text("utf-8"))) if file.exists() else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidDocument(file, [f"cannot be read: {error}"]) from error
 
 
@@ -215,7 +215,7 @@ def _unfinished(status: str | None) -> tuple[str, ...]:
 def _response(file: Path, text: str) -> _Response:
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         hint = "; boto3's response becomes JSON with json.dumps(response, default=str)"
         raise _not_a_description(file, f"it is not JSON ({error}){hint}") from error
     if not isinstance(document, dict):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from moto.cloudformation.exceptions import ValidationError
 
 from local_aws import machine
+from local_aws.__main__ import main
 from local_aws.cloudformation.stack_change import in_order, references
 from local_aws.cloudwatch import distribution
 from local_aws.distributions import Distribution, buckets, is_statistic, percentile, statistic
@@ -231,3 +232,11 @@ def test_the_exports_are_what_a_shell_can_read() -> None:
         "export AWS_REGION=eu-west-1",
         "export AWS_EC2_METADATA_DISABLED=true",
     ]
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "http"])
+def test_a_port_that_there_is_not_is_a_wrong_option(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([f"--port={port}"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"argument --port: got '{port}'. Allowed: 0 to 65535\n")

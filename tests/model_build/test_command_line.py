@@ -223,3 +223,39 @@ def test_libraries_write_to_a_log_that_a_failing_build_names(
     written = log.read_text("utf-8")
     for text in ("from Python\n", "from a native library\n", "ValueError: no such thing"):
         assert text in written
+
+
+def test_a_build_folder_that_cannot_be_written_is_a_sentence(run: Run, tiny_copy: Path, capsys: Capture) -> None:
+    shutil.rmtree(tiny_copy / "build" / "tiny")
+    (tiny_copy / "build" / "tiny").touch()
+    assert run(["build", "tiny", "--target", "cpu"]) == 2
+    folder = tiny_copy / "build" / "tiny" / ".compiled" / "cpu"
+    assert capsys.readouterr() == (
+        "",
+        f"{folder} cannot be read or written: Not a directory. Mend that, or name another place.\n",
+    )
+
+
+def test_an_error_before_libraries_have_a_log_is_in_one_of_its_own(
+    run: Run, tiny_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def planted(*_: object) -> None:
+        raise KeyError("planted")
+
+    shutil.rmtree(tiny_copy / "build" / "tiny")
+    monkeypatch.setattr("model_build.build.exclusive", planted)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert run(["build", "tiny", "--target", "cpu"]) == 70
+    (log,) = tmp_path.glob("*.log")
+    assert capsys.readouterr() == ("", f"Unforeseen KeyError: 'planted'. The log is {log}.\n")
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_a_tokenizer_that_is_none_ends_a_build_before_it_begins(run: Run, tiny_copy: Path, capsys: Capture) -> None:
+    file = tiny_copy / "workloads" / "tiny" / "checkpoint" / "tokenizer.json"
+    file.write_text("{}")
+    assert run(["build", "tiny", "--target", "cpu", "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"{file}: cannot be used (")
+    assert err.count("\n") == 1
