@@ -24,6 +24,13 @@ CALL = (
 )
 """A build of the miniature whose root is the first argument."""
 
+ENDLESS_EXPORT = (
+    "import signal, torch; from pathlib import Path; "
+    "half = Path(sys.argv[1]) / 'build/tiny/cpu/.scratch/portable/half.onnx'; "
+    "torch.onnx.export = lambda *args, **options: (half.touch(), signal.pause()); "
+)
+"""torch's export takes seconds of both cores; this one has begun a file when the test sees it, and never ends it."""
+
 HANGS_AFTER_S = 600
 Capture = pytest.CaptureFixture[str]
 Run = Callable[[list[str]], int]
@@ -127,13 +134,13 @@ def test_ctrl_c_ends_with_130_and_leaves_the_old_build(tiny_copy: Path, tiny_pla
     shutil.rmtree(tiny_copy / "build" / "tiny" / ".compiled")
     before = (folder / "artifact.json").read_bytes()
     with subprocess.Popen(
-        [sys.executable, "-c", "import sys; " + CALL, str(tiny_copy)],
+        [sys.executable, "-c", "import sys; " + ENDLESS_EXPORT + CALL, str(tiny_copy)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        wait_for(folder / ".scratch" / "portable" / "encoder.onnx", process)
+        wait_for(folder / ".scratch" / "portable" / "half.onnx", process)
         os.kill(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=HANGS_AFTER_S)
     assert (process.returncode, out, err) == (130, "", "Interrupted: nothing half-made was left.\n")
