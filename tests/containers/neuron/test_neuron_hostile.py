@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -16,9 +15,9 @@ GROWTH = 256 << 20
 """Bytes that one request may add to the process for a while: Python's objects for a body of 6 MB, and some rest."""
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[StubServer]:
-    with stub_server(tmp_path / "server.log", descriptors=160) as running:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubServer]:
+    with stub_server(tmp_path_factory.mktemp("stub") / "server.log", descriptors=160) as running:
         yield running
 
 
