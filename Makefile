@@ -78,6 +78,7 @@ bench: setup ## this project beside its peers
 	python benchmarks/warm_up.py
 	python benchmarks/build_memory.py
 	python benchmarks/synth.py
+	python benchmarks/proxy.py
 	python benchmarks/unpack.py
 	@test -x build/venv-generators/bin/python || $(TRITON_PYTHON) -m venv build/venv-generators
 	@$(INSTALL) "the load generators to compare with" $(LOCKED) build/venv-generators/bin/python benchmarks/generator-requirements.txt
