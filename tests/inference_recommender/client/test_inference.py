@@ -172,8 +172,7 @@ def test_a_server_that_fails_now_and_then_is_always_asked_again() -> None:
 
 def test_eleven_answers_pay_for_a_retry() -> None:
     budget = Budget()
-    while budget.failed():
-        pass
+    assert [budget.failed() for _ in range(50)] == [True] * 49 + [False]
     for _ in range(10):
         budget.answered()
     assert not budget.failed()
