@@ -119,7 +119,7 @@ def _default_run(path: Path, folder: WorkloadFolder, *measured: Measurement, kin
     run.keep_workload(folder.workload)
     deployed = DeployedEndpoint(name="lives", variant_name="v", instance_type="ml.m5.large", instance_count=1)
     jobs = Jobs(token="t", names=("job-1",), expected_s=1, payload_url="s3://b/k", deployed=deployed)
-    run.keep_jobs(jobs, ({"JobType": kind},))
+    run.keep_jobs(jobs, ({"JobType": kind, "InputConfig": {}},))
     run.keep_measurements(measured)
     return run
 
