@@ -1,4 +1,4 @@
-"""Reads and writes the heads of HTTP messages between a SageMaker endpoint, our proxy and Triton.
+"""Reads and writes HTTP heads, and reads chunked bodies, between a SageMaker endpoint, our proxy and Triton.
 
 SageMaker asks a container for `GET /ping` and `POST /invocations` (Amazon SageMaker AI Developer Guide, "Custom
 inference code with hosting services"). How those become Triton's requests follows Triton's own front end for SageMaker,
@@ -239,3 +239,52 @@ def _head(status: int, content_type: str, length: int, more: str = "") -> bytes:
         more += "Retry-After: 1\r\n"
     lines = f"Content-Type: {content_type}\r\nContent-Length: {length}\r\n{more}"
     return f"HTTP/1.1 {int(status)} {responses.get(status, 'Error')}\r\n{lines}\r\n".encode()
+
+
+class ChunkedBody:
+    """Reads a body that comes in chunks."""
+
+    def __init__(self, head: bytes, most: int) -> None:
+        self.complete = False
+        self._most = most
+        self._chunks = 0
+        self._raw = 0
+        self._refused: Refused | None = None
+        self._into = bytearray()
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.feed_data(head)
+
+    def feed(self, data: bytes, into: bytearray) -> int:
+        """Adds to `into` what `data` holds of the body, and returns how many bytes. Raises `Refused`."""
+        before, self._into = len(into), into
+        self._raw += len(data)
+        if self._raw > MAX_BODY_BYTES + self._most * 32:  # extensions and trailers count, too
+            raise too_large()
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as wrong:
+            if not self.complete:
+                reason = f"The body is not in chunks: {wrong}"
+                raise self._refused or Refused(HTTPStatus.BAD_REQUEST, reason) from None
+        return len(into) - before
+
+    def on_chunk_header(self) -> None:
+        self._chunks += 1
+        if self._chunks > self._most:
+            self._stop(Refused(HTTPStatus.BAD_REQUEST, f"The body has more than {self._most} chunks."))
+
+    def on_body(self, body: bytes) -> None:
+        self._into += body
+        if len(self._into) > MAX_BODY_BYTES:
+            self._stop(too_large())
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+    def on_message_begin(self) -> None:
+        if self.complete:
+            raise EOFError("whatever follows is not read")
+
+    def _stop(self, refused: Refused) -> None:
+        self._refused = refused
+        raise refused

@@ -14,10 +14,9 @@ from enum import Enum, auto
 from http import HTTPStatus
 from typing import cast
 
-import httptools
-
 from local_aws.process import container_contract as contract
-from local_aws.process.container_contract import Answer, ContainerContract, Refused
+from local_aws.process.container_contract import Answer, ChunkedBody, ContainerContract, Refused
+from local_aws.process.triton_connection import TritonConnection
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,13 +48,8 @@ SWEEP_S = 0.5
 KEPT = 64
 """Connections to Triton that are kept without a request."""
 
-BUSY = contract.error(HTTPStatus.SERVICE_UNAVAILABLE, "The server is busy; ask again.")
 NOT_READY = contract.error(HTTPStatus.SERVICE_UNAVAILABLE, "The model is not ready.")
-GONE = contract.error(HTTPStatus.SERVICE_UNAVAILABLE, "Triton hung up.")
 TOO_LATE = contract.error(HTTPStatus.GATEWAY_TIMEOUT, "The model did not answer in time.")
-TOO_LONG = contract.error(
-    HTTPStatus.INTERNAL_SERVER_ERROR, f"The model's answer is longer than {contract.MAX_BODY_BYTES} bytes."
-)
 READY = contract.empty(HTTPStatus.OK)
 HEAD_TOO_LARGE = Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request's head is too long.").answer
 TOO_SLOW = Refused(HTTPStatus.REQUEST_TIMEOUT, "The request did not arrive in time.").answer
@@ -124,7 +118,7 @@ class Proxy:
         return None
 
     async def _ask_anew(self, caller: "Caller", message: bytes) -> None:
-        triton, number = TritonConnection(self), caller.asked
+        triton, number = TritonConnection(self.keep), caller.asked
         try:
             await self._connect(lambda: triton)
         except OSError:
@@ -136,7 +130,7 @@ class Proxy:
         else:
             self.keep(triton)
 
-    def keep(self, triton: "TritonConnection") -> None:
+    def keep(self, triton: TritonConnection) -> None:
         """Takes back a connection to Triton that has no request under way."""
         if len(self._free) < KEPT and not self.draining:
             self._free.append(triton)
@@ -178,7 +172,7 @@ class Caller(asyncio.Protocol):
         """The beginning of a head, or of requests that came before the answer to the last."""
         self._held = 0
         self._body = bytearray()
-        self._chunks: _ChunkedBody | None = None
+        self._chunks: ChunkedBody | None = None
         self._more: tuple[bytes, ...] = ()
         """Questions to Triton that follow the one under way."""
 
@@ -274,7 +268,7 @@ class Caller(asyncio.Protocol):
         try:
             ask = self._ask = self._proxy.contract.read(data[:end])
             if ask.length is None:
-                self._chunks = _ChunkedBody(data[:end], self._limits.chunks)
+                self._chunks = ChunkedBody(data[:end], self._limits.chunks)
         except Refused as refused:
             return self._refuse(refused.answer)
         length, have = ask.length, len(data) - end
@@ -394,132 +388,3 @@ class Caller(asyncio.Protocol):
     def _enter(self, phase: Phase, seconds: float) -> None:
         self.phase = phase
         self.deadline = self._now() + seconds
-
-
-class TritonConnection(asyncio.Protocol):
-    """A kept connection to Triton, with at most one request under way."""
-
-    def __init__(self, proxy: Proxy) -> None:
-        self._proxy = proxy
-        self._caller: Caller | None = None
-        self._held = b""
-        self._answer: Answer | None = None
-        self._body = bytearray()
-        self._transport: asyncio.Transport | None = None
-
-    @property
-    def open(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing()
-
-    def send(self, caller: Caller, message: bytes) -> None:
-        assert self._transport is not None
-        self._caller = caller
-        caller.triton = self
-        self._transport.write(message)
-
-    def abort(self) -> None:
-        """Hangs up; Triton gives up the request that is under way."""
-        self._caller = None
-        if self._transport is not None:
-            self._transport.abort()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(GONE)
-
-    def data_received(self, data: bytes) -> None:
-        if self._caller is None:
-            return self.abort()
-        if self._answer is not None:
-            self._body += data
-        else:
-            data = self._held + data if self._held else data
-            end = data.find(contract.HEAD_END) + 4
-            if end == 3:
-                self._held = data
-                return self._fail(GONE) if len(data) > contract.MAX_HEAD_BYTES else None
-            try:
-                answer = contract.read_answer(data[:end])
-            except (LookupError, ValueError):
-                return self._fail(GONE)
-            if answer.length > contract.MAX_BODY_BYTES:
-                return self._fail(TOO_LONG)
-            if len(data) - end == answer.length:
-                return self._finish(answer, data[end:])
-            if not self._caller.hold(answer.length):
-                return self._fail(BUSY)
-            self._answer, self._held = answer, b""
-            self._body += data[end:]
-        if len(self._body) >= self._answer.length:
-            return self._finish(self._answer, self._body)
-        return None
-
-    def _finish(self, answer: Answer, body: bytes | bytearray) -> None:
-        if len(body) != answer.length:
-            return self._fail(GONE)
-        caller, self._caller = self._caller, None
-        if self._answer is not None or self._held:
-            self._answer, self._body, self._held = None, bytearray(), b""
-        if answer.keep_alive:
-            self._proxy.keep(self)
-        else:
-            self.abort()
-        assert caller is not None
-        return caller.answer(answer, body)
-
-    def _fail(self, whole_answer: bytes) -> None:
-        caller = self._caller
-        self.abort()
-        if caller is not None:
-            caller.fail(whole_answer)
-
-
-class _ChunkedBody:
-    """Reads a body that comes in chunks."""
-
-    def __init__(self, head: bytes, most: int) -> None:
-        self.complete = False
-        self._most = most
-        self._chunks = 0
-        self._raw = 0
-        self._refused: Refused | None = None
-        self._into = bytearray()
-        self._parser = httptools.HttpRequestParser(self)
-        self._parser.feed_data(head)
-
-    def feed(self, data: bytes, into: bytearray) -> int:
-        """Adds to `into` what `data` holds of the body, and returns how many bytes. Raises `Refused`."""
-        before, self._into = len(into), into
-        self._raw += len(data)
-        if self._raw > contract.MAX_BODY_BYTES + self._most * 32:  # extensions and trailers count, too
-            raise contract.too_large()
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as wrong:
-            if not self.complete:
-                reason = f"The body is not in chunks: {wrong}"
-                raise self._refused or Refused(HTTPStatus.BAD_REQUEST, reason) from None
-        return len(into) - before
-
-    def on_chunk_header(self) -> None:
-        self._chunks += 1
-        if self._chunks > self._most:
-            self._stop(Refused(HTTPStatus.BAD_REQUEST, f"The body has more than {self._most} chunks."))
-
-    def on_body(self, body: bytes) -> None:
-        self._into += body
-        if len(self._into) > contract.MAX_BODY_BYTES:
-            self._stop(contract.too_large())
-
-    def on_message_complete(self) -> None:
-        self.complete = True
-
-    def on_message_begin(self) -> None:
-        if self.complete:
-            raise EOFError("whatever follows is not read")
-
-    def _stop(self, refused: Refused) -> None:
-        self._refused = refused
-        raise refused
