@@ -70,7 +70,7 @@ def fleet(max_invocations_per_minute: float, demand: Demand, sizing: Sizing) -> 
         autoscaling=Autoscaling(
             min_capacity=sum(_parts(trough, target, sizing).values()),
             max_capacity=max(sum(_parts(peak, target, sizing).values()), count),
-            target_invocations_per_instance=round(float(target), 3),
+            target_invocations_per_instance=round(float(target), 3) or float(target),
         ),
     )
 

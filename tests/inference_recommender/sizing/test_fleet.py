@@ -80,6 +80,10 @@ def test_the_target_is_max_rps_times_safety_factor_times_60() -> None:
     assert sized.target_invocations_per_instance == max_rps * 0.5 * 60
 
 
+def test_the_target_of_a_rate_next_to_nothing_is_above_zero() -> None:
+    assert fleet(5e-6, DEMAND, Sizing(safety_factor=0.5)).autoscaling.target_invocations_per_instance == 2.5e-6
+
+
 def test_a_fleet_that_may_lose_a_zone_has_an_instance_left_at_any_hour() -> None:
     quiet = Demand(peak_invocations_per_minute=30_000, trough_invocations_per_minute=0)
     assert fleet(13_000, quiet, Sizing(availability_zones=3)).autoscaling.min_capacity == 2
