@@ -40,9 +40,11 @@ from tests.inference_recommender.client.hostile import (
 )
 from tests.inference_recommender.server import serving
 
-TIMEOUT_S = 0.2
+TIMEOUT_S = 0.5
+HANDSHAKE_TIMEOUT_S = 1.5
+"""Time for TLS, or for boto3 to hash a large body, on a busy machine."""
 REQUEST = Body(content=b"{}")
-LARGE = Body(content=bytes(32 << 20))
+LARGE = Body(content=bytes(8 << 20))
 HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("_an_account")]
@@ -81,7 +83,7 @@ def test_a_byte_now_and_then_does_not_prolong_an_attempt(connect: Connect, condu
     with (
         behaving(conduct) as url,
         connect(url, TIMEOUT_S) as place,
-        pytest.raises(TimedOut, match=r"gave no answer within 0\.2 s\.$"),
+        pytest.raises(TimedOut, match=r"gave no answer within 0\.5 s\.$"),
     ):
         place.send(REQUEST, LONG_S)
 
@@ -99,7 +101,7 @@ def test_a_server_that_does_not_read_a_request_does_not_prolong_an_attempt(
 ) -> None:
     with (
         behaving(deaf, trusted if encrypted else None, receive_bytes=4096) as url,
-        connect(url, TIMEOUT_S) as place,
+        connect(url, HANDSHAKE_TIMEOUT_S) as place,
         pytest.raises(TimedOut),
     ):
         place.send(LARGE, LONG_S)
@@ -109,7 +111,7 @@ def test_a_server_that_does_not_read_a_request_does_not_prolong_an_attempt(
 def test_an_attempt_over_tls_is_bounded_too(connect: Connect, trusted: ssl.SSLContext) -> None:
     with (
         behaving(sending(HEAD + b"Content-Length: 100000\r\n\r\n", b" "), trusted) as url,
-        connect(url, TIMEOUT_S) as place,
+        connect(url, HANDSHAKE_TIMEOUT_S) as place,
         pytest.raises(TimedOut),
     ):
         place.send(REQUEST, LONG_S)
@@ -118,7 +120,7 @@ def test_an_attempt_over_tls_is_bounded_too(connect: Connect, trusted: ssl.SSLCo
 @over_both
 def test_a_handshake_without_an_answer_is_no_connection(connect: Connect) -> None:
     with behaving(deaf) as url, connect(url.replace("http:", "https:"), TIMEOUT_S) as place:
-        with pytest.raises(Unreachable, match=r"cannot be reached: no connection within 0\.2 s$") as raised:
+        with pytest.raises(Unreachable, match=r"cannot be reached: no connection within 0\.5 s$") as raised:
             place.send(REQUEST, LONG_S)
         assert raised.value.may_retry
 
