@@ -17,3 +17,14 @@ for lock in "${@:2}"; do
 done
 # A lock is complete, so nothing is resolved: what it lacks is not installed at all.
 "$python" -m pip install --disable-pip-version-check --require-hashes --only-binary :all: --no-deps "${locks[@]}"
+# Two packages bring aws_cdk/cloud_assembly_schema, and the one in aws-cdk-lib has to stay: it is installed once more, last.
+last=$(mktemp)
+trap 'rm -f "$last"' EXIT
+for lock in "${locks[@]}"; do
+  if [ "$lock" != --requirement ]; then
+    awk '/^aws-cdk-lib==/ { on = 1 } on { print } on && !/\\$/ { exit }' "$lock" >> "$last"
+  fi
+done
+if [ -s "$last" ]; then
+  "$python" -m pip install --disable-pip-version-check --require-hashes --only-binary :all: --no-deps --force-reinstall --requirement "$last"
+fi

@@ -170,13 +170,25 @@ def test_torch_is_the_build_that_pip_finds(tmp_path: Path, found: bool, build: s
     notes, python = tmp_path / "notes", tmp_path / "python"
     python.write_text(f'#!/bin/sh\necho "$*" >> {notes}\ncase "$*" in *--dry-run*) exit {int(not found)};; esac\n')
     python.chmod(0o755)
-    subprocess.run(["bash", ROOT / "scripts" / "install_locked.sh", python, "a.txt", "torch"], check=True)
+    subprocess.run(
+        ["bash", ROOT / "scripts" / "install_locked.sh", python, "requirements/node.txt", "torch"], check=True
+    )
     asked, installed = notes.read_text().splitlines()
     assert asked.endswith(" torch==2.13.0+cpu")
     assert installed == (
-        "-m pip install --disable-pip-version-check --require-hashes --only-binary :all: --no-deps --requirement a.txt "
-        f"--requirement requirements/torch-{build}.txt"
+        "-m pip install --disable-pip-version-check --require-hashes --only-binary :all: --no-deps "
+        f"--requirement requirements/node.txt --requirement requirements/torch-{build}.txt"
     )
+
+
+def test_cdk_is_installed_last_for_another_package_brings_one_of_its_modules(tmp_path: Path) -> None:
+    notes, python = tmp_path / "notes", tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho "$*" >> {notes}\nfor last; do :; done\ncat "$last" >> {notes}\n')
+    python.chmod(0o755)
+    subprocess.run(["bash", ROOT / "scripts" / "install_locked.sh", python, "requirements/cdk.txt"], check=True)
+    again = notes.read_text().rpartition("--force-reinstall")[2]
+    assert again.count("==") == 1
+    assert "\naws-cdk-lib==" in again
 
 
 def test_nothing_is_installed_by_name() -> None:
