@@ -26,7 +26,8 @@ class CompileInputs:
     batches: Serving
     """The batch sizes of all variants together, for which a TensorRT engine is built."""
     calibration: tuple[Mapping[str, str], ...]
-    """Rows of evaluation.jsonl that set the ranges of statically quantised activations."""
+    """Rows of evaluation.jsonl: they set the ranges of statically quantised activations, and are asked for golden rows
+    (`model_build.neuron.goldens`)."""
     timing_caches: Path
     """Folder of TensorRT's timing caches, which make a build quicker and do not change what it may produce."""
 
@@ -58,6 +59,7 @@ class CompileInputs:
         ]
         if isinstance(self.target, TensorRtTarget):
             facts.append(self.batches.model_dump(mode="json"))
-        if isinstance(self.target, OnnxRuntimeTarget) and self.target.quantisation == "static":
+        static = isinstance(self.target, OnnxRuntimeTarget) and self.target.quantisation == "static"
+        if static or isinstance(self.target, NeuronTarget):
             facts.append([dict(row) for row in self.calibration])
         return facts

@@ -5,8 +5,9 @@ It traces for real, with torch.jit.trace, and what it gives can be saved, and lo
 - a traced graph takes tensors of the compiled shape and type and no others;
 - `DataParallel` splits a batch over the process's NeuronCores, chunk by chunk, in threads.
 
-It computes on the CPU in fp32, whatever cast is asked for. `dynamic_batch_size = True` is refused, not faked: nothing
-here asks for it. Sources: model_build/neuron/arguments.py names them.
+It computes on the CPU in fp32, whatever cast is asked for, unless `install` is told bf16: then a cast other than "none"
+multiplies matrices in bf16, as "matmult" does and the greater part of "all". `dynamic_batch_size = True` is refused,
+not faked: nothing here asks for it. Sources: model_build/neuron/arguments.py names them.
 
 `install` puts it among the imported modules of this process; `write_package` writes a package that another process can
 import, found by its PYTHONPATH.
@@ -26,6 +27,7 @@ import torch
 
 from workloads import ROOT
 
+bf16_products = False
 VERSIONS = {
     "torch_neuron": {"torch-neuron": "1.13.1.2.11.13.0", "neuron-cc": "1.24.0.0"},
     "torch_neuronx": {"torch-neuronx": "2.9.0.2.11.0", "neuronx-cc": "2.22.0"},
@@ -100,9 +102,23 @@ class _FixedShape(torch.nn.Module):
         return self.model(*(_as_compiled(*pair) for pair in zip(tensors, self.examples, strict=True)))
 
 
+class _Bf16Products(torch.nn.Module):
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
+            outputs = self.model(*tensors)
+        return tuple(output.float() for output in outputs)
+
+
 def _trace(
     model: torch.nn.Module, examples: tuple[torch.Tensor, ...], options: dict[str, str], workdir: str | None
 ) -> torch.jit.ScriptModule:
+    casts = {options.get("--fp32-cast"), options.get("--auto-cast")} & {"matmult", "all"}
+    if bf16_products and casts:
+        model = _Bf16Products(model)
     if workdir:
         Path(workdir, "options.txt").write_text(str(options), "utf-8")
     jit: Any = torch.jit
@@ -155,8 +171,9 @@ def modules() -> dict[str, types.ModuleType]:
     return {"torch_neuron": neuron, "torch_neuronx": neuronx}
 
 
-def install(monkeypatch: pytest.MonkeyPatch, package: str, folder: Path) -> None:
+def install(monkeypatch: pytest.MonkeyPatch, package: str, folder: Path, *, bf16: bool = False) -> None:
     """Makes `package` look installed, with its distributions' versions, which are written to `folder`."""
+    monkeypatch.setattr(sys.modules[__name__], "bf16_products", bf16)
     made = modules()[package]
     monkeypatch.setitem(sys.modules, package, made)
     if package == "torch_neuron":

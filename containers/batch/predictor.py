@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..encoder import load_engine
+from ..encoder import golden_check, load_engine
 from ..encoder.predictor import Predictor as Encoder
 from ..encoder.preprocess import Preprocessor
 from ..encoder.settings import Settings
@@ -64,13 +64,16 @@ class EncoderPredictor:
 
     @classmethod
     def load(cls, folder: Path) -> "EncoderPredictor":
+        """Raises `Unavailable` for a model that cannot be run, or that is not its original's equal on a NeuronCore."""
         model = find_model(folder)
         try:
             preprocessor = Preprocessor.load(model.preprocessing)
             settings = replace(preprocessor.settings, threads=1)
-            return cls(Encoder(preprocessor, load_engine.load(model.graphs, settings)))
+            engine = load_engine.load(model.graphs, settings)
         except Exception as error:  # each runtime has its own errors for a model that it cannot run
             raise not_a_model(str(folder), f"cannot be loaded ({type(error).__name__}: {error})") from error
+        golden_check.check(engine, settings, model.graphs)
+        return cls(Encoder(preprocessor, engine))
 
     def encode(self, rows: Sequence[Values]) -> list[Encoded | str]:
         return [

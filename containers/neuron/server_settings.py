@@ -30,5 +30,9 @@ class ServerSettings:
 
     @classmethod
     def load(cls, file: Path) -> "ServerSettings":
-        values = json.loads(file.read_text("utf-8"))
+        return cls.from_json(file.read_text("utf-8"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "ServerSettings":
+        values = json.loads(text)
         return cls(**{**values, "preferred_batch_sizes": tuple(values["preferred_batch_sizes"])})

@@ -3,7 +3,8 @@
 The launcher starts it as `python -m ….worker FOLDER LISTENER CONCURRENCY`, where LISTENER is the number of a descriptor
 that it inherits. It writes lines of JSON to standard output, and reads lines from standard input:
 
-    loaded       the model is loaded and warm; it then waits for a line before it accepts connections
+    loaded       the model is loaded, warm, and computes what its original does (`encoder.golden_check`); it then waits
+                 for a line before it accepts connections
     serving      it accepts them
     complaint    every 2 s: what is wrong with its cores, or nothing
     requests …   every minute: its requests
@@ -27,10 +28,12 @@ from typing import TextIO
 import numpy as np
 import uvloop
 
+from ..encoder import golden_check
 from ..encoder.predictor import Predictor
+from ..errors import ContainerError
 from .application import Errors, Model
 from .batching import Batcher
-from .cores import COUNT, PLACEMENT
+from .cores import copies
 from .http_server import HttpServer, limits
 from .pulse import Pulse
 from .server_settings import ServerSettings
@@ -49,6 +52,10 @@ def main() -> int:
     try:
         predictor = Predictor.load(folder)
         warm_up(predictor)
+        golden_check.check(predictor.engine, predictor.settings, folder, copies(os.environ))
+    except ContainerError as error:
+        _say(said, {"failed": str(error)})
+        return 3
     except Exception as error:  # each runtime has its own errors for a model it cannot run
         _say(said, {"failed": f"{type(error).__name__}: {error}"})
         return 3
@@ -60,16 +67,15 @@ def main() -> int:
 
 
 def warm_up(predictor: Predictor) -> None:
-    """Runs a batch of each compiled length on every core, because the first run of a graph is slow."""
+    """Runs a batch of each compiled length on every core, twice, because the first runs of a graph are slow."""
     for length in predictor.settings.pad_to or (predictor.settings.max_input_tokens,):
-        ask_every_core(predictor, length)
+        for _ in range(2):
+            ask_every_core(predictor, length)
 
 
 def ask_every_core(predictor: Predictor, length: int) -> None:
     """Runs rows that say nothing, as many as occupy all cores of this process."""
-    rows = max(1, predictor.settings.batch_size)
-    if os.environ.get(PLACEMENT) == "data-parallel":
-        rows *= int(os.environ[COUNT])
+    rows = max(1, predictor.settings.batch_size) * copies(os.environ)
     ones = np.ones((rows, length), np.int64)
     full = np.full(rows, length, np.int64)
     predictor.engine.run({name: full if name == "valid_length" else ones for name in predictor.settings.inputs})

@@ -8,6 +8,8 @@ from model_build.lint.ensemble import check_ensemble
 from model_build.lint.finding import Finding
 from model_build.lint.hosting import check_hosting, default_model
 from model_build.lint.layout import Model, find_models
+from model_build.lint.neuron import check_neuron, is_neuron
+from model_build.lint.neuron import graphs as neuron_graphs
 from model_build.lint.paths import check_paths
 from model_build.lint.payloads import check_payloads
 from model_build.lint.reading import read
@@ -20,8 +22,9 @@ from workloads import UsageError
 def lint(path: Path, context: RuntimeContext) -> list[Finding]:
     """Returns everything that is known to go wrong with `path` in that context.
 
-    `path` is a model.tar.gz or the folder it would be packed from; a damaged archive is one finding. Raises
-    `UsageError` where it or a payload file cannot be read, and ModuleNotFoundError where tritonclient is not installed.
+    `path` is a model.tar.gz or the folder it would be packed from: a Triton repository, or a model for Neuron. A
+    damaged archive is one finding. Raises `UsageError` where it or a payload file cannot be read, and
+    ModuleNotFoundError where tritonclient is not installed.
     """
     if not path.exists():
         raise UsageError(
@@ -31,6 +34,8 @@ def lint(path: Path, context: RuntimeContext) -> list[Finding]:
     contents = read(path)
     if contents.unreadable is not None:
         return [_unreadable(path, contents)]
+    if is_neuron(contents):
+        return check_paths(contents, neuron_graphs(contents)) + check_neuron(contents, context)
     models, findings = find_models(contents)
     by_name = {model.name: model for model in models}
     served = {file for model in models for file in _loaded_files(model, contents)}

@@ -23,7 +23,7 @@ class Member:
     head: bytes = b""
     """A file's first 64 bytes."""
     text: bytes | None = None
-    """The whole of a config.pbtxt that is not too large."""
+    """The whole of a config.pbtxt, or of a Neuron model's JSON, that is not too large."""
     zip_names: tuple[str, ...] | None = None
     """The names in a zipped PyTorch file; None where it is no such file or its directory could not be read."""
 

@@ -1,7 +1,8 @@
 """Reads an archive or a folder into `Contents`. Whatever is wrong with the bytes becomes a sentence, never a traceback.
 
 An archive is read once, from front to back, never unpacked and never held: of each file the first 64 bytes, of a
-config.pbtxt up to a megabyte, of a PyTorch file its zip directory. The stream is read to gzip's checksum.
+config.pbtxt and of a Neuron model's JSON up to a megabyte, of a PyTorch file its zip directory. The stream is read to
+gzip's checksum.
 """
 
 import io
@@ -13,12 +14,14 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from containers.archive_reader import LIMITS, ArchiveRefused, Entry, entries
-from model_build.lint.contents import Contents, Member, join
+from model_build.lint.contents import Contents, Member, join, normalised
 
 HEAD_BYTES = 64
 MAX_CONFIG_BYTES = 1 << 20
 # A zip's directory is at its end: about a hundred bytes for each tensor.
 MAX_ZIP_DIRECTORY_BYTES = 4 << 20
+NEURON_JSON = ("settings.json", "server.json", "goldens.json", "parity.json")
+"""At the root alone: what a model for Neuron has beside its graphs."""
 PYTORCH_SUFFIXES = (".pt", ".pth", ".pt2", ".bin")
 
 
@@ -86,7 +89,8 @@ def _read_past(content: Entry, count: int) -> None:
 def _file(name: str, size: int, content: C, skip: Callable[[C, int], object]) -> Member:
     head = content.read(HEAD_BYTES)
     text, zip_names = None, None
-    if name.rsplit("/", 1)[-1] == "config.pbtxt" and size <= MAX_CONFIG_BYTES:
+    wanted = name.rsplit("/", 1)[-1] == "config.pbtxt" or normalised(name) in NEURON_JSON
+    if wanted and size <= MAX_CONFIG_BYTES:
         text = head + content.read()
     elif name.endswith(PYTORCH_SUFFIXES) and head.startswith(b"PK\x03\x04"):
         skip(content, max(size - len(head) - MAX_ZIP_DIRECTORY_BYTES, 0))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from workloads.instances import hardware
+from workloads.instances import NEURON_FAMILIES, family, hardware
 
 NO_HOST_AMI = "none"
 """`RuntimeContext.host_ami` of a variant that sets no InferenceAmiVersion; None is a variant nothing is known of."""
@@ -40,8 +40,17 @@ class RuntimeContext:
         return self.image is not None and self.image.endswith("-cpu")
 
     @property
+    def on_inferentia(self) -> bool:
+        """True where every instance type is known, and is one with NeuronCores."""
+        return bool(self.instance_types) and all(has_neuron_cores(name) for name in self.instance_types or ())
+
+    @property
     def gpu_types(self) -> list[str]:
         return [name for name in self.instance_types or () if hardware(name) == "GPU"]
+
+
+def has_neuron_cores(instance_type: str) -> bool:
+    return family(instance_type) in NEURON_FAMILIES.values()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,5 +78,7 @@ def unmade_checks(context: RuntimeContext) -> list[UnmadeCheck]:
         "TensorRT plans against the image's TensorRT": ("the image's TensorRT version",),
         "payloads against the model's signature": ("payload files",),
     }
+    if context.on_inferentia:  # a model for Neuron meets no Triton
+        checks = {check: needs for check, needs in checks.items() if needs == ("payload files",)}
     lacking = {check: [fact for fact in needs if known[fact] is None] for check, needs in checks.items()}
     return [UnmadeCheck(check=check, needs=", ".join(facts)) for check, facts in lacking.items() if facts]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model_build.compile_inputs import CompileInputs
+from model_build.neuron import goldens
 from model_build.neuron.compile import check_toolchain, compile_saved_model
 from model_build.neuron.compile import compile_graphs as compile_network
 from model_build.progress import Progress
@@ -29,7 +30,10 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
     from model_build.encoder import bert
 
     progress("Loading the checkpoint")
-    return compile_network(bert.load(inputs.checkpoint, model), model, target, graphs, progress)
+    network = bert.load(inputs.checkpoint, model)
+    progress("Asking the original for golden rows")
+    goldens.write(network, inputs, graphs)
+    return compile_network(network, model, target, graphs, progress)
 
 
 def layers(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[str, ...]:

@@ -3,11 +3,13 @@
 settings.json               what the serving code must know of the model
 server.json                 how it is served: batching, workers, placement
 tokenizer.json
+goldens.json, parity.json   rows with the original's outputs, and how far each NeuronCore may be from them
 model.LENGTH.neuron.pt      one compiled graph for each sequence length (a folder, for TensorFlow)
 """
 
 from pathlib import Path
 
+from containers.encoder.goldens import GOLDENS, PARITY, Limits
 from containers.neuron.server_settings import ServerSettings
 from model_build.checkpoint import Checkpoint
 from model_build.encoder.graphs import settings
@@ -25,8 +27,14 @@ def contents(
         "settings.json": settings(model, target, checkpoint).to_json(),
         "server.json": server_settings(name, serving, target).to_json(),
         "tokenizer.json": checkpoint.tokenizer,
+        **({GOLDENS: graphs / GOLDENS, PARITY: limits(target).to_json()} if model.framework == "pytorch" else {}),
         **{output: graphs / output for output in compiled},
     }
+
+
+def limits(target: NeuronTarget) -> Limits:
+    """Returns the target's parity, to which each NeuronCore is held before it serves."""
+    return Limits(**target.parity.model_dump())
 
 
 def server_settings(name: str, serving: Serving, target: NeuronTarget) -> ServerSettings:

@@ -16,9 +16,13 @@ from typing import Any
 
 import pytest
 
+from containers.encoder.goldens import GOLDENS, PARITY, Limits, to_json
+from containers.encoder.preprocess import Preprocessor
 from containers.encoder.settings import Settings
+from containers.encoder.tensors import Encoding
 from containers.neuron.server_settings import ServerSettings
 from model_build.neuron.compile import compile_graphs
+from model_build.neuron.goldens import choose
 from model_build.progress import silent
 from tests import fake_neuron
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, Graph, make_folder, make_tokenizer
@@ -52,10 +56,21 @@ def compile_neuron(folder: Path, monkeypatch: pytest.MonkeyPatch, settings: Sett
         max_input_tokens=settings.max_input_tokens,
     )
     target = NeuronTarget(runtime="neuron", batch_size=settings.batch_size, sequence_lengths=settings.pad_to)
-    compile_graphs(Graph(settings).eval(), model, target, folder, silent)
+    graph = Graph(settings).eval()
+    write_goldens(graph, settings, folder)
+    compile_graphs(graph, model, target, folder, silent)
     (folder / "settings.json").write_text(settings.to_json())
     make_tokenizer().save(str(folder / "tokenizer.json"))
     return folder
+
+
+def write_goldens(graph: Graph, settings: Settings, folder: Path) -> None:
+    """Writes two rows for each length, and limits that the graph keeps."""
+    encoded = Preprocessor(make_tokenizer(), settings).encode([{"text": text} for text in ("red", "a lamp for a desk")])
+    rows = [(number, code) for number, code in enumerate(encoded, 1) if isinstance(code, Encoding)]
+    goldens = [golden for length in settings.pad_to for golden in choose(graph, settings, rows, length)]
+    (folder / GOLDENS).write_text(to_json(goldens))
+    (folder / PARITY).write_text(Limits(1e-4, 1e-4, 0.0).to_json())
 
 
 def make_onnx(folder: Path, serving: ServerSettings) -> Path:
