@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -15,7 +16,16 @@ from model_build.lint import command_line as linting
 from model_build.plan import BuildPlan, plan
 from model_build.progress import Progress, silent
 from model_build.remote import command_line as remote
-from workloads import ROOT, ProjectError, Unavailable, UsageError, WorkloadFolder, load_workload, workload_names
+from workloads import (
+    ROOT,
+    ParityReport,
+    ProjectError,
+    Unavailable,
+    UsageError,
+    WorkloadFolder,
+    load_workload,
+    workload_names,
+)
 from workloads.program import Unforeseen, exit_code, foreseen, logged, write_traceback
 
 EXIT_CODES = (
@@ -78,8 +88,11 @@ def parser() -> argparse.ArgumentParser:
         if name == "build":
             remote.add_options(command)
         if name == "verify":
+            source = command.add_mutually_exclusive_group()
             recorded = "judge the figures that the build recorded on its own hardware; run nothing"
-            command.add_argument("--recorded", action="store_true", help=recorded)
+            source.add_argument("--recorded", action="store_true", help=recorded)
+            outputs = "compare what containers.batch.record wrote on an inf1 or inf2 instance, and record the figures"
+            source.add_argument("--outputs", type=Path, metavar="FILE", help=outputs)
     command = _command(
         commands, "lint", "what would fail on SageMaker after half an hour, found in an archive that anybody built"
     )
@@ -189,14 +202,17 @@ def _run_here(options: argparse.Namespace, planned: BuildPlan, progress: Progres
     if options.command == "plan":
         return planned.document()
     # Only here: --help and plan are quick without the packages that a build imports.
-    from model_build.build import build, verify_built, verify_recorded
+    from model_build.build import build, verify_built, verify_outputs, verify_recorded
 
     if options.command == "verify" and options.recorded:
         return verify_recorded(planned).model_dump(mode="json")
     with _failures_with_log(planned), _tools_installed():
         if options.command == "build":
             return build(planned, progress).model_dump(mode="json")
-        figures = verify_built(planned, progress)
+        if options.outputs is not None:
+            figures: ParityReport | None = verify_outputs(planned, options.outputs, progress)
+        else:
+            figures = verify_built(planned, progress)
     return {} if figures is None else figures.model_dump(mode="json")
 
 

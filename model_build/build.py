@@ -28,6 +28,7 @@ from model_build.progress import Progress, silent
 from model_build.tensorrt.compile import Toolchain, no_bindings
 from workloads import (
     ModelArtifact,
+    NeuronTarget,
     ParityReport,
     TensorRtTarget,
     Unavailable,
@@ -77,8 +78,31 @@ def verify_built(plan: BuildPlan, progress: Progress = silent) -> ParityReport |
         return _gate(plan, made, backend(plan).comparer(plan, made, progress), progress)
 
 
+def verify_outputs(plan: BuildPlan, outputs: Path, progress: Progress = silent) -> ParityReport:
+    """Compares what the built archive gave on the target's hardware with the checkpoint, and records the report.
+
+    `outputs` is a file of `containers.batch.record`. Raises what `verify_built` raises, and `UsageError` for outputs
+    of another build or a target that is compared where it is built.
+    """
+    if not isinstance(plan.target, NeuronTarget):
+        raise UsageError(
+            f"--outputs: {plan.variant_name} is not for Inferentia; `python -m model_build verify "
+            f"{plan.workload.name} --target {plan.variant_name}` runs it itself."
+        )
+    from model_build.neuron import recorded
+
+    with _scratch(plan) as scratch:
+        artifact = _artifact_of_checkpoint(plan)
+        made = scratch / "repository"
+        archive.unpack(plan.folder / artifact.archive, made, artifact.archive_sha256)
+        figures = _gate(plan, made, recorded.comparer(plan, made, outputs, progress), progress)
+        artifact.model_copy(update={"parity": figures}).write_json(plan.artifact)
+    assert figures is not None
+    return figures
+
+
 def verify_recorded(plan: BuildPlan) -> ParityReport:
-    """Judges the figures that a build recorded: for a machine that can't run the compiled model, as in a release.
+    """Judges the figures that a build or `verify_outputs` recorded, for a machine that can't run the compiled model.
 
     Raises `GateFailed`, also where the build compared nothing, or `UsageError` for a build of another checkpoint.
     """
@@ -86,8 +110,8 @@ def verify_recorded(plan: BuildPlan) -> ParityReport:
     if artifact.parity is None:
         raise GateFailed(
             f"{plan.artifact}: parity: the build compared nothing, since the model could not run where it was "
-            f"compiled. Run `python -m model_build verify {plan.workload.name} --target {plan.variant_name}` "
-            "on the target's hardware."
+            "compiled. Run `python -m containers.batch.record` on the target's hardware and give what it writes to "
+            f"`python -m model_build verify {plan.workload.name} --target {plan.variant_name} --outputs FILE`."
         )
     parity.check_quality(artifact.parity, plan.workload.quality, ())
     parity.check_parity(artifact.parity, plan.target.parity, ())

@@ -17,7 +17,11 @@ from stacks.grants import acknowledge_resources
 from workloads import UsageError
 
 REPOSITORY = "transformers-in-production"
-DOCKERFILES = {"inf1": "containers/neuron", "inf2": "containers/neuron", "cpu": "containers/batch"}
+BUILDS = {
+    "inf1": "containers/neuron/Dockerfile",
+    "inf2": "containers/neuron/Dockerfile with the TAG for Inf2 that it names",
+    "cpu": "containers/batch/Dockerfile",
+}
 
 _ECR_URI = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?"
@@ -83,7 +87,7 @@ class OwnImage(Construct):
         Annotations.of(self).add_warning_v2(
             "image:own",
             f"{props.workload_file}: hosting.image_uri is not set: {REPOSITORY}:{props.kind} of the account and region "
-            f"deployed to is pulled. Build {DOCKERFILES[props.kind]}/Dockerfile and push it there first, or set "
+            f"deployed to is pulled. Build {BUILDS[props.kind]} and push it there first, or set "
             "hosting.image_uri. local_aws pulls nothing.",
         )
         host = f"{Aws.ACCOUNT_ID}.dkr.ecr.{Aws.REGION}.{Aws.URL_SUFFIX}"

@@ -19,6 +19,7 @@ import pytest
 import tomllib
 
 import containers.batch.__main__ as batch
+import containers.batch.record as record
 import inference_recommender.__main__ as recommender
 import inference_recommender.load_generator.__main__ as load_generator
 import local_aws.__main__ as account
@@ -41,8 +42,9 @@ PROGRAMS: dict[str, Callable[[list[str]], int]] = {
     "inference_recommender.load_generator": load_generator.main,
     "local_aws": account.main,
     "containers.batch": batch.main,
+    "containers.batch.record": record.main,
 }
-ONLY_HELP = {"containers.batch"}
+ONLY_HELP = {"containers.batch", "containers.batch.record"}
 """Programs whose flags docs/commands.md leaves to --help."""
 
 

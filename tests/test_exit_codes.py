@@ -25,6 +25,7 @@ PROGRAMS = {
     "containers.batch": PARSE,
     "containers.batch.account": PARSE,
     "containers.batch.archive": PARSE,
+    "containers.batch.record": PARSE,
     "containers.neuron": "containers.errors.Unavailable",  # of the model that is not there
     "inference_recommender": PARSE,
     "inference_recommender.load_generator": PARSE,

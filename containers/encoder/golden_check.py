@@ -7,6 +7,7 @@ moves none. It costs one batch on each core and each compiled length.
 """
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,9 @@ from .goldens import GOLDENS, Golden, Limits, load
 from .load_engine import NEURON_GRAPHS
 from .settings import Settings
 from .tensors import PER_TOKEN_OUTPUTS, tensors
+
+PLACEMENT, COUNT = "NEURON_PLACEMENT", "NEURON_RT_NUM_CORES"
+"""What the launcher tells a worker of its cores (`neuron.cores`)."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +42,15 @@ class Deviation:
     """Whether the largest number is at another place."""
 
 
-def check(engine: Engine, settings: Settings, folder: Path, copies: int = 1) -> None:
-    """Runs the golden rows on every copy of the model that the engine spreads a batch over.
+def check(engine: Engine, settings: Settings, folder: Path) -> None:
+    """Runs the golden rows on every copy of the model that this process spreads a batch over.
 
     It does nothing for a model for CPU, which was compared when it was built. Raises `Unavailable` with the figures
     where a copy is further from the original than parity.json allows.
     """
     if not any(folder.glob(NEURON_GRAPHS)):
         return
+    copies = int(os.environ[COUNT]) if os.environ.get(PLACEMENT) == "data-parallel" else 1
     goldens, limits = load(folder)
     lengths = settings.pad_to or (settings.max_input_tokens,)
     if missing := [str(length) for length in lengths if not any(golden.length == length for golden in goldens)]:

@@ -10,9 +10,10 @@ Both sides of the files are here: the build writes `to_json`, the container read
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import Unavailable
 from .tensors import Encoding
@@ -53,6 +54,26 @@ class Limits:
         return cls(**json.loads(text))
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """What a model gave on its own hardware, row for row of evaluation.jsonl: here `outputs` are the model's.
+
+    `containers.batch.record` writes it, and `model_build verify --outputs` reads it.
+    """
+
+    model_sha256: str
+    """Of all files of the unpacked archive (`batch.archive.model_sha256`)."""
+    rows: "list[Golden]"
+
+    def to_json(self) -> str:
+        return f'{{"model_sha256": {json.dumps(self.model_sha256)}, "rows": {to_json(self.rows).rstrip()}}}\n'
+
+    @classmethod
+    def from_json(cls, text: str) -> "Recorded":
+        values = json.loads(text)
+        return cls(str(values["model_sha256"]), _goldens(values["rows"]))
+
+
 def to_json(goldens: Iterable[Golden]) -> str:
     """Returns goldens.json, one row on each line."""
     lines = ",\n".join(json.dumps(asdict(golden)) for golden in goldens)
@@ -61,10 +82,7 @@ def to_json(goldens: Iterable[Golden]) -> str:
 
 def from_json(text: str) -> "list[Golden]":
     """Raises ValueError, TypeError or KeyError for what is no goldens.json."""
-    return [
-        Golden(**{**row, "token_ids": tuple(row["token_ids"]), "type_ids": tuple(row["type_ids"])})
-        for row in json.loads(text)
-    ]
+    return _goldens(json.loads(text))
 
 
 def load(folder: Path) -> "tuple[list[Golden], Limits]":
@@ -77,3 +95,7 @@ def load(folder: Path) -> "tuple[list[Golden], Limits]":
             f"{folder}: {GOLDENS} and {PARITY}, with which a NeuronCore is compared with the original before it "
             f"serves, cannot be read ({type(error).__name__}: {error}). Build the model again."
         ) from None
+
+
+def _goldens(rows: "Iterable[Mapping[str, Any]]") -> "list[Golden]":
+    return [Golden(**{**row, "token_ids": tuple(row["token_ids"]), "type_ids": tuple(row["type_ids"])}) for row in rows]

@@ -38,7 +38,7 @@ class Predictor:
 
     def answer(self, encodings: Sequence[Encoding], rows: Sequence[Mapping[str, object]]) -> list[Answer]:
         """Returns the answers of rows that have been encoded already."""
-        return answer(self.settings, self._run(encodings), encodings, rows) if encodings else []
+        return answer(self.settings, self.run(encodings), encodings, rows) if encodings else []
 
     def outputs(self, encodings: Sequence[Encoding]) -> list[dict[str, NDArray[Any]]]:
         """Returns the compiled model's outputs for each row; those with one value per token are cut to the row's
@@ -46,9 +46,10 @@ class Predictor:
         """
         if not encodings:
             return []
-        apart = split(self._run(encodings), [(1, len(encoding)) for encoding in encodings])
+        apart = split(self.run(encodings), [(1, len(encoding)) for encoding in encodings])
         return [{name: output[0] for name, output in row.items()} for row in apart]
 
-    def _run(self, encodings: Sequence[Encoding]) -> dict[str, NDArray[Any]]:
+    def run(self, encodings: Sequence[Encoding]) -> dict[str, NDArray[Any]]:
+        """Returns the compiled model's outputs for all rows, padded to one length."""
         settings = self.settings
         return self.engine.run(tensors(encodings, settings.inputs, settings.pad_to, settings.pad_token_id))

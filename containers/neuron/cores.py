@@ -65,11 +65,6 @@ def variables(group: Sequence[int], placement: str) -> dict[str, str]:
     return {VISIBLE: joined, COUNT: str(len(group)), PLACEMENT: placement}
 
 
-def copies(environment: Mapping[str, str]) -> int:
-    """Returns how many copies of the model a worker with these variables spreads a batch over."""
-    return int(environment[COUNT]) if environment.get(PLACEMENT) == "data-parallel" else 1
-
-
 def _ranges(text: str) -> list[int]:
     try:
         ends = [[int(end) for end in part.split("-")] for part in text.split(",")]

@@ -33,7 +33,7 @@ from ..encoder.predictor import Predictor
 from ..errors import ContainerError
 from .application import Errors, Model
 from .batching import Batcher
-from .cores import copies
+from .cores import COUNT, PLACEMENT
 from .http_server import HttpServer, limits
 from .pulse import Pulse
 from .server_settings import ServerSettings
@@ -52,7 +52,7 @@ def main() -> int:
     try:
         predictor = Predictor.load(folder)
         warm_up(predictor)
-        golden_check.check(predictor.engine, predictor.settings, folder, copies(os.environ))
+        golden_check.check(predictor.engine, predictor.settings, folder)
     except ContainerError as error:
         _say(said, {"failed": str(error)})
         return 3
@@ -67,15 +67,16 @@ def main() -> int:
 
 
 def warm_up(predictor: Predictor) -> None:
-    """Runs a batch of each compiled length on every core, twice, because the first runs of a graph are slow."""
+    """Runs a batch of each compiled length on every core, because the first run of a graph is slow."""
     for length in predictor.settings.pad_to or (predictor.settings.max_input_tokens,):
-        for _ in range(2):
-            ask_every_core(predictor, length)
+        ask_every_core(predictor, length)
 
 
 def ask_every_core(predictor: Predictor, length: int) -> None:
     """Runs rows that say nothing, as many as occupy all cores of this process."""
-    rows = max(1, predictor.settings.batch_size) * copies(os.environ)
+    rows = max(1, predictor.settings.batch_size)
+    if os.environ.get(PLACEMENT) == "data-parallel":
+        rows *= int(os.environ[COUNT])
     ones = np.ones((rows, length), np.int64)
     full = np.full(rows, length, np.int64)
     predictor.engine.run({name: full if name == "valid_length" else ones for name in predictor.settings.inputs})

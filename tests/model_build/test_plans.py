@@ -7,7 +7,7 @@ import pytest
 
 from model_build import render
 from model_build.plan import plan
-from workloads import ROOT, load_workload, workload_names
+from workloads import ROOT, NeuronTarget, load_workload, workload_names
 
 GOLDENS = Path(__file__).parent / "goldens" / "plan"
 BUILDS = [
@@ -30,6 +30,15 @@ def test_the_plan_is_the_golden_file(workload: str, name: str) -> None:
 
 def test_every_golden_plan_is_of_a_build_that_exists() -> None:
     assert {file.stem for file in GOLDENS.glob("*.txt")} == {f"{workload}.{name}" for workload, name in BUILDS}
+
+
+def test_what_is_for_inf1_is_for_inf2_too_and_both_are_held_to_the_same_numbers() -> None:
+    """Golden rows are compared with the target's parity: without a limit on numbers only places would count."""
+    for workload in map(load_workload, workload_names(ROOT / "workloads")):
+        targets = [each for each in workload.workload.targets.values() if isinstance(each, NeuronTarget)]
+        assert {each.runtime for each in targets} in (set(), {"neuron", "neuronx"}), workload.file
+        assert len({each.parity for each in targets}) <= 1, workload.file
+        assert all(each.parity.max_logit_difference for each in targets), workload.file
 
 
 def test_moving_from_inf1_to_inf2_is_one_line(workloads_copy: Path) -> None:

@@ -17,9 +17,9 @@ from containers.encoder.engine import Engine
 from containers.encoder.golden_check import Deviation, check, refusal
 from containers.encoder.goldens import GOLDENS, PARITY, Limits, load
 from containers.encoder.load_engine import load as load_engine
-from containers.encoder.neuron_engine import PLACEMENT
 from containers.encoder.tensors import Encoding
 from containers.errors import Unavailable
+from containers.neuron.cores import variables
 from model_build.neuron.goldens import choose
 from tests.containers.encoder.encoder_miniature import Graph
 from tests.containers.neuron.neuron_server import COMPILED, compile_neuron
@@ -50,14 +50,19 @@ class Wrong:
         return outputs
 
 
+def given(monkeypatch: pytest.MonkeyPatch, cores: range) -> None:
+    """As the launcher tells a worker of a data-parallel model."""
+    for name, value in variables(cores, "data-parallel").items():
+        monkeypatch.setenv(name, value)
+
+
 def test_a_core_that_computes_what_the_original_does_may_serve(folder: Path) -> None:
     check(load_engine(folder, COMPILED), COMPILED, folder)
 
 
 def test_so_may_all_the_cores_that_a_batch_is_split_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(PLACEMENT, "data-parallel")
-    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "4-6")
-    check(load_engine(folder, COMPILED), COMPILED, folder, copies=3)
+    given(monkeypatch, range(4, 7))
+    check(load_engine(folder, COMPILED), COMPILED, folder)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +83,9 @@ def test_a_core_that_does_not_is_refused_with_the_row_the_output_the_difference_
 
 
 def test_one_wrong_core_among_many_is_found_and_told_apart(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(PLACEMENT, "data-parallel")
-    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "0-15")
+    given(monkeypatch, range(16))
     with pytest.raises(Unavailable, match=r"original does: copy 11 of 16, row \d of evaluation.jsonl on 8 tokens"):
-        check(Wrong(load_engine(folder, COMPILED), 0.25, copy=11, copies=16), COMPILED, folder, copies=16)
+        check(Wrong(load_engine(folder, COMPILED), 0.25, copy=11, copies=16), COMPILED, folder)
 
 
 def test_the_batch_program_refuses_such_a_model_too(folder: Path, tmp_path: Path) -> None:

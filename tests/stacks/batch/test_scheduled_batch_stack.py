@@ -60,6 +60,16 @@ def test_a_run_starts_by_the_clock_and_is_told_the_time_it_was_due(batch: Synthe
     assert target["InputTransformer"] == {"InputPathsMap": {"time": "$.time"}, "InputTemplate": '{"time":<time>}'}
 
 
+def test_inf2_is_one_line_of_the_workload(tmp_path: Path) -> None:
+    synthesis = make_ec2_repository(tmp_path, "duplicates", "inf2").synthesise()
+    shard = tasks(synthesis)["shard"]
+    assert [each["HostPath"] for each in shard["LinuxParameters"]["Devices"]] == ["/dev/neuron0"]
+    assert filled(shard["Image"]).endswith("/transformers-in-production:inf2")
+    assert synthesis.only("AWS::EC2::LaunchTemplate")["LaunchTemplateData"]["InstanceType"] == "inf2.xlarge"
+    parameters = synthesis.json["Parameters"].values()
+    assert any("amazon-linux-2023/neuron/recommended" in str(each.get("Default")) for each in parameters)
+
+
 def test_every_shard_runs_at_once_then_every_row_is_accounted_for(batch: Synthesis) -> None:
     machine = definition(batch)
     states = machine["States"]

@@ -1,0 +1,103 @@
+"""Compares what a model gave on an Inferentia chip, as `containers.batch.record` wrote it, with the original here.
+
+The machine with the chip has no transformers, and the machine with transformers no chip: a file goes between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from containers.batch.archive import model_sha256
+from containers.encoder.goldens import Recorded
+from containers.encoder.predictor import Predictor
+from containers.encoder.preprocess import Preprocessor
+from containers.encoder.tensors import PER_TOKEN_OUTPUTS, Encoding
+from model_build.progress import Progress
+from workloads import UsageError
+from workloads.errors import InvalidDocument
+
+if TYPE_CHECKING:
+    from model_build.parity import Compare, Comparison
+    from model_build.plan import BuildPlan
+
+ORIGINAL_BATCH = 32
+
+
+class RecordedModel(Predictor):
+    """A `Predictor` that has run already: it looks each row up by its tokens."""
+
+    def __init__(self, preprocessor: Preprocessor, recorded: Recorded, file: Path) -> None:
+        self.preprocessor = preprocessor
+        self.settings = preprocessor.settings
+        self._file = file
+        self._outputs = {(each.token_ids, each.type_ids): each.outputs for each in recorded.rows}
+
+    def run(self, encodings: Sequence[Encoding]) -> dict[str, NDArray[Any]]:
+        """Raises `UsageError` for a row that was not asked on the chip."""
+        longest = max(map(len, encodings))
+        rows = [self._row(encoding) for encoding in encodings]
+        return {
+            name: np.stack([_array(name, row[name], longest) for row in rows]) for name in self.settings.graph_outputs
+        }
+
+    def _row(self, encoding: Encoding) -> Mapping[str, list[float]]:
+        try:
+            return self._outputs[encoding.token_ids, encoding.type_ids]
+        except KeyError:
+            raise UsageError(
+                f"{self._file}: lacks rows of evaluation.jsonl as it is now. Record them again on the target's "
+                "hardware with `python -m containers.batch.record`."
+            ) from None
+
+
+def comparer(plan: BuildPlan, made: Path, file: Path, progress: Progress) -> Compare:
+    """Runs the original over every example, to be compared with the outputs in `file`.
+
+    `made` is the unpacked archive. Raises `UsageError` for outputs of another one, `InvalidDocument` for no outputs.
+    """
+    from model_build.encoder import verify
+    from model_build.encoder.reference import Reference
+
+    recorded = read(file)
+    if recorded.model_sha256 != model_sha256(made):
+        raise UsageError(
+            f"{file}: was recorded with another build of {plan.workload.name} for {plan.variant_name} than the one in "
+            f"{plan.archive}. Record it again with that archive."
+        )
+    progress("Loading the original")
+    reference = Reference(plan.checkpoint, plan.compile_inputs.encoder)
+    wanted = verify.originals(reference, plan.examples, ORIGINAL_BATCH, progress)
+
+    def compare(folder: Path, progress: Progress) -> list[Comparison]:
+        return verify.compare(
+            wanted,
+            RecordedModel(Preprocessor.load(folder), recorded, file),
+            plan.examples,
+            batch_size=ORIGINAL_BATCH,
+            file=plan.source.path / "evaluation.jsonl",
+            progress=progress,
+        )
+
+    return compare
+
+
+def read(file: Path) -> Recorded:
+    try:
+        return Recorded.from_json(file.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"--outputs {file}: cannot be read: {error.strerror}. Name what `record` wrote.") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidDocument(file, [f"is not what containers.batch.record writes ({error})."]) from None
+
+
+def _array(name: str, numbers: list[float], longest: int) -> NDArray[np.float32]:
+    """Returns a row's output in the graph's shape; one with a number for each token is padded to `longest` tokens."""
+    if name == "score":
+        return np.array(numbers[0], np.float32)
+    fill = longest - len(numbers) if name in PER_TOKEN_OUTPUTS else 0
+    return np.pad(np.array(numbers, np.float32), (0, fill))
