@@ -1,7 +1,7 @@
 """Builds all engines of a target for the GPU of this machine, from portable graphs.
 
 In: the graphs by name. Out: `encoder.7.5.plan` and so on in the compiled folder, and what they were built with. For
-fp16 the graphs are made strongly typed first, with the layers that the workload and the architecture keep in fp32.
+fp16 the graphs are made strongly typed first, with the layers that the workload keeps in fp32.
 Timing caches are kept for all builds in build/timing_caches.
 """
 
@@ -44,21 +44,16 @@ def compile_graphs(
 
 
 def layer_names(inputs: CompileInputs, portable: Mapping[str, Path]) -> Iterator[str]:
-    """Yields the names for `fp32_layers`; a T5's begin with the graph's. Islands, in fp32 anyway, are left out."""
+    """Yields the names for `fp32_layers`; a T5's begin with the graph's."""
     for name, graph in portable.items():
-        model = onnx.load(graph, load_external_data=False)
-        if not isinstance(inputs.model, TextToText):
-            yield from layers.names(model)
-            continue
-        islands = precision.t5_islands(model)
-        yield from (f"{name}.{layer}" for layer in layers.names(model) if layer not in islands)
+        inside = f"{name}." if isinstance(inputs.model, TextToText) else ""
+        yield from (inside + layer for layer in layers.names(onnx.load(graph, load_external_data=False)))
 
 
 def _in_fp16(inputs: CompileInputs, target: TensorRtTarget, name: str, graph: Path) -> Path:
     model = onnx.load(graph)
     if isinstance(inputs.model, TextToText):
-        kept = (*precision.t5_islands(model), *layers.of_graph(target.fp32_layers, name))
-        typed = precision.to_fp16(model, kept, half=precision.T5_CACHES)
+        typed = precision.to_fp16(model, layers.of_graph(target.fp32_layers, name), half=precision.T5_CACHES)
     else:
         typed = precision.to_fp16(model, target.fp32_layers)
     file = graph.with_name(f"{name}.fp16.onnx")

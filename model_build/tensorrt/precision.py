@@ -10,8 +10,8 @@ product has fp16 operands; TensorRT takes the types as they are written. What ru
   to 1, a softmax, a norm. So a residual stream that has left fp16's range in one layer stays in fp32, as it does in
   transformers, instead of becoming infinite in the next sum.
 
-T5 needs that: the second product of its feed-forward, `wo`, and the residual it is added to go beyond 65504 in
-published checkpoints. transformers keeps `wo` in fp32 for it (`_keep_in_fp32_modules`); `t5_islands` names it here.
+No layer of a T5 needs to be kept for its range: transformers keeps the second product of the feed-forward, `wo`, in
+fp32 (`_keep_in_fp32_modules`), because the residual it is added to goes beyond 65504; here the export scales it.
 
 Constants beyond fp16's range, such as the least fp32 number in a mask, become the nearest that fp16 has. Inputs and
 outputs keep their types but for those named in `half`: a cache that goes out and comes in again need not be cast.
@@ -43,11 +43,6 @@ def to_fp16(model: onnx.ModelProto, keep_fp32: Sequence[str] = (), *, half: Coll
     if any(attribute.HasField("g") for node in model.graph.node for attribute in node.attribute):
         raise ValueError("a graph within a node cannot be converted")
     return _Conversion(model, layers.chosen(layers.names(model), keep_fp32), half).run()
-
-
-def t5_islands(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Returns the layers of a T5 that fp16 cannot hold, whatever the checkpoint."""
-    return tuple(name for name in layers.names(model) if name.endswith("feed_forward.out"))
 
 
 class _Conversion:

@@ -11,6 +11,10 @@ index, and the graph needs a single split instead of a squeeze per layer. The mo
 checkpoint's own weights, with q, k and v in one product; position biases come from transformers' own formula, as a
 table up to the workload's longest input and output. The parity gate compares all of it with `generate`.
 
+The residual stream is `SCALE` times the checkpoint's: what is added to it (embeddings, every `o` and `wo`) is times
+`SCALE`, and each norm's epsilon by its square, so that a norm gives what it gave before. A power of two changes
+exponents alone. In fp32 every answer is the same to the last bit, and in fp16 the stream stays below its end at 65504.
+
 torch lives here and in verify.py only.
 """
 
@@ -25,6 +29,10 @@ from transformers import T5ForConditionalGeneration
 from model_build.checkpoint import loading
 
 OPSET = 18
+SCALE = 2.0**-5
+"""Scale of the residual stream. fp16 then holds one of up to 2.1 million, where published T5s go to 66,000
+(huggingface/transformers issue 5651) and mT5 to 280,000 (pull request 10956). A smaller scale would cost small weights
+their last bits, as fp16 has fewer of them below 6e-5."""
 AXES = {
     "input_ids": ("batch", "source"),
     "attention_mask": ("batch", "source"),
@@ -72,12 +80,12 @@ def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens
 
 
 class Norm(nn.Module):
-    """T5's layer norm: a root mean square and a scale."""
+    """T5's layer norm of the scaled residual stream: a root mean square and a scale."""
 
     def __init__(self, original: Any) -> None:
         super().__init__()
         self.weight = original.weight
-        self.epsilon = original.variance_epsilon
+        self.epsilon = original.variance_epsilon * SCALE**2
 
     def forward(self, hidden: Tensor) -> Tensor:
         # Written as ONNX Runtime and TensorRT know it, so that they fuse it into one kernel.
@@ -93,7 +101,7 @@ class FeedForward(nn.Module):
         self.gated = hasattr(dense, "wi_0")
         self.into = _weights(dense.wi_0 if self.gated else dense.wi)
         self.gate = _weights(dense.wi_1) if self.gated else None
-        self.out = _weights(dense.wo)
+        self.out = _added(dense.wo)
 
     def forward(self, hidden: Tensor) -> Tensor:
         normed = self.norm(hidden)
@@ -110,7 +118,7 @@ class EncoderLayer(nn.Module):
         attention = block.layer[0].SelfAttention
         self.heads, self.d_kv = attention.n_heads, attention.key_value_proj_dim
         self.norm = Norm(block.layer[0].layer_norm)
-        self.qkv, self.out = _weights(attention.q, attention.k, attention.v), _weights(attention.o)
+        self.qkv, self.out = _weights(attention.q, attention.k, attention.v), _added(attention.o)
         self.feed_forward = FeedForward(block.layer[1])
 
     def forward(self, hidden: Tensor, bias: Tensor) -> Tensor:
@@ -127,7 +135,7 @@ class Encoder(nn.Module):
     def __init__(self, model: Any, max_input_tokens: int) -> None:
         super().__init__()
         blocks = model.encoder.block
-        self.embedding = model.encoder.embed_tokens
+        self.embedding = _embedding(model.encoder)
         bias = blocks[0].layer[0].SelfAttention.compute_bias(max_input_tokens, max_input_tokens)
         self.bias = nn.Buffer(bias.detach())  # [1, heads, query, key]
         self.layers = nn.ModuleList(EncoderLayer(block) for block in blocks)
@@ -155,8 +163,8 @@ class DecoderLayer(nn.Module):
         own, cross = block.layer[0].SelfAttention, block.layer[1].EncDecAttention
         self.heads, self.d_kv = own.n_heads, own.key_value_proj_dim
         self.norm, self.cross_norm = Norm(block.layer[0].layer_norm), Norm(block.layer[1].layer_norm)
-        self.qkv, self.out = _weights(own.q, own.k, own.v), _weights(own.o)
-        self.cross_q, self.cross_out = _weights(cross.q), _weights(cross.o)
+        self.qkv, self.out = _weights(own.q, own.k, own.v), _added(own.o)
+        self.cross_q, self.cross_out = _weights(cross.q), _added(cross.o)
         self.feed_forward = FeedForward(block.layer[2])
 
     def forward(
@@ -179,7 +187,7 @@ class Decoder(nn.Module):
     def __init__(self, model: Any, max_output_tokens: int) -> None:
         super().__init__()
         blocks = model.decoder.block
-        self.embedding = model.decoder.embed_tokens
+        self.embedding = _embedding(model.decoder)
         self.max_output_tokens, self.heads = max_output_tokens, model.config.num_heads
         bias = blocks[0].layer[0].SelfAttention.compute_bias(max_output_tokens, max_output_tokens)
         # The last query's row holds the bias of every distance, the farthest first: a step's is its tail.
@@ -206,6 +214,16 @@ def _weights(*linears: nn.Linear) -> nn.Parameter:
     """Returns the weights of several projections of one input, side by side: [in, out]."""
     joined = torch.cat([linear.weight for linear in linears]).detach().T.contiguous()
     return nn.Parameter(joined, requires_grad=False)
+
+
+def _added(linear: nn.Linear) -> nn.Parameter:
+    """Returns the weights of a projection whose result is added to the residual stream."""
+    return nn.Parameter(_weights(linear) * SCALE, requires_grad=False)
+
+
+def _embedding(stack: Any) -> nn.Embedding:
+    weights = stack.embed_tokens.weight.detach() * SCALE
+    return nn.Embedding(weights.shape[0], weights.shape[1], _weight=weights)
 
 
 def _write(module: nn.Module, inputs: dict[str, Tensor], outputs: tuple[str, ...], file: Path) -> None:

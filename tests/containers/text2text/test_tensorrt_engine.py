@@ -14,7 +14,7 @@ from containers.text2text.engine import OnnxEngine
 from containers.text2text.settings import Settings
 from containers.text2text.tensorrt_engine import TensorRtEngine
 from containers.text2text.tensorrt_plan import PlanRefused, plan_name
-from model_build.tensorrt.precision import T5_CACHES, t5_islands, to_fp16
+from model_build.tensorrt.precision import T5_CACHES, to_fp16
 from model_build.tensorrt.profiles import text2text_profiles
 from tests.containers.fake_tensorrt import Gpu, cudaDeviceAttr, cudaError_t, cudaMemcpyKind, install, write_plan
 from tests.model_build.tensorrt.tensorrt_graphs import T5, T5_CHANNELS, T5_D_KV, make_t5
@@ -140,7 +140,7 @@ def test_only_tokens_cross_to_the_host(gpu: Gpu, plans: Path) -> None:
 def test_an_fp16_decoder_with_its_caches_in_fp16_gives_the_same_tokens(gpu: Gpu, plans: Path, graphs: Path) -> None:
     for name in ("encoder", "decoder"):
         model = onnx.load(graphs / f"{name}.onnx")
-        half = to_fp16(model, t5_islands(model), half=T5_CACHES)
+        half = to_fp16(model, half=T5_CACHES)
         write_plan(plans / plan_name(name, "7.5"), half, PROFILES[name], capability="7.5")
     asked = sources(ROWS, 12)
     assert listed(greedy(TensorRtEngine(plans), *asked, SETTINGS)) == listed(

@@ -225,7 +225,6 @@ def test_a_t5_that_fails_parity_is_told_layers_of_both_graphs_with_which_it_pass
     told = re.search(r"with which it passes: (fp32_layers = \[.+\])", str(caught.value))
     assert told is not None, str(caught.value)
     assert re.search(r'"(encoder|decoder)\.', told[1])
-    assert "feed_forward.out" not in told[1]
     mended = edited(strict.source, 'precision = "fp16"', f'precision = "fp16"\n{told[1]}')
     assert build(mended).parity is not None
 

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 from model_build.checkpoint import resolve
 from model_build.encoder import export as encoder
-from model_build.tensorrt.precision import T5_CACHES, t5_islands, to_fp16
+from model_build.tensorrt.precision import T5_CACHES, to_fp16
 from model_build.text2text import export as text2text
 from tests.model_build.tensorrt.operators import table, unsupported
 from tests.model_build.tensorrt.tensorrt_graphs import GRAPHS, graph
@@ -39,7 +39,7 @@ def test_every_exported_graph_is_taken_in_fp32(name: str) -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_every_exported_graph_is_taken_in_fp16(name: str) -> None:
     model = graph(name)
-    assert unsupported(to_fp16(model, t5_islands(model), half=T5_CACHES)) == []
+    assert unsupported(to_fp16(model, half=T5_CACHES)) == []
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_every_graph_of_every_workload_is_taken_in_fp32_and_in_fp16(name: str, t
     for file in files:
         exported = onnx.load(file)
         assert unsupported(exported) == []
-        assert unsupported(to_fp16(exported, t5_islands(exported), half=T5_CACHES)) == []
+        assert unsupported(to_fp16(exported, half=T5_CACHES)) == []
 
 
 def test_an_operator_that_is_published_as_unsupported_is_told() -> None:
