@@ -1,9 +1,10 @@
 """Shared by all tests: no AWS credentials, no hypothesis deadline, and a workload folder that a test may change."""
 
+import gc
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,18 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example or its generation takes depends on how busy the machine is.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Lets no garbage collection look through what the modules of all tests leave in memory, which lives to the end:
+    neither while they are imported, nor later, when every run of the load generator begins with a full one."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

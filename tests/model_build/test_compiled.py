@@ -1,7 +1,6 @@
 """A target is compiled again for other inputs, other tools or other code of its backend, and for nothing else."""
 
-import json
-import subprocess
+import importlib
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -110,25 +109,28 @@ def test_a_change_of_one_backend_does_not_touch_the_others(source: Path) -> None
     assert hash_after_change(source, "model_build/encoder/export.py", "neuron") == code_sha256("neuron")
 
 
-IMPORT_EACH = f"""
-import json, sys
-ran = {{}}
-for module in sys.argv[1:]:
-    __import__(module)
-    ours = [name for name in sys.modules if name.split(".")[0] in {OWN_PACKAGES}]
-    ran[module] = [file for file in (sys.modules.pop(name).__file__ for name in ours) if file]
-print(json.dumps(ran))
-"""
-"""Each module finds none of our modules imported before, and all of them find torch, whose import takes seconds."""
-
-
 @pytest.fixture(scope="module")
 def ran() -> dict[str, list[str]]:
-    """Returns our files that ran for the import of each compiling module: Python itself says so."""
-    command = [sys.executable, "-c", IMPORT_EACH, *COMPILING_MODULES.values()]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    files: dict[str, list[str]] = json.loads(done.stdout)
-    return files
+    """Returns our files that ran for the import of each compiling module: Python itself says so.
+
+    Each finds none of our modules imported before; torch, whose import takes seconds, stays imported.
+    """
+    return {module: _import_alone(module) for module in COMPILING_MODULES.values()}
+
+
+def _import_alone(module: str) -> list[str]:
+    kept = {name: sys.modules.pop(name) for name in _ours()}
+    try:
+        importlib.import_module(module)
+        return [file for name in _ours() if (file := sys.modules[name].__file__)]
+    finally:
+        for name in _ours():
+            del sys.modules[name]
+        sys.modules.update(kept)
+
+
+def _ours() -> list[str]:
+    return [name for name in sys.modules if name.split(".")[0] in OWN_PACKAGES]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
