@@ -62,7 +62,7 @@ class Recorded:
     """
 
     model_sha256: str
-    """Of all files of the unpacked archive (`batch.archive.model_sha256`)."""
+    """The sha256 of all files of the unpacked archive (`batch.archive.model_sha256`)."""
     rows: "list[Golden]"
 
     def to_json(self) -> str:

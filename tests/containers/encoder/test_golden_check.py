@@ -51,7 +51,7 @@ class Wrong:
 
 
 def given(monkeypatch: pytest.MonkeyPatch, cores: range) -> None:
-    """As the launcher tells a worker of a data-parallel model."""
+    """Sets what the launcher tells a worker of a data-parallel model."""
     for name, value in variables(cores, "data-parallel").items():
         monkeypatch.setenv(name, value)
 
