@@ -44,7 +44,7 @@ test: setup ## lint and types beside the tests, but for the slow ones
 	@python -m scripts.run_tests -m "not slow"
 
 test-all: setup ## the same with the slow tests, which measure
-	@python -m scripts.run_tests
+	@python -m scripts.run_tests --hypothesis-profile new-examples
 
 busy-test: setup ## the tests three times beside four processes that keep the cores busy
 	@python -m scripts.busy_test

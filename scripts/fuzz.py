@@ -1,7 +1,7 @@
 """`python -m scripts.fuzz [--minutes N]`: the fuzz tests with many more examples and new seeds, until the time is over.
 
-Prints the seed of each round: `FUZZ_FACTOR=20 pytest tests/fuzz --hypothesis-seed SEED` repeats it. Stops at the first
-failure. Exit code: 1 where a round was not green.
+Prints the seed of each round: `FUZZ_FACTOR=20 pytest tests/fuzz --hypothesis-profile new-examples
+--hypothesis-seed SEED` repeats it. Stops at the first failure. Exit code: 1 where a round was not green.
 """
 
 import argparse
@@ -15,6 +15,8 @@ from tests.fuzz import FACTOR
 from workloads import ROOT
 
 EXAMPLES_FACTOR = 20
+NEW_EXAMPLES = ("--hypothesis-profile", "new-examples")
+"""Without it the seed has no effect: tests/conftest.py has the same examples in each run."""
 
 
 def main(arguments: list[str]) -> int:
@@ -26,7 +28,9 @@ def main(arguments: list[str]) -> int:
         rounds, seed = rounds + 1, random.randrange(2**32)
         print(f"Round {rounds}, seed {seed}, after {elapsed / 60:.1f} of {minutes:g} minutes", flush=True)
         if _round(seed):
-            print(f"FAILED. Again: {FACTOR}={EXAMPLES_FACTOR} pytest tests/fuzz --hypothesis-seed {seed}")
+            print(
+                f"FAILED. Again: {FACTOR}={EXAMPLES_FACTOR} pytest tests/fuzz {' '.join(NEW_EXAMPLES)} --hypothesis-seed {seed}"
+            )
             return 1
     print(f"{rounds} rounds in {(time.monotonic() - began) / 60:.1f} minutes: no crash, no hang, no unbounded memory.")
     return 0
@@ -35,7 +39,7 @@ def main(arguments: list[str]) -> int:
 def _round(seed: int) -> int:
     command = [sys.executable, "-m", "pytest", "tests/fuzz", "-q", "--numprocesses", "2", "--dist", "loadfile"]
     return subprocess.run(
-        [*command, "--hypothesis-seed", str(seed)],
+        [*command, *NEW_EXAMPLES, "--hypothesis-seed", str(seed)],
         cwd=ROOT,
         env={**os.environ, FACTOR: str(EXAMPLES_FACTOR)},
         check=False,

@@ -20,6 +20,8 @@ from workloads import Candidate, LatencyObjective, Provenance, Recommendation, S
 MEASURE_LONGER = "Measure with longer traffic: another --traffic NAME, or longer phases in workload.toml."
 SERVERLESS = "serverless"
 """Stands for the instance type of a measurement whose endpoint was serverless."""
+NO_LOAD_PER_MINUTE = 1e-6
+"""An instance that bears no more than this, an invocation in two years, bears no load."""
 
 
 def decide(
@@ -152,7 +154,7 @@ def _verdict(measured: Measurement, demand: Demand) -> tuple[bool, str]:
         return False, "Serverless: there are no instances to count."
     if rate is None:
         return False, "The job reported no capacity for it."
-    if rate <= 0:
+    if rate <= NO_LOAD_PER_MINUTE:
         return False, f"The job reported {rate:g} invocations/min for it: it bore no load."
     figures = f"{rate:,.0f} invocations/min" if latency is None else f"{latency:g} ms at {rate:,.0f} invocations/min"
     if limit is None:

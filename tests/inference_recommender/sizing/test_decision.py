@@ -57,10 +57,11 @@ def test_a_missing_capacity_is_unknown_and_not_sized() -> None:
     assert judged.reason == "The job reported no capacity for it."
 
 
-def test_a_capacity_of_nothing_is_not_divided_by() -> None:
-    judged = candidate(_measured(rate=0.0), DEMAND, SIZING, KNOWN, 30_000)
+@pytest.mark.parametrize("rate", [0.0, 1e-320])
+def test_a_capacity_of_nothing_is_not_divided_by(rate: float) -> None:
+    judged = candidate(_measured(rate=rate), DEMAND, SIZING, KNOWN, 30_000)
     assert (judged.meets_objective, judged.instance_count) == (False, None)
-    assert judged.reason == "The job reported 0 invocations/min for it: it bore no load."
+    assert judged.reason == f"The job reported {rate:g} invocations/min for it: it bore no load."
 
 
 def test_a_missing_latency_proves_nothing() -> None:
