@@ -28,9 +28,8 @@ def main(arguments: list[str]) -> int:
         rounds, seed = rounds + 1, random.randrange(2**32)
         print(f"Round {rounds}, seed {seed}, after {elapsed / 60:.1f} of {minutes:g} minutes", flush=True)
         if _round(seed):
-            print(
-                f"FAILED. Again: {FACTOR}={EXAMPLES_FACTOR} pytest tests/fuzz {' '.join(NEW_EXAMPLES)} --hypothesis-seed {seed}"
-            )
+            options = f"{' '.join(NEW_EXAMPLES)} --hypothesis-seed {seed}"
+            print(f"FAILED. Again: {FACTOR}={EXAMPLES_FACTOR} pytest tests/fuzz {options}")
             return 1
     print(f"{rounds} rounds in {(time.monotonic() - began) / 60:.1f} minutes: no crash, no hang, no unbounded memory.")
     return 0
