@@ -74,6 +74,7 @@ bench: setup ## this project beside its peers
 	python -m model_build build --all --target cpu-int8
 	python benchmarks/spellcheck_latency.py
 	python benchmarks/t5_latency.py
+	python benchmarks/t5_cache.py
 	python benchmarks/batch.py
 	python benchmarks/warm_up.py
 	python benchmarks/build_memory.py

@@ -29,7 +29,7 @@ def make(folder: Path, shape: str) -> dict[str, Any]:
     """Writes the checkpoint, and returns the source's tokens and what Hugging Face `generate` makes of them."""
     folder.mkdir(parents=True)
     _write_tokenizer(folder)
-    model = _model(shape)
+    model = make_model(shape)
     model.save_pretrained(folder)
     source, output = _clearest(model)
     encoder_weights, decoder_weights = _matrix_weights(model)
@@ -41,7 +41,7 @@ def make(folder: Path, shape: str) -> dict[str, Any]:
     }
 
 
-def _model(shape: str) -> Any:
+def make_model(shape: str) -> Any:
     import torch
     from transformers import T5Config, T5ForConditionalGeneration
 

@@ -80,12 +80,12 @@ def _quantised_encoder(target: OnnxRuntimeTarget) -> str:
 def _tensorrt(model: Model, target: TensorRtTarget, serving: Serving, checkpoint: Checkpoint) -> list[str]:
     made = []
     for capability in target.compute_capabilities:
-        for graph, profile in profiles(model, serving, checkpoint.config).items():
+        for graph, shapes in profiles(model, serving, checkpoint.config).items():
             for major in get_args(Major):
                 asked = command(
                     Path(f"{graph}.onnx"),
                     Path(plan_name(graph, capability)),
-                    profile,
+                    shapes,
                     target,
                     tensorrt=major,
                     timing_cache=Path("timing.cache"),

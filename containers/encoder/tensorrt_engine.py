@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..text2text.tensorrt_plan import Cuda, Plan, find_plan
@@ -21,11 +22,20 @@ class TensorRtEngine:
         """Loads the plan of `folder` that was built for this GPU. Raises `PlanRefused`."""
         self._cuda, self._settings = Cuda(device), settings
         self._plan = Plan(find_plan(folder, "model", self._cuda.compute_capability()), self._cuda)
+        self._context = self._plan.context(self._plan.largest)
+        self._addresses = {name: self._cuda.allocate(self._context.bytes(name)) for name in self._plan.types}
+        self._context.place(self._addresses)
 
     def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        for name in self._settings.inputs:
-            self._plan.write(name, tensors[name])
-        self._plan.enqueue()
-        outputs = {name: self._plan.read(name) for name in self._settings.graph_outputs}
+        types = self._plan.types
+        # Named, because a copy may still be reading them when its call returns.
+        fed = {name: np.ascontiguousarray(tensors[name], types[name]) for name in self._settings.inputs}
+        for name, values in fed.items():
+            self._context.shape(name, values.shape)
+            self._cuda.upload(self._addresses[name], values)
+        self._context.enqueue()
+        outputs = {name: np.empty(self._context.shape_of(name), types[name]) for name in self._settings.graph_outputs}
+        for name, values in outputs.items():
+            self._cuda.download(values, self._addresses[name])
         self._cuda.wait()
         return outputs

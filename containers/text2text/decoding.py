@@ -1,4 +1,4 @@
-"""Greedy decoding of a whole batch with a key-value cache; a row leaves the batch when it ends.
+"""Greedy decoding of a whole batch, token by token or several at a time.
 
 It takes an engine, padded token ids with their mask, and the settings, and returns one array of tokens per row. It
 knows neither the runtime of the graphs nor text. The build's parity gate runs this same loop.
@@ -16,44 +16,44 @@ S = TypeVar("S")
 
 
 class Engine(Protocol[S]):
-    """Runs the graphs. `S` holds a batch's caches in the engine's own form; `step` and `keep` change it in place.
+    """Runs the graphs. `S` holds a batch in the engine's own form, its last tokens included; `step` changes it.
 
-    `encode` is called once per batch, then `step` once per token, and `keep` in between whenever rows have ended.
+    `encode` is called once per batch, then `step` until every row has ended. An engine whose caches are arrays of the
+    host drops the rows that have ended; one whose launches have fixed shapes goes on decoding them.
     """
 
-    def encode(self, token_ids: Tokens, mask: Tokens) -> S:
-        """Reads the sources. Both are [rows, length]; the mask is 1 for a token and 0 for padding."""
+    def encode(self, token_ids: Tokens, mask: Tokens, start: int) -> S:
+        """Reads the sources. Both are [rows, length]; the mask is 1 for a token and 0 for padding.
 
-    def step(self, state: S, tokens: Tokens) -> Tokens:
-        """Appends `tokens`, [rows, 1], to the outputs and returns the most likely next tokens, [rows, 1]."""
+        The first step of every row is fed the token `start`.
+        """
 
-    def keep(self, state: S, rows: NDArray[np.intp]) -> None:
-        """Drops all rows but these."""
+    def step(self, state: S, live: NDArray[np.bool_]) -> Tokens:
+        """Appends one or more of the most likely tokens to each output and returns them, [rows, tokens].
+
+        Rows that are not `live` have ended, and stay so: what is returned for them means nothing.
+        """
 
 
 def greedy(engine: Engine[S], token_ids: Tokens, mask: Tokens, settings: Settings) -> list[Tokens]:
-    """Returns the tokens of each row up to its first end-of-sequence (included), or to `max_output_tokens`.
-
-    A row leaves as soon as it ends: copying the caches of the others costs less than decoding it further.
-    """
-    rows = len(token_ids)
-    written = np.empty((rows, settings.max_output_tokens), np.int64)
-    lengths = np.full(rows, settings.max_output_tokens)
-    live = np.arange(rows)  # the row of `written` behind each row of the engine
-    state = engine.encode(token_ids, mask)
-    tokens = np.full((rows, 1), settings.decoder_start_token_id, np.int64)
-    for position in range(settings.max_output_tokens):
-        tokens = engine.step(state, tokens)
-        written[live, position] = tokens[:, 0]
-        ended = _is_end(tokens[:, 0], settings.eos_token_ids)
-        if not ended.any():
-            continue
-        lengths[live[ended]] = position + 1
-        if ended.all():
-            break
-        kept = np.flatnonzero(~ended)
-        engine.keep(state, kept)
-        live, tokens = live[kept], tokens[kept]
+    """Returns the tokens of each row up to its first end-of-sequence (included), or to `max_output_tokens`."""
+    rows, limit = len(token_ids), settings.max_output_tokens
+    written = np.empty((rows, limit), np.int64)
+    lengths = np.full(rows, limit)
+    live = np.ones(rows, np.bool_)
+    state = engine.encode(token_ids, mask, settings.decoder_start_token_id)
+    position = 0
+    while position < limit:
+        tokens = engine.step(state, live)[:, : limit - position]
+        written[:, position : position + tokens.shape[1]] = tokens
+        ends = _is_end(tokens, settings.eos_token_ids)
+        ended = ends.any(1) & live
+        if ended.any():
+            lengths[ended] = position + ends[ended].argmax(1) + 1
+            live = live & ~ended
+            if not live.any():
+                break
+        position += tokens.shape[1]
     return [row[:length] for row, length in zip(written, lengths, strict=True)]
 
 

@@ -1,7 +1,8 @@
 """Runs the two graphs of a T5 on ONNX Runtime: an `Engine` of the decoding loop.
 
 The caches are plain numpy arrays. On CPU, ONNX Runtime reads them in place and returns its outputs without a copy, so
-I/O binding would save nothing and cost its own calls.
+I/O binding would save nothing and cost its own calls. A row leaves the batch as soon as it ends: copying the caches of
+the others costs less than decoding it further.
 """
 
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ class Caches:
     cross_bias: Floats  # [rows, 1, 1, source length]: 0 for a token, very negative for padding
     cross: Floats  # [rows, layers * 2 * heads, source length, d_kv]
     past: Floats  # [rows, layers * 2 * heads, past length, d_kv]
+    tokens: Tokens  # [rows, 1]: the last ones, which the next step appends
+    rows: NDArray[np.intp]  # the row of the batch behind each row of the caches
 
 
 class OnnxEngine:
@@ -38,28 +41,40 @@ class OnnxEngine:
         past = next(node for node in self._decoder.get_inputs() if node.name == "past")
         self._heads, self._d_kv = past.shape[1], past.shape[3]
 
-    def encode(self, token_ids: Tokens, mask: Tokens) -> Caches:
+    def encode(self, token_ids: Tokens, mask: Tokens, start: int) -> Caches:
         cross, cross_bias = self._encoder.run(["cross", "cross_bias"], {"input_ids": token_ids, "attention_mask": mask})
-        return Caches(cross_bias, cross, np.empty((len(token_ids), self._heads, 0, self._d_kv), np.float32))
+        rows = len(token_ids)
+        past = np.empty((rows, self._heads, 0, self._d_kv), np.float32)
+        return Caches(cross_bias, cross, past, np.full((rows, 1), start, np.int64), np.arange(rows))
 
-    def step(self, state: Caches, tokens: Tokens) -> Tokens:
-        next_tokens: Tokens = self.advance(state, tokens, "next_tokens")
-        return next_tokens
+    def step(self, state: Caches, live: NDArray[np.bool_]) -> Tokens:
+        wanted = live[state.rows]
+        if not wanted.all():
+            _keep(state, wanted)
+        state.tokens = self._advance(state, state.tokens, "next_tokens")
+        if len(state.rows) == len(live):
+            return state.tokens
+        spread = np.zeros((len(live), 1), np.int64)
+        spread[state.rows] = state.tokens
+        return spread
 
-    def advance(self, state: Caches, tokens: Tokens, output: str) -> Any:
-        """Runs one step and returns `output` of the decoder: `next_tokens`, or `logits` for the parity gate."""
+    def logits(self, state: Caches, tokens: Tokens) -> Floats:
+        """Appends `tokens`, [rows, 1], and returns the decoder's logits, for the parity gate."""
+        logits: Floats = self._advance(state, tokens, "logits")
+        return logits
+
+    def _advance(self, state: Caches, tokens: Tokens, output: str) -> Any:
         answer, state.past = self._decoder.run(
             [output, "present"],
             {"tokens": tokens, "cross_bias": state.cross_bias, "cross": state.cross, "past": state.past},
         )
         return answer
 
-    def keep(self, state: Caches, rows: NDArray[np.intp]) -> None:
-        state.cross_bias, state.cross, state.past = (
-            state.cross_bias[rows],
-            state.cross[rows],
-            state.past[rows],
-        )
+
+def _keep(state: Caches, wanted: NDArray[np.bool_]) -> None:
+    """Drops all rows of the caches but these."""
+    state.cross_bias, state.cross, state.past = state.cross_bias[wanted], state.cross[wanted], state.past[wanted]
+    state.tokens, state.rows = state.tokens[wanted], state.rows[wanted]
 
 
 def _session(file: Path, threads: int) -> onnxruntime.InferenceSession:

@@ -102,9 +102,9 @@ class TextGenerator:
 def _load_engine(folder: Path, settings: Settings, device: int) -> Engine[Any]:
     """Chooses the runtime by the files in the folder. A container has only the runtime of its own model."""
     if any(folder.glob("*.plan")):
-        from .tensorrt_engine import TensorRtEngine
+        from .tensorrt_engine import load
 
-        return TensorRtEngine(folder, device)
+        return load(folder, device)
     from .engine import OnnxEngine
 
     return OnnxEngine(folder / "encoder.onnx", folder / "decoder.onnx", settings.threads)

@@ -1,14 +1,15 @@
-"""Runs the two graphs of a T5 on TensorRT: an `Engine` of the decoding loop whose caches never leave the GPU.
+"""Runs the static graphs of a T5 on TensorRT: a `Program` for each size of batch.
 
     encoder.7.5.plan, decoder.7.5.plan   built for compute capability 7.5; a folder may hold those of several GPUs
 
-The decoder reads the cache from one buffer and writes the longer one into another; then the buffers swap. When rows
-leave, the remaining rows move up in place. Only tokens, and logits on request, cross to the host. There is one batch at
-a time: the next one takes over the memory. `tensorrt_plan` runs the plans. Not run where this was written: there is no
-GPU.
+A request is one upload, one launch of the encoder without waiting for it, and a launch for every `TOKENS_PER_LAUNCH`
+tokens, each with one download, to look for the end. In between nothing leaves the GPU: a step's `next_tokens` and
+`next_position` are the next one's `tokens` and `position`, and of the two caches each step reads one and writes the
+other. Both launches are CUDA graphs, captured when the engine is loaded.
+
+Not run where this was written: there is no GPU.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,78 +17,134 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .decoding import Tokens
-from .tensorrt_plan import Cuda, Plan, find_plan
+from .static_cache import TOKENS_PER_LAUNCH, StaticEngine, batch_sizes
+from .tensorrt_plan import Context, Cuda, Plan, PlanRefused, find_plan
+
+ALIGNMENT = 256  # bytes, of every address that TensorRT is given
 
 
-@dataclass
-class Batch:
-    """The batch in the engine's memory: rows, source length and steps so far, in tokens."""
+def load(folder: Path, device: int = 0) -> StaticEngine:
+    """Loads the plans of `folder` that were built for this GPU. Raises `PlanRefused`."""
+    cuda = Cuda(device)
+    capability = cuda.compute_capability()
+    encoder, decoder = (Plan(find_plan(folder, graph, capability), cuda) for graph in ("encoder", "decoder"))
+    for name in ("cross", "cross_bias"):
+        if encoder.types[name] != decoder.types[name]:
+            raise PlanRefused(f"{decoder.file}: {name} is {decoder.types[name]}, but {encoder.types[name]} is written.")
+    memory = Memory(cuda, encoder, decoder)
+    sizes = batch_sizes(*encoder.largest["input_ids"])
+    return StaticEngine([TensorRtProgram(cuda, encoder, decoder, memory, *size) for size in sizes])
 
-    rows: int
-    source: int
-    past: int = 0
+
+class Memory:
+    """Addresses that all programs share, one at a time, each large enough for the largest batch.
+
+    `inputs` is what is uploaded at once, from pinned memory of the same layout: position, tokens, and behind them
+    the sources and their mask. The odd steps of a launch read what the even ones write, and the other way round.
+    """
+
+    def __init__(self, cuda: Cuda, encoder: Plan, decoder: Plan) -> None:
+        (rows, source), largest = encoder.largest["input_ids"], decoder.largest
+        tokens = aligned(8 * rows)
+        self.tokens_at, self.sources_at = ALIGNMENT, ALIGNMENT + tokens
+        self.staged = cuda.pinned(self.sources_at + 2 * aligned(8 * rows * source))
+        self.inputs = cuda.allocate(len(self.staged))
+        self.answers = cuda.pinned(8 * TOKENS_PER_LAUNCH * rows)
+        self.said = cuda.allocate(len(self.answers))
+        self.cross = {name: cuda.allocate(decoder.bytes(name, largest[name])) for name in ("cross", "cross_bias")}
+        self.tokens = (self.inputs + self.tokens_at, cuda.allocate(tokens))
+        self.position = (self.inputs, cuda.allocate(ALIGNMENT))
+        self.caches = tuple(cuda.allocate(decoder.bytes("past", largest["past"])) for _ in range(2))
+        self.logits = cuda.allocate(decoder.bytes("logits", (rows, decoder.shapes["logits"][1])))
+        # The graphs take turns, and so do their activations.
+        self.activations = cuda.allocate(max(encoder.activations, decoder.activations))
 
 
-class TensorRtEngine:
-    def __init__(self, folder: Path, device: int = 0) -> None:
-        """Loads the plans of `folder` that were built for this GPU. Raises `PlanRefused`."""
-        self._cuda = Cuda(device)
-        capability = self._cuda.compute_capability()
-        self._encoder = Plan(find_plan(folder, "encoder", capability), self._cuda)
-        decoder = find_plan(folder, "decoder", capability)
-        # The two caches swap places, and `present` is the longer one.
-        self._decoder = Plan(decoder, self._cuda, self._encoder, sized_as={"past": "present"})
-        # The decoder reads from the first and writes to the second.
-        self._caches = (self._decoder.addresses["past"], self._decoder.addresses["present"])
-        self._batch: Batch | None = None
+class TensorRtProgram:
+    """Contexts that nothing changes any more, and the launches captured of them."""
 
-    def encode(self, token_ids: Tokens, mask: Tokens) -> Batch:
-        rows, length = token_ids.shape
-        self._batch = Batch(rows, length)
-        self._encoder.write("input_ids", token_ids)
-        self._encoder.write("attention_mask", mask)
-        self._encoder.enqueue()
+    def __init__(self, cuda: Cuda, encoder: Plan, decoder: Plan, memory: Memory, rows: int, source: int) -> None:
+        self.rows, self.source = rows, source
+        self._cuda, self.memory = cuda, memory
+        mask_at = memory.sources_at + aligned(8 * rows * source)
+        self._staged = memory.staged[: mask_at + aligned(8 * rows * source)]
+        self._position = self._staged[:8].view(np.int64)
+        self._tokens = self._view(memory.tokens_at, rows, 1)
+        self._token_ids, self._mask = self._view(memory.sources_at, rows, source), self._view(mask_at, rows, source)
+        self._said = memory.answers[: 8 * TOKENS_PER_LAUNCH * rows].view(np.int64).reshape(TOKENS_PER_LAUNCH, rows)
+        both = ("input_ids", "attention_mask")
+        self._encoder = encoder.context(dict.fromkeys(both, (rows, source)), memory.activations)
+        sources = dict(zip(both, (memory.inputs + memory.sources_at, memory.inputs + mask_at), strict=True))
+        self._encoder.place(sources | memory.cross)
+        self._steps = tuple(self._step(decoder, turn) for turn in (0, 1))
+        # A capture runs once before, on a batch that may be anything with a token in each row.
+        self._write(np.zeros((rows, source), np.int64), np.ones((rows, source), np.int64), 0)
+        self._encoding, self._decoding = cuda.capture(self._encode), cuda.capture(self._decode)
+
+    def encode(self, token_ids: Tokens, mask: Tokens, start: int) -> None:
+        # A batch that was encoded and never asked for its tokens may not have been uploaded yet.
         self._cuda.wait()
-        return self._batch
+        self._write(token_ids, mask, start)
+        self._cuda.launch(self._encoding)
 
-    def step(self, state: Batch, tokens: Tokens) -> Tokens:
-        next_tokens: Tokens = self.advance(state, tokens, "next_tokens")
-        return next_tokens
-
-    def advance(self, state: Batch, tokens: Tokens, output: str) -> Any:
-        """Runs one step and returns `output` of the decoder: `next_tokens`, or `logits` for the parity gate."""
-        self._check(state)
-        decoder = self._decoder
-        decoder.write("tokens", tokens)
-        for name, length in (("cross", state.source), ("cross_bias", state.source), ("past", state.past)):
-            decoder.shape(name, _cache_shape(decoder, name, state.rows, length))
-        decoder.place("past", self._caches[0])
-        decoder.place("present", self._caches[1])
-        decoder.enqueue()
-        answer = decoder.read(output)
+    def decode(self) -> Tokens:
+        self._cuda.launch(self._decoding)
         self._cuda.wait()
-        self._caches = (self._caches[1], self._caches[0])
-        state.past += 1
+        return self._said.T.copy()
+
+    def logits(self, step: int, tokens: Tokens) -> NDArray[Any]:
+        turn = step % 2
+        context = self._steps[turn]
+        answer = np.empty(context.shape_of("logits"), context.plan.types["logits"])
+        self._cuda.upload(self.memory.tokens[turn], tokens)
+        context.enqueue()
+        self._cuda.download(answer, self.memory.logits)
+        self._cuda.wait()
         return answer
 
-    def keep(self, state: Batch, rows: NDArray[np.intp]) -> None:
-        """Keeps `rows`, which ascend: each moves to its own place or to one that has been read already."""
-        self._check(state)
-        decoder = self._decoder
-        decoder.place("past", self._caches[0])
-        for name, length in (("cross", state.source), ("cross_bias", state.source), ("past", state.past)):
-            address, size = decoder.addresses[name], decoder.bytes(name, _cache_shape(decoder, name, 1, length))
-            for place, row in enumerate(rows.tolist()):
-                if place != row and size:
-                    self._cuda.copy(address + place * size, address + row * size, size)
-        state.rows = len(rows)
+    def _write(self, token_ids: Tokens, mask: Tokens, start: int) -> None:
+        """Leaves a batch where the upload begins."""
+        self._position[:], self._tokens[:] = 0, start
+        self._token_ids[:], self._mask[:] = token_ids, mask
 
-    def _check(self, state: Batch) -> None:
-        if state is not self._batch:
-            raise RuntimeError("this batch's caches were taken by a later one")
+    def _encode(self) -> None:
+        self._cuda.upload(self.memory.inputs, self._staged)
+        # Places that are not written yet are masked, and would still make a sum no number if they held none.
+        self._cuda.clear(self.memory.caches[0], self._steps[0].bytes("past"))
+        self._encoder.enqueue()
+
+    def _decode(self) -> None:
+        size = 8 * self.rows
+        for index in range(TOKENS_PER_LAUNCH):
+            turn = index % 2
+            self._steps[turn].enqueue()
+            self._cuda.copy(self.memory.said + index * size, self.memory.tokens[1 - turn], size)
+        self._cuda.download(self._said, self.memory.said)
+
+    def _step(self, decoder: Plan, turn: int) -> Context:
+        """Returns the decoder reading from one place of each pair in memory and writing to the other."""
+        largest, memory = decoder.largest, self.memory
+        _, channels, places, d_kv = largest["past"]
+        context = decoder.context(
+            {
+                "tokens": (self.rows, 1),
+                "cross_bias": (self.rows, 1, 1, self.source),
+                "cross": (self.rows, channels, self.source, d_kv),
+                "past": (self.rows, channels, places, d_kv),
+            },
+            memory.activations,
+        )
+        pairs = {"tokens": memory.tokens, "position": memory.position, "past": memory.caches}
+        written = {"tokens": "next_tokens", "position": "next_position", "past": "present"}
+        context.place({name: pair[turn] for name, pair in pairs.items()})
+        context.place({written[name]: pair[1 - turn] for name, pair in pairs.items()})
+        context.place({**memory.cross, "logits": memory.logits})
+        return context
+
+    def _view(self, start: int, rows: int, columns: int) -> Tokens:
+        """Returns a part of the pinned memory as numbers."""
+        return self._staged[start : start + 8 * rows * columns].view(np.int64).reshape(rows, columns)
 
 
-def _cache_shape(decoder: Plan, name: str, rows: int, length: int) -> tuple[int, ...]:
-    """Returns the shape of a cache: its axis 2 varies, or axis 3 of cross_bias."""
-    _, heads, second, last = decoder.limits[name]
-    return (rows, heads, second, length) if name == "cross_bias" else (rows, heads, length, last)
+def aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,19 +1,21 @@
-"""Runs a TensorRT plan with its tensors in device memory, for all engines of this project that use TensorRT.
+"""Loads TensorRT plans and runs them with their tensors in device memory, for all engines that use TensorRT.
 
     encoder.7.5.plan   built for compute capability 7.5; a folder may hold the plans of several GPUs
 
-All memory is allocated once, at the largest shapes the plan was built for, and freed with the last plan that uses it.
-All work goes to one stream: what was read is there only after `Cuda.wait`.
+All work goes to one stream: what was read is there only after `Cuda.wait`. Memory and captured graphs are freed with
+the `Cuda` that made them.
 
 Needs the packages `cuda-bindings` and `tensorrt`, or the latter's bindings alone beside an image's own libraries, in
-the exact version that built the plan. The calls are those of NVIDIA's samples (samples/python/common_runtime.py). An
-address is never null, because TensorRT wants one even for an empty tensor. Not run where this was written: there is no
-GPU.
+the exact version that built the plan. The calls are those of NVIDIA's samples (samples/python/common_runtime.py), and
+for CUDA graphs those of its guide: one context for each captured graph, and activations in memory that contexts share.
+An address is never null, because TensorRT wants one even for an empty tensor. Not run where this was written: there is
+no GPU.
 """
 
+import ctypes
 import math
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PLANS = "*.plan"
+Shape = tuple[int, ...]
 
 
 class PlanRefused(Exception):
@@ -57,9 +60,10 @@ class Cuda:
         self._call(runtime.cudaSetDevice(device))
         self._stream = self._call(runtime.cudaStreamCreate())
         self.stream = int(self._stream)
-        self._taken: list[int] = []
+        # What frees each thing that was taken, in the order in which they were taken.
+        self._taken: list[tuple[Callable[[Any], Any], Any]] = []
         # A process that ends frees its memory anyway.
-        weakref.finalize(self, _free, runtime, self._taken).atexit = False
+        weakref.finalize(self, _free, self._taken).atexit = False
 
     def compute_capability(self) -> str:
         known = self._runtime.cudaDeviceAttr
@@ -68,8 +72,15 @@ class Cuda:
 
     def allocate(self, size: int) -> int:
         """Allocates at least one byte, because an empty tensor needs an address, too."""
-        self._taken.append(int(self._call(self._runtime.cudaMalloc(max(size, 1)))))
-        return self._taken[-1]
+        address = int(self._call(self._runtime.cudaMalloc(max(size, 1))))
+        self._taken.append((self._runtime.cudaFree, address))
+        return address
+
+    def pinned(self, size: int) -> NDArray[np.uint8]:
+        """Returns host memory that the device reads and writes by itself, which a captured copy needs."""
+        address = int(self._call(self._runtime.cudaHostAlloc(size, self._runtime.cudaHostAllocDefault)))
+        self._taken.append((self._runtime.cudaFreeHost, address))
+        return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
     def upload(self, address: int, values: NDArray[Any]) -> None:
         self._copy(address, values.ctypes.data, values.nbytes, "cudaMemcpyHostToDevice")
@@ -79,6 +90,29 @@ class Cuda:
 
     def copy(self, to: int, source: int, size: int) -> None:
         self._copy(to, source, size, "cudaMemcpyDeviceToDevice")
+
+    def clear(self, address: int, size: int) -> None:
+        self._call(self._runtime.cudaMemsetAsync(address, 0, size, self._stream))
+
+    def capture(self, work: Callable[[], None]) -> Any:
+        """Returns a CUDA graph of everything that `work` sends to the stream, for `launch`.
+
+        It runs once before: TensorRT prepares a context's shapes in its first run, which cannot be captured.
+        """
+        runtime = self._runtime
+        work()
+        self.wait()
+        mode = runtime.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
+        self._call(runtime.cudaStreamBeginCapture(self._stream, mode))
+        work()
+        graph = self._call(runtime.cudaStreamEndCapture(self._stream))
+        launch = self._call(runtime.cudaGraphInstantiate(graph, 0))
+        self._call(runtime.cudaGraphDestroy(graph))
+        self._taken.append((runtime.cudaGraphExecDestroy, launch))
+        return launch
+
+    def launch(self, graph: Any) -> None:
+        self._call(self._runtime.cudaGraphLaunch(graph, self._stream))
 
     def wait(self) -> None:
         self._call(self._runtime.cudaStreamSynchronize(self._stream))
@@ -94,9 +128,9 @@ class Cuda:
         return answer[1] if len(answer) > 1 else None
 
 
-def _free(runtime: Any, addresses: list[int]) -> None:
-    for address in addresses:
-        runtime.cudaFree(address)
+def _free(taken: list[tuple[Callable[[Any], Any], Any]]) -> None:
+    for free, it in reversed(taken):
+        free(it)
 
 
 def import_tensorrt() -> Any:
@@ -111,73 +145,92 @@ def import_tensorrt() -> Any:
 
 
 class Plan:
-    """A plan, its context, and an address for every tensor: its own memory, or where `source` writes the tensor."""
+    """A plan that is loaded: its tensors' types, and the shapes that each of its profiles was built for."""
 
-    def __init__(
-        self, file: Path, cuda: Cuda, source: "Plan | None" = None, *, sized_as: Mapping[str, str] | None = None
-    ) -> None:
-        """`sized_as` names tensors that need as much memory as another tensor."""
+    def __init__(self, file: Path, cuda: Cuda) -> None:
         tensorrt = import_tensorrt()
-        self._cuda, self._file = cuda, file
+        self.file, self._cuda = file, cuda
         self._runtime = tensorrt.Runtime(tensorrt.Logger(tensorrt.Logger.WARNING))
-        self._engine = self._runtime.deserialize_cuda_engine(file.read_bytes())
-        if self._engine is None:
+        self._engine = engine = self._runtime.deserialize_cuda_engine(file.read_bytes())
+        if engine is None:
             raise PlanRefused(
                 f"{file}: TensorRT {tensorrt.__version__} on a GPU of compute capability {cuda.compute_capability()} "
                 "cannot load it. A plan loads only in the TensorRT version and on the GPU it was built for. "
                 "Build it again in this image."
             )
-        self._context = self._engine.create_execution_context()
-        names = [self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)]
-        self.types = {name: np.dtype(tensorrt.nptype(self._engine.get_tensor_dtype(name))) for name in names}
-        inputs = [name for name in names if self._engine.get_tensor_mode(name) == tensorrt.TensorIOMode.INPUT]
-        self.limits: dict[str, tuple[int, ...]] = {
-            name: tuple(self._engine.get_tensor_profile_shape(name, 0)[2]) for name in inputs
-        }
-        self.addresses: dict[str, int] = {}
-        self._written: dict[str, NDArray[Any]] = {}
-        self._find_places(names, source, sized_as or {})
+        self._strategies = tensorrt.ExecutionContextAllocationStrategy
+        names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
+        self.types = {name: np.dtype(tensorrt.nptype(engine.get_tensor_dtype(name))) for name in names}
+        inputs = [name for name in names if engine.get_tensor_mode(name) == tensorrt.TensorIOMode.INPUT]
+        # -1 is a size that each batch sets.
+        self.shapes = {name: tuple(engine.get_tensor_shape(name)) for name in names}
+        dynamic = [name for name in inputs if -1 in self.shapes[name]]
+        self.activations = int(engine.device_memory_size_v2)  # bytes
+        self._profiles = [
+            {name: [tuple(shape) for shape in engine.get_tensor_profile_shape(name, index)] for name in dynamic}
+            for index in range(engine.num_optimization_profiles)
+        ]
 
-    def _find_places(self, names: list[str], source: "Plan | None", sized_as: Mapping[str, str]) -> None:
-        """Allocates memory for the largest shapes.
+    @property
+    def largest(self) -> dict[str, Shape]:
+        """The largest shape of every dynamic input, over all profiles."""
+        return {name: max(profile[name][2] for profile in self._profiles) for name in self._profiles[0]}
 
-        TensorRT knows those of the outputs once it knows those of the inputs.
-        """
-        for name, shape in self.limits.items():
-            self.shape(name, shape)
-        for name in names:
-            if source is None or name not in source.types:
-                largest = self._context.get_tensor_shape(sized_as.get(name, name))
-                self.place(name, self._cuda.allocate(self.bytes(name, largest)))
-            elif source.types[name] != self.types[name]:
-                raise PlanRefused(f"{self._file}: {name} is {self.types[name]}, but {source.types[name]} is written.")
-            else:
-                self.place(name, source.addresses[name])
-
-    def place(self, name: str, address: int) -> None:
-        if not self._context.set_tensor_address(name, address):
-            raise PlanRefused(f"{self._file}: TensorRT refuses an address for {name}.")
-        self.addresses[name] = address
-
-    def shape(self, name: str, shape: tuple[int, ...]) -> None:
-        if not self._context.set_input_shape(name, shape):
-            raise PlanRefused(f"{self._file}: {name} is {shape}, but the plan was built for up to {self.limits[name]}.")
-
-    def bytes(self, name: str, shape: tuple[int, ...]) -> int:
+    def bytes(self, name: str, shape: Shape) -> int:
         return math.prod(shape) * int(self.types[name].itemsize)
 
-    def write(self, name: str, values: NDArray[Any]) -> None:
-        self.shape(name, values.shape)
-        # Kept alive, because the copy may still be reading it when this returns.
-        self._written[name] = np.ascontiguousarray(values, self.types[name])
-        self._cuda.upload(self.addresses[name], self._written[name])
+    def context(self, shapes: Mapping[str, Shape], activations: int | None = None) -> "Context":
+        """Returns a context at these shapes, in the first profile that was built for them. Raises `PlanRefused`.
 
-    def read(self, name: str) -> NDArray[Any]:
-        """Returns an array that is filled once `Cuda.wait` has returned."""
-        values = np.empty(tuple(self._context.get_tensor_shape(name)), self.types[name])
-        self._cuda.download(values, self.addresses[name])
-        return values
+        `activations` is the address of memory that is shared with other contexts; else the context has its own.
+        """
+        index = next((i for i, profile in enumerate(self._profiles) if _fits(profile, shapes)), None)
+        if index is None:
+            raise PlanRefused(f"{self.file}: no profile was built for {dict(shapes)}. Build it again.")
+        shared = activations is not None
+        context = self._engine.create_execution_context(
+            self._strategies.USER_MANAGED if shared else self._strategies.STATIC
+        )
+        if shared:
+            context.set_device_memory(activations, self.activations)
+        context.set_optimization_profile_async(index, self._cuda.stream)
+        self._cuda.wait()
+        made = Context(self, context, self._cuda)
+        for name, shape in shapes.items():
+            made.shape(name, shape)
+        return made
+
+
+def _fits(profile: Mapping[str, list[Shape]], shapes: Mapping[str, Shape]) -> bool:
+    return all(
+        all(low <= size <= high for low, size, high in zip(profile[name][0], shape, profile[name][2], strict=True))
+        for name, shape in shapes.items()
+    )
+
+
+class Context:
+    """A context of a plan: shapes, addresses, and running it."""
+
+    def __init__(self, plan: Plan, context: Any, cuda: Cuda) -> None:
+        self.plan, self._context, self._cuda = plan, context, cuda
+
+    def place(self, addresses: Mapping[str, int]) -> None:
+        for name, address in addresses.items():
+            if not self._context.set_tensor_address(name, address):
+                raise PlanRefused(f"{self.plan.file}: TensorRT refuses an address for {name}.")
+
+    def shape(self, name: str, shape: Shape) -> None:
+        if not self._context.set_input_shape(name, shape):
+            largest = self.plan.largest[name]
+            raise PlanRefused(f"{self.plan.file}: {name} is {shape}, but the plan was built for up to {largest}.")
+
+    def shape_of(self, name: str) -> Shape:
+        """Returns the shape of any tensor; TensorRT knows those of the outputs once it knows those of the inputs."""
+        return tuple(self._context.get_tensor_shape(name))
+
+    def bytes(self, name: str) -> int:
+        return self.plan.bytes(name, self.shape_of(name))
 
     def enqueue(self) -> None:
         if not self._context.execute_async_v3(self._cuda.stream):
-            raise CudaFailed(f"{self._file}: TensorRT could not run it; its log says why")
+            raise CudaFailed(f"{self.plan.file}: TensorRT could not run it; its log says why")

@@ -1,7 +1,7 @@
 """Builds engines with the trtexec of this machine, for the GPU of this machine.
 
-In: a graph, a profile, a target. Out: an engine file and an `EngineRecord` of what built it. `Toolchain.find` says in
-one sentence what a machine lacks; TensorRT's version is read from trtexec's own banner, the GPU from nvidia-smi. The
+In: a graph, its profiles, a target. Out: an engine file and an `EngineRecord` of what built it. `Toolchain.find` says
+in one sentence what a machine lacks; TensorRT's version is read from trtexec's own banner, the GPU from nvidia-smi. The
 Python package must be of the same version: the parity gate runs with it what trtexec built.
 
 There is a timing cache for each GPU and TensorRT version, so that building again takes less; trtexec's whole output
@@ -17,6 +17,7 @@ import importlib
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -93,7 +94,7 @@ class EngineRecord:
 def compile_engine(
     graph: Path,
     engine: Path,
-    profile: Profile,
+    profiles: Sequence[Profile],
     target: TensorRtTarget,
     toolchain: Toolchain,
     timing_caches: Path,
@@ -106,7 +107,7 @@ def compile_engine(
     asked = command(
         graph,
         unfinished,
-        profile,
+        profiles,
         target,
         tensorrt=toolchain.major,
         timing_cache=cache,

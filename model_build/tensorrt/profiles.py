@@ -1,25 +1,23 @@
-"""Derives the shapes an engine is built for, one optimisation profile, from a workload's lengths and batch sizes.
+"""Derives the shapes an engine is built for, its optimisation profiles, from a workload's lengths and batch sizes.
 
-In: `[model]` and `[serving]` of a workload. Out: for every input of a graph the smallest shape it must take, the shape
-TensorRT times its kernels at, and the largest. Lengths are tokens, batches rows.
+In: `[model]` and `[serving]` of a workload. Out: for every input of a graph whose shape varies the smallest shape it
+must take, the shape TensorRT times its kernels at, and the largest. Lengths are tokens, batches rows.
 
 - Smallest: one row, one token. Nothing shorter can be asked, and the lower end costs nothing.
 - Timed: the largest preferred batch size, because that is what dynamic batching makes under load; one row when
   batches are not asked for. The full input length: the objective is a percentile, and the long requests are its tail.
-  A decoder's cache is timed half full, because every length of it comes once per answer.
 - Largest: `max_batch_size` rows of the model's limits.
 
-A decoder's `past` begins empty. Optimisation profiles take a zero: NVIDIA documents empty tensors ("Data Formats and
-Tensors" of the TensorRT inference library guide), ONNX Runtime GenAI builds its decoders' profiles with `x0x` in them,
-and ONNX Runtime's TensorRT provider notes what is asked in return: an address that is not null and no one else's.
-TensorRT 7.0 still refused it (NVIDIA/TensorRT issue 337), and Torch-TensorRT warns that it clamps such a minimum to 1.
-Not run here: a builder that refuses it says so, and the build stops there.
+A T5 has two profiles. The first is for one row, timed at the shortest source that its engine pads to, which is what
+most queries are; the second is for the batches, timed as above. Its engine asks for a few sizes alone
+(`containers/text2text/static_cache.py`), and its cache always has all its places.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from containers.text2text.static_cache import batch_sizes, cache_places
 from workloads import EncoderModel, Model, Serving, TextToText
 
 Shape = tuple[int, ...]
@@ -35,55 +33,60 @@ class Range:
 
 
 Profile = Mapping[str, Range]
-"""The ranges of all inputs, in the graph's order."""
+"""The ranges of all inputs whose shape varies, in the graph's order."""
 
 
-def profiles(model: Model, serving: Serving, config: Mapping[str, Any]) -> dict[str, Profile]:
+def profiles(model: Model, serving: Serving, config: Mapping[str, Any]) -> dict[str, tuple[Profile, ...]]:
     """Returns the profiles of all graphs by their names; `config` is the checkpoint's config.json."""
     if not isinstance(model, TextToText):
-        return {"model": encoder_profile(model, serving)}
+        return {"model": (encoder_profile(model, serving),)}
     channels = 2 * config["num_decoder_layers"] * config["num_heads"]
     return text2text_profiles(model, serving, channels=channels, d_kv=config["d_kv"])
 
 
 def encoder_profile(model: EncoderModel, serving: Serving) -> Profile:
     """Returns the profile of model.onnx: [batch, sequence] for all inputs but valid_length, which is [batch]."""
-    shapes = [_encoder_shapes(model, batch, length) for batch, length in _sizes(serving, model.max_input_tokens)]
-    return _ranges(*shapes)
+    longest, most = model.max_input_tokens, serving.max_batch_size
+    asked = ((1, 1), (_timed_rows(serving) or 1, longest), (most, longest))
+    return _ranges(*(_encoder_shapes(model, batch, length) for batch, length in asked))
 
 
-def text2text_profiles(model: TextToText, serving: Serving, *, channels: int, d_kv: int) -> dict[str, Profile]:
+def text2text_profiles(
+    model: TextToText, serving: Serving, *, channels: int, d_kv: int
+) -> dict[str, tuple[Profile, ...]]:
     """Returns those of encoder.onnx and decoder.onnx. `channels` is decoder layers × 2 × heads, as in `past`."""
-    # The last step reads everything written before it: one position less than the limit.
-    last = model.max_output_tokens - 1
-    sizes = _sizes(serving, model.max_input_tokens)
-    steps = [
-        _decoder_shapes(batch, source, past, channels, d_kv)
-        for (batch, source), past in zip(sizes, (0, last // 2, last), strict=True)
-    ]
+    longest, most, places = model.max_input_tokens, serving.max_batch_size, cache_places(model.max_output_tokens)
+    _, shortest = batch_sizes(most, longest)[0]
+    asked = [((1, shortest), (1, shortest), (1, longest))]
+    if most > 1:
+        # Where no batches are asked for, those of several rows come as such from a client.
+        asked.append(((2, shortest), (max(2, _timed_rows(serving) or most), longest), (most, longest)))
     return {
-        "encoder": _ranges(*(dict.fromkeys(("input_ids", "attention_mask"), size) for size in sizes)),
-        "decoder": _ranges(*steps),
+        "encoder": tuple(
+            _ranges(*(dict.fromkeys(("input_ids", "attention_mask"), size) for size in one)) for one in asked
+        ),
+        "decoder": tuple(
+            _ranges(*(_decoder_shapes(batch, source, places, channels, d_kv) for batch, source in one)) for one in asked
+        ),
     }
 
 
-def _sizes(serving: Serving, max_input_tokens: int) -> tuple[tuple[int, int], ...]:
-    """Returns rows and tokens: smallest, timed, largest."""
-    batched = serving.dynamic_batching and serving.preferred_batch_sizes
-    timed = max(serving.preferred_batch_sizes) if batched else 1
-    return (1, 1), (timed, max_input_tokens), (serving.max_batch_size, max_input_tokens)
+def _timed_rows(serving: Serving) -> int | None:
+    """Returns None where batches are not asked for."""
+    return max(serving.preferred_batch_sizes, default=None) if serving.dynamic_batching else None
 
 
 def _encoder_shapes(model: EncoderModel, batch: int, length: int) -> dict[str, Shape]:
     return {name: (batch,) if name == "valid_length" else (batch, length) for name in model.inputs}
 
 
-def _decoder_shapes(batch: int, source: int, past: int, channels: int, d_kv: int) -> dict[str, Shape]:
+def _decoder_shapes(batch: int, source: int, places: int, channels: int, d_kv: int) -> dict[str, Shape]:
+    """Returns those that vary: `position` is always one number."""
     return {
         "tokens": (batch, 1),
         "cross_bias": (batch, 1, 1, source),
         "cross": (batch, channels, source, d_kv),
-        "past": (batch, channels, past, d_kv),
+        "past": (batch, channels, places, d_kv),
     }
 
 

@@ -46,5 +46,6 @@ def _export(inputs: CompileInputs, scratch: Path, progress: Progress) -> dict[st
         progress("Exporting to ONNX")
         folder.mkdir()
         limits = {"max_input_tokens": model.max_input_tokens, "max_output_tokens": model.max_output_tokens}
-        export.export(export.load(inputs.checkpoint.folder), folder, **limits)
+        static = isinstance(inputs.target, TensorRtTarget)
+        export.export(export.load(inputs.checkpoint.folder), folder, **limits, static=static)
     return {graph: folder / f"{graph}.onnx" for graph in GRAPHS}

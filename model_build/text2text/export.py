@@ -1,10 +1,16 @@
-"""Exports a T5 checkpoint to two portable ONNX graphs, the same for every runtime.
+"""Exports a T5 checkpoint to two portable ONNX graphs. The decoder's cache grows, or has all its places from the start.
 
     encoder.onnx  input_ids, attention_mask [batch, source]
                   → cross [batch, layers * 2 * heads, source, d_kv]: keys and values of every decoder layer
                     cross_bias [batch, 1, 1, source]: what padding adds to the attention scores
     decoder.onnx  tokens [batch, 1], cross_bias, cross, past [batch, layers * 2 * heads, past, d_kv]
                   → next_tokens [batch, 1], logits [batch, vocabulary], present (past and one position more)
+    static        tokens, position [1], cross_bias, cross, past [batch, layers * 2 * heads, places, d_kv]
+                  → next_tokens, logits, present (past with `position` written), next_position
+
+The growing cache is the faster one on CPU, which would copy and attend to empty places. On a GPU every step of the
+static one has the same shapes and addresses, so that a CUDA graph can hold several: places behind `position` are
+masked, and `next_tokens` and `next_position` are what the next step takes.
 
 The heads of all layers, keys then values, share axis 1: a step has one cache in and one out, taking rows out is one
 index, and the graph needs a single split instead of a squeeze per layer. The modules below are T5's arithmetic over the
@@ -18,6 +24,7 @@ exponents alone. In fp32 every answer is the same to the last bit, and in fp16 t
 torch lives here and in verify.py only.
 """
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +33,7 @@ import torch
 from torch import Tensor, nn
 from transformers import T5ForConditionalGeneration
 
+from containers.text2text.static_cache import cache_places
 from model_build.checkpoint import loading
 
 OPSET = 18
@@ -33,17 +41,21 @@ SCALE = 2.0**-5
 """Scale of the residual stream. fp16 then holds one of up to 2.1 million, where published T5s go to 66,000
 (huggingface/transformers issue 5651) and mT5 to 280,000 (pull request 10956). A smaller scale would cost small weights
 their last bits, as fp16 has fewer of them below 6e-5."""
-AXES = {
+Axes = Mapping[str, tuple[str | int | None, ...]]
+AXES: dict[str, tuple[str | int | None, ...]] = {
     "input_ids": ("batch", "source"),
     "attention_mask": ("batch", "source"),
     "tokens": ("batch", 1),
+    "position": (1,),
     "cross_bias": ("batch", 1, 1, "source"),
     "cross": ("batch", None, "source", None),
     "past": ("batch", None, "past", None),
     "present": ("batch", None, "present", None),
     "next_tokens": ("batch", 1),
     "logits": ("batch", None),
+    "next_position": (1,),
 }
+STATIC_AXES = AXES | dict.fromkeys(("past", "present"), ("batch", None, None, None))
 
 
 def load(folder: Path) -> Any:
@@ -53,12 +65,13 @@ def load(folder: Path) -> Any:
         return model.eval()
 
 
-def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens: int) -> None:
+def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens: int, static: bool = False) -> None:
     """Writes `encoder.onnx` and `decoder.onnx` into `folder`."""
     config = model.config
     channels = 2 * config.num_decoder_layers * config.num_heads
+    decoder = StaticDecoder(model, cache_places(max_output_tokens)) if static else Decoder(model, max_output_tokens)
     # Any sizes above 1 do: torch would take 0 and 1 for constants. Lengths stay within the position tables.
-    batch, source, past = 3, min(5, max_input_tokens), min(2, max_output_tokens)
+    batch, source, past = 3, min(5, max_input_tokens), decoder.places if static else min(2, max_output_tokens)
     _write(
         Encoder(model, max_input_tokens),
         # Two tensors: torch takes one tensor in two places for one input.
@@ -67,15 +80,17 @@ def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens
         folder / "encoder.onnx",
     )
     _write(
-        Decoder(model, max_output_tokens),
+        decoder,
         {
             "tokens": torch.ones(batch, 1, dtype=torch.long),
+            **({"position": torch.zeros(1, dtype=torch.long)} if static else {}),
             "cross_bias": torch.zeros(batch, 1, 1, source),
             "cross": torch.zeros(batch, channels, source, config.d_kv),
             "past": torch.zeros(batch, channels, past, config.d_kv),
         },
-        ("next_tokens", "logits", "present"),
+        ("next_tokens", "logits", "present", *(["next_position"] if static else [])),
         folder / "decoder.onnx",
+        STATIC_AXES if static else AXES,
     )
 
 
@@ -155,6 +170,10 @@ class Encoder(nn.Module):
         return cross.transpose(1, 2), padding
 
 
+Append = Callable[[Tensor, Tensor], Tensor]
+"""Takes a layer's cached keys or values and the new ones of one place, and returns them together."""
+
+
 class DecoderLayer(nn.Module):
     """One position; hidden is [batch, d_model]."""
 
@@ -168,11 +187,17 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(block.layer[2])
 
     def forward(
-        self, hidden: Tensor, past: tuple[Tensor, Tensor], bias: Tensor, cross: tuple[Tensor, Tensor], padding: Tensor
+        self,
+        hidden: Tensor,
+        past: tuple[Tensor, Tensor],
+        append: Append,
+        bias: Tensor,
+        cross: tuple[Tensor, Tensor],
+        padding: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         qkv = (self.norm(hidden) @ self.qkv).reshape(-1, 3 * self.heads, 1, self.d_kv)
         q, k, v = torch.split(qkv, self.heads, 1)
-        keys, values = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
+        keys, values = append(past[0], k), append(past[1], v)
         hidden = hidden + self._attend(q, keys, values, bias) @ self.out
         q = (self.cross_norm(hidden) @ self.cross_q).reshape(-1, self.heads, 1, self.d_kv)
         hidden = hidden + self._attend(q, *cross, padding) @ self.cross_out
@@ -184,12 +209,14 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    def __init__(self, model: Any, max_output_tokens: int) -> None:
+    """Has a cache that each step makes one place longer, up to `places`."""
+
+    def __init__(self, model: Any, places: int) -> None:
         super().__init__()
         blocks = model.decoder.block
         self.embedding = _embedding(model.decoder)
-        self.max_output_tokens, self.heads = max_output_tokens, model.config.num_heads
-        bias = blocks[0].layer[0].SelfAttention.compute_bias(max_output_tokens, max_output_tokens)
+        self.places, self.heads = places, model.config.num_heads
+        bias = blocks[0].layer[0].SelfAttention.compute_bias(places, places)
         # The last query's row holds the bias of every distance, the farthest first: a step's is its tail.
         self.bias = nn.Buffer(bias[:, :, -1:, :].detach().contiguous())
         self.layers = nn.ModuleList(DecoderLayer(block) for block in blocks)
@@ -197,17 +224,43 @@ class Decoder(nn.Module):
         scale = model.config.d_model**-0.5 if model.config.scale_decoder_outputs else 1.0
         self.head = nn.Parameter(_weights(model.lm_head) * scale, requires_grad=False)
 
-    def forward(self, tokens: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, tokens: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor) -> tuple[Tensor, ...]:
+        bias = self.bias[:, :, :, self.places - 1 - past.shape[2] :]
+        return self.step(tokens, cross_bias, cross, past, bias, lambda past, new: torch.cat([past, new], 2))
+
+    def step(
+        self, tokens: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor, bias: Tensor, append: Append
+    ) -> tuple[Tensor, Tensor, Tensor]:
         hidden = self.embedding(tokens[:, 0])
-        bias = self.bias[:, :, :, self.max_output_tokens - 1 - past.shape[2] :]
         pasts, crosses = torch.split(past, self.heads, 1), torch.split(cross, self.heads, 1)
         present: list[Tensor] = []
         for index, layer in enumerate(self.layers):
             pair = slice(2 * index, 2 * index + 2)
-            hidden, keys, values = layer(hidden, pasts[pair], bias, crosses[pair], cross_bias)
+            hidden, keys, values = layer(hidden, pasts[pair], append, bias, crosses[pair], cross_bias)
             present += [keys, values]
         logits = self.norm(hidden) @ self.head
         return torch.argmax(logits, -1, keepdim=True), logits, torch.cat(present, 1)
+
+
+class StaticDecoder(Decoder):
+    """Has a cache of `places`, of which a step writes one. What is in the places behind it must be finite."""
+
+    def __init__(self, model: Any, places: int) -> None:
+        super().__init__(model, places)
+        # Behind the bias of every distance comes the mask of the places that are still ahead.
+        ahead = torch.full((1, self.heads, 1, places - 1), torch.finfo(torch.float32).min)
+        self.bias = nn.Buffer(torch.cat([self.bias, ahead], 3))
+        self.steps = nn.Buffer(torch.arange(places).reshape(1, 1, places, 1))
+        self.tail = nn.Buffer(torch.arange(places - 1, 2 * places - 1))
+
+    def forward(  # type: ignore[override]
+        self, tokens: Tensor, position: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor
+    ) -> tuple[Tensor, ...]:
+        written = self.steps == position
+        # A row of the table's last `places` entries, from the place that is being written backwards.
+        bias = torch.index_select(self.bias, 3, self.tail - position)
+        made = self.step(tokens, cross_bias, cross, past, bias, lambda past, new: torch.where(written, new, past))
+        return *made, position + 1
 
 
 def _weights(*linears: nn.Linear) -> nn.Parameter:
@@ -226,9 +279,11 @@ def _embedding(stack: Any) -> nn.Embedding:
     return nn.Embedding(weights.shape[0], weights.shape[1], _weight=weights)
 
 
-def _write(module: nn.Module, inputs: dict[str, Tensor], outputs: tuple[str, ...], file: Path) -> None:
+def _write(
+    module: nn.Module, inputs: dict[str, Tensor], outputs: tuple[str, ...], file: Path, axes: Axes = AXES
+) -> None:
     dynamic = tuple(
-        {i: torch.export.Dim.DYNAMIC for i, axis in enumerate(AXES[name]) if isinstance(axis, str)} for name in inputs
+        {i: torch.export.Dim.DYNAMIC for i, axis in enumerate(axes[name]) if isinstance(axis, str)} for name in inputs
     )
     program = torch.onnx.export(
         module.eval(),
@@ -243,13 +298,13 @@ def _write(module: nn.Module, inputs: dict[str, Tensor], outputs: tuple[str, ...
     if program is None:
         raise RuntimeError("torch.onnx.export returned no program")
     graph = program.model_proto
-    _name_axes(graph)
+    _name_axes(graph, axes)
     onnx.save(graph, file)
 
 
-def _name_axes(model: onnx.ModelProto) -> None:
+def _name_axes(model: onnx.ModelProto, axes: Axes) -> None:
     """Names the dynamic axes, which torch numbers."""
     for value in (*model.graph.input, *model.graph.output):
-        for dimension, axis in zip(value.type.tensor_type.shape.dim, AXES[value.name], strict=True):
+        for dimension, axis in zip(value.type.tensor_type.shape.dim, axes[value.name], strict=True):
             if isinstance(axis, str):
                 dimension.dim_param = axis

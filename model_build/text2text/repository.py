@@ -12,7 +12,7 @@ from model_build.text2text.graphs import graph_files
 from workloads import Example, Serving, Target, TensorRtTarget, TextToText
 
 SERVING_CODE = ("model.py", "generator.py", "decoding.py", "settings.py")
-ENGINES = {"onnxruntime": ("engine.py",), "tensorrt": ("tensorrt_engine.py", "tensorrt_plan.py")}
+ENGINES = {"onnxruntime": ("engine.py",), "tensorrt": ("static_cache.py", "tensorrt_engine.py", "tensorrt_plan.py")}
 """The code that runs the graphs, by runtime: a container has the packages of its own runtime and no other."""
 TEXT = Tensor(name="TEXT", data_type="TYPE_STRING", dims=(1,))
 CORRECTED = Tensor(name="CORRECTED", data_type="TYPE_STRING", dims=(1,))

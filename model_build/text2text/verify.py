@@ -114,12 +114,12 @@ def _compare_batch(
 def forced_logits(engine: Any, rows: list[list[int]], tokens: Tokens, settings: Settings) -> NDArray[np.float32]:
     """Returns the compiled decoder's logits [rows, steps, vocabulary] after each step of `tokens`.
 
-    `engine` can answer with its logits: it has `advance` besides what decoding asks for.
+    `engine` can answer with its logits: it has `logits` besides what decoding asks for.
     """
-    state = engine.encode(*pad(rows, settings.pad_token_id))
+    state = engine.encode(*pad(rows, settings.pad_token_id), settings.decoder_start_token_id)
     start = np.full((len(tokens), 1), settings.decoder_start_token_id)
     fed = np.concatenate([start, tokens[:, :-1]], 1)
-    return np.stack([engine.advance(state, fed[:, [step]], "logits") for step in range(fed.shape[1])], 1)
+    return np.stack([engine.logits(state, fed[:, [step]]) for step in range(fed.shape[1])], 1)
 
 
 def _tokenise(compiled: TextGenerator, examples: Sequence[Example], file: Path) -> list[list[int]]:

@@ -2,7 +2,9 @@
 
 Device memory is numpy buffers known by their addresses, filled with a pattern that is no number. Work on a stream waits
 until the stream is synchronised, as on a GPU: an answer read too early is the pattern, and host arrays that died are
-gone. A plan is what it was built for and the graph, so that shapes, types and addresses are checked against it.
+gone. A captured graph is the work that the stream was given meanwhile; copies in it need pinned memory, and a context
+that is part of it may not be changed any more. A plan is what it was built for and the graph, so that shapes, types and
+addresses are checked against it.
 """
 
 # ruff: noqa: N801, N802, N803, N815 - CUDA's names
@@ -10,7 +12,7 @@ gone. A plan is what it was built for and the graph, so that shapes, types and a
 import ctypes
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -38,10 +40,10 @@ Run = Callable[[list[str], dict[str, NDArray[Any]]], list[NDArray[Any]]]
 
 
 def write_plan(
-    file: Path, model: onnx.ModelProto, profile: Profile, *, capability: str, tensorrt: str = VERSION
+    file: Path, model: onnx.ModelProto, profiles: Sequence[Profile], *, capability: str, tensorrt: str = VERSION
 ) -> None:
-    shapes = {name: [shapes.min, shapes.opt, shapes.max] for name, shapes in profile.items()}
-    head = json.dumps({"tensorrt": tensorrt, "capability": capability, "shapes": shapes})
+    shapes = [{name: [shapes.min, shapes.opt, shapes.max] for name, shapes in one.items()} for one in profiles]
+    head = json.dumps({"tensorrt": tensorrt, "capability": capability, "profiles": shapes})
     file.write_bytes(head.encode() + b"\n" + model.SerializeToString())
 
 
@@ -61,6 +63,14 @@ class cudaDeviceAttr(IntEnum):
     cudaDevAttrComputeCapabilityMinor = 76
 
 
+class cudaStreamCaptureMode(IntEnum):
+    cudaStreamCaptureModeThreadLocal = 1
+
+
+Work = Callable[[], None]
+STREAM = 4711
+
+
 @dataclass
 class Gpu:
     """One device with one stream, and what crossed to the host and back."""
@@ -68,10 +78,15 @@ class Gpu:
     capability: str = "7.5"
     exact: bool = False  # compute in the very types of the graph, as a GPU does; ONNX Runtime hides fp16's overflow
     memory: dict[int, NDArray[np.uint8]] = field(default_factory=dict)
-    queue: list[Callable[[], None]] = field(default_factory=list)
-    uploaded: int = 0
-    downloaded: int = 0
-    steps: list[dict[str, Shape]] = field(default_factory=list)
+    pinned: dict[int, NDArray[np.uint8]] = field(default_factory=dict)
+    queue: list[Work] = field(default_factory=list)
+    captured: list[Work] | None = None
+    graphs: dict[int, list[Work]] = field(default_factory=dict)
+    uploads: list[int] = field(default_factory=list)  # bytes that crossed
+    downloads: list[int] = field(default_factory=list)
+    launches: int = 0
+    waits: int = 0
+    steps: list[tuple[int, dict[str, Shape]]] = field(default_factory=list)  # profile and shapes of each run
 
     def view(self, address: int, size: int) -> NDArray[np.uint8]:
         """Device bytes; an address outside what was allocated is an illegal access."""
@@ -89,9 +104,10 @@ class Gpu:
         return cudaError_t.cudaSuccess, int(self.capability.split(".")[part])
 
     def cudaStreamCreate(self) -> tuple[cudaError_t, int]:
-        return cudaError_t.cudaSuccess, 4711
+        return cudaError_t.cudaSuccess, STREAM
 
     def cudaMalloc(self, size: int) -> tuple[cudaError_t, int]:
+        assert self.captured is None, "memory cannot be taken while a stream is captured"
         block = np.full(size, PATTERN, np.uint8)
         self.memory[block.ctypes.data] = block
         return cudaError_t.cudaSuccess, block.ctypes.data
@@ -100,78 +116,162 @@ class Gpu:
         del self.memory[devPtr]
         return (cudaError_t.cudaSuccess,)
 
+    def cudaHostAlloc(self, size: int, flags: int) -> tuple[cudaError_t, int]:
+        block = np.full(size, PATTERN, np.uint8)
+        self.pinned[block.ctypes.data] = block
+        return cudaError_t.cudaSuccess, block.ctypes.data
+
+    def cudaFreeHost(self, ptr: int) -> tuple[cudaError_t]:
+        del self.pinned[ptr]
+        return (cudaError_t.cudaSuccess,)
+
     def cudaMemcpyAsync(self, dst: int, src: int, count: int, kind: cudaMemcpyKind, stream: int) -> tuple[cudaError_t]:
-        assert stream == 4711
         if kind == cudaMemcpyKind.cudaMemcpyHostToDevice:
-            self.uploaded += count
-            to, source = self.view(dst, count), host(src, count)
+            to, source, crossed = self.view(dst, count), self._host(src, count), self.uploads
         elif kind == cudaMemcpyKind.cudaMemcpyDeviceToHost:
-            self.downloaded += count
-            to, source = host(dst, count), self.view(src, count)
+            to, source, crossed = self._host(dst, count), self.view(src, count), self.downloads
         else:
             assert dst + count <= src or src + count <= dst, "a copy on the device may not overlap"
-            to, source = self.view(dst, count), self.view(src, count)
-        self.queue.append(lambda: np.copyto(to, source))
+            to, source, crossed = self.view(dst, count), self.view(src, count), []
+
+        def work() -> None:
+            np.copyto(to, source)
+            crossed.append(count)
+
+        return self.do(work, stream)
+
+    def cudaMemsetAsync(self, devPtr: int, value: int, count: int, stream: int) -> tuple[cudaError_t]:
+        to = self.view(devPtr, count)
+        return self.do(lambda: to.fill(value), stream)
+
+    def cudaStreamBeginCapture(self, stream: int, mode: cudaStreamCaptureMode) -> tuple[cudaError_t]:
+        assert stream == STREAM
+        assert self.captured is None
+        assert not self.queue
+        self.captured = []
+        return (cudaError_t.cudaSuccess,)
+
+    def cudaStreamEndCapture(self, stream: int) -> tuple[cudaError_t, list[Work]]:
+        assert stream == STREAM
+        assert self.captured
+        graph, self.captured = self.captured, None
+        return cudaError_t.cudaSuccess, graph
+
+    def cudaGraphInstantiate(self, graph: list[Work], flags: int) -> tuple[cudaError_t, int]:
+        handle = max(self.graphs, default=0) + 1
+        self.graphs[handle] = list(graph)
+        return cudaError_t.cudaSuccess, handle
+
+    def cudaGraphDestroy(self, graph: list[Work]) -> tuple[cudaError_t]:
+        graph.clear()
+        return (cudaError_t.cudaSuccess,)
+
+    def cudaGraphExecDestroy(self, graphExec: int) -> tuple[cudaError_t]:
+        del self.graphs[graphExec]
+        return (cudaError_t.cudaSuccess,)
+
+    def cudaGraphLaunch(self, graphExec: int, stream: int) -> tuple[cudaError_t]:
+        assert stream == STREAM
+        assert self.captured is None
+        self.launches += 1
+        self.queue += self.graphs[graphExec]
         return (cudaError_t.cudaSuccess,)
 
     def cudaStreamSynchronize(self, stream: int) -> tuple[cudaError_t]:
+        assert self.captured is None, "a stream that is captured cannot be waited for"
+        self.waits += 1
         for work in self.queue:
             work()
         self.queue.clear()
         return (cudaError_t.cudaSuccess,)
+
+    def do(self, work: Work, stream: int) -> tuple[cudaError_t]:
+        assert stream == STREAM
+        (self.queue if self.captured is None else self.captured).append(work)
+        return (cudaError_t.cudaSuccess,)
+
+    def _host(self, address: int, size: int) -> NDArray[np.uint8]:
+        inside = any(a <= address and address + size <= a + len(block) for a, block in self.pinned.items())
+        assert inside or self.captured is None, "a captured copy needs pinned memory"
+        return host(address, size)
 
 
 def host(address: int, size: int) -> NDArray[np.uint8]:
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
 
+class ExecutionContextAllocationStrategy(IntEnum):
+    STATIC = 0
+    USER_MANAGED = 2
+
+
 class Context:
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "Engine", strategy: ExecutionContextAllocationStrategy) -> None:
         self.engine = engine
+        self.profile = 0
         self.shapes: dict[str, Shape] = {}
         self.addresses: dict[str, int] = {}
+        self.has_activations = strategy == ExecutionContextAllocationStrategy.STATIC
+        self.prepared = self.fixed = False
+
+    def set_device_memory(self, memory: int, size: int) -> None:
+        assert size >= self.engine.device_memory_size_v2
+        self.engine.gpu.view(memory, size)
+        self.has_activations = True
+
+    def set_optimization_profile_async(self, profile_index: int, stream_handle: int) -> bool:
+        assert not self.fixed
+        assert stream_handle == STREAM
+        self.profile, self.shapes = profile_index, {}
+        return True
 
     def set_input_shape(self, name: str, shape: Shape) -> bool:
-        low, high = self.engine.shapes[name]
+        assert not self.fixed, "a context may not be changed once it is part of a captured graph"
+        low, _, high = self.engine.profiles[self.profile][name]
         fits = len(shape) == len(low) and all(a <= b <= c for a, b, c in zip(low, shape, high, strict=True))
         if fits:
+            self.prepared = self.prepared and self.shapes.get(name) == tuple(shape)
             self.shapes[name] = tuple(shape)
         return fits
 
     def get_tensor_shape(self, name: str) -> Shape:
-        if name in self.shapes:
-            return self.shapes[name]
         known: dict[str | int, int] = {
             axis: size
             for given, shape in self.shapes.items()
             for axis, size in zip(self.engine.axes[given], shape, strict=True)
         }
-        known["present"] = known.get("past", 0) + 1
         return tuple(known[axis] if isinstance(axis, str) else axis for axis in self.engine.axes[name])
 
     def set_tensor_address(self, name: str, address: int) -> bool:
+        assert not self.fixed, "a context may not be changed once it is part of a captured graph"
         self.addresses[name] = address
         return address != 0
 
     def execute_async_v3(self, stream_handle: int) -> bool:
-        assert stream_handle == 4711
-        assert len(set(self.addresses.values())) == len(self.engine.names), "every tensor has an address of its own"
-        assert set(self.shapes) == set(self.engine.shapes), "every input has a shape"
         gpu, engine = self.engine.gpu, self.engine
+        assert self.has_activations, "a context without memory of its own is given some"
+        assert set(self.addresses) == set(engine.names)
+        assert len(set(self.addresses.values())) == len(engine.names), "every tensor has an address of its own"
+        assert set(self.shapes) == set(engine.profiles[self.profile]), "every input has a shape"
+        if gpu.captured is not None:
+            assert self.prepared, "a context's first run at a shape cannot be captured"
+            self.fixed = True
+        self.prepared = True
         views = {
             name: gpu.view(self.addresses[name], self._bytes(name)).view(engine.types[name]) for name in engine.names
         }
         shapes = {name: self.get_tensor_shape(name) for name in engine.names}
-        gpu.steps.append(shapes)
+        profile = self.profile
 
         def work() -> None:
-            feeds = {name: views[name].reshape(shapes[name]) for name in engine.shapes}
-            outputs = [name for name in engine.names if name not in engine.shapes]
+            gpu.steps.append((profile, shapes))
+            feeds = {name: views[name].reshape(shapes[name]) for name in engine.inputs}
+            outputs = [name for name in engine.names if name not in engine.inputs]
             for name, values in zip(outputs, engine.run(outputs, feeds), strict=True):
                 assert values.shape == shapes[name]
                 views[name][:] = values.ravel()
 
-        gpu.queue.append(work)
+        gpu.do(work, stream_handle)
         return True
 
     def _bytes(self, name: str) -> int:
@@ -205,10 +305,14 @@ class TensorIOMode(IntEnum):
 
 
 class Engine:
-    def __init__(self, gpu: Gpu, model: onnx.ModelProto, shapes: dict[str, list[list[int]]]) -> None:
+    device_memory_size_v2 = 1024
+
+    def __init__(self, gpu: Gpu, model: onnx.ModelProto, profiles: list[dict[str, list[list[int]]]]) -> None:
         self.gpu = gpu
-        self.profile = {name: [tuple(shape) for shape in ranged] for name, ranged in shapes.items()}
-        self.shapes = {name: (low, high) for name, (low, _, high) in self.profile.items()}
+        self.profiles = [
+            {name: [tuple(shape) for shape in ranged] for name, ranged in profile.items()} for profile in profiles
+        ]
+        self.inputs = [value.name for value in model.graph.input]
         values = [*model.graph.input, *model.graph.output]
         self.names: list[str] = [value.name for value in values]
         self.types = {value.name: TYPES[value.type.tensor_type.elem_type] for value in values}
@@ -216,6 +320,10 @@ class Engine:
             v.name: [d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in values
         }
         self.run = by_reference(model) if gpu.exact else by_onnxruntime(model)
+
+    @property
+    def num_optimization_profiles(self) -> int:
+        return len(self.profiles)
 
     @property
     def num_io_tensors(self) -> int:
@@ -228,14 +336,16 @@ class Engine:
         return self.types[name]
 
     def get_tensor_mode(self, name: str) -> TensorIOMode:
-        return TensorIOMode.INPUT if name in self.shapes else TensorIOMode.OUTPUT
+        return TensorIOMode.INPUT if name in self.inputs else TensorIOMode.OUTPUT
 
-    def get_tensor_profile_shape(self, name: str, profile: int) -> list[Shape]:
-        assert profile == 0
-        return self.profile[name]
+    def get_tensor_shape(self, name: str) -> Shape:
+        return tuple(-1 if isinstance(axis, str) else axis for axis in self.axes[name])
 
-    def create_execution_context(self) -> Context:
-        return Context(self)
+    def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Shape]:
+        return self.profiles[profile_index][name]
+
+    def create_execution_context(self, strategy: ExecutionContextAllocationStrategy) -> Context:
+        return Context(self, strategy)
 
 
 def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
@@ -255,15 +365,18 @@ def install(monkeypatch: pytest.MonkeyPatch, gpu: Gpu) -> None:
             head, _, graph = plan.partition(b"\n")
             built = json.loads(head)
             fits = (built["tensorrt"], built["capability"]) == (VERSION, gpu.capability)
-            return Engine(gpu, onnx.load_from_string(graph), built["shapes"]) if fits else None
+            return Engine(gpu, onnx.load_from_string(graph), built["profiles"]) if fits else None
 
     tensorrt.__version__, tensorrt.Logger, tensorrt.Runtime = VERSION, Logger, Runtime
     tensorrt.TensorIOMode, tensorrt.nptype = TensorIOMode, lambda kind: kind
+    tensorrt.ExecutionContextAllocationStrategy = ExecutionContextAllocationStrategy
     runtime: Any = ModuleType("cuda.bindings.runtime")
     for name in dir(gpu):
         if name.startswith("cuda"):
             setattr(runtime, name, getattr(gpu, name))
-    runtime.cudaError_t, runtime.cudaMemcpyKind, runtime.cudaDeviceAttr = cudaError_t, cudaMemcpyKind, cudaDeviceAttr
+    for kind in (cudaError_t, cudaMemcpyKind, cudaDeviceAttr, cudaStreamCaptureMode):
+        setattr(runtime, kind.__name__, kind)
+    runtime.cudaHostAllocDefault = 0
     bindings: Any = ModuleType("cuda.bindings")
     bindings.runtime = runtime
     modules = {"tensorrt": tensorrt, "cuda": ModuleType("cuda"), "cuda.bindings": bindings}

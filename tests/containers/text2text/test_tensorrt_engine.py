@@ -1,7 +1,12 @@
-"""The TensorRT engine over a GPU in host memory: the same tokens as ONNX Runtime's, and caches that never leave it."""
+"""The TensorRT engine over a GPU in host memory: the tokens of Hugging Face, by launches that nothing changes any more.
+
+The plans are of the static decoder. What they are compared with is ONNX Runtime's engine over the growing one, which
+`tests/model_build/text2text` holds to `generate`.
+"""
 
 import inspect
 import re
+from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
 
@@ -9,15 +14,23 @@ import numpy as np
 import onnx
 import pytest
 
+from containers.text2text import tensorrt_engine
 from containers.text2text.decoding import Tokens, greedy
 from containers.text2text.engine import OnnxEngine
 from containers.text2text.settings import Settings
-from containers.text2text.tensorrt_engine import TensorRtEngine
 from containers.text2text.tensorrt_plan import PlanRefused, plan_name
 from model_build.tensorrt.precision import T5_CACHES, to_fp16
 from model_build.tensorrt.profiles import text2text_profiles
-from tests.containers.fake_tensorrt import Gpu, cudaDeviceAttr, cudaError_t, cudaMemcpyKind, install, write_plan
-from tests.model_build.tensorrt.tensorrt_graphs import T5, T5_CHANNELS, T5_D_KV, make_t5
+from tests.containers.fake_tensorrt import (
+    Gpu,
+    cudaDeviceAttr,
+    cudaError_t,
+    cudaMemcpyKind,
+    cudaStreamCaptureMode,
+    install,
+    write_plan,
+)
+from tests.model_build.tensorrt.tensorrt_graphs import T5, T5_CHANNELS, T5_D_KV, t5
 from tests.model_build.tiny_t5 import LIKELY_TOKEN
 from workloads import Serving
 
@@ -35,7 +48,13 @@ SETTINGS = Settings(
 
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_t5(tmp_path_factory.mktemp("t5"))
+    """The graphs for TensorRT, and in `growing` those of ONNX Runtime's engine, of one checkpoint."""
+    folder = tmp_path_factory.mktemp("t5")
+    for part, static in ((folder, True), (folder / "growing", False)):
+        part.mkdir(exist_ok=True)
+        for name, model in t5(static=static).items():
+            onnx.save(model, part / f"{name}.onnx")
+    return folder
 
 
 @pytest.fixture
@@ -64,7 +83,8 @@ def sources(rows: int, length: int, seed: int = 0) -> tuple[Tokens, Tokens]:
 
 
 def reference(graphs: Path) -> OnnxEngine:
-    return OnnxEngine(graphs / "encoder.onnx", graphs / "decoder.onnx", 1)
+    growing = graphs / "growing"
+    return OnnxEngine(growing / "encoder.onnx", growing / "decoder.onnx", 1)
 
 
 def listed(outputs: list[Tokens]) -> list[list[int]]:
@@ -74,13 +94,13 @@ def listed(outputs: list[Tokens]) -> list[list[int]]:
 @pytest.mark.parametrize(("rows", "length"), [(1, 1), (3, 9), (ROWS, T5.max_input_tokens)])
 def test_its_tokens_are_onnx_runtimes(gpu: Gpu, plans: Path, graphs: Path, rows: int, length: int) -> None:
     asked = sources(rows, length)
-    assert listed(greedy(TensorRtEngine(plans), *asked, SETTINGS)) == listed(
+    assert listed(greedy(tensorrt_engine.load(plans), *asked, SETTINGS)) == listed(
         greedy(reference(graphs), *asked, SETTINGS)
     )
 
 
 def test_batches_follow_each_other_in_the_same_memory(gpu: Gpu, plans: Path, graphs: Path) -> None:
-    engine, onnx_engine = TensorRtEngine(plans), reference(graphs)
+    engine, onnx_engine = tensorrt_engine.load(plans), reference(graphs)
     taken = dict.fromkeys(gpu.memory)
     for seed, (rows, length) in enumerate([(8, 24), (2, 5), (5, 17), (8, 24)]):
         asked = sources(rows, length, seed)
@@ -89,52 +109,83 @@ def test_batches_follow_each_other_in_the_same_memory(gpu: Gpu, plans: Path, gra
 
 
 def test_an_engine_that_is_gone_has_given_its_memory_back(gpu: Gpu, plans: Path) -> None:
-    engine = TensorRtEngine(plans)
-    engine.encode(*sources(2, 6))
+    engine = tensorrt_engine.load(plans)
+    engine.encode(*sources(2, 6), 0)
     assert gpu.memory
+    assert gpu.pinned
+    assert gpu.graphs
     del engine
     assert not gpu.memory
+    assert not gpu.pinned
+    assert not gpu.graphs
 
 
-def test_rows_leave_at_different_steps_in_this_model(gpu: Gpu, plans: Path) -> None:
-    """Or the tests above would not see `keep`."""
-    outputs = greedy(TensorRtEngine(plans), *sources(ROWS, 24), SETTINGS)
+def test_rows_end_at_different_steps_in_this_model(gpu: Gpu, plans: Path) -> None:
+    """Or the tests above would not see a row that is decoded further than its end."""
+    outputs = greedy(tensorrt_engine.load(plans), *sources(ROWS, 24), SETTINGS)
     assert len({len(row) for row in outputs}) > 2
 
 
-def test_any_rows_can_leave(gpu: Gpu, plans: Path, graphs: Path) -> None:
-    engine, onnx_engine = TensorRtEngine(plans), reference(graphs)
-    state, expected = engine.encode(*sources(ROWS, 11)), onnx_engine.encode(*sources(ROWS, 11))
-    tokens = np.zeros((ROWS, 1), np.int64)
-    for kept in ([0, 1, 2, 3, 4, 5, 6, 7], [1, 2, 4, 7], [1, 3], [0, 1], [1]):
-        rows = np.array(kept)
-        engine.keep(state, rows)
-        onnx_engine.keep(expected, rows)
-        tokens = tokens[rows]
-        logits = engine.advance(state, tokens, "logits")
-        assert np.array_equal(logits, onnx_engine.advance(expected, tokens, "logits"))
+def test_logits_of_forced_tokens_are_onnx_runtimes(gpu: Gpu, plans: Path, graphs: Path) -> None:
+    engine, onnx_engine, asked = tensorrt_engine.load(plans), reference(graphs), sources(5, 11)
+    state, expected = engine.encode(*asked, 0), onnx_engine.encode(*asked, 0)
+    tokens = np.zeros((5, 1), np.int64)
+    for _ in range(T5.max_output_tokens):
+        logits = engine.logits(state, tokens)
+        assert np.allclose(logits, onnx_engine.logits(expected, tokens), atol=1e-5)
         tokens = logits.argmax(-1)[:, None]
 
 
-def test_the_largest_batch_begins_with_an_empty_cache_and_fills_it_one_by_one(gpu: Gpu, plans: Path) -> None:
-    engine = TensorRtEngine(plans)
-    state = engine.encode(*sources(ROWS, T5.max_input_tokens))
-    for _ in range(T5.max_output_tokens):
-        engine.step(state, np.zeros((ROWS, 1), np.int64))
-    assert [step["past"][2] for step in gpu.steps[1:]] == list(range(T5.max_output_tokens))
-    assert [step["present"][2] for step in gpu.steps[1:]] == list(range(1, T5.max_output_tokens + 1))
+def test_a_request_is_one_upload_and_one_download_for_every_four_tokens(gpu: Gpu, plans: Path) -> None:
+    engine = tensorrt_engine.load(plans)
+    gpu.launches, gpu.waits = 0, 0
+    gpu.uploads.clear()
+    gpu.downloads.clear()
+    greedy(engine, *sources(2, 9), replace(SETTINGS, eos_token_ids=(1,), max_output_tokens=11))
+    position_and_tokens, source_and_mask = 2 * 256, 2 * 256
+    assert gpu.uploads == [position_and_tokens + source_and_mask]
+    assert gpu.downloads == 3 * [4 * 2 * 8]
+    assert gpu.launches == 1 + 3
+    assert gpu.waits == 1 + 3, "for what came before, and for each four tokens"
 
 
-def test_only_tokens_cross_to_the_host(gpu: Gpu, plans: Path) -> None:
-    engine = TensorRtEngine(plans)
-    state = engine.encode(*sources(4, 6))
-    assert (gpu.uploaded, gpu.downloaded) == (2 * 4 * 6 * 8, 0)
-    for _ in range(3):
-        engine.step(state, np.zeros((4, 1), np.int64))
-    engine.keep(state, np.array([1, 3]))
-    engine.step(state, np.zeros((2, 1), np.int64))
-    steps = (3 * 4 + 2) * 8
-    assert (gpu.uploaded, gpu.downloaded) == (2 * 4 * 6 * 8 + steps, steps)
+def test_the_host_does_not_wait_for_the_encoder(gpu: Gpu, plans: Path) -> None:
+    engine = tensorrt_engine.load(plans)
+    gpu.steps.clear()
+    state = engine.encode(*sources(4, 6), 0)
+    assert not gpu.steps
+    engine.step(state, np.ones(4, np.bool_))
+    assert len(gpu.steps) == 1 + 4
+
+
+def test_a_batch_is_padded_to_one_of_a_few_sizes(gpu: Gpu, plans: Path) -> None:
+    engine = tensorrt_engine.load(plans)
+    assert len(gpu.graphs) == 2 * len([1, 2, 4, 8]) * len([16, 24])
+    for rows, length, size in ((1, 1, (1, 16)), (2, 16, (2, 16)), (3, 17, (4, 24)), (ROWS, 24, (8, 24))):
+        gpu.steps.clear()
+        engine.step(engine.encode(*sources(rows, length), 0), np.ones(rows, np.bool_))
+        assert gpu.steps[0][1]["input_ids"] == size
+
+
+def test_one_row_runs_in_the_profile_that_is_timed_for_it(gpu: Gpu, plans: Path) -> None:
+    engine = tensorrt_engine.load(plans)
+    for rows, profile in ((1, 0), (2, 1)):
+        gpu.steps.clear()
+        engine.step(engine.encode(*sources(rows, 9), 0), np.ones(rows, np.bool_))
+        assert {ran for ran, _ in gpu.steps} == {profile}
+
+
+def test_what_an_earlier_batch_left_in_the_cache_changes_no_answer(gpu: Gpu, plans: Path) -> None:
+    """Not even what is no number: places behind the position are masked, and still part of a sum."""
+    engine, asked = tensorrt_engine.load(plans), sources(2, 9)
+    expected = listed(greedy(engine, *asked, SETTINGS))
+    state = engine.encode(*sources(2, 9, seed=1), 0)
+    for _ in range(2):
+        engine.step(state, np.ones(2, np.bool_))
+    assert isinstance(state.program, tensorrt_engine.TensorRtProgram)
+    for address in state.program.memory.caches:
+        gpu.memory[address].fill(0xFF)
+    assert listed(greedy(engine, *asked, SETTINGS)) == expected
 
 
 def test_an_fp16_decoder_with_its_caches_in_fp16_gives_the_same_tokens(gpu: Gpu, plans: Path, graphs: Path) -> None:
@@ -143,24 +194,24 @@ def test_an_fp16_decoder_with_its_caches_in_fp16_gives_the_same_tokens(gpu: Gpu,
         half = to_fp16(model, half=T5_CACHES)
         write_plan(plans / plan_name(name, "7.5"), half, PROFILES[name], capability="7.5")
     asked = sources(ROWS, 12)
-    assert listed(greedy(TensorRtEngine(plans), *asked, SETTINGS)) == listed(
+    assert listed(greedy(tensorrt_engine.load(plans), *asked, SETTINGS)) == listed(
         greedy(reference(graphs), *asked, SETTINGS)
     )
 
 
 def test_a_batch_whose_memory_was_taken_is_refused(gpu: Gpu, plans: Path) -> None:
-    engine = TensorRtEngine(plans)
-    earlier = engine.encode(*sources(2, 6))
-    engine.encode(*sources(2, 6))
+    engine = tensorrt_engine.load(plans)
+    earlier = engine.encode(*sources(2, 6), 0)
+    engine.encode(*sources(2, 6), 0)
     with pytest.raises(RuntimeError, match="this batch's caches were taken by a later one"):
-        engine.step(earlier, np.zeros((2, 1), np.int64))
+        engine.step(earlier, np.ones(2, np.bool_))
 
 
 def test_the_plan_of_this_gpu_is_taken(gpu: Gpu, plans: Path, graphs: Path) -> None:
     gpu.capability = "8.6"
     (plans / "decoder.7.5.plan").unlink()
     asked = sources(2, 4)
-    assert listed(greedy(TensorRtEngine(plans), *asked, SETTINGS)) == listed(
+    assert listed(greedy(tensorrt_engine.load(plans), *asked, SETTINGS)) == listed(
         greedy(reference(graphs), *asked, SETTINGS)
     )
 
@@ -168,7 +219,7 @@ def test_the_plan_of_this_gpu_is_taken(gpu: Gpu, plans: Path, graphs: Path) -> N
 def test_a_gpu_without_a_plan_is_told_which_there_are(gpu: Gpu, plans: Path) -> None:
     gpu.capability = "9.0"
     with pytest.raises(PlanRefused) as raised:
-        TensorRtEngine(plans)
+        tensorrt_engine.load(plans)
     assert str(raised.value) == (
         f"{plans}: this GPU has compute capability 9.0, and there is no encoder.9.0.plan. "
         "There: encoder.7.5.plan, encoder.8.6.plan. Build the target for this GPU."
@@ -179,7 +230,7 @@ def test_a_plan_of_another_tensorrt_is_refused(gpu: Gpu, plans: Path, graphs: Pa
     model = onnx.load(graphs / "decoder.onnx")
     write_plan(plans / "decoder.7.5.plan", model, PROFILES["decoder"], capability="7.5", tensorrt="11.2.1.3")
     with pytest.raises(PlanRefused) as raised:
-        TensorRtEngine(plans)
+        tensorrt_engine.load(plans)
     assert str(raised.value) == (
         f"{plans}/decoder.7.5.plan: TensorRT 10.14.1.48 on a GPU of compute capability 7.5 cannot load it. A plan "
         "loads only in the TensorRT version and on the GPU it was built for. Build it again in this image."
@@ -190,17 +241,17 @@ def test_plans_of_different_precisions_are_not_mixed(gpu: Gpu, plans: Path, grap
     half = to_fp16(onnx.load(graphs / "encoder.onnx"), half=T5_CACHES)
     write_plan(plans / "encoder.7.5.plan", half, PROFILES["encoder"], capability="7.5")
     with pytest.raises(PlanRefused, match=r"decoder.7.5.plan: cross is float32, but float16 is written\.$"):
-        TensorRtEngine(plans)
+        tensorrt_engine.load(plans)
 
 
 def test_more_rows_than_the_plan_was_built_for_are_refused(gpu: Gpu, plans: Path) -> None:
-    with pytest.raises(PlanRefused, match=r"input_ids is \(9, 4\), but the plan was built for up to \(8, 24\)\.$"):
-        TensorRtEngine(plans).encode(*sources(ROWS + 1, 4))
+    with pytest.raises(ValueError, match=r"^a batch of 9 × 4 tokens, where 8 × 24 are the most$"):
+        tensorrt_engine.load(plans).encode(*sources(ROWS + 1, 4), 0)
 
 
 def test_a_device_that_is_not_there_is_cudas_own_error(gpu: Gpu, plans: Path) -> None:
     with pytest.raises(RuntimeError, match="CUDA: cudaErrorInvalidValue"):
-        TensorRtEngine(plans, device=3)
+        tensorrt_engine.load(plans, device=3)
 
 
 def test_the_fake_is_called_as_the_real_cuda_bindings_are() -> None:
@@ -209,8 +260,9 @@ def test_the_fake_is_called_as_the_real_cuda_bindings_are() -> None:
     for name in (name for name in dir(Gpu) if name.startswith("cuda")):
         documented = re.fullmatch(rf"{name}\((.*)\)", getattr(real, name).__doc__.splitlines()[0])
         assert documented, name
-        names = [re.split(r"[ :]", part.strip())[-1 if ":" not in part else 0] for part in documented[1].split(",")]
+        parts = [part.strip() for part in documented[1].split(",")]
+        names = [part.split(":")[0] if ":" in part else part.split(" ")[-1] for part in parts]
         assert [part for part in names if part] == list(inspect.signature(getattr(Gpu(), name)).parameters)
-    for fake in (cudaError_t, cudaMemcpyKind, cudaDeviceAttr):
+    for fake in (cudaError_t, cudaMemcpyKind, cudaDeviceAttr, cudaStreamCaptureMode):
         members: type[IntEnum] = fake
         assert all(getattr(getattr(real, fake.__name__), one.name) == one.value for one in members)

@@ -21,9 +21,10 @@ print("&&&& RUNNING " + banner)
 if sys.argv[1:] == ["--help"]:
     print("=== Model Options ===")
     sys.exit(0)
-options = dict(argument.partition("=")[::2] for argument in sys.argv[1:])
+arguments = [argument.partition("=")[::2] for argument in sys.argv[1:]]
+options = dict(arguments)
 known = {{"--onnx", "--saveEngine", "--minShapes", "--optShapes", "--maxShapes", "--noTF32", "--timingCacheFile",
-         "--builderOptimizationLevel", "--skipInference", *{extra!r}}}
+         "--builderOptimizationLevel", "--skipInference", "--profile", *{extra!r}}}
 if unknown := sorted(set(options) - known):
     print("[11/21/2026-04:00:00] [E] Unknown option: " + unknown[0])
     print("&&&& FAILED " + banner)
@@ -36,15 +37,19 @@ if graph == b"broken":
     print("[11/21/2026-04:00:01] [E] Engine set up failed")
     print("&&&& FAILED " + banner)
     sys.exit(1)
-shapes = {{}}
-for flag in ("--minShapes", "--optShapes", "--maxShapes"):
-    for entry in options[flag].split(","):
-        name, _, sizes = entry.partition(":")
-        shapes.setdefault(name, []).append([int(size) for size in sizes.split("x")])
+profiles = [] if "--profile" in options else [{{}}]
+for flag, said in arguments:
+    if flag == "--profile":
+        assert int(said) == len(profiles)
+        profiles.append({{}})
+    if flag in ("--minShapes", "--optShapes", "--maxShapes"):
+        for entry in said.split(","):
+            name, _, sizes = entry.partition(":")
+            profiles[-1].setdefault(name, []).append([int(size) for size in sizes.split("x")])
 with open(options["--timingCacheFile"], "a") as cache:
     cache.write("timed ")
 with open(options["--saveEngine"], "wb") as engine:
-    head = {{"tensorrt": {plan!r}, "capability": {capability!r}, "shapes": shapes}}
+    head = {{"tensorrt": {plan!r}, "capability": {capability!r}, "profiles": profiles}}
     engine.write(json.dumps(head).encode() + b"\\n" + graph)
 print("&&&& PASSED " + banner)
 """

@@ -51,19 +51,22 @@ VOCABULARY = 40
 def graph(name: str) -> onnx.ModelProto:
     """One of `GRAPHS`, exported when it is first asked for. Not to be changed."""
     kind, _, part = name.rpartition("-")
+    if kind != "bert":
+        return t5(gated=kind == "gated-t5")[part]
     with TemporaryDirectory() as folder:
-        if kind == "bert":
-            return onnx.load(make_bert(Path(folder), BERTS[part].task))
-        return onnx.load(make_t5(Path(folder), gated=kind == "gated-t5") / f"{part}.onnx")
+        return onnx.load(make_bert(Path(folder), BERTS[part].task))
 
 
-def make_t5(folder: Path, *, gated: bool = False) -> Path:
-    """`folder` with encoder.onnx and decoder.onnx."""
-    make_checkpoint(folder / "checkpoint", gated=gated)
-    model = export.load(folder / "checkpoint")
-    limits = {"max_input_tokens": T5.max_input_tokens, "max_output_tokens": T5.max_output_tokens}
-    export.export(model, folder, **limits)
-    return folder
+@cache
+def t5(*, gated: bool = False, static: bool = True) -> dict[str, onnx.ModelProto]:
+    """Both graphs, with the cache of TensorRT's decoder or with that of ONNX Runtime's. Not to be changed."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        make_checkpoint(folder / "checkpoint", gated=gated)
+        model = export.load(folder / "checkpoint")
+        limits = {"max_input_tokens": T5.max_input_tokens, "max_output_tokens": T5.max_output_tokens}
+        export.export(model, folder, **limits, static=static)
+        return {part: onnx.load(folder / f"{part}.onnx") for part in ("encoder", "decoder")}
 
 
 def make_bert(folder: Path, task: str) -> Path:

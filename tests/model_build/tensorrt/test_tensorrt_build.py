@@ -110,6 +110,7 @@ def test_a_t5_is_built_on_a_t4_and_its_archive_answers_as_the_original(
         "tiny/1/generator.py",
         "tiny/1/model.py",
         "tiny/1/settings.py",
+        "tiny/1/static_cache.py",
         "tiny/1/tensorrt_engine.py",
         "tiny/1/tensorrt_plan.py",
         "tiny/1/tokenizer.json",

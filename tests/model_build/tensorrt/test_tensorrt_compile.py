@@ -38,7 +38,7 @@ def find() -> Toolchain:
 
 
 def built(graph: Path, engine: Path, progress: Progress = silent) -> EngineRecord:
-    return compile_engine(graph, engine, PROFILE, TARGET, find(), engine.parent / "timing", progress)
+    return compile_engine(graph, engine, [PROFILE], TARGET, find(), engine.parent / "timing", progress)
 
 
 def graph(folder: Path, text: str = "graph") -> Path:
@@ -59,7 +59,7 @@ def test_an_engine_is_built_and_what_built_it_recorded(
     said: list[str] = []
     record = built(graph(tmp_path), engine, said.append)
     head, _, rest = engine.read_text().partition("\n")
-    assert json.loads(head)["shapes"] == {"input_ids": [[1, 1], [4, 8], [8, 16]]}
+    assert json.loads(head)["profiles"] == [{"input_ids": [[1, 1], [4, 8], [8, 16]]}]
     assert rest == "graph"
     assert (record.file, record.tensorrt) == ("encoder.7.5.plan", tensorrt)
     assert (record.gpu, record.compute_capability, record.driver) == ("Tesla T4", "7.5", "535.104.05")

@@ -51,7 +51,7 @@ def test_every_graph_of_every_workload_is_taken_in_fp32_and_in_fp16(name: str, t
     model = source.workload.model
     if isinstance(model, TextToText):
         limits = {"max_input_tokens": model.max_input_tokens, "max_output_tokens": model.max_output_tokens}
-        text2text.export(text2text.load(checkpoint.folder), tmp_path, **limits)
+        text2text.export(text2text.load(checkpoint.folder), tmp_path, **limits, static=True)
     else:
         encoder.export_checkpoint(checkpoint, model, tmp_path)
     files = sorted(tmp_path.glob("*.onnx"))

@@ -19,7 +19,7 @@ from model_build.tensorrt.precision import T5_CACHES, element_types, to_fp16
 from model_build.text2text import export
 from tests.model_build.tensorrt.tensorrt_graphs import GRAPHS, VOCABULARY, graph
 
-SIZES = {"batch": 3, "sequence": 7, "source": 7, "past": 4}
+SIZES = {"batch": 3, "sequence": 7, "source": 7}
 LETTERS = 28  # ids of the tiny T5 below this one are letters
 Feeds = dict[str, NDArray[Any]]
 
@@ -33,7 +33,8 @@ def feeds(model: onnx.ModelProto) -> Feeds:
         made[value.name] = rng.standard_normal(shape).astype(np.float16 if kind == TensorProto.FLOAT16 else np.float32)
         if kind == TensorProto.INT64:
             made[value.name] = rng.integers(0, min(LETTERS, VOCABULARY), shape)
-    for name, whole in (("attention_mask", 1), ("token_type_ids", 0), ("position_ids", 3), ("valid_length", 5)):
+    wholes = {"attention_mask": 1, "token_type_ids": 0, "position_ids": 3, "valid_length": 5, "position": 4}
+    for name, whole in wholes.items():
         if name in made:
             made[name] = np.full_like(made[name], whole)
     if "attention_mask" in made:

@@ -29,18 +29,26 @@ def test_valid_length_is_one_number_per_row() -> None:
     assert ranges(profile)["valid_length"] == ((1,), (8,), (16,))
 
 
-def test_a_decoders_cache_begins_empty_and_ends_one_short_of_the_limit() -> None:
+def test_a_t5_has_a_profile_for_one_short_row_and_one_for_the_batches() -> None:
     profiles = text2text_profiles(T5, BATCHED, channels=16, d_kv=8)
-    assert ranges(profiles["encoder"]) == {
-        "input_ids": ((1, 1), (8, 24), (16, 24)),
-        "attention_mask": ((1, 1), (8, 24), (16, 24)),
-    }
-    assert ranges(profiles["decoder"]) == {
-        "tokens": ((1, 1), (8, 1), (16, 1)),
-        "cross_bias": ((1, 1, 1, 1), (8, 1, 1, 24), (16, 1, 1, 24)),
-        "cross": ((1, 16, 1, 8), (8, 16, 24, 8), (16, 16, 24, 8)),
-        "past": ((1, 16, 0, 8), (8, 16, 5, 8), (16, 16, 11, 8)),
-    }
+    one, batches = ((1, 16), (1, 16), (1, 24)), ((2, 16), (8, 24), (16, 24))
+    assert [ranges(profile) for profile in profiles["encoder"]] == [
+        {"input_ids": sizes, "attention_mask": sizes} for sizes in (one, batches)
+    ]
+    assert [ranges(profile) for profile in profiles["decoder"]] == [
+        {
+            "tokens": tuple((rows, 1) for rows, _ in sizes),
+            "cross_bias": tuple((rows, 1, 1, source) for rows, source in sizes),
+            "cross": tuple((rows, 16, source, 8) for rows, source in sizes),
+            "past": tuple((rows, 16, 12, 8) for rows, _ in sizes),
+        }
+        for sizes in (one, batches)
+    ]
+
+
+def test_a_t5_that_takes_one_row_has_no_profile_for_batches() -> None:
+    profiles = text2text_profiles(T5, Serving(max_batch_size=1), channels=16, d_kv=8)
+    assert [len(profile) for profile in profiles.values()] == [1, 1]
 
 
 def test_kernels_are_timed_for_one_row_where_no_batch_is_asked_for() -> None:
@@ -54,6 +62,6 @@ def test_no_range_runs_backwards(batch: int, source: int, output: int, data: st.
     preferred = data.draw(st.lists(st.integers(1, batch), max_size=3))
     serving = Serving(max_batch_size=batch, preferred_batch_sizes=tuple(preferred))
     model = T5.model_copy(update={"max_input_tokens": source, "max_output_tokens": output})
-    for profile in text2text_profiles(model, serving, channels=4, d_kv=2).values():
+    for profile in (one for of in text2text_profiles(model, serving, channels=4, d_kv=2).values() for one in of):
         for smallest, timed, largest in ranges(profile).values():
             assert all(low <= middle <= high for low, middle, high in zip(smallest, timed, largest, strict=True))

@@ -1,18 +1,24 @@
 """The two graphs: what goes in and out, and that they are T5 whatever the checkpoint's variant."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
+from containers.text2text import tensorrt_engine
 from containers.text2text.engine import OnnxEngine
 from containers.text2text.generator import TextGenerator
 from containers.text2text.settings import Settings
+from model_build.tensorrt.profiles import text2text_profiles
 from model_build.text2text import export, optimise
 from model_build.text2text.verify import Original, compare, forced_logits
+from tests.containers.fake_tensorrt import Gpu, install, write_plan
+from tests.model_build.tensorrt.tensorrt_graphs import T5
 from tests.model_build.tiny_t5 import make_checkpoint, make_texts, make_tokenizer
-from workloads import Example
+from workloads import Example, Serving
 
 # torch's exporter warns of torch's own deprecations.
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
@@ -34,6 +40,14 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp("export")
     make_checkpoint(folder, gated=request.param == "gated-gelu")
     export.export(export.load(folder), folder, max_input_tokens=24, max_output_tokens=12)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def static(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The static graphs of the same checkpoint, for up to 11 tokens: launches of four make that 12 places."""
+    folder = tmp_path_factory.mktemp("static")
+    export.export(export.load(exported), folder, max_input_tokens=24, max_output_tokens=11, static=True)
     return folder
 
 
@@ -62,6 +76,70 @@ def test_the_decoder_takes_one_step(exported: Path) -> None:
         "logits": ["batch", 30],
         "present": ["batch", 16, "present", 8],
     }
+
+
+def test_the_static_decoder_has_all_places_of_its_cache_from_the_start(static: Path) -> None:
+    graph = onnx.load(static / "decoder.onnx").graph
+    cache = ["batch", 16, 12, 8]
+    assert axes(graph.input) == {
+        "tokens": ["batch", 1],
+        "position": [1],
+        "cross_bias": ["batch", 1, 1, "source"],
+        "cross": ["batch", 16, "source", 8],
+        "past": cache,
+    }
+    assert axes(graph.output) == {
+        "next_tokens": ["batch", 1],
+        "logits": ["batch", 30],
+        "present": cache,
+        "next_position": [1],
+    }
+
+
+def test_the_static_decoders_logits_are_the_growing_ones(exported: Path, static: Path) -> None:
+    """Every step of it, with caches whose places behind the position hold anything."""
+    engine = OnnxEngine(exported / "encoder.onnx", exported / "decoder.onnx", threads=1)
+    session = onnxruntime.InferenceSession(str(static / "decoder.onnx"), providers=["CPUExecutionProvider"])
+    sources = np.array([[4, 5, 6, 1], [9, 8, 1, 0]])
+    state = engine.encode(sources, (sources > 0).astype(np.int64), 0)
+    past = np.random.default_rng(0).standard_normal((2, 16, 12, 8), np.float32)
+    tokens, position = np.zeros((2, 1), np.int64), np.zeros(1, np.int64)
+    for step in range(12):
+        expected = engine.logits(state, tokens)
+        fed = {"tokens": tokens, "position": position, "cross_bias": state.cross_bias, "cross": state.cross}
+        tokens, logits, past, position = session.run(None, {**fed, "past": past})
+        assert np.allclose(logits, expected, atol=1e-4)
+        assert position.tolist() == [step + 1]
+
+
+def test_the_static_graphs_decode_as_generate_does(
+    exported: Path, static: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the engine of TensorRT over ONNX Runtime in its place."""
+    install(monkeypatch, Gpu())
+    profiles = text2text_profiles(T5, Serving(max_batch_size=8), channels=16, d_kv=8)
+    for name, shapes in profiles.items():
+        write_plan(tmp_path / f"{name}.7.5.plan", onnx.load(static / f"{name}.onnx"), shapes, capability="7.5")
+    settings = replace(SETTINGS, max_output_tokens=11)
+    generator = TextGenerator(make_tokenizer(), tensorrt_engine.load(tmp_path), settings)
+    original = Original.load(exported, export.load(exported))
+    examples = [Example(row={"text": text}, label=text) for text in make_texts(30)]
+    comparisons = compare(original, generator, examples, batch_size=7, file=exported)
+    assert all(c.identical and c.original == c.compiled for c in comparisons)
+    assert max(c.max_logit_difference for c in comparisons) < 1e-4
+
+
+def test_rows_leave_the_caches_as_they_end(exported: Path) -> None:
+    engine = OnnxEngine(exported / "encoder.onnx", exported / "decoder.onnx", threads=1)
+    sources = np.array([[4, 5, 6, 1], [9, 8, 7, 1], [11, 12, 13, 1]])
+    state, alone = (
+        engine.encode(sources, np.ones_like(sources), 0),
+        engine.encode(sources[1:2], np.ones((1, 4), int), 0),
+    )
+    for live, rows in (([True] * 3, [0, 1, 2]), ([False, True, True], [1, 2]), ([False, True, False], [1])):
+        said = engine.step(state, np.array(live))
+        assert said[1] == engine.step(alone, np.array([True]))[0]
+        assert (state.rows.tolist(), len(state.past), said.shape) == (rows, len(rows), (3, 1))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -107,14 +185,14 @@ def test_int8_compiles_to_the_same_bytes_again(exported: Path, int8: Path, tmp_p
 def test_a_decoder_step_in_int8_does_not_depend_on_its_neighbours(int8: Path) -> None:
     engine = OnnxEngine(int8 / "encoder.onnx", int8 / "decoder.onnx", threads=1)
     sources = np.array([[4, 5, 6, 1]])
-    alone = engine.encode(sources, np.ones_like(sources))
-    beside = engine.encode(sources, np.ones_like(sources))
+    alone = engine.encode(sources, np.ones_like(sources), 0)
+    beside = engine.encode(sources, np.ones_like(sources), 0)
     loud = 100 * beside.cross
     beside.cross, beside.cross_bias = np.concatenate([beside.cross, loud]), np.repeat(beside.cross_bias, 2, 0)
     beside.past = np.repeat(beside.past, 2, 0)
     for token in (0, 7, 9):
-        expected = engine.advance(alone, np.array([[token]]), "logits")
-        got = engine.advance(beside, np.array([[token], [token + 1]]), "logits")
+        expected = engine.logits(alone, np.array([[token]]))
+        got = engine.logits(beside, np.array([[token], [token + 1]]))
         assert np.allclose(got[0], expected[0], atol=1e-5)
 
 

@@ -1,0 +1,109 @@
+"""Decodes several tokens at once over a cache that has all its places from the start: an `Engine` of the decoding loop.
+
+What runs the graphs gives a `Program` for each of a few sizes of batch: TensorRT, PyTorch and ONNX Runtime each have
+theirs. Shapes and addresses of a program never change, so that its steps can be CUDA graphs; a batch is padded to the
+next size. A row that has ended is decoded further until all have, and what it says then is dropped by the loop.
+
+There is one batch at a time: the next one takes over the memory.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .decoding import Tokens
+
+TOKENS_PER_LAUNCH = 4  # an even number: steps take turns with two caches, and a launch ends at its first
+SHORTEST_SOURCE = 16
+
+
+def cache_places(max_output_tokens: int) -> int:
+    """Returns the places of a cache that whole launches fill: `max_output_tokens` and less than a launch more."""
+    return -(-max_output_tokens // TOKENS_PER_LAUNCH) * TOKENS_PER_LAUNCH
+
+
+def doubled(least: int, most: int) -> tuple[int, ...]:
+    """Returns `least` and its doubles up to `most`, which is always the last."""
+    return (*(least << i for i in range(most.bit_length()) if least << i < most), most)
+
+
+def batch_sizes(most_rows: int, longest: int) -> tuple[tuple[int, int], ...]:
+    """Returns rows and source length of every program that batches of up to these sizes need, the smallest first."""
+    return tuple((rows, source) for rows in doubled(1, most_rows) for source in doubled(SHORTEST_SOURCE, longest))
+
+
+class Program(Protocol):
+    """Both graphs at one size of batch, and the memory of the batch that was encoded last."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def source(self) -> int: ...
+
+    def encode(self, token_ids: Tokens, mask: Tokens, start: int) -> None:
+        """Begins to read the sources, [rows, source] each, without waiting for the end. The first step takes `start`.
+
+        Neither argument is kept.
+        """
+
+    def decode(self) -> Tokens:
+        """Takes the next `TOKENS_PER_LAUNCH` steps and returns their tokens, [rows, TOKENS_PER_LAUNCH]."""
+
+    def logits(self, step: int, tokens: Tokens) -> NDArray[Any]:
+        """Takes the step after `step` others with these tokens, [rows, 1], and returns its logits."""
+
+
+@dataclass
+class Batch:
+    """The batch in an engine's memory: how many rows of the program are its own, and the steps so far."""
+
+    rows: int
+    program: Program
+    steps: int = 0
+
+
+class StaticEngine:
+    def __init__(self, programs: Sequence[Program]) -> None:
+        """Takes programs in the order of their sizes, as `batch_sizes` has them."""
+        self._programs = tuple(programs)
+        self._batch: Batch | None = None
+
+    def encode(self, token_ids: Tokens, mask: Tokens, start: int) -> Batch:
+        rows, length = token_ids.shape
+        program = next((each for each in self._programs if rows <= each.rows and length <= each.source), None)
+        if program is None:
+            most = self._programs[-1]
+            raise ValueError(f"a batch of {rows} × {length} tokens, where {most.rows} × {most.source} are the most")
+        program.encode(*_padded(token_ids, mask, (program.rows, program.source)), start)
+        self._batch = Batch(rows, program)
+        return self._batch
+
+    def step(self, state: Batch, live: NDArray[np.bool_]) -> Tokens:
+        self._check(state)
+        state.steps += TOKENS_PER_LAUNCH
+        return state.program.decode()[: state.rows]
+
+    def logits(self, state: Batch, tokens: Tokens) -> NDArray[Any]:
+        """Appends `tokens`, [rows, 1], and returns the decoder's logits, for the parity gate."""
+        self._check(state)
+        fed = np.zeros((state.program.rows, 1), np.int64)
+        fed[: state.rows] = tokens
+        state.steps += 1
+        return state.program.logits(state.steps - 1, fed)[: state.rows]
+
+    def _check(self, state: Batch) -> None:
+        if state is not self._batch:
+            raise RuntimeError("this batch's caches were taken by a later one")
+
+
+def _padded(token_ids: Tokens, mask: Tokens, size: tuple[int, int]) -> tuple[Tokens, Tokens]:
+    rows, length = token_ids.shape
+    ids, wide = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    ids[:rows, :length], wide[:rows, :length] = token_ids, mask
+    # A row of padding alone would attend to nothing, which is no number.
+    wide[rows:, 0] = 1
+    return ids, wide
