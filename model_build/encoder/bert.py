@@ -7,12 +7,16 @@ token_type_ids [rows, length], valid_length [rows]. It returns a tuple, named by
     text-pair-scoring    logits [rows, labels], score [rows], through a sigmoid
     question-answering   start_logits, end_logits [rows, length]
 
-Query, key and value are one product. Padding is kept out of the attention by -1e4, which fp16 can hold and whose
-exponential is 0 in fp32 too.
+Query, key and value are one product, which is then split. `apart` has three products instead, and a head for each of
+the two logits of question answering: neuronx-cc can compile `split` to wrong numbers without a word, and slices in its
+place too from two rows on (aws-neuron-sdk #1140, #1323). Padding is kept out of the attention by -1e4, which fp16 can
+hold and whose exponential is 0 in fp32 too.
+
+Builds for Inf1 run this under the torch 1.13.1 of its image; tests/model_build/neuron holds it to that version's names.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -34,7 +38,7 @@ ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
 Weights = Mapping[str, Tensor]
 
 
-def load(checkpoint: Checkpoint, model: EncoderModel) -> "Bert":
+def load(checkpoint: Checkpoint, model: EncoderModel, *, apart: bool = False) -> "Bert":
     """Loads the checkpoint's weights in fp32, ready to infer. Raises `UsageError`."""
     weights: dict[str, Tensor] = {}
     with loading(checkpoint.folder):
@@ -42,16 +46,16 @@ def load(checkpoint: Checkpoint, model: EncoderModel) -> "Bert":
             with safe_open(file, framework="pt") as stored:
                 for name in stored.keys():  # noqa: SIM118 - not a mapping
                     weights[plain_name(name)] = stored.get_tensor(name).float()
-        return Bert(weights, checkpoint.encoder_config, model).eval()
+        return Bert(weights, checkpoint.encoder_config, model, apart=apart).eval()
 
 
 class Linear(nn.Module):
-    """Projections of one input, side by side in a single product. Weights are [in, out]."""
+    """Projections of one input, side by side in a single product. Weights are [in, out]; `outputs` chooses some."""
 
-    def __init__(self, weights: Weights, *names: str) -> None:
+    def __init__(self, weights: Weights, *names: str, outputs: slice = slice(None)) -> None:
         super().__init__()
-        self.weight = _parameter(torch.cat([weights[f"{name}.weight"] for name in names]).T.contiguous())
-        self.bias = _parameter(torch.cat([weights[f"{name}.bias"] for name in names]))
+        self.weight = _parameter(torch.cat([weights[f"{name}.weight"] for name in names])[outputs].T.contiguous())
+        self.bias = _parameter(torch.cat([weights[f"{name}.bias"] for name in names])[outputs])
 
     def forward(self, hidden: Tensor) -> Tensor:
         return hidden @ self.weight + self.bias
@@ -89,12 +93,17 @@ class Embeddings(nn.Module):
 
 
 class Layer(nn.Module):
-    def __init__(self, weights: Weights, index: int, config: Mapping[str, Any]) -> None:
+    def __init__(self, weights: Weights, index: int, config: Mapping[str, Any], *, apart: bool) -> None:
         super().__init__()
         name, epsilon = f"encoder.layer.{index}", config["layer_norm_eps"]
         self.heads = config["num_attention_heads"]
         self.size = config["hidden_size"] // self.heads
-        self.qkv = Linear(weights, *(f"{name}.attention.self.{part}" for part in ("query", "key", "value")))
+        self.apart = apart
+        parts = [f"{name}.attention.self.{part}" for part in ("query", "key", "value")]
+        if apart:
+            self.query, self.key, self.value = (Linear(weights, part) for part in parts)
+        else:
+            self.qkv = Linear(weights, *parts)
         self.joined = Linear(weights, f"{name}.attention.output.dense")
         self.attention_norm = Norm(weights, f"{name}.attention.output.LayerNorm", epsilon)
         self.into, self.out = Linear(weights, f"{name}.intermediate.dense"), Linear(weights, f"{name}.output.dense")
@@ -108,23 +117,31 @@ class Layer(nn.Module):
 
     def _attend(self, hidden: Tensor, mask: Tensor) -> Tensor:
         rows, length = hidden.shape[0], hidden.shape[1]
-        qkv = self.qkv(hidden).reshape(rows, length, 3 * self.heads, self.size).transpose(1, 2)
-        q, k, v = torch.split(qkv, self.heads, 1)
+        if self.apart:
+            q, k, v = (self._by_head(part(hidden), self.heads) for part in (self.query, self.key, self.value))
+        else:
+            q, k, v = torch.split(self._by_head(self.qkv(hidden), 3 * self.heads), self.heads, 1)
         scores = q @ k.transpose(2, 3) / math.sqrt(self.size) + mask
         return (torch.softmax(scores, -1) @ v).transpose(1, 2).reshape(rows, length, self.heads * self.size)
 
+    def _by_head(self, projected: Tensor, heads: int) -> Tensor:
+        """Returns [rows, heads, length, size] of [rows, length, heads · size]."""
+        return projected.reshape(projected.shape[0], projected.shape[1], heads, self.size).transpose(1, 2)
+
 
 class Bert(nn.Module):
-    def __init__(self, weights: Weights, config: Mapping[str, Any], model: EncoderModel) -> None:
+    def __init__(
+        self, weights: Weights, config: Mapping[str, Any], model: EncoderModel, *, apart: bool = False
+    ) -> None:
         super().__init__()
         self.inputs, self.outputs = model.inputs, OUTPUTS[model.task]
         self.embeddings = Embeddings(weights, config)
         # A table, not an `arange`: a trace would hold on to the device that it was made on.
-        self.places = nn.Buffer(torch.arange(len(self.embeddings.position)))
-        self.layers = nn.ModuleList(Layer(weights, index, config) for index in range(config["num_hidden_layers"]))
-        names = {"text-classification": ["pooler.dense", "classifier"], "question-answering": ["qa_outputs"]}
-        heads = names.get(model.task, ["pooler.dense", "classifier", "scorer"])
-        self.heads = nn.ModuleList(Linear(weights, name) for name in heads)
+        self.places: Tensor
+        self.register_buffer("places", torch.arange(len(self.embeddings.position)))
+        layers = range(config["num_hidden_layers"])
+        self.layers = nn.ModuleList(Layer(weights, index, config, apart=apart) for index in layers)
+        self.heads = nn.ModuleList(_heads(weights, model, apart=apart))
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         given: dict[str, Tensor] = dict(zip(self.inputs, tensors, strict=True))
@@ -135,13 +152,24 @@ class Bert(nn.Module):
         return self._answer(hidden)
 
     def _answer(self, hidden: Tensor) -> tuple[Tensor, ...]:
-        first, *others = self.heads
-        if not others:
-            start, end = torch.split(first(hidden), 1, 2)
+        if self.outputs == OUTPUTS["question-answering"]:
+            both = [head(hidden) for head in self.heads]
+            start, end = both if len(both) == 2 else torch.split(both[0], 1, 2)
             return start.squeeze(2), end.squeeze(2)
+        first, *others = self.heads
         pooled = torch.tanh(first(hidden[:, 0]))
         logits, *scores = (head(pooled) for head in others)
         return (logits, *(torch.sigmoid(score).squeeze(1) for score in scores))
+
+
+def _heads(weights: Weights, model: EncoderModel, *, apart: bool) -> Iterator[Linear]:
+    """Yields the pooler and a head for each output; for question answering, one for both logits or one for each."""
+    if model.task == "question-answering":
+        for outputs in [slice(0, 1), slice(1, 2)] if apart else [slice(None)]:
+            yield Linear(weights, "qa_outputs", outputs=outputs)
+        return
+    names = ["pooler.dense", "classifier", *(["scorer"] if model.task == "text-pair-scoring" else [])]
+    yield from (Linear(weights, name) for name in names)
 
 
 def _mask(given: Mapping[str, Tensor], places: Tensor, dtype: torch.dtype) -> Tensor:

@@ -30,7 +30,7 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
     from model_build.encoder import bert
 
     progress("Loading the checkpoint")
-    network = bert.load(inputs.checkpoint, model)
+    network = bert.load(inputs.checkpoint, model, apart=target.runtime == "neuronx")
     progress("Asking the original for golden rows")
     goldens.write(network, inputs, graphs)
     return compile_network(network, model, target, graphs, progress)

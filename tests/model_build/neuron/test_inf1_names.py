@@ -1,0 +1,57 @@
+"""What runs on the Inf1 image names nothing that its torch 1.13.1 and its numpy do not have."""
+
+from pathlib import Path
+
+import pytest
+
+from model_build.compiled import imported_files
+from tests.model_build.neuron.inf1_names import facts, newer_names
+from workloads import ROOT
+
+STARTED = ("model_build.neuron.backend", "containers.neuron.worker", "containers.batch.worker")
+"""The modules that build, serve and batch there; theirs are all modules that these import."""
+FILES = sorted({file for module in STARTED for file in imported_files(module)})
+
+
+def test_the_names_are_those_of_the_images_torch() -> None:
+    assert facts()["versions"] == {"torch": "1.13.1", "numpy": "1.23.5"}
+    assert "pytorch-inference-${TAG}" in (ROOT / "containers/neuron/Dockerfile").read_text("utf-8")
+    assert "neuron:1.13.1-neuron-py310-" in (ROOT / "containers/neuron/Dockerfile").read_text("utf-8")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_what_runs_on_the_image_names_nothing_that_is_newer(file: Path) -> None:
+    assert newer_names(file) == []
+
+
+def test_the_network_and_what_runs_it_are_among_the_files() -> None:
+    names = {file.relative_to(ROOT).as_posix() for file in FILES}
+    assert names >= {
+        "model_build/encoder/bert.py",
+        "model_build/neuron/compile.py",
+        "containers/encoder/neuron_engine.py",
+        "containers/neuron/batching.py",
+        "containers/batch/predictor.py",
+    }
+
+
+def test_newer_names_are_found_however_they_are_written(tmp_path: Path) -> None:
+    file = tmp_path / "new.py"
+    file.write_text(
+        "import numpy as np\nimport torch\nfrom torch import nn, vmap\nfrom torch.nn import Buffer, Linear\n"
+        "jit: object = torch.jit\n"
+        "a = nn.Buffer(torch.ones(1))\n"
+        "b = a.untyped_storage()\n"
+        "c = torch.compile(nn.functional.scaled_dot_product_attention)\n"
+        "d = np.concat([np.ones(1)])\n"
+        "import re\ne = jit.load, re.compile, [1].index(1), nn.functional.gelu, torch.nn.Linear\n"
+    )
+    assert newer_names(file) == [
+        "new.py:3: torch.vmap",
+        "new.py:4: torch.nn.Buffer",
+        "new.py:6: torch.nn.Buffer",
+        "new.py:7: .untyped_storage",
+        "new.py:8: torch.compile",
+        "new.py:8: torch.nn.functional.scaled_dot_product_attention",
+        "new.py:9: numpy.concat",
+    ]
