@@ -3,6 +3,7 @@
 SHELL := /bin/bash
 VENV := .venv
 TRITON := .venv-triton
+INF1 := .venv-inf1
 comma := ,
 
 # The newest Python that the pinned packages have wheels for. The Triton server's Python backend needs numpy 1, which has
@@ -14,6 +15,11 @@ PYTHON := $(call newest,(3$(comma) 13),python3.13 python3.12 python3.11)
 endif
 ifndef TRITON_PYTHON
 TRITON_PYTHON := $(call newest,(3$(comma) 12),python3.12 python3.11)
+endif
+# The Inf1 image's Python, which its torch 1.13.1 needs. pyenv has it on no PATH where another version is chosen.
+ifndef INF1_PYTHON
+INF1_PYTHON := $(shell for name in python3.10 $(HOME)/.pyenv/versions/3.10.*/bin/python3.10; do \
+  $$name -c '' 2>/dev/null && echo $$name && break; done)
 endif
 
 export PATH := $(CURDIR)/$(VENV)/bin:$(CURDIR)/node_modules/.bin:$(PATH)
@@ -29,7 +35,7 @@ TORCH := requirements/torch-cpu.txt requirements/torch-cuda.txt scripts/install_
 # Prints the time that passes and the number of packages while an installation runs; its own output goes to the log.
 INSTALL = $(PYTHON) scripts/install.py
 
-.PHONY: help run test test-all busy-test fuzz lint lock rehearse bench setup machine triton clean
+.PHONY: help run test test-all busy-test fuzz lint lock rehearse bench setup machine triton inf1 clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -43,7 +49,7 @@ run: setup ## build, deploy, measure, deploy and ask spellcheck, all on this mac
 test: setup ## lint and types beside the tests, but for the slow ones
 	@python -m scripts.run_tests -m "not slow"
 
-test-all: setup ## the same with the slow tests, which measure
+test-all: setup $(if $(INF1_PYTHON),inf1) ## the same with the slow tests, which measure
 	@python -m scripts.run_tests --hypothesis-profile new-examples
 
 busy-test: setup ## the tests three times beside four processes that keep the cores busy
@@ -89,6 +95,8 @@ setup: $(VENV)/.installed triton node_modules/.installed ## the environments tha
 
 triton: $(TRITON)/.installed ## the Triton server alone
 
+inf1: $(INF1)/.installed ## what the Inf1 image runs with, its torch 1.13.1 first (1.8 GB), for `make test-all`
+
 machine:
 	@bash scripts/check_machine.sh "$(PYTHON)" "$(TRITON_PYTHON)"
 
@@ -102,6 +110,13 @@ $(VENV)/.installed: pyproject.toml requirements/development.txt requirements/nod
 $(TRITON)/.installed: containers/triton/local-requirements.txt $(TORCH) | machine
 	@test -x $(TRITON)/bin/python || $(TRITON_PYTHON) -m venv $(TRITON)
 	@$(INSTALL) "the Triton server into $(TRITON)" $(LOCKED) $(TRITON)/bin/python $< torch
+	@touch $@
+
+# What the Inf1 image brings and what a build and the server install in it.
+$(INF1)/.installed: requirements/inf1.txt containers/neuron/requirements.txt model_build/remote/neuron-requirements.txt scripts/install_locked.sh
+	@test -n "$(INF1_PYTHON)" || { echo "The Inf1 image's torch 1.13.1 is tested on Python 3.10, and there is none on this machine's PATH: install one, for example with \`pip install uv && uv python install 3.10\`, or name one with \`make inf1 INF1_PYTHON=/path/to/python3.10\`." >&2; exit 3; }
+	@test -x $(INF1)/bin/python || $(INF1_PYTHON) -m venv $(INF1)
+	@$(INSTALL) "what the Inf1 image has into $(INF1)" $(LOCKED) $(INF1)/bin/python $(filter %.txt,$^)
 	@touch $@
 
 node_modules/.installed: package.json package-lock.json $(VENV)/.installed

@@ -199,6 +199,8 @@ def _lint(options: argparse.Namespace) -> int:
 
 
 def _run_here(options: argparse.Namespace, planned: BuildPlan, progress: Progress) -> dict[str, Any]:
+    for warning in planned.warnings:
+        print(f"Warning: {warning}", file=sys.stderr)
     if options.command == "plan":
         return planned.document()
     # Only here: --help and plan are quick without the packages that a build imports.

@@ -40,16 +40,7 @@ EXPORTERS = ("numpy", "onnx", "onnx-ir", "onnxruntime", "onnxscript", "safetenso
 TOOLS: Mapping[BackendName, tuple[str, ...]] = {
     "text2text": (*EXPORTERS, "transformers"),
     "encoder": (*EXPORTERS, "tokenizers"),
-    "neuron": (
-        "torch",
-        "torch-neuron",
-        "neuron-cc",
-        "torch-neuronx",
-        "neuronx-cc",
-        "tensorflow",
-        "tensorflow-neuron",
-        "tensorflow-neuronx",
-    ),
+    "neuron": ("torch", "torch-neuron", "neuron-cc", "torch-neuronx", "neuronx-cc"),
 }
 """Distributions that decide what is compiled. TensorRT is asked for its version where its engines are loaded."""
 

@@ -96,7 +96,7 @@ def _tensorrt(model: Model, target: TensorRtTarget, serving: Serving, checkpoint
 
 
 def _neuron(model: EncoderModel, target: NeuronTarget, checkpoint: Checkpoint) -> list[str]:
-    calls = [call.text() for call in arguments.calls(target, model, checkpoint.tensorflow_version)]
+    calls = [call.text() for call in arguments.calls(target, model)]
     if target.runtime == "neuron" and target.pipeline_cores == 1:
         cores = arguments.suggested_pipeline_cores(checkpoint.weight_count)
         calls.append(f"# As a NeuronCore pipeline a first guess would be pipeline_cores = {cores}.")

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from model_build import compiler_calls, repository
-from model_build.checkpoint import Checkpoint, resolve
+from model_build.checkpoint import Checkpoint, resolve, torchscript_file
 from model_build.compile_inputs import CALIBRATION_ROWS, CompileInputs
 from model_build.compiled import compile_key
 from model_build.encoder import repository as encoder
+from model_build.neuron import arguments
 from model_build.neuron import package as neuron
 from model_build.repository import Content
 from model_build.text2text import repository as text2text
@@ -20,6 +21,7 @@ from workloads import (
     Example,
     NeuronTarget,
     OnnxRuntimeTarget,
+    QuestionAnswering,
     Serving,
     Target,
     TensorRtTarget,
@@ -130,6 +132,14 @@ class BuildPlan:
             environment["SAGEMAKER_TRITON_ADDITIONAL_ARGS"] = cache
         return environment
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What may not be meant, though it can be built."""
+        if not isinstance(self.target, NeuronTarget):
+            return ()
+        warning = arguments.pipeline_warning(self.target, self.checkpoint.weight_count)
+        return (f"{self.source.file}: targets.{self.variant.target}.{warning}",) if warning else ()
+
     def document(self) -> dict[str, Any]:
         """Returns the document that `plan --json` prints."""
         contents = self.contents(self.compiled / "graphs")
@@ -158,13 +168,16 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
     examples = tuple(source.evaluation())
     if isinstance(source.workload.model, TextToText):
         _check_unchanged_rate_can_be_measured(source, examples)
+    checkpoint = resolve(source, root / "build" / "checkpoints")
+    if isinstance(target, NeuronTarget):
+        target = arguments.with_pipeline(target, checkpoint.weight_count)
     planned = BuildPlan(
         root=root,
         source=source,
         variant_name=name,
         variant=variant,
         target=target,
-        checkpoint=resolve(source, root / "build" / "checkpoints"),
+        checkpoint=checkpoint,
         examples=examples,
     )
     planned.document()  # what cannot be planned is refused now, not after a long compile
@@ -174,16 +187,33 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
 def _check_runtime(source: WorkloadFolder, name: str, target: Target) -> None:
     """Refuses runtimes without a backend: a decoder with a cache has no static graph for Neuron, nor a plain trace."""
     if isinstance(source.workload.model, TextToText) and not isinstance(target, OnnxRuntimeTarget | TensorRtTarget):
-        raise _not_built(source, name, target.runtime, source.workload.model.task, "onnxruntime, tensorrt")
-    tensorflow = not isinstance(source.workload.model, TextToText) and source.workload.model.framework == "tensorflow"
-    if tensorflow and not isinstance(target, NeuronTarget):
-        raise _not_built(source, name, target.runtime, "a TensorFlow SavedModel", "neuron, neuronx")
+        raise UsageError(
+            f"{source.file}: targets.{name}.runtime: '{target.runtime}' is not built for {source.workload.model.task}. "
+            "Allowed: onnxruntime, tensorrt."
+        )
+    _check_preprocess(source, name, target)
+    if torchscript_file(source) is not None and not isinstance(target, NeuronTarget):
+        raise UsageError(
+            f"{source.file}: targets.{name}.runtime: '{target.runtime}' is not built from a TorchScript file, which "
+            "model.checkpoint names. Allowed: neuron, neuronx; or save the weights with `save_pretrained(…)`."
+        )
 
 
-def _not_built(source: WorkloadFolder, target: str, runtime: str, task: str, allowed: str) -> UsageError:
-    return UsageError(
-        f"{source.file}: targets.{target}.runtime: '{runtime}' is not built for {task}. Allowed: {allowed}."
-    )
+def _check_preprocess(source: WorkloadFolder, name: str, target: Target) -> None:
+    """Refuses a TorchScript tokenizer where nothing would run it."""
+    model = source.workload.model
+    if isinstance(model, TextToText) or model.preprocess is None:
+        return
+    if isinstance(model, QuestionAnswering):
+        raise UsageError(
+            f"{source.file}: model.preprocess: question answering needs the place of each token in the text, which a "
+            "TorchScript module does not tell. Leave it out: tokenizer.json tokenises."
+        )
+    if not isinstance(target, NeuronTarget):
+        raise UsageError(
+            f"{source.file}: targets.{name}.runtime: '{target.runtime}' does not tokenise by a TorchScript module, "
+            "which model.preprocess names. Allowed: neuron, neuronx."
+        )
 
 
 def _check_unchanged_rate_can_be_measured(source: WorkloadFolder, examples: tuple[Example, ...]) -> None:

@@ -7,7 +7,8 @@ distributions are left out, for to install one is to run its code.
 
 PyPI's torch brings CUDA, gigabytes that a machine without a GPU has no use for, and PyTorch's own build without it is
 not on PyPI. So the lock of an environment has no torch: requirements/torch-cuda.txt has PyPI's and what it brings,
-requirements/torch-cpu.txt, kept by hand, the other. scripts/install_locked.sh takes the one that pip can find.
+requirements/torch-cpu.txt, kept by hand, the other. scripts/install_locked.sh takes the one that pip can find. One lock
+alone has a torch of its own: requirements/inf1.txt, with the torch 1.13.1 of the Inf1 image.
 """
 
 import re
@@ -35,6 +36,7 @@ ON_TRITON = ("3.11", "3.12")
 """The Triton server's Python backend needs numpy 1, which has no wheel for Python 3.13."""
 ON_NEURON = ("3.10", "3.12")
 """The Pythons of AWS's images for Inf1 and for Inf2."""
+ON_INF1 = ON_NEURON[:1]
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(39, 4, -1)]
 PLATFORMS += ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "linux_x86_64"]
 
@@ -62,6 +64,8 @@ class Lock:
 
 DEVELOPMENT = "requirements/development.txt"
 TRITON = "containers/triton/local-requirements.txt"
+INF1 = "requirements/inf1.txt"
+"""What AWS's image for Inf1 brings itself; beside it go the locks of what that image lacks."""
 LOCKS = (
     Lock(file=DEVELOPMENT, extras=("measure", "cdk", "build", "local", "dev")),
     Lock(file="requirements/project.txt", within=DEVELOPMENT),
@@ -83,6 +87,7 @@ LOCKS = (
     Lock(file="containers/batch/requirements.txt", group="batch-image", pythons=ON_TRITON, within=DEVELOPMENT),
     Lock(file="containers/neuron/requirements.txt", group="neuron-image", pythons=ON_NEURON),
     Lock(file="model_build/remote/neuron-requirements.txt", group="neuron-build", pythons=ON_NEURON),
+    Lock(file=INF1, group="inf1", pythons=ON_INF1, within="containers/neuron/requirements.txt"),
     Lock(file="benchmarks/generator-requirements.txt", group="generator-peers", pythons=ON_TRITON),
     Lock(file="benchmarks/optimum-requirements.txt", group="optimum"),
 )
@@ -97,7 +102,7 @@ def main(arguments: Sequence[str]) -> int:
         if lock.file == DEVELOPMENT:
             of_cuda = {name for name in names if OF_CUDA.fullmatch(name)}
             _write(TORCH_CUDA, (text for name, text in entries if name in of_cuda))
-        left_out = of_cuda if "torch" in names else set()
+        left_out = of_cuda if "torch" in names and lock.file != INF1 else set()
         _write(lock.file, (text for name, text in entries if name not in left_out))
     return 0
 

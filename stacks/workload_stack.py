@@ -70,6 +70,24 @@ def add_warnings(stack: Stack, warnings: Iterable[SynthWarning]) -> None:
         Annotations.of(stack).add_warning_v2(warning.id, warning.text)
 
 
+def add_legacy_note(stack: Stack, folder: WorkloadFolder) -> None:
+    """Says at synth, where the stack is for Inf1, that AWS calls it legacy and how to move; `--strict` lets it pass."""
+    workload = folder.workload
+    if workload.hosted.runtime != "neuron":
+        return
+    newer = [name for name, target in workload.targets.items() if target.runtime == "neuronx"]
+    move = (
+        f'build it for {newer[0]} and say hosting.target = "{newer[0]}"'
+        if newer
+        else 'add a target with runtime = "neuronx" and instance_types of inf2, build it and host it'
+    )
+    Annotations.of(stack).add_info_v2(
+        "inferentia:legacy",
+        f"{folder.file}: hosting.target: '{workload.hosting.target}' is for Inf1, which AWS calls legacy: its last "
+        f"images are Neuron 2.20's, its last driver is 2.24. New projects go to Inf2: {move}.",
+    )
+
+
 def region_of(stack: Stack) -> str | None:
     """Returns None for a stack that fits every region. Raises `UsageError` for a region that does not exist."""
     if Token.is_unresolved(stack.region):

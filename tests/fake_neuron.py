@@ -3,7 +3,10 @@
 It traces for real, with torch.jit.trace, and what it gives can be saved, and loaded in another process. As documented:
 - arguments that the documentation does not list are refused, the compilers' own too;
 - a traced graph takes tensors of the compiled shape and type and no others;
-- `DataParallel` splits a batch over the process's NeuronCores, chunk by chunk, in threads.
+- `DataParallel` splits a batch over the process's NeuronCores in threads: Inf2's by chunks of `split_size`, Inf1's into
+  equal parts;
+- `torch.split` and its like are refused for Inf2, where the real compiler can take them and give wrong numbers
+  (aws-neuron-sdk #1140, #1323).
 
 It computes on the CPU in fp32, whatever cast is asked for, unless `install` is told bf16: then a cast other than "none"
 multiplies matrices in bf16, as "matmult" does and the greater part of "all". `dynamic_batch_size = True` is refused,
@@ -13,6 +16,8 @@ not faked: nothing here asks for it. Sources: model_build/neuron/arguments.py na
 import, found by its PYTHONPATH.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import types
@@ -20,12 +25,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
 import torch
 
 from workloads import ROOT
+
+if TYPE_CHECKING:
+    import pytest
 
 bf16_products = False
 VERSIONS = {
@@ -43,6 +50,9 @@ NEURONX_OPTIONS: dict[str, Callable[[str], bool]] = {
     "--auto-cast": {"none", "matmult", "all"}.__contains__,
     "--auto-cast-type": {"bf16", "fp16", "tf32", "fp8_e4m3"}.__contains__,
 }
+
+
+SPLITS = {f"aten::{name}" for name in ("split", "split_with_sizes", "tensor_split", "chunk", "unsafe_chunk", "unbind")}
 
 
 def trace_neuron(
@@ -72,7 +82,10 @@ def trace_neuronx(
         raise RuntimeError("There is no Neuron device here: trace with cpu_backend=True.")
     if "--target" not in options:
         raise ValueError("cpu_backend needs --target in compiler_args.")
-    return _trace(func, example_inputs, options, compiler_workdir)
+    traced = _trace(func, example_inputs, options, compiler_workdir)
+    if split := SPLITS & {node.kind() for node in traced.inlined_graph.nodes()}:
+        raise RuntimeError(f"{', '.join(sorted(split))} can be compiled to wrong numbers")
+    return traced
 
 
 def parse_options(arguments: Sequence[str], allowed: dict[str, Callable[[str], bool]]) -> dict[str, str]:
@@ -135,7 +148,7 @@ def visible_cores() -> list[int]:
 
 
 class DataParallel(torch.nn.Module):
-    """One graph here serves every core; `ran` says which core had how many rows, in the order of the batch."""
+    """Inf2's. One graph here serves every core; `ran` says which core had how many rows, in the order of the batch."""
 
     def __init__(self, model: torch.jit.ScriptModule, device_ids: list[int] | None = None, dim: int = 0) -> None:
         super().__init__()
@@ -150,10 +163,14 @@ class DataParallel(torch.nn.Module):
     def disable_dynamic_batching(self) -> None:
         self._dynamic = False
 
+    def chunk(self, rows: int) -> int:
+        """Returns the rows of a chunk."""
+        return self.split_size or max(1, rows // len(self.device_ids))
+
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         if self._dynamic:
             raise NotImplementedError("dynamic batching is not faked.")
-        size = self.split_size or max(1, inputs[0].shape[self.dim] // len(self.device_ids))
+        size = self.chunk(inputs[0].shape[self.dim])
         chunks = list(zip(*(torch.split(tensor, size, self.dim) for tensor in inputs), strict=True))
         self.ran = [(self.device_ids[i % len(self.device_ids)], len(chunk[0])) for i, chunk in enumerate(chunks)]
         with ThreadPoolExecutor(self.num_workers) as pool:
@@ -161,10 +178,19 @@ class DataParallel(torch.nn.Module):
         return tuple(torch.cat(parts, self.dim) for parts in zip(*outputs, strict=True))
 
 
+class DataParallelOfInf1(DataParallel):
+    """Inf1's, as documented: the rows are divided by the cores, and each part has the compiled shape."""
+
+    def chunk(self, rows: int) -> int:
+        if rows % len(self.device_ids):
+            raise RuntimeError(f"{rows} rows are not the same number on each of {len(self.device_ids)} cores")
+        return rows // len(self.device_ids)
+
+
 def modules() -> dict[str, types.ModuleType]:
     """Fresh ones of both packages."""
     neuron, neuronx = types.ModuleType("torch_neuron"), types.ModuleType("torch_neuronx")
-    neuron.__dict__.update(trace=trace_neuron, DataParallel=DataParallel)
+    neuron.__dict__.update(trace=trace_neuron, DataParallel=DataParallelOfInf1)
     neuronx.__dict__.update(trace=trace_neuronx, DataParallel=DataParallel)
     for module in (neuron, neuronx):
         module.__spec__ = ModuleSpec(module.__name__, None)

@@ -5,7 +5,7 @@ A request has text fields. A text2text model has one, `text`; an encoder's are p
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 from typing_extensions import Self
 
 from workloads.document import Document
@@ -31,7 +31,8 @@ Location = Annotated[
         title="Location",
         min_length=1,
         description="A folder (begins with ./, ../ or /; relative to the workload's folder), an s3:// URI of a "
-        "folder, or else a model id of the Hugging Face hub.",
+        "folder, or else a model id of the Hugging Face hub. For Inferentia also a local TorchScript file, which ends "
+        "with .pt and has tokenizer.json beside it: it takes `inputs` in order and returns a tuple of the outputs.",
     ),
 ]
 
@@ -67,7 +68,13 @@ class Encoder(Document):
         description="Where the encoder's own weights are when several workloads share them; the checkpoint "
         "then holds a head alone. None where the checkpoint holds all.",
     )
-    framework: Literal["pytorch", "tensorflow"] = "pytorch"
+    framework: Literal["pytorch"] = "pytorch"
+    preprocess: Annotated[str, Field(pattern=r"^(\./|\.\./|/).+\.pt$")] | None = Field(
+        default=None,
+        description="For Inferentia, a local TorchScript module that tokenises in the place of tokenizer.json, which "
+        "stays beside the checkpoint for the padding: takes List[List[str]], the texts of each row, and returns their "
+        "token ids and types. Not for question answering, which needs the place of each token in the text.",
+    )
     segments: tuple[tuple[FieldName, ...], ...] = Field(
         min_length=1, max_length=2, description="The request's text fields. Those of one segment are joined by a space."
     )
@@ -83,6 +90,16 @@ class Encoder(Document):
     @property
     def fields(self) -> tuple[str, ...]:
         return tuple(field for segment in self.segments for field in segment)
+
+    @field_validator("framework", mode="before")
+    @classmethod
+    def _framework_is_supported(cls, value: Any) -> Any:
+        if value == "tensorflow":
+            raise ValueError(
+                "TensorFlow on Inferentia has had no support from AWS since Neuron 2.31, and nothing here serves a "
+                "SavedModel: save the model as PyTorch's, with safetensors, and leave framework out."
+            )
+        return value
 
     @model_validator(mode="after")
     def _fields_and_inputs_are_whole(self) -> Self:

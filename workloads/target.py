@@ -1,5 +1,6 @@
 """`[targets.NAME]` of workload.toml: the runtime, the hardware and how far the compiled model may differ."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -7,6 +8,7 @@ from typing_extensions import Self
 
 from workloads.document import Document
 from workloads.instances import COMPUTE_CAPABILITIES, NEURON_FAMILIES, family
+from workloads.model import ModelInput
 
 PositiveInt = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
@@ -105,13 +107,19 @@ class NeuronTarget(_Target):
         description="A graph is compiled for each and a request takes the shortest that fits. "
         "None given: one, the model's max_input_tokens.",
     )
+    input_types: Mapping[ModelInput, Literal["int64", "int32", "float32", "float16"]] = Field(
+        default={},
+        description="Types of the compiled graph's inputs, by their name, as a model that others call has them; int64 "
+        "where none is given. The attention_mask alone may be a float.",
+    )
     placement: Literal["one-per-core", "data-parallel"] = Field(
         default="data-parallel",
         description="A process for each NeuronCore, or one process that splits a batch over all of them.",
     )
-    pipeline_cores: PositiveInt = Field(
+    pipeline_cores: PositiveInt | Literal["auto"] = Field(
         default=1,
-        description="NeuronCores that one model is spread over (Inf1). A starting point: 4·round(weights / 2e7).",
+        description='NeuronCores that one model is spread over (Inf1). "auto": as many as AWS\'s formula says, '
+        "4·round(weights / 2e7), and the smallest of the instance types has.",
     )
 
     @property
@@ -123,9 +131,12 @@ class NeuronTarget(_Target):
         wanted = NEURON_FAMILIES[self.runtime]
         if wrong := [name for name in self.instance_types if family(name) != wanted]:
             raise ValueError(f"instance_types: {', '.join(wrong)} is not {wanted}, which {self.runtime} compiles for.")
-        if self.pipeline_cores > 1 and self.runtime == "neuronx":
+        floats = [name for name, kind in self.input_types.items() if kind.startswith("float")]
+        if wrong := [name for name in floats if name != "attention_mask"]:
+            raise ValueError(f"input_types: {', '.join(wrong)} counts or numbers tokens; only a mask can be a float.")
+        if self.pipeline_cores != 1 and self.runtime == "neuronx":
             raise ValueError("pipeline_cores: NeuronCore pipelines are Inf1's; leave it out for neuronx.")
-        if self.pipeline_cores > 1 and self.placement == "data-parallel":
+        if self.pipeline_cores != 1 and self.placement == "data-parallel":
             raise ValueError(
                 'pipeline_cores: a pipelined model cannot be data parallel; say placement = "one-per-core".'
             )

@@ -5,8 +5,13 @@ length, and the adapters of `engine` fill up the rows. NEURON_RT_VISIBLE_CORES d
 has, before it starts. With NEURON_PLACEMENT=data-parallel a batch is split over all of them; otherwise the graphs take
 the first core, or as many as their pipeline was compiled for.
 
-Data parallelism runs with Neuron's dynamic batching off and with chunks (`split_size`) of the compiled batch, so that
-fewer rows than cores x batch occupy fewer cores. Not run on a chip where this was written.
+Data parallelism runs with Neuron's dynamic batching off. Inf2's takes a size of its chunks (`split_size`), which is the
+compiled batch, so that fewer rows than cores × batch occupy fewer cores. Inf1's documents no such thing but only that
+the rows are cores × batch: so many it gets, filled up with copies. Where the process has one core there is nothing to
+spread. Not run on a chip where this was written.
+
+Sources: archive/torch-neuron/api-torch-neuron-dataparallel-api and api-torch-neuronx-data-parallel of AWS's Neuron
+documentation, read 2026-11-22.
 """
 
 import importlib
@@ -23,6 +28,7 @@ from .engine import Engine, FixedBatch, WholeBatches
 from .settings import Settings
 
 PLACEMENT = "NEURON_PLACEMENT"
+CORES = "NEURON_RT_NUM_CORES"  # `neuron.cores` sets both
 
 
 def load(folder: Path, settings: Settings) -> Engine:
@@ -33,10 +39,14 @@ def load(folder: Path, settings: Settings) -> Engine:
         raise FileNotFoundError(f"{folder} has no {', '.join(missing)}, which pad_to of settings.json asks for")
     jit: Any = torch.jit
     graphs = {length: jit.load(str(file)) for length, file in files.items()}
-    if os.environ.get(PLACEMENT) != "data-parallel":
+    cores = int(os.environ[CORES]) if os.environ.get(PLACEMENT) == "data-parallel" else 1
+    if cores == 1:
         return FixedBatch(NeuronEngine(graphs, settings), settings.batch_size)
     spread = {length: _over_cores(neuron, graph, settings.batch_size) for length, graph in graphs.items()}
-    return WholeBatches(NeuronEngine(spread, settings), settings.batch_size)
+    engine = NeuronEngine(spread, settings)
+    if neuron.__name__ == "torch_neuron":
+        return FixedBatch(engine, cores * settings.batch_size)
+    return WholeBatches(engine, settings.batch_size)
 
 
 def _import_neuron() -> Any:
@@ -52,7 +62,8 @@ def _import_neuron() -> Any:
 def _over_cores(neuron: Any, graph: Any, batch_size: int) -> Any:
     parallel = neuron.DataParallel(graph)
     parallel.disable_dynamic_batching()
-    parallel.split_size = batch_size
+    if neuron.__name__ == "torch_neuronx":
+        parallel.split_size = batch_size
     return parallel
 
 
@@ -66,11 +77,16 @@ class NeuronEngine:
     def __init__(self, graphs: Mapping[int, Any], settings: Settings) -> None:
         self._graphs = graphs
         self._settings = settings
+        types = dict(settings.input_types)
+        self._types = {name: getattr(torch, types.get(name, "int64")) for name in settings.inputs}
 
     def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         graph = self._graphs[tensors["input_ids"].shape[1]]
         with torch.no_grad():
-            outputs = graph(*(torch.from_numpy(tensors[name]) for name in self._settings.inputs))
-        return {
-            name: output.detach().numpy() for name, output in zip(self._settings.graph_outputs, outputs, strict=True)
-        }
+            outputs = graph(*(torch.from_numpy(tensors[name]).to(kind) for name, kind in self._types.items()))
+        named = zip(self._settings.graph_outputs, outputs, strict=True)
+        given = {name: output.detach().numpy() for name, output in named}
+        rows = len(tensors["input_ids"])
+        if wrong := {name: len(output) for name, output in given.items() if len(output) != rows}:
+            raise RuntimeError(f"the compiled graph was given {rows} rows and answered {wrong}")
+        return given

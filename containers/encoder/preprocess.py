@@ -1,6 +1,7 @@
 """Tokenises rows of text fields: each becomes an `Encoding` or a `Refusal`.
 
-The tokenizer is the checkpoint's tokenizer.json, which also knows how it marks one segment or two.
+The tokenizer is the checkpoint's tokenizer.json, which also knows how it marks one segment or two, or where there is a
+preprocess.pt, that TorchScript module.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from .row import Refusal, segment_texts
 from .settings import Settings
 from .tensors import Encoding
 
+TORCHSCRIPT = "preprocess.pt"
 GENEROUS_TOKEN = 128
 """Characters per allowed token. No natural text has so many, and a text that has is refused without being tokenised:
 the 6 MB that SageMaker lets through take a second, and the whole batch would wait for them."""
@@ -21,7 +23,7 @@ the 6 MB that SageMaker lets through take a second, and the whole batch would wa
 class Preprocessor:
     """The first step of serving. Keeps no state between calls."""
 
-    def __init__(self, tokenizer: Tokenizer, settings: Settings) -> None:
+    def __init__(self, tokenizer: Any, settings: Settings) -> None:
         # tokenizer.json's truncation and padding are those of training: serving refuses a long row and never cuts it.
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -31,7 +33,11 @@ class Preprocessor:
 
     @classmethod
     def load(cls, folder: Path) -> "Preprocessor":
-        """Loads a folder with tokenizer.json and settings.json."""
+        """Loads a folder with settings.json and tokenizer.json or preprocess.pt."""
+        if (folder / TORCHSCRIPT).exists():
+            from .torchscript_tokenizer import TorchScriptTokenizer
+
+            return cls(TorchScriptTokenizer(folder / TORCHSCRIPT), Settings.load(folder / "settings.json"))
         return cls(Tokenizer.from_file(str(folder / "tokenizer.json")), Settings.load(folder / "settings.json"))
 
     def encode(self, rows: Sequence[Mapping[str, object]]) -> list[Encoding | Refusal]:

@@ -29,6 +29,7 @@ class Settings:
     threads: int
     pad_to: tuple[int, ...]  # sequence lengths that a batch is padded to; empty: to its longest row
     batch_size: int  # rows of a compiled batch; 0: any number
+    input_types: tuple[tuple[str, str], ...] = ()  # of the graph's inputs that are not int64, on Neuron
 
     def __post_init__(self) -> None:
         if self.task not in GRAPH_OUTPUTS:
@@ -55,7 +56,8 @@ class Settings:
         values = json.loads(text)
         for key in ("inputs", "labels", "pad_to"):
             values[key] = tuple(values[key])
-        values["segments"] = tuple(tuple(segment) for segment in values["segments"])
+        for key in ("segments", "input_types"):
+            values[key] = tuple(tuple(each) for each in values.get(key, ()))
         return cls(**values)
 
     @classmethod

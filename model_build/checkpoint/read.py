@@ -6,15 +6,15 @@ here loads weights: only the safetensors headers are read.
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from model_build.checkpoint.architectures import bert_weights, t5_weights, write_random
 from model_build.checkpoint.config import check_bert, check_t5, read_backbone, read_config
 from model_build.checkpoint.fetch import PATTERNS, fetch_from_hub, fetch_from_s3
-from model_build.checkpoint.saved_model import tensorflow_version
-from model_build.checkpoint.tokenizer import check_tokenizer
+from model_build.checkpoint.files import broken
+from model_build.checkpoint.tokenizer import check_tokenizer, padding_token
 from model_build.checkpoint.weights import check_files, check_weights, plain_name, stored, stored_in_bert, stored_in_t5
 from workloads import (
     Model,
@@ -36,8 +36,10 @@ class Checkpoint:
     config: dict[str, Any]
     encoder_config: dict[str, Any]
     sha256: str
-    tensorflow_version: str | None = None
-    """Version of the TensorFlow that wrote a SavedModel, which has no config.json; otherwise None."""
+    torchscript: Path | None = None
+    """The TorchScript file that is the whole model, beside which is only the tokenizer; None for weights."""
+    preprocess: Path | None = None
+    """The TorchScript module that tokenises; None for the tokenizer."""
 
     @property
     def tokenizer(self) -> Path:
@@ -54,7 +56,9 @@ class Checkpoint:
 
     @property
     def weight_count(self) -> int:
-        """Number of parameters in all safetensors files."""
+        """Number of parameters in all safetensors files; of a TorchScript file, as many as it has room for in fp32."""
+        if self.torchscript is not None:
+            return self.torchscript.stat().st_size // 4
         return sum(math.prod(tensor.shape) for file in self.weights for tensor in stored(file).values())
 
 
@@ -64,6 +68,21 @@ def resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
     Raises `UsageError` where it is missing or broken, or `Unavailable` where it cannot be fetched.
     """
     model = workload.workload.model
+    preprocess = None if isinstance(model, TextToText) else model.preprocess
+    if preprocess is not None:
+        file = (workload.path / preprocess).resolve()
+        if not file.is_file():
+            raise broken(file, "does not exist. model.preprocess names it.")
+        found = _resolve(workload, cache)
+        digest = hashlib.sha256(f"{found.sha256}{file_sha256(file)}".encode()).hexdigest()
+        return replace(found, preprocess=file, sha256=digest)
+    return _resolve(workload, cache)
+
+
+def _resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
+    model = workload.workload.model
+    if (torchscript := torchscript_file(workload)) is not None:
+        return _read_torchscript(torchscript, model)
     folder = _locate(workload, "checkpoint", model.checkpoint, cache)
     backbone = None if isinstance(model, TextToText) else model.backbone
     encoder = folder if backbone is None else _locate(workload, "backbone", backbone, cache)
@@ -72,8 +91,6 @@ def resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
 
 def read(folder: Path, encoder: Path, model: Model) -> Checkpoint:
     """Checks the files of a local checkpoint against the workload's [model]. Raises `UsageError`."""
-    if not isinstance(model, TextToText) and model.framework == "tensorflow":
-        return _saved_model(folder)
     config = encoder_config = read_config(folder, model.task)
     check_files(folder)
     digest = _sha256(folder)
@@ -103,20 +120,24 @@ def _check_parts(checkpoint: Checkpoint, model: Model) -> None:
     check_tokenizer(checkpoint.tokenizer, config["vocab_size"], len(model.segments))
 
 
-def _saved_model(folder: Path) -> Checkpoint:
-    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-    version = tensorflow_version(folder)
-    check_tokenizer(folder / "tokenizer.json")
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.relative_to(folder).as_posix()}\0{file_sha256(file)}".encode())
+def torchscript_file(workload: WorkloadFolder) -> Path | None:
+    """Returns the TorchScript file that the workload names as its checkpoint, or None where it names another."""
+    name = workload.workload.model.checkpoint
+    local = isinstance(name, str) and name.startswith(("./", "../", "/"))
+    return (workload.path / str(name)).resolve() if local and str(name).endswith(".pt") else None
+
+
+def _read_torchscript(file: Path, model: Model) -> Checkpoint:
+    """Checks that the file and the tokenizer beside it are there. Raises `UsageError`."""
+    if not file.is_file():
+        raise broken(file, "does not exist. model.checkpoint names it as a TorchScript file.")
+    tokenizer = file.with_name("tokenizer.json")
+    check_tokenizer(tokenizer, segments=1 if isinstance(model, TextToText) else len(model.segments))
+    digest = hashlib.sha256(f"{file_sha256(file)}{file_sha256(tokenizer)}".encode()).hexdigest()
+    config = {"pad_token_id": padding_token(tokenizer)}
+    folder = file.parent
     return Checkpoint(
-        folder=folder,
-        encoder=folder,
-        config={},
-        encoder_config={},
-        sha256=digest.hexdigest(),
-        tensorflow_version=version,
+        folder=folder, encoder=folder, config=config, encoder_config=config, sha256=digest, torchscript=file
     )
 
 

@@ -33,3 +33,13 @@ def check_tokenizer(file: Path, vocab_size: int | None = None, segments: int = 1
             f"token {token!r} has the id {vocabulary[token]}, but config.json says vocab_size {vocab_size}. "
             "Save model and tokenizer together again.",
         )
+
+
+def padding_token(file: Path) -> int:
+    """Returns the id of the token that fills a row up: the tokenizer's own, else [PAD]'s, else 0."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(file))
+    if tokenizer.padding:
+        return int(tokenizer.padding["pad_id"])
+    return int(tokenizer.token_to_id("[PAD]") or 0)

@@ -40,6 +40,7 @@ def settings(model: EncoderModel, target: Target, checkpoint: Checkpoint) -> Set
         threads=getattr(target, "threads", 1),
         pad_to=padded_lengths(model, target),
         batch_size=target.batch_size if isinstance(target, NeuronTarget) else 0,
+        input_types=tuple(sorted(target.input_types.items())) if isinstance(target, NeuronTarget) else (),
     )
 
 

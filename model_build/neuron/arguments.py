@@ -1,13 +1,11 @@
 """Decides every call with which a model is compiled for Neuron, before anything is called. Pure.
 
-In: a target, a model and, for TensorFlow, the version that wrote the SavedModel. Out: one `Call` for each sequence
-length, which `plan` prints and `compile` executes. Paths in it are relative to the folder that is compiled into.
+In: a target and a model. Out: one `Call` for each sequence length, which `plan` prints and `compile` executes. Paths in
+it are relative to the folder that is compiled into.
 
 Sources (AWS Neuron documentation, read 2026-11-21):
 - torch.neuron.trace: archive/torch-neuron/api-compilation-python-api
 - torch_neuronx.trace: frameworks/torch/torch-neuronx/api-reference-guide/inference/api-torch-neuronx-trace
-- tensorflow: archive/tensorflow/tensorflow-neuron/api-compilation-python-api, api-tracing-python-api, and
-  tensorflow-neuronx/tfneuronx-python-tracing-api
 - compiler options: compiler/neuron-cc/command-line-reference and compiler/neuronx-cc/api-reference-guide
 
 What it does not know: whether the compiler gets through. Casts mean different things on the two chips: Inf1 multiplies
@@ -18,12 +16,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from workloads import EncoderModel, NeuronTarget, UsageError
+from workloads import EncoderModel, NeuronTarget, UsageError, instances
 
-Value = bool | int | str | list[str] | dict[str, list[int]]
-Shape = tuple[int, ...]
+Value = bool | str | list[str]
 
 CAST_NEURON = {
     "none": ["--fast-math", "none"],  # --fp32-cast has no "none"
@@ -36,9 +34,16 @@ CAST_NEURONX = {
     "all": ["--auto-cast=all", "--auto-cast-type=bf16"],
 }
 WORKDIR = "compiler"
-SAVED_MODEL_COMPILE = "tensorflow.neuron.saved_model.compile"
 WEIGHTS_PER_CHIP = 2e7
 CORES_PER_CHIP = 4
+
+
+class Input(NamedTuple):
+    """An example tensor of a trace, of which only type and shape matter."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,49 +51,25 @@ class Call:
     """One call of a compiler, for one sequence length."""
 
     function: str
-    subject: str
-    """The model itself, or the path of a SavedModel."""
     length: int
-    inputs: tuple[tuple[str, Shape], ...]
-    dtype: str
+    inputs: tuple[Input, ...]
     keywords: Mapping[str, Value]
-    environment: Mapping[str, str] = field(default_factory=dict)
     output: str
 
     def text(self) -> str:
         """Returns the call as `plan` prints it: Python, with the type and shape alone of the example tensors."""
-        variables = [
-            f"os.environ[{json.dumps(name)}] = {json.dumps(value)}" for name, value in self.environment.items()
-        ]
-        positional = [self.subject, *self._examples()]
-        arguments = [*positional, *(f"{name}={_literal(value)}" for name, value in self.keywords.items())]
-        called = [f"{self.function}(", *(f"    {argument}," for argument in arguments), ")"]
-        return "\n".join([f"# {self.output}", *variables, *called])
-
-    def _examples(self) -> list[str]:
-        if self.function == SAVED_MODEL_COMPILE:
-            return [json.dumps(self.output)]
-        tensors = [f"{self.dtype}{list(shape)}" for _, shape in self.inputs]
-        if self.dtype == "int64":
-            return [f"({', '.join(tensors)}{',' if len(tensors) == 1 else ''})"]
-        named = (f'"{name}": {tensor}' for (name, _), tensor in zip(self.inputs, tensors, strict=True))
-        return [f"{{{', '.join(named)}}}"]
+        tensors = [f"{each.dtype}{list(each.shape)}" for each in self.inputs]
+        examples = f"({', '.join(tensors)}{',' if len(tensors) == 1 else ''})"
+        arguments = ["model", examples, *(f"{name}={_literal(value)}" for name, value in self.keywords.items())]
+        return "\n".join([f"# {self.output}", f"{self.function}(", *(f"    {each}," for each in arguments), ")"])
 
 
-def calls(target: NeuronTarget, model: EncoderModel, tensorflow_version: str | None = None) -> tuple[Call, ...]:
-    """Returns one call for each sequence length, the shortest first.
-
-    `tensorflow_version` is the version that wrote the SavedModel, if it is one.
-
-    Raises `UsageError` for lengths or a SavedModel that cannot be compiled.
-    """
-    if model.framework == "pytorch":
-        make = {"neuron": _torch_neuron, "neuronx": _torch_neuronx}[target.runtime]
-        return tuple(make(target, model, length) for length in sequence_lengths(target, model))
-    return tuple(
-        _tensorflow(target, model, length, tensorflow_version or "unknown")
-        for length in sequence_lengths(target, model)
-    )
+def calls(target: NeuronTarget, model: EncoderModel) -> tuple[Call, ...]:
+    """Returns one call for each sequence length, the shortest first. Raises `UsageError` for lengths or input types."""
+    if unknown := sorted(target.input_types.keys() - set(model.inputs)):
+        raise UsageError(f"input_types: the model has no {', '.join(unknown)}. Its inputs: {', '.join(model.inputs)}.")
+    make = {"neuron": _torch_neuron, "neuronx": _torch_neuronx}[target.runtime]
+    return tuple(make(target, model, length) for length in sequence_lengths(target, model))
 
 
 def sequence_lengths(target: NeuronTarget, model: EncoderModel) -> tuple[int, ...]:
@@ -111,6 +92,35 @@ def suggested_pipeline_cores(weights: int) -> int:
     return max(1, CORES_PER_CHIP * round(weights / WEIGHTS_PER_CHIP))
 
 
+def with_pipeline(target: NeuronTarget, weights: int) -> NeuronTarget:
+    """Returns the target with a number in the place of `pipeline_cores = "auto"`.
+
+    It is the suggested one, or the number of NeuronCores of the smallest of its instance types where that is less.
+    """
+    if target.pipeline_cores != "auto":
+        return target
+    shapes = filter(None, map(instances.instance_shape, target.instance_types))
+    there = [shape.neuron_chips * CORES_PER_CHIP for shape in shapes]
+    return target.model_copy(update={"pipeline_cores": min([suggested_pipeline_cores(weights), *there])})
+
+
+def pipeline_cores(target: NeuronTarget) -> int:
+    """Returns the NeuronCores of one copy of the model, of a target that `with_pipeline` returned."""
+    assert target.pipeline_cores != "auto"
+    return target.pipeline_cores
+
+
+def pipeline_warning(target: NeuronTarget, weights: int) -> str | None:
+    """Returns what to say of a pipeline over more NeuronCores than the formula suggests."""
+    asked, suggested = pipeline_cores(target), suggested_pipeline_cores(weights)
+    if asked <= suggested:
+        return None
+    return (
+        f"pipeline_cores: asks for {asked} NeuronCores, but AWS's formula, 4·round(weights / 2e7), says {suggested} "
+        f'for {weights / 1e6:.1f} million weights. Say pipeline_cores = "auto", or measure both.'
+    )
+
+
 def _torch_neuron(target: NeuronTarget, model: EncoderModel, length: int) -> Call:
     """`dynamic_batch_size` stays off.
 
@@ -119,10 +129,8 @@ def _torch_neuron(target: NeuronTarget, model: EncoderModel, length: int) -> Cal
     """
     return Call(
         function="torch.neuron.trace",
-        subject="model",
         length=length,
         inputs=_inputs(target, model, length),
-        dtype="int64",
         keywords={
             "compiler_args": [*CAST_NEURON[target.cast], *_pipeline(target)],
             "compiler_workdir": f"{WORKDIR}/{length}",
@@ -136,10 +144,8 @@ def _torch_neuronx(target: NeuronTarget, model: EncoderModel, length: int) -> Ca
     """`cpu_backend` traces on a machine without a chip, and then the target has to be said."""
     return Call(
         function="torch_neuronx.trace",
-        subject="model",
         length=length,
         inputs=_inputs(target, model, length),
-        dtype="int64",
         keywords={
             "compiler_args": ["--target=inf2", "--model-type=transformer", *CAST_NEURONX[target.cast]],
             "compiler_workdir": f"{WORKDIR}/{length}",
@@ -149,59 +155,17 @@ def _torch_neuronx(target: NeuronTarget, model: EncoderModel, length: int) -> Ca
     )
 
 
-def _tensorflow(target: NeuronTarget, model: EncoderModel, length: int, version: str) -> Call:
-    """TensorFlow 1 has a function for SavedModels; TensorFlow 2 traces the loaded one's serving signature."""
-    major = version.split(".")[0]
-    if major not in ("1", "2") or (major == "1" and target.runtime == "neuronx"):
-        allowed = {"neuron": "1 or 2", "neuronx": "2"}[target.runtime]
-        raise UsageError(
-            f"model.checkpoint: the SavedModel was written by TensorFlow {version}, but {target.runtime} compiles "
-            f"those of TensorFlow {allowed}. Save it again with such a version."
-        )
-    return (_tensorflow_1 if major == "1" else _tensorflow_2)(target, model, length)
-
-
-def _tensorflow_1(target: NeuronTarget, model: EncoderModel, length: int) -> Call:
-    inputs = _inputs(target, model, length)
-    return Call(
-        function=SAVED_MODEL_COMPILE,
-        subject="saved_model",
-        length=length,
-        inputs=inputs,
-        dtype="int32",
-        keywords={
-            "batch_size": target.batch_size,
-            "model_shape_feed_dict": {name: list(shape) for name, shape in inputs},
-            "compiler_args": [*CAST_NEURON[target.cast], *_pipeline(target)],
-            "compiler_workdir": f"{WORKDIR}/{length}",
-        },
-        output=f"model.{length}",
-    )
-
-
-def _tensorflow_2(target: NeuronTarget, model: EncoderModel, length: int) -> Call:
-    neuron = [*CAST_NEURON[target.cast], *_pipeline(target)]
-    neuronx = ["--model-type=transformer", *CAST_NEURONX[target.cast]]
-    flags = neuron if target.runtime == "neuron" else neuronx
-    return Call(
-        function="tensorflow.neuron.trace" if target.runtime == "neuron" else "tensorflow_neuronx.trace",
-        subject='tensorflow.saved_model.load(saved_model).signatures["serving_default"]',
-        length=length,
-        inputs=_inputs(target, model, length),
-        dtype="int32",
-        keywords={},
-        environment={"NEURON_CC_FLAGS": " ".join(flags)},
-        output=f"model.{length}",
-    )
-
-
 def _pipeline(target: NeuronTarget) -> list[str]:
-    return ["--neuroncore-pipeline-cores", str(target.pipeline_cores)] if target.pipeline_cores > 1 else []
+    cores = pipeline_cores(target)
+    return ["--neuroncore-pipeline-cores", str(cores)] if cores > 1 else []
 
 
-def _inputs(target: NeuronTarget, model: EncoderModel, length: int) -> tuple[tuple[str, Shape], ...]:
+def _inputs(target: NeuronTarget, model: EncoderModel, length: int) -> tuple[Input, ...]:
     rows = target.batch_size
-    return tuple((name, (rows,) if name == "valid_length" else (rows, length)) for name in model.inputs)
+    return tuple(
+        Input(name, target.input_types.get(name, "int64"), (rows,) if name == "valid_length" else (rows, length))
+        for name in model.inputs
+    )
 
 
 def _literal(value: Value) -> str:

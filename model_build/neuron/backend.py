@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from model_build.checkpoint import loading
 from model_build.compile_inputs import CompileInputs
 from model_build.neuron import goldens
-from model_build.neuron.compile import check_toolchain, compile_saved_model
+from model_build.neuron.compile import check_toolchain, load_torchscript
 from model_build.neuron.compile import compile_graphs as compile_network
 from model_build.progress import Progress
 from workloads import NeuronTarget
@@ -24,12 +25,15 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
     """
     model, target = inputs.encoder, inputs.target
     assert isinstance(target, NeuronTarget)
-    check_toolchain(model, target, workload=inputs.workload, target_name=inputs.target_name)
-    if model.framework == "tensorflow":
-        return compile_saved_model(inputs.checkpoint.folder, model, target, graphs, progress)
+    check_toolchain(target, workload=inputs.workload, target_name=inputs.target_name)
+    progress("Loading the checkpoint")
+    if inputs.checkpoint.torchscript is not None:
+        module = load_torchscript(inputs.checkpoint.torchscript, model, target)
+        with loading(inputs.checkpoint.torchscript):
+            goldens.write(module, inputs, graphs)
+        return compile_network(module, model, target, graphs, progress)
     from model_build.encoder import bert
 
-    progress("Loading the checkpoint")
     network = bert.load(inputs.checkpoint, model, apart=target.runtime == "neuronx")
     progress("Asking the original for golden rows")
     goldens.write(network, inputs, graphs)

@@ -34,8 +34,12 @@ def write(module: Any, inputs: CompileInputs, folder: Path) -> None:
     """Writes goldens.json: rows of evaluation.jsonl through a torch module in evaluation mode."""
     from tokenizers import Tokenizer
 
+    from containers.encoder.torchscript_tokenizer import TorchScriptTokenizer
+
     known = settings(inputs.encoder, inputs.target, inputs.checkpoint)
-    preprocessor = Preprocessor(Tokenizer.from_file(str(inputs.checkpoint.tokenizer)), known)
+    tokenises = inputs.checkpoint.preprocess
+    tokenizer = TorchScriptTokenizer(tokenises) if tokenises else Tokenizer.from_file(str(inputs.checkpoint.tokenizer))
+    preprocessor = Preprocessor(tokenizer, known)
     encoded = enumerate(preprocessor.encode(inputs.calibration), 1)
     rows = [(number, code) for number, code in encoded if isinstance(code, Encoding)]
     chosen = [golden for length in known.pad_to for golden in choose(module, known, rows, length)]
@@ -68,8 +72,9 @@ def _ask(module: Any, known: Settings, row: int, encoding: Encoding) -> _Origina
     import torch
 
     given = tensors([encoding], known.inputs, (), known.pad_token_id)
+    types = dict.fromkeys(known.inputs, "int64") | dict(known.input_types)
     with torch.no_grad():
-        answered = module(*(torch.from_numpy(given[name]) for name in known.inputs))
+        answered = module(*(torch.from_numpy(given[name]).to(getattr(torch, types[name])) for name in known.inputs))
     outputs = {
         name: [float(f"{number:.{DIGITS}g}") for number in output[0].reshape(-1).tolist()]
         for name, output in zip(known.graph_outputs, answered, strict=True)

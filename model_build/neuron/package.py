@@ -3,8 +3,9 @@
 settings.json               what the serving code must know of the model
 server.json                 how it is served: batching, workers, placement
 tokenizer.json
+preprocess.pt               what tokenises instead, where model.preprocess names it
 goldens.json, parity.json   rows with the original's outputs, and how far each NeuronCore may be from them
-model.LENGTH.neuron.pt      one compiled graph for each sequence length (a folder, for TensorFlow)
+model.LENGTH.neuron.pt      one compiled graph for each sequence length
 """
 
 from pathlib import Path
@@ -22,12 +23,14 @@ def contents(
     name: str, model: EncoderModel, serving: Serving, target: NeuronTarget, checkpoint: Checkpoint, graphs: Path
 ) -> dict[str, Content]:
     """`graphs` is the folder with the compiled graphs."""
-    compiled = [call.output for call in arguments.calls(target, model, checkpoint.tensorflow_version)]
+    compiled = [call.output for call in arguments.calls(target, model)]
     return {
         "settings.json": settings(model, target, checkpoint).to_json(),
         "server.json": server_settings(name, serving, target).to_json(),
         "tokenizer.json": checkpoint.tokenizer,
-        **({GOLDENS: graphs / GOLDENS, PARITY: limits(target).to_json()} if model.framework == "pytorch" else {}),
+        GOLDENS: graphs / GOLDENS,
+        PARITY: limits(target).to_json(),
+        **({"preprocess.pt": checkpoint.preprocess} if checkpoint.preprocess else {}),
         **{output: graphs / output for output in compiled},
     }
 
@@ -46,5 +49,5 @@ def server_settings(name: str, serving: Serving, target: NeuronTarget) -> Server
         max_queue_delay_ms=serving.max_queue_delay_ms,
         model_instances=serving.model_instances,
         placement=target.placement,
-        pipeline_cores=target.pipeline_cores,
+        pipeline_cores=arguments.pipeline_cores(target),
     )

@@ -30,25 +30,11 @@ IMAGE_OPTION = "--image-uri"
 
 NEURON_REGISTRIES = ("huggingface-neuron", "inference", "versions", "4.12.3", "pytorch1.9.1")
 NEURONX_REGISTRIES = ("huggingface-neuronx", "inference", "versions", "4.55.4", "pytorch2.8.0")
-NEURON_IMAGES: Mapping[tuple[str, str], tuple[str, tuple[str, ...]]] = {
-    ("neuron", "pytorch"): (
-        "pytorch-inference-neuron:1.13.1-neuron-py310-sdk2.20.2-ubuntu20.04",
-        NEURON_REGISTRIES,
-    ),
-    ("neuronx", "pytorch"): (
-        "pytorch-inference-neuronx:2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04",
-        NEURONX_REGISTRIES,
-    ),
-    ("neuron", "tensorflow"): (
-        "tensorflow-inference-neuron:2.10.1-neuron-py310-sdk2.17.0-ubuntu20.04",
-        NEURON_REGISTRIES,
-    ),
-    ("neuronx", "tensorflow"): (
-        "tensorflow-inference-neuronx:2.10.1-neuronx-py310-sdk2.17.0-ubuntu20.04",
-        NEURONX_REGISTRIES,
-    ),
+NEURON_IMAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "neuron": ("pytorch-inference-neuron:1.13.1-neuron-py310-sdk2.20.2-ubuntu20.04", NEURON_REGISTRIES),
+    "neuronx": ("pytorch-inference-neuronx:2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04", NEURONX_REGISTRIES),
 }
-"""The image's name and where sagemaker-core lists the registries that have it, by runtime and framework."""
+"""The image's name and where sagemaker-core lists the registries that have it, by runtime."""
 
 NO_DRIVER_CHOICE = (
     "{instance}: a processing job cannot choose its host's GPU driver, and AWS does not document it. If {image} does "
@@ -97,8 +83,7 @@ def triton_image(version: str, region: str, file: Path) -> str:
 
 def _image(folder: WorkloadFolder, target: Target, region: str) -> str:
     if isinstance(target, NeuronTarget):
-        framework = getattr(folder.workload.model, "framework", "pytorch")
-        name, registries = NEURON_IMAGES[target.runtime, framework]
+        name, registries = NEURON_IMAGES[target.runtime]
         return images.image_uri(name, region, registries, IMAGE_OPTION)
     if not isinstance(target, TensorRtTarget):
         return images.pytorch_cpu_image(region, IMAGE_OPTION)

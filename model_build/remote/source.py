@@ -43,7 +43,7 @@ def pack_source(folder: WorkloadFolder, root: Path, packed: Path) -> None:
 
 def _checkpoints(folder: WorkloadFolder) -> Iterator[Path]:
     """Yields folders of weights beside the workload's own."""
-    for key in ("checkpoint", "backbone"):
+    for key in ("checkpoint", "backbone", "preprocess"):
         got = getattr(folder.workload.model, key, None)
         if not isinstance(got, str) or not got.startswith(("./", "../", "/")):
             continue
@@ -54,7 +54,8 @@ def _checkpoints(folder: WorkloadFolder) -> Iterator[Path]:
                 "travels to the machine that builds. Move it there, or name an s3:// URI or a model id of the Hugging "
                 "Face hub."
             )
-        yield folder.path.parent / path.relative_to(folder.path.parent.resolve())
+        below = folder.path.parent / path.relative_to(folder.path.parent.resolve())
+        yield below.parent if got.endswith(".pt") else below
 
 
 def _below(folder: Path) -> Iterator[Path]:

@@ -16,7 +16,7 @@ from stacks.ecs.task import EcsTask, EcsTaskProps
 from stacks.fitness import Wanted
 from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.own_image import OwnImage, OwnImageProps
-from stacks.workload_stack import WorkloadStackProps, refuse, region_of
+from stacks.workload_stack import WorkloadStackProps, add_legacy_note, refuse, region_of
 from workloads import ScheduledBatchHosting, ThroughputObjective, UsageError
 
 
@@ -33,6 +33,7 @@ class ScheduledBatchStack(Stack):
                 f"{props.folder.file}: objective: is a latency, but a scheduled batch is held to its throughput. "
                 "Set objective.rows_per_second and nothing else, or choose another hosting.kind."
             )
+        add_legacy_note(self, props.folder)
         storage = BatchStorage(self, "Storage")
         archive = ModelArchive(
             self, "Archive", ModelArchiveProps(file=props.archive_file, sha256=props.artifact.archive_sha256)

@@ -12,7 +12,7 @@ from stacks.ecs.task import EcsTask, EcsTaskProps
 from stacks.ecs.watch import EcsServiceWatch, EcsServiceWatchProps
 from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.own_image import OwnImage, OwnImageProps
-from stacks.workload_stack import WorkloadStackProps, add_warnings, region_of
+from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, region_of
 from workloads import EcsServiceHosting
 
 TASKS_DURING_AN_UPDATE = 2
@@ -28,6 +28,7 @@ class EcsServiceStack(Stack):
         super().__init__(scope, id, env=props.environment, description=workload.description)
         deployment = plan_deployment(props, region_of(self))
         add_warnings(self, deployment.warnings)
+        add_legacy_note(self, props.folder)
         named_in = props.folder.recommendation_file if deployment.recommended else props.folder.file
         runs_on = machine(named_in, deployment.instance_type)
         network = PrivateNetwork(self, "Network", PrivateNetworkProps(existing=hosting.vpc))

@@ -15,7 +15,7 @@ from stacks.endpoint.served_model import Served
 from stacks.endpoint.serving_image import ServingImage, ServingImageProps
 from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.paging import Paging, PagingProps
-from stacks.workload_stack import BuiltArtifact, WorkloadStackProps, add_warnings, region_of
+from stacks.workload_stack import BuiltArtifact, WorkloadStackProps, add_legacy_note, add_warnings, region_of
 from workloads import ModelArtifact, SageMakerEndpointHosting
 
 
@@ -38,6 +38,7 @@ class SageMakerEndpointStack(Stack):
         plan = plan_endpoint(props, hosting, region_of(self), shadow.artifact if shadow else None)
         deployment = plan.deployment
         add_warnings(self, plan.warnings)
+        add_legacy_note(self, props.folder)
         metrics = EndpointMetrics(endpoint_name=self.stack_name, workload=props.folder.workload.name)
         alarms = self._alarms(metrics, deployment)
         production = self._served(plan)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from model_build import render
-from model_build.plan import plan
-from workloads import ROOT, NeuronTarget, load_workload, workload_names
+from model_build.plan import BuildPlan, plan
+from workloads import ROOT, NeuronTarget, ProjectError, load_workload, workload_names
 
 GOLDENS = Path(__file__).parent / "goldens" / "plan"
 BUILDS = [
@@ -51,3 +51,41 @@ def test_moving_from_inf1_to_inf2_is_one_line(workloads_copy: Path) -> None:
     workload = load_workload("query_intent", workloads_copy).workload
     assert workload.instance_types == ("inf2.xlarge",)
     assert workload.targets[workload.hosting.target].runtime == "neuronx"
+
+
+def answers_on_inf1(folder: Path, pipeline_cores: str) -> BuildPlan:
+    """Plans question answering as a pipeline over so many NeuronCores."""
+    shutil.copytree(ROOT / "workloads" / "question_answering", folder / "question_answering")
+    file = folder / "question_answering" / "workload.toml"
+    text = file.read_text("utf-8")
+    assert text.count('pipeline_cores = "auto"') == 1
+    file.write_text(text.replace('pipeline_cores = "auto"', f"pipeline_cores = {pipeline_cores}"), "utf-8")
+    return plan(load_workload("question_answering", folder), "inf1-pipeline", folder)
+
+
+def test_a_pipeline_over_more_cores_than_the_weights_need_is_warned_of(workloads_copy: Path) -> None:
+    planned = answers_on_inf1(workloads_copy, "16")
+    assert "--neuroncore-pipeline-cores" in planned.document()["compiler"][0]
+    assert planned.warnings == (
+        f"{planned.source.file}: targets.inf1-pipeline.pipeline_cores: asks for 16 NeuronCores, but AWS's formula, "
+        '4·round(weights / 2e7), says 1 for 1.1 million weights. Say pipeline_cores = "auto", or measure both.',
+    )
+
+
+def test_a_pipeline_over_as_many_cores_as_the_formula_says_is_not(workloads_copy: Path) -> None:
+    planned = answers_on_inf1(workloads_copy, '"auto"')
+    assert "--neuroncore-pipeline-cores" not in planned.document()["compiler"][0]
+    assert planned.warnings == ()
+
+
+def test_a_saved_model_of_tensorflow_is_refused_with_its_end_of_support(workloads_copy: Path) -> None:
+    shutil.copytree(ROOT / "workloads" / "query_intent", workloads_copy / "query_intent")
+    file = workloads_copy / "query_intent" / "workload.toml"
+    file.write_text(file.read_text("utf-8").replace("[model]\n", '[model]\nframework = "tensorflow"\n'), "utf-8")
+    with pytest.raises(ProjectError) as caught:
+        load_workload("query_intent", workloads_copy)
+    assert str(caught.value) == (
+        f"{file}: model.framework: TensorFlow on Inferentia has had no support from AWS since Neuron 2.31, and nothing "
+        "here serves a SavedModel: save the model as PyTorch's, with safetensors, and leave framework out."
+    )
+    assert caught.value.exit_code == 2

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from scripts.lock import DEVELOPMENT, LOCKS, TORCH_CUDA, Lock, entries_of, environment, fits
+from scripts.lock import DEVELOPMENT, INF1, LOCKS, TORCH_CUDA, Lock, entries_of, environment, fits
 from tests.locks import PIN, pins
 from workloads import ROOT, UsageError
 
@@ -69,7 +69,7 @@ def test_a_lock_fits_what_pyproject_declares(lock: Lock) -> None:
     """Run `make lock` where this fails."""
     for wanted in declared(lock):
         name = canonicalize_name(wanted.name)
-        text = (ROOT / (TORCH_CUDA if name == "torch" else lock.file)).read_text("utf-8")
+        text = (ROOT / (TORCH_CUDA if name == "torch" and lock.file != INF1 else lock.file)).read_text("utf-8")
         for python in lock.pythons:
             if wanted.marker is None or wanted.marker.evaluate(environment(python)):
                 versions = [pin[2] for pin in PIN.finditer(text) if pin[1] == name and holds(pin[3], python)]
@@ -96,6 +96,20 @@ def test_both_builds_of_torch_are_of_the_version_that_is_declared() -> None:
     text = (ROOT / TORCH_CPU).read_text("utf-8")
     assert f"\n{declared_build}+cpu \\\n" in text
     assert text.count("--hash=sha256:") == len(LOCKS[0].pythons), "one wheel for each Python"
+
+
+def test_what_the_inf1_image_brings_and_what_is_installed_in_it_fit_together() -> None:
+    """`make inf1` installs all three locks into one environment."""
+    others = ("containers/neuron/requirements.txt", "model_build/remote/neuron-requirements.txt")
+    locks = [pins_on("3.10", name) for name in (INF1, *others)]
+    for name in set().union(*locks):
+        assert len({lock[name] for lock in locks if name in lock}) == 1, name
+    (makefile,) = re.findall(r"^\$\(INF1\)/\.installed: (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert set(makefile.split()) == {INF1, *others, "scripts/install_locked.sh"}
+
+
+def pins_on(python: str, file: str) -> dict[str, str]:
+    return {pin[1]: pin[2] for pin in PIN.finditer((ROOT / file).read_text("utf-8")) if holds(pin[3], python)}
 
 
 def test_the_environment_of_the_tests_is_the_lock_and_lacks_nothing() -> None:

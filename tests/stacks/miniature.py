@@ -53,6 +53,11 @@ class Synthesis:
         messages = Annotations.from_stack(self.stack).find_warning("*", Match.any_value())
         return [str(message.entry.data) for message in messages]
 
+    def notes(self, id: str) -> list[str]:
+        """Returns what is said as information under this id."""
+        found = Annotations.from_stack(self.stack).find_info("*", Match.string_like_regexp(f".*{id}"))
+        return [str(message.entry.data).replace(f" [ack: {id}]", "") for message in found]
+
     def of_type(self, resource_type: str) -> dict[str, dict[str, Any]]:
         """Returns the resources of this type by logical id."""
         return {name: item for name, item in self.json["Resources"].items() if item["Type"] == resource_type}

@@ -12,7 +12,7 @@ OTHER_TOML = {"pyproject.toml", "scripts/rehearsal/api_answers.toml", "tests/mod
 
 
 def test_every_toml_in_the_repository_is_a_workloads_or_known_here() -> None:
-    skipped = {".venv", ".venv-triton", "node_modules", "build", "cdk.out", "runs"}
+    skipped = {".venv", ".venv-triton", ".venv-inf1", "node_modules", "build", "cdk.out", "runs"}
     found = {
         file.relative_to(ROOT).as_posix()
         for file in ROOT.rglob("*.toml")

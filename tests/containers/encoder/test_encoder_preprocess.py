@@ -107,7 +107,7 @@ def test_a_text_that_would_take_seconds_to_tokenise_never_reaches_the_tokenizer(
             assert texts == []
             return []
 
-    [refusal] = Preprocessor(Unused(), CLASSIFICATION).encode([{"text": "a" * 6_000_000}])  # type: ignore[arg-type]
+    [refusal] = Preprocessor(Unused(), CLASSIFICATION).encode([{"text": "a" * 6_000_000}])
     assert refusal == Refusal("has 6000000 characters, at most 4096 are read for 32 tokens")
 
 

@@ -11,7 +11,7 @@ import torch
 
 from containers.encoder.engine import Engine
 from containers.encoder.load_engine import load
-from containers.encoder.neuron_engine import PLACEMENT
+from containers.encoder.neuron_engine import CORES, PLACEMENT, NeuronEngine
 from containers.encoder.predictor import Predictor
 from tests import fake_neuron
 from tests.containers.encoder.encoder_miniature import Graph
@@ -27,11 +27,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield compile_neuron(tmp_path_factory.mktemp("compiled") / "model", monkeypatch)
 
 
+def place(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    """Sets what the launcher sets for a process that spreads its batches over its cores."""
+    monkeypatch.setenv(PLACEMENT, "data-parallel")
+    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", f"4-{3 + cores}")
+    monkeypatch.setenv(CORES, str(cores))
+
+
 @pytest.fixture
 def spread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """Over three NeuronCores."""
-    monkeypatch.setenv(PLACEMENT, "data-parallel")
-    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "4-6")
+    """Over three NeuronCores of Inf1."""
+    place(monkeypatch, 3)
+    return load(folder, COMPILED)
+
+
+@pytest.fixture
+def spread_on_inf2(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """Over three NeuronCores of Inf2; the graphs of both fakes load alike."""
+    place(monkeypatch, 3)
+    monkeypatch.setitem(sys.modules, "torch_neuronx", fake_neuron.modules()["torch_neuronx"])
     return load(folder, COMPILED)
 
 
@@ -63,13 +77,14 @@ def test_over_all_cores_of_the_process(spread: Engine, rows: int, length: int) -
     check(spread, rows, length)
 
 
-@pytest.mark.parametrize(
-    ("rows", "ran"),
-    [(1, [(0, 2)]), (2, [(0, 2)]), (5, [(0, 2), (1, 2), (2, 2)]), (8, [(0, 2), (1, 2), (2, 2), (0, 2)])],
-)
-def test_a_batch_takes_as_many_cores_as_it_fills(
-    spread: Engine, monkeypatch: pytest.MonkeyPatch, rows: int, ran: list[tuple[int, int]]
-) -> None:
+@pytest.mark.parametrize("rows", ROWS)
+def test_over_all_cores_of_inf2(spread_on_inf2: Engine, rows: int) -> None:
+    check(spread_on_inf2, rows, 8)
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[int, int]]]:
+    """Records for each batch which core had how many rows."""
     seen: list[list[tuple[int, int]]] = []
     forward = fake_neuron.DataParallel.forward
 
@@ -79,8 +94,42 @@ def test_a_batch_takes_as_many_cores_as_it_fills(
         return outputs
 
     monkeypatch.setattr(fake_neuron.DataParallel, "forward", record)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("rows", "cores"),
+    [(1, [(0, 2)]), (2, [(0, 2)]), (5, [(0, 2), (1, 2), (2, 2)]), (8, [(0, 2), (1, 2), (2, 2), (0, 2)])],
+)
+def test_a_batch_takes_as_many_cores_of_inf2_as_it_fills(
+    spread_on_inf2: Engine, ran: list[list[tuple[int, int]]], rows: int, cores: list[tuple[int, int]]
+) -> None:
+    spread_on_inf2.run(make_tensors(rows, 8))
+    assert ran == [cores]
+
+
+@pytest.mark.parametrize(("rows", "batches"), [(1, 1), (6, 1), (7, 2)])
+def test_every_core_of_inf1_gets_the_compiled_batch(
+    spread: Engine, ran: list[list[tuple[int, int]]], rows: int, batches: int
+) -> None:
+    """Which is all that its DataParallel documents: no size of chunks."""
     spread.run(make_tensors(rows, 8))
-    assert seen == [ran]
+    assert ran == [[(0, 2), (1, 2), (2, 2)]] * batches
+
+
+def test_one_core_is_not_spread_over(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[tuple[int, int]]]
+) -> None:
+    place(monkeypatch, 1)
+    check(load(folder, COMPILED), 5, 8)
+    assert ran == []
+
+
+def test_a_graph_that_answers_another_number_of_rows_is_not_believed() -> None:
+    engine = NeuronEngine({8: lambda *tensors: (torch.zeros(1, 3),)}, COMPILED)
+    with pytest.raises(RuntimeError) as caught:
+        engine.run(make_tensors(2, 8))
+    assert str(caught.value) == "the compiled graph was given 2 rows and answered {'logits': 1}"
 
 
 def test_a_predictor_answers_a_row_as_it_would_alone(folder: Path) -> None:

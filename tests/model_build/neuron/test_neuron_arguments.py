@@ -8,8 +8,15 @@ import pytest
 import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from model_build.neuron.arguments import calls, sequence_lengths, suggested_pipeline_cores
+from model_build.neuron.arguments import (
+    calls,
+    pipeline_warning,
+    sequence_lengths,
+    suggested_pipeline_cores,
+    with_pipeline,
+)
 from tests.tiny_classifier import FIVE, make_model
 from workloads import EncoderModel, NeuronTarget, UsageError, Workload
 
@@ -57,12 +64,8 @@ def make_target(runtime: str = "neuron", **keys: Any) -> NeuronTarget:
     return NeuronTarget.model_validate_json(json.dumps({"runtime": runtime, **keys}))
 
 
-def tensorflow() -> EncoderModel:
-    return make_model().model_copy(update={"framework": "tensorflow"})
-
-
-def text(target: NeuronTarget, model: EncoderModel, tensorflow_version: str | None = None) -> str:
-    return "\n\n".join(call.text() for call in calls(target, model, tensorflow_version)) + "\n"
+def text(target: NeuronTarget, model: EncoderModel) -> str:
+    return "\n\n".join(call.text() for call in calls(target, model)) + "\n"
 
 
 CASES: dict[str, str] = {
@@ -76,9 +79,6 @@ CASES: dict[str, str] = {
     ),
     "inf2": text(make_target("neuronx"), make_model()),
     "inf2-cast-none": text(make_target("neuronx", cast="none", batch_size=8), make_model()),
-    "inf1-tensorflow-1": text(make_target(batch_size=4, sequence_lengths=[16, 32]), tensorflow(), "1.15.5"),
-    "inf1-tensorflow-2": text(make_target(placement="one-per-core", pipeline_cores=4), tensorflow(), "2.10.1"),
-    "inf2-tensorflow-2": text(make_target("neuronx", cast="matmult"), tensorflow(), "2.10.1"),
 }
 
 
@@ -130,23 +130,31 @@ def test_the_longest_graph_is_as_long_as_the_longest_request(lengths: list[int])
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("runtime", "version", "allowed"),
-    [("neuronx", "1.15.5", "2"), ("neuron", "3.0.0", "1 or 2"), ("neuron", None, "1 or 2")],
-)
-def test_a_saved_model_of_another_tensorflow_is_refused(runtime: str, version: str | None, allowed: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        calls(make_target(runtime), tensorflow(), version)
-    assert str(caught.value) == (
-        f"model.checkpoint: the SavedModel was written by TensorFlow {version or 'unknown'}, but {runtime} compiles "
-        f"those of TensorFlow {allowed}. Save it again with such a version."
-    )
-
-
 def test_a_model_of_a_hundred_million_weights_starts_with_twenty_cores() -> None:
     assert suggested_pipeline_cores(109_482_240) == 20
     assert suggested_pipeline_cores(66_000_000) == 12
     assert suggested_pipeline_cores(1_000_000) == 1
+
+
+@pytest.mark.parametrize(
+    ("instance_types", "cores"),
+    [((), 20), (("ml.inf1.24xlarge",), 20), (("ml.inf1.6xlarge",), 16), (("ml.inf1.6xlarge", "ml.inf1.xlarge"), 4)],
+)
+def test_an_automatic_pipeline_takes_what_the_formula_says_and_every_instance_type_has(
+    instance_types: tuple[str, ...], cores: int
+) -> None:
+    target = make_target(placement="one-per-core", pipeline_cores="auto", instance_types=list(instance_types))
+    found = with_pipeline(target, 109_482_240)
+    assert found.pipeline_cores == cores
+    [call] = calls(found, make_model())
+    assert call.keywords["compiler_args"] == ["--fp32-cast=all", "--neuroncore-pipeline-cores", str(cores)]
+    assert pipeline_warning(found, 109_482_240) is None
+
+
+@pytest.mark.parametrize("keys", [{"runtime": "neuronx"}, {"placement": "data-parallel"}])
+def test_an_automatic_pipeline_is_one_of_inf1_alone_and_not_data_parallel(keys: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="pipeline_cores: "):
+        make_target(**{"placement": "one-per-core", "pipeline_cores": "auto", **keys})
 
 
 @given(st.integers(0, 10**10))
@@ -154,3 +162,25 @@ def test_pipeline_cores_fill_whole_chips_or_are_one(weights: int) -> None:
     cores = suggested_pipeline_cores(weights)
     assert cores == 1 or cores % 4 == 0
     assert abs(cores - 4 * weights / 2e7) <= 2 or cores == 1
+
+
+def test_inputs_have_the_types_that_the_target_names() -> None:
+    [call] = calls(make_target(input_types={"attention_mask": "float16", "input_ids": "int32"}), make_model())
+    assert [(each.name, each.dtype) for each in call.inputs] == [
+        ("input_ids", "int32"),
+        ("attention_mask", "float16"),
+        ("token_type_ids", "int64"),
+    ]
+
+
+def test_a_type_of_an_input_that_the_model_has_not_is_refused() -> None:
+    with pytest.raises(UsageError) as caught:
+        calls(make_target(input_types={"position_ids": "int32"}), make_model())
+    assert str(caught.value) == (
+        "input_types: the model has no position_ids. Its inputs: input_ids, attention_mask, token_type_ids."
+    )
+
+
+def test_only_a_mask_can_be_a_float() -> None:
+    with pytest.raises(ValidationError, match="input_types: input_ids counts or numbers tokens; only a mask can be"):
+        make_target(input_types={"input_ids": "float16"})

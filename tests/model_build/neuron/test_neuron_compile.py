@@ -1,11 +1,9 @@
 """Compiling for Neuron, through a fake that traces for real."""
 
 import ast
-import os
 import re
 import subprocess
 import sys
-import types
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,13 @@ import torch
 
 from containers.neuron.server_settings import ServerSettings
 from model_build.neuron.arguments import calls
-from model_build.neuron.compile import check_toolchain, compile_graphs, compile_saved_model, torch_examples
+from model_build.neuron.compile import check_toolchain, compile_graphs, torch_examples
 from model_build.neuron.package import server_settings
 from model_build.progress import silent
 from tests import fake_neuron
 from tests.model_build.neuron import operators
 from tests.tiny_classifier import FIVE, THREE, Classifier, make_model
-from workloads import ROOT, NeuronTarget, Serving, Unavailable, UsageError
+from workloads import ROOT, NeuronTarget, Serving, Unavailable
 
 jit: Any = torch.jit
 
@@ -84,7 +82,7 @@ def test_no_call_has_an_argument_that_is_not_documented(
 
 def test_a_machine_without_neuron_is_told_where_to_compile() -> None:
     with pytest.raises(Unavailable) as caught:
-        check_toolchain(make_model(), make_target(), workload="query_intent", target_name="inf1")
+        check_toolchain(make_target(), workload="query_intent", target_name="inf1")
     assert str(caught.value) == (
         "The Python package 'torch_neuron' is not installed, and compiling query_intent for inf1 (Inf1) needs it. It "
         "is not on PyPI; AWS's Neuron images have it. Compile remotely with `python -m model_build build query_intent "
@@ -93,15 +91,13 @@ def test_a_machine_without_neuron_is_told_where_to_compile() -> None:
     assert caught.value.exit_code == 3
 
 
-def test_the_package_that_is_missing_follows_from_framework_and_chip() -> None:
-    tensorflow = make_model().model_copy(update={"framework": "tensorflow"})
+def test_the_package_that_is_missing_follows_from_the_chip() -> None:
     missing = []
-    for model in (make_model(), tensorflow):
-        for runtime in PACKAGES:
-            with pytest.raises(Unavailable) as caught:
-                check_toolchain(model, make_target(runtime), workload="w", target_name="t")
-            missing.append(str(caught.value).split("'")[1])
-    assert missing == ["torch_neuron", "torch_neuronx", "tensorflow.neuron", "tensorflow_neuronx"]
+    for runtime in PACKAGES:
+        with pytest.raises(Unavailable) as caught:
+            check_toolchain(make_target(runtime), workload="w", target_name="t")
+        missing.append(str(caught.value).split("'")[1])
+    assert missing == ["torch_neuron", "torch_neuronx"]
 
 
 @pytest.mark.parametrize("inputs", [THREE, FIVE])
@@ -125,102 +121,6 @@ def test_an_operator_that_is_not_on_the_list_is_named() -> None:
 
 def test_nothing_is_both_on_the_list_and_off_it() -> None:
     assert not operators.supported() & operators.left_to_the_cpu()
-
-
-class TensorFlow:
-    """Stands in for tensorflow and tensorflow.neuron, and records how the SavedModel path calls them."""
-
-    def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
-        self.saved_model = types.SimpleNamespace(load=self._load)
-
-    def _load(self, folder: str) -> Any:
-        return types.SimpleNamespace(signatures={"serving_default": f"the signature of {folder}"})
-
-    def compile(self, source: str, made: str, **keywords: Any) -> None:
-        self.asked.append({"source": source, **keywords})
-        Path(made).mkdir()
-
-    def trace(self, function: str, example_inputs: dict[str, Any]) -> Any:
-        self.asked.append({"source": function, "flags": os.environ["NEURON_CC_FLAGS"], "inputs": example_inputs})
-        return types.SimpleNamespace(save=lambda folder: Path(folder).mkdir())
-
-    def install(self, monkeypatch: pytest.MonkeyPatch) -> "TensorFlow":
-        neuron: Any = types.ModuleType("tensorflow.neuron")
-        neuron.trace, neuron.saved_model = self.trace, types.SimpleNamespace(compile=self.compile)
-        tensorflow: Any = types.ModuleType("tensorflow")
-        tensorflow.saved_model, tensorflow.neuron = self.saved_model, neuron
-        tensorflow.constant = lambda value, dtype: (value, dtype)
-        tensorflow.fill = lambda shape, constant: (shape, *constant)
-        monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
-        monkeypatch.setitem(sys.modules, "tensorflow.neuron", neuron)
-        return self
-
-
-def make_saved_model(folder: Path, version: str) -> Path:
-    """Nested protobuf messages: the version, with fields before it that have to be stepped over."""
-
-    def field(number: int, content: bytes) -> bytes:
-        return bytes([number << 3 | 2, len(content)]) + content
-
-    information = field(1, b"default") + b"\x38\x01" + field(5, version.encode())
-    folder.mkdir()
-    (folder / "saved_model.pb").write_bytes(b"\x08\x01" + field(2, field(1, information)))
-    (folder / "tokenizer.json").write_text("{}")
-    return folder
-
-
-def test_a_saved_model_of_tensorflow_1_is_compiled_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    tensorflow = TensorFlow().install(monkeypatch)
-    model = make_model().model_copy(update={"framework": "tensorflow"})
-    source = make_saved_model(tmp_path / "source", "1.15.5")
-    compile_saved_model(source, model, make_target(batch_size=4, sequence_lengths=(16, 32)), tmp_path, silent)
-    assert [asked["model_shape_feed_dict"]["input_ids"] for asked in tensorflow.asked] == [[4, 16], [4, 32]]
-    assert [asked["compiler_args"] for asked in tensorflow.asked] == [["--fp32-cast=all"]] * 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.16", "model.32", "source"]
-
-
-def test_a_saved_model_of_tensorflow_2_is_traced_with_its_options_in_the_environment(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    tensorflow = TensorFlow().install(monkeypatch)
-    monkeypatch.setenv("NEURON_CC_FLAGS", "as it was")
-    model = make_model().model_copy(update={"framework": "tensorflow"})
-    source = make_saved_model(tmp_path / "source", "2.10.1")
-    compile_saved_model(source, model, make_target(cast="none"), tmp_path, silent)
-    [asked] = tensorflow.asked
-    assert asked["flags"] == "--fast-math none"
-    assert asked["source"] == f"the signature of {source}"
-    assert asked["inputs"]["input_ids"] == ((1, 32), 1, "int32")
-    assert os.environ["NEURON_CC_FLAGS"] == "as it was"
-    assert (tmp_path / "model.32").is_dir()
-
-
-@pytest.mark.parametrize(
-    ("damage", "problem"),
-    [
-        (lambda folder: (folder / "saved_model.pb").unlink(), "has no saved_model.pb"),
-        (lambda folder: (folder / "tokenizer.json").unlink(), "has no tokenizer.json"),
-        (
-            lambda folder: (folder / "saved_model.pb").write_bytes(b""),
-            "has a saved_model.pb that says no TensorFlow version",
-        ),
-        (
-            lambda folder: (folder / "saved_model.pb").write_bytes(b"\x12\xff"),
-            "has a saved_model.pb that says no TensorFlow version",
-        ),
-    ],
-)
-def test_a_folder_that_is_no_whole_saved_model_is_refused(damage: Any, problem: str, tmp_path: Path) -> None:
-    model = make_model().model_copy(update={"framework": "tensorflow"})
-    folder = make_saved_model(tmp_path / "source", "2.10.1")
-    damage(folder)
-    with pytest.raises(UsageError) as caught:
-        compile_saved_model(folder, model, make_target(), tmp_path, silent)
-    assert str(caught.value) == (
-        f'model.checkpoint: {folder} {problem}. framework = "tensorflow" takes a folder with saved_model.pb and '
-        "tokenizer.json."
-    )
 
 
 IMPORT_WITHOUT = """

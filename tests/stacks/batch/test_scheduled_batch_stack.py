@@ -70,6 +70,15 @@ def test_inf2_is_one_line_of_the_workload(tmp_path: Path) -> None:
     assert any("amazon-linux-2023/neuron/recommended" in str(each.get("Default")) for each in parameters)
 
 
+def test_a_stack_for_inf1_says_that_it_is_legacy_and_how_to_move(batch: Synthesis) -> None:
+    """As information, which `cdk synth --strict` lets pass."""
+    (note,) = batch.notes("inferentia:legacy")
+    assert note.endswith(
+        "workload.toml: hosting.target: 'inf1' is for Inf1, which AWS calls legacy: its last images are Neuron 2.20's, "
+        'its last driver is 2.24. New projects go to Inf2: build it for inf2 and say hosting.target = "inf2".'
+    )
+
+
 def test_every_shard_runs_at_once_then_every_row_is_accounted_for(batch: Synthesis) -> None:
     machine = definition(batch)
     states = machine["States"]

@@ -345,6 +345,19 @@ def test_an_image_of_ones_own_leaves_nothing_to_warn_about(repository: Repositor
     assert {each["Image"] for each in containers(synthesis).values()} == {IMAGE}
 
 
+def test_a_stack_for_inf1_says_that_it_is_legacy_and_how_to_move(service: Synthesis) -> None:
+    """As information, which `cdk synth --strict` lets pass."""
+    (note,) = service.notes("inferentia:legacy")
+    assert note.endswith(
+        "workload.toml: hosting.target: 'inf1' is for Inf1, which AWS calls legacy: its last images are Neuron 2.20's, "
+        'its last driver is 2.24. New projects go to Inf2: build it for inf2 and say hosting.target = "inf2".'
+    )
+
+
+def test_a_stack_for_another_chip_has_nothing_to_say_of_it(on_cpu: Synthesis) -> None:
+    assert on_cpu.notes("inferentia:legacy") == []
+
+
 def test_without_one_it_is_said_which_is_pulled(repository: Repository) -> None:
     repository.recommend(service_candidate())
     assert repository.synthesise().warnings() == [

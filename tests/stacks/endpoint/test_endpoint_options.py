@@ -222,6 +222,11 @@ def test_inf1_says_that_no_alarm_rolls_it_back_and_where_one_does(tmp_path: Path
         'hosting.kind = "ecs-service" the same build is rolled back by itself; workloads/query_intent shows how. '
         "[ack: guardrails:inf1]"
     ]
+    assert synthesis.notes("inferentia:legacy") == [
+        f"{repository.workload_file}: hosting.target: 'inf1-data-parallel' is for Inf1, which AWS calls legacy: its "
+        "last images are Neuron 2.20's, its last driver is 2.24. New projects go to Inf2: build it for inf2 and say "
+        'hosting.target = "inf2".'
+    ]
     assert "DeploymentConfig" not in synthesis.only("AWS::SageMaker::Endpoint")
 
 
