@@ -41,7 +41,7 @@ INSTALL = $(PYTHON) scripts/install.py
 
 help: ## this list
 	@echo "Transformers in production: README.md says what it is, docs/README.md has the rest."
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
 run: setup ## build, deploy, measure, deploy and ask spellcheck, all on this machine
 	@python -m scripts.walk

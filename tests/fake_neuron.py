@@ -3,8 +3,9 @@
 It traces for real, with torch.jit.trace, and what it gives can be saved, and loaded in another process. As documented:
 - arguments that the documentation does not list are refused, the compilers' own too;
 - a traced graph takes tensors of the compiled shape and type and no others;
-- `DataParallel` splits a batch over the process's NeuronCores in threads: Inf2's by chunks of `split_size`, Inf1's into
-  equal parts;
+- `DataParallel` splits a batch over the process's NeuronCores in threads, into equal parts, which is what both chips'
+  documentation asks for where dynamic batching is off;
+- `lazy_load` of Inf2 marks a graph, which keeps the mark when it is saved;
 - `torch.split` and its like are refused for Inf2, where the real compiler can take them and give wrong numbers
   (aws-neuron-sdk #1140, #1323).
 
@@ -88,6 +89,10 @@ def trace_neuronx(
     return traced
 
 
+def lazy_load(trace: torch.jit.ScriptModule, enable_lazy_load: bool = True) -> None:
+    dict(trace.named_buffers())["lazy"].fill_(enable_lazy_load)
+
+
 def parse_options(arguments: Sequence[str], allowed: dict[str, Callable[[str], bool]]) -> dict[str, str]:
     """Reads --name value and --name=value, both of which the compilers accept."""
     words = [word for argument in arguments for word in argument.split("=", 1)]
@@ -110,6 +115,7 @@ class _FixedShape(torch.nn.Module):
         super().__init__()
         self.model = model
         self.examples = torch.nn.ParameterList(torch.nn.Parameter(e, requires_grad=False) for e in examples)
+        self.register_buffer("lazy", torch.tensor(False))
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         return self.model(*(_as_compiled(*pair) for pair in zip(tensors, self.examples, strict=True)))
@@ -148,7 +154,7 @@ def visible_cores() -> list[int]:
 
 
 class DataParallel(torch.nn.Module):
-    """Inf2's. One graph here serves every core; `ran` says which core had how many rows, in the order of the batch."""
+    """One graph here serves every core; `ran` says which core had how many rows, in the order of the batch."""
 
     def __init__(self, model: torch.jit.ScriptModule, device_ids: list[int] | None = None, dim: int = 0) -> None:
         super().__init__()
@@ -156,42 +162,30 @@ class DataParallel(torch.nn.Module):
         self.device_ids = visible_cores() if device_ids is None else device_ids
         self.dim = dim
         self.num_workers = 2 * len(self.device_ids)
-        self.split_size: int | None = None
         self.ran: list[tuple[int, int]] = []
         self._dynamic = True
 
     def disable_dynamic_batching(self) -> None:
         self._dynamic = False
 
-    def chunk(self, rows: int) -> int:
-        """Returns the rows of a chunk."""
-        return self.split_size or max(1, rows // len(self.device_ids))
-
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         if self._dynamic:
             raise NotImplementedError("dynamic batching is not faked.")
-        size = self.chunk(inputs[0].shape[self.dim])
-        chunks = list(zip(*(torch.split(tensor, size, self.dim) for tensor in inputs), strict=True))
-        self.ran = [(self.device_ids[i % len(self.device_ids)], len(chunk[0])) for i, chunk in enumerate(chunks)]
+        rows, cores = inputs[0].shape[self.dim], len(self.device_ids)
+        if rows % cores:
+            raise RuntimeError(f"{rows} rows are not the same number on each of {cores} cores")
+        chunks = list(zip(*(torch.split(tensor, rows // cores, self.dim) for tensor in inputs), strict=True))
+        self.ran = [(core, len(chunk[0])) for core, chunk in zip(self.device_ids, chunks, strict=True)]
         with ThreadPoolExecutor(self.num_workers) as pool:
             outputs = list(pool.map(lambda chunk: self.model(*chunk), chunks))
         return tuple(torch.cat(parts, self.dim) for parts in zip(*outputs, strict=True))
 
 
-class DataParallelOfInf1(DataParallel):
-    """Inf1's, as documented: the rows are divided by the cores, and each part has the compiled shape."""
-
-    def chunk(self, rows: int) -> int:
-        if rows % len(self.device_ids):
-            raise RuntimeError(f"{rows} rows are not the same number on each of {len(self.device_ids)} cores")
-        return rows // len(self.device_ids)
-
-
 def modules() -> dict[str, types.ModuleType]:
     """Fresh ones of both packages."""
     neuron, neuronx = types.ModuleType("torch_neuron"), types.ModuleType("torch_neuronx")
-    neuron.__dict__.update(trace=trace_neuron, DataParallel=DataParallelOfInf1)
-    neuronx.__dict__.update(trace=trace_neuronx, DataParallel=DataParallel)
+    neuron.__dict__.update(trace=trace_neuron, DataParallel=DataParallel)
+    neuronx.__dict__.update(trace=trace_neuronx, DataParallel=DataParallel, lazy_load=lazy_load)
     for module in (neuron, neuronx):
         module.__spec__ = ModuleSpec(module.__name__, None)
     return {"torch_neuron": neuron, "torch_neuronx": neuronx}

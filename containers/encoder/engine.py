@@ -1,4 +1,4 @@
-"""The port through which the serving code runs a compiled model, and two adapters that fill batches up.
+"""The port through which the serving code runs a compiled model, and an adapter that fills batches up.
 
 `load_engine` chooses the runtime behind the port. A model compiled for one batch size takes exactly that many rows.
 Missing rows are filled with copies of the last row: a row of padding alone has nothing to attend to, which can end in
@@ -35,18 +35,6 @@ class FixedBatch:
             for start in range(0, rows, self._batch_size)
         ]
         return {name: np.concatenate([batch[name] for batch in batches])[:rows] for name in batches[0]}
-
-
-class WholeBatches:
-    """An `Engine` around one that takes any multiple of `batch_size` rows at once."""
-
-    def __init__(self, engine: Engine, batch_size: int) -> None:
-        self._engine = engine
-        self._batch_size = batch_size
-
-    def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        rows, filled = _filled(tensors, self._batch_size)
-        return {name: output[:rows] for name, output in self._engine.run(filled).items()}
 
 
 def _filled(tensors: Mapping[str, NDArray[Any]], batch_size: int) -> tuple[int, dict[str, NDArray[Any]]]:

@@ -1,13 +1,12 @@
 """Runs graphs compiled for Neuron, one graph for each sequence length.
 
 Every graph takes exactly `settings.batch_size` rows of one of the lengths `settings.pad_to`: `Predictor` pads to the
-length, and the adapters of `engine` fill up the rows. NEURON_RT_VISIBLE_CORES decides which NeuronCores the process
+length, and `FixedBatch` fills up the rows. NEURON_RT_VISIBLE_CORES decides which NeuronCores the process
 has, before it starts. With NEURON_PLACEMENT=data-parallel a batch is split over all of them; otherwise the graphs take
 the first core, or as many as their pipeline was compiled for.
 
-Data parallelism runs with Neuron's dynamic batching off. Inf2's takes a size of its chunks (`split_size`), which is the
-compiled batch, so that fewer rows than cores × batch occupy fewer cores. Inf1's documents no such thing but only that
-the rows are cores × batch: so many it gets, filled up with copies. Where the process has one core there is nothing to
+Data parallelism runs with Neuron's dynamic batching off, and then the documentation of both chips asks for one number
+of rows, cores × batch: so many it gets, filled up with copies. Where the process has one core there is nothing to
 spread. Not run on a chip where this was written.
 
 Sources: archive/torch-neuron/api-torch-neuron-dataparallel-api and api-torch-neuronx-data-parallel of AWS's Neuron
@@ -24,7 +23,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from .engine import Engine, FixedBatch, WholeBatches
+from .engine import Engine, FixedBatch
 from .settings import Settings
 
 PLACEMENT = "NEURON_PLACEMENT"
@@ -40,13 +39,9 @@ def load(folder: Path, settings: Settings) -> Engine:
     jit: Any = torch.jit
     graphs = {length: jit.load(str(file)) for length, file in files.items()}
     cores = int(os.environ[CORES]) if os.environ.get(PLACEMENT) == "data-parallel" else 1
-    if cores == 1:
-        return FixedBatch(NeuronEngine(graphs, settings), settings.batch_size)
-    spread = {length: _over_cores(neuron, graph, settings.batch_size) for length, graph in graphs.items()}
-    engine = NeuronEngine(spread, settings)
-    if neuron.__name__ == "torch_neuron":
-        return FixedBatch(engine, cores * settings.batch_size)
-    return WholeBatches(engine, settings.batch_size)
+    if cores > 1:
+        graphs = {length: _over_cores(neuron, graph) for length, graph in graphs.items()}
+    return FixedBatch(NeuronEngine(graphs, settings), cores * settings.batch_size)
 
 
 def _import_neuron() -> Any:
@@ -59,11 +54,9 @@ def _import_neuron() -> Any:
     )
 
 
-def _over_cores(neuron: Any, graph: Any, batch_size: int) -> Any:
+def _over_cores(neuron: Any, graph: Any) -> Any:
     parallel = neuron.DataParallel(graph)
     parallel.disable_dynamic_batching()
-    if neuron.__name__ == "torch_neuronx":
-        parallel.split_size = batch_size
     return parallel
 
 

@@ -55,13 +55,17 @@ class Call:
     inputs: tuple[Input, ...]
     keywords: Mapping[str, Value]
     output: str
+    then: str | None = None
+    """A function that is called with what was traced, before it is saved."""
 
     def text(self) -> str:
         """Returns the call as `plan` prints it: Python, with the type and shape alone of the example tensors."""
         tensors = [f"{each.dtype}{list(each.shape)}" for each in self.inputs]
         examples = f"({', '.join(tensors)}{',' if len(tensors) == 1 else ''})"
         arguments = ["model", examples, *(f"{name}={_literal(value)}" for name, value in self.keywords.items())]
-        return "\n".join([f"# {self.output}", f"{self.function}(", *(f"    {each}," for each in arguments), ")"])
+        begins = f"{self.function}(" if self.then is None else f"traced = {self.function}("
+        ends = [")"] if self.then is None else [")", f"{self.then}(traced)"]
+        return "\n".join([f"# {self.output}", begins, *(f"    {each}," for each in arguments), *ends])
 
 
 def calls(target: NeuronTarget, model: EncoderModel) -> tuple[Call, ...]:
@@ -141,7 +145,11 @@ def _torch_neuron(target: NeuronTarget, model: EncoderModel, length: int) -> Cal
 
 
 def _torch_neuronx(target: NeuronTarget, model: EncoderModel, length: int) -> Call:
-    """`cpu_backend` traces on a machine without a chip, and then the target has to be said."""
+    """`cpu_backend` traces on a machine without a chip, and then the target has to be said.
+
+    `lazy_load` leaves it to DataParallel to load the graph onto its cores: loading the file would put it on the first
+    one before. Source: api-torch-neuronx-async-lazy-load.
+    """
     return Call(
         function="torch_neuronx.trace",
         length=length,
@@ -152,6 +160,7 @@ def _torch_neuronx(target: NeuronTarget, model: EncoderModel, length: int) -> Ca
             "cpu_backend": True,
         },
         output=f"model.{length}.neuron.pt",
+        then="torch_neuronx.lazy_load" if target.placement == "data-parallel" else None,
     )
 
 

@@ -58,7 +58,9 @@ def compile_graphs(
     for call in arguments.calls(target, model):
         progress(_step(call))
         with torch.no_grad():
-            traced = _function(call)(module, torch_examples(call), **_keywords(call, folder))
+            traced = _function(call.function)(module, torch_examples(call), **_keywords(call, folder))
+        if call.then is not None:
+            _function(call.then)(traced)
         torch.jit.save(traced, str(folder / call.output))
     shutil.rmtree(folder / arguments.WORKDIR)
     return _versions(package)
@@ -90,9 +92,9 @@ def torch_examples(call: Call) -> tuple[Any, ...]:
     )
 
 
-def _function(call: Call) -> Any:
+def _function(name: str) -> Any:
     """Finds a function by its dotted name: a Neuron package puts itself into its framework when it is imported."""
-    top, _, path = call.function.partition(".")
+    top, _, path = name.partition(".")
     return operator.attrgetter(path)(sys.modules[top])
 
 

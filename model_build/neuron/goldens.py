@@ -7,13 +7,15 @@ Neuron images have no transformers. Tests hold that module to transformers, as t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from containers.encoder.goldens import GOLDENS, Golden, to_json
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.settings import Settings
-from containers.encoder.tensors import Encoding, padded_length, tensors
+from containers.encoder.tensors import PER_TOKEN_OUTPUTS, Encoding, padded_length, tensors
+from model_build.checkpoint import loading
 from model_build.compile_inputs import CompileInputs
 from model_build.encoder.graphs import settings
 
@@ -36,25 +38,33 @@ def write(module: Any, inputs: CompileInputs, folder: Path) -> None:
 
     from containers.encoder.torchscript_tokenizer import TorchScriptTokenizer
 
-    known = settings(inputs.encoder, inputs.target, inputs.checkpoint)
-    tokenises = inputs.checkpoint.preprocess
-    tokenizer = TorchScriptTokenizer(tokenises) if tokenises else Tokenizer.from_file(str(inputs.checkpoint.tokenizer))
-    preprocessor = Preprocessor(tokenizer, known)
-    encoded = enumerate(preprocessor.encode(inputs.calibration), 1)
-    rows = [(number, code) for number, code in encoded if isinstance(code, Encoding)]
-    chosen = [golden for length in known.pad_to for golden in choose(module, known, rows, length)]
+    checkpoint = inputs.checkpoint
+    known = settings(inputs.encoder, inputs.target, checkpoint)
+    given = checkpoint.preprocess or checkpoint.torchscript
+    with loading(given) if given else nullcontext():
+        tokenises = checkpoint.preprocess
+        tokenizer = TorchScriptTokenizer(tokenises) if tokenises else Tokenizer.from_file(str(checkpoint.tokenizer))
+        encoded = enumerate(Preprocessor(tokenizer, known).encode(inputs.calibration), 1)
+        rows = [(number, code) for number, code in encoded if isinstance(code, Encoding)]
+        # A traced model may hold on to the shape that it was traced with, which is the one it is compiled for.
+        batch = known.batch_size if checkpoint.torchscript else None
+        chosen = [golden for length in known.pad_to for golden in choose(module, known, rows, length, batch)]
     (folder / GOLDENS).write_text(to_json(chosen), "utf-8")
 
 
-def choose(module: Any, known: Settings, rows: Sequence[tuple[int, Encoding]], length: int) -> list[Golden]:
+def choose(
+    module: Any, known: Settings, rows: Sequence[tuple[int, Encoding]], length: int, batch: int | None = None
+) -> list[Golden]:
     """Returns the rows of which the original is surest, those first that serving runs on the graph of this length.
 
-    Where every row is too long for the graph, rows are cut: the numbers are compared and nobody reads the answer.
+    Where every row is too long for the graph, rows are cut: the numbers are compared and nobody reads the answer. With
+    `batch` the module is given that many rows of this length, and otherwise one row as long as it is.
     """
     fitting = [(row, code) for row, code in rows if padded_length(len(code), known.pad_to) == length]
     fitting = fitting or [(row, code) for row, code in rows if len(code) <= length]
     fitting = fitting or [(row, _cut(code, length)) for row, code in rows]
-    asked = [_ask(module, known, row, code) for row, code in fitting]
+    shape = None if batch is None else (batch, length)
+    asked = [_ask(module, known, row, code, shape) for row, code in fitting]
     surest = sorted(asked, key=lambda each: (-each.margin, each.row))[:ROWS_FOR_EACH_LENGTH]
     return [
         Golden(
@@ -68,16 +78,19 @@ def choose(module: Any, known: Settings, rows: Sequence[tuple[int, Encoding]], l
     ]
 
 
-def _ask(module: Any, known: Settings, row: int, encoding: Encoding) -> _Original:
+def _ask(module: Any, known: Settings, row: int, encoding: Encoding, shape: tuple[int, int] | None) -> _Original:
     import torch
 
-    given = tensors([encoding], known.inputs, (), known.pad_token_id)
+    rows, lengths = (1, ()) if shape is None else (shape[0], shape[1:])
+    given = tensors([encoding] * rows, known.inputs, lengths, known.pad_token_id)
     types = dict.fromkeys(known.inputs, "int64") | dict(known.input_types)
     with torch.no_grad():
         answered = module(*(torch.from_numpy(given[name]).to(getattr(torch, types[name])) for name in known.inputs))
+    named = zip(known.graph_outputs, answered, strict=True)
+    numbers = {name: output[0].reshape(-1).tolist() for name, output in named}
     outputs = {
-        name: [float(f"{number:.{DIGITS}g}") for number in output[0].reshape(-1).tolist()]
-        for name, output in zip(known.graph_outputs, answered, strict=True)
+        name: [float(f"{number:.{DIGITS}g}") for number in each[: len(encoding) if name in PER_TOKEN_OUTPUTS else None]]
+        for name, each in numbers.items()
     }
     return _Original(row, encoding, outputs, min(_margin(numbers) for numbers in outputs.values()))
 

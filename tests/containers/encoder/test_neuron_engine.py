@@ -34,18 +34,11 @@ def place(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
     monkeypatch.setenv(CORES, str(cores))
 
 
-@pytest.fixture
-def spread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """Over three NeuronCores of Inf1."""
+@pytest.fixture(params=["torch_neuron", "torch_neuronx"])
+def spread(folder: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Engine:
+    """Over three NeuronCores of Inf1 and of Inf2; the graphs of both fakes load alike."""
     place(monkeypatch, 3)
-    return load(folder, COMPILED)
-
-
-@pytest.fixture
-def spread_on_inf2(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """Over three NeuronCores of Inf2; the graphs of both fakes load alike."""
-    place(monkeypatch, 3)
-    monkeypatch.setitem(sys.modules, "torch_neuronx", fake_neuron.modules()["torch_neuronx"])
+    monkeypatch.setitem(sys.modules, request.param, fake_neuron.modules()[request.param])
     return load(folder, COMPILED)
 
 
@@ -77,11 +70,6 @@ def test_over_all_cores_of_the_process(spread: Engine, rows: int, length: int) -
     check(spread, rows, length)
 
 
-@pytest.mark.parametrize("rows", ROWS)
-def test_over_all_cores_of_inf2(spread_on_inf2: Engine, rows: int) -> None:
-    check(spread_on_inf2, rows, 8)
-
-
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[int, int]]]:
     """Records for each batch which core had how many rows."""
@@ -97,22 +85,11 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[int, int]]]:
     return seen
 
 
-@pytest.mark.parametrize(
-    ("rows", "cores"),
-    [(1, [(0, 2)]), (2, [(0, 2)]), (5, [(0, 2), (1, 2), (2, 2)]), (8, [(0, 2), (1, 2), (2, 2), (0, 2)])],
-)
-def test_a_batch_takes_as_many_cores_of_inf2_as_it_fills(
-    spread_on_inf2: Engine, ran: list[list[tuple[int, int]]], rows: int, cores: list[tuple[int, int]]
-) -> None:
-    spread_on_inf2.run(make_tensors(rows, 8))
-    assert ran == [cores]
-
-
 @pytest.mark.parametrize(("rows", "batches"), [(1, 1), (6, 1), (7, 2)])
-def test_every_core_of_inf1_gets_the_compiled_batch(
+def test_every_core_gets_the_compiled_batch(
     spread: Engine, ran: list[list[tuple[int, int]]], rows: int, batches: int
 ) -> None:
-    """Which is all that its DataParallel documents: no size of chunks."""
+    """The documentation of both chips asks for it, where dynamic batching is off."""
     spread.run(make_tensors(rows, 8))
     assert ran == [[(0, 2), (1, 2), (2, 2)]] * batches
 

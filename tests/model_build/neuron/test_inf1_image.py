@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from containers import archive_reader
 from containers.encoder.answers import OUTPUTS
+from containers.encoder.goldens import Recorded
 from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
 from model_build.checkpoint import resolve
@@ -80,11 +81,7 @@ def served(source: WorkloadFolder, environment: dict[str, str], tmp_path_factory
     pack_source(source, ROOT, folder / "source.tar.gz")
     with (folder / "source.tar.gz").open("rb") as packed:
         archive_reader.unpack(packed, folder / "work")
-    command = [str(PYTHON), "-m", "model_build", "build", name, "--target", BUILDS[name]]
-    done = subprocess.run(
-        command, cwd=folder / "work", env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    run(["model_build", "build", name, "--target", BUILDS[name]], folder / "work", environment)
     built = folder / "work" / "build" / name / BUILDS[name]
     assert json.loads((built / "artifact.json").read_text())["toolchain"]["torch"] == "1.13.1"
     with (built / "model.tar.gz").open("rb") as archive:
@@ -140,19 +137,39 @@ def test_the_batch_program_gives_the_checkpoints_answers(
     lines = [json.dumps({"id": number, **row}) + "\n" for number, row in enumerate(rows)]
     (tmp_path / "rows.jsonl").write_text("".join(lines), "utf-8")
     program = batch_run.install(tmp_path / "program")
-    command = [str(PYTHON), "-m", "containers.batch", "--model", str(served), "--input", str(tmp_path / "rows.jsonl")]
+    words = ["--model", str(served), "--input", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out")]
+    run(["containers.batch", *words], program, {**environment, "NEURON_RT_VISIBLE_CORES": "0-1"})
+    for given, wanted in zip(batch_run.read_rows(tmp_path / "out", "predictions"), expected, strict=True):
+        agree(given, wanted, source.workload.model.task)
+
+
+def test_a_verification_job_records_the_checkpoints_numbers(
+    source: WorkloadFolder, served: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    evaluation = (source.path / "evaluation.jsonl").read_text("utf-8").splitlines()[:EXAMPLES]
+    (tmp_path / "rows.jsonl").write_text("\n".join(evaluation), "utf-8")
+    words = ["--model", str(served), "--input", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "outputs")]
+    run(["containers.batch.record", *words], batch_run.install(tmp_path / "program"), environment)
+    recorded = Recorded.from_json((tmp_path / "outputs").read_text("utf-8")).rows
+    original = Predictor(Preprocessor.load(served), Original(source))
+    wanted = original.outputs([row.encoding for row in recorded])
+    assert len(recorded) == EXAMPLES
+    for row, outputs in zip(recorded, wanted, strict=True):
+        for name, output in outputs.items():
+            np.testing.assert_allclose(row.outputs[name], np.atleast_1d(output), atol=1e-4)
+
+
+def run(words: list[str], folder: Path, environment: dict[str, str]) -> None:
     done = subprocess.run(
-        [*command, "--output", str(tmp_path / "out")],
-        cwd=program,
-        env={**environment, "NEURON_RT_VISIBLE_CORES": "0-1"},
+        [str(PYTHON), "-m", *words],
+        cwd=folder,
+        env=environment,
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    for given, wanted in zip(batch_run.read_rows(tmp_path / "out", "predictions"), expected, strict=True):
-        agree(given, wanted, source.workload.model.task)
 
 
 def document(rows: list[dict[str, str]]) -> bytes:

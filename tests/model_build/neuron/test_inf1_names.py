@@ -8,8 +8,15 @@ from model_build.compiled import imported_files
 from tests.model_build.neuron.inf1_names import facts, newer_names
 from workloads import ROOT
 
-STARTED = ("model_build.neuron.backend", "containers.neuron.worker", "containers.batch.worker")
-"""The modules that build, serve and batch there; theirs are all modules that these import."""
+STARTED = (
+    "model_build.neuron.backend",
+    "containers.neuron.__main__",
+    "containers.neuron.worker",
+    "containers.batch.__main__",
+    "containers.batch.worker",
+    "containers.batch.record",
+)
+"""The modules that build, serve, batch and record there; theirs are all modules that these import."""
 FILES = sorted({file for module in STARTED for file in imported_files(module)})
 
 

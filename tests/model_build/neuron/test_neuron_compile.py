@@ -80,6 +80,17 @@ def test_no_call_has_an_argument_that_is_not_documented(
     assert (tmp_path / "model.8.neuron.pt").exists()
 
 
+@pytest.mark.parametrize(("placement", "lazy"), [("data-parallel", True), ("one-per-core", False)])
+def test_a_graph_of_inf2_is_loaded_once_by_what_spreads_it(
+    placement: str, lazy: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Loading the file would put it on the first core, and DataParallel takes it down again."""
+    fake_neuron.install(monkeypatch, "torch_neuronx", tmp_path / "site")
+    target = make_target("neuronx", placement=placement)
+    compile_graphs(Classifier(THREE).eval(), make_model(max_input_tokens=8), target, tmp_path, silent)
+    assert bool(dict(jit.load(str(tmp_path / "model.8.neuron.pt")).named_buffers())["lazy"]) is lazy
+
+
 def test_a_machine_without_neuron_is_told_where_to_compile() -> None:
     with pytest.raises(Unavailable) as caught:
         check_toolchain(make_target(), workload="query_intent", target_name="inf1")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from containers.encoder import goldens
 from containers.encoder.predictor import Predictor
 from containers.encoder.row import Refusal
 from containers.encoder.tensors import Encoding
@@ -79,6 +80,41 @@ def test_it_is_built_and_answers_as_the_weights_do(
         assert np.isclose(answer["SCORE"], torch.softmax(logits, -1).max().item(), atol=1e-4)
 
 
+@torch.jit.script
+def of_a_compiled_shape(ids: torch.Tensor) -> torch.Tensor:
+    assert ids.shape[0] == 1, "traced with another number of rows"
+    assert ids.shape[1] == 16 or ids.shape[1] == 32, "traced with another length"
+    return ids
+
+
+class OneShape(torch.nn.Module):
+    """Takes the shapes that are compiled and no others, as a trace that holds on to its shape."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, ids: torch.Tensor, *others: torch.Tensor) -> Any:
+        return self.network(of_a_compiled_shape(ids), *others)
+
+
+def test_one_that_holds_on_to_its_shape_gives_golden_rows_too(
+    workloads_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = traced_workload(workloads_copy)
+    fake_neuron.install(monkeypatch, "torch_neuron", tmp_path / "site")
+    build(plan(source, "inf1", tmp_path))
+    free = goldens.load(tmp_path / "build" / NAME / "inf1" / "repository")
+    file = source.path / "traced" / "cpu_model.pt"
+    ids = torch.ones(1, 16, dtype=torch.int32)
+    examples = (ids, ids.half(), ids, torch.full((1,), 16, dtype=torch.int32), ids)
+    jit.save(jit.trace(OneShape(jit.load(str(file))), examples), str(file))
+    build(plan(source, "inf1", tmp_path))
+    held = goldens.load(tmp_path / "build" / NAME / "inf1" / "repository")
+    assert held[0]
+    assert held == free
+
+
 def test_other_runtimes_refuse_it(workloads_copy: Path, tmp_path: Path) -> None:
     source = traced_workload(workloads_copy)
     with pytest.raises(UsageError) as caught:
@@ -121,7 +157,11 @@ def test_it_travels_to_the_machine_that_builds(workloads_copy: Path) -> None:
 
 
 class Letters(torch.nn.Module):
-    """Tokenises by letters, a to z as 4 to 29, between [CLS] and [SEP]."""
+    """Tokenises by letters, a to z as 4 to 29 and others as one token, between [CLS] and [SEP]."""
+
+    def __init__(self, other: int = 1) -> None:
+        super().__init__()
+        self.other = other
 
     def forward(self, rows: list[list[str]]) -> tuple[list[list[int]], list[list[int]]]:
         ids: list[list[int]] = []
@@ -129,7 +169,8 @@ class Letters(torch.nn.Module):
         for row in rows:
             tokens = [2]
             for letter in row[0]:
-                tokens.append(ord(letter) - 93)
+                token = ord(letter) - 93
+                tokens.append(token if 4 <= token < 30 else self.other)
             tokens.append(3)
             ids.append(tokens)
             types.append([0] * len(tokens))
@@ -162,6 +203,19 @@ def test_a_torchscript_module_beside_the_graphs_tokenises(
     [answer] = predictor.predict([{"query": "abc"}])
     assert isinstance(answer, dict)
     assert answer["LABEL"] in known.labels
+
+
+def test_one_that_gives_tokens_that_the_model_does_not_have_is_refused(
+    workloads_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_neuron.install(monkeypatch, "torch_neuron", tmp_path / "site")
+    source = preprocessed_workload(workloads_copy)
+    jit.save(jit.script(Letters(1_000_000)), str(source.path / "letters.pt"))
+    with pytest.raises(UsageError) as caught:
+        build(plan(source, "inf1", tmp_path))
+    assert str(caught.value) == (
+        f"{source.path / 'letters.pt'}: cannot be used (IndexError: index out of range in self). Save or copy it again."
+    )
 
 
 def test_it_is_refused_where_nothing_would_run_it(workloads_copy: Path, tmp_path: Path) -> None:

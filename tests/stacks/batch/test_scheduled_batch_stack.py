@@ -71,7 +71,7 @@ def test_inf2_is_one_line_of_the_workload(tmp_path: Path) -> None:
 
 
 def test_a_stack_for_inf1_says_that_it_is_legacy_and_how_to_move(batch: Synthesis) -> None:
-    """As information, which `cdk synth --strict` lets pass."""
+    """It is information, which `cdk synth --strict` lets pass."""
     (note,) = batch.notes("inferentia:legacy")
     assert note.endswith(
         "workload.toml: hosting.target: 'inf1' is for Inf1, which AWS calls legacy: its last images are Neuron 2.20's, "

@@ -346,7 +346,7 @@ def test_an_image_of_ones_own_leaves_nothing_to_warn_about(repository: Repositor
 
 
 def test_a_stack_for_inf1_says_that_it_is_legacy_and_how_to_move(service: Synthesis) -> None:
-    """As information, which `cdk synth --strict` lets pass."""
+    """It is information, which `cdk synth --strict` lets pass."""
     (note,) = service.notes("inferentia:legacy")
     assert note.endswith(
         "workload.toml: hosting.target: 'inf1' is for Inf1, which AWS calls legacy: its last images are Neuron 2.20's, "
