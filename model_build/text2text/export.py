@@ -100,7 +100,8 @@ class Norm(nn.Module):
     def __init__(self, original: Any) -> None:
         super().__init__()
         self.weight = original.weight
-        self.epsilon = original.variance_epsilon * SCALE**2
+        # Of one element, not a scalar: the exporter takes a scalar below 1e-8 for zero and leaves its addition out.
+        self.epsilon = nn.Buffer(torch.tensor([original.variance_epsilon * SCALE**2]))
 
     def forward(self, hidden: Tensor) -> Tensor:
         # Written as ONNX Runtime and TensorRT know it, so that they fuse it into one kernel.

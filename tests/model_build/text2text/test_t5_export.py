@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import numpy_helper
 
 from containers.text2text import tensorrt_engine
 from containers.text2text.engine import OnnxEngine
@@ -148,6 +149,17 @@ def test_the_portable_graphs_are_standard_onnx(exported: Path, name: str) -> Non
     onnx.checker.check_model(model)
     assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 18)]
     assert {node.domain for node in model.graph.node} == {""}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_exporter_leaves_each_norm_its_small_epsilon(exported: Path, name: str) -> None:
+    graph = onnx.load(exported / name).graph
+    makers = {output: node for node in graph.node for output in node.output}
+    weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    sums = [makers[node.input[0]] for node in graph.node if node.op_type == "Sqrt"]
+    assert {node.op_type for node in sums} == {"Add"}
+    epsilons = [weights[name].item() for node in sums for name in node.input if name in weights]
+    assert epsilons == pytest.approx([1e-6 * export.SCALE**2] * len(sums))
 
 
 def test_the_compiled_graphs_answer_as_generate_does(exported: Path, tmp_path: Path) -> None:
