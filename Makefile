@@ -46,10 +46,12 @@ help: ## this list
 run: setup ## build, deploy, measure, deploy and ask spellcheck, all on this machine
 	@python -m scripts.walk
 
+# Without a way to PyPI the tests that build engines are skipped, and say so.
 test: setup ## lint and types beside the tests, but for the slow ones
+	-@PIP_RETRIES=1 $(MAKE) --no-print-directory $(VENV)/.tensorrt-check
 	@python -m scripts.run_tests -m "not slow"
 
-test-all: setup $(if $(INF1_PYTHON),inf1) ## the same with the slow tests, which measure
+test-all: setup $(VENV)/.tensorrt-check $(if $(INF1_PYTHON),inf1) ## the same with the slow tests, which measure
 	@python -m scripts.run_tests --hypothesis-profile new-examples
 
 busy-test: setup ## the tests three times beside four processes that keep the cores busy
@@ -104,6 +106,11 @@ $(VENV)/.installed: pyproject.toml requirements/development.txt requirements/nod
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@$(INSTALL) "the Python environment into $(VENV)" $(LOCKED) $(VENV)/bin/python requirements/development.txt $(NODE_LOCK) torch
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# NVIDIA's ONNX parser and builder, under NVIDIA's licence: for the tests alone, so no part of `setup`.
+$(VENV)/.tensorrt-check: requirements/tensorrt-check.txt | $(VENV)/.installed
+	@$(INSTALL) "NVIDIA's builder of engines into $(VENV)" $(LOCKED) $(VENV)/bin/python $<
 	@touch $@
 
 # What a Triton container has, and nothing else: the server binary, its Python backend, the model's own packages.

@@ -40,7 +40,10 @@ EXAMPLES = {
         "python -m model_build lint build/spellcheck/cpu/model.tar.gz --workload spellcheck",
     ),
     "build": ("python -m model_build build spellcheck --target cpu",),
-    "verify": ("python -m model_build verify spellcheck --target cpu",),
+    "verify": (
+        "python -m model_build verify spellcheck --target cpu",
+        "python -m model_build verify spellcheck --target tensorrt --builder rtx",
+    ),
     "plan": ("python -m model_build plan spellcheck --target cpu --json",),
     "lint": ("python -m model_build lint build/spellcheck/cpu/model.tar.gz --workload spellcheck",),
 }
@@ -93,6 +96,8 @@ def parser() -> argparse.ArgumentParser:
             source.add_argument("--recorded", action="store_true", help=recorded)
             outputs = "compare what containers.batch.record wrote on an inf1 or inf2 instance, and record the figures"
             source.add_argument("--outputs", type=Path, metavar="FILE", help=outputs)
+            builder = "have TensorRT for RTX build a TensorRT target's engines, without a GPU and without an archive"
+            source.add_argument("--builder", choices=["rtx"], help=builder)
     command = _command(
         commands, "lint", "what would fail on SageMaker after half an hour, found in an archive that anybody built"
     )
@@ -204,13 +209,15 @@ def _run_here(options: argparse.Namespace, planned: BuildPlan, progress: Progres
     if options.command == "plan":
         return planned.document()
     # Only here: --help and plan are quick without the packages that a build imports.
-    from model_build.build import build, verify_built, verify_outputs, verify_recorded
+    from model_build.build import build, check_engines, verify_built, verify_outputs, verify_recorded
 
     if options.command == "verify" and options.recorded:
         return verify_recorded(planned).model_dump(mode="json")
     with _failures_with_log(planned), _tools_installed():
         if options.command == "build":
             return build(planned, progress).model_dump(mode="json")
+        if options.builder:
+            return check_engines(planned, progress)
         if options.outputs is not None:
             figures: ParityReport | None = verify_outputs(planned, options.outputs, progress)
         else:

@@ -12,6 +12,7 @@ from model_build.compile_inputs import BackendName, CompileInputs
 from model_build.parity import Compare
 from model_build.plan import BuildPlan
 from model_build.progress import Progress
+from model_build.tensorrt.rtx import Checked
 
 
 class Backend(Protocol):
@@ -19,6 +20,12 @@ class Backend(Protocol):
         """Writes the target's files into `graphs` and returns the versions of the tools that made them.
 
         A portable export stays in `scratch`, and is used where it is there already.
+        """
+
+    def check_engines(self, inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[Checked, ...]:
+        """Has NVIDIA's builder for machines without a GPU build what trtexec would get; none where that gets nothing.
+
+        Raises `Unavailable` where that builder is not installed.
         """
 
     def layers(self, inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[str, ...]:

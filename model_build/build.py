@@ -15,7 +15,9 @@ import importlib.util
 import platform
 import shutil
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from containers.text2text.tensorrt_plan import CudaFailed, PlanRefused
 from model_build import archive, fp32_layers, parity, repository
@@ -26,6 +28,7 @@ from model_build.parity import GateFailed, ParityFailed
 from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
 from model_build.tensorrt.compile import Toolchain, no_bindings
+from model_build.tensorrt.rtx import builder_name
 from workloads import (
     ModelArtifact,
     NeuronTarget,
@@ -116,6 +119,38 @@ def verify_recorded(plan: BuildPlan) -> ParityReport:
     parity.check_quality(artifact.parity, plan.workload.quality, ())
     parity.check_parity(artifact.parity, plan.target.parity, ())
     return artifact.parity
+
+
+def check_engines(plan: BuildPlan, progress: Progress = silent) -> dict[str, Any]:
+    """Has the plan's engines built by TensorRT for RTX, for all GPUs of the target, and returns what is printed.
+
+    Raises `UsageError` for a target without engines, `Unavailable` where TensorRT for RTX is not installed, and
+    `GateFailed` where it refuses what nothing says TensorRT takes.
+    """
+    if not isinstance(plan.target, TensorRtTarget):
+        raise UsageError(
+            f"--builder rtx builds engines of TensorRT, and {plan.workload.name} for {plan.variant_name} is "
+            f'{plan.target.runtime}. Leave it out, or name a target with runtime = "tensorrt".'
+        )
+    builder = builder_name()
+    with _scratch(plan) as scratch:
+        checked = backend(plan).check_engines(plan.compile_inputs, scratch, progress)
+    if failed := [each for each in checked if each.failed]:
+        raise GateFailed(
+            "\n".join(
+                f"{plan.workload.name} for {plan.variant_name}: {builder} cannot build {each.graph} for compute "
+                f"capability {each.compute_capability}, and trtexec most likely cannot either: {each.refusal}"
+                for each in failed
+            )
+        )
+    return {
+        "workload": plan.workload.name,
+        "variant": plan.variant_name,
+        "target": plan.variant.target,
+        "precision": plan.target.precision,
+        "builder": builder,
+        "engines": [asdict(each) for each in checked],
+    }
 
 
 def _artifact_of_checkpoint(plan: BuildPlan) -> ModelArtifact:

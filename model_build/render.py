@@ -9,7 +9,7 @@ def text(command: str, document: Mapping[str, Any]) -> str:
         case "plan":
             return _plan(document)
         case "verify":
-            return _parity(document)
+            return _engines(document) if "engines" in document else _parity(document)
         case _:
             return "\n".join([_artifact(document), "", _parity(document["parity"])])
 
@@ -66,6 +66,20 @@ def _artifact(artifact: Mapping[str, Any]) -> str:
             f"sha256                {artifact['archive_sha256']}",
         ]
     )
+
+
+def _engines(document: Mapping[str, Any]) -> str:
+    """Says what came of each engine, and below them why TensorRT itself takes what was refused."""
+    head = f"{document['workload']} for {document['variant']} ({document['precision']}), {document['builder']}"
+    lines, evidence = [head], []
+    for engine in document["engines"]:
+        named = f"{engine['graph']}.{engine['compute_capability']}.plan"
+        if engine["plan_bytes"] is not None:
+            lines.append(f"{named:<20}  built, {engine['plan_bytes'] / 1e6:.2f} MB")
+        else:
+            lines += [f"{named:<20}  refused by this builder alone", f"  {engine['refusal']}"]
+            evidence.append(f"Not checked, therefore: {engine['evidence']}.")
+    return "\n".join([*lines, *dict.fromkeys(evidence)])
 
 
 def _parity(parity: Mapping[str, Any] | None) -> str:

@@ -69,6 +69,7 @@ ONLY_IN = {
     "matplotlib": {"inference_recommender/report/*", "inference_recommender/experiment/*"},
     "jinja2": {"inference_recommender/report/*", "inference_recommender/experiment/*"},
     "sagemaker": set[str](),
+    "tensorrt_rtx_bindings": {"model_build/tensorrt/*"},
     "tarfile": {
         "benchmarks/*",
         "inference_recommender/load_test/generator_fleet.py",

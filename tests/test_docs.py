@@ -127,6 +127,9 @@ def test_every_command_can_be_typed(words: list[str], monkeypatch: pytest.Monkey
         case ["cdk", "deploy", stack, *options]:
             assert stack in STACKS
             assert set(options) <= {"-c", "recommendation=ignore", "stage=production"}
+        case ["pip", "install", "-e", extra]:
+            extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+            assert extra.removeprefix(".[").removesuffix("]") in extras
         case ["source", ".venv/bin/activate" | ".local_aws/exports"] | ["export", _] | ["sudo", "apt", "install", *_]:
             pass
         case _:

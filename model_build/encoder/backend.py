@@ -6,7 +6,7 @@ from containers.encoder import load_engine
 from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
 from model_build.encoder import verify
-from model_build.encoder.compile import compile_graphs, layers
+from model_build.encoder.compile import check_engines, compile_graphs, layers
 from model_build.encoder.graphs import settings
 from model_build.encoder.reference import Reference
 from model_build.parity import Compare, Comparison
@@ -15,7 +15,7 @@ from model_build.progress import Progress
 from model_build.repository import version_folder
 from model_build.torch_threads import threads_kept
 
-__all__ = ["comparer", "compile_graphs", "layers", "served_folder"]
+__all__ = ["check_engines", "comparer", "compile_graphs", "layers", "served_folder"]
 
 ORIGINAL_BATCH = 32
 

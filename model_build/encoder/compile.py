@@ -14,6 +14,7 @@ from model_build.encoder.graphs import settings
 from model_build.layers import products
 from model_build.progress import Progress
 from model_build.tensorrt import engines
+from model_build.tensorrt.rtx import Checked
 from workloads import OnnxRuntimeTarget, TensorRtTarget, TorchScriptTarget
 
 
@@ -38,6 +39,11 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
             return engines.compile_graphs(inputs, target, toolchain, {"model": portable}, graphs, progress)
         case target:
             raise AssertionError(target.runtime)  # Neuron has a backend of its own
+
+
+def check_engines(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[Checked, ...]:
+    """Has the engine of a TensorRT target built by TensorRT for RTX. Raises what `engines.check_graphs` raises."""
+    return engines.check_graphs(inputs, {"model": _export(inputs, scratch, progress)}, progress)
 
 
 def layers(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--workload", metavar="NAME", help="takes what follows from its workload.toml and payloads")
     command.add_argument("--target", metavar="NAME", help="with --workload: the target or variant; default: the hosted")
     command.add_argument("--image", metavar="TAG", help="the Triton image: yy.mm, a tag or a URI")
-    command.add_argument("--tensorrt-version", metavar="X.Y.Z", help="of the TensorRT inside the image")
+    command.add_argument("--tensorrt-version", metavar="X.Y.Z.BUILD", help="of the TensorRT inside the image")
     command.add_argument("--instance-type", action="append", metavar="TYPE", help="may be given several times")
     command.add_argument("--host-ami", metavar="NAME", help="the variant's InferenceAmiVersion, or 'none'")
     command.add_argument("--env", action="append", metavar="KEY=VALUE", help="all of the container's environment")

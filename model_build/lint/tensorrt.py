@@ -60,7 +60,7 @@ def _header(path: str, plan: Member, context: RuntimeContext) -> Iterator[Findin
         return
     wanted = _numbers(context.tensorrt_version)
     got = plan_version(plan) or _numbers((context.toolchain or {}).get("tensorrt"))
-    if wanted and got and _release(got) != _release(wanted):
+    if wanted and got and _differ(got, wanted):
         yield Finding(
             code="plan-version",
             severity="error",
@@ -77,9 +77,14 @@ def _numbers(version: str | None) -> tuple[int, ...] | None:
     return tuple(map(int, match[1].split("."))) if match else None
 
 
-def _release(version: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns major, minor and patch, which TensorRT's own refusal names. A version written shorter counts as .0."""
-    return (*version, 0, 0)[:3]
+def _differ(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Compares major, minor and patch, of which those left out count as .0, and the build where both are known.
+
+    TensorRT compares all four ("expecting library version 8.6.1.2 got 8.6.1.6", NVIDIA/TensorRT #3071).
+    """
+    if one[3:] and other[3:]:
+        return one != other
+    return (*one, 0, 0)[:3] != (*other, 0, 0)[:3]
 
 
 def _text(version: tuple[int, ...]) -> str:

@@ -15,6 +15,7 @@ from workloads import NeuronTarget
 if TYPE_CHECKING:
     from model_build.parity import Compare
     from model_build.plan import BuildPlan
+    from model_build.tensorrt.rtx import Checked
 
 
 def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
@@ -37,6 +38,11 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
     progress("Asking the original for golden rows")
     goldens.write(network, inputs, graphs)
     return compile_network(network, model, target, graphs, progress)
+
+
+def check_engines(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[Checked, ...]:
+    """Neuron has no engines that another builder could check."""
+    return ()
 
 
 def layers(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[str, ...]:

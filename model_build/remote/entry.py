@@ -32,7 +32,14 @@ from containers.archive_reader import ArchiveRefused, unpack  # uploaded beside 
 PYTHON = "3.11"
 ON_THE_IMAGES_PYTHON = ("neuron", "neuronx")
 TRTEXEC = "/usr/src/tensorrt/bin"
-CUDA_COMPAT = "usr/local/cuda/compat"
+CUDA_COMPAT = (
+    "usr/local/cuda/compat/lib.real",
+    "usr/local/cuda/compat/lib",
+    "usr/local/cuda/compat",
+    "usr/local/cuda-*/compat",
+)
+"""Where images keep a libcuda.so.1 for older drivers: NVIDIA's own in lib.real, to which their entrypoint links lib,
+and this program runs instead of it; CUDA's package in compat itself."""
 DRIVER = "proc/driver/nvidia/version"
 MESSAGE_BYTES = 1000
 SOURCE = "source/source.tar.gz"
@@ -59,7 +66,7 @@ def main(arguments: list[str], system: Path = Path("/")) -> int:
         with (processing / SOURCE).open("rb") as source:
             unpack(source, work)
         python = work / ".venv/bin/python"
-        for command in install_commands(work, runtime):
+        for command in install_commands(work, runtime, os.environ.get("CUDA_VERSION", "")):
             step("Installing", command, work, dict(os.environ))
         build = [str(python), "-m", "model_build", "build", workload, "--target", variant]
         step(BUILDING, build, work, build_environment(dict(os.environ), system))
@@ -82,9 +89,10 @@ def main(arguments: list[str], system: Path = Path("/")) -> int:
     return 0
 
 
-def install_commands(work: Path, runtime: str) -> list[list[str]]:
+def install_commands(work: Path, runtime: str, cuda: str) -> list[list[str]]:
     """Installs uv first, outside every environment, because an image's Python may be closed to pip.
 
+    `cuda` is the image's CUDA_VERSION, whose major the bindings to CUDA and TensorRT must have.
     Everything comes as wheels that are compared with the hashes of a lock. Of an interpreter uv has the hash itself.
     """
     uv, venv = f"{work}/.uv/bin/uv", f"{work}/.venv"
@@ -106,7 +114,7 @@ def install_commands(work: Path, runtime: str) -> list[list[str]]:
     ]
     if runtime == "tensorrt":  # what runs engines in the parity gate, in the version of the image's trtexec
         triton = f"{work}/containers/triton"
-        bindings = f"{triton}/gpu-requirements.txt"
+        bindings = f"{triton}/{'gpu-cuda12' if cuda.startswith('12.') else 'gpu'}-requirements.txt"
         commands += [["sh", f"{triton}/check-tensorrt", bindings], [*install, "--requirements", bindings]]
     return commands
 
@@ -115,20 +123,29 @@ def build_environment(environment: dict[str, str], system: Path) -> dict[str, st
     """Adds trtexec to the path, and CUDA's forward compatibility where the driver is older than the image's CUDA."""
     found = dict(environment)
     found["PATH"] = os.pathsep.join(filter(None, [environment.get("PATH", ""), TRTEXEC]))
-    if needs_compat(system):
-        libraries = [f"/{CUDA_COMPAT}", environment.get("LD_LIBRARY_PATH", "")]
-        found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
+    if (compat := compat_folder(system)) is not None:
+        found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [compat, environment.get("LD_LIBRARY_PATH", "")]))
     return found
 
 
-def needs_compat(system: Path) -> bool:
-    """Returns whether the host's driver is older than the image's CUDA: it then needs the compatibility libraries."""
-    library, driver = system / CUDA_COMPAT / "libcuda.so.1", system / DRIVER
-    if not library.exists() or not driver.exists():
-        return False
-    newest = re.search(r"libcuda\.so\.([\d.]+)$", str(library.resolve()))
-    loaded = re.search(r"\b(\d{3,}\.[\d.]+\d)\b", driver.read_text("utf-8"))
-    return bool(newest and loaded and _numbers(loaded[1]) < _numbers(newest[1]))
+def compat_folder(system: Path) -> str | None:
+    """Returns the folder of CUDA's compatibility libraries where the host's driver is older than they are.
+
+    Prints what it found: nothing but the job's log tells it afterwards.
+    """
+    driver = system / DRIVER
+    loaded = re.search(r"\b(\d{3,}\.[\d.]+\d)\b", driver.read_text("utf-8")) if driver.exists() else None
+    if loaded is None:
+        return None
+    for library in (found for place in CUDA_COMPAT for found in sorted(system.glob(f"{place}/libcuda.so.1"))):
+        newest = re.search(r"libcuda\.so\.(\d+\.[\d.]+)$", str(library.resolve()))
+        if newest is not None:
+            folder, older = f"/{library.parent.relative_to(system)}", _numbers(loaded[1]) < _numbers(newest[1])
+            use = "older, so that is used" if older else "not older, so that is not used"
+            print(f"{folder} has the libcuda of driver {newest[1]}; the host's {loaded[1]} is {use}.", flush=True)
+            return folder if older else None
+    print(f"The host's driver is {loaded[1]}, and no libcuda.so.1 is in {', '.join(CUDA_COMPAT)}.", flush=True)
+    return None
 
 
 def step(what: str, command: list[str], folder: Path, environment: dict[str, str]) -> None:

@@ -33,14 +33,17 @@ __all__ = ["EngineRecord", "Toolchain", "compile_engine", "plan_name"]
 # NVIDIA's images have it in the second place when it is not on PATH.
 TRTEXEC = ("trtexec", "/usr/src/tensorrt/bin/trtexec")
 GPU_QUERY = ("--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader")
-BANNER = re.compile(r"&&&& RUNNING TensorRT\.trtexec \[TensorRT v(\d+)\]")
+BANNER = re.compile(r"&&&& RUNNING TensorRT\.trtexec \[TensorRT v(\d+)\](?: \[b(\d+)\])?")
 PASSED = "&&&& PASSED TensorRT.trtexec"
 LAST_LINES = 15
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Toolchain:
-    """The tools and the GPU that this machine builds with. `tensorrt` is major.minor.patch."""
+    """The tools and the GPU that this machine builds with.
+
+    `tensorrt` is major.minor.patch.build, without the build where trtexec does not print it.
+    """
 
     trtexec: str
     tensorrt: str
@@ -163,13 +166,17 @@ def _gpu(workload: str, target_name: str) -> tuple[str, str, str]:
 
 
 def _version(program: str) -> tuple[str, Major]:
-    """Reads TensorRT's version from the banner, which every run prints: v101401 is 10.14.1."""
+    """Reads TensorRT's version from the banner, which every run prints: v101401 and b48 are 10.14.1.48.
+
+    TensorRT compares all four parts ("expecting library version 8.6.1.2 got 8.6.1.6", NVIDIA/TensorRT #3071).
+    """
     done = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
     banner = BANNER.search(done.stdout)
-    number = int(banner[1]) if banner else 0
+    number, build = (int(banner[1]), banner[2]) if banner else (0, None)
     for major in get_args(Major):
         if number // 10000 == int(major):
-            return f"{major}.{number // 100 % 100}.{number % 100}", major
+            parts = (major, str(number // 100 % 100), str(number % 100), build)
+            return ".".join(part for part in parts if part is not None), major
     said = (done.stdout or done.stderr).strip().partition("\n")[0]
     raise Unavailable(
         f"{program} does not say a TensorRT version that this project has a command for. "
@@ -202,5 +209,6 @@ def _check_bindings(program: str, tensorrt: str) -> None:
     except ImportError as error:
         raise no_bindings(f"they cannot be imported ({error})", tensorrt) from error
     installed = str(module.__version__)
-    if installed.split(".")[:3] != tensorrt.split("."):
+    built_with = tensorrt.split(".")
+    if installed.split(".")[: len(built_with)] != built_with:
         raise no_bindings(f"the package is TensorRT {installed}, but {program} is {tensorrt}", tensorrt)

@@ -13,9 +13,10 @@ import onnx
 from model_build import layers
 from model_build.compile_inputs import CompileInputs
 from model_build.progress import Progress
-from model_build.tensorrt import precision
+from model_build.tensorrt import precision, rtx
 from model_build.tensorrt.compile import Toolchain, compile_engine, plan_name
-from model_build.tensorrt.profiles import profiles
+from model_build.tensorrt.profiles import Profile, profiles
+from model_build.tensorrt.trtexec import command
 from workloads import TensorRtTarget, TextToText
 
 
@@ -34,13 +35,38 @@ def compile_graphs(
     progress: Progress,
 ) -> dict[str, str]:
     """Builds an engine for each graph. Raises `Unavailable` if trtexec fails, `UsageError` for an unknown layer."""
+    for name, graph, shapes in _typed(inputs, target, portable):
+        engine = graphs / plan_name(name, toolchain.compute_capability)
+        compile_engine(graph, engine, shapes, target, toolchain, inputs.timing_caches, progress)
+    return toolchain.record()
+
+
+def check_graphs(inputs: CompileInputs, portable: Mapping[str, Path], progress: Progress) -> tuple[rtx.Checked, ...]:
+    """Returns for each graph and each GPU of the target what TensorRT for RTX says to the build's own command.
+
+    The graphs and the profiles are those that `compile_graphs` hands to trtexec; no engine is kept.
+    Raises `Unavailable` where it is not installed, `UsageError` for an unknown layer.
+    """
+    target, builder, checked = inputs.target, rtx.builder_name(), []
+    assert isinstance(target, TensorRtTarget)
+    for name, graph, shapes in _typed(inputs, target, portable):
+        for capability in target.compute_capabilities:
+            engine = graph.with_name(plan_name(name, capability))
+            progress(f"Building {engine.name} with {builder}")
+            cache = graph.with_name("timing.cache")
+            asked = command(graph, engine, shapes, target, tensorrt="10", timing_cache=cache)
+            checked.append(rtx.check(asked, name, capability))
+    return tuple(checked)
+
+
+def _typed(
+    inputs: CompileInputs, target: TensorRtTarget, portable: Mapping[str, Path]
+) -> Iterator[tuple[str, Path, tuple[Profile, ...]]]:
+    """Yields what trtexec gets: each graph's name, the graph in the target's precision, and its profiles."""
     _check_names(inputs, target, portable)
     shapes = profiles(inputs.model, inputs.batches, inputs.checkpoint.config)
     for name, graph in portable.items():
-        typed = graph if target.precision == "fp32" else _in_fp16(inputs, target, name, graph)
-        engine = graphs / plan_name(name, toolchain.compute_capability)
-        compile_engine(typed, engine, shapes[name], target, toolchain, inputs.timing_caches, progress)
-    return toolchain.record()
+        yield name, graph if target.precision == "fp32" else _in_fp16(inputs, target, name, graph), shapes[name]
 
 
 def layer_names(inputs: CompileInputs, portable: Mapping[str, Path]) -> Iterator[str]:

@@ -8,9 +8,9 @@ from model_build.plan import BuildPlan
 from model_build.progress import Progress
 from model_build.repository import version_folder
 from model_build.text2text import export, repository, verify
-from model_build.text2text.compile import compile_graphs, layers
+from model_build.text2text.compile import check_engines, compile_graphs, layers
 
-__all__ = ["comparer", "compile_graphs", "layers", "served_folder"]
+__all__ = ["check_engines", "comparer", "compile_graphs", "layers", "served_folder"]
 
 
 def served_folder(plan: BuildPlan, made: Path) -> Path:

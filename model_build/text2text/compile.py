@@ -5,6 +5,7 @@ from pathlib import Path
 from model_build.compile_inputs import CompileInputs
 from model_build.progress import Progress
 from model_build.tensorrt import engines
+from model_build.tensorrt.rtx import Checked
 from model_build.text2text import export, optimise
 from model_build.text2text.graphs import GRAPHS
 from workloads import OnnxRuntimeTarget, TensorRtTarget
@@ -29,6 +30,11 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
             return engines.compile_graphs(inputs, target, toolchain, portable, graphs, progress)
         case target:
             raise AssertionError(target.runtime)  # the plan refuses it
+
+
+def check_engines(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[Checked, ...]:
+    """Has the engines of a TensorRT target built by TensorRT for RTX. Raises what `engines.check_graphs` raises."""
+    return engines.check_graphs(inputs, _export(inputs, scratch, progress), progress)
 
 
 def layers(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[str, ...]:

@@ -691,6 +691,13 @@ FAULTS = [
         where="encoder/1/t4.plan",
     ),
     Fault(
+        name="a plan of another build of the same TensorRT",
+        base=ENGINES,
+        plant=add("encoder/1/t4.plan", plan(10, 13, 3, 12)),
+        code="plan-version",
+        where="encoder/1/t4.plan",
+    ),
+    Fault(
         name="a plan of another TensorRT, as the build recorded it",
         base={**ENGINES, "encoder/1/t4.plan": b"ftrt\x01" + bytes(40)},
         plant=unchanged,

@@ -11,6 +11,7 @@ import pytest
 from containers import archive_reader
 from model_build.remote import entry
 from tests.model_build.remote.remote_account import tar_gz
+from workloads import ROOT
 
 BUILD = """
 import json, pathlib, sys
@@ -33,7 +34,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Returns the container's file system; installing makes an empty environment of this very Python."""
     (tmp_path / "opt/ml/processing/source").mkdir(parents=True)
 
-    def commands(work: Path, runtime: str) -> list[list[str]]:
+    def commands(work: Path, runtime: str, cuda: str) -> list[list[str]]:
         return [[sys.executable, "-m", "venv", "--without-pip", f"{work}/.venv"]]
 
     monkeypatch.setattr(entry, "install_commands", commands)
@@ -104,7 +105,7 @@ def test_an_unforeseen_error_of_a_build_leaves_its_traceback_in_the_jobs_log(
 
 def test_an_installation_that_fails_is_no_failed_gate(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        entry, "install_commands", lambda work, runtime: [[sys.executable, "-c", "raise SystemExit(1)"]]
+        entry, "install_commands", lambda work, runtime, cuda: [[sys.executable, "-c", "raise SystemExit(1)"]]
     )
     assert _run(system, BUILD) == 3
     assert (system / "opt/ml/output/message").read_text("utf-8") == "Installing ended with exit status 1:\n"
@@ -131,7 +132,7 @@ def test_a_source_that_did_not_arrive_fails(system: Path) -> None:
 
 
 def test_a_build_gets_the_python_and_the_packages_that_were_tested() -> None:
-    uv, venv, install = entry.install_commands(Path("/w"), "onnxruntime")
+    uv, venv, install = entry.install_commands(Path("/w"), "onnxruntime", "")
     assert uv[:5] == [sys.executable, "-m", "pip", "install", "--quiet"]
     assert " ".join(uv[5:]) == f"{LOCKED} --target /w/.uv --requirement /w/requirements/uv.txt"
     assert venv == ["/w/.uv/bin/uv", "venv", "--quiet", "--python", "3.11", "/w/.venv"]
@@ -141,16 +142,18 @@ def test_a_build_gets_the_python_and_the_packages_that_were_tested() -> None:
     )
 
 
-def test_engines_are_checked_by_the_tensorrt_that_built_them() -> None:
-    *_, check, bindings = entry.install_commands(Path("/w"), "tensorrt")
-    lock = "/w/containers/triton/gpu-requirements.txt"
+@pytest.mark.parametrize(("cuda", "name"), [("13.0.1.012", "gpu"), ("12.9.0.043", "gpu-cuda12")])
+def test_engines_are_checked_by_the_tensorrt_that_built_them_on_the_images_cuda(cuda: str, name: str) -> None:
+    *_, check, bindings = entry.install_commands(Path("/w"), "tensorrt", cuda)
+    lock = f"/w/containers/triton/{name}-requirements.txt"
+    assert (ROOT / "containers/triton" / Path(lock).name).exists()
     assert check == ["sh", "/w/containers/triton/check-tensorrt", lock]
     assert " ".join(bindings[5:]) == f"/w/.venv/bin/python {LOCKED} --requirements {lock}"
 
 
 @pytest.mark.parametrize("runtime", ["neuron", "neuronx"])
 def test_neuron_is_built_with_the_torch_of_its_image(runtime: str) -> None:
-    _, venv, install = entry.install_commands(Path("/w"), runtime)
+    _, venv, install = entry.install_commands(Path("/w"), runtime, "")
     assert venv[3:] == ["--python", sys.executable, "--system-site-packages", "/w/.venv"]
     assert install[-2:] == ["--requirements", "/w/model_build/remote/neuron-requirements.txt"]
     pinned = Path(entry.__file__).with_name("neuron-requirements.txt").read_text("utf-8")
@@ -162,21 +165,42 @@ def test_trtexec_is_found_after_everything_else() -> None:
     assert found == {"PATH": "/bin:/usr/src/tensorrt/bin", "HOME": "/root"}
 
 
+COMPAT = "usr/local/cuda/compat"
+
+
 @pytest.mark.parametrize(
     ("driver", "needed"),
     [("470.256.02", True), ("580.65.06", False), ("590.10.01", False)],
 )
+@pytest.mark.parametrize("place", [COMPAT, f"{COMPAT}/lib", f"{COMPAT}/lib.real", "usr/local/cuda-13.0/compat"])
 def test_an_older_driver_than_the_images_cuda_gets_its_compatibility_libraries(
-    tmp_path: Path, driver: str, needed: bool
+    tmp_path: Path, driver: str, needed: bool, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    compat, version = tmp_path / "usr/local/cuda/compat", tmp_path / "proc/driver/nvidia/version"
+    compat, version = tmp_path / place, tmp_path / "proc/driver/nvidia/version"
     compat.mkdir(parents=True)
     version.parent.mkdir(parents=True)
     (compat / "libcuda.so.580.65.06").touch()
     (compat / "libcuda.so.1").symlink_to("libcuda.so.580.65.06")
     version.write_text(f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {driver}  Thu May  9 22:12:11 UTC 2024\n")
     found = entry.build_environment({"LD_LIBRARY_PATH": "/lib"}, tmp_path)
-    assert found["LD_LIBRARY_PATH"] == ("/usr/local/cuda/compat:/lib" if needed else "/lib")
+    assert found["LD_LIBRARY_PATH"] == (f"/{place}:/lib" if needed else "/lib")
+    assert capsys.readouterr().out == (
+        f"/{place} has the libcuda of driver 580.65.06; the host's {driver} is "
+        f"{'older, so that is used' if needed else 'not older, so that is not used'}.\n"
+    )
+
+
+def test_an_image_without_compatibility_libraries_says_where_they_were_looked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    version = tmp_path / "proc/driver/nvidia/version"
+    version.parent.mkdir(parents=True)
+    version.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.256.02  Thu May  9 22:12:11 UTC 2024\n")
+    assert entry.compat_folder(tmp_path) is None
+    assert capsys.readouterr().out == (
+        "The host's driver is 470.256.02, and no libcuda.so.1 is in usr/local/cuda/compat/lib.real, "
+        "usr/local/cuda/compat/lib, usr/local/cuda/compat, usr/local/cuda-*/compat.\n"
+    )
 
 
 def test_the_entry_needs_nothing_but_python_and_the_reader_beside_it() -> None:

@@ -47,12 +47,14 @@ def graph(folder: Path, text: str = "graph") -> Path:
     return file
 
 
-@pytest.mark.parametrize(("version", "tensorrt", "major"), [("v101401", "10.14.1", "10"), ("v110201", "11.2.1", "11")])
+@pytest.mark.parametrize(
+    ("version", "tensorrt", "major"), [("v101401", "10.14.1.48", "10"), ("v110201", "11.2.1.48", "11")]
+)
 def test_an_engine_is_built_and_what_built_it_recorded(
     tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, tensorrt: str, major: str
 ) -> None:
     install_all(tools, version=version)
-    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", f"{tensorrt}.48")
+    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", tensorrt)
     toolchain = find()
     assert (toolchain.tensorrt, toolchain.major) == (tensorrt, major)
     engine = tmp_path / plan_name("encoder", toolchain.compute_capability)
@@ -72,7 +74,7 @@ def test_engines_share_a_timing_cache_and_have_a_log_each(tools: Path, tmp_path:
     install_all(tools)
     for stem in ("encoder", "decoder"):
         built(graph(tmp_path), tmp_path / f"{stem}.7.5.plan")
-    assert (tmp_path / "timing" / "7.5.10.14.1.cache").read_text() == "timed timed "
+    assert (tmp_path / "timing" / "7.5.10.14.1.48.cache").read_text() == "timed timed "
     assert (tmp_path / "decoder.7.5.plan.log").read_text().startswith("&&&& RUNNING TensorRT.trtexec")
 
 
@@ -154,19 +156,34 @@ def test_an_older_engine_is_left_as_it_was_by_a_failed_build(tools: Path, tmp_pa
     assert engine.read_text() == "older"
 
 
+@pytest.mark.parametrize("installed", ["10.13.3.9", "10.14.1.50"])
 def test_a_machine_whose_python_has_another_tensorrt_is_told_before_it_builds(
-    tools: Path, monkeypatch: pytest.MonkeyPatch
+    tools: Path, monkeypatch: pytest.MonkeyPatch, installed: str
 ) -> None:
+    """TensorRT compares all four parts of a plan's version."""
     install_all(tools)
-    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "10.13.3.9")
+    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", installed)
     with pytest.raises(Unavailable) as raised:
         find()
     assert raised.value.exit_code == 3
     assert str(raised.value) == (
-        f"The parity gate runs engines from Python, and the package is TensorRT 10.13.3.9, but {tools}/trtexec is "
-        "10.14.1. A plan loads only in the TensorRT that built it: install that very version with "
-        "`pip install 'tensorrt==10.14.1.*' cuda-bindings`."
+        f"The parity gate runs engines from Python, and the package is TensorRT {installed}, but {tools}/trtexec is "
+        "10.14.1.48. A plan loads only in the TensorRT that built it: install that very version with "
+        "`pip install 'tensorrt==10.14.1.48.*' cuda-bindings`."
     )
+
+
+def test_nvidias_second_packaging_of_a_version_is_that_version(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_all(tools)
+    monkeypatch.setattr(sys.modules["tensorrt"], "__version__", "10.14.1.48.post1")
+    assert find().tensorrt == "10.14.1.48"
+
+
+def test_a_trtexec_that_does_not_print_its_build_is_known_by_three_parts(tools: Path) -> None:
+    install_all(tools)
+    trtexec = tools / "trtexec"
+    trtexec.write_text(trtexec.read_text().replace("[b48] ", ""))
+    assert find().tensorrt == "10.14.1"
 
 
 def test_a_machine_whose_python_has_no_tensorrt_is_told_before_it_builds(
