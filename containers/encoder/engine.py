@@ -1,11 +1,13 @@
-"""The port through which the serving code runs a compiled model, and an adapter that fills batches up.
+"""The port through which the serving code runs a compiled model, and adapters that fill batches up and spread them.
 
 `load_engine` chooses the runtime behind the port. A model compiled for one batch size takes exactly that many rows.
 Missing rows are filled with copies of the last row: a row of padding alone has nothing to attend to, which can end in
 NaN.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,6 +37,40 @@ class FixedBatch:
             for start in range(0, rows, self._batch_size)
         ]
         return {name: np.concatenate([batch[name] for batch in batches])[:rows] for name in batches[0]}
+
+
+class Lanes:
+    """An `Engine` of several that run at the same time, each on cores of its own and `rows` at once.
+
+    A call takes the engine that has been idle for longest, and waits where none is idle. One with more rows is spread
+    over as many as it fills: where all are idle, `count` * `rows` rows run on every core.
+    """
+
+    def __init__(self, engines: Sequence[Engine], rows: int) -> None:
+        self.count = len(engines)
+        self.rows = rows
+        self._idle: SimpleQueue[Engine] = SimpleQueue()
+        for engine in engines:
+            self._idle.put(engine)
+        self._pool = ThreadPoolExecutor(self.count, "lane")
+
+    def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        rows = len(next(iter(tensors.values())))
+        if rows <= self.rows:
+            return self._run(tensors)
+        parts = [
+            {name: tensor[start : start + self.rows] for name, tensor in tensors.items()}
+            for start in range(0, rows, self.rows)
+        ]
+        ran = list(self._pool.map(self._run, parts))
+        return {name: np.concatenate([part[name] for part in ran]) for name in ran[0]}
+
+    def _run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        engine = self._idle.get()
+        try:
+            return engine.run(tensors)
+        finally:
+            self._idle.put(engine)
 
 
 def _filled(tensors: Mapping[str, NDArray[Any]], batch_size: int) -> tuple[int, dict[str, NDArray[Any]]]:

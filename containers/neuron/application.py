@@ -10,7 +10,7 @@ import json
 import logging
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ..encoder.settings import Settings
@@ -20,13 +20,15 @@ from .connection import Answer, Request
 from .server_settings import ServerSettings
 from .telemetry import Record
 
-PARSED_AT_ONCE = 65_536
-"""Bytes of a body. Larger ones are parsed in a thread, one at a time: a health check waits for one of them at most."""
+READ_AT_ONCE = 16_384
+"""Bytes of a body. Larger ones are parsed and tokenised in a thread, one at a time: a health check waits for one
+of them at most."""
 MOST_LINES, LINES_PERIOD_S = 20, 60.0
 LONGEST_SENTENCE = 500
 """Characters of an error. Some sentences name every row."""
 
 Handler = Callable[[Request], Awaitable[Answer]]
+Encode = Callable[[Sequence[Mapping[str, object]]], Sequence[object]]
 log = logging.getLogger(__name__)
 
 
@@ -60,11 +62,15 @@ class Errors:
 
 
 class Model:
-    """Answers requests with a worker's model, and records their latencies. `unwell` says what is wrong with cores."""
+    """Answers requests with a worker's model, and records their latencies.
+
+    `encode` tokenises rows, or refuses them. `unwell` says what is wrong with cores.
+    """
 
     def __init__(
         self,
         batcher: Batcher,
+        encode: Encode,
         settings: Settings,
         serving: ServerSettings,
         record: Record,
@@ -72,12 +78,13 @@ class Model:
         unwell: Callable[[], str],
     ) -> None:
         self._batcher = batcher
+        self._encode = encode
         self._errors = errors
         self._record = record
         self._settings = settings
         self._serving = serving
         self._unwell = unwell
-        self._parsing = ThreadPoolExecutor(1, "parse")
+        self._reading = ThreadPoolExecutor(1, "read")
         get, post, model = ("GET", "HEAD"), ("POST",), f"/v2/models/{serving.model}"
         self._routes: dict[str, tuple[tuple[str, ...], Handler]] = {
             "/v2/health/live": (get, _live),
@@ -115,19 +122,23 @@ class Model:
             return self._errors.answer(
                 415, f"Content-Encoding '{encoding[:40]}' is not taken here; send the JSON itself."
             )
-        parsed = await self._parse(request)
-        answers = await self._batcher.answer(parsed.rows)
+        if len(request.body) <= READ_AT_ONCE:
+            parsed, rows = self._read(request)
+        else:
+            parsed, rows = await asyncio.get_running_loop().run_in_executor(self._reading, self._read, request)
+        answers = await self._batcher.answer(rows)
         body = kserve.answer(parsed, answers, self._serving.model, self._settings.task)
         self._record.add((time.monotonic() - arrived) * 1000)
         return Answer(200, body)
 
-    async def _parse(self, request: Request) -> kserve.Request:
+    def _read(self, request: Request) -> "tuple[kserve.Request, Sequence[object]]":
+        """Returns the request and its rows, tokenised. Raises `kserve.BadRequest`."""
         settings = self._settings
         content_type = request.headers.get(b"content-type", b"").decode("latin-1")
-        arguments = (request.body, content_type, settings.fields, settings.task, self._serving.max_batch_size)
-        if len(request.body) <= PARSED_AT_ONCE:
-            return kserve.parse(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(self._parsing, kserve.parse, *arguments)
+        parsed = kserve.parse(request.body, content_type, settings.fields, settings.task, self._serving.max_batch_size)
+        rows = self._encode(parsed.rows)
+        kserve.check(rows)
+        return parsed, rows
 
 
 async def loading(request: Request) -> Answer:

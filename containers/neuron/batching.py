@@ -1,27 +1,39 @@
 """Dynamic batching in one process: requests that wait are answered together.
 
 A batch starts when the waiting rows reach a preferred size, or when the oldest has waited `max_queue_delay_ms`. A
-request is never split. The queue is bounded, and a caller that goes away leaves it. Up to `concurrency` batches run at
-once, each in a thread, because the stages of a NeuronCore pipeline all have work only while several batches are in it.
+request is never split. The queue is bounded, and a caller that goes away leaves it.
+
+The cores wait for as little as can be. Rows come tokenised. Up to `concurrency` batches run at once, each in a thread:
+the stages of a NeuronCore pipeline all have work only while several batches are in it, and so have groups of cores that
+work apart (`engine.Lanes`). When a batch has run, the next is handed over before the last is answered.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from .pulse import Pulse
+from .core_watch import CoreWatch
 from .server_settings import ServerSettings
 
-Rows = Sequence[Mapping[str, object]]
-Predict = Callable[[Rows], Sequence[Any]]
-
+Rows = Sequence[Any]
+"""Rows of requests, tokenised."""
 
 QUEUED_BATCHES = 32
 """Full batches that may wait for each batch under way. A caller that would come behind them is refused at once."""
+
+
+class Steps(Protocol):
+    """The steps that a batch goes through."""
+
+    def run(self, rows: Rows) -> Any:
+        """Runs the model and returns its outputs. It is called in a thread."""
+
+    def answers(self, outputs: Any, rows: Rows) -> Sequence[Any]:
+        """Returns one answer for each row, in order. It is called in the event loop, so it takes little time."""
 
 
 class QueueFull(Exception):
@@ -36,14 +48,25 @@ class Waiting:
 
 
 class Batcher:
-    """Use inside a running loop, between `start` and `stop`. `predict` gives one answer for each row, in order."""
+    """Use inside a running loop, between `start` and `stop`.
 
-    def __init__(self, predict: Predict, settings: ServerSettings, concurrency: int, pulse: Pulse) -> None:
-        self._predict = predict
+    `full` is the rows of a batch that nothing is gained by waiting for more: `max_batch_size` where None.
+    """
+
+    def __init__(
+        self,
+        steps: Steps,
+        settings: ServerSettings,
+        concurrency: int,
+        watch: CoreWatch,
+        full: "int | None" = None,
+    ) -> None:
+        self._steps = steps
         self._settings = settings
         self._pool = ThreadPoolExecutor(concurrency, "batch")
         self._concurrency = concurrency
-        self._pulse = pulse
+        self._watch = watch
+        self._full = full or settings.max_batch_size
         self._waiting: deque[Waiting] = deque()
         self._rows = 0  # of all that wait
         self._most_rows = QUEUED_BATCHES * concurrency * settings.max_batch_size
@@ -66,7 +89,7 @@ class Batcher:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def answer(self, rows: Rows) -> Sequence[Any]:
-        """Waits for the batch that answers `rows`. Raises what `predict` raised for it, or `QueueFull`.
+        """Waits for the batch that answers `rows`. Raises what a step raised for it, or `QueueFull`.
 
         A caller that is cancelled while it waits takes its rows out of the queue.
         """
@@ -86,8 +109,8 @@ class Batcher:
             raise
 
     async def probe(self, call: Callable[[], None]) -> None:
-        """Runs `call` where batches run. Whether it failed is for the pulse to tell."""
-        with suppress(Exception), self._pulse.beat(probe=True):
+        """Runs `call` where batches run. Whether it failed is for the watch to tell."""
+        with suppress(Exception), self._watch.call(probe=True):
             await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
     async def _work(self) -> None:
@@ -97,14 +120,22 @@ class Batcher:
                 batch = await self._form()
             rows = [row for waiting in batch for row in waiting.rows]
             try:
-                with self._pulse.beat():
-                    answers = await loop.run_in_executor(self._pool, self._predict, rows)
-                if len(answers) != len(rows):
-                    raise RuntimeError(f"the model gave {len(answers)} answers to {len(rows)} rows")
+                with self._watch.call():
+                    outputs = await loop.run_in_executor(self._pool, self._steps.run, rows)
             except Exception as error:  # each runtime has its own errors; these requests are answered with it
                 _fail(batch, error)
             else:
-                _deliver(batch, answers)
+                loop.call_soon(self._answer, batch, rows, outputs)  # when the next batch, if one waits, is under way
+
+    def _answer(self, batch: Sequence[Waiting], rows: Rows, outputs: Any) -> None:
+        try:
+            answers = self._steps.answers(outputs, rows)
+            if len(answers) != len(rows):
+                raise RuntimeError(f"the model gave {len(answers)} answers to {len(rows)} rows")
+        except Exception as error:
+            _fail(batch, error)
+        else:
+            _deliver(batch, answers)
 
     async def _form(self) -> list[Waiting]:
         """Waits until a batch may start, and takes its requests from the queue."""
@@ -126,17 +157,17 @@ class Batcher:
             await asyncio.wait_for(self._arrived.wait(), seconds)
 
     def _is_due(self) -> bool:
-        return self._rows >= min(self._settings.preferred_batch_sizes, default=self._settings.max_batch_size)
+        return self._rows >= min(self._settings.preferred_batch_sizes, default=self._full)
 
     def _take(self) -> list[Waiting]:
-        """Takes whole requests, oldest first, up to the largest preferred size they fill, else up to the maximum.
+        """Takes whole requests, oldest first, up to the largest preferred size they fill, else up to a full batch.
 
         Without dynamic batching it takes one. Callers that have gone by now are left out.
         """
         limit = 1
         if self._settings.dynamic_batching:
             fitting = (size for size in self._settings.preferred_batch_sizes if size <= self._rows)
-            limit = max(fitting, default=self._settings.max_batch_size)
+            limit = min(max(fitting, default=self._full), self._full)
         taken: list[Waiting] = []
         rows = 0
         while self._waiting and (not taken or rows + len(self._waiting[0].rows) <= limit):

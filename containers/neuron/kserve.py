@@ -61,22 +61,23 @@ def parse(body: bytes, content_type: str, fields: Sequence[str], task: str, max_
     return Request(rows, _wanted(document.get("outputs"), task), _id(document.get("id")))
 
 
-def answer(request: Request, answers: Sequence[Answer | Refusal], model: str, task: str) -> bytes:
-    """Returns the body of the answer.
+def check(encoded: Sequence[object]) -> None:
+    """Raises `BadRequest` if a row was refused: as in Triton, all rows are answered or none."""
+    if any(isinstance(row, Refusal) for row in encoded):
+        raise BadRequest(_refusal(encoded))
 
-    Raises `BadRequest` if a row was refused: as in Triton, all rows are answered or none. Raises `BadAnswer` for a
-    number that JSON does not have, and for an answer over LONGEST_ANSWER.
+
+def answer(request: Request, answers: Sequence[Answer], model: str, task: str) -> bytes:
+    """Returns the body of the answer. Raises `BadAnswer` for a number that JSON does not have, and for an answer over
+    LONGEST_ANSWER.
     """
-    good = [row for row in answers if not isinstance(row, Refusal)]
-    if len(good) < len(answers):
-        raise BadRequest(_refusal(answers))
     types = dict(OUTPUTS[task])
     outputs = [
         {
             "name": name,
             "datatype": DATA_TYPES[types[name]],
-            "shape": [len(good), 1],
-            "data": [row[name] for row in good],
+            "shape": [len(answers), 1],
+            "data": [row[name] for row in answers],
         }
         for name in request.outputs
     ]
@@ -152,7 +153,7 @@ def _wanted(outputs: Any, task: str) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
-def _refusal(answers: Sequence[Answer | Refusal]) -> str:
+def _refusal(encoded: Sequence[object]) -> str:
     """Returns the sentences that name the bad rows, in the words of Triton's ensemble."""
-    reasons = [f"Row {index} {row.message}." for index, row in enumerate(answers) if isinstance(row, Refusal)]
-    return " ".join([*reasons, "No row of this request was answered."] if len(answers) > 1 else reasons)
+    reasons = [f"Row {index} {row.message}." for index, row in enumerate(encoded) if isinstance(row, Refusal)]
+    return " ".join([*reasons, "No row of this request was answered."] if len(encoded) > 1 else reasons)

@@ -20,28 +20,34 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import uvloop
 
 from ..encoder import golden_check
+from ..encoder.answers import Answer, answer
+from ..encoder.engine import Lanes
 from ..encoder.predictor import Predictor
+from ..encoder.row import Refusal
+from ..encoder.tensors import Encoding
 from ..errors import ContainerError
 from .application import Errors, Model
 from .batching import Batcher
+from .core_watch import CoreWatch
 from .cores import COUNT, PLACEMENT
 from .http_server import HttpServer, limits
-from .pulse import Pulse
 from .server_settings import ServerSettings
 from .telemetry import Record, Telemetry, ticks
 
 DRAIN_S = 20.0
 """Seconds that requests under way have after SIGTERM; SageMaker and ECS kill the container after 30 s."""
 COMPLAINT_PERIOD_S = 2.0
+WARM_UP_RUNS = 2
+"""The first loads the graph onto its core, the second has its buffers, too."""
 
 
 def main() -> int:
@@ -67,9 +73,10 @@ def main() -> int:
 
 
 def warm_up(predictor: Predictor) -> None:
-    """Runs a batch of each compiled length on every core, because the first run of a graph is slow."""
+    """Runs batches of each compiled length on every core, because the first runs of a graph are slow."""
     for length in predictor.settings.pad_to or (predictor.settings.max_input_tokens,):
-        ask_every_core(predictor, length)
+        for _ in range(WARM_UP_RUNS):
+            ask_every_core(predictor, length)
 
 
 def ask_every_core(predictor: Predictor, length: int) -> None:
@@ -80,6 +87,31 @@ def ask_every_core(predictor: Predictor, length: int) -> None:
     ones = np.ones((rows, length), np.int64)
     full = np.full(rows, length, np.int64)
     predictor.engine.run({name: full if name == "valid_length" else ones for name in predictor.settings.inputs})
+
+
+class Item(NamedTuple):
+    """A row that has been tokenised."""
+
+    encoding: Encoding
+    row: Mapping[str, object]
+
+
+class EncoderSteps:
+    """The model's three steps, apart: rows are tokenised as they arrive, batches run, and then they are answered."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+
+    def encode(self, rows: Sequence[Mapping[str, object]]) -> "list[Item | Refusal]":
+        encoded = zip(self._predictor.preprocessor.encode(rows), rows, strict=True)
+        return [Item(code, row) if isinstance(code, Encoding) else code for code, row in encoded]
+
+    def run(self, items: Sequence[Item]) -> Any:
+        return self._predictor.run([item.encoding for item in items])
+
+    def answers(self, outputs: Any, items: Sequence[Item]) -> "list[Answer]":
+        encodings, rows = [item.encoding for item in items], [item.row for item in items]
+        return answer(self._predictor.settings, outputs, encodings, rows)
 
 
 class Serving:
@@ -97,18 +129,25 @@ class Serving:
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
         loop.add_signal_handler(signal.SIGTERM, ended.set)
-        pulse, record, errors = Pulse(loop.time), Record(), Errors()
-        batcher = Batcher(self._predictor.predict, self._serving, self._concurrency, pulse)
+        watch, record, errors = CoreWatch(loop.time), Record(), Errors()
+        steps = EncoderSteps(self._predictor)
+        batcher = self._batcher(steps, watch)
         batcher.start()
         model = Model(
-            batcher, self._predictor.settings, self._serving, record, errors, lambda: self._unwell or pulse.complaint()
+            batcher,
+            steps.encode,
+            self._predictor.settings,
+            self._serving,
+            record,
+            errors,
+            lambda: self._unwell or watch.complaint(),
         )
         server = HttpServer(model.respond, errors.answer, limits())
         await server.listen(listener)
         _say(self._said, {"serving": True})
         tasks = [
             loop.create_task(self._report(record)),
-            loop.create_task(self._complain(pulse, batcher)),
+            loop.create_task(self._complain(watch, batcher)),
             loop.create_task(self._listen_to_launcher(ended.set)),
         ]
         await ended.wait()
@@ -117,20 +156,26 @@ class Serving:
             task.cancel()
         await batcher.stop()
 
+    def _batcher(self, steps: EncoderSteps, watch: CoreWatch) -> Batcher:
+        engine = self._predictor.engine
+        if not isinstance(engine, Lanes):
+            return Batcher(steps, self._serving, self._concurrency, watch)
+        return Batcher(steps, self._serving, engine.count, watch, engine.rows)
+
     async def _report(self, record: Record) -> None:
         period_s = Telemetry.read(os.environ).period_s
         async for _ in ticks(period_s, first_after_s=period_s):
             _say(self._said, record.take())
 
-    async def _complain(self, pulse: Pulse, batcher: Batcher) -> None:
+    async def _complain(self, watch: CoreWatch, batcher: Batcher) -> None:
         """Tells the launcher how the cores are, and asks them where no request does."""
         settings = self._predictor.settings
         shortest = next(iter(settings.pad_to), settings.max_input_tokens)
         async for _ in ticks(COMPLAINT_PERIOD_S, first_after_s=COMPLAINT_PERIOD_S):
-            if pulse.wants_probe():
+            if watch.wants_probe():
                 ask = partial(ask_every_core, self._predictor, shortest)
                 self._probing = asyncio.create_task(batcher.probe(ask))
-            _say(self._said, {"complaint": pulse.complaint()})
+            _say(self._said, {"complaint": watch.complaint()})
 
     async def _listen_to_launcher(self, ended: Callable[[], None]) -> None:
         reader = asyncio.StreamReader()

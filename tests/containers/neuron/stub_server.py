@@ -9,17 +9,18 @@ import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
 from containers.encoder.settings import Settings
 from containers.neuron.application import Errors, Model
-from containers.neuron.batching import Batcher
+from containers.neuron.batching import Batcher, Rows
+from containers.neuron.core_watch import CoreWatch
 from containers.neuron.http_server import HttpServer, bind, limits
-from containers.neuron.pulse import Pulse
 from containers.neuron.server_settings import ServerSettings
 from containers.neuron.telemetry import Record
 from workloads import ROOT
@@ -49,6 +50,20 @@ SERVING = ServerSettings(
 
 HANGS_S = 120.0
 """Seconds that bound a hanging test; they are no expectation of the machine's speed."""
+
+
+class StubSteps:
+    """The steps of a model that tokenises nothing and whose outputs are its answers."""
+
+    def __init__(self, predict: Callable[[Rows], Sequence[Any]]) -> None:
+        self.run = predict
+
+    def encode(self, rows: Rows) -> Rows:
+        return rows
+
+    def answers(self, outputs: Any, rows: Rows) -> Sequence[Any]:
+        answers: Sequence[Any] = outputs
+        return answers
 
 
 class StubServer:
@@ -100,11 +115,12 @@ def stub_server(log: Path, descriptors: int | None = None) -> Iterator[StubServe
 
 async def _serve() -> None:
     loop = asyncio.get_running_loop()
-    pulse = Pulse(loop.time)
-    batcher = Batcher(lambda rows: [{"LABEL": "buy", "SCORE": 0.5} for _ in rows], SERVING, 1, pulse)
+    watch = CoreWatch(loop.time)
+    steps = StubSteps(lambda rows: [{"LABEL": "buy", "SCORE": 0.5} for _ in rows])
+    batcher = Batcher(steps, SERVING, 1, watch)
     batcher.start()
     errors = Errors()
-    model = Model(batcher, SETTINGS, SERVING, Record(), errors, pulse.complaint)
+    model = Model(batcher, steps.encode, SETTINGS, SERVING, Record(), errors, watch.complaint)
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
     await HttpServer(model.respond, errors.answer, limits()).listen(listener)

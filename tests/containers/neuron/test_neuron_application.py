@@ -11,13 +11,14 @@ import pytest
 
 from containers.encoder.row import Refusal
 from containers.neuron import application, kserve
-from containers.neuron.application import LINES_PERIOD_S, MOST_LINES, Errors, Model
+from containers.neuron.application import LINES_PERIOD_S, MOST_LINES, Encode, Errors, Model
 from containers.neuron.batching import QUEUED_BATCHES, Batcher, Rows
 from containers.neuron.connection import Answer, Request
-from containers.neuron.pulse import Pulse
+from containers.neuron.core_watch import CoreWatch
 from containers.neuron.telemetry import Record
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION
 from tests.containers.neuron.neuron_server import SERVING, document
+from tests.containers.neuron.stub_server import StubSteps
 
 GOOD = json.loads(document("red"))
 
@@ -29,17 +30,25 @@ def answer_all(rows: Rows) -> Sequence[Any]:
 class Answered:
     """What a model said to requests, one after the other, and what it logged and counted."""
 
-    def __init__(self, *requests: Request, predict: Callable[[Rows], Sequence[Any]] = answer_all, unwell: str = ""):
+    def __init__(
+        self,
+        *requests: Request,
+        predict: Callable[[Rows], Sequence[Any]] = answer_all,
+        encode: Encode = list,
+        unwell: str = "",
+    ):
         self.log: list[str] = []
         self.record = Record()
         self.answers: list[Answer] = []
-        asyncio.run(self._ask(requests, predict, unwell))
+        asyncio.run(self._ask(requests, predict, encode, unwell))
 
-    async def _ask(self, requests: Sequence[Request], predict: Callable[[Rows], Sequence[Any]], unwell: str) -> None:
-        batcher = Batcher(predict, SERVING, 1, Pulse(time.monotonic))
+    async def _ask(
+        self, requests: Sequence[Request], predict: Callable[[Rows], Sequence[Any]], encode: Encode, unwell: str
+    ) -> None:
+        batcher = Batcher(StubSteps(predict), SERVING, 1, CoreWatch(time.monotonic))
         batcher.start()
         errors = Errors(self.log.append)
-        model = Model(batcher, CLASSIFICATION, SERVING, self.record, errors, lambda: unwell)
+        model = Model(batcher, encode, CLASSIFICATION, SERVING, self.record, errors, lambda: unwell)
         self.answers = [await model.respond(request) for request in requests]
         await batcher.stop()
 
@@ -85,7 +94,7 @@ def test_a_callers_mistake_is_4xx_with_a_line_of_log_and_a_short_answer() -> Non
     def refuse_surrogates(rows: Rows) -> Sequence[Any]:
         return [Refusal("is not UTF-8 in text") for _ in rows]
 
-    answered = Answered(*(asked for asked, _ in HOSTILE), predict=refuse_surrogates)
+    answered = Answered(*(asked for asked, _ in HOSTILE), encode=refuse_surrogates)
     assert [answer.status for answer in answered.answers] == [status for _, status in HOSTILE]
     assert all(len(answer.body) < 4000 for answer in answered.answers)
     assert len(answered.log) == len(HOSTILE)
@@ -149,7 +158,7 @@ def test_a_caller_that_is_wrong_all_the_time_does_not_fill_the_log() -> None:
     assert lines[MOST_LINES:] == [f"{5000 - MOST_LINES} more requests failed since", '400 "line\\nbreak"']
 
 
-def test_a_large_body_is_parsed_beside_the_event_loop_and_a_small_one_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_body_is_read_beside_the_event_loop_and_a_small_one_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[str] = []
     parse = kserve.parse
 
@@ -158,10 +167,10 @@ def test_a_large_body_is_parsed_beside_the_event_loop_and_a_small_one_in_it(monk
         return parse(*arguments)
 
     monkeypatch.setattr(kserve, "parse", parse_and_tell)
-    large = document("red") + b" " * application.PARSED_AT_ONCE
+    large = document("red") + b" " * application.READ_AT_ONCE
     answered = Answered(request(), request(large))
     assert [answer.status for answer in answered.answers] == [200, 200]
-    assert threads == ["MainThread", "parse_0"]
+    assert threads == ["MainThread", "read_0"]
 
 
 def test_a_full_queue_is_503_and_says_when_to_come_again() -> None:
@@ -174,9 +183,9 @@ def test_a_full_queue_is_503_and_says_when_to_come_again() -> None:
         return answer_all(rows)
 
     async def crowd() -> list[Answer]:
-        batcher = Batcher(wait, SERVING, 1, Pulse(time.monotonic))
+        batcher = Batcher(StubSteps(wait), SERVING, 1, CoreWatch(time.monotonic))
         batcher.start()
-        model = Model(batcher, CLASSIFICATION, SERVING, Record(), Errors(lambda line: None), str)
+        model = Model(batcher, list, CLASSIFICATION, SERVING, Record(), Errors(lambda line: None), str)
         full = request(document(*["red"] * SERVING.max_batch_size))
         first = asyncio.create_task(model.respond(full))
         await asyncio.to_thread(entered.wait)

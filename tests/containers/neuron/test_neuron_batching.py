@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from containers.neuron.batching import Batcher, Rows
-from containers.neuron.pulse import Pulse
+from containers.neuron.core_watch import CoreWatch
 from containers.neuron.server_settings import ServerSettings
 from tests.containers.neuron.neuron_server import SERVING
+from tests.containers.neuron.stub_server import StubSteps
 
 
 class Doubling:
@@ -40,12 +41,17 @@ def ask(batcher: Batcher, *numbers: object) -> Coroutine[Any, Any, Sequence[Any]
 
 
 def run(
-    model: Doubling, serving: ServerSettings, *requests: Sequence[object], concurrency: int = 1, hold: bool = False
+    model: Doubling,
+    serving: ServerSettings,
+    *requests: Sequence[object],
+    concurrency: int = 1,
+    hold: bool = False,
+    full: int | None = None,
 ) -> list[Any]:
     """The answers of requests that come at once; with `hold`, behind a first one that is being answered."""
 
     async def asked() -> list[Any]:
-        batcher = Batcher(model.predict, serving, concurrency, Pulse(time.monotonic))
+        batcher = Batcher(StubSteps(model.predict), serving, concurrency, CoreWatch(time.monotonic), full)
         batcher.start()
         first: list[asyncio.Task[Any]] = []
         if hold:
@@ -98,6 +104,40 @@ def test_the_largest_preferred_size_that_is_there_is_taken() -> None:
     assert model.sizes == [1, 4, 1]
 
 
+def test_a_batch_is_full_where_its_cores_have_all_they_take() -> None:
+    """The next batch is for other cores, and does not wait for these."""
+    model = Doubling()
+    run(model, SERVING, *([n] for n in range(5)), [5, 6, 7, 8, 9], hold=True, full=4)
+    assert model.sizes == [1, 4, 1, 5]
+
+
+def test_the_next_batch_is_under_way_before_the_last_is_answered() -> None:
+    """The second batch cannot end before the first is answered, and the first is not answered before it has begun."""
+    begun, answered = threading.Event(), threading.Event()
+
+    def predict(rows: Rows) -> Sequence[Any]:
+        if rows[0]["n"] == 2:
+            begun.set()
+            assert answered.wait(60)
+        return rows
+
+    class Tells(StubSteps):
+        def answers(self, outputs: Any, rows: Rows) -> Sequence[Any]:
+            assert begun.wait(60)
+            answered.set()
+            return rows
+
+    async def asked() -> list[Any]:
+        serving = replace(SERVING, dynamic_batching=False)
+        batcher = Batcher(Tells(predict), serving, 1, CoreWatch(time.monotonic))
+        batcher.start()
+        answers = await asyncio.gather(ask(batcher, 1), ask(batcher, 2))
+        await batcher.stop()
+        return list(answers)
+
+    assert asyncio.run(asked()) == [[{"n": 1}], [{"n": 2}]]
+
+
 def test_a_request_is_never_split() -> None:
     model = Doubling()
     run(model, replace(SERVING, max_batch_size=4), [1, 2, 3], [4, 5, 6], hold=True)
@@ -137,7 +177,7 @@ def test_work_for_callers_that_are_gone_is_not_done() -> None:
     model = Doubling()
 
     async def asked() -> Sequence[Any]:
-        batcher = Batcher(model.predict, SERVING, 1, Pulse(time.monotonic))
+        batcher = Batcher(StubSteps(model.predict), SERVING, 1, CoreWatch(time.monotonic))
         batcher.start()
         model.go.clear()
         first = asyncio.create_task(ask(batcher, 0))
@@ -162,7 +202,7 @@ def test_a_caller_that_goes_away_leaves_the_others_their_answers() -> None:
     model = Doubling()
 
     async def asked() -> Sequence[Any]:
-        batcher = Batcher(model.predict, SERVING, 1, Pulse(time.monotonic))
+        batcher = Batcher(StubSteps(model.predict), SERVING, 1, CoreWatch(time.monotonic))
         batcher.start()
         model.go.clear()
         gone, stays = (asyncio.create_task(ask(batcher, n)) for n in (1, 2))

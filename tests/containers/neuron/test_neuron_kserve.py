@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from containers.encoder.answers import Answer
 from containers.encoder.row import Refusal
-from containers.neuron.kserve import BadRequest, answer, parse
+from containers.neuron.kserve import BadRequest, answer, check, parse
 
 FIELDS = ("title", "brand")
 TASK = "text-classification"
@@ -110,7 +110,7 @@ def test_binary_tensors_are_refused() -> None:
 
 def test_the_answer_has_the_shape_of_tritons() -> None:
     request = read({"id": "7", "inputs": [tensor("TITLE", "a", "b"), tensor("BRAND", "c", "d")]})
-    rows: list[Answer | Refusal] = [{"LABEL": "buy", "SCORE": 0.75}, {"LABEL": "ask", "SCORE": 0.5}]
+    rows: list[Answer] = [{"LABEL": "buy", "SCORE": 0.75}, {"LABEL": "ask", "SCORE": 0.5}]
     assert json.loads(answer(request, rows, "intent", TASK)) == {
         "id": "7",
         "model_name": "intent",
@@ -130,7 +130,6 @@ def test_only_the_outputs_that_are_asked_for_are_given() -> None:
 
 
 def test_a_request_with_some_bad_rows_is_refused_and_names_them() -> None:
-    request = read({"inputs": [tensor("TITLE", "a", "b"), tensor("BRAND", "c", "d")]})
     with pytest.raises(BadRequest) as caught:
-        answer(request, [{"LABEL": "buy", "SCORE": 0.75}, Refusal("has no text in title")], "intent", TASK)
+        check(["a row", Refusal("has no text in title")])
     assert str(caught.value) == "Row 1 has no text in title. No row of this request was answered."

@@ -13,7 +13,7 @@ QUIET_S = 5.0
 """An answer older than this says nothing of the cores any more."""
 
 
-class Pulse:
+class CoreWatch:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._asked: dict[object, float] = {}  # moments at which the calls under way began
@@ -22,7 +22,7 @@ class Pulse:
         self._failure = ""
 
     @contextmanager
-    def beat(self, probe: bool = False) -> Iterator[None]:
+    def call(self, probe: bool = False) -> Iterator[None]:
         """Times a call of the model. The failure of a probe is the cores'; another's may be due to its rows."""
         call = object()
         self._asked[call] = self._now()

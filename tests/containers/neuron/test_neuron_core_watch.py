@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from containers.neuron.core_watch import QUIET_S, STUCK_S, CoreWatch
 from containers.neuron.launcher import SILENT_S, Worker, tell_of_the_unwell
-from containers.neuron.pulse import QUIET_S, STUCK_S, Pulse
 from tests.containers.neuron.callers import in_virtual_time
 
 
@@ -26,42 +26,42 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def pulse(clock: Clock) -> Pulse:
-    return Pulse(clock)
+def watch(clock: Clock) -> CoreWatch:
+    return CoreWatch(clock)
 
 
-def test_a_call_that_takes_too_long_is_told_of_until_it_ends(pulse: Pulse, clock: Clock) -> None:
-    with pulse.beat():
+def test_a_call_that_takes_too_long_is_told_of_until_it_ends(watch: CoreWatch, clock: Clock) -> None:
+    with watch.call():
         clock.now_s += STUCK_S
-        assert pulse.complaint() == ""
+        assert watch.complaint() == ""
         clock.now_s += 1
-        assert pulse.complaint() == "has not answered for 20 s"
-        with pulse.beat():  # another core's answer does not hide it
+        assert watch.complaint() == "has not answered for 20 s"
+        with watch.call():  # another core's answer does not hide it
             pass
-        assert pulse.complaint() == "has not answered for 20 s"
-    assert pulse.complaint() == ""
+        assert watch.complaint() == "has not answered for 20 s"
+    assert watch.complaint() == ""
 
 
-def test_cores_that_nobody_asks_are_asked(pulse: Pulse, clock: Clock) -> None:
-    assert not pulse.wants_probe()
+def test_cores_that_nobody_asks_are_asked(watch: CoreWatch, clock: Clock) -> None:
+    assert not watch.wants_probe()
     clock.now_s += QUIET_S + 1
-    assert pulse.wants_probe()
-    with pulse.beat(probe=True):
-        assert not pulse.wants_probe()
-    assert not pulse.wants_probe()
+    assert watch.wants_probe()
+    with watch.call(probe=True):
+        assert not watch.wants_probe()
+    assert not watch.wants_probe()
 
 
-def test_a_failure_may_be_its_rows_so_a_probe_has_the_last_word(pulse: Pulse) -> None:
-    with pytest.raises(ValueError, match="rows"), pulse.beat():
+def test_a_failure_may_be_its_rows_so_a_probe_has_the_last_word(watch: CoreWatch) -> None:
+    with pytest.raises(ValueError, match="rows"), watch.call():
         raise ValueError("rows")
-    assert pulse.complaint() == ""
-    assert pulse.wants_probe()
-    with pytest.raises(RuntimeError, match="gone"), pulse.beat(probe=True):
+    assert watch.complaint() == ""
+    assert watch.wants_probe()
+    with pytest.raises(RuntimeError, match="gone"), watch.call(probe=True):
         raise RuntimeError("the device is gone")
-    assert pulse.complaint() == "fails: RuntimeError: the device is gone"
-    with pulse.beat(probe=True):
+    assert watch.complaint() == "fails: RuntimeError: the device is gone"
+    with watch.call(probe=True):
         pass
-    assert (pulse.complaint(), pulse.wants_probe()) == ("", False)
+    assert (watch.complaint(), watch.wants_probe()) == ("", False)
 
 
 def test_what_is_wrong_with_one_worker_is_told_to_all_once_and_so_is_its_end() -> None:
