@@ -1,33 +1,40 @@
-"""The Neuron server with a stand-in for its device, beside the server of another checkout: what a request costs.
+"""The Neuron server with a stand-in for its device, beside Triton or the server of another checkout: what a request
+costs.
 
   python benchmarks/neuron_server.py                              this checkout alone
   git worktree add /tmp/before COMMIT
-  python benchmarks/neuron_server.py --beside /tmp/before         in pairs, in changing order; medians and their ratios
+  python benchmarks/neuron_server.py --beside /tmp/before         in turn, in changing order; medians and their ratios
+  python benchmarks/neuron_server.py --triton                     the same with Triton's Python backend, or with both
 
-The device is a sleep of `--device-ms` for each batch of up to 16 rows, so what is seen is the server's own: HTTP, JSON,
-batching, tokens. Our load generator asks it in a closed loop, one row a request, for each number of users in turn.
+The device has `--cores` NeuronCores, 4 to a chip. Each takes `--batch` rows at once, for `--device-ms`, and cores that
+are asked in one call are idle until the last of them has ended; it takes no CPU. So what is seen is the server's own:
+HTTP, JSON, batching, tokens, and how many cores it keeps busy. In Triton a Python model does the same work with the
+same code, with dynamic batching and an instance for each chip. Our load generator asks in a closed loop, one row a
+request, for each number of users in turn.
 
   requests a second   over the whole run
   p50, p99            milliseconds at the client
-  CPU per request     microseconds of the launcher and its workers, by the kernel
+  CPU per request     microseconds of the server's processes, by the kernel
 
-Server and generator share the cores. Exits with 1 where this checkout answers fewer requests a second than the other or
-takes more CPU for one, by the median of the pairs and beyond `NOISE`. The last line is one JSON document.
+Server and generator share the machine. Exits with 1 where this checkout answers fewer requests a second than another or
+takes more CPU for one, by the median of the ratios and beyond `NOISE`. The last line is one JSON document.
 """
 
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
+from plain_triton import plain_triton
 from side_by_side import ROOT, machine
 
 from containers.encoder.settings import Settings
@@ -35,63 +42,125 @@ from containers.neuron.server_settings import ServerSettings
 from inference_recommender.load_generator.plan import LoadPlan, Phase, TrafficPattern
 from inference_recommender.load_generator.process import GeneratorProcess
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, make_tokenizer
+from tests.containers.neuron.neuron_server import free_port
+
+Serve = Callable[[Path], AbstractContextManager[tuple[int, psutil.Process]]]
 
 NOISE = 0.05
 FIGURES = ("requests_per_second", "p50_ms", "p99_ms", "cpu_us")
+CORES_PER_CHIP = 4
 DEVICE = """
-import os, sys, time
+import os, time
 import numpy as np
-from containers.encoder import load_engine
+from containers.encoder import engine, load_engine
 
-class Device:
+class Cores:
+    def __init__(self, count, batch):
+        self.rows = count * batch
+
     def run(self, tensors):
-        time.sleep(float(os.environ["DEVICE_MS"]) / 1000)
-        return {"logits": np.zeros((len(tensors["input_ids"]), 3), np.float32)}
+        rows = len(tensors["input_ids"])
+        time.sleep(-(-rows // self.rows) * float(os.environ["DEVICE_MS"]) / 1000)
+        return {"logits": np.zeros((rows, 3), np.float32)}
 
-load_engine.load = lambda folder, settings: Device()
+def load(folder, settings):
+    count = int(os.environ["NEURON_RT_NUM_CORES"])
+    if count > 4 and hasattr(engine, "Lanes"):
+        return engine.Lanes([Cores(4, settings.batch_size)] * (count // 4), 4 * settings.batch_size)
+    return Cores(count, settings.batch_size)
+
+load_engine.load = load
 """
-"""What Python runs before it runs a worker."""
+"""What Python runs before it runs a worker. Another checkout may ask all cores in one call."""
+TRITON_MODEL = """
+import sys
+from pathlib import Path
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+sys.path[:0] = ["MODEL_FOLDER", "CHECKOUT"]
+import device
+from containers.encoder.predictor import Predictor
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.predictor = Predictor.load(Path("MODEL_FOLDER"))
+
+    def execute(self, requests):
+        texts = [pb_utils.get_input_tensor_by_name(request, "TEXT").as_numpy().ravel().tolist() for request in requests]
+        answers = iter(self.predictor.predict([{"text": text} for each in texts for text in each]))
+        return [self.response([next(answers) for _ in each]) for each in texts]
+
+    def response(self, rows):
+        columns = {"LABEL": np.object_, "SCORE": np.float32}
+        return pb_utils.InferenceResponse(
+            [
+                pb_utils.Tensor(name, np.array([row[name] for row in rows], kind).reshape(-1, 1))
+                for name, kind in columns.items()
+            ]
+        )
+"""
+TRITON_CONFIG = """
+name: "intent"
+backend: "python"
+max_batch_size: 16
+dynamic_batching {{}}
+instance_group [ {{ kind: KIND_CPU, count: {chips} }} ]
+input [ {{ name: "TEXT", data_type: TYPE_STRING, dims: [ 1 ] }} ]
+output [
+  {{ name: "LABEL", data_type: TYPE_STRING, dims: [ 1 ] }},
+  {{ name: "SCORE", data_type: TYPE_FP32, dims: [ 1 ] }}
+]
+"""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another checkout, whose server takes turns")
+    parser.add_argument("--triton", action="store_true", help="Triton takes turns, too")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--users", type=int, nargs="+", default=[16, 64])
-    parser.add_argument("--workers", type=int, default=1, help="processes, each with a device")
+    parser.add_argument("--cores", type=int, default=16)
+    parser.add_argument("--batch", type=int, default=4, help="rows that a core takes at once")
     parser.add_argument("--device-ms", type=float, default=3.0)
     options = parser.parse_args()
-    checkouts = {"this": ROOT, **({"other": options.beside.resolve()} if options.beside else {})}
+    device = {"DEVICE_MS": str(options.device_ms), "NEURON_RT_NUM_CORES": str(options.cores)}
+    servers: dict[str, Serve] = {"this": partial(running, ROOT, device)}
+    if options.beside:
+        servers["other"] = partial(running, options.beside.resolve(), device)
+    if options.triton:
+        servers["triton"] = partial(running_triton, device)
     seen: dict[int, list[dict[str, dict[str, float]]]] = {users: [] for users in options.users}
     with tempfile.TemporaryDirectory() as folder:
-        make_model(Path(folder, "model"), options.workers)
+        make_model(Path(folder, "model"), options.batch)
         for turn in range(options.pairs):
             for users in options.users:
-                names = list(checkouts) if turn % 2 else list(reversed(checkouts))
-                pair = {
-                    name: measure(checkouts[name], Path(folder), users, options.seconds, options.device_ms)
-                    for name in names
-                }
-                seen[users].append(pair)
-    return report(seen, options.beside is not None)
+                names = list(servers) if turn % 2 else list(reversed(servers))
+                seen[users].append(
+                    {name: measure(name, servers[name], Path(folder), users, options.seconds) for name in names}
+                )
+    return report(seen)
 
 
-def make_model(folder: Path, workers: int) -> None:
+def make_model(folder: Path, batch: int) -> None:
     folder.mkdir()
-    settings: Settings = CLASSIFICATION
+    settings: Settings = replace(CLASSIFICATION, batch_size=batch)
     (folder / "settings.json").write_text(settings.to_json())
     make_tokenizer().save(str(folder / "tokenizer.json"))
-    (folder / "model.onnx").touch()
-    (folder / "sitecustomize.py").write_text(DEVICE)
+    (folder / "model.32.neuron.pt").touch()
+    (folder / "device.py").write_text(DEVICE)
+    (folder / "sitecustomize.py").write_text("import device")
     serving = ServerSettings(
         model="intent",
-        max_batch_size=16,
+        max_batch_size=int(os.environ.get("MB", 16)),
         dynamic_batching=True,
         preferred_batch_sizes=(),
         max_queue_delay_ms=0.0,
-        model_instances=workers,
-        placement="one-per-core",
+        model_instances=1,
+        placement="data-parallel",
         pipeline_cores=1,
     )
     (folder / "server.json").write_text(serving.to_json())
@@ -100,10 +169,10 @@ def make_model(folder: Path, workers: int) -> None:
     (folder / "payloads" / "0.json").write_text(json.dumps({"inputs": [tensor]}))
 
 
-def measure(checkout: Path, folder: Path, users: int, seconds: int, device_ms: float) -> dict[str, float]:
-    with running(checkout, folder / "model", device_ms) as (port, process):
+def measure(name: str, serve: Serve, folder: Path, users: int, seconds: int) -> dict[str, float]:
+    with serve(folder / "model") as (port, process):
         plan = LoadPlan(
-            url=f"http://127.0.0.1:{port}/invocations",
+            url=f"http://127.0.0.1:{port}/v2/models/intent/infer",
             payloads=folder / "model" / "payloads",
             traffic_pattern=TrafficPattern(
                 traffic_type="PHASES", phases=(Phase(initial_number_of_users=users, duration_in_seconds=seconds),)
@@ -122,22 +191,20 @@ def measure(checkout: Path, folder: Path, users: int, seconds: int, device_ms: f
         "p99_ms": outcome.summary["client_latency_ms"]["p99"],
         "cpu_us": used / invocations * 1e6,
     }
-    print(f"… {checkout.name:12} {users:3} users", *(f"{figures[name]:10.2f}" for name in FIGURES), file=sys.stderr)
+    print(f"… {name:8} {users:3} users", *(f"{figures[each]:10.2f}" for each in FIGURES), file=sys.stderr)
     return figures
 
 
 @contextmanager
-def running(checkout: Path, model: Path, device_ms: float) -> Iterator[tuple[int, psutil.Process]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+def running(checkout: Path, device: dict[str, str], model: Path) -> Iterator[tuple[int, psutil.Process]]:
+    port = free_port()
     environment = {
         **os.environ,
         "PYTHONPATH": f"{model}:{checkout}",
         "MODEL_FOLDER": str(model),
         "HOST": "127.0.0.1",
         "PORT": str(port),
-        "DEVICE_MS": str(device_ms),
+        **device,
     }
     with subprocess.Popen(
         [sys.executable, "-m", "containers.neuron"], cwd=checkout, env=environment, stderr=subprocess.PIPE, text=True
@@ -151,11 +218,29 @@ def running(checkout: Path, model: Path, device_ms: float) -> Iterator[tuple[int
             server.terminate()
 
 
+@contextmanager
+def running_triton(device: dict[str, str], model: Path) -> Iterator[tuple[int, psutil.Process]]:
+    port, version = free_port(), model.parent / "repository" / "intent" / "1"
+    chips = int(device["NEURON_RT_NUM_CORES"]) // CORES_PER_CHIP
+    version.mkdir(parents=True, exist_ok=True)
+    (version / "model.py").write_text(TRITON_MODEL.replace("MODEL_FOLDER", str(model)).replace("CHECKOUT", str(ROOT)))
+    (version.parent / "config.pbtxt").write_text(TRITON_CONFIG.format(chips=chips))
+    with plain_triton(
+        version.parents[1],
+        default_model="intent",
+        environment={**device, "NEURON_RT_NUM_CORES": str(CORES_PER_CHIP), "TOKENIZERS_PARALLELISM": "false"},
+        flags=["--allow-grpc=false", "--allow-metrics=false", "--http-address=127.0.0.1", f"--http-port={port}"],
+        url=f"http://127.0.0.1:{port}",
+        ready="/v2/models/intent/ready",
+    ) as server:
+        yield port, psutil.Process(server.pid)
+
+
 def processor_s(process: psutil.Process) -> float:
     return sum(sum(each.cpu_times()[:2]) for each in [process, *process.children(recursive=True)])
 
 
-def report(seen: dict[int, list[dict[str, dict[str, float]]]], paired: bool) -> int:
+def report(seen: dict[int, list[dict[str, dict[str, float]]]]) -> int:
     results: dict[int, dict[str, float]] = {}
     worse = False
     print(f"{'users':>5} {'server':8}" + "".join(f"{name:>21}" for name in FIGURES))
@@ -167,11 +252,11 @@ def report(seen: dict[int, list[dict[str, dict[str, float]]]], paired: bool) -> 
                 **{f"{server}_{name}": value for name, value in medians.items()},
             }
             print(f"{users:5} {server:8}" + "".join(f"{medians[name]:21.2f}" for name in FIGURES))
-        if paired:
-            ratios = {name: statistics.median(p["this"][name] / p["other"][name] for p in pairs) for name in FIGURES}
-            results[users] |= {f"ratio_{name}": ratio for name, ratio in ratios.items()}
+        for other in pairs[0].keys() - {"this"}:
+            ratios = {name: statistics.median(p["this"][name] / p[other][name] for p in pairs) for name in FIGURES}
+            results[users] |= {f"ratio_to_{other}_{name}": ratio for name, ratio in ratios.items()}
             worse |= ratios["requests_per_second"] < 1 - NOISE or ratios["cpu_us"] > 1 + NOISE
-            print(f"{users:5} {'ratio':8}" + "".join(f"{ratios[name]:21.2f}" for name in FIGURES))
+            print(f"{users:5} {'× ' + other:8}" + "".join(f"{ratios[name]:21.2f}" for name in FIGURES))
     print(json.dumps({"machine": machine(["httptools", "tokenizers", "uvloop"]), "users": results}))
     return int(worse)
 

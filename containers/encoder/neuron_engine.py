@@ -2,11 +2,13 @@
 
 Every graph takes exactly `settings.batch_size` rows of one of the lengths `settings.pad_to`: `Predictor` pads to the
 length, and `FixedBatch` fills up the rows. NEURON_RT_VISIBLE_CORES decides which NeuronCores the process
-has, before it starts. With NEURON_PLACEMENT=data-parallel a batch is split over all of them; otherwise the graphs take
-the first core, or as many as their pipeline was compiled for.
+has, before it starts. With NEURON_PLACEMENT=data-parallel they are all used; otherwise the graphs take the first core,
+or as many as their pipeline was compiled for.
 
-Data parallelism runs with Neuron's dynamic batching off, and then the documentation of both chips asks for one number
-of rows, cores × batch: so many it gets, filled up with copies. Where the process has one core there is nothing to
+Under data parallelism each chip runs batches of its own, at the same time as the others: one call for all cores would
+leave those idle that its rows do not fill, until the slowest of the others is done. Within a chip a batch is split over
+the cores. It runs with Neuron's dynamic batching off, and then the documentation of both chips asks for one number of
+rows, cores × batch: so many a chip gets, filled up with copies. Where the process has one core there is nothing to
 spread. Not run on a chip where this was written.
 
 Sources: archive/torch-neuron/api-torch-neuron-dataparallel-api and api-torch-neuronx-data-parallel of AWS's Neuron
@@ -16,18 +18,19 @@ documentation, read 2026-11-22.
 import importlib
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
 
-from .engine import Engine, FixedBatch
+from .engine import Engine, FixedBatch, Lanes
 from .settings import Settings
 
 PLACEMENT = "NEURON_PLACEMENT"
 CORES = "NEURON_RT_NUM_CORES"  # `neuron.cores` sets both
+CORES_PER_CHIP = {"torch_neuron": 4, "torch_neuronx": 2}
 
 
 def load(folder: Path, settings: Settings) -> Engine:
@@ -38,10 +41,12 @@ def load(folder: Path, settings: Settings) -> Engine:
         raise FileNotFoundError(f"{folder} has no {', '.join(missing)}, which pad_to of settings.json asks for")
     jit: Any = torch.jit
     graphs = {length: jit.load(str(file)) for length, file in files.items()}
-    cores = int(os.environ[CORES]) if os.environ.get(PLACEMENT) == "data-parallel" else 1
-    if cores > 1:
-        graphs = {length: _over_cores(neuron, graph) for length, graph in graphs.items()}
-    return FixedBatch(NeuronEngine(graphs, settings), cores * settings.batch_size)
+    cores = range(int(os.environ[CORES]) if os.environ.get(PLACEMENT) == "data-parallel" else 1)
+    if len(cores) == 1:
+        return FixedBatch(NeuronEngine(graphs, settings), settings.batch_size)
+    per_chip = CORES_PER_CHIP[neuron.__name__]
+    chips = [cores[start : start + per_chip] for start in range(0, len(cores), per_chip)]
+    return Lanes([_over(neuron, graphs, settings, chip) for chip in chips], settings.batch_size * len(chips[0]))
 
 
 def _import_neuron() -> Any:
@@ -54,10 +59,12 @@ def _import_neuron() -> Any:
     )
 
 
-def _over_cores(neuron: Any, graph: Any) -> Any:
-    parallel = neuron.DataParallel(graph)
-    parallel.disable_dynamic_batching()
-    return parallel
+def _over(neuron: Any, graphs: Mapping[int, Any], settings: Settings, cores: Sequence[int]) -> Engine:
+    """Returns an engine over `cores`, which count from the first that the process has."""
+    spread = {length: neuron.DataParallel(graph, device_ids=list(cores)) for length, graph in graphs.items()}
+    for parallel in spread.values():
+        parallel.disable_dynamic_batching()
+    return FixedBatch(NeuronEngine(spread, settings), len(cores) * settings.batch_size)
 
 
 class NeuronEngine:

@@ -35,12 +35,17 @@ def main() -> int:
 def plan(environment: Mapping[str, str]) -> launcher.Plan:
     """Reads the model's settings and the machine's cores. Raises `ContainerError`."""
     folder = Path(environment.get("MODEL_FOLDER", "/opt/ml/model"))
-    serving = _read(folder)
+    settings, serving = _read(folder)
     placement, pipeline_cores = serving.placement, serving.pipeline_cores
     groups: list[list[int]] = [[]] * serving.model_instances
     if any(folder.glob(NEURON_GRAPHS)):
-        there = cores.available(environment, cores.count_chips(), cores.cores_per_chip())
-        groups = cores.groups(there, placement, pipeline_cores)
+        per_chip = cores.cores_per_chip()
+        there = cores.available(environment, cores.count_chips(), per_chip)
+        if placement == "data-parallel":
+            at_least = -(-serving.max_batch_size // settings.batch_size)
+            groups = cores.shares(there, per_chip, at_least, len(os.sched_getaffinity(0)))
+        else:
+            groups = cores.groups(there, pipeline_cores)
     return launcher.Plan(
         folder=folder,
         host=environment.get("HOST", "0.0.0.0"),
@@ -52,7 +57,7 @@ def plan(environment: Mapping[str, str]) -> launcher.Plan:
     )
 
 
-def _read(folder: Path) -> ServerSettings:
+def _read(folder: Path) -> tuple[Settings, ServerSettings]:
     """Checks the folder and reads both of its settings here, so that a mistake is told once and not by every worker."""
     if not folder.is_dir():
         raise _no_model(folder, "there is no such folder")
@@ -62,8 +67,7 @@ def _read(folder: Path) -> ServerSettings:
     if not any(any(folder.glob(pattern)) for pattern in ("model.onnx", "model.pt", NEURON_GRAPHS)):
         raise _no_model(folder, "no compiled model is there")
     try:
-        Settings.load(folder / "settings.json")
-        return ServerSettings.load(folder / "server.json")
+        return Settings.load(folder / "settings.json"), ServerSettings.load(folder / "server.json")
     except (ValueError, KeyError, TypeError) as error:
         raise _no_model(folder, f"its settings cannot be read ({type(error).__name__}: {error})") from error
 

@@ -40,10 +40,24 @@ def cores_per_chip() -> int:
     return 2 if importlib.util.find_spec("torch_neuronx") else 4
 
 
-def groups(cores: Sequence[int], placement: str, pipeline_cores: int) -> list[list[int]]:
-    """Returns the cores of each worker; cores that do not fill a last pipeline stay idle. Raises `Unavailable`."""
-    if placement == "data-parallel":
-        return [list(cores)]
+def shares(cores: Sequence[int], per_chip: int, at_least: int, processors: int) -> list[list[int]]:
+    """Returns the cores of each worker of a data-parallel model: whole chips, as few as have `at_least` so many cores.
+
+    One Python process does not keep all chips of a large machine busy. `at_least` are the cores that the largest
+    request occupies: with fewer it would take longer than with all. There is a worker for two of the machine's
+    processors at most: more would fill fewer rows into a batch and answer no more of them.
+    """
+    most = max(1, processors // 2)
+    size = -(-max(at_least, -(-len(cores) // most)) // per_chip) * per_chip
+    starts = range(0, max(1, len(cores) // size) * size, size)
+    return [list(cores[start : start + size if start < starts[-1] else None]) for start in starts]
+
+
+def groups(cores: Sequence[int], pipeline_cores: int) -> list[list[int]]:
+    """Returns the cores of each worker of a model that takes `pipeline_cores`.
+
+    Cores that do not fill a last pipeline stay idle. Raises `Unavailable`.
+    """
     if len(cores) < pipeline_cores:
         raise Unavailable(
             f"The model is a pipeline over {pipeline_cores} NeuronCores and there are {len(cores)}. Use a larger "

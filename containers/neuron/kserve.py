@@ -20,6 +20,7 @@ LONGEST_ID = 256
 SHOWN = 64
 """Characters that an error shows of a name, and names that it shows of a list."""
 DATA_TYPES = {"TYPE_STRING": "BYTES", "TYPE_FP32": "FP32", "TYPE_INT64": "INT64"}
+_JSON = json.JSONEncoder(allow_nan=False)
 BINARY = "application/vnd.sagemaker-triton.binary"
 
 
@@ -84,7 +85,7 @@ def answer(request: Request, answers: Sequence[Answer], model: str, task: str) -
     own = {} if request.id is None else {"id": request.id}
     document = {**own, "model_name": model, "model_version": "1", "outputs": outputs}
     try:
-        body = json.dumps(document, allow_nan=False).encode()
+        body = _JSON.encode(document).encode()
     except ValueError as error:
         raise BadAnswer(f"the model's answer is not JSON: {error}.") from None
     if len(body) > LONGEST_ANSWER:

@@ -38,7 +38,6 @@ from ..errors import ContainerError
 from .application import Errors, Model
 from .batching import Batcher
 from .core_watch import CoreWatch
-from .cores import COUNT, PLACEMENT
 from .http_server import HttpServer, limits
 from .server_settings import ServerSettings
 from .telemetry import Record, Telemetry, ticks
@@ -81,12 +80,11 @@ def warm_up(predictor: Predictor) -> None:
 
 def ask_every_core(predictor: Predictor, length: int) -> None:
     """Runs rows that say nothing, as many as occupy all cores of this process."""
-    rows = max(1, predictor.settings.batch_size)
-    if os.environ.get(PLACEMENT) == "data-parallel":
-        rows *= int(os.environ[COUNT])
+    engine = predictor.engine
+    rows = engine.count * engine.rows if isinstance(engine, Lanes) else max(1, predictor.settings.batch_size)
     ones = np.ones((rows, length), np.int64)
     full = np.full(rows, length, np.int64)
-    predictor.engine.run({name: full if name == "valid_length" else ones for name in predictor.settings.inputs})
+    engine.run({name: full if name == "valid_length" else ones for name in predictor.settings.inputs})
 
 
 class Item(NamedTuple):

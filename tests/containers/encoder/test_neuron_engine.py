@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from containers.encoder.engine import Engine
+from containers.encoder.engine import Engine, Lanes
 from containers.encoder.load_engine import load
 from containers.encoder.neuron_engine import CORES, PLACEMENT, NeuronEngine
 from containers.encoder.predictor import Predictor
+from containers.neuron.worker import warm_up
 from tests import fake_neuron
 from tests.containers.encoder.encoder_miniature import Graph
 from tests.containers.neuron.neuron_server import COMPILED, compile_neuron
@@ -85,13 +86,31 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[int, int]]]:
     return seen
 
 
-@pytest.mark.parametrize(("rows", "batches"), [(1, 1), (6, 1), (7, 2)])
-def test_every_core_gets_the_compiled_batch(
-    spread: Engine, ran: list[list[tuple[int, int]]], rows: int, batches: int
+@pytest.mark.parametrize(("rows", "calls"), [(1, (1, 1)), (6, (1, 2)), (7, (2, 3))])
+def test_every_core_of_a_chip_gets_the_compiled_batch(
+    spread: Engine, ran: list[list[tuple[int, int]]], rows: int, calls: tuple[int, int]
 ) -> None:
-    """The documentation of both chips asks for it, where dynamic batching is off."""
+    """The documentation of both chips asks for it, where dynamic batching is off. Inf1 has four cores on a chip, and
+    Inf2 two.
+    """
     spread.run(make_tensors(rows, 8))
-    assert ran == [[(0, 2), (1, 2), (2, 2)]] * batches
+    assert isinstance(spread, Lanes)
+    chips = {1: [[(0, 2), (1, 2), (2, 2)]], 2: [[(0, 2), (1, 2)], [(2, 2)]]}[spread.count]
+    assert all(call in chips for call in ran)
+    assert len(ran) == calls[spread.count - 1]
+
+
+def test_each_chip_runs_batches_of_its_own_and_what_says_nothing_runs_on_every_core(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[tuple[int, int]]]
+) -> None:
+    """Warm-up and probes ask all cores; 10 cores are two chips and a half."""
+    place(monkeypatch, 10)
+    predictor = Predictor.load(folder)
+    assert isinstance(predictor.engine, Lanes)
+    assert (predictor.engine.count, predictor.engine.rows) == (3, 4 * COMPILED.batch_size)
+    warm_up(predictor)
+    cores = [core for call in ran for core, _ in call]
+    assert min(cores.count(core) for core in range(10)) == 2 * len(COMPILED.pad_to)
 
 
 def test_one_core_is_not_spread_over(

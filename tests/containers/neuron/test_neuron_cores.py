@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from containers.errors import ContainerError, Unavailable
-from containers.neuron.cores import available, groups, variables
+from containers.neuron.cores import available, groups, shares, variables
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_machine_without_devices_is_told_so() -> None:
 
 def test_a_pipeline_longer_than_the_machine_is_refused() -> None:
     with pytest.raises(Unavailable) as caught:
-        groups(range(4), "one-per-core", 16)
+        groups(range(4), 16)
     assert str(caught.value) == (
         "The model is a pipeline over 16 NeuronCores and there are 4. Use a larger instance or compile with fewer "
         "pipeline_cores."
@@ -62,14 +62,32 @@ def test_a_pipeline_longer_than_the_machine_is_refused() -> None:
 def test_pipelines_share_no_core_and_leave_less_than_one_of_them_idle(cores: set[int], pipeline_cores: int) -> None:
     if len(cores) < pipeline_cores:
         return
-    given_out = groups(sorted(cores), "one-per-core", pipeline_cores)
+    given_out = groups(sorted(cores), pipeline_cores)
     flat = [core for group in given_out for core in group]
     assert len(flat) == len(set(flat)) > len(cores) - pipeline_cores
     assert {len(group) for group in given_out} == {pipeline_cores}
 
 
-def test_data_parallel_is_one_worker_with_every_core() -> None:
-    assert groups([0, 1, 2, 3], "data-parallel", 1) == [[0, 1, 2, 3]]
+@pytest.mark.parametrize(
+    ("count", "at_least", "processors", "sizes"),
+    [
+        (4, 16, 4, [4]),  # inf1.xlarge, batches of 1: all there is
+        (16, 16, 24, [16]),  # inf1.6xlarge, where a request of 16 rows occupies every core
+        (16, 4, 24, [4, 4, 4, 4]),  # batches of 4: each chip takes the largest request
+        (16, 1, 24, [4, 4, 4, 4]),
+        (16, 5, 24, [8, 8]),
+        (16, 12, 24, [16]),  # the rest of a machine is the last worker's
+        (64, 16, 96, [16, 16, 16, 16]),  # inf1.24xlarge
+        (16, 4, 4, [8, 8]),  # a container with fewer processors
+        (16, 4, 1, [16]),
+    ],
+)
+def test_data_parallel_workers_are_many_and_none_is_smaller_than_the_largest_request(
+    count: int, at_least: int, processors: int, sizes: list[int]
+) -> None:
+    given_out = shares(range(count), 4, at_least, processors)
+    assert [len(share) for share in given_out] == sizes
+    assert [core for share in given_out for core in share] == list(range(count))
 
 
 @pytest.mark.parametrize(
