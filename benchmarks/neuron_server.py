@@ -155,7 +155,7 @@ def make_model(folder: Path, batch: int) -> None:
     (folder / "sitecustomize.py").write_text("import device")
     serving = ServerSettings(
         model="intent",
-        max_batch_size=int(os.environ.get("MB", 16)),
+        max_batch_size=16,
         dynamic_batching=True,
         preferred_batch_sizes=(),
         max_queue_delay_ms=0.0,

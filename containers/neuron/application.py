@@ -127,15 +127,19 @@ class Model:
         else:
             parsed, rows = await asyncio.get_running_loop().run_in_executor(self._reading, self._read, request)
         answers = await self._batcher.answer(rows)
-        body = kserve.answer(parsed, answers, self._serving.model, self._settings.task)
+        content, size = kserve.answer(parsed, answers, self._serving.model, self._settings.task)
         self._record.add((time.monotonic() - arrived) * 1000)
-        return Answer(200, body)
+        if size is None:
+            return Answer(200, content)
+        by_sagemaker = request.path == "/invocations"
+        content_type = f"{kserve.SAGEMAKER_BINARY}{size}" if by_sagemaker else "application/octet-stream"
+        return Answer(200, content, content_type, {kserve.JSON_SIZE: str(size)})
 
     def _read(self, request: Request) -> "tuple[kserve.Request, Sequence[object]]":
         """Returns the request and its rows, tokenised. Raises `kserve.BadRequest`."""
         settings = self._settings
-        content_type = request.headers.get(b"content-type", b"").decode("latin-1")
-        parsed = kserve.parse(request.body, content_type, settings.fields, settings.task, self._serving.max_batch_size)
+        body = kserve.Body(request.body, kserve.json_size(request.headers))
+        parsed = kserve.parse(body, settings.fields, settings.task, self._serving.max_batch_size)
         rows = self._encode(parsed.rows)
         kserve.check(rows)
         return parsed, rows

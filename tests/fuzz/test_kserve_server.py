@@ -1,4 +1,4 @@
-"""KServe v2 JSON at the Neuron server: a request is read whole or refused in a sentence, and every answer is JSON."""
+"""KServe v2 at the Neuron server: a request is read whole or refused in a sentence, and every answer can be read."""
 
 import copy
 import json
@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from containers.encoder.answers import OUTPUTS, Answer
 from containers.neuron.application import LONGEST_SENTENCE, Errors
-from containers.neuron.kserve import BadRequest, answer, parse
+from containers.neuron.kserve import BadRequest, Body, answer, parse
+from inference_recommender.client import kserve as client
 from tests.fuzz import examples
 
 FIELDS, TASK, MAX_ROWS = ("title", "brand"), "text-classification", 4
@@ -82,17 +83,20 @@ def refuse_constant(name: str) -> None:
     raise AssertionError(f"{name} is not JSON")
 
 
-def check(body: bytes) -> None:
+def check(content: bytes, json_size: "int | None" = None) -> None:
     try:
-        request = parse(body, "application/json", FIELDS, TASK, MAX_ROWS)
+        request = parse(Body(content, json_size), FIELDS, TASK, MAX_ROWS)
     except BadRequest as error:
         answered = Errors(lambda line: None).answer(400, str(error)).body
     else:
         assert 0 < len(request.rows) <= MAX_ROWS
-        assert all(isinstance(value, str) for row in request.rows for value in row.values())
+        assert all(isinstance(value, (str, bytes)) for row in request.rows for value in row.values())
         assert set(request.outputs) <= {name for name, _ in OUTPUTS[TASK]}
         rows: list[Answer] = [{"LABEL": "buy", "SCORE": 0.5} for _ in request.rows]
-        answered = answer(request, rows, "intent", TASK)
+        answered, size = answer(request, rows, "intent", TASK)
+        if size is not None:
+            client.decode(client.Body(content=answered, header_size=size), request.outputs)
+            return
     json.loads(answered, parse_constant=refuse_constant)
     assert len(answered) < LARGEST_ANSWER + 6 * LONGEST_SENTENCE
 
@@ -107,6 +111,22 @@ def test_a_changed_request_is_read_or_refused(document: Any) -> None:
 @given(changed_text())
 def test_damaged_text_is_read_or_refused(body: bytes) -> None:
     check(body)
+
+
+@examples(80)
+@given(
+    st.tuples(*[st.integers(-1, 12) | st.just(10)] * 2),
+    st.binary(max_size=24) | st.just(b"\1\0\0\0a\1\0\0\0b" * 2),
+    st.integers(-2, 2) | st.just(0),
+    st.booleans(),
+)
+def test_any_binary_tensors_are_read_or_refused(sizes: tuple[int, int], raw: bytes, cut: int, is_binary: bool) -> None:
+    inputs = [
+        {"name": name, "shape": [2, 1], "datatype": "BYTES", "parameters": {"binary_data_size": size}}
+        for name, size in zip(("TITLE", "BRAND"), sizes, strict=True)
+    ]
+    header = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": is_binary}}).encode()
+    check(header + raw, len(header) + cut)
 
 
 @examples(80)

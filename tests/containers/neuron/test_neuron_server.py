@@ -1,6 +1,7 @@
 """The server itself, on loopback: several workers, load, bad requests, loading, ends and failures."""
 
 import asyncio
+import http.client
 import os
 import signal
 import socket
@@ -9,17 +10,20 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
+import numpy as np
 import pytest
 
 from containers.encoder.predictor import Predictor
 from containers.errors import ContainerError
 from containers.neuron.__main__ import plan
 from containers.neuron.server_settings import ServerSettings
+from inference_recommender.client import HttpServer, InferenceClient, kserve
+from inference_recommender.client.servers import BINARY
 from tests import fake_neuron
 from tests.containers.neuron.neuron_server import (
     END_S,
@@ -77,6 +81,30 @@ def test_a_request_is_answered_row_for_row(server: RunningServer, expected: dict
         ("LABEL", "BYTES", [6, 1]),
         ("SCORE", "FP32", [6, 1]),
     ]
+
+
+@pytest.mark.parametrize("is_binary", [True, False])
+def test_the_client_speaks_binary_and_json_with_it(
+    server: RunningServer, expected: dict[str, str], is_binary: bool
+) -> None:
+    with HttpServer(f"http://127.0.0.1:{server.port}", "intent", timeout_s=END_S) as asked:
+        client = InferenceClient(asked, binary=is_binary, deadline_s=END_S)
+        answer = client.infer({"TEXT": [[text] for text in TEXTS]})
+    assert [label.decode() for [label] in answer["LABEL"].tolist()] == [expected[text] for text in TEXTS]
+    assert (answer["SCORE"].dtype, answer["SCORE"].shape) == (np.float32, (6, 1))
+
+
+def test_binary_in_sagemakers_form_is_answered_in_it(server: RunningServer, expected: dict[str, str]) -> None:
+    sent = kserve.encode({"TEXT": [["red shoes"]]}, ["LABEL"])
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=END_S)
+    with closing(connection):
+        connection.request("POST", "/invocations", sent.content, {"Content-Type": f"{BINARY}{sent.header_size}"})
+        response = connection.getresponse()
+        content = response.read()
+    assert response.status == 200
+    size = response.headers["Content-Type"].removeprefix(BINARY)
+    answer = kserve.decode(kserve.Body.received(content, size), ["LABEL"])
+    assert answer["LABEL"].tolist() == [[expected["red shoes"].encode()]]
 
 
 @pytest.mark.parametrize("path", ["/ping", "/v2/health/live", "/v2/health/ready", "/v2/models/intent/ready"])
