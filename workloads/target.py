@@ -114,7 +114,7 @@ class NeuronTarget(_Target):
     )
     placement: Literal["one-per-core", "data-parallel"] = Field(
         default="data-parallel",
-        description="A process for each NeuronCore, or processes for several chips each, which split a batch over a chip's cores.",
+        description="A process for each NeuronCore, or for several chips, which splits a batch over a chip's cores.",
     )
     pipeline_cores: PositiveInt | Literal["auto"] = Field(
         default=1,

@@ -68,7 +68,7 @@ def _neuron_groups(model: Path, environment: Mapping[str, str]) -> list[list[int
     from ..neuron.server_settings import ServerSettings
 
     cores = available(environment, count_chips(), cores_per_chip())
-    return groups(cores, "one-per-core", ServerSettings.load(model / "server.json").pipeline_cores)
+    return groups(cores, ServerSettings.load(model / "server.json").pipeline_cores)
 
 
 class WorkerPool:
