@@ -8,6 +8,7 @@ NaN.
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,35 +43,41 @@ class FixedBatch:
 class Lanes:
     """An `Engine` of several that run at the same time, each on cores of its own and `rows` at once.
 
-    A call takes the engine that has been idle for longest, and waits where none is idle. One with more rows is spread
-    over as many as it fills: where all are idle, `count` * `rows` rows run on every core.
+    A call takes the engine that has been idle for longest, and waits where none is idle. One with more rows waits for
+    as many engines as it fills: with `count` * `rows` rows the first `rows` run on the first engine, and so on, so that
+    every core runs, and which of them computed a row is known.
     """
 
     def __init__(self, engines: Sequence[Engine], rows: int) -> None:
         self.count = len(engines)
         self.rows = rows
-        self._idle: SimpleQueue[Engine] = SimpleQueue()
-        for engine in engines:
-            self._idle.put(engine)
+        self._engines = engines
+        self._idle: SimpleQueue[int] = SimpleQueue()
+        for number in range(self.count):
+            self._idle.put(number)
+        self._gathering = Lock()  # two calls that each waited for what the other holds would wait for ever
         self._pool = ThreadPoolExecutor(self.count, "lane")
 
     def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         rows = len(next(iter(tensors.values())))
         if rows <= self.rows:
-            return self._run(tensors)
+            return self._run(self._idle.get(), [tensors])[0]
         parts = [
             {name: tensor[start : start + self.rows] for name, tensor in tensors.items()}
             for start in range(0, rows, self.rows)
         ]
-        ran = list(self._pool.map(self._run, parts))
-        return {name: np.concatenate([part[name] for part in ran]) for name in ran[0]}
+        with self._gathering:
+            taken = sorted(self._idle.get() for _ in parts[: self.count])
+        shares = [parts[place :: len(taken)] for place in range(len(taken))]
+        ran = list(self._pool.map(self._run, taken, shares))
+        in_order = [ran[index % len(taken)][index // len(taken)] for index in range(len(parts))]
+        return {name: np.concatenate([part[name] for part in in_order]) for name in in_order[0]}
 
-    def _run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        engine = self._idle.get()
+    def _run(self, number: int, parts: Sequence[Mapping[str, NDArray[Any]]]) -> "list[dict[str, NDArray[Any]]]":
         try:
-            return engine.run(tensors)
+            return [self._engines[number].run(part) for part in parts]
         finally:
-            self._idle.put(engine)
+            self._idle.put(number)
 
 
 def _filled(tensors: Mapping[str, NDArray[Any]], batch_size: int) -> tuple[int, dict[str, NDArray[Any]]]:

@@ -2,8 +2,9 @@
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,6 +127,25 @@ def test_a_graph_that_answers_another_number_of_rows_is_not_believed() -> None:
     with pytest.raises(RuntimeError) as caught:
         engine.run(make_tensors(2, 8))
     assert str(caught.value) == "the compiled graph was given 2 rows and answered {'logits': 1}"
+
+
+def test_rows_beyond_one_lane_run_on_the_lanes_in_order_and_come_back_in_order() -> None:
+    """The check of golden rows says which copy of the model computed a row by its place in the batch."""
+
+    class Numbered:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def run(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+            return {"row": tensors["row"], "lane": np.full(len(tensors["row"]), self.number)}
+
+    lanes = Lanes([Numbered(number) for number in range(3)], rows=2)
+    lanes.run({"row": np.arange(1)})  # the first lane is now the one that was busy last
+    for rows in (2, 3, 6, 11):
+        outputs = lanes.run({"row": np.arange(rows)})
+        assert outputs["row"].tolist() == list(range(rows))
+    outputs = lanes.run({"row": np.arange(11)})
+    assert outputs["lane"].tolist() == [0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2]
 
 
 def test_a_predictor_answers_a_row_as_it_would_alone(folder: Path) -> None:
