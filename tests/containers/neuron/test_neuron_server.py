@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import json
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from containers.encoder.goldens import GOLDENS
 from containers.encoder.predictor import Predictor
 from containers.errors import ContainerError
 from containers.neuron.__main__ import plan
@@ -461,6 +463,23 @@ class TestNeuron:
         code, message = refusal(MODEL_FOLDER=str(compiled))
         assert code == 3
         assert message.startswith("The model is compiled for Neuron and there is no /dev/neuron* device.")
+
+    @pytest.mark.slow
+    def test_a_core_that_is_not_its_originals_equal_does_not_serve(
+        self, compiled: Path, path: str, tmp_path: Path
+    ) -> None:
+        self.serve(compiled, SERVING)
+        [first, *others] = json.loads((compiled / GOLDENS).read_text())
+        (compiled / GOLDENS).write_text(json.dumps([{**first, "outputs": {"logits": [9.0, 0.0, 0.0]}}, *others]))
+        environment = {"NEURON_RT_NUM_CORES": "1", "PORT": str(free_port()), "PYTHONPATH": path}
+        code, message = start_and_fail(MODEL_FOLDER=str(compiled), **environment)
+        assert code == 3
+        refusal = message.splitlines()[-1]
+        assert refusal.startswith(
+            "Worker 0 on NeuronCore 0 could not load the model: on its NeuronCores it does not compute what the "
+            f"original does: row {first['row']} of evaluation.jsonl on 8 tokens, logits: "
+        )
+        assert "off, at most 0.0001 is allowed (parity.max_logit_difference)" in refusal
 
     @pytest.mark.slow
     def test_without_neurons_package_the_worker_says_so(self, compiled: Path, tmp_path: Path) -> None:
