@@ -37,6 +37,7 @@ import psutil
 from plain_triton import plain_triton
 from side_by_side import ROOT, machine
 
+from containers.encoder.goldens import GOLDENS, PARITY, Golden, Limits, to_json
 from containers.encoder.settings import Settings
 from containers.neuron.server_settings import ServerSettings
 from inference_recommender.load_generator.plan import LoadPlan, Phase, TrafficPattern
@@ -151,6 +152,9 @@ def make_model(folder: Path, batch: int) -> None:
     (folder / "settings.json").write_text(settings.to_json())
     make_tokenizer().save(str(folder / "tokenizer.json"))
     (folder / "model.32.neuron.pt").touch()
+    golden = Golden(row=1, length=32, token_ids=(2, 3), type_ids=(0, 0), outputs={"logits": [0.0, 0.0, 0.0]})
+    (folder / GOLDENS).write_text(to_json([golden]))
+    (folder / PARITY).write_text(Limits(0.0, 0.0, 0.0).to_json())
     (folder / "device.py").write_text(DEVICE)
     (folder / "sitecustomize.py").write_text("import device")
     serving = ServerSettings(

@@ -303,26 +303,29 @@ def test_a_worker_that_hangs_makes_the_others_say_so_until_it_goes_on(folder: Pa
 
 @pytest.mark.slow
 def test_a_core_that_stands_still_is_seen_without_a_request(folder: Path, tmp_path: Path) -> None:
-    """Its worker lives and answers; only the device, which a probe asks, does not."""
-    stuck = tmp_path / "stuck"
+    """Its worker lives and answers; only the device, which a probe asks, does not.
+
+    The other workers' cores are well: they say 503 only once the launcher has told them, and has logged it.
+    """
     (tmp_path / "sitecustomize.py").write_text(
         "import os, time\n"
         "from containers.encoder import onnx_engine\n"
         "run = onnx_engine.OnnxEngine.run\n"
         "def wait_and_run(self, tensors):\n"
-        "    while os.path.exists(os.environ['STUCK']):\n"
+        "    while os.path.exists(os.path.join(os.environ['STUCK'], str(os.getpid()))):\n"
         "        time.sleep(0.05)\n"
         "    return run(self, tensors)\n"
         "onnx_engine.OnnxEngine.run = wait_and_run\n"
     )
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    with running(folder, tmp_path / "server.log", PYTHONPATH=path, STUCK=str(stuck)) as server:
+    with running(folder, tmp_path / "server.log", PYTHONPATH=path, STUCK=str(tmp_path)) as server:
+        stuck = tmp_path / str(server.workers()[0])
         stuck.touch()
         wait_for_health(server, 503)
         stuck.unlink()
         wait_for_health(server, 200)
         assert server.infer("red shoes")[0] == 200
-    assert "Worker 0 has not answered for 20 s." in server.log.read_text()
+    assert "Worker 0 has not answered for 20 s.\n" in server.log.read_text()
 
 
 def wait_for_health(server: RunningServer, status: int) -> None:
