@@ -16,7 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
+import numpy as np
 import pytest
+from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput
 
 from containers.encoder.goldens import GOLDENS
 from containers.encoder.predictor import Predictor
@@ -93,6 +95,20 @@ def test_the_client_speaks_binary_and_json_with_it(
         answer = client.infer({"TEXT": [[text] for text in TEXTS]})
     assert [label.decode() for [label] in answer["LABEL"].tolist()] == [expected[text] for text in TEXTS]
     assert (answer["SCORE"].dtype.name, answer["SCORE"].shape) == ("float32", (6, 1))
+
+
+@pytest.mark.parametrize("is_binary", [True, False])
+def test_tritons_own_client_is_answered(server: RunningServer, expected: dict[str, str], is_binary: bool) -> None:
+    texts = InferInput("TEXT", [len(TEXTS), 1], "BYTES")
+    texts.set_data_from_numpy(np.array([[text] for text in TEXTS], object), binary_data=is_binary)
+    outputs = [InferRequestedOutput(name, binary_data=is_binary) for name in ("SCORE", "LABEL")]
+    with InferenceServerClient(f"127.0.0.1:{server.port}", network_timeout=END_S) as client:
+        assert client.is_server_live()
+        assert client.is_model_ready("intent")
+        answer = client.infer("intent", [texts], outputs=outputs, request_id="7")
+    found = [label.decode() if is_binary else label for [label] in answer.as_numpy("LABEL").tolist()]
+    assert found == [expected[text] for text in TEXTS]
+    assert (answer.as_numpy("SCORE").dtype.name, answer.get_response()["id"]) == ("float32", "7")
 
 
 def test_binary_in_sagemakers_form_is_answered_in_it(server: RunningServer, expected: dict[str, str]) -> None:
