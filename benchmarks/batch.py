@@ -1,7 +1,10 @@
-"""Rows per second of the duplicates batch on all cores of this machine: us beside Hugging Face.
+"""Rows per second of the duplicates batch: us beside Hugging Face on all cores of this machine, and with a stand-in for
+NeuronCores us beside another checkout.
 
   python -m model_build build duplicates --target cpu-int8     and --target cpu: what is measured of ours
   python benchmarks/batch.py                                   every engine in turn, then 200,000 pairs killed twice
+  git worktree add /tmp/before COMMIT
+  python benchmarks/batch.py --cores 16 --beside /tmp/before   stand-in: in pairs, in changing order
 
 Engines, each alone in its own process:
 
@@ -14,6 +17,10 @@ Hugging Face answers texts that are in memory already and gives the relation onl
 runs at the fastest of several batch sizes and thread counts, tried first. Loading a model does not count. Prints
 medians over rounds, ratios to the pipeline, and what share of the tokens computed was padding; then how the batch of
 200,000 went that was killed with SIGKILL and started again, twice. One JSON document on the last line.
+
+The stand-in for a NeuronCore runs `NEURON_BATCH_ROWS` rows in `--device-ms`, one batch after the other, and takes no
+CPU. A core's occupancy is the share of the time, from when the models are loaded to the last chunk, in which it runs a
+batch. By default it is as slow as BERT-base on Inf1, by AWS's published figures.
 """
 
 import argparse
@@ -33,6 +40,8 @@ from typing import Any
 
 from side_by_side import alone, machine
 
+from model_build.plan import plan
+from model_build.repository import lay_out
 from workloads import ROOT, load_workload
 from workloads.duplicates.pairs import pairs
 
@@ -43,6 +52,28 @@ OURS = {"ours fp32": "cpu", "ours int8": "cpu-int8"}
 BATCH_ROWS = (4, 16, 64)
 TRIAL_ROWS, WARM_UP_ROWS = 800, 100
 SEGMENTS = ("text", "text_pair")
+NEURON_BATCH_ROWS = 8
+DEVICE = """
+import os, threading, time
+import numpy as np
+from containers.encoder import golden_check, load_engine
+
+class Core:
+    def __init__(self):
+        self.free_at = 0.0
+        self.lock = threading.Lock()
+
+    def run(self, tensors):
+        with self.lock:
+            self.free_at = ends_at = max(self.free_at, time.monotonic()) + float(os.environ["DEVICE_MS"]) / 1000
+        time.sleep(max(0.0, ends_at - time.monotonic()))
+        rows = len(tensors["input_ids"])
+        return {"logits": np.zeros((rows, 3), np.float32), "score": np.zeros(rows, np.float32)}
+
+load_engine.load = lambda folder, settings: Core()
+golden_check.check = lambda engine, settings, folder: None
+"""
+"""What Python runs before it runs a worker. A batch that is given while another runs begins when that has ended."""
 
 
 def main() -> int:
@@ -51,12 +82,21 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=4_000, help="rows of a Hugging Face run (default 4000)")
     parser.add_argument("--our-rows", type=int, default=32_000, help="rows of a run of ours (default 32000)")
     parser.add_argument("--killed-rows", type=int, default=200_000, help="rows of the killed batch (default 200000)")
+    device = parser.add_argument_group("with a stand-in for NeuronCores")
+    device.add_argument("--cores", type=int, help="NeuronCores, a process for each; measures nothing else")
+    device.add_argument("--device-ms", type=float, default=29.0, help="milliseconds of a batch (default 29)")
+    device.add_argument("--chunks", type=int, default=4, help="chunks for each core (default 4)")
+    device.add_argument("--chunk-rows", type=int, default=1024, help="rows of a chunk (default 1024)")
+    device.add_argument("--pairs", type=int, default=5, help="runs of each checkout (default 5)")
+    device.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another checkout, whose program takes turns")
     parser.add_argument("--child", nargs=4, metavar=("ENGINE", "THREADS", "BATCH_ROWS", "ROWS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         engine, threads, batch_rows, rows = options.child
         print(json.dumps(_measure(engine, int(threads), int(batch_rows), int(rows))))
         return 0
+    if options.cores:
+        return _on_stand_in(options)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "pairs.jsonl"
         best = {engine: _best(engine) for engine in HUGGING_FACE}
@@ -214,6 +254,60 @@ def _kill_at(command: list[str], output: Path, rows: int) -> int:
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     return finished
+
+
+def _on_stand_in(options: argparse.Namespace) -> int:
+    checkouts = {"this": ROOT, **({"other": options.beside.resolve()} if options.beside else {})}
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in checkouts}
+    with tempfile.TemporaryDirectory() as folder:
+        source, model = Path(folder) / "pairs.jsonl", _stand_in_model(Path(folder) / "model")
+        _write(source, options.cores * options.chunks * options.chunk_rows)
+        for turn in range(options.pairs):
+            for name in checkouts if turn % 2 else reversed(checkouts):
+                runs[name].append(
+                    _stand_in_run(checkouts[name], model, source, Path(folder) / f"{name}-{turn}", options)
+                )
+                print(f"… {name:6}", runs[name][-1], file=sys.stderr)
+    names = list(runs["this"][0])
+    results = {name: {key: statistics.median(run[key] for run in each) for key in names} for name, each in runs.items()}
+    if options.beside:
+        pairs_ = list(zip(runs["this"], runs["other"], strict=True))
+        results["ratio"] = {key: statistics.median(ours[key] / other[key] for ours, other in pairs_) for key in names}
+    print(f"{'':8}" + "".join(f"{key:>20}" for key in names))
+    for name, row in results.items():
+        print(f"{name:8}" + "".join(f"{row[key]:>20,.3f}" for key in names))
+    asked = {key: getattr(options, key) for key in ("cores", "device_ms", "chunks", "chunk_rows", "pairs")}
+    document = {"benchmark": "batch on a stand-in for NeuronCores", **machine(["tokenizers"]), **asked}
+    print(json.dumps({**document, "load_average": os.getloadavg()[1], "results": results}))
+    return 0
+
+
+def _stand_in_model(folder: Path) -> Path:
+    """Lays out what a build for Inf1 would, with empty graphs, and what puts the stand-in in their place."""
+    contents = plan(load_workload("duplicates"), "inf1", folder).contents(folder.with_name("graphs"))
+    graphs = {name for name, content in contents.items() if isinstance(content, Path) and not content.exists()}
+    lay_out(folder, {name: "" if name in graphs else content for name, content in contents.items()})
+    (folder / "sitecustomize.py").write_text(DEVICE)
+    return folder
+
+
+def _stand_in_run(
+    checkout: Path, model: Path, source: Path, output: Path, options: argparse.Namespace
+) -> dict[str, float]:
+    arguments = ["--model", model, "--input", source, "--output", output, "--chunk-rows", options.chunk_rows]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{model}:{checkout}",
+        "NEURON_RT_NUM_CORES": str(options.cores),
+        "DEVICE_MS": str(options.device_ms),
+    }
+    command = [sys.executable, "-m", "containers.batch", *map(str, arguments)]
+    done = subprocess.run(command, cwd=checkout, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    rate = json.loads(done.stdout)["rows_per_second"]
+    return {
+        "rows_per_second": rate,
+        "occupancy": rate * options.device_ms / 1000 / NEURON_BATCH_ROWS / options.cores,
+    }
 
 
 def _print(measured: dict[str, list[dict[str, Any]]], best: dict[str, dict[str, int]], killed: dict[str, Any]) -> None:

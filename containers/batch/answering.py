@@ -1,7 +1,10 @@
-"""Answers the rows of one chunk: its text becomes the contents of its two files, and counts. Pure but for the model."""
+"""Answers the rows of one chunk: its text becomes the contents of its two files, and counts. Pure but for the model.
+
+It is done in two steps, so that a chunk can be read and tokenised while the device has the one before.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,15 +33,36 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class Batch:
+    rows: list[Row]
+    encoded: list[Encoded]
+
+
+@dataclass(frozen=True)
+class Running:
+    """A chunk that the device has. `batches` hold its good rows by length, `bad` those that it never gets.
+
+    `outputs` yields those of each batch, as soon as it has run.
+    """
+
+    chunk: Chunk
+    batches: list[Batch]
+    outputs: Iterator[Any]
+    bad: list[BadRow]
+
+
+@dataclass(frozen=True)
 class Answered:
     """`predictions` and `bad` are JSON lines in the order of the input."""
 
+    chunk: Chunk
     predictions: bytes
     bad: bytes
     counts: Counts
 
 
-def answer_chunk(text: bytes, chunk: Chunk, predictor: Predictor, batch_rows: int) -> Answered:
+def start(text: bytes, chunk: Chunk, predictor: Predictor, batch_rows: int) -> Running:
+    """Reads and tokenises the rows, and hands them to the device in batches."""
     read_rows = list(read(text, chunk.first_line))
     bad = [row for row in read_rows if isinstance(row, BadRow)]
     rows = [row for row in read_rows if isinstance(row, Row)]
@@ -48,33 +72,36 @@ def answer_chunk(text: bytes, chunk: Chunk, predictor: Predictor, batch_rows: in
             bad.append(BadRow(row.line, row.id, encoded))
         else:
             good.append((row, encoded))
-    answers, slots = _answer([row for row, _ in good], [encoded for _, encoded in good], predictor, batch_rows)
-    tokens = sum(encoded.length for _, encoded in good)
-    predictions: list[str] = []
-    for (row, _), answer in zip(good, answers, strict=True):
-        try:
-            predictions.append(_line({"id": row.id, **answer}))
-        except ValueError:  # JSON has no NaN and no infinity
-            bad.append(BadRow(row.line, row.id, "has an answer that is not finite"))
-    bad_lines = [_line(_bad_document(chunk.file, row)) for row in sorted(bad, key=lambda row: row.line)]
+    batches = [
+        Batch([good[at][0] for at in places], [good[at][1] for at in places])
+        for places in by_length([encoded.length for _, encoded in good], batch_rows)
+    ]
+    return Running(chunk, batches, predictor.run([batch.encoded for batch in batches]), bad)
+
+
+def finish(running: Running, predictor: Predictor) -> Answered:
+    """Waits for the outputs and puts the answers in the order of the input, however they were batched."""
+    bad = list(running.bad)
+    predictions: dict[int, str] = {}
+    for batch, outputs in zip(running.batches, running.outputs, strict=True):
+        answers = predictor.answer(outputs, batch.encoded, [row.values for row in batch.rows])
+        for row, answer in zip(batch.rows, answers, strict=True):
+            try:
+                predictions[row.line] = _line({"id": row.id, **answer})
+            except ValueError:  # JSON has no NaN and no infinity
+                bad.append(BadRow(row.line, row.id, "has an answer that is not finite"))
+    bad_lines = [_line(_bad_document(running.chunk.file, row)) for row in sorted(bad, key=lambda row: row.line)]
     return Answered(
-        predictions="".join(predictions).encode(),
+        chunk=running.chunk,
+        predictions="".join(predictions[line] for line in sorted(predictions)).encode(),
         bad="".join(bad_lines).encode(),
-        counts=Counts(answered=len(predictions), bad=len(bad), tokens=tokens, slots=slots),
+        counts=Counts(
+            answered=len(predictions),
+            bad=len(bad),
+            tokens=sum(encoded.length for batch in running.batches for encoded in batch.encoded),
+            slots=sum(predictor.slots(batch.encoded) for batch in running.batches),
+        ),
     )
-
-
-def _answer(
-    rows: Sequence[Row], encoded: Sequence[Encoded], predictor: Predictor, batch_rows: int
-) -> tuple[list[Mapping[str, Any]], int]:
-    """Returns the answers in the order of `rows`, however they were batched, and the slots of all batches."""
-    answers: dict[int, Mapping[str, Any]] = {}
-    slots = 0
-    for places in by_length([code.length for code in encoded], batch_rows):
-        batch = [encoded[at] for at in places]
-        slots += predictor.slots(batch)
-        answers.update(zip(places, predictor.answer(batch, [rows[at].values for at in places]), strict=True))
-    return [answers[at] for at in range(len(rows))], slots
 
 
 def by_length(lengths: Sequence[int], batch_rows: int) -> list[list[int]]:

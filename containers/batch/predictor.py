@@ -1,11 +1,14 @@
 """Runs the encoder's serving code on one thread for the batch, and finds its parts in a model's folder."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from ..encoder import golden_check, load_engine
+from ..encoder.answers import Outputs, answer
 from ..encoder.predictor import Predictor as Encoder
 from ..encoder.preprocess import Preprocessor
 from ..encoder.settings import Settings
@@ -48,23 +51,35 @@ class Encoded:
 
 
 class Predictor(Protocol):
+    """The steps that rows go through. One thread encodes while another makes answers."""
+
     def encode(self, rows: Sequence[Values]) -> list[Encoded | str]:
         """Returns each row as the model reads it, or the reason why it cannot."""
 
-    def answer(self, encoded: Sequence[Encoded], rows: Sequence[Values]) -> Sequence[Mapping[str, Any]]:
-        """Returns one answer for each row."""
+    def run(self, batches: Sequence[Sequence[Encoded]]) -> Iterator[Any]:
+        """Hands all batches to the device, behind those that it has. Yields the outputs of each, in order."""
+
+    def answer(self, outputs: Any, encoded: Sequence[Encoded], rows: Sequence[Values]) -> Sequence[Mapping[str, Any]]:
+        """Returns one answer for each row of a batch."""
 
     def slots(self, encoded: Sequence[Encoded]) -> int:
         """Returns the number of tokens the model computes for such a batch, padding included."""
 
 
 class EncoderPredictor:
-    def __init__(self, encoder: Encoder) -> None:
+    """Gives the device `at_once` batches at a time, so that it never waits for a thread between two."""
+
+    def __init__(self, encoder: Encoder, at_once: int) -> None:
         self._encoder = encoder
+        self._threads = ThreadPoolExecutor(at_once, "device")
 
     @classmethod
     def load(cls, folder: Path) -> "EncoderPredictor":
-        """Raises `Unavailable` for a model that cannot be run, or that is not its original's equal on a NeuronCore."""
+        """Raises `Unavailable` for a model that cannot be run, or that is not its original's equal on a NeuronCore.
+
+        A pipeline over several NeuronCores has a batch in each of them, and one more waits. Source: NeuronPerf's
+        benchmark guide, which has a NeuronCore's highest throughput with two threads.
+        """
         model = find_model(folder)
         try:
             preprocessor = Preprocessor.load(model.preprocessing)
@@ -73,7 +88,7 @@ class EncoderPredictor:
         except Exception as error:  # each runtime has its own errors for a model that it cannot run
             raise not_a_model(str(folder), f"cannot be loaded ({type(error).__name__}: {error})") from error
         golden_check.check(engine, settings, model.graphs)
-        return cls(Encoder(preprocessor, engine))
+        return cls(Encoder(preprocessor, engine), int(os.environ[golden_check.COUNT]) + 1 if model.neuron else 1)
 
     def encode(self, rows: Sequence[Values]) -> list[Encoded | str]:
         return [
@@ -81,8 +96,13 @@ class EncoderPredictor:
             for code in self._encoder.preprocessor.encode(rows)
         ]
 
-    def answer(self, encoded: Sequence[Encoded], rows: Sequence[Values]) -> Sequence[Mapping[str, Any]]:
-        return self._encoder.answer([code.content for code in encoded], rows)
+    def run(self, batches: Sequence[Sequence[Encoded]]) -> Iterator[Outputs]:
+        return self._threads.map(self._encoder.run, ([code.content for code in batch] for batch in batches))
+
+    def answer(
+        self, outputs: Outputs, encoded: Sequence[Encoded], rows: Sequence[Values]
+    ) -> Sequence[Mapping[str, Any]]:
+        return answer(self._encoder.settings, outputs, [code.content for code in encoded], rows)
 
     def slots(self, encoded: Sequence[Encoded]) -> int:
         settings = self._encoder.settings

@@ -8,11 +8,12 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +22,8 @@ from .answering import Counts
 from .chunks import Chunk
 from .predictor import Compiled
 
+CHUNKS_OF_A_WORKER = 2
+"""The chunk that its core runs, and the next: with these in its memory no core waits."""
 PACKAGES = Path(__file__).parents[len(str(__package__).split("."))]
 SINGLE_THREADED = {
     "OMP_NUM_THREADS": "1",
@@ -98,9 +101,7 @@ class WorkerPool:
 
     def answer(self, chunks: Sequence[Chunk], files: Mapping[str, Path]) -> Iterator[Counts]:
         """Yields each chunk's counts once it is done, in any order. Raises `Unavailable` as soon as a worker fails."""
-        waiting: SimpleQueue[Chunk] = SimpleQueue()
-        for chunk in chunks:
-            waiting.put(chunk)
+        waiting = Waiting(chunks, len(self._workers))
         for number, worker in enumerate(self._workers):
             threading.Thread(target=self._feed, args=(number, worker, waiting, files), daemon=True).start()
         busy = len(self._workers)
@@ -114,17 +115,41 @@ class WorkerPool:
                 yield event
 
     def _feed(
-        self, number: int, worker: "subprocess.Popen[str]", waiting: "SimpleQueue[Chunk]", files: Mapping[str, Path]
+        self, number: int, worker: "subprocess.Popen[str]", waiting: "Waiting", files: Mapping[str, Path]
     ) -> None:
+        under_way = 0
         try:
             while True:
-                chunk = waiting.get_nowait()
-                order = json.dumps({**asdict(chunk), "path": str(files[chunk.file].resolve())})
-                self._events.put(_counts(_hear(number, worker, order)))
-        except Empty:
+                while chunk := waiting.take(under_way):
+                    _send(worker, {**asdict(chunk), "path": str(files[chunk.file].resolve())})
+                    under_way += 1
+                if not under_way:
+                    break
+                self._events.put(_counts(_hear(number, worker)))
+                under_way -= 1
             self._events.put(None)
         except ContainerError as error:
             self._events.put(error)
+
+
+class Waiting:
+    """The chunks that no worker has yet. Threads may share it."""
+
+    def __init__(self, chunks: Iterable[Chunk], workers: int) -> None:
+        self._chunks = deque(chunks)
+        self._workers = workers
+        self._lock = threading.Lock()
+
+    def take(self, under_way: int) -> Chunk | None:
+        """Returns the next chunk for a worker that has `under_way`, or None where it gets none.
+
+        It gets one to run, and another to tokenise meanwhile as long as there is one for each worker. At the end they
+        come one by one, so that none waits behind a chunk while another core is idle.
+        """
+        with self._lock:
+            if under_way < CHUNKS_OF_A_WORKER and len(self._chunks) >= (self._workers if under_way else 1):
+                return self._chunks.popleft()
+            return None
 
 
 def _start(arguments: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[str]":
@@ -138,17 +163,18 @@ def _start(arguments: Sequence[str], environment: Mapping[str, str]) -> "subproc
     )
 
 
-def _hear(number: int, worker: "subprocess.Popen[str]", order: str | None = None) -> dict[str, Any]:
-    """Sends `order`, if one is given, and returns the worker's next reply. Raises `Unavailable`."""
+def _send(worker: "subprocess.Popen[str]", order: Mapping[str, Any]) -> None:
+    """Sends an order. A worker that is gone is found out when its reply is read."""
     assert worker.stdin
+    with suppress(BrokenPipeError):
+        worker.stdin.write(json.dumps(order) + "\n")
+        worker.stdin.flush()
+
+
+def _hear(number: int, worker: "subprocess.Popen[str]") -> dict[str, Any]:
+    """Returns the worker's next reply. Raises `Unavailable`."""
     assert worker.stdout
-    try:
-        if order is not None:
-            worker.stdin.write(order + "\n")
-            worker.stdin.flush()
-        line = worker.stdout.readline()
-    except BrokenPipeError:
-        line = ""
+    line = worker.stdout.readline()
     if not line:
         raise _failure(number, _ending(worker.wait()))
     reply: dict[str, Any] = json.loads(line)

@@ -1,7 +1,7 @@
 """One chunk: answers in input order whatever the batches, and every row in one of the two files."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containers.batch.answering import Counts, answer_chunk
+from containers.batch.answering import Answered, Counts, finish, start
 from containers.batch.chunks import Chunk
-from containers.batch.predictor import Encoded, EncoderPredictor, Values, find_model
+from containers.batch.predictor import Encoded, EncoderPredictor, Predictor, Values, find_model
 from tests.containers.batch.batch_model import SETTINGS, row, write_model
 
 
@@ -26,14 +26,19 @@ class Letters:
         texts = [values["text"] for values in rows]
         return [Encoded(len(text), text) if len(text) <= 10 else "is too long" for text in texts]
 
-    def answer(self, encoded: Sequence[Encoded], rows: Sequence[Values]) -> list[dict[str, Any]]:
-        self.batches.append([code.length for code in encoded])
-        return [
-            {"ANSWER": code.content.upper(), "OF": values["id"]} for code, values in zip(encoded, rows, strict=True)
-        ]
+    def run(self, batches: Sequence[Sequence[Encoded]]) -> Iterator[list[str]]:
+        self.batches += [[code.length for code in batch] for batch in batches]
+        return ([code.content.upper() for code in batch] for batch in batches)
+
+    def answer(self, outputs: Any, encoded: Sequence[Encoded], rows: Sequence[Values]) -> list[dict[str, Any]]:
+        return [{"ANSWER": output, "OF": values["id"]} for output, values in zip(outputs, rows, strict=True)]
 
     def slots(self, encoded: Sequence[Encoded]) -> int:
         return len(encoded) * max(code.length for code in encoded)
+
+
+def answer_chunk(text: bytes, chunk: Chunk, predictor: Predictor, batch_rows: int) -> Answered:
+    return finish(start(text, chunk, predictor, batch_rows), predictor)
 
 
 def chunk_of(text: bytes, first_line: int = 1) -> Chunk:
@@ -47,7 +52,7 @@ def lines(content: bytes) -> list[Any]:
 class Scores(Letters):
     """Scores each row as its text says."""
 
-    def answer(self, encoded: Sequence[Encoded], rows: Sequence[Values]) -> list[dict[str, Any]]:
+    def answer(self, outputs: Any, encoded: Sequence[Encoded], rows: Sequence[Values]) -> list[dict[str, Any]]:
         return [{"scores": [0.5, float(values["text"])]} for values in rows]
 
 

@@ -88,7 +88,10 @@ def test_one_wrong_core_among_many_is_found_and_told_apart(folder: Path, monkeyp
         check(Wrong(load_engine(folder, COMPILED), 0.25, copy=11, copies=16), COMPILED, folder)
 
 
-def test_the_batch_program_refuses_such_a_model_too(folder: Path, tmp_path: Path) -> None:
+def test_the_batch_program_refuses_such_a_model_too(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEURON_RT_NUM_CORES", "1")
     wrong = shutil.copytree(folder, tmp_path / "model")
     [first, *others] = json.loads((wrong / GOLDENS).read_text())
     (wrong / GOLDENS).write_text(json.dumps([{**first, "outputs": {"logits": [9.0, 0.0, 0.0]}}, *others]))
