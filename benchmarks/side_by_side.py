@@ -66,15 +66,6 @@ def p99(values: Sequence[float]) -> float:
     return statistics.quantiles(values, n=100)[98]
 
 
-def gigabytes_per_second(size: int, threads: int) -> float:
-    """Returns how fast memory of `size` bytes is read again and again, in 10⁹ bytes a second: the median pass."""
-    import torch
-
-    torch.set_num_threads(threads)
-    memory = torch.ones(size // 8, dtype=torch.int64)
-    return size / statistics.median(timed(memory.sum, warm_up=3, at_least=30, seconds=1.0)) / 1e6
-
-
 def machine(packages: Iterable[str]) -> dict[str, Any]:
     """Describes the machine and the versions that were measured."""
     return {

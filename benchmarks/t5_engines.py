@@ -1,7 +1,9 @@
-"""The engines of t5_latency.py: each is prepared once from the checkpoint, then asked again and again in its own child.
+"""The engines of t5_latency.py: each is prepared once from the checkpoint, then timed in a process of its own.
 
-`ENGINES[name](folder, case, threads)` is a context manager; inside, a call without arguments gives the output tokens.
-`folder` is where `prepare` left what they load, `case` what `t5_checkpoint.make` returned.
+  python benchmarks/t5_engines.py TASK FOLDER SHAPE DEVICE THREADS
+
+TASK is `make`, `prepare` or an engine; what they write and load is in FOLDER. Prints one JSON document. On a GPU there
+is Hugging Face alone so far. Optimum's environment has none of our dependencies, so only engines of ours import ours.
 """
 
 import contextlib
@@ -9,14 +11,34 @@ import http.client
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
-Ask = Callable[[], list[int]]
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from benchmarks import t5_checkpoint
+from benchmarks.side_by_side import pairs, timed
+
+Device = Literal["cpu", "cuda"]
 Case = dict[str, Any]
+Stages = tuple[float, float]  # milliseconds of the encoder, and of the decoder for each token
+
+
+@dataclass(frozen=True)
+class Call:
+    """One engine, loaded. `answer` gives the output tokens, `stages` times one answer where its two parts show."""
+
+    answer: Callable[[], list[int]]
+    stages: Callable[[], Stages] | None = None
+
+
+Made = Iterator[Call]
+Engine = Callable[[Path, Case, int], contextlib.AbstractContextManager[Call]]
 BASELINE = "huggingface fp32"
+TRITON = ", triton"  # ends the name of an engine that is asked through it
 CONFIG_PBTXT = """\
 name: "t5"
 backend: "python"
@@ -27,8 +49,55 @@ instance_group [{ count: 1 kind: KIND_CPU }]
 """
 
 
-def prepare(folder: Path) -> None:
+def main() -> int:
+    task, folder, shape, device, threads = sys.argv[1:]
+    print(json.dumps(_run(task, Path(folder), shape, "cuda" if device == "cuda" else "cpu", int(threads))))
+    return 0
+
+
+def _run(task: str, folder: Path, shape: str, device: Device, threads: int) -> Any:
+    if task == "make":
+        case = t5_checkpoint.make(folder / "checkpoint", shape)
+        (folder / "case.json").write_text(json.dumps(case))
+        return None
+    if task == "prepare":
+        return prepare(folder, device)
+    case, engines = json.loads((folder / "case.json").read_text()), ENGINES[device]
+    with engines[task](folder, case, threads) as call:
+        timed(call.answer, warm_up=3, at_least=1, seconds=0)
+        answer = {"tokens": call.answer(), "stages": [call.stages() for _ in range(12)][2:] if call.stages else []}
+        if task.endswith(TRITON):
+            with engines[task.removesuffix(TRITON)](folder, case, threads) as inside:
+                return {**answer, "pairs": pairs(inside.answer, call.answer, number=8)}
+        read = _reading(case, bytes_per_weight(task), device, threads)
+        return {**answer, "pairs": pairs(read, call.answer, number=5, calls=4)}
+
+
+def _reading(case: Case, bytes_each: int, device: Device, threads: int) -> Callable[[], None]:
+    """Returns a function that reads as much memory as an answer has to: no engine can be quicker."""
+    import torch
+
+    torch.set_num_threads(threads)
+    encoder, decoder = (
+        torch.ones(case[f"{part}_weights"] * bytes_each // 8, dtype=torch.int64, device=device)
+        for part in ("encoder", "decoder")
+    )
+
+    def read() -> None:
+        for memory in (encoder, *[decoder] * len(case["output"])):
+            memory.sum().item()  # waits for a GPU
+
+    return read
+
+
+def bytes_per_weight(engine: str) -> int:
+    return {"fp32": 4, "fp16": 2, "int8": 1}[engine.removesuffix(TRITON).split()[-1]]
+
+
+def prepare(folder: Path, device: Device) -> None:
     """Does all that takes time before the first call: conversion, export, compilation."""
+    if device == "cuda":  # Hugging Face takes the checkpoint as it is
+        return
     from ctranslate2.converters import TransformersConverter
 
     from model_build.text2text import export, optimise
@@ -46,17 +115,18 @@ def prepare(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _hugging_face(folder: Path, case: Case, threads: int) -> Iterator[Ask]:
+def _hugging_face(precision: str, device: str, options: dict[str, Any], folder: Path, case: Case, threads: int) -> Made:
     import torch
     from transformers import T5ForConditionalGeneration
 
     torch.set_num_threads(threads)
-    model = T5ForConditionalGeneration.from_pretrained(folder / "checkpoint").eval()
-    yield _generate(model, case)
+    dtype = {"fp32": torch.float32, "fp16": torch.float16}[precision]
+    model: Any = T5ForConditionalGeneration.from_pretrained(folder / "checkpoint", dtype=dtype)
+    yield _generate(model.to(device).eval(), case, options)
 
 
 @contextlib.contextmanager
-def _optimum(folder: Path, case: Case, threads: int) -> Iterator[Ask]:
+def _optimum(folder: Path, case: Case, threads: int) -> Made:
     import onnxruntime
     from optimum.onnxruntime import ORTModelForSeq2SeqLM
 
@@ -65,27 +135,47 @@ def _optimum(folder: Path, case: Case, threads: int) -> Iterator[Ask]:
         ORTModelForSeq2SeqLM.from_pretrained(folder / "checkpoint", export=True).save_pretrained(made)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    yield _generate(ORTModelForSeq2SeqLM.from_pretrained(made, session_options=options), case)
+    yield _generate(ORTModelForSeq2SeqLM.from_pretrained(made, session_options=options), case, {})
 
 
-def _generate(model: Any, case: Case) -> Ask:
+def _generate(model: Any, case: Case, options: dict[str, Any]) -> Call:
+    """Calls greedy `generate` with `options`. The decoder's time is that of `generate` with the encoder's outputs."""
     import torch
 
-    source = torch.tensor([case["source"]])
+    source = torch.tensor([case["source"]], device=model.device)
     mask = torch.ones_like(source)
+    greedy = {"attention_mask": mask, "do_sample": False, "max_new_tokens": len(case["output"]), **options}
 
-    def ask() -> list[int]:
+    def answer() -> list[int]:
         with torch.inference_mode():
-            output = model.generate(
-                input_ids=source, attention_mask=mask, do_sample=False, max_new_tokens=len(case["output"])
-            )
-        return list(output[0, 1:].tolist())
+            return list(model.generate(input_ids=source, **greedy)[0, 1:].tolist())
 
-    return ask
+    def stages() -> Stages:
+        with torch.inference_mode():
+            start = _now(model.device)
+            encoded = model.get_encoder()(input_ids=source, attention_mask=mask)
+            middle = _now(model.device)
+            model.generate(encoder_outputs=encoded, **greedy)
+            return _stages(start, middle, _now(model.device), case)
+
+    return Call(answer, stages)
+
+
+def _now(device: Any) -> float:
+    """Returns the time when the device has done all that it was asked for."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def _stages(start: float, middle: float, end: float, case: Case) -> Stages:
+    return (middle - start) * 1000, (end - middle) * 1000 / len(case["output"])
 
 
 @contextlib.contextmanager
-def _ctranslate2(compute_type: str, folder: Path, case: Case, threads: int) -> Iterator[Ask]:
+def _ctranslate2(compute_type: str, folder: Path, case: Case, threads: int) -> Made:
     import ctranslate2
 
     translator = ctranslate2.Translator(
@@ -99,20 +189,47 @@ def _ctranslate2(compute_type: str, folder: Path, case: Case, threads: int) -> I
         (result,) = translator.translate_batch(source, beam_size=1, max_decoding_length=len(case["output"]))
         return [vocabulary[word] for word in result.hypotheses[0]]
 
-    yield ask
+    yield Call(ask)
 
 
 @contextlib.contextmanager
-def _ours(precision: str, folder: Path, case: Case, threads: int) -> Iterator[Ask]:
+def _ours(precision: str, folder: Path, case: Case, threads: int) -> Made:
     from containers.text2text.generator import TextGenerator
 
     generator = TextGenerator.load(folder / f"ours-{precision}", _settings(case, threads))
     source = [case["source"]]
-    yield lambda: list(generator.generate(source)[0].tolist())
+
+    def answer() -> list[int]:
+        return list(generator.generate(source)[0].tolist())
+
+    def stages() -> Stages:
+        engine, ends = generator.engine, []
+        generator.engine = _Clocked(engine, ends)
+        start = time.perf_counter()
+        answer()
+        generator.engine = engine
+        return _stages(start, ends[0], time.perf_counter(), case)
+
+    yield Call(answer, stages)
+
+
+class _Clocked:
+    """Passes everything on to an engine, and notes when each `encode` has ended."""
+
+    def __init__(self, engine: Any, ends: list[float]) -> None:
+        self._engine, self._ends = engine, ends
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def encode(self, *arguments: Any) -> Any:
+        state = self._engine.encode(*arguments)
+        self._ends.append(time.perf_counter())
+        return state
 
 
 @contextlib.contextmanager
-def _triton(precision: str, folder: Path, case: Case, threads: int) -> Iterator[Ask]:
+def _triton(precision: str, folder: Path, case: Case, threads: int) -> Made:
     from local_aws.process.triton import TritonServer
 
     repository = folder / f"triton-{precision}-{threads}"
@@ -132,7 +249,7 @@ def _triton(precision: str, folder: Path, case: Case, threads: int) -> Iterator[
             answer = json.loads(connection.getresponse().read())
             return [vocabulary[word] for word in answer["outputs"][0]["data"][0].split()]
 
-        yield ask
+        yield Call(ask)
 
 
 def _lay_out(repository: Path, compiled: Path, case: Case, threads: int) -> None:
@@ -164,19 +281,28 @@ def _settings(case: Case, threads: int) -> Any:
     )
 
 
-def _named(engine: Any, variant: str) -> Any:
-    return lambda folder, case, threads: engine(variant, folder, case, threads)
+def _named(engine: Any, *variant: Any) -> Engine:
+    return lambda folder, case, threads: engine(*variant, folder, case, threads)
 
 
-ENGINES: dict[str, Callable[[Path, Case, int], contextlib.AbstractContextManager[Ask]]] = {
-    BASELINE: _hugging_face,
-    "optimum fp32": _optimum,
-    "ctranslate2 fp32": _named(_ctranslate2, "float32"),
-    "ctranslate2 int8": _named(_ctranslate2, "int8"),
-    "ours fp32": _named(_ours, "fp32"),
-    "ours int8": _named(_ours, "int8"),
-    "ours fp32, triton": _named(_triton, "fp32"),
-    "ours int8, triton": _named(_triton, "int8"),
+STATIC = {"cache_implementation": "static"}  # on a GPU `generate` compiles its decoder then, without being asked
+ENGINES: dict[Device, Mapping[str, Engine]] = {
+    "cpu": {
+        BASELINE: _named(_hugging_face, "fp32", "cpu", {}),
+        "optimum fp32": _optimum,
+        "ctranslate2 fp32": _named(_ctranslate2, "float32"),
+        "ctranslate2 int8": _named(_ctranslate2, "int8"),
+        "ours fp32": _named(_ours, "fp32"),
+        "ours int8": _named(_ours, "int8"),
+        "ours fp32, triton": _named(_triton, "fp32"),
+        "ours int8, triton": _named(_triton, "int8"),
+    },
+    "cuda": {
+        BASELINE: _named(_hugging_face, "fp32", "cuda", {}),
+        "huggingface fp16": _named(_hugging_face, "fp16", "cuda", {}),
+        "huggingface compiled fp32": _named(_hugging_face, "fp32", "cuda", STATIC),
+        "huggingface compiled fp16": _named(_hugging_face, "fp16", "cuda", STATIC),
+    },
 }
 
 
@@ -192,3 +318,7 @@ def missing(engine: str, optimum_python: Path) -> str | None:
 
 def python_of(engine: str, optimum_python: Path) -> str:
     return str(optimum_python) if engine == "optimum fp32" else sys.executable
+
+
+if __name__ == "__main__":
+    sys.exit(main())
