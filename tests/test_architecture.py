@@ -47,6 +47,7 @@ ONLY_IN = {
     "torch": {
         "benchmarks/*",
         "containers/encoder/*",
+        "containers/text2text/torch_engine.py",
         "model_build/encoder/*",
         "model_build/neuron/*",
         "model_build/text2text/*",

@@ -94,18 +94,41 @@ def export(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens
     )
 
 
+def trace(model: Any, folder: Path, *, max_input_tokens: int, max_output_tokens: int, half: bool = False) -> None:
+    """Writes the static graphs as TorchScript, `encoder.pt` and `decoder.pt`, with their weights in fp32 or fp16.
+
+    Inputs and outputs are those of the ONNX files, in their order. They run on any device.
+    """
+    graphs = Encoder(model, max_input_tokens), StaticDecoder(model, cache_places(max_output_tokens))
+    encoder, decoder = (graph.eval().apply(_halve) if half else graph.eval() for graph in graphs)
+    tokens = torch.ones(3, min(5, max_input_tokens), dtype=torch.long)
+    with torch.inference_mode():
+        cross, cross_bias = encoder(tokens, torch.ones_like(tokens))
+        past = cross.new_zeros(*cross.shape[:2], decoder.places, cross.shape[3])
+        step = (tokens[:, :1], torch.zeros(1, dtype=torch.long), cross_bias, cross, past)
+        for name, graph, inputs in (
+            ("encoder", encoder, (tokens, torch.ones_like(tokens))),
+            ("decoder", decoder, step),
+        ):
+            traced: Any = torch.jit.trace(graph, inputs, check_trace=False)  # type: ignore[no-untyped-call]
+            torch.jit.save(traced, str(folder / f"{name}.pt"))
+
+
 class Norm(nn.Module):
     """T5's layer norm of the scaled residual stream: a root mean square and a scale."""
 
     def __init__(self, original: Any) -> None:
         super().__init__()
-        self.weight = original.weight
+        self.weight = nn.Parameter(original.weight.detach().clone(), requires_grad=False)
         # Of one element, not a scalar: the exporter takes a scalar below 1e-8 for zero and leaves its addition out.
         self.epsilon = nn.Buffer(torch.tensor([original.variance_epsilon * SCALE**2]))
 
     def forward(self, hidden: Tensor) -> Tensor:
         # Written as ONNX Runtime and TensorRT know it, so that they fuse it into one kernel.
-        scaled: Tensor = self.weight * (hidden / torch.sqrt(hidden.pow(2).mean(-1, keepdim=True) + self.epsilon))
+        # fp16 ends at 65504, the square of 256; the two casts are none in fp32.
+        wide = hidden.float()
+        normed = wide / torch.sqrt(wide.pow(2).mean(-1, keepdim=True) + self.epsilon)
+        scaled: Tensor = self.weight * normed.to(hidden.dtype)
         return scaled
 
 
@@ -273,6 +296,15 @@ def _weights(*linears: nn.Linear) -> nn.Parameter:
 def _added(linear: nn.Linear) -> nn.Parameter:
     """Returns the weights of a projection whose result is added to the residual stream."""
     return nn.Parameter(_weights(linear) * SCALE, requires_grad=False)
+
+
+def _halve(module: nn.Module) -> None:
+    """Casts what a module itself holds to fp16, except a norm's epsilon: it is less than fp16 has."""
+    for parameter in module.parameters(recurse=False):
+        parameter.data = parameter.data.half()
+    for name, values in module.named_buffers(recurse=False):
+        if values.is_floating_point() and name != "epsilon":
+            setattr(module, name, values.half())
 
 
 def _embedding(stack: Any) -> nn.Embedding:

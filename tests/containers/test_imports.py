@@ -16,7 +16,7 @@ ALLOWED = {
     "batch": {"boto3", "botocore", "numpy"},
     "encoder": SERVING | {"cuda", "tensorrt", "tensorrt_bindings", "torch"},
     "neuron": {"httptools", "numpy", "uvloop"},
-    "text2text": SERVING | {"cuda", "tensorrt", "tensorrt_bindings"},
+    "text2text": SERVING | {"cuda", "tensorrt", "tensorrt_bindings", "torch"},
 }
 """Packages by folder. A package of one runtime is imported only in the adapter of that runtime."""
 

@@ -1,0 +1,125 @@
+"""The static graphs on PyTorch answer as Hugging Face `generate` does. The cases of `cuda` need a GPU."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from containers.text2text import torch_engine
+from containers.text2text.generator import TextGenerator
+from containers.text2text.settings import Settings
+from containers.text2text.static_cache import StaticEngine
+from model_build.parity import Comparison
+from model_build.text2text import export
+from model_build.text2text.verify import Original, compare
+from tests.model_build.tiny_t5 import LIKELY_TOKEN, make_checkpoint, make_texts, make_tokenizer
+from workloads import Example
+
+ROWS = 6
+SETTINGS = Settings(
+    max_input_tokens=24,
+    max_output_tokens=11,
+    decoder_start_token_id=0,
+    eos_token_ids=(1, LIKELY_TOKEN),
+    pad_token_id=0,
+    threads=1,
+)
+EXAMPLES = [Example(row={"text": text}, label=text) for text in make_texts(24)]
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no NVIDIA GPU")
+
+
+@pytest.fixture(scope="module", params=["relu", "gated-gelu"])
+def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Original:
+    folder = tmp_path_factory.mktemp("checkpoint")
+    make_checkpoint(folder, gated=request.param == "gated-gelu")
+    return Original.load(folder, export.load(folder))
+
+
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=needs_gpu)])
+def engine(
+    request: pytest.FixtureRequest, original: Original, tmp_path_factory: pytest.TempPathFactory
+) -> StaticEngine:
+    return on_torch(original, tmp_path_factory.mktemp("traced"), request.param)
+
+
+def on_torch(original: Original, folder: Path, device: str, *, half: bool = False) -> StaticEngine:
+    longest, limit = SETTINGS.max_input_tokens, SETTINGS.max_output_tokens
+    export.trace(original.model, folder, max_input_tokens=longest, max_output_tokens=limit, half=half)
+    return torch_engine.load(folder, device, most_rows=ROWS, longest=longest)
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Does on CPU what a CUDA graph does: runs the same operations again, over the memory of the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._calls: list[tuple[Any, Any, Any, Any]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        assert func is not torch.ops.aten._local_scalar_dense.default, "the host cannot wait within a capture"
+        made = func(*args, **(kwargs or {}))
+        self._calls.append((func, args, kwargs or {}, made))
+        return made
+
+    def replay(self) -> None:
+        for func, args, kwargs, made in self._calls:
+            again = func(*args, **kwargs)
+            for old, new in zip(tree_leaves(made), tree_leaves(again), strict=True):
+                # Else it is a view of what is there, or was written in place.
+                if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
+                    old.copy_(new)
+
+
+def recorded(program: torch_engine.TorchProgram, work: Callable[[], None]) -> Callable[[], None]:
+    recorder = Recorder()
+    with recorder:
+        work()
+    return recorder.replay
+
+
+def test_what_is_captured_once_answers_every_batch(
+    original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch_engine.TorchProgram, "_captured", recorded)
+    assert all(each.identical for each in compared(original, on_torch(original, tmp_path, "cpu"), ROWS))
+
+
+def compared(original: Original, engine: StaticEngine, batch_size: int) -> list[Comparison]:
+    generator = TextGenerator(make_tokenizer(), engine, SETTINGS)
+    return compare(original, generator, EXAMPLES, batch_size=batch_size, file=original.folder)
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, ROWS])
+def test_every_answer_is_the_originals(original: Original, engine: StaticEngine, batch_size: int) -> None:
+    """The batches have rows of different lengths, which end at different steps, and the last is a smaller one."""
+    comparisons = compared(original, engine, batch_size)
+    assert all(each.identical for each in comparisons)
+    assert max(each.max_logit_difference for each in comparisons) < 1e-4
+    assert len({len(each.original.text or "") for each in comparisons}) > 2
+
+
+def test_what_an_earlier_batch_left_in_the_cache_changes_no_answer(engine: StaticEngine) -> None:
+    """Not even what is no number: places behind the position are masked, and still part of a sum."""
+    asked, live = (np.full((2, 9), 7), np.ones((2, 9), np.int64), 0), np.ones(2, np.bool_)
+    state = engine.encode(*asked)
+    expected = engine.step(state, live).tolist()
+    assert isinstance(state.program, torch_engine.TorchProgram)
+    with torch.inference_mode():
+        state.program.past.fill_(torch.nan)
+    assert engine.step(engine.encode(*asked), live).tolist() == expected
+
+
+def test_in_fp16_logits_stay_near_and_the_checkpoint_as_it_was(original: Original, tmp_path: Path) -> None:
+    engine = on_torch(original, tmp_path, "cpu", half=True)
+    assert {parameter.dtype for parameter in original.model.parameters()} == {torch.float32}
+    epsilon = torch.jit.load(tmp_path / "encoder.pt").norm.epsilon  # type: ignore[no-untyped-call]
+    assert epsilon.item() > 0, "it is less than fp16 has"
+    program = engine.encode(np.ones((1, 1), np.int64), np.ones((1, 1), np.int64), 0).program
+    assert isinstance(program, torch_engine.TorchProgram)
+    assert program.past.dtype == torch.float16
+    assert 1e-4 < max(each.max_logit_difference for each in compared(original, engine, ROWS)) < 0.1
