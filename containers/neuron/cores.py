@@ -44,11 +44,10 @@ def shares(cores: Sequence[int], per_chip: int, at_least: int, processors: int) 
     """Returns the cores of each worker of a data-parallel model: whole chips, as few as have `at_least` so many cores.
 
     One Python process does not keep all chips of a large machine busy. `at_least` are the cores that the largest
-    request occupies: with fewer it would take longer than with all. There is a worker for two of the machine's
+    request occupies: with fewer it would take longer than with all. There is a worker for each of the machine's
     processors at most: more would fill fewer rows into a batch and answer no more of them.
     """
-    most = max(1, processors // 2)
-    size = -(-max(at_least, -(-len(cores) // most)) // per_chip) * per_chip
+    size = -(-max(at_least, -(-len(cores) // processors)) // per_chip) * per_chip
     starts = range(0, max(1, len(cores) // size) * size, size)
     return [list(cores[start : start + size if start < starts[-1] else None]) for start in starts]
 

@@ -78,7 +78,7 @@ def test_pipelines_share_no_core_and_leave_less_than_one_of_them_idle(cores: set
         (16, 5, 24, [8, 8]),
         (16, 12, 24, [16]),  # the rest of a machine is the last worker's
         (64, 16, 96, [16, 16, 16, 16]),  # inf1.24xlarge
-        (16, 4, 4, [8, 8]),  # a container with fewer processors
+        (16, 4, 2, [8, 8]),  # a container with fewer processors
         (16, 4, 1, [16]),
     ],
 )
