@@ -9,10 +9,11 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper
 
-from containers.text2text import tensorrt_engine
+from containers.text2text import onnx_static_engine, tensorrt_engine
 from containers.text2text.engine import OnnxEngine
 from containers.text2text.generator import TextGenerator
 from containers.text2text.settings import Settings
+from containers.text2text.static_cache import StaticEngine
 from model_build.tensorrt.profiles import text2text_profiles
 from model_build.text2text import export, optimise
 from model_build.text2text.verify import Original, compare, forced_logits
@@ -24,6 +25,9 @@ from workloads import Example, Serving
 # torch's exporter warns of torch's own deprecations.
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
 
+needs_gpu = pytest.mark.skipif(
+    "CUDAExecutionProvider" not in onnxruntime.get_available_providers(), reason="there is no NVIDIA GPU"
+)
 FILES = ("encoder.onnx", "decoder.onnx")
 SETTINGS = Settings(
     max_input_tokens=24,
@@ -113,16 +117,24 @@ def test_the_static_decoders_logits_are_the_growing_ones(exported: Path, static:
         assert position.tolist() == [step + 1]
 
 
-def test_the_static_graphs_decode_as_generate_does(
-    exported: Path, static: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the engine of TensorRT over ONNX Runtime in its place."""
+@pytest.fixture(params=["tensorrt", "onnxruntime-cpu", pytest.param("onnxruntime-cuda", marks=needs_gpu)])
+def static_engine(
+    request: pytest.FixtureRequest, static: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> StaticEngine:
+    """The engines that run these very files: TensorRT's with ONNX Runtime in the GPU's place, and ONNX Runtime's."""
+    if request.param.startswith("onnxruntime"):
+        device = request.param.removeprefix("onnxruntime-")
+        return onnx_static_engine.load(static, device, most_rows=8, longest=24)
     install(monkeypatch, Gpu())
     profiles = text2text_profiles(T5, Serving(max_batch_size=8), channels=16, d_kv=8)
     for name, shapes in profiles.items():
         write_plan(tmp_path / f"{name}.7.5.plan", onnx.load(static / f"{name}.onnx"), shapes, capability="7.5")
+    return tensorrt_engine.load(tmp_path)
+
+
+def test_the_static_graphs_decode_as_generate_does(exported: Path, static_engine: StaticEngine) -> None:
     settings = replace(SETTINGS, max_output_tokens=11)
-    generator = TextGenerator(make_tokenizer(), tensorrt_engine.load(tmp_path), settings)
+    generator = TextGenerator(make_tokenizer(), static_engine, settings)
     original = Original.load(exported, export.load(exported))
     examples = [Example(row={"text": text}, label=text) for text in make_texts(30)]
     comparisons = compare(original, generator, examples, batch_size=7, file=exported)
