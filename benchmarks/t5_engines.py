@@ -2,8 +2,8 @@
 
   python benchmarks/t5_engines.py TASK FOLDER SHAPE DEVICE THREADS
 
-TASK is `make`, `prepare` or an engine; what they write and load is in FOLDER. Prints one JSON document. On a GPU there
-is Hugging Face alone so far. Optimum's environment has none of our dependencies, so only engines of ours import ours.
+TASK is `make`, `prepare` or an engine; what they write and load is in FOLDER. Prints one JSON document. Optimum's
+environment has none of our dependencies, so only engines of ours import ours.
 """
 
 import contextlib
@@ -96,8 +96,8 @@ def bytes_per_weight(engine: str) -> int:
 
 def prepare(folder: Path, device: Device) -> None:
     """Does all that takes time before the first call: conversion, export, compilation."""
-    if device == "cuda":  # Hugging Face takes the checkpoint as it is
-        return
+    if device == "cuda":
+        return _trace(folder)
     from ctranslate2.converters import TransformersConverter
 
     from model_build.text2text import export, optimise
@@ -112,6 +112,17 @@ def prepare(folder: Path, device: Device) -> None:
         compiled.mkdir()
         optimise.optimise(portable, compiled, precision)
         shutil.copyfile(checkpoint / "tokenizer.json", compiled / "tokenizer.json")
+    return None
+
+
+def _trace(folder: Path) -> None:
+    from model_build.text2text import export
+
+    for precision in ("fp32", "fp16"):
+        traced, half = folder / f"traced-{precision}", precision == "fp16"
+        traced.mkdir()
+        model = export.load(folder / "checkpoint")
+        export.trace(model, traced, max_input_tokens=64, max_output_tokens=11, half=half)
 
 
 @contextlib.contextmanager
@@ -197,34 +208,52 @@ def _ours(precision: str, folder: Path, case: Case, threads: int) -> Made:
     from containers.text2text.generator import TextGenerator
 
     generator = TextGenerator.load(folder / f"ours-{precision}", _settings(case, threads))
+    yield _decoding(generator, case, time.perf_counter)
+
+
+@contextlib.contextmanager
+def _ours_on_torch(precision: str, device: str, folder: Path, case: Case, threads: int) -> Made:
+    import torch
+    from tokenizers import Tokenizer
+
+    from containers.text2text import torch_engine
+    from containers.text2text.generator import TextGenerator
+
+    engine = torch_engine.load(folder / f"traced-{precision}", device, most_rows=1, longest=64)
+    tokenizer = Tokenizer.from_file(str(folder / "checkpoint" / "tokenizer.json"))
+    generator = TextGenerator(tokenizer, engine, _settings(case, threads))
+    yield _decoding(generator, case, lambda: _now(torch.device(device)))
+
+
+def _decoding(generator: Any, case: Case, now: Callable[[], float]) -> Call:
     source = [case["source"]]
 
     def answer() -> list[int]:
         return list(generator.generate(source)[0].tolist())
 
     def stages() -> Stages:
-        engine, ends = generator.engine, []
-        generator.engine = _Clocked(engine, ends)
-        start = time.perf_counter()
+        engine, generator.engine = generator.engine, _Clocked(generator.engine, now)
+        start = now()
         answer()
-        generator.engine = engine
-        return _stages(start, ends[0], time.perf_counter(), case)
+        encoded, generator.engine = generator.engine.encoded, engine
+        return _stages(start, encoded, now(), case)
 
-    yield Call(answer, stages)
+    return Call(answer, stages)
 
 
 class _Clocked:
-    """Passes everything on to an engine, and notes when each `encode` has ended."""
+    """Passes everything on to an engine, and notes when `encode` has ended."""
 
-    def __init__(self, engine: Any, ends: list[float]) -> None:
-        self._engine, self._ends = engine, ends
+    def __init__(self, engine: Any, now: Callable[[], float]) -> None:
+        self._engine, self._now = engine, now
+        self.encoded = 0.0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     def encode(self, *arguments: Any) -> Any:
         state = self._engine.encode(*arguments)
-        self._ends.append(time.perf_counter())
+        self.encoded = self._now()
         return state
 
 
@@ -302,6 +331,8 @@ ENGINES: dict[Device, Mapping[str, Engine]] = {
         "huggingface fp16": _named(_hugging_face, "fp16", "cuda", {}),
         "huggingface compiled fp32": _named(_hugging_face, "fp32", "cuda", STATIC),
         "huggingface compiled fp16": _named(_hugging_face, "fp16", "cuda", STATIC),
+        "ours fp32": _named(_ours_on_torch, "fp32", "cuda:0"),
+        "ours fp16": _named(_ours_on_torch, "fp16", "cuda:0"),
     },
 }
 
