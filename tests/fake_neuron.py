@@ -4,7 +4,7 @@ It traces for real, with torch.jit.trace, and what it gives can be saved, and lo
 - arguments that the documentation does not list are refused, the compilers' own too;
 - a traced graph takes tensors of the compiled shape and type and no others;
 - `DataParallel` splits a batch over the process's NeuronCores in threads, into equal parts, which is what both chips'
-  documentation asks for where dynamic batching is off;
+  documentation asks for where dynamic batching is off, and takes a graph that no other has;
 - `lazy_load` of Inf2 marks a graph, which keeps the mark when it is saved;
 - `torch.split` and its like are refused for Inf2, where the real compiler can take them and give wrong numbers
   (aws-neuron-sdk #1140, #1323).
@@ -116,6 +116,7 @@ class _FixedShape(torch.nn.Module):
         self.model = model
         self.examples = torch.nn.ParameterList(torch.nn.Parameter(e, requires_grad=False) for e in examples)
         self.register_buffer("lazy", torch.tensor(False))
+        self.register_buffer("spread", torch.tensor(False))
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         return self.model(*(_as_compiled(*pair) for pair in zip(tensors, self.examples, strict=True)))
@@ -158,6 +159,10 @@ class DataParallel(torch.nn.Module):
 
     def __init__(self, model: torch.jit.ScriptModule, device_ids: list[int] | None = None, dim: int = 0) -> None:
         super().__init__()
+        spread = dict(model.named_buffers())["spread"]
+        if spread:
+            raise RuntimeError("another DataParallel has taken this graph to cores of its own")
+        spread.fill_(True)
         self.model = model
         self.device_ids = visible_cores() if device_ids is None else device_ids
         self.dim = dim

@@ -1,15 +1,16 @@
 """Runs graphs compiled for Neuron, one graph for each sequence length.
 
 Every graph takes exactly `settings.batch_size` rows of one of the lengths `settings.pad_to`: `Predictor` pads to the
-length, and `FixedBatch` fills up the rows. NEURON_RT_VISIBLE_CORES decides which NeuronCores the process
-has, before it starts. With NEURON_PLACEMENT=data-parallel they are all used; otherwise the graphs take the first core,
-or as many as their pipeline was compiled for.
+length, and `FixedBatch` fills up the rows. NEURON_RT_VISIBLE_CORES decides which NeuronCores the process has, before it
+starts. With NEURON_PLACEMENT=data-parallel they are all used; otherwise the graphs take the first core, or as many as
+their pipeline was compiled for.
 
 Under data parallelism each chip runs batches of its own, at the same time as the others: one call for all cores would
 leave those idle that its rows do not fill, until the slowest of the others is done. Within a chip a batch is split over
 the cores. It runs with Neuron's dynamic batching off, and then the documentation of both chips asks for one number of
-rows, cores × batch: so many a chip gets, filled up with copies. Where the process has one core there is nothing to
-spread. Not run on a chip where this was written.
+rows, cores × batch: so many a chip gets, filled up with copies. DataParallel takes a graph from the core that it was
+loaded onto, so each chip has one of its own. Where the process has one core there is nothing to spread. Not run on a
+chip where this was written.
 
 Sources: archive/torch-neuron/api-torch-neuron-dataparallel-api and api-torch-neuronx-data-parallel of AWS's Neuron
 documentation, read 2026-11-22.
@@ -39,14 +40,12 @@ def load(folder: Path, settings: Settings) -> Engine:
     files = {length: folder / f"model.{length}.neuron.pt" for length in settings.pad_to}
     if missing := [file.name for file in files.values() if not file.exists()]:
         raise FileNotFoundError(f"{folder} has no {', '.join(missing)}, which pad_to of settings.json asks for")
-    jit: Any = torch.jit
-    graphs = {length: jit.load(str(file)) for length, file in files.items()}
     cores = range(int(os.environ[CORES]) if os.environ.get(PLACEMENT) == "data-parallel" else 1)
     if len(cores) == 1:
-        return FixedBatch(NeuronEngine(graphs, settings), settings.batch_size)
+        return FixedBatch(NeuronEngine(_load(files), settings), settings.batch_size)
     per_chip = CORES_PER_CHIP[neuron.__name__]
     chips = [cores[start : start + per_chip] for start in range(0, len(cores), per_chip)]
-    return Lanes([_over(neuron, graphs, settings, chip) for chip in chips], settings.batch_size * len(chips[0]))
+    return Lanes([_over(neuron, _load(files), settings, chip) for chip in chips], settings.batch_size * len(chips[0]))
 
 
 def _import_neuron() -> Any:
@@ -57,6 +56,11 @@ def _import_neuron() -> Any:
     raise ModuleNotFoundError(
         "the model is compiled for Neuron, and neither torch_neuronx nor torch_neuron is installed"
     )
+
+
+def _load(files: Mapping[int, Path]) -> dict[int, Any]:
+    jit: Any = torch.jit
+    return {length: jit.load(str(file)) for length, file in files.items()}
 
 
 def _over(neuron: Any, graphs: Mapping[int, Any], settings: Settings, cores: Sequence[int]) -> Engine:
