@@ -220,13 +220,14 @@ def test_documents_inside_a_page_are_sound(page: Path) -> None:
         checks[block.kind](block.text)
 
 
-def test_every_test_that_is_named_exists() -> None:
+@pytest.mark.parametrize("name", ["security.md", "accelerators.md"])
+def test_every_test_that_is_named_exists(name: str) -> None:
     files = list((ROOT / "tests").rglob("*.py"))
     there = {file.name for file in files}
     there |= {
         name for file in files for name in re.findall(r"^ *(?:async )?def (test_\w+)", file.read_text("utf-8"), re.M)
     }
-    page = (ROOT / "docs" / "security.md").read_text("utf-8")
+    page = (ROOT / "docs" / name).read_text("utf-8")
     assert set(re.findall(r"\btest_\w+(?:\.py)?", page)) <= there
 
 

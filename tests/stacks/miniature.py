@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import tarfile
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -176,6 +177,11 @@ class Repository:
         stack = app.node.find_child(self.folder.workload.stack_name)
         assert isinstance(stack, Stack)
         return Synthesis(app, stack)
+
+
+def kinds(synthesis: Synthesis) -> Counter[str]:
+    """Counts the template's resources by their type."""
+    return Counter(str(resource["Type"]) for resource in synthesis.json["Resources"].values())
 
 
 def cdk_context() -> Mapping[str, Any]:

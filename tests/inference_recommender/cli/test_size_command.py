@@ -183,7 +183,7 @@ def test_a_serverless_result_has_no_instances_to_count() -> None:
 
 
 def test_a_price_of_nothing_is_no_price() -> None:
-    evidence = _evidence(_result(instance_type="ml.inf2.xlarge", MaxInvocations=100, ModelLatency=1, CostPerHour=0.0))
+    evidence = _evidence(_result(instance_type="ml.inf1.xlarge", MaxInvocations=100, ModelLatency=1, CostPerHour=0.0))
     (found,) = sized(evidence, Demand(peak_invocations_per_minute=100), Sizing(), None)
     assert (found.instance_count, found.cost_per_hour_usd) == (2, None)
 
@@ -214,11 +214,11 @@ def test_a_job_that_did_not_end_by_itself_is_doubted() -> None:
 
 
 def test_an_unknown_price_is_none_with_the_reason_and_the_count_stands() -> None:
-    evidence = _evidence(_result(instance_type="ml.inf2.xlarge", MaxInvocations=100, ModelLatency=1))
+    evidence = _evidence(_result(instance_type="ml.inf1.xlarge", MaxInvocations=100, ModelLatency=1))
     found = _document(evidence, Demand(peak_invocations_per_minute=250), Sizing(headroom=0))["recommended"]
     assert (found["instance_count"], found["cost_per_hour_usd"]) == (3, None)
     assert found["reason"].endswith(
-        "Price: The job reported no price, and prices.json has none for ml.inf2.xlarge in us-east-1."
+        "Price: The job reported no price, and prices.json has none for ml.inf1.xlarge in us-east-1."
     )
 
 

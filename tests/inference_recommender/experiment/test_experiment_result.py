@@ -88,7 +88,7 @@ def test_the_fleet_and_its_cost_are_those_of_the_sizing() -> None:
 
 
 def test_where_a_price_is_not_known_the_front_is_of_throughput_and_no_price_is_invented() -> None:
-    unpriced = _measured("inf2", "ml.inf2.48xlarge", 150_000.0, 4.0)
+    unpriced = _measured("inf2", "ml.trn1.32xlarge", 150_000.0, 4.0)
     compared = _result(DATA_PARALLEL, LARGE, PIPELINE, unpriced)
     assert compared.front_against == "invocations per minute"
     assert [row.on_pareto_front for row in compared.rows] == [False, True, False, True]
@@ -96,7 +96,7 @@ def test_where_a_price_is_not_known_the_front_is_of_throughput_and_no_price_is_i
     assert row.candidate is not None
     assert (row.candidate.cost_per_hour_usd, row.cost_per_million_at_capacity_usd) == (None, None)
     assert (
-        "ml.inf2.48xlarge: The job reported no price, and prices.json has none for ml.inf2.48xlarge in us-east-1."
+        "ml.trn1.32xlarge: The job reported no price, and prices.json has none for ml.trn1.32xlarge in us-east-1."
         in _table(compared)
     )
 
@@ -126,8 +126,8 @@ def test_a_cell_that_was_never_measured_has_a_row_without_figures() -> None:
 
 
 def test_of_equal_fleets_the_one_that_bears_more_is_recommended() -> None:
-    weaker = _measured("inf2", "ml.inf2.48xlarge", 61_000.0, 9.0)
-    stronger = _measured("inf1-pipeline", "ml.inf2.48xlarge", 70_000.0, 9.0)
+    weaker = _measured("inf2", "ml.trn1.32xlarge", 61_000.0, 9.0)
+    stronger = _measured("inf1-pipeline", "ml.trn1.32xlarge", 70_000.0, 9.0)
     assert [row.cheapest for row in _result(weaker, stronger).rows] == [False, True]
 
 

@@ -12,6 +12,7 @@ from inference_recommender.sizing import prices
 from inference_recommender.sizing.price_list import fresh_prices, hourly_usd, product_query
 from inference_recommender.sizing.prices import Catalogue, Listing
 from tests.inference_recommender.server import serving
+from workloads import ROOT, load_workload, workload_names
 
 
 def product(*usd: str, unit: str = "Hrs", **attributes: str) -> str:
@@ -131,6 +132,15 @@ def test_every_committed_price_has_its_source_and_its_day() -> None:
             assert listing.usd_per_hour > 0, name
             assert ("SageMaker" if name.startswith("ml.") else "EC2") in listing.source
             assert date.fromisoformat(listing.collected) >= date(2026, 11, 20)
+
+
+def test_what_a_workload_may_be_hosted_on_has_a_price_but_inf1_on_sagemaker_of_which_sources_disagree() -> None:
+    listed = prices.committed_catalogue().regions["us-east-1"]
+    workloads = [load_workload(name).workload for name in workload_names(ROOT / "workloads")]
+    targets = [target for workload in workloads for target in workload.targets.values()]
+    wanted = {instance_type for target in targets for instance_type in target.instance_types}
+    assert {name for name in wanted - listed.keys() if not name.startswith("ml.inf1.")} == set()
+    assert {name for name in wanted & listed.keys() if "inf2." in name} == {"inf2.xlarge", "ml.inf2.xlarge"}
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from botocore.model import StringShape
 
 from stacks.batch.processing_work import SIZES
 from stacks.context import Options
-from tests.stacks.miniature import Repository, Synthesis, make_ec2_repository
+from tests.stacks.miniature import Repository, Synthesis, kinds, make_ec2_repository
 from tests.stacks.templates import api_problems, filled, in_ecs_case
 from workloads import UsageError, instances
 from workloads.errors import InvalidDocument
@@ -60,8 +60,10 @@ def test_a_run_starts_by_the_clock_and_is_told_the_time_it_was_due(batch: Synthe
     assert target["InputTransformer"] == {"InputPathsMap": {"time": "$.time"}, "InputTemplate": '{"time":<time>}'}
 
 
-def test_inf2_is_one_line_of_the_workload(tmp_path: Path) -> None:
+def test_inf2_is_one_line_of_the_workload(tmp_path: Path, batch: Synthesis) -> None:
     synthesis = make_ec2_repository(tmp_path, "duplicates", "inf2").synthesise()
+    assert kinds(synthesis) == kinds(batch)
+    assert synthesis.notes("inferentia:legacy") == []
     shard = tasks(synthesis)["shard"]
     assert [each["HostPath"] for each in shard["LinuxParameters"]["Devices"]] == ["/dev/neuron0"]
     assert filled(shard["Image"]).endswith("/transformers-in-production:inf2")

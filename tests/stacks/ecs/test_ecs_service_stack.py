@@ -15,6 +15,7 @@ from tests.stacks.miniature import (
     OTHER_SHA256,
     Repository,
     Synthesis,
+    kinds,
     make_ec2_repository,
     service_candidate,
 )
@@ -89,6 +90,7 @@ def test_the_server_reports_under_the_workload_and_the_stack(service: Synthesis)
 
 def test_inf2_is_one_line_of_the_workload(tmp_path: Path, service: Synthesis) -> None:
     repository = make_ec2_repository(tmp_path, "query_intent", "inf2")
+    repository.recommend(service_candidate(instance_type="inf2.xlarge"))
     synthesis = repository.synthesise()
     server = containers(synthesis)["server"]
     assert [each["HostPath"] for each in server["LinuxParameters"]["Devices"]] == ["/dev/neuron0"]
@@ -96,6 +98,8 @@ def test_inf2_is_one_line_of_the_workload(tmp_path: Path, service: Synthesis) ->
     assert synthesis.only("AWS::EC2::LaunchTemplate")["LaunchTemplateData"]["InstanceType"] == "inf2.xlarge"
     assert server["Command"] == containers(service)["server"]["Command"]
     assert filled(server["Image"]).endswith("/transformers-in-production:inf2")
+    assert kinds(synthesis) == kinds(service)
+    assert synthesis.notes("inferentia:legacy") == []
 
 
 def test_on_cpu_triton_serves_http_and_grpc_without_devices(on_cpu: Synthesis) -> None:

@@ -245,10 +245,13 @@ def test_a_fleet_that_one_zone_alone_can_hold_is_warned_about(tmp_path: Path, mo
     repository.recommend(candidate(instance_type="ml.inf2.xlarge"))
     monkeypatch.setattr("workloads.instances.zones", lambda family: {"us-east-1": ("use1-az4",)})
     virginia = Environment(account="123456789012", region="us-east-1")
-    assert repository.synthesise(virginia, PRODUCTION).warnings() == [
+    synthesis = repository.synthesise(virginia, PRODUCTION)
+    assert synthesis.warnings() == [
         f"{repository.recommendation_file}: recommended.instance_type: only zone use1-az4 of us-east-1 has "
         "ml.inf2.xlarge, so the fleet cannot outlive it. Deploy to another region, or accept it. [ack: zones:one]"
     ]
+    assert synthesis.notes("inferentia:legacy") == []
+    assert "AutoRollbackConfiguration" in synthesis.only("AWS::SageMaker::Endpoint")["DeploymentConfig"]
 
 
 @pytest.mark.parametrize(

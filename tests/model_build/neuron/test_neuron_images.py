@@ -1,0 +1,205 @@
+"""What the images of Inf1 and Inf2 run: every workload for them is built, served, batched and recorded.
+
+For Inf1 under the torch 1.13.1, the numpy and the Python of its image, which `make inf1` installs; for Inf2 under those
+of here, which are newer than its image's torch 2.9. The source is what a remote build sends, AWS's packages are
+tests/fake_neuron.py, which traces with the real torch.jit, and the answers are those of the checkpoint under the torch
+of here.
+"""
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from containers import archive_reader
+from containers.encoder.answers import OUTPUTS
+from containers.encoder.goldens import Recorded
+from containers.encoder.predictor import Predictor
+from containers.encoder.preprocess import Preprocessor
+from model_build.checkpoint import resolve
+from model_build.encoder import bert
+from model_build.remote.source import pack_source
+from tests import fake_neuron
+from tests.containers.batch import batch_run
+from tests.containers.neuron.neuron_server import running
+from tests.model_build.neuron import inf1_names
+from workloads import ROOT, NeuronTarget, WorkloadFolder, load_workload, workload_names
+
+INF1 = ROOT / ".venv-inf1" / "bin" / "python"
+EXAMPLES = 24
+
+needs_inf1 = pytest.mark.skipif(
+    not INF1.exists(),
+    reason="the Inf1 image's torch 1.13.1 is not installed: `make inf1` does it, and needs a Python 3.10",
+)
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
+
+
+@dataclass(frozen=True)
+class Image:
+    package: str
+    """AWS's, of which an image has one."""
+    python: Path
+    torch: str
+    chip: str
+    """The NeuronCores of a chip, as NEURON_RT_VISIBLE_CORES names them."""
+
+
+IMAGES = {
+    "neuron": Image("torch_neuron", INF1, "1.13.1", "0-3"),
+    "neuronx": Image("torch_neuronx", Path(sys.executable), importlib.metadata.version("torch").split("+")[0], "0-1"),
+}
+BUILDS = [
+    pytest.param((name, target), marks=needs_inf1 if each.runtime == "neuron" else (), id=f"{name}-{target}")
+    for name in workload_names(ROOT / "workloads")
+    for target, each in load_workload(name).workload.targets.items()
+    if isinstance(each, NeuronTarget) and each.pipeline_cores == 1
+]
+
+
+class Original:
+    """An `Engine`: the checkpoint's network as it is here."""
+
+    def __init__(self, source: WorkloadFolder) -> None:
+        model: Any = source.workload.model
+        self._network = bert.load(resolve(source, ROOT / "build" / "checkpoints"), model)
+
+    def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        with torch.no_grad():
+            outputs = self._network(*(torch.from_numpy(tensors[name]) for name in self._network.inputs))
+        return {name: output.numpy() for name, output in zip(self._network.outputs, outputs, strict=True)}
+
+
+@dataclass(frozen=True)
+class Served:
+    """An unpacked archive, and what the checkpoint answers to some rows."""
+
+    folder: Path
+    image: Image
+    environment: dict[str, str]
+    task: str
+    original: Predictor
+    rows: list[dict[str, str]]
+    evaluation: list[str]
+    expected: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module", params=BUILDS)
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """Builds as a remote build does."""
+    name, target = request.param
+    source = load_workload(name)
+    image = IMAGES[source.target(target).runtime]
+    folder = tmp_path_factory.mktemp(name)
+    environment = environment_of(image, folder / "site")
+    pack_source(source, ROOT, folder / "source.tar.gz")
+    with (folder / "source.tar.gz").open("rb") as packed:
+        archive_reader.unpack(packed, folder / "work")
+    run(image, ["model_build", "build", name, "--target", target], folder / "work", environment)
+    built = folder / "work" / "build" / name / target
+    assert json.loads((built / "artifact.json").read_text())["toolchain"]["torch"].split("+")[0] == image.torch
+    with (built / "model.tar.gz").open("rb") as archive:
+        archive_reader.unpack(archive, folder / "served")
+    rows = [dict(example.row) for example in list(source.evaluation())[:EXAMPLES]]
+    original = Predictor(Preprocessor.load(folder / "served"), Original(source))
+    expected = [dict(answer) for answer in original.predict(rows) if isinstance(answer, dict)]
+    assert len(expected) == EXAMPLES
+    return Served(
+        folder=folder / "served",
+        image=image,
+        environment=environment,
+        task=source.workload.model.task,
+        original=original,
+        rows=rows,
+        evaluation=(source.path / "evaluation.jsonl").read_text("utf-8").splitlines()[:EXAMPLES],
+        expected=expected,
+    )
+
+
+def environment_of(image: Image, site: Path) -> dict[str, str]:
+    """Returns one with the fake of AWS's package, in which `python` is the image's."""
+    found = {name: value for name, value in os.environ.items() if not name.startswith(("NEURON_", "PYTHONPATH"))}
+    path = os.pathsep.join([str(image.python.parent), found["PATH"]])
+    return {**found, "PYTHONPATH": fake_neuron.write_package(site, image.package), "PATH": path}
+
+
+def run(image: Image, words: list[str], folder: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [str(image.python), "-m", *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@needs_inf1
+def test_the_names_that_the_quick_test_allows_are_those_of_the_real_package() -> None:
+    told = subprocess.run([str(INF1), inf1_names.__file__], capture_output=True, text=True, check=True).stdout
+    assert json.loads(told) == inf1_names.facts()
+
+
+@pytest.mark.parametrize("whole_chip", [False, True], ids=["one-core", "a-chip"])
+def test_the_server_gives_the_checkpoints_answers(served: Served, tmp_path: Path, whole_chip: bool) -> None:
+    cores = {"NEURON_RT_VISIBLE_CORES": served.image.chip if whole_chip else "0"}
+    with running(served.folder, tmp_path / "server.log", **served.environment, **cores) as server:
+        for start in range(0, EXAMPLES, 8):
+            status, answer = server.request("POST", "/invocations", document(served.rows[start : start + 8]))
+            assert status == 200, answer
+            given = {output["name"]: output["data"] for output in answer["outputs"]}
+            for place, wanted in enumerate(served.expected[start : start + 8]):
+                agree({name: data[place] for name, data in given.items()}, wanted, served.task)
+
+
+def test_the_batch_program_gives_the_checkpoints_answers(served: Served, tmp_path: Path) -> None:
+    lines = [json.dumps({"id": number, **row}) + "\n" for number, row in enumerate(served.rows)]
+    (tmp_path / "rows.jsonl").write_text("".join(lines), "utf-8")
+    words = ["--model", str(served.folder), "--input", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out")]
+    environment = {**served.environment, "NEURON_RT_VISIBLE_CORES": "0-1"}
+    run(served.image, ["containers.batch", *words], batch_run.install(tmp_path / "program"), environment)
+    for given, wanted in zip(batch_run.read_rows(tmp_path / "out", "predictions"), served.expected, strict=True):
+        agree(given, wanted, served.task)
+
+
+def test_a_verification_job_records_the_checkpoints_numbers(served: Served, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("\n".join(served.evaluation), "utf-8")
+    outputs = tmp_path / "outputs"
+    words = ["--model", str(served.folder), "--input", str(tmp_path / "rows.jsonl"), "--output", str(outputs)]
+    program = batch_run.install(tmp_path / "program")
+    run(served.image, ["containers.batch.record", *words], program, served.environment)
+    recorded = Recorded.from_json(outputs.read_text("utf-8")).rows
+    wanted = served.original.outputs([row.encoding for row in recorded])
+    assert len(recorded) == EXAMPLES
+    for row, numbers in zip(recorded, wanted, strict=True):
+        for name, output in numbers.items():
+            np.testing.assert_allclose(row.outputs[name], np.atleast_1d(output), atol=1e-4)
+
+
+def document(rows: list[dict[str, str]]) -> bytes:
+    tensors = [
+        {"name": field.upper(), "shape": [len(rows), 1], "datatype": "BYTES", "data": [row[field] for row in rows]}
+        for field in rows[0]
+    ]
+    return json.dumps({"inputs": tensors}).encode()
+
+
+def agree(given: Mapping[str, Any], wanted: Mapping[str, Any], task: str) -> None:
+    """Compares an answer's words exactly and its numbers as two versions of torch round them."""
+    for name, _ in OUTPUTS[task]:
+        if isinstance(wanted[name], str):
+            assert given[name] == wanted[name], name
+        else:
+            assert np.isclose(float(given[name]), float(wanted[name]), atol=1e-5), name
