@@ -40,8 +40,6 @@ from typing import Any
 
 from side_by_side import alone, machine
 
-from model_build.plan import plan
-from model_build.repository import lay_out
 from workloads import ROOT, load_workload
 from workloads.duplicates.pairs import pairs
 
@@ -74,6 +72,18 @@ load_engine.load = lambda folder, settings: Core()
 golden_check.check = lambda engine, settings, folder: None
 """
 """What Python runs before it runs a worker. A batch that is given while another runs begins when that has ended."""
+LAY_OUT = """
+import sys
+from pathlib import Path
+from model_build.plan import plan
+from model_build.repository import lay_out
+from workloads import load_workload
+
+folder = Path(sys.argv[1])
+contents = plan(load_workload("duplicates"), "inf1", folder).contents(folder)
+missing = {name for name, content in contents.items() if isinstance(content, Path) and not content.exists()}
+lay_out(folder, {name: "" if name in missing else content for name, content in contents.items()})
+"""
 
 
 def main() -> int:
@@ -260,12 +270,13 @@ def _on_stand_in(options: argparse.Namespace) -> int:
     checkouts = {"this": ROOT, **({"other": options.beside.resolve()} if options.beside else {})}
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in checkouts}
     with tempfile.TemporaryDirectory() as folder:
-        source, model = Path(folder) / "pairs.jsonl", _stand_in_model(Path(folder) / "model")
+        source = Path(folder) / "pairs.jsonl"
+        models = {name: _stand_in_model(checkout, Path(folder) / name) for name, checkout in checkouts.items()}
         _write(source, options.cores * options.chunks * options.chunk_rows)
         for turn in range(options.pairs):
             for name in checkouts if turn % 2 else reversed(checkouts):
                 runs[name].append(
-                    _stand_in_run(checkouts[name], model, source, Path(folder) / f"{name}-{turn}", options)
+                    _stand_in_run(checkouts[name], models[name], source, Path(folder) / f"{name}-{turn}", options)
                 )
                 print(f"… {name:6}", runs[name][-1], file=sys.stderr)
     names = list(runs["this"][0])
@@ -282,11 +293,10 @@ def _on_stand_in(options: argparse.Namespace) -> int:
     return 0
 
 
-def _stand_in_model(folder: Path) -> Path:
-    """Lays out what a build for Inf1 would, with empty graphs, and what puts the stand-in in their place."""
-    contents = plan(load_workload("duplicates"), "inf1", folder).contents(folder.with_name("graphs"))
-    graphs = {name for name, content in contents.items() if isinstance(content, Path) and not content.exists()}
-    lay_out(folder, {name: "" if name in graphs else content for name, content in contents.items()})
+def _stand_in_model(checkout: Path, folder: Path) -> Path:
+    """Lays out what the checkout's build for Inf1 would, with empty graphs, and what runs the stand-in instead."""
+    command = [sys.executable, "-c", LAY_OUT, str(folder)]
+    subprocess.run(command, cwd=checkout, env={**os.environ, "PYTHONPATH": str(checkout)}, check=True)
     (folder / "sitecustomize.py").write_text(DEVICE)
     return folder
 
