@@ -97,17 +97,24 @@ def refusal(compared: Sequence[Deviation], limits: Limits) -> str:
 
 
 def _compare(engine: Engine, settings: Settings, goldens: Sequence[Golden], copies: int) -> "list[Deviation]":
-    """Runs the rows of one length over and over, until each copy of the model has had a whole batch of them."""
+    """Runs the rows of one length over and over, until each copy of the model has had a whole batch of them.
+
+    A call has one batch for each copy, in the order of the copies: which computed a row of more is the engine's matter.
+    """
     batch = max(1, settings.batch_size)
     step = batch * copies
     rows = [goldens[index % len(goldens)] for index in range(-(-len(goldens) // step) * step)]
-    encodings = [golden.encoding for golden in rows]
-    given = engine.run(tensors(encodings, settings.inputs, (rows[0].length,), settings.pad_token_id))
-    return [
-        _deviation(golden, index // batch % copies + 1, name, output[index])
-        for name, output in given.items()
-        for index, golden in enumerate(rows)
-    ]
+    compared: list[Deviation] = []
+    for start in range(0, len(rows), step):
+        call = rows[start : start + step]
+        encodings = [golden.encoding for golden in call]
+        given = engine.run(tensors(encodings, settings.inputs, (call[0].length,), settings.pad_token_id))
+        compared += [
+            _deviation(golden, index // batch + 1, name, output[index])
+            for name, output in given.items()
+            for index, golden in enumerate(call)
+        ]
+    return compared
 
 
 def _deviation(golden: Golden, copy: int, name: str, output: "NDArray[Any]") -> Deviation:

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from containers.batch.predictor import EncoderPredictor
-from containers.encoder.engine import Engine
+from containers.encoder.engine import Engine, Lanes
 from containers.encoder.golden_check import Deviation, check, refusal
 from containers.encoder.goldens import GOLDENS, PARITY, Limits, load
 from containers.encoder.load_engine import load as load_engine
@@ -86,6 +86,19 @@ def test_one_wrong_core_among_many_is_found_and_told_apart(folder: Path, monkeyp
     given(monkeypatch, range(16))
     with pytest.raises(Unavailable, match=r"original does: copy 11 of 16, row \d of evaluation.jsonl on 8 tokens"):
         check(Wrong(load_engine(folder, COMPILED), 0.25, copy=11, copies=16), COMPILED, folder)
+
+
+def test_the_core_is_told_where_the_last_chip_has_fewer(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four cores of one chip and two of another, and more golden rows than they take at once."""
+    engine = load_engine(folder, COMPILED)
+    given(monkeypatch, range(6))
+    many = shutil.copytree(folder, tmp_path / "model")
+    (many / GOLDENS).write_text(json.dumps(24 * json.loads((many / GOLDENS).read_text())))
+    lanes = Lanes([engine, Wrong(engine, 0.25, copy=2, copies=2)], rows=4 * COMPILED.batch_size)
+    with pytest.raises(Unavailable, match=r"original does: copy 6 of 6, "):
+        check(lanes, COMPILED, many)
 
 
 def test_the_batch_program_refuses_such_a_model_too(
