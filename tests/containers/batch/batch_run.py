@@ -1,5 +1,9 @@
-"""Runs the batch program as its container does: as a process, from a copy of the container's own folder."""
+"""Runs the batch program as its container does: as a process, from a copy of the container's own folder.
 
+`run_here` runs it in this process, which takes half the time where nothing of a process matters.
+"""
+
+import io
 import json
 import os
 import shutil
@@ -8,11 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import containers
+from containers.batch.__main__ import main
 
 ROOM = Path(containers.__path__[0])
 
@@ -50,6 +56,13 @@ def start(program: Path, *arguments: object, environment: Mapping[str, str] | No
 
 def run(program: Path, *arguments: object, environment: Mapping[str, str] | None = None) -> Ended:
     return end(start(program, *arguments, environment=environment))
+
+
+def run_here(*arguments: object) -> Ended:
+    printed, told = io.StringIO(), io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(told):
+        code = main(list(map(str, arguments)))
+    return Ended(code, json.loads(printed.getvalue()) if code in (0, 1) else None, told.getvalue())
 
 
 def end(process: "subprocess.Popen[str]") -> Ended:

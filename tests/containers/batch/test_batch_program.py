@@ -18,7 +18,17 @@ from containers.batch.storage import Folder
 from containers.batch.worker_pool import on_cpu, on_neuron
 from containers.errors import ContainerError
 from tests.containers.batch.batch_model import row, write_model, write_rows
-from tests.containers.batch.batch_run import contents, end, install, kill_group, read_rows, run, start, wait_for_parts
+from tests.containers.batch.batch_run import (
+    contents,
+    end,
+    install,
+    kill_group,
+    read_rows,
+    run,
+    run_here,
+    start,
+    wait_for_parts,
+)
 
 ROWS = 3000
 
@@ -78,8 +88,8 @@ def test_the_manifest_accounts_for_every_row_of_the_input(whole: Path, source: P
         assert part["rows"] == part["answered"] == content.count(b"\n")
 
 
-def test_the_summary_says_what_was_done_and_how_fast(program: Path, model: Path, source: Path, tmp_path: Path) -> None:
-    ended = run(program, *job(model, source, tmp_path / "out"))
+def test_the_summary_says_what_was_done_and_how_fast(model: Path, source: Path, tmp_path: Path) -> None:
+    ended = run_here(*job(model, source, tmp_path / "out"))
     assert ended.code == 0
     assert ended.summary is not None
     assert {key: ended.summary[key] for key in ("rows", "answered", "bad", "rows_done_before", "workers")} == {
@@ -159,9 +169,9 @@ def test_a_worker_that_dies_ends_the_run_with_a_reason(
     ]
 
 
-def test_a_finished_job_started_again_changes_nothing(program: Path, model: Path, source: Path, whole: Path) -> None:
+def test_a_finished_job_started_again_changes_nothing(model: Path, source: Path, whole: Path) -> None:
     before = contents(whole)
-    ended = run(program, *job(model, source, whole))
+    ended = run_here(*job(model, source, whole))
     assert ended.code == 0
     assert ended.summary is not None
     assert (ended.summary["rows"], ended.summary["rows_done_before"]) == (0, ROWS)
@@ -190,14 +200,14 @@ def test_a_restart_with_other_things_is_refused(
     assert contents(whole) == before
 
 
-def test_bad_rows_go_to_a_side_file_with_line_and_reason(program: Path, model: Path, tmp_path: Path) -> None:
+def test_bad_rows_go_to_a_side_file_with_line_and_reason(model: Path, tmp_path: Path) -> None:
     lines = [json.dumps(row(number)) for number in range(200)]
     lines[3] = "not json"
     lines[70] = ""
     lines[71] = json.dumps({"id": "x-1", "title": "only"})
     lines[199] = json.dumps({**row(199), "title": "a" * 100})
     (tmp_path / "in.jsonl").write_text("\r\n".join(lines))
-    ended = run(program, *job(model, tmp_path / "in.jsonl", tmp_path / "out", "--max-bad-share", 0.02))
+    ended = run_here(*job(model, tmp_path / "in.jsonl", tmp_path / "out", "--max-bad-share", 0.02, "--workers", 1))
     assert ended.code == 0
     assert read_rows(tmp_path / "out", "bad") == [
         {"file": "in.jsonl", "line": 4, "id": None, "reason": "is not JSON: Expecting value at character 0"},
@@ -213,34 +223,33 @@ def test_bad_rows_go_to_a_side_file_with_line_and_reason(program: Path, model: P
     assert [part["bad_sha256"] is None for part in manifest["parts"]] == [False, False, True, False]
 
 
-def test_too_many_bad_rows_fail_the_run_and_keep_the_output(program: Path, model: Path, tmp_path: Path) -> None:
+def test_too_many_bad_rows_fail_the_run_and_keep_the_output(model: Path, tmp_path: Path) -> None:
     write_rows(tmp_path / "in.jsonl", [row(0), {"id": 1}, row(2)])
-    ended = run(program, *job(model, tmp_path / "in.jsonl", tmp_path / "out"))
+    ended = run_here(*job(model, tmp_path / "in.jsonl", tmp_path / "out"))
     assert ended.code == 1
     assert ended.told.splitlines()[1:] == ["33.33% of the rows are bad; --max-bad-share allows 1.00%."]
     assert len(read_rows(tmp_path / "out", "predictions")) == 2
     assert (tmp_path / "out" / "manifest.json").exists()
 
 
-def test_a_folder_is_read_in_the_order_of_its_names_compressed_or_not(
-    program: Path, model: Path, tmp_path: Path
-) -> None:
+def test_a_folder_is_read_in_the_order_of_its_names_compressed_or_not(model: Path, tmp_path: Path) -> None:
     write_rows(tmp_path / "in" / "b.jsonl", map(row, range(100, 150)))
     text = write_rows(tmp_path / "a.jsonl", map(row, range(100)))
     (tmp_path / "in" / "a.jsonl.gz").write_bytes(gzip.compress(text.read_bytes()))
     write_rows(tmp_path / "in" / "deeper" / "c.jsonl", map(row, range(150, 160)))
     (tmp_path / "in" / "README").write_text("not a row")
-    assert run(program, *job(model, tmp_path / "in", tmp_path / "out")).code == 0
+    assert run_here(*job(model, tmp_path / "in", tmp_path / "out", "--workers", 1)).code == 0
     assert [answer["id"] for answer in read_rows(tmp_path / "out", "predictions")] == list(range(160))
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert [source["name"] for source in manifest["input"]] == ["a.jsonl.gz", "b.jsonl", "deeper/c.jsonl"]
 
 
 def test_shards_fill_one_output_and_the_last_writes_the_manifest(
-    program: Path, model: Path, source: Path, whole: Path, tmp_path: Path
+    model: Path, source: Path, whole: Path, tmp_path: Path
 ) -> None:
     first, second = (
-        run(program, *job(model, source, tmp_path / "out", "--shard", shard)).summary for shard in ("1/2", "2/2")
+        run_here(*job(model, source, tmp_path / "out", "--shard", shard, "--workers", 1)).summary
+        for shard in ("1/2", "2/2")
     )
     assert first is not None
     assert second is not None
@@ -249,11 +258,11 @@ def test_shards_fill_one_output_and_the_last_writes_the_manifest(
     assert contents(tmp_path / "out") == contents(whole)
 
 
-def test_an_input_without_rows_is_done_at_once(program: Path, model: Path, tmp_path: Path) -> None:
+def test_an_input_without_rows_is_done_at_once(model: Path, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text("\n\n")
     (tmp_path / "empty.jsonl").write_text("")
     for name in ("in", "empty"):
-        ended = run(program, *job(model, tmp_path / f"{name}.jsonl", tmp_path / name))
+        ended = run_here(*job(model, tmp_path / f"{name}.jsonl", tmp_path / name))
         assert ended.code == 0
         assert ended.summary is not None
         assert ended.summary["manifest"] == {"rows": 0, "answered": 0, "bad": 0}
@@ -316,7 +325,7 @@ def test_a_model_that_is_not_there_or_does_not_load_is_refused(
     )
 
 
-def test_a_triton_repository_is_a_model_too(program: Path, model: Path, tmp_path: Path) -> None:
+def test_a_triton_repository_is_a_model_too(model: Path, tmp_path: Path) -> None:
     """The build lays out the ensemble with the tokenizer beside its step and the graph beside its own."""
     for step, file in (("tokenise", "tokenizer.json"), ("model", "model.onnx"), ("postprocess", "settings.json")):
         folder = tmp_path / "repository" / f"tiny_{step}" / "1"
@@ -324,13 +333,13 @@ def test_a_triton_repository_is_a_model_too(program: Path, model: Path, tmp_path
         for name in {file, "settings.json"}:
             shutil.copy(model / name, folder)
     source = write_rows(tmp_path / "in.jsonl", map(row, range(100)))
-    assert run(program, *job(model, source, tmp_path / "folder")).code == 0
-    assert run(program, *job(tmp_path / "repository", source, tmp_path / "repository-out")).code == 0
+    assert run_here(*job(model, source, tmp_path / "folder", "--workers", 1)).code == 0
+    assert run_here(*job(tmp_path / "repository", source, tmp_path / "repository-out", "--workers", 1)).code == 0
     assert read_rows(tmp_path / "folder", "predictions") == read_rows(tmp_path / "repository-out", "predictions")
 
 
 def test_a_chunk_whose_files_lack_a_row_is_found_out(
-    program: Path, model: Path, source: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    model: Path, source: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = Path(shutil.copytree(whole, tmp_path / "out"))
     file = output / "predictions-000005.jsonl"
@@ -342,7 +351,7 @@ def test_a_chunk_whose_files_lack_a_row_is_found_out(
         "Delete predictions-000005.jsonl and start again."
     )
     file.unlink()
-    assert run(program, *job(model, source, output)).code == 0
+    assert run_here(*job(model, source, output)).code == 0
     assert contents(output) == contents(whole)
 
 

@@ -14,7 +14,7 @@ from moto.server import ThreadedMotoServer
 from containers.batch.s3 import Bucket
 from containers.errors import Unavailable
 from tests.containers.batch.batch_model import row, write_model, write_rows
-from tests.containers.batch.batch_run import contents, install, run
+from tests.containers.batch.batch_run import contents, install, run, run_here
 
 ROWS = 200
 
@@ -61,8 +61,8 @@ def test_a_batch_from_s3_to_s3_writes_what_it_writes_on_disk(
     for file in (tmp_path / "in").iterdir():
         client.upload_file(str(file), "nightly", f"in/{file.name}")
     client.put_object(Bucket="nightly", Key="in-other/x.jsonl", Body=text.read_bytes())
-    common = ["--model", model, "--chunk-rows", 64, "--workers", 2, "--max-bad-share", 0.1]
-    on_disk = run(program, *common, "--input", tmp_path / "in", "--output", tmp_path / "out")
+    common = ["--model", model, "--chunk-rows", 64, "--workers", 1, "--max-bad-share", 0.1]
+    on_disk = run_here(*common, "--input", tmp_path / "in", "--output", tmp_path / "out")
     assert on_disk.code == 0
     job = [*common, "--input", "s3://nightly/in", "--output", "s3://nightly/out/day/"]
     in_s3 = run(program, *job, environment=environment)
@@ -71,34 +71,27 @@ def test_a_batch_from_s3_to_s3_writes_what_it_writes_on_disk(
 
     for key in ("predictions-000002.jsonl", "manifest.json"):
         client.delete_object(Bucket="nightly", Key=f"out/day/{key}")
-    again = run(program, *job, environment=environment)
+    again = run_here(*job)
     assert again.summary is not None
     assert (again.summary["rows"], again.summary["rows_done_before"]) == (64, ROWS + 3 - 64)
     assert objects(client, "out/day/") == contents(tmp_path / "out")
 
-    other = run(program, *job, "--chunk-rows", 32, environment=environment)
+    other = run_here(*job, "--chunk-rows", 32)
     assert other.code == 2
     assert other.told.startswith("s3://nightly/out/day/job.json: this output was begun with other things")
 
 
-def test_one_object_can_be_the_input(client: Any, environment: dict[str, str], tmp_path: Path) -> None:
-    program, model = install(tmp_path / "program"), write_model(tmp_path / "model")
+def test_one_object_can_be_the_input(client: Any, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "model")
     client.put_object(Bucket="nightly", Key="one/pairs.jsonl", Body=json.dumps(row(1)).encode())
     arguments = ["--model", model, "--input", "s3://nightly/one/pairs.jsonl", "--output", tmp_path / "out"]
-    ended = run(program, *arguments, environment=environment)
-    assert ended.code == 0
+    assert run_here(*arguments).code == 0
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["input"][0]["name"] == "pairs.jsonl"
 
 
-def test_a_prefix_without_rows_and_a_bucket_that_is_not_there_are_refused(
-    client: Any, environment: dict[str, str], tmp_path: Path
-) -> None:
-    program, model = install(tmp_path / "program"), write_model(tmp_path / "model")
-    nothing = run(
-        program,
-        *["--model", model, "--input", "s3://nightly/nothing", "--output", tmp_path / "out"],
-        environment=environment,
-    )
+def test_a_prefix_without_rows_and_a_bucket_that_is_not_there_are_refused(client: Any, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "model")
+    nothing = run_here("--model", model, "--input", "s3://nightly/nothing", "--output", tmp_path / "out")
     assert (nothing.code, nothing.told) == (2, "--input s3://nightly/nothing: there is no .jsonl or .jsonl.gz file.\n")
     with pytest.raises(Unavailable) as refusal:
         Bucket.open("s3://no-such-bucket/x").names()
