@@ -1,7 +1,7 @@
 """What the images of Inf1 and Inf2 run: every workload for them is built, served, batched and recorded.
 
 For Inf1 under the torch 1.13.1, the numpy and the Python of its image, which `make inf1` installs; for Inf2 under those
-of here, which are newer than its image's torch 2.9. The source is what a remote build sends, AWS's packages are
+of here, where its image has torch 2.9 and Python 3.12. The source is what a remote build sends, AWS's packages are
 tests/fake_neuron.py, which traces with the real torch.jit, and the answers are those of the checkpoint under the torch
 of here.
 """
