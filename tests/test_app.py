@@ -17,7 +17,6 @@ from workloads import ROOT, artifact_file
 RUN_APP = "import sys, pathlib, app; sys.exit(app.main(pathlib.Path(sys.argv[1]), app.cdk_command(app.os.getppid())))"
 LIST_MODULES = "import sys, pathlib, app; app.main(pathlib.Path(sys.argv[1])); print(*sys.modules, sep='\\n')"
 CDK = ROOT / "node_modules/.bin/cdk"
-VIRGINIA = Environment(account="123456789012", region="us-east-1")
 
 
 @pytest.fixture
@@ -133,18 +132,6 @@ def test_a_new_folder_is_a_new_stack(repository: Repository) -> None:
     app = App()
     assert list(add_stacks(app, repository.root)) == ["TextClassificationStack"]
     assert [child.node.id for child in app.node.children] == ["SpellcheckStack", "TypoFixerStack"]
-
-
-def test_a_release_pays_for_cdks_own_checks_of_the_templates(repository: Repository, tmp_path: Path) -> None:
-    connection = "arn:aws:codeconnections:us-east-1:123456789012:connection/01234567-89ab-cdef-0123-456789abcdef"
-    release = App(
-        outdir=str(tmp_path / "cdk.out"),
-        context={"release-repository": "example/models", "release-connection": connection},
-        builtin_cloud_formation_validation=False,
-    )
-    assert add_all(release, repository.root, VIRGINIA, ["synth", "--quiet"]) == 0
-    release.synth()
-    assert (tmp_path / "cdk.out/validation-report.json").exists()
 
 
 def test_account_and_region_are_what_the_cli_found_and_may_both_be_missing() -> None:

@@ -21,6 +21,7 @@ from aws_cdk.assertions import Annotations, Match, Template
 from app import add_stacks
 from stacks.context import Options
 from tests.artifacts import an_artifact
+from tests.stacks.templates import make_app
 from workloads import (
     ROOT,
     Autoscaling,
@@ -168,7 +169,7 @@ class Repository:
         Recommendation(**{**values, **keys}).write_json(self.recommendation_file)
 
     def app(self, environment: Environment | None = None, options: Options | None = None) -> App:
-        app = App(outdir=str(self.root / "cdk.out"), context=cdk_context())
+        app = make_app(self.root / "cdk.out", cdk_context())
         add_stacks(app, self.root, environment, options)
         return app
 

@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import botocore.session
-from aws_cdk import App, Validations
+from aws_cdk import App, CloudFormationValidatePlugin, Validations
 from botocore.model import ListShape, MapShape, Shape, StringShape, StructureShape
 from botocore.validate import ParamValidator
 from cdk_nag import AwsSolutionsChecks
@@ -33,9 +34,29 @@ def assert_is_snapshot(stack_name: str, text: str) -> None:
     assert text == expected, f"{file} was rewritten: review the difference"
 
 
+def make_app(outdir: Path, context: Mapping[str, Any] | None = None) -> App:
+    """Returns an app as app.py makes it: without the checks of CDK, whose rules take seconds to load.
+
+    `nag_findings` has them.
+    """
+    return App(
+        outdir=str(outdir),
+        context=context,
+        stack_traces=False,
+        tree_metadata=False,
+        builtin_cloud_formation_validation=False,
+    )
+
+
+@cache
+def cdks_own_checks() -> CloudFormationValidatePlugin:
+    """Returns one for all apps of the process: its rules are compiled in seconds, as long as ten templates take."""
+    return CloudFormationValidatePlugin()
+
+
 def nag_findings(app: App) -> list[str]:
     """Returns the unanswered findings of cdk-nag's AwsSolutions pack and of CDK's own checks of templates."""
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app), cdks_own_checks())
     try:
         app.synth(force=True)  # The plugin has not seen an assembly that was synthesised before.
     except RuntimeError as error:

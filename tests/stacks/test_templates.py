@@ -1,4 +1,7 @@
-"""The template of every workload: unchanged without notice, the same twice, and sound to cdk-nag and cfn-lint."""
+"""The template of every workload: unchanged without notice, the same twice, and sound to cdk-nag and cfn-lint.
+
+All that these and CDK's own checks read is in this file: their rules are loaded in seconds, once for a process.
+"""
 
 import json
 import re
@@ -9,8 +12,11 @@ import pytest
 from aws_cdk import App, CfnResource, Environment, Stack
 from aws_cdk import aws_iam as iam
 
+from app import add_all
 from tests.stacks.miniature import Repository, Synthesis, candidate
-from tests.stacks.templates import SNAPSHOTS, assert_is_snapshot, lint_matches, nag_findings
+from tests.stacks.release.test_release_pipeline import CONNECTION, VIRGINIA, release, repositories  # noqa: F401  a fixture
+from tests.stacks.templates import SNAPSHOTS, assert_is_snapshot, cdks_own_checks, lint_matches, make_app, nag_findings
+from tests.stacks.test_paging import paging
 
 CDKS_OWN = {"W3005"}
 """A DependsOn beside a reference that implies it."""
@@ -52,8 +58,32 @@ def test_cdk_nag_has_no_unanswered_finding_in_a_region(repository: Repository) -
     assert nag_findings(repository.app(Environment(account="123456789012", region="eu-west-1"))) == []
 
 
+def test_cdk_nag_has_no_unanswered_finding_in_what_pages(tmp_path: Path) -> None:
+    assert nag_findings(paging(tmp_path)) == []
+
+
+@pytest.fixture(scope="module")
+def releasing(repositories: dict[str, Repository]) -> App:  # noqa: F811
+    return release(repositories["spellcheck"].root)
+
+
+def test_cdk_nag_has_no_unanswered_finding_in_a_release(releasing: App) -> None:
+    assert nag_findings(releasing) == []
+
+
+def test_a_release_pays_for_cdks_own_checks_of_the_templates(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.CloudFormationValidatePlugin", cdks_own_checks)
+    context = {"release-repository": "example/models", "release-connection": CONNECTION}
+    app = make_app(repository.root / "cdk.out", context)
+    assert add_all(app, repository.root, VIRGINIA, ["synth", "--quiet"]) == 0
+    app.synth()
+    assert (repository.root / "cdk.out/validation-report.json").exists()
+
+
 def test_the_check_with_cdk_nag_sees_a_wildcard(tmp_path: Path) -> None:
-    app = App(outdir=str(tmp_path))
+    app = make_app(tmp_path)
     role = iam.Role(Stack(app, "Stack"), "Role", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"))
     role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=["*"]))
     app.synth()
@@ -61,7 +91,7 @@ def test_the_check_with_cdk_nag_sees_a_wildcard(tmp_path: Path) -> None:
 
 
 def test_cdks_own_checks_see_a_property_that_does_not_exist(tmp_path: Path) -> None:
-    app = App(outdir=str(tmp_path))
+    app = make_app(tmp_path)
     CfnResource(Stack(app, "Stack"), "Key", type="AWS::KMS::Key", properties={"Rotation": True})
     assert nag_findings(app) == ["F3002"]
 
@@ -73,6 +103,14 @@ def test_cfn_lint_has_neither_errors_nor_warnings(committed: Synthesis) -> None:
 
 def test_cfn_lint_has_neither_errors_nor_warnings_with_every_option_of_an_endpoint(everything: Synthesis) -> None:
     assert [str(match) for match in lint_matches(everything.json, "us-east-1")] == []
+
+
+def test_cfn_lint_has_neither_errors_nor_warnings_in_a_release(releasing: App) -> None:
+    """Ignores what CDK Pipelines writes itself: a DependsOn more than needed, a Join in place of a Sub."""
+    template = releasing.synth().get_stack_by_name("ReleasePipelineStack").template
+    style = ("dependency already enforced", "Prefer using Fn::Sub over Fn::Join")
+    matches = lint_matches(template, "us-east-1")
+    assert [str(match) for match in matches if not any(words in match.message for words in style)] == []
 
 
 def masked(template: dict[str, Any]) -> str:
