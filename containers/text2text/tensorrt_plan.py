@@ -182,7 +182,8 @@ class Plan:
     def context(self, shapes: Mapping[str, Shape], activations: int | None = None) -> "Context":
         """Returns a context at these shapes, in the first profile that was built for them. Raises `PlanRefused`.
 
-        `activations` is the address of memory that is shared with other contexts; else the context has its own.
+        `activations` is the address of memory that is shared with other contexts; else the context has its own. Several
+        contexts may share a profile, which TensorRT allows from 10.0 on (its `kPROFILE_SHARING_0806`).
         """
         index = next((i for i, profile in enumerate(self._profiles) if _fits(profile, shapes)), None)
         if index is None:

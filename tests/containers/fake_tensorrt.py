@@ -242,10 +242,10 @@ class Context:
         }
         return tuple(known[axis] if isinstance(axis, str) else axis for axis in self.engine.axes[name])
 
-    def set_tensor_address(self, name: str, address: int) -> bool:
+    def set_tensor_address(self, name: str, memory: int) -> bool:
         assert not self.fixed, "a context may not be changed once it is part of a captured graph"
-        self.addresses[name] = address
-        return address != 0
+        self.addresses[name] = memory
+        return memory != 0
 
     def execute_async_v3(self, stream_handle: int) -> bool:
         gpu, engine = self.engine.gpu, self.engine

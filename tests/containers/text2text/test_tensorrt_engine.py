@@ -22,7 +22,11 @@ from containers.text2text.tensorrt_plan import PlanRefused, plan_name
 from model_build.tensorrt.precision import T5_CACHES, to_fp16
 from model_build.tensorrt.profiles import text2text_profiles
 from tests.containers.fake_tensorrt import (
+    Context,
+    Engine,
+    ExecutionContextAllocationStrategy,
     Gpu,
+    TensorIOMode,
     cudaDeviceAttr,
     cudaError_t,
     cudaMemcpyKind,
@@ -266,3 +270,18 @@ def test_the_fake_is_called_as_the_real_cuda_bindings_are() -> None:
     for fake in (cudaError_t, cudaMemcpyKind, cudaDeviceAttr, cudaStreamCaptureMode):
         members: type[IntEnum] = fake
         assert all(getattr(getattr(real, fake.__name__), one.name) == one.value for one in members)
+
+
+def test_the_fake_is_called_as_nvidias_bindings_of_tensorrt_are() -> None:
+    """Those of TensorRT for RTX have the classes of TensorRT 10, and each signature in a docstring."""
+    real = pytest.importorskip("tensorrt_rtx_bindings")
+    for fake, name in ((Context, "IExecutionContext"), (Engine, "ICudaEngine")):
+        for part in (part for part in vars(fake) if not part.startswith("_")):
+            documented = getattr(getattr(real, name), part).__doc__ or ""
+            signatures = re.findall(rf"{part}\(self: [\w.]+(?:, (.*?))?\) ->", documented)
+            known = [[each.split(":")[0] for each in signature.split(", ") if each] for signature in signatures]
+            if callable(getattr(fake, part)):
+                assert [*inspect.signature(getattr(fake, part)).parameters][1:] in known, part
+    for kind in (ExecutionContextAllocationStrategy, TensorIOMode):
+        members: type[IntEnum] = kind
+        assert all(int(getattr(getattr(real, kind.__name__), one.name)) == one.value for one in members)
