@@ -1,7 +1,7 @@
 """The TensorRT engine over a GPU in host memory: the tokens of Hugging Face, by launches that nothing changes any more.
 
-The plans are of the static decoder. What they are compared with is ONNX Runtime's engine over the growing one, which
-`tests/model_build/text2text` holds to `generate`.
+What they are compared with is PyTorch's engine, which test_static_engines.py holds to `generate`, as
+`tests/model_build/text2text` does with this one.
 """
 
 import inspect
@@ -14,13 +14,14 @@ import numpy as np
 import onnx
 import pytest
 
-from containers.text2text import tensorrt_engine
+from containers.text2text import tensorrt_engine, torch_engine
 from containers.text2text.decoding import Tokens, greedy
-from containers.text2text.engine import OnnxEngine
 from containers.text2text.settings import Settings
+from containers.text2text.static_cache import StaticEngine
 from containers.text2text.tensorrt_plan import PlanRefused, plan_name
 from model_build.tensorrt.precision import T5_CACHES, to_fp16
 from model_build.tensorrt.profiles import text2text_profiles
+from model_build.text2text import export
 from tests.containers.fake_tensorrt import (
     Context,
     Engine,
@@ -35,7 +36,7 @@ from tests.containers.fake_tensorrt import (
     write_plan,
 )
 from tests.model_build.tensorrt.tensorrt_graphs import T5, T5_CHANNELS, T5_D_KV, t5
-from tests.model_build.tiny_t5 import LIKELY_TOKEN
+from tests.model_build.tiny_t5 import LIKELY_TOKEN, make_checkpoint
 from workloads import Serving
 
 ROWS = 8
@@ -52,12 +53,17 @@ SETTINGS = Settings(
 
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The graphs for TensorRT, and in `growing` those of ONNX Runtime's engine, of one checkpoint."""
+    """The graphs for TensorRT and for PyTorch, of one checkpoint."""
     folder = tmp_path_factory.mktemp("t5")
-    for part, static in ((folder, True), (folder / "growing", False)):
-        part.mkdir(exist_ok=True)
-        for name, model in t5(static=static).items():
-            onnx.save(model, part / f"{name}.onnx")
+    for name, model in t5(False).items():
+        onnx.save(model, folder / f"{name}.onnx")
+    make_checkpoint(folder / "checkpoint")
+    export.trace(
+        export.load(folder / "checkpoint"),
+        folder,
+        max_input_tokens=T5.max_input_tokens,
+        max_output_tokens=T5.max_output_tokens,
+    )
     return folder
 
 
@@ -86,9 +92,9 @@ def sources(rows: int, length: int, seed: int = 0) -> tuple[Tokens, Tokens]:
     return rng.integers(4, 30, (rows, length)) * mask, mask
 
 
-def reference(graphs: Path) -> OnnxEngine:
-    growing = graphs / "growing"
-    return OnnxEngine(growing / "encoder.onnx", growing / "decoder.onnx", 1)
+@pytest.fixture(scope="module")
+def reference(graphs: Path) -> StaticEngine:
+    return torch_engine.load(graphs, "cpu", most_rows=ROWS, longest=T5.max_input_tokens)
 
 
 def listed(outputs: list[Tokens]) -> list[list[int]]:
@@ -96,19 +102,17 @@ def listed(outputs: list[Tokens]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize(("rows", "length"), [(1, 1), (3, 9), (ROWS, T5.max_input_tokens)])
-def test_its_tokens_are_onnx_runtimes(gpu: Gpu, plans: Path, graphs: Path, rows: int, length: int) -> None:
+def test_its_tokens_are_pytorchs(gpu: Gpu, plans: Path, reference: StaticEngine, rows: int, length: int) -> None:
     asked = sources(rows, length)
-    assert listed(greedy(tensorrt_engine.load(plans), *asked, SETTINGS)) == listed(
-        greedy(reference(graphs), *asked, SETTINGS)
-    )
+    assert listed(greedy(tensorrt_engine.load(plans), *asked, SETTINGS)) == listed(greedy(reference, *asked, SETTINGS))
 
 
-def test_batches_follow_each_other_in_the_same_memory(gpu: Gpu, plans: Path, graphs: Path) -> None:
-    engine, onnx_engine = tensorrt_engine.load(plans), reference(graphs)
+def test_batches_follow_each_other_in_the_same_memory(gpu: Gpu, plans: Path, reference: StaticEngine) -> None:
+    engine = tensorrt_engine.load(plans)
     taken = dict.fromkeys(gpu.memory)
     for seed, (rows, length) in enumerate([(8, 24), (2, 5), (5, 17), (8, 24)]):
         asked = sources(rows, length, seed)
-        assert listed(greedy(engine, *asked, SETTINGS)) == listed(greedy(onnx_engine, *asked, SETTINGS))
+        assert listed(greedy(engine, *asked, SETTINGS)) == listed(greedy(reference, *asked, SETTINGS))
     assert dict.fromkeys(gpu.memory) == taken
 
 
@@ -130,13 +134,13 @@ def test_rows_end_at_different_steps_in_this_model(gpu: Gpu, plans: Path) -> Non
     assert len({len(row) for row in outputs}) > 2
 
 
-def test_logits_of_forced_tokens_are_onnx_runtimes(gpu: Gpu, plans: Path, graphs: Path) -> None:
-    engine, onnx_engine, asked = tensorrt_engine.load(plans), reference(graphs), sources(5, 11)
-    state, expected = engine.encode(*asked, 0), onnx_engine.encode(*asked, 0)
+def test_logits_of_forced_tokens_are_pytorchs(gpu: Gpu, plans: Path, reference: StaticEngine) -> None:
+    engine, asked = tensorrt_engine.load(plans), sources(5, 11)
+    state, expected = engine.encode(*asked, 0), reference.encode(*asked, 0)
     tokens = np.zeros((5, 1), np.int64)
     for _ in range(T5.max_output_tokens):
         logits = engine.logits(state, tokens)
-        assert np.allclose(logits, onnx_engine.logits(expected, tokens), atol=1e-5)
+        assert np.allclose(logits, reference.logits(expected, tokens), atol=1e-5)
         tokens = logits.argmax(-1)[:, None]
 
 
@@ -192,15 +196,15 @@ def test_what_an_earlier_batch_left_in_the_cache_changes_no_answer(gpu: Gpu, pla
     assert listed(greedy(engine, *asked, SETTINGS)) == expected
 
 
-def test_an_fp16_decoder_with_its_caches_in_fp16_gives_the_same_tokens(gpu: Gpu, plans: Path, graphs: Path) -> None:
+def test_an_fp16_decoder_with_its_caches_in_fp16_gives_the_same_tokens(
+    gpu: Gpu, plans: Path, graphs: Path, reference: StaticEngine
+) -> None:
     for name in ("encoder", "decoder"):
         model = onnx.load(graphs / f"{name}.onnx")
         half = to_fp16(model, half=T5_CACHES)
         write_plan(plans / plan_name(name, "7.5"), half, PROFILES[name], capability="7.5")
     asked = sources(ROWS, 12)
-    assert listed(greedy(tensorrt_engine.load(plans), *asked, SETTINGS)) == listed(
-        greedy(reference(graphs), *asked, SETTINGS)
-    )
+    assert listed(greedy(tensorrt_engine.load(plans), *asked, SETTINGS)) == listed(greedy(reference, *asked, SETTINGS))
 
 
 def test_a_batch_whose_memory_was_taken_is_refused(gpu: Gpu, plans: Path) -> None:
@@ -211,13 +215,11 @@ def test_a_batch_whose_memory_was_taken_is_refused(gpu: Gpu, plans: Path) -> Non
         engine.step(earlier, np.ones(2, np.bool_))
 
 
-def test_the_plan_of_this_gpu_is_taken(gpu: Gpu, plans: Path, graphs: Path) -> None:
+def test_the_plan_of_this_gpu_is_taken(gpu: Gpu, plans: Path, reference: StaticEngine) -> None:
     gpu.capability = "8.6"
     (plans / "decoder.7.5.plan").unlink()
     asked = sources(2, 4)
-    assert listed(greedy(tensorrt_engine.load(plans), *asked, SETTINGS)) == listed(
-        greedy(reference(graphs), *asked, SETTINGS)
-    )
+    assert listed(greedy(tensorrt_engine.load(plans), *asked, SETTINGS)) == listed(greedy(reference, *asked, SETTINGS))
 
 
 def test_a_gpu_without_a_plan_is_told_which_there_are(gpu: Gpu, plans: Path) -> None:

@@ -52,20 +52,20 @@ def graph(name: str) -> onnx.ModelProto:
     """One of `GRAPHS`, exported when it is first asked for. Not to be changed."""
     kind, _, part = name.rpartition("-")
     if kind != "bert":
-        return t5(gated=kind == "gated-t5")[part]
+        return t5(kind == "gated-t5")[part]
     with TemporaryDirectory() as folder:
         return onnx.load(make_bert(Path(folder), BERTS[part].task))
 
 
 @cache
-def t5(*, gated: bool = False, static: bool = True) -> dict[str, onnx.ModelProto]:
-    """Both graphs, with the cache of TensorRT's decoder or with that of ONNX Runtime's. Not to be changed."""
+def t5(gated: bool) -> dict[str, onnx.ModelProto]:
+    """Both graphs, with the static cache. Not to be changed."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         make_checkpoint(folder / "checkpoint", gated=gated)
         model = export.load(folder / "checkpoint")
         limits = {"max_input_tokens": T5.max_input_tokens, "max_output_tokens": T5.max_output_tokens}
-        export.export(model, folder, **limits, static=static)
+        export.export(model, folder, **limits, static=True)
         return {part: onnx.load(folder / f"{part}.onnx") for part in ("encoder", "decoder")}
 
 

@@ -1,5 +1,6 @@
 """The two graphs: what goes in and out, and that they are T5 whatever the checkpoint's variant."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from model_build.tensorrt.profiles import text2text_profiles
 from model_build.text2text import export, optimise
 from model_build.text2text.verify import Original, compare, forced_logits
 from tests.containers.fake_tensorrt import Gpu, install, write_plan
-from tests.model_build.tensorrt.tensorrt_graphs import T5
+from tests.model_build.tensorrt.tensorrt_graphs import T5, t5
 from tests.model_build.tiny_t5 import make_checkpoint, make_texts, make_tokenizer
 from workloads import Example, Serving
 
@@ -50,9 +51,11 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="module")
 def static(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The static graphs of the same checkpoint, for up to 11 tokens: launches of four make that 12 places."""
+    """The static graphs of the same checkpoint, which other tests share."""
     folder = tmp_path_factory.mktemp("static")
-    export.export(export.load(exported), folder, max_input_tokens=24, max_output_tokens=11, static=True)
+    gated = "gated" in json.loads((exported / "config.json").read_text())["feed_forward_proj"]
+    for name, model in t5(gated).items():
+        onnx.save(model, folder / f"{name}.onnx")
     return folder
 
 
