@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from cfnlint.schema import PROVIDER_SCHEMA_MANAGER, ResourceNotFoundError
 from jsonschema import Draft7Validator, validators
 
 # New types appear in this region first; a type's schema does not differ by region.
@@ -37,6 +36,9 @@ class ResourceSchema:
 @cache
 def schema_of(resource_type: str) -> ResourceSchema | None:
     """Returns None for a type that the registry does not have."""
+    # Imported here because it takes a fourth of an account's start, and only a stack needs it.
+    from cfnlint.schema import PROVIDER_SCHEMA_MANAGER, ResourceNotFoundError
+
     try:
         return ResourceSchema(PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, resource_type).schema)
     except ResourceNotFoundError:
