@@ -1,11 +1,14 @@
 """Describes this machine, and decides which instance types it can stand in for.
 
-It refuses types with a GPU or an Inferentia chip rather than imitate them; its own CPU answers for every other type.
-Instance types come from botocore's service model, because moto's list is old.
+It refuses types with an Inferentia chip, and without a GPU of its own those with one, rather than imitate them; its own
+CPU answers for every other type. An NVIDIA GPU of this machine answers for every type with one, whatever it is, and
+results name it. Instance types come from botocore's service model, because moto's list is old.
 """
 
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -32,7 +35,8 @@ def instance_types() -> frozenset[str]:
 
 def refusal(instance_type: str) -> str | None:
     """Returns in one sentence why this machine cannot stand in for `instance_type`, or None where it can."""
-    if (chip := _CHIPS.get(hardware(instance_type))) is None:
+    kind = hardware(instance_type)
+    if (chip := _CHIPS.get(kind)) is None or (kind == "GPU" and gpu() is not None):
         return None
     return (
         f"{instance_type} has {chip} and this local account serves on the CPU alone: choose a CPU instance type here, "
@@ -42,9 +46,21 @@ def refusal(instance_type: str) -> str | None:
 
 @cache
 def description() -> str:
-    """Returns the CPU's model and the number of cores, for readers of what was measured here."""
+    """Returns the CPU's model, the number of cores and the GPU, for readers of what was measured here."""
     cores = len(os.sched_getaffinity(0))
-    return f"{_cpu_model()} with {cores} core{'s' if cores != 1 else ''}"
+    parts = [f"{_cpu_model()} with {cores} core{'s' if cores != 1 else ''}", gpu()]
+    return " and ".join(part for part in parts if part)
+
+
+@cache
+def gpu() -> str | None:
+    """Returns the name of the first NVIDIA GPU that the driver's own program lists; None where there is none."""
+    if (program := shutil.which("nvidia-smi")) is None:
+        return None
+    asked = [program, "--query-gpu=name", "--format=csv,noheader"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    names = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    return names[0] if names and done.returncode == 0 else None
 
 
 def _cpu_model() -> str:

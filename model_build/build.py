@@ -30,6 +30,7 @@ from model_build.progress import Progress, silent
 from model_build.tensorrt.compile import Toolchain, no_bindings
 from model_build.tensorrt.rtx import builder_name
 from workloads import (
+    CudaTarget,
     ModelArtifact,
     NeuronTarget,
     ParityReport,
@@ -55,7 +56,7 @@ def build(plan: BuildPlan, progress: Progress = silent) -> ModelArtifact:
         compiled = _compile(plan, scratch, progress)
         made = scratch / "repository"
         repository.lay_out(made, _contents(plan, compiled))
-        compare = backend(plan).comparer(plan, made, progress)
+        compare = None if _lacks_gpu(plan) else backend(plan).comparer(plan, made, progress)
         try:
             figures = _gate(plan, made, compare, progress)
         except ParityFailed as failed:
@@ -72,8 +73,10 @@ def verify_built(plan: BuildPlan, progress: Progress = silent) -> ParityReport |
     """Compares the archive that a build left, which is what ships, with the checkpoint as it is now.
 
     None where the model cannot run on this machine and nothing was compared when it was built either. Raises what
-    `build` raises, and `UsageError` for an archive of another checkpoint.
+    `build` raises, `UsageError` for an archive of another checkpoint, and `Unavailable` where it needs a GPU.
     """
+    if problem := _lacks_gpu(plan):
+        raise Unavailable(problem)
     with _scratch(plan) as scratch:
         artifact = _artifact_of_checkpoint(plan)
         made = scratch / "repository"
@@ -111,10 +114,16 @@ def verify_recorded(plan: BuildPlan) -> ParityReport:
     """
     artifact = _artifact_of_checkpoint(plan)
     if artifact.parity is None:
+        named = f"{plan.workload.name} --target {plan.variant_name}"
+        again = (
+            f"Build it on a machine with an NVIDIA GPU: `python -m model_build build {named}`."
+            if isinstance(plan.target, CudaTarget)
+            else "Run `python -m containers.batch.record` on the target's hardware and give what it writes to "
+            f"`python -m model_build verify {named} --outputs FILE`."
+        )
         raise GateFailed(
             f"{plan.artifact}: parity: the build compared nothing, since the model could not run where it was "
-            "compiled. Run `python -m containers.batch.record` on the target's hardware and give what it writes to "
-            f"`python -m model_build verify {plan.workload.name} --target {plan.variant_name} --outputs FILE`."
+            f"compiled. {again}"
         )
     parity.check_quality(artifact.parity, plan.workload.quality, ())
     parity.check_parity(artifact.parity, plan.target.parity, ())
@@ -216,6 +225,21 @@ def _with_advice(
     with _engine_errors_explained(plan):
         advice = fp32_layers.advice(plan, compare, scratch, progress)
     return failed if advice is None else ParityFailed(f"{failed}\n{advice}")
+
+
+def _lacks_gpu(plan: BuildPlan) -> str:
+    """Returns why an archive for any NVIDIA GPU cannot be run here; empty where it can, and for all others."""
+    if not isinstance(plan.target, CudaTarget):
+        return ""
+    from model_build.torch_threads import version_without_gpu  # `verify --recorded` needs no torch
+
+    if (version := version_without_gpu()) is None:
+        return ""
+    return (
+        f"{plan.workload.name} for {plan.variant_name} runs on an NVIDIA GPU, and PyTorch {version} finds "
+        "none here, so it cannot be compared with the original. Build it on a machine that has one, with PyPI's "
+        "PyTorch."
+    )
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ of it when it builds, so both versions' commands are shown.
 from pathlib import Path
 from typing import get_args
 
+from containers.encoder.load_engine import CUDA_GRAPHS
 from model_build.checkpoint import Checkpoint
 from model_build.neuron import arguments
 from model_build.tensorrt.compile import plan_name
@@ -14,6 +15,7 @@ from model_build.tensorrt.profiles import profiles
 from model_build.tensorrt.trtexec import Major, command
 from model_build.text2text.graphs import BLOCK, INT8_ACTIVATIONS
 from workloads import (
+    CudaTarget,
     EncoderModel,
     Model,
     NeuronTarget,
@@ -36,8 +38,11 @@ def steps(model: Model, target: Target, serving: Serving, checkpoint: Checkpoint
             return [*_exports(model), *_tensorrt(model, target, serving, checkpoint)]
         case OnnxRuntimeTarget():
             return [*_exports(model), *_onnxruntime(model, target)]
-        case TorchScriptTarget():
-            return [_call("torch.jit.trace", f"model, ({', '.join(model_inputs(model))})", "model.pt")]
+        case CudaTarget() if isinstance(model, TextToText):
+            return [_call("torch.jit.trace", graph, f"{graph}.pt") for graph in ("encoder", "decoder")]
+        case TorchScriptTarget() | CudaTarget():
+            file = "model.pt" if isinstance(target, TorchScriptTarget) else CUDA_GRAPHS
+            return [_call("torch.jit.trace", f"model, ({', '.join(model_inputs(model))})", file)]
 
 
 def model_inputs(model: Model) -> list[str]:

@@ -18,6 +18,7 @@ from model_build.neuron import package as neuron
 from model_build.repository import Content
 from model_build.text2text import repository as text2text
 from workloads import (
+    CudaTarget,
     Example,
     NeuronTarget,
     OnnxRuntimeTarget,
@@ -186,10 +187,11 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
 
 def _check_runtime(source: WorkloadFolder, name: str, target: Target) -> None:
     """Refuses runtimes without a backend: a decoder with a cache has no static graph for Neuron, nor a plain trace."""
-    if isinstance(source.workload.model, TextToText) and not isinstance(target, OnnxRuntimeTarget | TensorRtTarget):
+    built = OnnxRuntimeTarget | CudaTarget | TensorRtTarget
+    if isinstance(source.workload.model, TextToText) and not isinstance(target, built):
         raise UsageError(
             f"{source.file}: targets.{name}.runtime: '{target.runtime}' is not built for {source.workload.model.task}. "
-            "Allowed: onnxruntime, tensorrt."
+            "Allowed: onnxruntime, cuda, tensorrt."
         )
     _check_preprocess(source, name, target)
     if torchscript_file(source) is not None and not isinstance(target, NeuronTarget):

@@ -1,7 +1,7 @@
-"""Sets the number of threads that torch computes with, which is one for the process.
+"""Sets the number of threads that torch computes with, which is one for the process, and asks it for a GPU.
 
-It decides how sums are split and so their last digits. A build records the same differences whatever ran in the process
-before it.
+The number decides how sums are split and so their last digits. A build records the same differences whatever ran in the
+process before it.
 """
 
 import os
@@ -27,3 +27,8 @@ def every_core() -> Iterator[None]:
     with threads_kept():
         torch.set_num_threads(len(os.sched_getaffinity(0)))
         yield
+
+
+def version_without_gpu() -> str | None:
+    """Returns torch's version where it finds no NVIDIA GPU, which may be how it was built; None where it finds one."""
+    return None if torch.cuda.is_available() else str(torch.__version__)

@@ -42,6 +42,8 @@ def _needs(artifact: ModelArtifact, target: Target) -> Hardware:
             return "Inferentia 1"
         case "neuronx":
             return "Inferentia 2"
+        case "cuda":
+            return "GPU"
         case "torchscript" if target.instance_types:
             # The archive is either for the Python backend on CPU or for the PyTorch backend on a GPU.
             return hardware(target.instance_types[0])

@@ -126,7 +126,7 @@ def test_every_command_can_be_typed(words: list[str], monkeypatch: pytest.Monkey
             pass
         case ["cdk", "deploy", stack, *options]:
             assert stack in STACKS
-            assert set(options) <= {"-c", "recommendation=ignore", "stage=production"}
+            assert set(options) <= {"-c", "recommendation=ignore", "stage=production", "hosting-target=cuda"}
         case ["pip", "install", "-e", extra]:
             extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
             assert extra.removeprefix(".[").removesuffix("]") in extras

@@ -31,6 +31,7 @@ from workloads.objective import LatencyObjective, Sizing, ThroughputObjective
 from workloads.recommendation import Autoscaling, Candidate, LatencyPercentiles, Provenance, Recommendation
 from workloads.serving import Serving, Variant
 from workloads.target import (
+    CudaTarget,
     NeuronTarget,
     OnnxRuntimeTarget,
     Parity,
@@ -47,6 +48,7 @@ __all__ = [
     "Autoscaling",
     "Canary",
     "Candidate",
+    "CudaTarget",
     "DataCapture",
     "EcsServiceHosting",
     "EncoderModel",

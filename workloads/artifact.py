@@ -34,7 +34,7 @@ class ModelArtifact(Document):
     workload: str
     variant: str = Field(description="What was built: a variant's name, or a target's, served as the workload says.")
     target: str
-    runtime: Literal["onnxruntime", "torchscript", "tensorrt", "neuron", "neuronx"]
+    runtime: Literal["onnxruntime", "torchscript", "cuda", "tensorrt", "neuron", "neuronx"]
     precision: str
     archive: str = Field(description="File name of the archive, beside this file.")
     archive_sha256: Sha256
@@ -44,7 +44,7 @@ class ModelArtifact(Document):
     checkpoint_sha256: Sha256
     toolchain: dict[str, str] = Field(description="Versions of what the build was made with.")
     parity: ParityReport | None = Field(
-        description="None: the model cannot run on the host that compiled it (Neuron on CPU), so nothing was compared."
+        description="None: what was compiled runs on no hardware of the machine that compiled it; nothing was compared."
     )
 
 

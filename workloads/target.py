@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from workloads.document import Document
-from workloads.instances import COMPUTE_CAPABILITIES, NEURON_FAMILIES, family
+from workloads.instances import COMPUTE_CAPABILITIES, NEURON_FAMILIES, family, hardware
 from workloads.model import ModelInput
 
 PositiveInt = Annotated[int, Field(ge=1)]
@@ -66,6 +66,19 @@ class TorchScriptTarget(_Target):
     runtime: Literal["torchscript"]
     precision: Literal["fp32"] = "fp32"
     threads: PositiveInt = Field(default=1, description="Intra-op threads of each model instance, on CPU.")
+
+
+class CudaTarget(_Target):
+    """PyTorch with CUDA graphs on an NVIDIA GPU of any kind, in Triton's Python backend: for development."""
+
+    runtime: Literal["cuda"]
+    precision: Literal["fp32"] = "fp32"
+
+    @model_validator(mode="after")
+    def _runs_on_gpus(self) -> Self:
+        if wrong := [name for name in self.instance_types if hardware(name) != "GPU"]:
+            raise ValueError(f"instance_types: {', '.join(wrong)} has no NVIDIA GPU, which cuda is for.")
+        return self
 
 
 class TensorRtTarget(_Target):
@@ -144,5 +157,5 @@ class NeuronTarget(_Target):
 
 
 Target = Annotated[
-    OnnxRuntimeTarget | TorchScriptTarget | TensorRtTarget | NeuronTarget, Field(discriminator="runtime")
+    OnnxRuntimeTarget | TorchScriptTarget | CudaTarget | TensorRtTarget | NeuronTarget, Field(discriminator="runtime")
 ]

@@ -11,10 +11,15 @@ from .settings import Settings
 
 NEURON_GRAPHS = "model.*.neuron.pt"
 TENSORRT_PLANS = "model.*.plan"
+CUDA_GRAPHS = "model.cuda.pt"
+"""What PyTorch captures CUDA graphs of."""
 
 
-def load(folder: Path, settings: Settings) -> Engine:
-    """Raises FileNotFoundError if the folder holds no model, and whatever the runtime raises."""
+def load(folder: Path, settings: Settings, device: int = 0) -> Engine:
+    """Loads a model's version folder. `device` is the GPU of an engine that needs one.
+
+    Raises FileNotFoundError if the folder holds no model, and whatever the runtime raises.
+    """
     if any(folder.glob(NEURON_GRAPHS)):
         from .neuron_engine import load as load_neuron
 
@@ -22,10 +27,14 @@ def load(folder: Path, settings: Settings) -> Engine:
     if any(folder.glob(TENSORRT_PLANS)):
         from .tensorrt_engine import TensorRtEngine
 
-        return TensorRtEngine(folder, settings)
-    for file, adapter in _ADAPTERS.items():
-        if (folder / file).exists():
-            engine = adapter(folder / file, settings)
+        return TensorRtEngine(folder, settings, device)
+    if (file := folder / CUDA_GRAPHS).exists():
+        from .cuda_engine import CudaEngine
+
+        return CudaEngine(file, settings, f"cuda:{device}")
+    for name, adapter in _ADAPTERS.items():
+        if (folder / name).exists():
+            engine = adapter(folder / name, settings)
             return FixedBatch(engine, settings.batch_size) if settings.batch_size else engine
     raise FileNotFoundError(f"{folder} holds no model: none of {', '.join(_ADAPTERS)} is there.")
 

@@ -21,7 +21,7 @@ class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
         folder = Path(args["model_repository"], args["model_version"])
         self._settings = Settings.load(folder / "settings.json")
-        self._engine = load_engine.load(folder, self._settings)
+        self._engine = load_engine.load(folder, self._settings, int(args["model_instance_device_id"]))
 
     def execute(self, requests: list[Any]) -> list[Any]:
         given = [self._tensors(request) for request in requests]

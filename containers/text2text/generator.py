@@ -105,6 +105,12 @@ def _load_engine(folder: Path, settings: Settings, device: int) -> Engine[Any]:
         from .tensorrt_engine import load
 
         return load(folder, device)
+    if (folder / "decoder.pt").exists():
+        from . import torch_engine
+
+        return torch_engine.load(
+            folder, f"cuda:{device}", most_rows=settings.max_batch_size, longest=settings.max_input_tokens
+        )
     from .engine import OnnxEngine
 
     return OnnxEngine(folder / "encoder.onnx", folder / "decoder.onnx", settings.threads)

@@ -5,7 +5,7 @@ Both sides of the file are here: the build writes `to_parameters`, the container
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class Settings:
     eos_token_ids: tuple[int, ...]
     pad_token_id: int
     threads: int
+    max_batch_size: int = 1
+    """Rows. Triton's own key of config.pbtxt, and so none of its `parameters`."""
 
     def to_parameters(self) -> dict[str, str]:
         """Returns the settings as text for config.pbtxt; several end-of-sequence ids are joined by commas."""
@@ -44,5 +46,6 @@ class Settings:
     @classmethod
     def from_model_config(cls, model_config: str) -> "Settings":
         """Reads the JSON of config.pbtxt that Triton passes to `initialize`."""
-        parameters = json.loads(model_config)["parameters"]
-        return cls.from_parameters({key: value["string_value"] for key, value in parameters.items()})
+        config = json.loads(model_config)
+        settings = cls.from_parameters({key: value["string_value"] for key, value in config["parameters"].items()})
+        return replace(settings, max_batch_size=config["max_batch_size"])

@@ -24,8 +24,13 @@ Graph = Callable[..., Any]
 
 
 def load(folder: Path, device: str, *, most_rows: int, longest: int) -> StaticEngine:
-    """Loads the graphs of `folder` onto `device`, such as `cuda:0`, for batches of up to `most_rows` × `longest`."""
+    """Loads the graphs of `folder` onto `device`, such as `cuda:0`, for batches of up to `most_rows` × `longest`.
+
+    Raises RuntimeError where there is no such GPU.
+    """
     if torch.device(device).type == "cuda":
+        if not torch.cuda.is_available():
+            raise RuntimeError(f"{folder} runs on an NVIDIA GPU, and this PyTorch finds none")
         torch.cuda.set_device(device)
     jit: Any = torch.jit
     graphs = ("encoder", "decoder")

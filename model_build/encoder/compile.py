@@ -1,10 +1,11 @@
-"""Compiles a BERT for ONNX Runtime, TorchScript or TensorRT, from one portable graph of the checkpoint's weights."""
+"""Compiles a BERT for ONNX Runtime, PyTorch on CPU or GPU, or TensorRT, from one module of the checkpoint's weights."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from containers.encoder.load_engine import CUDA_GRAPHS
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.row import Refusal
 from containers.encoder.tensors import tensors
@@ -15,7 +16,7 @@ from model_build.layers import products
 from model_build.progress import Progress
 from model_build.tensorrt import engines
 from model_build.tensorrt.rtx import Checked
-from workloads import OnnxRuntimeTarget, TensorRtTarget, TorchScriptTarget
+from workloads import CudaTarget, OnnxRuntimeTarget, TensorRtTarget, TorchScriptTarget
 
 
 def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress: Progress) -> dict[str, str]:
@@ -27,6 +28,10 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
         case TorchScriptTarget():
             progress("Tracing")
             export.trace_checkpoint(inputs.checkpoint, inputs.encoder, graphs)
+            return {}
+        case CudaTarget():
+            progress("Tracing")
+            export.trace_checkpoint(inputs.checkpoint, inputs.encoder, scratch).rename(graphs / CUDA_GRAPHS)
             return {}
         case OnnxRuntimeTarget() as target:
             portable = _export(inputs, scratch, progress)

@@ -84,8 +84,7 @@ def export_onnx(model: Bert, folder: Path) -> Path:
 def trace(model: Bert, folder: Path) -> Path:
     """Writes `model.pt` into `folder`; it takes any batch and length.
 
-    Not frozen: Triton moves the weights to its GPU, which constants do not follow. The mask of `valid_length` is traced
-    with its device, so that a model which takes it runs on CPU alone.
+    Not frozen: a GPU gets the weights where the model is loaded, and constants would not follow.
     """
     with torch.inference_mode():
         traced: Any = torch.jit.trace(  # type: ignore[no-untyped-call]

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+from containers.encoder.load_engine import CUDA_GRAPHS
 from containers.encoder.settings import Settings
 from model_build.checkpoint import Checkpoint
 from workloads import (
+    CudaTarget,
     EncoderModel,
     NeuronTarget,
     OnnxRuntimeTarget,
@@ -14,10 +16,11 @@ from workloads import (
     TorchScriptTarget,
 )
 
-TritonTarget = OnnxRuntimeTarget | TorchScriptTarget | TensorRtTarget
+TritonTarget = OnnxRuntimeTarget | TorchScriptTarget | CudaTarget | TensorRtTarget
 
 BUCKETS = (16, 32, 64, 96, 128, 192, 256, 384)
-"""Lengths in tokens to which requests for a native backend are padded, so that they can share a batch."""
+"""Lengths in tokens to which requests are padded: for a native backend, so that they can share a batch; for CUDA
+graphs, of which each has one shape, so that there are few."""
 INLINE_LIMIT = 1_000_000_000  # bytes of weights that still go into the graph's own file
 
 
@@ -49,7 +52,7 @@ def padded_lengths(model: EncoderModel, target: Target) -> tuple[int, ...]:
     longest = model.max_input_tokens
     if isinstance(target, NeuronTarget):
         return target.sequence_lengths or (longest,)
-    if native(target):
+    if native(target) or isinstance(target, CudaTarget):
         return (*(length for length in BUCKETS if length < longest), longest)
     return ()
 
@@ -61,6 +64,8 @@ def graph_files(target: TritonTarget, checkpoint: Checkpoint, graphs: Path) -> d
             names = ["model.onnx", *(["model.onnx.data"] if _large(checkpoint, target) else [])]
         case TorchScriptTarget():
             names = ["model.pt"]
+        case CudaTarget():
+            names = [CUDA_GRAPHS]
         case TensorRtTarget():
             names = [f"model.{capability}.plan" for capability in target.compute_capabilities]
     return {name: graphs / name for name in names}

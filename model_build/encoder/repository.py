@@ -2,7 +2,8 @@
 
     NAME               the ensemble: text fields in, answers out
     NAME_tokenise      Python: text fields → the compiled model's tensors
-    NAME_model         the compiled model: TensorRT or PyTorch on a GPU, else Python with ONNX Runtime or TorchScript
+    NAME_model         the compiled model: TensorRT or PyTorch on a GPU, else Python with ONNX Runtime or TorchScript,
+                       or for `cuda`, with TorchScript on the GPU
     NAME_postprocess   Python: the compiled model's outputs → answers
 
 Requests of different lengths are batched together where Python runs the model: it pads them. A native backend cannot,
@@ -35,6 +36,7 @@ from model_build.config_pbtxt import ModelConfig, Step, Tensor, WarmUp, warm_up_
 from model_build.encoder.graphs import TritonTarget, graph_files, native, settings
 from model_build.repository import TritonModel, serialise_numbers, serialise_texts
 from workloads import (
+    CudaTarget,
     EncoderModel,
     Example,
     QuestionAnswering,
@@ -129,7 +131,7 @@ def _model(
         inputs=tuple(replace(tensor, name=own[each]) for each, tensor in inputs.items()),
         outputs=tuple(map(_renamed, outputs, _own_names([each.name for each in outputs], target))),
         serving=serving,
-        kind="KIND_CPU" if python else "KIND_GPU",
+        kind="KIND_GPU" if native(target) or isinstance(target, CudaTarget) else "KIND_CPU",
         cc_model_filenames=_by_capability(target, graphs),
         warm_ups=tuple(
             WarmUp(
@@ -140,6 +142,8 @@ def _model(
         ),
     )
     code = _code("engine", known) if python else {}
+    if isinstance(target, CudaTarget):
+        code["cuda_engine.py"] = Path(containers.encoder.__path__[0], "cuda_engine.py")
     return TritonModel(
         config=config,
         files={**code, **graphs},

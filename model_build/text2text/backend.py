@@ -1,5 +1,6 @@
 """The backend of T5s: compiles both graphs and compares them with Hugging Face `generate`."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from containers.text2text.generator import TextGenerator
@@ -22,14 +23,15 @@ def comparer(plan: BuildPlan, made: Path, progress: Progress) -> Compare:
     """Loads the original. The compiled model is run by the serving code, with the tokenizer that lies beside it."""
     progress("Loading the checkpoint")
     original = verify.Original.load(plan.checkpoint.folder, export.load(plan.checkpoint.folder))
-    settings = repository.settings(plan.compile_inputs.text2text, plan.target, plan.checkpoint)
+    known = repository.settings(plan.compile_inputs.text2text, plan.target, plan.checkpoint)
+    settings = replace(known, max_batch_size=plan.variant.serving.max_batch_size)
 
     def compare(folder: Path, progress: Progress) -> list[Comparison]:
         return verify.compare(
             original,
             TextGenerator.load(folder, settings),
             plan.examples,
-            batch_size=plan.variant.serving.max_batch_size,
+            batch_size=settings.max_batch_size,
             file=plan.source.path / "evaluation.jsonl",
             progress=progress,
         )

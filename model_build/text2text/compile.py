@@ -1,4 +1,4 @@
-"""Compiles a T5 for ONNX Runtime or TensorRT: a portable export of both graphs, then the target's own form of them."""
+"""Compiles a T5 for ONNX Runtime, TensorRT or CUDA: an export of both graphs, then the target's own form of them."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from model_build.tensorrt import engines
 from model_build.tensorrt.rtx import Checked
 from model_build.text2text import export, optimise
 from model_build.text2text.graphs import GRAPHS
-from workloads import OnnxRuntimeTarget, TensorRtTarget
+from workloads import CudaTarget, OnnxRuntimeTarget, TensorRtTarget
 
 PORTABLE = "portable"
 
@@ -24,6 +24,12 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
             progress(f"Compiling for ONNX Runtime, {target.precision}")
             optimise.optimise(scratch / PORTABLE, graphs, target.precision, target.fp32_layers)
             return {"onnx_opset": str(export.OPSET)}
+        case CudaTarget():
+            progress("Tracing")
+            model = inputs.text2text
+            limits = {"max_input_tokens": model.max_input_tokens, "max_output_tokens": model.max_output_tokens}
+            export.trace(export.load(inputs.checkpoint.folder), graphs, **limits, half=False)
+            return {}
         case TensorRtTarget() as target:
             toolchain = engines.toolchain(inputs)
             portable = _export(inputs, scratch, progress)
@@ -51,7 +57,7 @@ def _export(inputs: CompileInputs, scratch: Path, progress: Progress) -> dict[st
     if not folder.exists():
         progress("Exporting to ONNX")
         folder.mkdir()
-        limits = {"max_input_tokens": model.max_input_tokens, "max_output_tokens": model.max_output_tokens}
         static = isinstance(inputs.target, TensorRtTarget)
+        limits = {"max_input_tokens": model.max_input_tokens, "max_output_tokens": model.max_output_tokens}
         export.export(export.load(inputs.checkpoint.folder), folder, **limits, static=static)
     return {graph: folder / f"{graph}.onnx" for graph in GRAPHS}

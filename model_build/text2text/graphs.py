@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from workloads import Target, TensorRtTarget
+from workloads import CudaTarget, Target, TensorRtTarget
 
 GRAPHS = ("encoder", "decoder")
 BLOCK = 128
@@ -13,7 +13,7 @@ INT8_ACTIVATIONS = 4
 
 def graph_files(target: Target, graphs: Path) -> dict[str, Path]:
     """The compiled files in `graphs`, by their name in the version folder."""
-    names = [f"{graph}.onnx" for graph in GRAPHS]
+    names = [f"{graph}.{'pt' if isinstance(target, CudaTarget) else 'onnx'}" for graph in GRAPHS]
     if isinstance(target, TensorRtTarget):
         names = [f"{graph}.{capability}.plan" for graph in GRAPHS for capability in target.compute_capabilities]
     return {name: graphs / name for name in names}

@@ -9,10 +9,14 @@ from model_build.checkpoint import Checkpoint, broken
 from model_build.config_pbtxt import ModelConfig, Tensor, WarmUp, warm_up_sizes
 from model_build.repository import TritonModel, serialise_texts
 from model_build.text2text.graphs import graph_files
-from workloads import Example, Serving, Target, TensorRtTarget, TextToText
+from workloads import CudaTarget, Example, Serving, Target, TensorRtTarget, TextToText
 
 SERVING_CODE = ("model.py", "generator.py", "decoding.py", "settings.py")
-ENGINES = {"onnxruntime": ("engine.py",), "tensorrt": ("static_cache.py", "tensorrt_engine.py", "tensorrt_plan.py")}
+ENGINES = {
+    "onnxruntime": ("engine.py",),
+    "cuda": ("static_cache.py", "torch_engine.py"),
+    "tensorrt": ("static_cache.py", "tensorrt_engine.py", "tensorrt_plan.py"),
+}
 """The code that runs the graphs, by runtime: a container has the packages of its own runtime and no other."""
 TEXT = Tensor(name="TEXT", data_type="TYPE_STRING", dims=(1,))
 CORRECTED = Tensor(name="CORRECTED", data_type="TYPE_STRING", dims=(1,))
@@ -51,7 +55,7 @@ def triton_models(
         inputs=(TEXT,),
         outputs=(CORRECTED,),
         serving=serving,
-        kind="KIND_GPU" if isinstance(target, TensorRtTarget) else "KIND_CPU",
+        kind="KIND_GPU" if isinstance(target, CudaTarget | TensorRtTarget) else "KIND_CPU",
         parameters=decoding.to_parameters(),
         warm_ups=tuple(WarmUp(batch_size=size, tensors={"TEXT": (TEXT, "text")}) for size in warm_up_sizes(serving)),
         response_cache=serving.response_cache_mb > 0,

@@ -17,6 +17,9 @@ from workloads import (
 )
 from workloads.instances import hardware
 
+LACKS = {"onnxruntime": "neither onnxruntime nor tokenizers", "cuda": "neither PyTorch for Python nor tokenizers"}
+"""What SageMaker's stock Triton image lacks for a model of this runtime; for all others, tokenizers alone."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EndpointPlan:
@@ -126,7 +129,7 @@ def _image_warnings(props: WorkloadStackProps, hosting: SageMakerEndpointHosting
     runtime = props.artifact.runtime
     if runtime in ("neuron", "neuronx") or hosting.image_uri is not None:
         return
-    lacks = "neither onnxruntime nor tokenizers" if runtime == "onnxruntime" else "no tokenizers"
+    lacks = LACKS.get(runtime, "no tokenizers")
     text = (
         f"{props.folder.file}: hosting.image_uri is not set, and SageMaker's stock Triton image has {lacks}, which "
         "this model needs. For an AWS account build containers/triton/Dockerfile, push it to Amazon ECR and set "

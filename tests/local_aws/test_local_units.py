@@ -3,7 +3,7 @@
 import hashlib
 import io
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,42 @@ def test_a_model_may_be_named_in_either_way(container: dict[str, Any], url: str)
     assert model_archive.model_data_url(container) == url
 
 
-def test_only_types_with_a_chip_are_refused() -> None:
+@pytest.fixture
+def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Nothing but this program is on PATH; the test writes it."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for function in (machine.gpu, machine.description):
+        function.cache_clear()
+    yield tmp_path / "nvidia-smi"
+    for function in (machine.gpu, machine.description):
+        function.cache_clear()
+
+
+def test_a_gpu_of_this_machine_stands_in_for_every_type_with_one(nvidia_smi: Path) -> None:
+    nvidia_smi.write_text(
+        '#!/bin/sh\n[ "$*" = "--query-gpu=name --format=csv,noheader" ] && echo "NVIDIA GeForce RTX 3060"\n'
+    )
+    nvidia_smi.chmod(0o700)
+    assert machine.refusal("ml.g5.xlarge") is None
+    assert machine.refusal("ml.g4dn.xlarge") is None
+    assert machine.refusal("ml.inf1.xlarge") is not None
+    assert machine.description().endswith(" and NVIDIA GeForce RTX 3060")
+
+
+@pytest.mark.parametrize("script", [None, "echo 'NVIDIA-SMI has failed'; exit 9", "exit 0"])
+def test_without_a_gpu_that_its_driver_lists_there_is_none(nvidia_smi: Path, script: str | None) -> None:
+    if script is not None:
+        nvidia_smi.write_text(f"#!/bin/sh\n{script}\n")
+        nvidia_smi.chmod(0o700)
+    assert machine.gpu() is None
+    assert machine.refusal("ml.g5.xlarge") == (
+        "ml.g5.xlarge has an NVIDIA GPU and this local account serves on the CPU alone: choose a CPU instance type "
+        "here, or use a real AWS account."
+    )
+    assert "GeForce" not in machine.description()
+
+
+def test_only_types_with_a_chip_are_refused(nvidia_smi: Path) -> None:
     refused = {name for name in machine.instance_types() if machine.refusal(name)}
     families = {name.split(".")[1] for name in refused}
     assert families >= {"g4dn", "g5", "g6e", "inf1", "inf2", "p3", "p4d", "trn1", "dl1"}

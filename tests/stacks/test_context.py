@@ -83,4 +83,4 @@ def test_autoscaling_is_let_go_before_another_instance_type(repository: Reposito
 def test_a_target_of_no_workload_is_refused(repository: Repository) -> None:
     with pytest.raises(UsageError) as refusal:
         add_stacks(App(), repository.root, options=Options(hosting_target="tpu"))
-    assert str(refusal.value) == "-c hosting-target: got 'tpu'. Allowed: cpu, cpu-int8, tensorrt."
+    assert str(refusal.value) == "-c hosting-target: got 'tpu'. Allowed: cpu, cpu-int8, cuda, tensorrt."

@@ -92,12 +92,12 @@ def _refusal(folder: Path) -> str:
             'runtime = "onnxruntime"',
             'runtime = "onnx"',
             'targets.cpu.runtime: got "onnx". '
-            "Allowed: 'onnxruntime', 'torchscript', 'tensorrt', 'neuron', 'neuronx'.",
+            "Allowed: 'onnxruntime', 'torchscript', 'cuda', 'tensorrt', 'neuron', 'neuronx'.",
         ),
         (
             'target = "cpu"',
             'target = "gpu"',
-            "(document): hosting.target 'gpu' is not a target; known targets: cpu, cpu-int8, tensorrt.",
+            "(document): hosting.target 'gpu' is not a target; known targets: cpu, cpu-int8, cuda, tensorrt.",
         ),
         (
             "trough_invocations_per_minute = 24_000",
@@ -148,7 +148,9 @@ def test_an_unknown_target_and_profile_list_the_known() -> None:
     folder = load_workload("spellcheck")
     with pytest.raises(ProjectError) as target:
         folder.target("gpu")
-    assert str(target.value) == f"{folder.file}: there is no target 'gpu'. Known targets: cpu, cpu-int8, tensorrt."
+    assert (
+        str(target.value) == f"{folder.file}: there is no target 'gpu'. Known targets: cpu, cpu-int8, cuda, tensorrt."
+    )
     with pytest.raises(ProjectError) as traffic:
         folder.traffic("peak")
     assert str(traffic.value) == (
@@ -234,7 +236,7 @@ def test_two_workloads_share_one_encoder() -> None:
         (
             "[serving]",
             '[variants.both]\ntarget = "gpu"\n[serving]',
-            "(document): variants.both.target 'gpu' is not a target; known targets: cpu, cpu-int8, tensorrt.",
+            "(document): variants.both.target 'gpu' is not a target; known targets: cpu, cpu-int8, cuda, tensorrt.",
         ),
         (
             'percentile = "P99"\n',

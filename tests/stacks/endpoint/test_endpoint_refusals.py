@@ -34,6 +34,7 @@ def refusal(
         ("tensorrt", "ml.inf1.xlarge", "tensorrt for g4dn or g5"),
         ("tensorrt", "ml.p3.2xlarge", "tensorrt for g4dn or g5"),
         ("tensorrt", "ml.c5.xlarge", "tensorrt for g4dn or g5"),
+        ("cuda", "ml.c5.xlarge", "cuda for GPU"),
         ("cpu", "ml.inf2.xlarge", "onnxruntime for x86 CPU"),
         ("cpu", "ml.c7g.xlarge", "onnxruntime for x86 CPU"),
     ],

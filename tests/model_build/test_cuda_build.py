@@ -1,0 +1,159 @@
+"""A target for any NVIDIA GPU: built anywhere, compared and served where there is one, refused where there is none."""
+
+import json
+import shutil
+import urllib.request
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import model_build.__main__ as command_line
+from containers.encoder import cuda_engine
+from containers.encoder.cuda_engine import CudaEngine
+from containers.text2text import torch_engine
+from inference_recommender.payloads import request_body
+from local_aws import machine
+from local_aws.process.triton import ModelDidNotLoad
+from model_build import archive
+from model_build.build import build, verify_built, verify_recorded
+from model_build.parity import GateFailed
+from model_build.plan import BuildPlan, plan
+from tests.model_build import tiny_bert, tiny_t5
+from tests.quick_triton import start_triton
+from workloads import Row, WorkloadFolder, load_workload
+from workloads.errors import InvalidDocument
+
+TASKS = ["text2text-generation", "text-pair-scoring", "question-answering"]
+TARGET = """
+[targets.cuda]
+runtime = "cuda"
+instance_types = ["ml.g5.xlarge"]
+parity = { max_logit_difference = 1e-4 }
+
+[serving]"""
+
+
+def workload(folder: Path, task: str) -> WorkloadFolder:
+    if task == "text2text-generation":
+        return tiny_t5.make_workload(folder / "workloads", tiny_t5.WORKLOAD_TOML.replace("\n[serving]", TARGET))
+    file = tiny_bert.make_workload(folder / "workloads", task).file
+    file.write_text(file.read_text().replace("\n[serving]", TARGET))
+    return load_workload("tiny", folder / "workloads")
+
+
+@pytest.fixture(params=TASKS)
+def planned(request: pytest.FixtureRequest, tmp_path: Path) -> BuildPlan:
+    return plan(workload(tmp_path, request.param), "cuda", tmp_path)
+
+
+@pytest.fixture
+def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.fixture
+def cpu_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Says that there is a GPU, and puts onto the CPU what goes to it: the same calls, with no launches to capture."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    load = torch_engine.load
+    monkeypatch.setattr(torch_engine, "load", lambda folder, device, **sizes: load(folder, "cpu", **sizes))
+    monkeypatch.setattr(cuda_engine, "CudaEngine", lambda file, known, device: CudaEngine(file, known, "cpu"))
+
+
+@pytest.mark.usefixtures("without_gpu")
+def test_an_archive_is_built_without_a_gpu_and_says_that_nothing_was_compared(
+    planned: BuildPlan, tmp_path: Path
+) -> None:
+    artifact = build(planned)
+    assert (artifact.runtime, artifact.precision, artifact.parity) == ("cuda", "fp32", None)
+    archive.unpack(planned.archive, tmp_path / "unpacked", artifact.archive_sha256)
+    files = {file.relative_to(tmp_path / "unpacked").as_posix() for file in (tmp_path / "unpacked").rglob("*.*")}
+    encoder = {"tiny_model/1/model.cuda.pt", "tiny_model/1/cuda_engine.py", "tiny_model/1/load_engine.py"}
+    t5 = {f"tiny/1/{name}" for name in ("encoder.pt", "decoder.pt", "torch_engine.py", "static_cache.py")}
+    assert (t5 if "tiny/1/tokenizer.json" in files else encoder) <= files
+    assert not [name for name in files if name.endswith((".onnx", ".plan"))]
+    running = [file for file in (tmp_path / "unpacked").rglob("config.pbtxt") if (file.parent / "1").glob("*.pt")]
+    kinds = {file.parent.name: "KIND_GPU" in file.read_text() for file in running}
+    assert kinds.get("tiny_model", kinds["tiny"])
+    assert build(planned).archive_sha256 == artifact.archive_sha256
+
+
+@pytest.mark.usefixtures("cpu_for_a_gpu")
+def test_where_there_is_a_gpu_every_answer_is_compared(planned: BuildPlan) -> None:
+    parity = build(planned).parity
+    assert parity is not None
+    assert parity.identical_answers == parity.examples == len(planned.examples)
+    assert parity.max_logit_difference < 1e-4
+    assert verify_built(planned) == verify_recorded(planned) == parity
+
+
+@pytest.mark.usefixtures("without_gpu")
+def test_without_a_gpu_it_cannot_be_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command_line, "ROOT", tmp_path)
+    planned = plan(workload(tmp_path, "text-pair-scoring"), "cuda", tmp_path)
+    capsys.readouterr()
+    assert command_line.main(["verify", "tiny", "--target", "cuda"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[0] == (
+        f"tiny for cuda runs on an NVIDIA GPU, and PyTorch {torch.__version__} finds none here, so it cannot be "
+        "compared with the original. Build it on a machine that has one, with PyPI's PyTorch."
+    )
+    assert command_line.main(["build", "tiny", "--target", "cuda", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parity"] is None
+    with pytest.raises(GateFailed) as caught:
+        verify_recorded(planned)
+    assert str(caught.value) == (
+        f"{planned.artifact}: parity: the build compared nothing, since the model could not run where it was compiled. "
+        "Build it on a machine with an NVIDIA GPU: `python -m model_build build tiny --target cuda`."
+    )
+
+
+def test_a_target_for_a_gpu_on_a_type_without_one_is_refused(tmp_path: Path) -> None:
+    file = workload(tmp_path, "text-pair-scoring").file
+    file.write_text(file.read_text().replace('["ml.g5.xlarge"]\nparity', '["ml.g5.xlarge", "ml.c5.xlarge"]\nparity'))
+    load = partial(load_workload, "tiny", tmp_path / "workloads")
+    with pytest.raises(InvalidDocument, match=r"instance_types: ml\.c5\.xlarge has no NVIDIA GPU, which cuda is for\."):
+        load()
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.usefixtures("without_gpu")
+def test_a_real_triton_answers_as_with_the_target_for_cpu(planned: BuildPlan, tmp_path: Path) -> None:
+    """In its code a CPU takes the GPU's place; as it was built, Triton refuses it where there is no GPU."""
+    build(planned)
+    rows = [example.row for example in planned.examples]
+    if not machine.gpu():
+        with pytest.raises(ModelDidNotLoad, match="has kind KIND_GPU but no GPUs are available"):
+            asked(planned, planned.repository, rows)
+    on_cpu = tmp_path / "on_cpu"
+    shutil.copytree(planned.repository, on_cpu)
+    for file in on_cpu.rglob("*.p*"):
+        if file.suffix in (".py", ".pbtxt"):
+            file.write_text(file.read_text().replace('f"cuda:{device}"', '"cpu"').replace("KIND_GPU", "KIND_CPU"))
+    other = plan(load_workload("tiny", tmp_path / "workloads"), "cpu", tmp_path)
+    build(other)
+    given, wanted = asked(planned, on_cpu, rows), asked(other, other.repository, rows)
+    for one, another in zip(given, wanted, strict=True):
+        assert {name: value for name, value in one.items() if isinstance(value, str)} == {
+            name: value for name, value in another.items() if isinstance(value, str)
+        }
+
+
+def asked(planned: BuildPlan, repository: Path, rows: list[Row]) -> list[dict[str, Any]]:
+    """Returns each row's answer by output."""
+    log = planned.folder / "triton.log"
+    with start_triton(repository, default_model="tiny", environment=planned.environment, log_file=log) as server:
+        answers = []
+        for row in rows:
+            headers = {"Content-Type": "application/json"}
+            request = urllib.request.Request(f"{server.sagemaker_url}/invocations", request_body(row), headers)
+            with urllib.request.urlopen(request, timeout=300) as response:
+                answers.append({output["name"]: output["data"][0] for output in json.load(response)["outputs"]})
+        return answers
