@@ -15,7 +15,7 @@ from pairs, a few calls of one and a few of the other in turn. `× limit` is how
 reading its weights, the encoder's once and the decoder's once per token, with as many threads; beside it is the
 bandwidth of this reading. On a GPU the limit has a launch and a wait for each reading. `triton` is what a client on
 this machine sees of POST /invocations, beside calls of the same engine inside the client. On a GPU ours is the static
-decoder in PyTorch's CUDA graphs.
+decoder in PyTorch's CUDA graphs, and in ONNX Runtime's where its CUDA provider is installed.
 
 Prints a table, the goals and one JSON document on the last line. What else ran on the machine shows in `load_average`,
 taken before the first round: above a tenth or two only ratios are to be trusted. Exits with 3 where `--device cuda`
