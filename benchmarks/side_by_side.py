@@ -79,7 +79,8 @@ def machine(packages: Iterable[str]) -> dict[str, Any]:
 
 def _cpu() -> str:
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    fields = dict(map(str.strip, line.split(":", 1)) for line in lines if ":" in line)
+    parts = (line.partition(":") for line in lines)
+    fields = {name.strip(): value.strip() for name, colon, value in parts if colon}
     if "model name" not in fields:
         return platform.machine()
     widest = next((name for name in ("avx512_vnni", "avx512f", "avx2") if name in fields.get("flags", "").split()), "")

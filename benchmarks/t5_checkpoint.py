@@ -59,7 +59,7 @@ def make_model(shape: str) -> Any:
 def _clearest(model: Any) -> tuple[list[int], list[int]]:
     import torch
 
-    sources = torch.randint(3, VOCABULARY, (CANDIDATES, INPUT_TOKENS))
+    sources: Any = torch.randint(3, VOCABULARY, (CANDIDATES, INPUT_TOKENS))
     sources[:, -1] = model.config.eos_token_id
     best: tuple[float, list[int], list[int]] = (0.0, [], [])
     for batch in sources.split(BATCH):
