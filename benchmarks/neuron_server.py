@@ -34,6 +34,8 @@ from functools import partial
 from pathlib import Path
 
 import psutil
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
 from plain_triton import plain_triton
 from side_by_side import ROOT, machine
 

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
 from plain_triton import plain_triton
 
 from tests.local_aws.conftest import ECHO_CONFIG, ECHO_MODEL, echo_request
