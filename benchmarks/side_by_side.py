@@ -67,14 +67,21 @@ def p99(values: Sequence[float]) -> float:
 
 
 def machine(packages: Iterable[str]) -> dict[str, Any]:
-    """Describes the machine and the versions that were measured."""
+    """Describes the machine and the versions that were measured: None for a package that is not installed here."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
-        "versions": {package: importlib.metadata.version(package) for package in packages},
+        "versions": {package: _version(package) for package in packages},
     }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _cpu() -> str:

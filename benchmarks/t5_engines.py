@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -98,12 +99,13 @@ def prepare(folder: Path, device: Device) -> None:
     """Does all that takes time before the first call: conversion, export, compilation."""
     if device == "cuda":
         return _trace(folder)
-    from ctranslate2.converters import TransformersConverter
-
     from model_build.text2text import export, optimise
 
     checkpoint = folder / "checkpoint"
-    TransformersConverter(str(checkpoint)).convert(str(folder / "ctranslate2"))
+    if find_spec("ctranslate2"):
+        from ctranslate2.converters import TransformersConverter
+
+        TransformersConverter(str(checkpoint)).convert(str(folder / "ctranslate2"))
     portable = folder / "portable"
     portable.mkdir()
     export.export(export.load(checkpoint), portable, max_input_tokens=64, max_output_tokens=11)
@@ -355,6 +357,8 @@ def missing(engine: str, optimum_python: Path) -> str | None:
             "optimum-onnx 0.1.0 needs transformers < 4.58, so it has an environment of its own, "
             f"and {optimum_python.parent.parent.name} is not there"
         )
+    if engine.startswith("ctranslate2") and not find_spec("ctranslate2"):
+        return "the package ctranslate2 is not installed here; `make bench` installs it"
     if engine.startswith("ours onnxruntime"):
         import onnxruntime
 

@@ -1,11 +1,12 @@
 """The table of T5's latency, made from what the engines' processes answered, and the refusal where there is no GPU."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from benchmarks import t5_latency
+from benchmarks import t5_engines, t5_latency
 from workloads.program import exit_code
 
 CASE = {"source": [5] * 9, "output": [7] * 11, "encoder_weights": 20_000_000, "decoder_weights": 40_000_000}
@@ -54,3 +55,10 @@ def test_a_gpu_is_asked_for_in_one_sentence_where_there_is_none(
         f"--device cuda needs an NVIDIA GPU, and torch {torch.__version__} finds none: "
         "run it on a machine that has one, with a torch built for CUDA.\n",
     )
+
+
+def test_an_engine_whose_package_is_missing_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(t5_engines, "find_spec", lambda name: None)
+    said = "the package ctranslate2 is not installed here; `make bench` installs it"
+    assert t5_engines.missing("ctranslate2 int8", Path("optimum/bin/python")) == said
+    assert t5_engines.missing("ours int8", Path("optimum/bin/python")) is None
