@@ -1,6 +1,6 @@
 """A workload as a scheduled batch: its buckets, the work on ECS or on SageMaker, the steps of a run, the alarms."""
 
-from aws_cdk import CfnOutput, Duration, Stack
+from aws_cdk import Annotations, CfnOutput, Duration, Stack
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
@@ -34,6 +34,9 @@ class ScheduledBatchStack(Stack):
                 "Set objective.rows_per_second and nothing else, or choose another hosting.kind."
             )
         add_legacy_note(self, props.folder)
+        if not props.options.in_production:
+            text = "The schedule is off outside of -c stage=production: start a run by hand, as docs/deploying.md says."
+            Annotations.of(self).add_info_v2("batch:schedule-off", text)
         storage = BatchStorage(self, "Storage")
         archive = ModelArchive(
             self, "Archive", ModelArchiveProps(file=props.archive_file, sha256=props.artifact.archive_sha256)
@@ -50,6 +53,8 @@ class ScheduledBatchStack(Stack):
             "Steps",
             BatchStepsProps(
                 schedule=hosting.schedule,
+                scheduled=props.options.in_production,
+                input=storage.input,
                 shards=hosting.shards,
                 deadline=Duration.hours(hosting.deadline_hours),
                 work=work,
@@ -64,7 +69,7 @@ class ScheduledBatchStack(Stack):
                 steps=steps,
                 objective=objective,
                 deadline_hours=hosting.deadline_hours,
-                daily=hosting.daily,
+                daily=hosting.daily and props.options.in_production,
             ),
         )
         CfnOutput(self, "InputBucket", value=storage.input.bucket_name)

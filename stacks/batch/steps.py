@@ -2,7 +2,8 @@
 
 What a shard and the account do is given as a `BatchWork`; the result is the state machine and its schedule. A shard
 that fails is started again and answers what is missing. So does a run that is started again by hand, for the same day,
-with {"time": "2026-11-21T02:00:00Z"}.
+with {"time": "2026-11-21T02:00:00Z"}. A day without input ends the run before an instance is started for it: neither
+waiting nor another try would bring the rows.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_stepfunctions as sfn
+from aws_cdk import aws_stepfunctions_tasks as tasks
 from constructs import Construct
 
 from stacks.grants import acknowledge_log, acknowledge_policy_to_checkov, acknowledge_resources
@@ -24,6 +27,10 @@ DAY = "$.day"
 """Path of the run's name, such as 2026-11-21."""
 SHARDS = "$.shards"
 """Path of the shards, written 1/3, 2/3, 3/3 as the batch program takes them."""
+FOUND = "$.found"
+"""Path of the number of objects that the day's input has, 0 or 1: more are not counted."""
+MISSING_INPUT = "MissingInput"
+"""The error with which a run of a day without input ends."""
 RETRIES = 3
 RETRY_AFTER = Duration.minutes(1)
 
@@ -39,6 +46,9 @@ class BatchWork(Protocol):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchStepsProps:
     schedule: str
+    scheduled: bool
+    """False where runs start by hand alone: the schedule is there and disabled."""
+    input: s3.IBucket
     shards: int
     deadline: Duration
     work: BatchWork
@@ -59,7 +69,8 @@ class BatchSteps(Construct):
                 "shards": [f"{number}/{props.shards}" for number in range(1, props.shards + 1)],
             },
         )
-        chain = sfn.Chain.start(name_run).next(props.work.shards(self)).next(props.work.account(self))
+        answer = sfn.Chain.start(props.work.shards(self)).next(props.work.account(self))
+        chain = name_run.next(self._look_for_input(props.input)).next(self._unless_missing(props.input, answer))
         log = logs.LogGroup(
             self,
             "Log",
@@ -79,9 +90,39 @@ class BatchSteps(Construct):
         reason = "Log delivery, X-Ray, and tasks that have no name before they run are on no resource; CDK's wording."
         acknowledge_resources(props.role, ["*"], reason)
         acknowledge_policy_to_checkov(props.role, reason)
-        self.rule = events.Rule(self, "Schedule", schedule=events.Schedule.expression(props.schedule))
+        schedule = events.Schedule.expression(props.schedule)
+        self.rule = events.Rule(self, "Schedule", schedule=schedule, enabled=props.scheduled)
         due = events.RuleTargetInput.from_object({"time": events.EventField.time})
         self.rule.add_target(targets.SfnStateMachine(self.machine, input=due))
+
+    def _look_for_input(self, bucket: s3.IBucket) -> sfn.TaskStateBase:
+        folder = sfn.JsonPath.format("{}/", sfn.JsonPath.string_at(DAY))
+        state = tasks.CallAwsService(
+            self,
+            "LookForInput",
+            state_name="Look for the day's input",
+            service="s3",
+            action="listObjectsV2",
+            iam_action="s3:ListBucket",
+            iam_resources=[bucket.bucket_arn],
+            # The console makes an object for a folder, which is none of the rows: the list starts behind it.
+            parameters={"Bucket": bucket.bucket_name, "Prefix": folder, "StartAfter": folder, "MaxKeys": 1},
+            result_selector={"objects": sfn.JsonPath.number_at("$.KeyCount")},
+            result_path=FOUND,
+        )
+        return with_retries(state)
+
+    def _unless_missing(self, bucket: s3.IBucket, answer: sfn.Chain) -> sfn.Choice:
+        cause = f"s3://{bucket.bucket_name}/{{}}/ is empty. Put the rows there and start the run again for that day."
+        missing = sfn.Fail(
+            self,
+            "Missing",
+            state_name="There is no input",
+            error=MISSING_INPUT,
+            cause_path=sfn.JsonPath.format(cause, sfn.JsonPath.string_at(DAY)),
+        )
+        choice = sfn.Choice(self, "IsThereInput", state_name="Is there input?")
+        return choice.when(sfn.Condition.number_equals(f"{FOUND}.objects", 0), missing).otherwise(answer)
 
 
 def with_retries(state: sfn.TaskStateBase) -> sfn.TaskStateBase:

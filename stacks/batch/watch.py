@@ -25,6 +25,7 @@ class BatchWatchProps:
     objective: ThroughputObjective
     deadline_hours: int
     daily: bool
+    """Whether a run starts by the clock every day, so that a day without one is missing it."""
 
 
 class BatchWatch(Construct):

@@ -21,7 +21,10 @@ import pytest
 from botocore.exceptions import ClientError
 from moto.core.config import default_user_config
 from moto.server import ThreadedMotoServer
-from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import state_task_service_ecs
+from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
+    state_task_service_aws_sdk,
+    state_task_service_ecs,
+)
 
 from model_build.archive import pack
 from tests.containers.batch.batch_model import row, write_model, write_rows
@@ -120,6 +123,8 @@ def ecs(
     by_family = {each["Properties"]["Family"]: each["Properties"] for each in definitions}
     fake = Ecs(by_family, install(tmp_path / "program"), account)
     monkeypatch.setattr(state_task_service_ecs, "boto_client_for", lambda **_: fake)
+    # The interpreter would look for S3 at a port of its own.
+    monkeypatch.setattr(state_task_service_aws_sdk, "boto_client_for", lambda service, **_: boto3.client(service))
     upload_model(by_family, archive)
     return fake
 
@@ -162,6 +167,21 @@ def test_a_run_whose_rows_are_too_often_bad_fails_and_keeps_what_it_answered(
     assert f"{DAY}/manifest.json" in output_names()
 
 
+def test_a_day_without_input_ends_at_once_and_starts_no_task(template: Synthesis, ecs: Ecs) -> None:
+    """The console's object for a folder is no input."""
+    boto3.client("s3").put_object(Bucket=BUCKETS["StorageInput"], Key=f"{DAY}/")
+    ended = run(template)
+    assert (ended["status"], ended["error"], ended["cause"]) == (
+        "FAILED",
+        "MissingInput",
+        f"s3://rows-in/{DAY}/ is empty. Put the rows there and start the run again for that day.",
+    )
+    assert ecs.printed == []
+    events = boto3.client("stepfunctions").get_execution_history(executionArn=ended["executionArn"])["events"]
+    entered = [each["stateEnteredEventDetails"]["name"] for each in events if "stateEnteredEventDetails" in each]
+    assert entered == ["Name the run after its day", "Look for the day's input", "Is there input?", "There is no input"]
+
+
 def put_rows(scratch: Path, rows: list[dict[str, Any]]) -> None:
     file = write_rows(scratch / "rows.jsonl", rows)
     boto3.client("s3").upload_file(str(file), BUCKETS["StorageInput"], f"{DAY}/rows.jsonl")
@@ -169,7 +189,7 @@ def put_rows(scratch: Path, rows: list[dict[str, Any]]) -> None:
 
 def run(template: Synthesis) -> dict[str, Any]:
     """Runs the state machine as EventBridge starts it. Retries wait a second instead of a minute."""
-    text = filled(template.only("AWS::StepFunctions::StateMachine")["DefinitionString"])
+    text = resolved(template.only("AWS::StepFunctions::StateMachine")["DefinitionString"])
     quick = text.replace('"IntervalSeconds":60', '"IntervalSeconds":1').replace('"BackoffRate":2', '"BackoffRate":1')
     assert quick != text
     client = boto3.client("stepfunctions")

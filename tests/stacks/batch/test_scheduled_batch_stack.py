@@ -10,7 +10,7 @@ from aws_cdk import Environment
 from botocore.model import StringShape
 
 from stacks.batch.processing_work import SIZES
-from stacks.context import Options
+from stacks.context import PRODUCTION, Options
 from tests.stacks.miniature import Repository, Synthesis, kinds, make_ec2_repository
 from tests.stacks.templates import api_problems, filled, in_ecs_case
 from workloads import UsageError, instances
@@ -19,15 +19,15 @@ from workloads.errors import InvalidDocument
 
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    """Three shards on Inf1."""
+    """Three shards on Inf1, in production."""
     repository = make_ec2_repository(tmp_path_factory.mktemp("batch"), "duplicates")
     repository.change_hosting(shards=3)
-    return repository.synthesise()
+    return repository.synthesise(options=PRODUCTION)
 
 
 @pytest.fixture(scope="module")
 def processing(tmp_path_factory: pytest.TempPathFactory) -> Synthesis:
-    """Three shards on SageMaker's instances."""
+    """Three shards on SageMaker's instances, in beta."""
     repository = make_ec2_repository(tmp_path_factory.mktemp("processing"), "duplicates", "cpu")
     repository.instance_types("cpu", "ml.c5.2xlarge")
     repository.change_hosting(shards=3)
@@ -61,7 +61,7 @@ def test_a_run_starts_by_the_clock_and_is_told_the_time_it_was_due(batch: Synthe
 
 
 def test_inf2_is_one_line_of_the_workload(tmp_path: Path, batch: Synthesis) -> None:
-    synthesis = make_ec2_repository(tmp_path, "duplicates", "inf2").synthesise()
+    synthesis = make_ec2_repository(tmp_path, "duplicates", "inf2").synthesise(options=PRODUCTION)
     assert kinds(synthesis) == kinds(batch)
     assert synthesis.notes("inferentia:legacy") == []
     shard = tasks(synthesis)["shard"]
@@ -84,6 +84,7 @@ def test_a_stack_for_inf1_says_that_it_is_legacy_and_how_to_move(batch: Synthesi
 def test_every_shard_runs_at_once_then_every_row_is_accounted_for(batch: Synthesis) -> None:
     machine = definition(batch)
     states = machine["States"]
+    assert states["Is there input?"]["Default"] == "Answer every shard"
     assert states[machine["StartAt"]]["Parameters"] == {
         "day.$": "States.ArrayGetItem(States.StringSplit($.time, 'T'), 0)",
         "shards": ["1/3", "2/3", "3/3"],
@@ -100,8 +101,18 @@ def test_what_fails_is_started_again_and_a_run_ends_by_its_deadline(batch: Synth
         machine = definition(synthesis)
         assert machine["TimeoutSeconds"] == 6 * 3600
         text = json.dumps(machine)
-        assert text.count('"Retry"') == text.count('"Type": "Task"') == 2
-        assert text.count('"MaxAttempts": 3') == 2
+        assert text.count('"Retry"') == text.count('"Type": "Task"') == 3
+        assert text.count('"MaxAttempts": 3') == 3
+
+
+def test_the_steps_may_list_the_input_and_nothing_more_of_it(batch: Synthesis, processing: Synthesis) -> None:
+    for synthesis in (batch, processing):
+        (role,) = (name for name in synthesis.of_type("AWS::IAM::Role") if name.startswith("StepsRole"))
+        policies = [each["Properties"] for each in synthesis.of_type("AWS::IAM::Policy").values()]
+        (own,) = (each["PolicyDocument"] for each in policies if each["Roles"] == [{"Ref": role}])
+        (listing,) = (each for each in own["Statement"] if "s3:" in json.dumps(each["Action"]))
+        assert listing["Action"] == "s3:ListBucket"
+        assert listing["Resource"]["Fn::GetAtt"][0].startswith("StorageInput")
 
 
 def test_shards_have_the_chips_and_the_account_has_none(batch: Synthesis) -> None:
@@ -132,8 +143,11 @@ def test_a_rehearsal_runs_the_same_steps_on_cpu_instances(repository: Repository
     assert "Devices" not in tasks(rehearsed)["shard"]["LinuxParameters"]
     assert list(definition(rehearsed)["States"]) == [
         "Name the run after its day",
+        "Look for the day's input",
+        "Is there input?",
         "Answer every shard",
         "Account for every row",
+        "There is no input",
     ]
 
 
@@ -217,7 +231,17 @@ def test_runs_that_keep_their_deadline_may_be_a_day_and_a_deadline_apart(batch: 
 
 def test_a_run_that_is_not_daily_is_not_missed_after_a_day(repository: Repository) -> None:
     repository.change_hosting(schedule="cron(0 2 ? * MON *)")
-    assert set(alarms(repository.synthesise())) == {"WatchFailed", "WatchLate", "WatchSlow"}
+    synthesis = repository.synthesise(options=PRODUCTION)
+    assert set(alarms(synthesis)) == {"WatchFailed", "WatchLate", "WatchSlow"}
+
+
+def test_in_beta_no_run_starts_by_the_clock_and_none_is_missed(processing: Synthesis, batch: Synthesis) -> None:
+    assert (batch.only("AWS::Events::Rule")["State"], batch.notes("batch:schedule-off")) == ("ENABLED", [])
+    assert processing.only("AWS::Events::Rule")["State"] == "DISABLED"
+    assert set(alarms(processing)) == {"WatchFailed", "WatchLate", "WatchSlow"}
+    assert processing.notes("batch:schedule-off") == [
+        "The schedule is off outside of -c stage=production: start a run by hand, as docs/deploying.md says."
+    ]
 
 
 def test_every_alarm_is_one_that_pages(batch: Synthesis) -> None:
