@@ -18,6 +18,7 @@ from pathlib import Path
 from inference_recommender.load_generator.process import COMMAND
 from local_aws import machine
 from local_aws.account import Account, Settings
+from local_aws.process.neuron import NeuronStandIn
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
 from local_aws.server import AccountServer, as_shell, exports
 from local_aws.state_folder import PRIVATE, StateFolder
@@ -40,14 +41,23 @@ Read on in docs/local-account.md.
 log = logging.getLogger("local_aws")
 
 
-def main(arguments: list[str] | None = None, generator: Sequence[str] = COMMAND) -> int:
+def main(
+    arguments: list[str] | None = None, generator: Sequence[str] = COMMAND, neuron: NeuronStandIn | None = None
+) -> int:
+    """Serves until it is told to stop. What the account's own parts are replaced by, another program says."""
     options = _parser().parse_args(arguments)
     _log_to_stderr()
     os.umask(PRIVATE)  # logs, models and jobs are for their owner alone
     _allow_open_files()
     toolchain = Path(os.environ.get(TOOLCHAIN_VARIABLE) or DEFAULT_TOOLCHAIN)
     account = Account(
-        Settings(state=options.state.resolve(), region=options.region, toolchain=toolchain, generator=generator)
+        Settings(
+            state=options.state.resolve(),
+            region=options.region,
+            toolchain=toolchain,
+            generator=generator,
+            neuron=neuron,
+        )
     )
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -30,6 +30,7 @@ from local_aws.moto_services import (
     LocalStepFunctionBackend,
     LocalStsBackend,
 )
+from local_aws.process.neuron import NeuronStandIn
 from local_aws.sagemaker.control_plane import LocalSageMakerBackend
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
@@ -43,6 +44,8 @@ class Settings:
     region: str
     toolchain: Path
     generator: Sequence[str] = COMMAND
+    neuron: NeuronStandIn | None = None
+    """What answers in the place of Inferentia's chips; without one, their instance types are refused."""
     account_id: str = DEFAULT_ACCOUNT_ID
 
 
@@ -51,7 +54,12 @@ class Account:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.host = ModelHost(account_id=settings.account_id, state=settings.state, toolchain=settings.toolchain)
+        self.host = ModelHost(
+            account_id=settings.account_id,
+            state=settings.state,
+            toolchain=settings.toolchain,
+            neuron=settings.neuron,
+        )
         self._jobs: list[RecommendationJobs] = []
         self._metrics: EndpointMetrics | None = None
 

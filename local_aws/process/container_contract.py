@@ -4,7 +4,8 @@ SageMaker asks a container for `GET /ping` and `POST /invocations` (Amazon SageM
 inference code with hosting services"). How those become Triton's requests follows Triton's own front end for SageMaker,
 for an endpoint of one model (triton-inference-server/server, src/sagemaker_server.cc): every other route is 400, a
 header of the caller's is ignored except Content-Type, whose `json-header-size` tells how much of a binary body is JSON,
-and what the model fails at is 400 (`told`). Ours are the limits, and that every route begins with a key, so that a
+and what the model fails at is 400 (`told`). A container that answers these two routes itself, such as
+containers/neuron, is asked them as they are. Ours are the limits, and that every route begins with a key, so that a
 process or a web page that was not told it reaches nothing.
 
 Pure functions from bytes to values; it knows no connections. Heads that repeat are read once (`lru_cache`): callers'
@@ -75,16 +76,17 @@ class Answer:
 class ContainerContract:
     """The contract for one model behind routes that begin with `/KEY`."""
 
-    def __init__(self, model: str, key: str) -> None:
+    def __init__(self, model: str | None, key: str) -> None:
+        """`model` is the one that Triton is asked for; None where a container answers SageMaker's routes itself."""
         self._ping = f"/{key}/ping".encode()
         self._invocations = f"/{key}/invocations".encode()
-        name = quote(model, safe="")
-        self._infer = f"POST /v2/models/{name}/infer HTTP/1.1\r\nHost: localhost\r\n"
-        self.ready_heads = tuple(
-            f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
-            for path in ("/v2/health/ready", f"/v2/models/{name}/ready")
-        )
-        """Both have to be answered with 200: that of the server, and that of the model."""
+        self._is_triton = model is not None
+        name = quote(model or "", safe="")
+        route = f"/v2/models/{name}/infer" if self._is_triton else "/invocations"
+        self._infer = f"POST {route} HTTP/1.1\r\nHost: localhost\r\n"
+        ready = ("/v2/health/ready", f"/v2/models/{name}/ready") if self._is_triton else ("/ping",)
+        self.ready_heads = tuple(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for path in ready)
+        """All have to be answered with 200: with Triton that of the server, and that of the model."""
         self.read = lru_cache(_CACHED_HEADS)(self._read)
         """Reads a whole head, with the empty line that ends it, or raises `Refused`."""
 
@@ -107,10 +109,23 @@ class ContainerContract:
         )
 
     def message_head(self, content_type: str, length: int) -> bytes:
-        """Returns the head of Triton's request for a body of `length` bytes. Raises `Refused`."""
+        """Returns the head of the server's request for a body of `length` bytes. Raises `Refused`."""
+        if not self._is_triton:
+            return f"{self._infer}Content-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n".encode("latin-1")
         size = _json_bytes(content_type, length)
         header = "" if size is None else f"{_HEADER_SIZE}: {size}\r\n"
         return f"{self._infer}{header}Content-Length: {length}\r\n\r\n".encode()
+
+    def told(self, answer: Answer, body: bytes | bytearray) -> bytes:
+        """Returns the head that a caller gets for an answer of the server's to an invocation.
+
+        Triton's front end for SageMaker has 400 for whatever a model fails at, where its other one has 500 too, and as
+        the other one 500 for a body that is not JSON, before any model sees it.
+        """
+        failed = answer.status == HTTPStatus.INTERNAL_SERVER_ERROR and not body.startswith(_NOT_JSON)
+        if failed and self._is_triton:
+            return _head(HTTPStatus.BAD_REQUEST, "application/json", answer.length)
+        return answer.head
 
     def _route(self, head: "_Head") -> bool:
         """Returns whether it is that of /ping."""
@@ -200,23 +215,15 @@ def read_answer(head: bytes) -> Answer:
     if not version.startswith("HTTP/1.") or "transfer-encoding" in headers:
         raise ValueError(head)
     status, length, size = int(code), int(headers["content-length"]), headers.get(_HEADER_SIZE.lower())
+    own = headers.get("content-type", "")
     return Answer(
         status=status,
         length=length,
-        head=_head(status, f"{BINARY}{size}" if size else "application/json", length),
+        head=_head(
+            status, f"{BINARY}{size}" if size else own if own.startswith(BINARY) else "application/json", length
+        ),
         keep_alive=headers.get("connection", "").lower() != "close",
     )
-
-
-def told(answer: Answer, body: bytes | bytearray) -> bytes:
-    """Returns the head that a caller gets for an answer of Triton's to an invocation.
-
-    Triton's front end for SageMaker has 400 for whatever a model fails at, where its other one has 500 too, and as the
-    other one 500 for a body that is not JSON, before any model sees it.
-    """
-    if answer.status == HTTPStatus.INTERNAL_SERVER_ERROR and not body.startswith(_NOT_JSON):
-        return _head(HTTPStatus.BAD_REQUEST, "application/json", answer.length)
-    return answer.head
 
 
 def error(status: int, reason: str, *, close: bool = False) -> bytes:

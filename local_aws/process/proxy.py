@@ -222,7 +222,7 @@ class Caller(asyncio.Protocol):
         """Takes Triton's answer."""
         self.triton = None
         if not self._ask.pings:
-            self._reply(contract.told(answer, body), body)
+            self._reply(self._proxy.contract.told(answer, body), body)
         elif answer.status != HTTPStatus.OK:
             self._reply(NOT_READY)
         elif self._more:

@@ -1,5 +1,6 @@
 """Runs a Triton and the proxy before it, behind a guard: `python -I -S serve_model.py PLAN`.
 
+A container's own server, which answers /ping and /invocations itself, is run in a Triton's place in the same way.
 PLAN is what `plan_command` wrote: Triton's command and environment, its socket, the model, and the key of the routes.
 Standard output gets one line: {"port": the proxy's, "pid": Triton's}. Triton writes to standard error. The program ends
 when Triton does, with its status (128 + N for signal N); SIGTERM lets requests under way end.
@@ -52,11 +53,19 @@ _PRIVATE = b"".join(
 
 
 def plan_command(
-    folder: str, *, root: str, command: list[str], environment: dict[str, str], socket: str, model: str, key: str
+    folder: str,
+    *,
+    root: str,
+    command: list[str],
+    environment: dict[str, str],
+    socket: str | int,
+    model: str | None,
+    key: str,
 ) -> list[str]:
     """Writes a plan into `folder`, for our eyes alone, and returns the command that runs it.
 
-    `root` is where our packages are, `command` names Triton's program by its path, and on `socket` Triton listens.
+    `root` is where our packages are, and `command` names the server's program by its path. It listens on `socket`: the
+    path of one, or a port on loopback. `model` is what Triton is asked for; None where a container answers itself.
     """
     plan = {"command": command, "environment": environment, "socket": socket, "model": model, "key": key}
     file = os.path.join(folder, "plan.json")  # noqa: PTH118  (pathlib takes 5 ms to import)
@@ -79,7 +88,7 @@ def main(plan_file: str) -> int:
     return 128 - status if status < 0 else status
 
 
-async def _serve(model: str, key: str, socket: str, triton: int) -> int:
+async def _serve(model: str | None, key: str, socket: str | int, triton: int) -> int:
     """Serves until Triton has ended, and returns what the kernel tells of its end."""
     import asyncio
 
@@ -88,7 +97,13 @@ async def _serve(model: str, key: str, socket: str, triton: int) -> int:
 
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(os.pidfd_open(triton), ended.set)
-    proxy = Proxy(ContainerContract(model, key), lambda protocol: loop.create_unix_connection(protocol, socket))
+    port, path = (socket, "") if isinstance(socket, int) else (0, socket)
+    proxy = Proxy(
+        ContainerContract(model, key),
+        lambda protocol: (
+            loop.create_connection(protocol, "127.0.0.1", port) if port else loop.create_unix_connection(protocol, path)
+        ),
+    )
     server = await loop.create_server(proxy.accept, "127.0.0.1", 0, backlog=1024)
 
     def drain() -> None:

@@ -9,39 +9,26 @@ is restricted to a secret besides. Its own front end for SageMaker is off: it li
 for whoever asks.
 """
 
-import contextlib
-import http.client
-import json
 import os
 import platform
 import secrets
 import shlex
-import subprocess
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
-from urllib.parse import urlsplit
 
 from local_aws.process.guarded_process import GuardedProcess
+from local_aws.process.model_server import START_TIMEOUT_S, ModelServer, launch
 from local_aws.process.serve_model import plan_command
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
 from workloads import ROOT, Unavailable
 
-START_TIMEOUT_S = 120.0
 LIFE_FLAGS: tuple[str, ...] = ("--exit-timeout-secs=3",)
 """Flags that say how a Triton starts and ends, and nothing of what it answers."""
-DEATH_TOLD_S = 5.0
-"""Seconds within which the guard of a Triton that died has cleaned up and told so."""
 RESTRICTED_APIS = ("model-repository", "shared-memory", "logging", "trace")
 """They load code, read memory or write files, and the proxy needs none of them."""
 SOCKET_PATH_BYTES = 107
 """What fits into struct sockaddr_un."""
-_NOISE = "NODELAY NOT SUPPORTED"
-"""Triton's HTTP library says so of every connection to its socket."""
-
 _PREFIX = "SAGEMAKER_TRITON_"
 
 _FLAGS = {
@@ -57,25 +44,17 @@ _FLAGS = {
 _TRUTH = {"true": "1", "false": "0"}
 
 
-class ModelDidNotLoad(Unavailable):
-    """Triton ended before its model was ready."""
+class TritonServer(ModelServer):
+    """A running Triton."""
 
-
-class TritonServer:
-    """A running Triton. A context manager: leaving it stops the server."""
+    KIND = "Triton"
 
     def __init__(
         self, process: GuardedProcess, repository: Path, socket: Path, url: str, pid: int, log_file: Path
     ) -> None:
-        self._process = process
-        self.repository = repository
+        super().__init__(process, repository, url, pid, log_file)
         self.socket = socket
         """Triton's own HTTP API, for whoever may open files of ours."""
-        self.sagemaker_url = url
-        """The URL before `/ping` and `/invocations`. It holds a key: whoever knows it is answered."""
-        self.pid = pid
-        """The process id of tritonserver; its Python stubs are its children."""
-        self.log_file = log_file
 
     @classmethod
     def start(
@@ -96,7 +75,7 @@ class TritonServer:
         tools = TritonToolchain.locate(toolchain, platform.system(), platform.machine())
         server = cls._launch(tools, repository, default_model, environment or {}, log_file)
         try:
-            server._wait_until_ready(default_model, start_timeout_s)
+            server.wait_until_ready(default_model, start_timeout_s)
         except BaseException:  # Ctrl-C, too, must not leave a server behind
             server.stop()
             raise
@@ -130,86 +109,9 @@ class TritonServer:
             model=default_model,
             key=key,
         )
-        log_file.parent.mkdir(parents=True, exist_ok=True)
-        log_file.unlink(missing_ok=True)
-        log_file.touch(mode=0o600)
-        with log_file.open("ab") as log:  # appends: the guard and the proxy write to it, too
-            process = GuardedProcess.start(
-                command,
-                environment={"PATH": "/usr/local/bin:/usr/bin:/bin"},
-                stdout=subprocess.PIPE,
-                stderr=log,
-                # With a name of our own, the guard can remove the shared memory that a killed Triton leaves behind.
-                remove=[str(scratch), f"/dev/shm/{scratch.name}*"],
-            )
-        with process.stdout as told:
-            line = told.readline()
-        if not line:
-            process.stop()
-            last = log_file.read_text("utf-8", "replace").splitlines()[-1:]
-            raise Unavailable(f"Triton could not be started: {' '.join(last)}. The whole log is {log_file}.")
-        started = json.loads(line)
+        # With a name of our own, the guard can remove the shared memory that a killed Triton leaves behind.
+        process, started = launch(command, cls.KIND, log_file, [str(scratch), f"/dev/shm/{scratch.name}*"])
         return cls(process, repository, socket, f"http://127.0.0.1:{started['port']}/{key}", started["pid"], log_file)
-
-    @property
-    def exit_status(self) -> int | None:
-        return self._process.exit_status
-
-    def exit_status_if_silent(self) -> int | None:
-        """Returns the exit status of a server that does not answer. Its guard tells of a death a moment after it."""
-        if not _pings(self.sagemaker_url):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return self._process.wait(DEATH_TOLD_S)
-        return self.exit_status
-
-    def alive(self) -> bool:
-        return self._process.exit_status is None
-
-    def wait(self) -> int:
-        """Blocks until it ends and returns the exit status; 128 + N for signal N."""
-        return self._process.wait()
-
-    def log_tail(self, lines: int = 20) -> str:
-        with contextlib.suppress(OSError):
-            said = self.log_file.read_text("utf-8", "replace").splitlines()
-            return "\n".join([line for line in said if _NOISE not in line][-lines:])
-        return ""
-
-    def request_stop(self) -> None:
-        """Asks it to end and returns at once; `stop` must still follow."""
-        self._process.request_stop()
-
-    def stop(self) -> None:
-        """Sends SIGTERM, and after a grace period SIGKILL to the whole group. May be called twice."""
-        self._process.stop()
-
-    def _wait_until_ready(self, model: str, timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            if (status := self.exit_status) is not None:
-                raise ModelDidNotLoad(
-                    f"Triton could not load the model '{model}' and ended with exit status {status}. "
-                    f"Its whole log is {self.log_file}.{self._last_lines()}"
-                )
-            if _pings(self.sagemaker_url):
-                return
-            time.sleep(0.05)
-        raise Unavailable(
-            f"Triton was not ready with the model '{model}' after {timeout_s:g} s and was stopped. "
-            f"Its whole log is {self.log_file}.{self._last_lines()}"
-        )
-
-    def _last_lines(self) -> str:
-        tail = self.log_tail()
-        return f" Its last lines:\n{tail}" if tail else ""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 def triton_command(
@@ -261,15 +163,3 @@ def container_flags(environment: Mapping[str, str]) -> list[str]:
         if (value := environment.get(f"{_PREFIX}{name}") or default) is not None:
             flags.append(flag.format(value))
     return flags + shlex.split(environment.get(f"{_PREFIX}ADDITIONAL_ARGS", ""))
-
-
-def _pings(url: str) -> bool:
-    address = urlsplit(url)
-    connection = http.client.HTTPConnection(address.netloc, timeout=5)
-    try:
-        connection.request("GET", f"{address.path}/ping")
-        return connection.getresponse().status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()

@@ -1,4 +1,4 @@
-"""The Tritons that answer for one endpoint configuration: one for each production variant, whatever its count.
+"""The servers that answer for one endpoint configuration: one for each production variant, whatever its count.
 
 It starts, picks, watches and stops them, and knows nothing of the control plane's statuses.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from local_aws import machine
-from local_aws.process.triton import TritonServer
+from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker.model_host import Container, ModelHost
 from workloads import Unavailable
 
@@ -57,12 +57,12 @@ OnDeath = Callable[["Fleet", str], None]
 
 
 class Fleet:
-    """Running Tritons by variant. `on_death(fleet, reason)` is called when one ends without having been stopped."""
+    """Running servers by variant. `on_death(fleet, reason)` is called when one ends without having been stopped."""
 
     def __init__(self, host: ModelHost, on_death: OnDeath) -> None:
         self._host = host
         self._on_death = on_death
-        self._servers: dict[str, TritonServer] = {}
+        self._servers: dict[str, ModelServer] = {}
         self._variants: dict[str, Variant] = {}
         self._stopping = threading.Event()
 
@@ -70,7 +70,7 @@ class Fleet:
         """Starts all and returns when all answer. Raises `Unavailable`, with nothing left running."""
         try:
             for variant in variants:
-                if refused := machine.refusal(variant.instance_type):
+                if refused := self._host.refusal(variant.instance_type):
                     raise Unavailable(refused)
             for variant in variants:
                 self._start(endpoint, variant)
@@ -78,7 +78,7 @@ class Fleet:
             self.stop()
             raise
 
-    def pick(self, name: str | None = None) -> tuple[str, TritonServer] | None:
+    def pick(self, name: str | None = None) -> tuple[str, ModelServer] | None:
         """Returns the variant called `name`, or one drawn by weight; None if there is none."""
         if not self._servers or (name and name not in self._servers):
             return None
@@ -93,21 +93,21 @@ class Fleet:
             self._host.stop(server)
 
     def _start(self, endpoint: str, variant: Variant) -> None:
-        server = self._host.start(variant.container, f"{endpoint}-{variant.name}")
+        server = self._host.start(variant.container, f"{endpoint}-{variant.name}", variant.instance_type)
         self._servers[variant.name] = server
         self._variants[variant.name] = variant
-        log.info(f"endpoint {endpoint}: variant {variant.name} is answered by Triton (process {server.pid})")
+        log.info(f"endpoint {endpoint}: variant {variant.name} is answered by {server.KIND} (process {server.pid})")
         threading.Thread(target=self._watch, args=(variant.name, server), daemon=True).start()
 
-    def _watch(self, variant: str, server: TritonServer) -> None:
+    def _watch(self, variant: str, server: ModelServer) -> None:
         status = server.wait()
         if not (self._stopping.is_set() or self._host.closed):
             self._on_death(self, death_notice(variant, status, server))
 
 
-def death_notice(variant: str, status: int, server: TritonServer) -> str:
+def death_notice(variant: str, status: int, server: ModelServer) -> str:
     how = f"was killed by signal {status - 128}" if status > 128 else f"ended with exit status {status}"
     return (
-        f"The Triton server of variant {variant} {how}. Its whole log is {server.log_file}. Its last lines:\n"
+        f"The {server.KIND} server of variant {variant} {how}. Its whole log is {server.log_file}. Its last lines:\n"
         f"{server.log_tail(LOG_LINES)}"
     )

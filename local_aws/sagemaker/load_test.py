@@ -16,9 +16,8 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any, Literal
 
-from local_aws import machine
 from local_aws.process.guarded_process import GuardedProcess
-from local_aws.process.triton import TritonServer
+from local_aws.process.model_server import ModelServer
 from local_aws.process.usage import UsageSampler
 from local_aws.sagemaker.endpoint import shortened
 from local_aws.sagemaker.endpoint_fleet import death_notice
@@ -126,12 +125,12 @@ class LoadTestRunner:
             self._run_fresh(step, step.test, left_s, on_window)
 
     def _run_fresh(self, step: Step, test: LoadTest, left_s: float, on_window: OnWindow) -> None:
-        if refused := machine.refusal(test.instance_type):
+        if refused := self.host.refusal(test.instance_type):
             raise Unavailable(refused)
         environment = {**self.container.environment, **test.environment}
         container = Container(model_data_url=self.container.model_data_url, environment=environment)
         began = datetime.now(UTC)
-        server = self.host.start(container, step.endpoint_name)
+        server = self.host.start(container, step.endpoint_name, test.instance_type)
         try:
             step.metrics["ModelSetupTime"] = round((datetime.now(UTC) - began).total_seconds())
             if not self.stopped.is_set():
@@ -139,7 +138,7 @@ class LoadTestRunner:
         finally:
             self.host.stop(server)
 
-    def _load(self, step: Step, server: TritonServer, left_s: float, on_window: OnWindow) -> None:
+    def _load(self, step: Step, server: ModelServer, left_s: float, on_window: OnWindow) -> None:
         folder = self.folder / step.endpoint_name
         folder.mkdir(parents=True)
         plan_file = folder / "plan.json"
@@ -147,7 +146,7 @@ class LoadTestRunner:
         usage = UsageSampler(server.pid)
         usage.start()
         step.started_at = datetime.now(UTC)
-        log.info(f"test on {step.name}: load on Triton (process {server.pid}), kept in {folder}")
+        log.info(f"test on {step.name}: load on {server.KIND} (process {server.pid}), kept in {folder}")
         try:
             status, reason = self._generate(plan_file, folder, on_window)
         finally:
@@ -159,7 +158,7 @@ class LoadTestRunner:
         ):
             step.failure_reason = shortened(failure)
 
-    def _generator_plan(self, server: TritonServer, left_s: float) -> dict[str, Any]:
+    def _generator_plan(self, server: ModelServer, left_s: float) -> dict[str, Any]:
         return {
             "url": f"{server.sagemaker_url}/invocations",
             "payloads": str(self.payloads),
@@ -210,7 +209,7 @@ def _metrics(summary_file: Path, usage: UsageSampler) -> dict[str, int | float]:
     return metrics
 
 
-def _failure(status: int, reason: str, server: TritonServer, variant: str, folder: Path) -> str | None:
+def _failure(status: int, reason: str, server: ModelServer, variant: str, folder: Path) -> str | None:
     """Returns why the test failed, or None if it did not."""
     if (ended := server.exit_status if status == 0 else server.exit_status_if_silent()) is not None:
         return death_notice(variant, ended, server)

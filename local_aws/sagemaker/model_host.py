@@ -1,4 +1,7 @@
-"""Starts a Triton for a SageMaker model: fetches the archive, unpacks it, chooses the default model, starts the server.
+"""Starts the server of a SageMaker model: fetches the archive, unpacks it, starts a Triton on its default model.
+
+Where something stands in for Inferentia, the Neuron server answers for its instance types; the plain account refuses
+them.
 
 Only here does a model of the control plane become a process. The host keeps a list of the servers it started, so that
 stopping the account stops them all. It knows nothing of endpoints and jobs.
@@ -12,6 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from local_aws import machine
+from local_aws.process.model_server import ModelServer
+from local_aws.process.neuron import NeuronServer, NeuronStandIn
 from local_aws.process.triton import TritonServer
 from local_aws.sagemaker import model_archive
 from local_aws.state_folder import check_room
@@ -35,33 +41,56 @@ class Container:
 
 @dataclass(slots=True)
 class ModelHost:
-    """Starts and stops Tritons on this machine."""
+    """Starts and stops the servers of models on this machine."""
 
     account_id: str
     state: Path
     toolchain: Path
-    _servers: set[TritonServer] = field(default_factory=set)
+    neuron: NeuronStandIn | None = None
+    _servers: set[ModelServer] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     _closed: bool = False
 
-    def start(self, container: Container, name: str) -> TritonServer:
-        """Starts a Triton that answers for `container`.
+    def refusal(self, instance_type: str) -> str | None:
+        """Returns in one sentence why no server here can stand in for `instance_type`, or None where one can."""
+        if self.neuron is not None and self.neuron.serves(instance_type):
+            return None
+        return machine.refusal(instance_type)
+
+    def measures_on(self, instance_type: str) -> str:
+        """Returns what answers for `instance_type` here, for readers of what was measured."""
+        if self.neuron is not None and self.neuron.serves(instance_type):
+            return f"{machine.description()}, {self.neuron.told}"
+        return machine.description()
+
+    def start(self, container: Container, name: str, instance_type: str) -> ModelServer:
+        """Starts the server that answers for `container` on an instance type that is not refused.
 
         `name` begins the names of its folder and log. Raises `Unavailable`.
         """
         check_room(self.state)
         folder = f"{name}-{next(self._numbers)}"
-        repository = self.state / "models" / folder
+        repository, log_file = self.state / "models" / folder, self.state / "logs" / f"{folder}.log"
         url = container.model_data_url
         model_archive.unpack(model_archive.fetch(url, self.account_id), url, repository)
-        server = TritonServer.start(
-            repository,
-            default_model=model_archive.default_model(repository, container.environment),
-            environment=container.environment,
-            log_file=self.state / "logs" / f"{folder}.log",
-            toolchain=self.toolchain,
-        )
+        server: ModelServer
+        if self.neuron is not None and self.neuron.serves(instance_type):
+            server = NeuronServer.start(
+                repository,
+                stand_in=self.neuron,
+                instance_type=instance_type,
+                environment=container.environment,
+                log_file=log_file,
+            )
+        else:
+            server = TritonServer.start(
+                repository,
+                default_model=model_archive.default_model(repository, container.environment),
+                environment=container.environment,
+                log_file=log_file,
+                toolchain=self.toolchain,
+            )
         with self._lock:
             self._servers.add(server)
             closed = self._closed
@@ -69,7 +98,7 @@ class ModelHost:
             self.stop(server)
         return server
 
-    def stop(self, server: TritonServer) -> None:
+    def stop(self, server: ModelServer) -> None:
         server.stop()
         with self._lock:
             self._servers.discard(server)

@@ -227,8 +227,12 @@ class RecommendationJobs:
             arn=f"arn:aws:sagemaker:{self._region}:{self._host.account_id}:inference-recommendations-job/{name}",
             runner=runner,
             steps=[Step.of(test) for test in tests],
-            tags=tags_of({**tags, MEASURED_ON: machine.tag_value(machine.description())}),
+            tags=tags_of({**tags, MEASURED_ON: machine.tag_value(self._measures_on(tests))}),
         )
+
+    def _measures_on(self, tests: Sequence[LoadTest | ExistingEndpoint]) -> str:
+        """Returns the machine's description, and what stands in for chips."""
+        return " and ".join(sorted({self._host.measures_on(test.instance_type) for test in tests}))
 
     def _run(self, job: Job) -> None:
         with self._turn:

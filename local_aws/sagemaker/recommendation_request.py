@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from moto.sagemaker.exceptions import ValidationError
 
 from local_aws import machine
-from local_aws.process.triton import TritonServer
-from local_aws.sagemaker.endpoint_fleet import Variant
+from local_aws.process.model_server import ModelServer
+from local_aws.sagemaker.endpoint_fleet import Variant, instance_types_of
 from local_aws.sagemaker.model_host import Container
 from workloads import Unavailable
 
@@ -83,14 +83,15 @@ class ExistingEndpoint:
 
     endpoint_name: str
     variant_name: str
+    instance_type: str
     plane: ControlPlane
 
-    def server(self) -> TritonServer:
+    def server(self) -> ModelServer:
         """Returns the server that answers for it now. Raises `Unavailable`."""
         picked = self.plane.endpoint(self.endpoint_name).pick(self.variant_name)
         if picked is None:
             raise Unavailable(f"Endpoint {self.endpoint_name} does not answer any more.")
-        server: TritonServer = picked[1]
+        server: ModelServer = picked[1]
         return server
 
 
@@ -173,7 +174,12 @@ def existing_endpoint(plane: ControlPlane, name: str) -> ExistingEndpoint:
     if len(endpoint.production_variants) != 1:
         raise ValidationError(f"Endpoint {name} has {len(endpoint.production_variants)} variants: it must have one.")
     (variant,) = endpoint.production_variants
-    return ExistingEndpoint(endpoint_name=name, variant_name=variant["VariantName"], plane=plane)
+    return ExistingEndpoint(
+        endpoint_name=name,
+        variant_name=variant["VariantName"],
+        instance_type=next(iter(instance_types_of(variant)), "serverless"),
+        plane=plane,
+    )
 
 
 def _traffic(request: Mapping[str, Any], configuration: Mapping[str, Any], duration_s: int) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from moto.sagemaker.exceptions import ValidationError
 
 from local_aws import service_model
-from local_aws.process.triton import TritonServer
+from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
 
@@ -140,7 +140,7 @@ def _request(name: str, environ: Mapping[str, Any]) -> dict[str, Any]:
     return {"EndpointName": name, "Body": b"", **given}
 
 
-def _ask(server: TritonServer, body: bytes, headers: Mapping[str, str]) -> ModelAnswer:
+def _ask(server: ModelServer, body: bytes, headers: Mapping[str, str]) -> ModelAnswer:
     """Asks the model. A server that cannot be reached counts as status 500, one that is silent as 504."""
     # A new connection for each call costs 0.1 ms on loopback, and none is closed by the other side just then.
     address = urlsplit(server.sagemaker_url)
@@ -169,13 +169,13 @@ def _forwarded(environ: Mapping[str, Any]) -> dict[str, str]:
     return headers
 
 
-def _answer(model: ModelAnswer, variant: str, server: TritonServer) -> Answer:
+def _answer(model: ModelAnswer, variant: str, server: ModelServer) -> Answer:
     if model.status != http.HTTPStatus.OK:
         return _model_error(model, server)
     return Answer(200, {"Content-Type": model.content_type, "x-Amzn-Invoked-Production-Variant": variant}, model.body)
 
 
-def _model_error(model: ModelAnswer, server: TritonServer) -> Answer:
+def _model_error(model: ModelAnswer, server: ModelServer) -> Answer:
     """Returns 424 in the service's words, with Triton's log file in place of CloudWatch Logs."""
     original, status = model.body.decode("utf-8", "replace")[:ORIGINAL_CHARACTERS], model.status
     if status == http.HTTPStatus.GATEWAY_TIMEOUT:

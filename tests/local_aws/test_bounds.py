@@ -63,5 +63,5 @@ def test_no_model_is_fetched_or_started_where_there_is_no_room(tmp_path: Path, m
     monkeypatch.setattr(model_host, "check_room", full)
     host = ModelHost(account_id="123456789012", state=tmp_path, toolchain=tmp_path)
     with pytest.raises(Unavailable, match="is full"):
-        host.start(Container(model_data_url="s3://nowhere/model.tar.gz", environment={}), "endpoint")
+        host.start(Container(model_data_url="s3://nowhere/model.tar.gz", environment={}), "endpoint", "ml.c5.xlarge")
     assert list(tmp_path.iterdir()) == []

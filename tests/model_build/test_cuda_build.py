@@ -16,7 +16,7 @@ from containers.encoder.cuda_engine import CudaEngine
 from containers.text2text import torch_engine
 from inference_recommender.payloads import request_body
 from local_aws import machine
-from local_aws.process.triton import ModelDidNotLoad
+from local_aws.process.model_server import ModelDidNotLoad
 from model_build import archive
 from model_build.build import build, verify_built, verify_recorded
 from model_build.parity import GateFailed

@@ -16,7 +16,8 @@ import requests
 
 from local_aws.__main__ import main
 from local_aws.process.local_account import LocalAccount
-from local_aws.process.triton import ModelDidNotLoad, TritonServer, container_flags
+from local_aws.process.model_server import ModelDidNotLoad
+from local_aws.process.triton import TritonServer, container_flags
 from local_aws.process.triton_toolchain import TritonToolchain
 from tests.local_aws.conftest import REPLAYING, Endpoints, clients, gone, upload, wait_until
 from tests.local_aws.sagemaker.test_recommendation_jobs import request, under_load

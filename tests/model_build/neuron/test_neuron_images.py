@@ -2,8 +2,8 @@
 
 For Inf1 under the torch 1.13.1, the numpy and the Python of its image, which `make inf1` installs; for Inf2 under those
 of here, where its image has torch 2.9 and Python 3.12. The source is what a remote build sends, AWS's packages are
-tests/fake_neuron.py, which traces with the real torch.jit, and the answers are those of the checkpoint under the torch
-of here.
+scripts/rehearsal/stand_ins/neuron.py, which traces with the real torch.jit, and the answers are those of the checkpoint
+under the torch of here.
 """
 
 import importlib.metadata

@@ -1,0 +1,111 @@
+"""Starts the Neuron server of containers/neuron with a proxy before it, where something stands in for the chip.
+
+It takes the folder that a model archive unpacks to, and runs the container's own `serve` in the container's
+environment: SageMaker's port, the model's folder, and as many NeuronCores as the instance has. The package that loads
+the graphs comes from a `NeuronStandIn`, without which an account refuses Inferentia.
+
+The server listens on a loopback port of its own, without the proxy's key: it cannot listen on a socket's path, because
+its workers share the port. Any process of this machine that finds the port is answered.
+"""
+
+import secrets
+import socket
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from local_aws.process.model_server import ModelServer, launch
+from local_aws.process.serve_model import plan_command
+from workloads import ROOT
+from workloads.instances import Hardware, hardware, instance_shape
+
+SERVE = ROOT / "containers" / "neuron" / "serve"
+CORES_PER_CHIP: Mapping[Hardware, int] = {"Inferentia 1": 4, "Inferentia 2": 2}
+MOST_CORES = 4
+"""A NeuronCore is a thread or a process here, and each loads the model: a larger instance has no more of them."""
+START_TIMEOUT_S = 300.0
+GRACE_S = 30.0
+"""The server's launcher gives its workers 25 s."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NeuronStandIn:
+    """What answers in the place of Inferentia's chips."""
+
+    packages: Mapping[Hardware, Path]
+    """The folder on whose path AWS's package for a chip is found, by the chip."""
+    told: str
+    """What measurements say of the machine that they were made on."""
+
+    def serves(self, instance_type: str) -> bool:
+        return hardware(instance_type) in self.packages
+
+
+class NeuronServer(ModelServer):
+    """A running Neuron server."""
+
+    KIND = "Neuron"
+
+    @classmethod
+    def start(
+        cls,
+        folder: Path,
+        *,
+        stand_in: NeuronStandIn,
+        instance_type: str,
+        environment: Mapping[str, str],
+        log_file: Path,
+        start_timeout_s: float = START_TIMEOUT_S,
+    ) -> "NeuronServer":
+        """Starts the server on the model in `folder` and returns when it is ready.
+
+        Raises `Unavailable` where the model does not load or takes too long; nothing is left running then.
+        """
+        scratch = Path(tempfile.mkdtemp(prefix="local_aws_neuron_"))
+        port, key = _free_port(), secrets.token_urlsafe(16)
+        command = plan_command(
+            str(scratch),
+            root=str(ROOT),
+            command=[str(SERVE)],
+            environment=container_environment(folder, stand_in, instance_type, port, scratch) | dict(environment),
+            socket=port,
+            model=None,
+            key=key,
+        )
+        process, started = launch(command, cls.KIND, log_file, [str(scratch)], GRACE_S)
+        server = cls(process, folder, f"http://127.0.0.1:{started['port']}/{key}", started["pid"], log_file)
+        try:
+            server.wait_until_ready(folder.name, start_timeout_s)
+        except BaseException:  # Ctrl-C, too, must not leave a server behind
+            server.stop()
+            raise
+        return server
+
+
+def container_environment(
+    folder: Path, stand_in: NeuronStandIn, instance_type: str, port: int, scratch: Path
+) -> dict[str, str]:
+    """Returns the whole environment of the server; like a container it inherits nothing from ours."""
+    kind, shape = hardware(instance_type), instance_shape(instance_type)
+    there = (shape.neuron_chips if shape else 1) * CORES_PER_CHIP[kind]
+    return {
+        "HOME": str(scratch),
+        "HOST": "127.0.0.1",
+        "LANG": "C.UTF-8",
+        "MODEL_FOLDER": str(folder),
+        "NEURON_RT_NUM_CORES": str(min(there, MOST_CORES)),
+        # `python` of the image is the one that runs this account: it has torch and the server's packages.
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "PYTHONPATH": f"{stand_in.packages[kind]}:{ROOT}",
+        "PYTHONUNBUFFERED": "1",
+        "SAGEMAKER_BIND_TO_PORT": str(port),
+        "TMPDIR": str(scratch),
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
