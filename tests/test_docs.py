@@ -24,6 +24,7 @@ import inference_recommender.__main__ as recommender
 import inference_recommender.load_generator.__main__ as load_generator
 import local_aws.__main__ as account
 import model_build.__main__ as build
+import stacks.__main__ as stacks
 from workloads import ROOT, load_workload, workload_names
 
 PAGES = [
@@ -41,6 +42,7 @@ PROGRAMS: dict[str, Callable[[list[str]], int]] = {
     "inference_recommender": recommender.main,
     "inference_recommender.load_generator": load_generator.main,
     "local_aws": account.main,
+    "stacks": stacks.main,
     "containers.batch": batch.main,
     "containers.batch.record": record.main,
 }

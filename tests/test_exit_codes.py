@@ -31,6 +31,7 @@ PROGRAMS = {
     "inference_recommender.load_generator": PARSE,
     "local_aws": PARSE,
     "model_build": PARSE,
+    "stacks": PARSE,
     "scripts.rehearsal.break_archive": PARSE,
     "scripts.rehearsal.check_deployed": "boto3.client",
     "scripts.rehearsal.delete_retained": PARSE,

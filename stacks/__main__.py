@@ -1,0 +1,141 @@
+"""Ask an account whether it has what the stacks need, before `cdk deploy` finds out after half an hour.
+
+examples:
+  python -m stacks preflight
+      asks for the stack of every workload, as `cdk deploy` would deploy it
+  python -m stacks preflight SpellcheckStack --stage production --region eu-west-1
+      asks for one stack's fleet in production
+
+It reads the workloads' files and cdk.json, nothing needs to be built, and it changes nothing in the account. Read on in
+docs/deploying.md.
+
+stdout is the result. Exit codes: 0 nothing fails, what is unknown says why; 1 a check fails and says what to do;
+2 usage or a workload file; 3 AWS is not there or refuses; 70 unforeseen, a log is named; 130 interrupted.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, get_args
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from aws_api.session import AwsSession
+from stacks.context import ReleaseSource, Stage, read_release
+from stacks.preflight.answers import Account, Answer, account_of, answers
+from stacks.preflight.plan import RELEASE, Check, plan
+from workloads import ROOT, UsageError, WorkloadFolder, load_workload, workload_names
+from workloads.program import exit_code
+
+PREFLIGHT = """\
+Asks the account for all that a deployment needs and that a template cannot bring: service quotas for the fleet at its
+peak, instance types in the zones, the instances' AMI, our images, service-linked roles, the release's connection,
+`cdk bootstrap`, and what the caller may do. Each check is pass, fail with what to do, or unknown with why.
+
+The caller has to be allowed to read: servicequotas:ListServiceQuotas and ListAWSDefaultServiceQuotas,
+ec2:DescribeAvailabilityZones and DescribeInstanceTypeOfferings, ssm:GetParameter, ecr:DescribeImages, iam:GetRole and
+SimulatePrincipalPolicy, codeconnections:GetConnection. What it may not read is unknown."""
+LOG_WIDTH = 120
+"""Columns of the table where stdout is not a terminal."""
+COLOURS = {"pass": "green", "fail": "red", "unknown": "yellow"}
+
+Answered = Sequence[tuple[Check, Answer]]
+
+
+def parser() -> argparse.ArgumentParser:
+    described = argparse.ArgumentParser(
+        prog="python -m stacks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = described.add_subparsers(dest="command")
+    preflight = commands.add_parser(
+        "preflight",
+        help="quotas, instance types, images, roles and the bootstrap that a deployment needs",
+        description=PREFLIGHT,
+        epilog="example:\n  python -m stacks preflight SpellcheckStack --stage production",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    preflight.add_argument(
+        "stacks", nargs="*", metavar="STACK", help=f"as cdk names it, or {RELEASE}; default: every one"
+    )
+    preflight.add_argument(
+        "--stage", choices=get_args(Stage), default="beta", help="whose fleet is asked for; default: beta"
+    )
+    preflight.add_argument("--region", help="the region deployed to; default: the environment's or the profile's")
+    preflight.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
+    return described
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    described = parser()
+    options = described.parse_args(arguments)
+    if options.command is None:
+        described.print_help()
+        return 0
+    folders, source = chosen(options.stacks, root)
+    checks = plan(folders, options.stage, source)
+    account = account_of(AwsSession(region=options.region))
+    answered = list(answers(checks, account))
+    if options.json:
+        print(json.dumps(document(account, options.stage, answered), indent=2, ensure_ascii=False))
+    else:
+        show(answered, Console(width=None if sys.stdout.isatty() else LOG_WIDTH))
+    return 1 if any(answer.verdict == "fail" for _, answer in answered) else 0
+
+
+def chosen(stacks: Sequence[str], root: Path) -> tuple[list[WorkloadFolder], ReleaseSource | None]:
+    """Returns the workloads of the named stacks, or all, and the release's source where its pipeline is meant.
+
+    Raises `UsageError` for a stack that there is not.
+    """
+    folders = [load_workload(name, root / "workloads") for name in workload_names(root / "workloads")]
+    context = json.loads((root / "cdk.json").read_text("utf-8")).get("context", {})
+    source = read_release(context.get)
+    by_stack = {folder.workload.stack_name: folder for folder in folders}
+    known = [*by_stack, *([RELEASE] if source else [])]
+    if unknown := [stack for stack in stacks if stack not in known]:
+        raise UsageError(f"There is no stack '{unknown[0]}'. Known: {', '.join(known)}.")
+    wanted = list(stacks) or known
+    return [by_stack[stack] for stack in wanted if stack in by_stack], source if RELEASE in wanted else None
+
+
+def document(account: Account, stage: Stage, answered: Answered) -> dict[str, Any]:
+    """Returns what --json prints."""
+    return {
+        "account": account.number,
+        "region": account.aws.region,
+        "caller": account.caller,
+        "stage": stage,
+        "checks": [
+            {"check": check.question.subject, "stacks": list(check.stacks), **asdict(answer)}
+            for check, answer in answered
+        ],
+    }
+
+
+def show(answered: Answered, console: Console) -> None:
+    table = Table(box=SIMPLE_HEAD)
+    for head in ("check", "verdict", "found, and what to do", "stacks"):
+        table.add_column(head, overflow="fold")
+    stacks = {stack for check, _ in answered for stack in check.stacks}
+    for check, answer in answered:
+        told = " ".join(filter(None, (answer.found, answer.what_to_do)))
+        verdict = f"[{COLOURS[answer.verdict]}]{answer.verdict}[/]"
+        table.add_row(
+            escape(check.question.subject),
+            verdict,
+            escape(told),
+            "all" if {*check.stacks} == stacks else ", ".join(check.stacks),
+        )
+    console.print(table)
+    counts = [(verdict, sum(answer.verdict == verdict for _, answer in answered)) for verdict in COLOURS]
+    console.print(", ".join(f"{count} {verdict}" for verdict, count in counts if count), highlight=False)
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(main))

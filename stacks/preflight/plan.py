@@ -1,0 +1,313 @@
+"""Plans a preflight: the questions that an account has to answer before a workload's stack is deployed. Pure.
+
+A question follows from workload.toml, the reviewed recommendation and the stage, so that it can be asked before
+anything is built: a higher quota takes days to get. What the answer means is in answers.py.
+
+EC2 counts the vCPUs of a family's group, SageMaker the instances of each type and use. Both name their quotas in
+Service Quotas (https://docs.aws.amazon.com/general/latest/gr/sagemaker.html and …/ec2-service.html).
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from stacks.context import ReleaseSource, Stage
+from workloads import (
+    Candidate,
+    EcsServiceHosting,
+    NewVpc,
+    Rolling,
+    SageMakerEndpointHosting,
+    ScheduledBatchHosting,
+    UsageError,
+    WorkloadFolder,
+)
+from workloads.instances import family, instance_shape
+
+OLDEST_BOOTSTRAP = 6
+"""The version that the templates' own rule asks for."""
+BOOTSTRAP_QUALIFIER = "hnb659fds"
+DEFAULT_ZONES = 2
+"""How many zones a network of ours has where [hosting] names none."""
+REPOSITORY = "transformers-in-production"
+AMI_ROOT, AMI_LEAF = "/aws/service/ecs/optimized-ami/", "/recommended/image_id"
+ON_DEMAND = {
+    "inf": "Running On-Demand Inf instances",
+    "g": "Running On-Demand G and VT instances",
+    "": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+}
+"""EC2's quota by the beginning of a family's name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quota:
+    """The account's `quota` of `service` is at least `needed`. `why` says how that number comes about."""
+
+    service: str
+    quota: str
+    needed: int
+    why: str
+
+    @property
+    def subject(self) -> str:
+        return f"quota of {self.service}: {self.quota}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offered:
+    """EC2 has the type in every one of `zones` (names or ids), or where none is named in the region's first `first`.
+
+    With `first` None the region is enough.
+    """
+
+    instance_type: str
+    zones: tuple[str, ...] = ()
+    first: int | None = None
+
+    @property
+    def subject(self) -> str:
+        return f"{self.instance_type} offered"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AmiParameter:
+    """The public SSM parameter that names the instances' AMI is in the region."""
+
+    name: str
+
+    @property
+    def subject(self) -> str:
+        return f"AMI of {self.name.removeprefix(AMI_ROOT).removesuffix(AMI_LEAF)}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Image:
+    """A private ECR repository has the image: a whole URI, or NAME:TAG in the account and region asked."""
+
+    uri: str
+
+    @property
+    def subject(self) -> str:
+        return f"image {self.uri}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceRole:
+    """The service-linked role exists. `service` is its principal."""
+
+    name: str
+    service: str
+
+    @property
+    def subject(self) -> str:
+        return f"service-linked role {self.name}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Connection:
+    """A person has confirmed the connection to the repository's host."""
+
+    arn: str
+
+    @property
+    def subject(self) -> str:
+        return f"connection {self.arn}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bootstrapped:
+    """`cdk bootstrap` was run in the account and region, with a version that the templates take."""
+
+    @property
+    def subject(self) -> str:
+        return "cdk bootstrap"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MayDo:
+    """The caller may do `action` on `resource`, in which {partition}, {account} and {region} are filled in."""
+
+    action: str
+    resource: str
+    named: str
+    """The resource, as people call it."""
+
+    @property
+    def subject(self) -> str:
+        return f"{self.action} on {self.named}"
+
+
+Question: TypeAlias = Quota | Offered | AmiParameter | Image | ServiceRole | Connection | Bootstrapped | MayDo
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    question: Question
+    stacks: tuple[str, ...]
+    """The stacks that need it."""
+
+
+SAGEMAKER_SCALING = ServiceRole(
+    name="AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint",
+    service="sagemaker.application-autoscaling.amazonaws.com",
+)
+ECS_SCALING = ServiceRole(
+    name="AWSServiceRoleForApplicationAutoScaling_ECSService", service="ecs.application-autoscaling.amazonaws.com"
+)
+ON_ECS = (
+    ServiceRole(name="AWSServiceRoleForECS", service="ecs.amazonaws.com"),
+    ServiceRole(name="AWSServiceRoleForAutoScaling", service="autoscaling.amazonaws.com"),
+)
+BALANCING = ServiceRole(name="AWSServiceRoleForElasticLoadBalancing", service="elasticloadbalancing.amazonaws.com")
+RELEASE = "ReleasePipelineStack"
+
+
+def plan(folders: Sequence[WorkloadFolder], stage: Stage, source: ReleaseSource | None = None) -> tuple[Check, ...]:
+    """Returns the checks for the stacks of `folders`, each question once.
+
+    Quotas are added up over the stacks, because they share the account. `source` is that of the release pipeline.
+    """
+    asked = [(folder.workload.stack_name, question) for folder in folders for question in _questions(folder, stage)]
+    if source is not None:
+        asked += [(RELEASE, Connection(arn=source.connection_arn)), *((RELEASE, each) for each in _deploying())]
+    return tuple(_each_once(asked))
+
+
+def _each_once(asked: Iterable[tuple[str, Question]]) -> Iterator[Check]:
+    quotas: dict[tuple[str, str], list[tuple[str, Quota]]] = {}
+    others: dict[Question, list[str]] = {}
+    for stack, question in asked:
+        if isinstance(question, Quota):
+            quotas.setdefault((question.service, question.quota), []).append((stack, question))
+        else:
+            others.setdefault(question, []).append(stack)
+    for (service, name), parts in quotas.items():
+        several = len(parts) > 1
+        why = "; ".join(f"{stack}: {part.why}" if several else part.why for stack, part in parts)
+        total = Quota(service=service, quota=name, needed=sum(part.needed for _, part in parts), why=why)
+        yield Check(question=total, stacks=tuple(dict.fromkeys(stack for stack, _ in parts)))
+    for question, stacks in others.items():
+        yield Check(question=question, stacks=tuple(dict.fromkeys(stacks)))
+
+
+def _questions(folder: WorkloadFolder, stage: Stage) -> Iterator[Question]:
+    match folder.workload.hosting:
+        case SageMakerEndpointHosting() as hosting:
+            yield from _endpoint(folder, hosting, stage)
+        case EcsServiceHosting() as hosting:
+            yield from _service(folder, hosting, stage)
+        case ScheduledBatchHosting() as hosting:
+            yield from _batch(folder, hosting)
+    yield from _deploying()
+
+
+def _deploying() -> Iterator[Question]:
+    yield Bootstrapped()
+    for role in ("deploy", "file-publishing"):
+        name = f"cdk-{BOOTSTRAP_QUALIFIER}-{role}-role-{{account}}-{{region}}"
+        arn = f"arn:{{partition}}:iam::{{account}}:role/{name}"
+        yield MayDo(action="sts:AssumeRole", resource=arn, named=f"CDK's {role} role")
+
+
+def _endpoint(folder: WorkloadFolder, hosting: SageMakerEndpointHosting, stage: Stage) -> Iterator[Question]:
+    chosen = _recommended(folder)
+    chosen_type = chosen.instance_type if chosen else folder.workload.instance_types[0]
+    most = _most(chosen, hosting.min_instances_in_production if stage == "production" else 1)
+    beside, how = _beside(hosting, most, stage)
+    for instance_type in (chosen_type, *hosting.fallback_instance_types):
+        why = f"{most} at the peak and {beside} beside them while {how}"
+        yield _hosted(instance_type, most + beside, why)
+        yield Offered(
+            instance_type=instance_type.removeprefix("ml."),
+            zones=hosting.network.zone_ids if isinstance(hosting.network, NewVpc) else (),
+        )
+    if (shadow := hosting.shadow) is not None and stage == "production":
+        yield _hosted(shadow.instance_type, shadow.instance_count, "the shadow variant")
+    yield from _image(hosting.image_uri, _kind(folder, chosen_type))
+    if chosen is not None and chosen.autoscaling is not None:
+        yield SAGEMAKER_SCALING
+    endpoint = "arn:{partition}:sagemaker:{region}:{account}:endpoint/*"
+    yield MayDo(action="sagemaker:InvokeEndpoint", resource=endpoint, named="endpoints")
+    job = "arn:{partition}:sagemaker:{region}:{account}:inference-recommendations-job/*"
+    yield MayDo(action="sagemaker:CreateInferenceRecommendationsJob", resource=job, named="jobs")
+
+
+def _hosted(instance_type: str, needed: int, why: str) -> Quota:
+    return Quota(service="sagemaker", quota=f"{instance_type} for endpoint usage", needed=needed, why=why)
+
+
+def _beside(hosting: SageMakerEndpointHosting, most: int, stage: Stage) -> tuple[int, str]:
+    """Returns how many instances an update adds, and how it does: only a rolling one has no second fleet."""
+    if stage == "production" and isinstance(hosting.update, Rolling):
+        return math.ceil(most * hosting.update.percent / 100), "a rolling update replaces a batch"
+    return most, "a blue/green update runs both fleets"
+
+
+def _service(folder: WorkloadFolder, hosting: EcsServiceHosting, stage: Stage) -> Iterator[Question]:
+    chosen = _recommended(folder)
+    instance_type = chosen.instance_type if chosen else folder.workload.instance_types[0]
+    most = _most(chosen, 2 if stage == "production" else 1)
+    why = f"{most} {instance_type} at the peak, and as many during an update"
+    yield _on_demand(folder, instance_type, most * 2, why)
+    yield from _on_ec2(hosting, instance_type, _kind(folder, instance_type))
+    yield BALANCING
+    if chosen is not None and chosen.autoscaling is not None:
+        yield ECS_SCALING
+
+
+def _batch(folder: WorkloadFolder, hosting: ScheduledBatchHosting) -> Iterator[Question]:
+    instance_type = folder.workload.instance_types[0]
+    if instance_type.startswith("ml."):
+        quota = f"{instance_type} for processing job usage"
+        yield Quota(service="sagemaker", quota=quota, needed=hosting.shards, why=f"{hosting.shards} shards")
+        yield from _image(hosting.image_uri, "cpu")
+        return
+    why = f"{hosting.shards} {instance_type}, one for each shard"
+    yield _on_demand(folder, instance_type, hosting.shards, why)
+    yield from _on_ec2(hosting, instance_type, _kind(folder, instance_type))
+
+
+def _on_demand(folder: WorkloadFolder, instance_type: str, instances: int, why: str) -> Quota:
+    """Raises `UsageError` for a type whose size is not known."""
+    if (shape := instance_shape(instance_type)) is None:
+        raise UsageError(
+            f"{folder.file}: {instance_type}: how many vCPUs it has is not known here. Write it as EC2 does "
+            "(inf1.6xlarge), or choose another."
+        )
+    group = next(quota for prefix, quota in ON_DEMAND.items() if family(instance_type).startswith(prefix))
+    return Quota(service="ec2", quota=group, needed=instances * shape.vcpus, why=f"vCPUs of {why}")
+
+
+def _on_ec2(
+    hosting: EcsServiceHosting | ScheduledBatchHosting, instance_type: str, kind: str | None
+) -> Iterator[Question]:
+    zones = hosting.vpc.availability_zones if hosting.vpc else hosting.availability_zones
+    yield Offered(instance_type=instance_type, zones=zones, first=DEFAULT_ZONES)
+    yield AmiParameter(name=f"{AMI_ROOT}amazon-linux-2023{'' if kind == 'cpu' else '/neuron'}{AMI_LEAF}")
+    yield from _image(hosting.image_uri, kind)
+    yield from ON_ECS
+
+
+def _kind(folder: WorkloadFolder, instance_type: str) -> str | None:
+    """Returns which image of ours runs there: inf1, inf2 or, beside an endpoint, cpu. None: a stock image does."""
+    if folder.workload.hosted.runtime in ("neuron", "neuronx"):
+        return family(instance_type)
+    return None if isinstance(folder.workload.hosting, SageMakerEndpointHosting) else "cpu"
+
+
+def _image(uri: str | None, kind: str | None) -> Iterator[Question]:
+    if uri is not None or kind is not None:
+        yield Image(uri=uri or f"{REPOSITORY}:{kind}")
+
+
+def _recommended(folder: WorkloadFolder) -> Candidate | None:
+    recommendation = folder.recommendation()
+    return recommendation.recommended if recommendation is not None else None
+
+
+def _most(chosen: Candidate | None, least: int) -> int:
+    if chosen is None:
+        return least
+    scaled = chosen.autoscaling.max_capacity if chosen.autoscaling else 0
+    return max(chosen.instance_count or 1, scaled, least)

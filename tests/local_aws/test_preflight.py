@@ -1,0 +1,62 @@
+"""`python -m stacks preflight` against the account on this machine: what it prints, and what it cannot ask there."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from local_aws.process.local_account import LocalAccount
+from stacks.__main__ import main
+from workloads import ROOT, UsageError
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(autouse=True)
+def _an_account(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in account.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_a_check_that_fails_is_exit_code_1_and_what_the_account_lacks_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["preflight", "DuplicatesStack", "--region", "us-west-2", "--json"]) == 1
+    shown = capsys.readouterr()
+    document = json.loads(shown.out)
+    assert shown.err == ""
+    assert (document["account"], document["region"], document["stage"]) == ("123456789012", "us-west-2", "beta")
+    checks = {check["check"]: check for check in document["checks"]}
+    quota = checks["quota of ec2: Running On-Demand Inf instances"]
+    assert (quota["verdict"], quota["found"]) == ("unknown", "An account on this machine has no quotas.")
+    assert checks["AMI of amazon-linux-2023/neuron"]["verdict"] == "pass"
+    assert [name for name, check in checks.items() if check["verdict"] == "fail"] == ["cdk bootstrap"]
+    assert all((check["what_to_do"] is not None) is (check["verdict"] == "fail") for check in checks.values())
+
+
+def test_the_table_has_every_check_and_counts_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["preflight", "SpellcheckStack"]) == 1
+    printed = capsys.readouterr().out
+    assert "quota of sagemaker: ml.c5.xlarge" in printed
+    assert re.search(r"^1 pass, 1 fail, \d+ unknown$", printed, re.MULTILINE)
+
+
+def test_the_release_is_asked_for_where_cdk_json_names_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    connection = "arn:aws:codeconnections:us-east-1:123456789012:connection/01234567-89ab-cdef-0123-456789abcdef"
+    context = {"release-repository": "example/models", "release-connection": connection}
+    (tmp_path / "cdk.json").write_text(json.dumps({"context": context}))
+    (tmp_path / "workloads" / "spellcheck").mkdir(parents=True)
+    shutil.copy(ROOT / "workloads" / "spellcheck" / "workload.toml", tmp_path / "workloads" / "spellcheck")
+    main(["preflight", "ReleasePipelineStack", "--json"], tmp_path)
+    first, *others = json.loads(capsys.readouterr().out)["checks"]
+    assert (first["check"], first["verdict"]) == (f"connection {connection}", "unknown")
+    assert first["found"].startswith("AWS refused GetConnection: ")
+    assert {stack for check in others for stack in check["stacks"]} == {"ReleasePipelineStack"}
+
+
+def test_a_stack_that_there_is_not_is_refused() -> None:
+    with pytest.raises(UsageError) as raised:
+        main(["preflight", "Spellcheck"])
+    assert str(raised.value).startswith("There is no stack 'Spellcheck'. Known: DuplicatesStack, ")

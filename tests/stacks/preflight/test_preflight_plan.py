@@ -1,0 +1,187 @@
+"""What a preflight asks follows from the workloads' files, and agrees with what the templates need."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.context import ReleaseSource
+from stacks.ecs import private_network
+from stacks.preflight.plan import (
+    AMI_ROOT,
+    DEFAULT_ZONES,
+    OLDEST_BOOTSTRAP,
+    AmiParameter,
+    Connection,
+    Image,
+    MayDo,
+    Offered,
+    Question,
+    Quota,
+    ServiceRole,
+    plan,
+)
+from tests.stacks.miniature import candidate, make_repository
+from tests.stacks.templates import SNAPSHOTS
+from workloads import ROOT, UsageError, WorkloadFolder, load_workload, workload_names
+
+SOURCE = ReleaseSource(repository="example/models", connection_arn="arn:aws:codeconnections:us-east-1:123456789012:x")
+
+
+@pytest.fixture
+def unmeasured(workloads_copy: Path) -> WorkloadFolder:
+    return load_workload("spellcheck", workloads_copy)
+
+
+def questions(*names: str, stage: Any = "beta") -> list[Question]:
+    return [check.question for check in plan([load_workload(name) for name in names], stage)]
+
+
+def quotas(*names: str, stage: Any = "beta") -> list[tuple[str, int, str]]:
+    return [(q.quota, q.needed, q.why) for q in questions(*names, stage=stage) if isinstance(q, Quota)]
+
+
+def only(kind: type[Any], asked: list[Question]) -> Any:
+    (found,) = (question for question in asked if isinstance(question, kind))
+    return found
+
+
+def template(stack: str) -> dict[str, Any]:
+    return dict(json.loads((SNAPSHOTS / f"{stack}.template.json").read_text("utf-8")))
+
+
+def test_an_endpoint_without_a_recommendation_needs_one_instance_and_another_for_its_update(
+    unmeasured: WorkloadFolder,
+) -> None:
+    (check, *_) = plan([unmeasured], "beta")
+    assert check.question == Quota(
+        service="sagemaker",
+        quota="ml.c5.xlarge for endpoint usage",
+        needed=2,
+        why="1 at the peak and 1 beside them while a blue/green update runs both fleets",
+    )
+    (check, *_) = plan([unmeasured], "production")
+    assert isinstance(check.question, Quota)
+    assert check.question.needed == 4
+
+
+def test_a_measured_fleet_is_asked_for_at_its_largest(tmp_path: Path) -> None:
+    repository = make_repository(tmp_path)
+    repository.recommend(candidate(instance_type="ml.g5.xlarge"))
+    folder = repository.folder
+    recommendation = folder.recommendation()
+    assert recommendation is not None
+    assert recommendation.recommended is not None
+    assert recommendation.recommended.autoscaling is not None
+    most = recommendation.recommended.autoscaling.max_capacity
+    asked = [check.question for check in plan([folder], "beta")]
+    assert only(Quota, asked).needed == 2 * most
+    assert only(Quota, asked).quota == "ml.g5.xlarge for endpoint usage"
+    assert only(ServiceRole, asked).service == "sagemaker.application-autoscaling.amazonaws.com"
+
+
+def test_a_rolling_update_needs_a_batch_and_not_a_second_fleet(tmp_path: Path) -> None:
+    repository = make_repository(tmp_path)
+    repository.host("cpu", update={"strategy": "rolling", "percent": 25}, min_instances_in_production=4)
+    quota = only(Quota, [check.question for check in plan([repository.folder], "production")])
+    assert (quota.needed, quota.why) == (5, "4 at the peak and 1 beside them while a rolling update replaces a batch")
+    beta = only(Quota, [check.question for check in plan([repository.folder], "beta")])
+    assert beta.needed == 2, "an update in beta is blue/green"
+
+
+def test_quotas_of_ec2_are_vcpus_and_add_up_over_the_stacks() -> None:
+    assert quotas("duplicates") == [
+        ("Running On-Demand Inf instances", 72, "vCPUs of 3 inf1.6xlarge, one for each shard")
+    ]
+    assert quotas("duplicates", "query_intent") == [
+        (
+            "Running On-Demand Inf instances",
+            72 + 48,
+            "DuplicatesStack: vCPUs of 3 inf1.6xlarge, one for each shard; QueryIntentStack: vCPUs of "
+            "1 inf1.6xlarge at the peak, and as many during an update",
+        )
+    ]
+
+
+def test_a_batch_on_sagemaker_asks_for_processing(edit_workload: Callable[..., WorkloadFolder]) -> None:
+    folder = edit_workload("duplicates", ('target = "inf1" ', 'target = "cpu" '), ('["c5.xlarge"]', '["ml.c5.xlarge"]'))
+    asked = [check.question for check in plan([folder], "beta")]
+    assert (only(Quota, asked).quota, only(Quota, asked).needed) == ("ml.c5.xlarge for processing job usage", 3)
+    assert not any(isinstance(question, AmiParameter | Offered) for question in asked)
+
+
+@pytest.fixture
+def edit_workload(tmp_path: Path) -> Callable[..., WorkloadFolder]:
+    """Copies the TOML of a workload with replacements."""
+
+    def edit(name: str, *replacements: tuple[str, str]) -> WorkloadFolder:
+        folder = load_workload(name)
+        text = folder.file.read_text("utf-8")
+        for old, new in replacements:
+            assert old in text
+            text = text.replace(old, new)
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "workload.toml").write_text(text, "utf-8")
+        return load_workload(name, tmp_path)
+
+    return edit
+
+
+def test_a_type_of_unknown_size_is_refused(edit_workload: Callable[..., WorkloadFolder]) -> None:
+    folder = edit_workload("duplicates", ('["inf1.6xlarge"]', '["inf1.7xlarge"]'))
+    with pytest.raises(UsageError) as raised:
+        plan([folder], "beta")
+    assert str(raised.value) == (
+        f"{folder.file}: inf1.7xlarge: how many vCPUs it has is not known here. Write it as EC2 does (inf1.6xlarge), "
+        "or choose another."
+    )
+
+
+def test_zones_that_are_named_are_asked_for(edit_workload: Callable[..., WorkloadFolder]) -> None:
+    zones = 'shards = 3\navailability_zones = ["us-east-1b", "us-east-1c"]'
+    folder = edit_workload("duplicates", ("shards = 3", zones))
+    asked = [check.question for check in plan([folder], "beta")]
+    assert only(Offered, asked).zones == ("us-east-1b", "us-east-1c")
+
+
+def test_each_question_is_asked_once_for_all_stacks_that_need_it() -> None:
+    folders = [load_workload(name) for name in workload_names(ROOT / "workloads")]
+    checks = plan(folders, "beta", SOURCE)
+    asked = [check.question for check in checks]
+    assert len(asked) == len(set(asked))
+    (bootstrapped,) = (check for check in checks if check.question.subject == "cdk bootstrap")
+    assert bootstrapped.stacks == (*(folder.workload.stack_name for folder in folders), "ReleasePipelineStack")
+    (connection,) = (check for check in checks if isinstance(check.question, Connection))
+    assert connection.stacks == ("ReleasePipelineStack",)
+    assert {q.subject for q in asked if isinstance(q, MayDo)} == {
+        "sts:AssumeRole on CDK's deploy role",
+        "sts:AssumeRole on CDK's file-publishing role",
+        "sagemaker:InvokeEndpoint on endpoints",
+        "sagemaker:CreateInferenceRecommendationsJob on jobs",
+    }
+
+
+@pytest.mark.parametrize("name", ["duplicates", "query_intent"])
+def test_the_ami_that_is_asked_for_is_the_templates(name: str) -> None:
+    parameters = template(load_workload(name).workload.stack_name)["Parameters"].values()
+    named = {parameter["Default"] for parameter in parameters if AMI_ROOT in parameter.get("Default", "")}
+    assert named == {only(AmiParameter, questions(name)).name}
+
+
+def test_the_bootstrap_that_is_asked_for_is_the_templates() -> None:
+    (rule,) = template("SpellcheckStack")["Rules"].values()
+    refused = rule["Assertions"][0]["Assert"]["Fn::Not"][0]["Fn::Contains"][0]
+    assert max(map(int, refused)) + 1 == OLDEST_BOOTSTRAP
+
+
+def test_the_zones_that_are_asked_for_are_those_of_a_network_of_ours() -> None:
+    assert private_network.ZONES == DEFAULT_ZONES
+
+
+@pytest.mark.parametrize(("name", "kind"), [("duplicates", "inf1"), ("question_answering", "inf1")])
+def test_the_image_that_is_asked_for_is_the_templates(name: str, kind: str) -> None:
+    uri = only(Image, questions(name)).uri
+    assert uri.endswith(f":{kind}")
+    assert uri in json.dumps(template(load_workload(name).workload.stack_name))
