@@ -1,0 +1,131 @@
+"""The repository that is released: a bare one in the place of the host's, and a person's clone of it that commits.
+
+The bare one asks for credentials as a host does: a push from a build passes only where its project gets git's
+credential helper, and not at all while the branch is protected.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workloads import Unavailable
+
+PROTECTED = "protected"
+"""A file in the bare repository, while which it takes no push of a build."""
+PRE_RECEIVE = """#!/bin/sh
+# A person pushes with REHEARSAL_PERSON; a build's variable says whether git has the connection's credentials there.
+[ -z "$REHEARSAL_PERSON" ] || exit 0
+[ -n "$REHEARSAL_GIT_CREDENTIALS" ] || { echo "fatal: could not read Username: terminal prompts disabled"; exit 1; }
+[ ! -e "$(dirname "$0")/../protected" ] || { echo "the host's rules forbid this push"; exit 1; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    remote: Path
+    clone: Path
+
+    @classmethod
+    def make(cls, origin: Path, folder: Path) -> "Repository":
+        """Makes both from the files that git knows in `origin`, as one commit."""
+        made = cls(folder / "remote.git", folder / "clone")
+        folder.mkdir(parents=True)
+        subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch=main", made.remote], check=True)
+        hook = made.remote / "hooks" / "pre-receive"
+        hook.write_text(PRE_RECEIVE)
+        hook.chmod(0o755)
+        made.clone.mkdir()
+        for name in _known_files(origin):
+            (made.clone / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(origin / name, made.clone / name)
+        made.git("init", "--quiet", "--initial-branch=main")
+        made.git("remote", "add", "origin", str(made.remote))
+        return made
+
+    def commit(self, message: str) -> str:
+        """Commits all that changed in the clone and pushes it; returns the commit."""
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "--message", message)
+        self.git("push", "--quiet", "origin", "HEAD:main")
+        return self.head()
+
+    def head(self) -> str:
+        return self.git("rev-parse", "HEAD").strip()
+
+    def branches(self) -> list[str]:
+        """Returns the names of the remote's branches other than main."""
+        names = self.git("ls-remote", "--heads", "origin").splitlines()
+        return sorted(name.partition("refs/heads/")[2] for name in names if not name.endswith("refs/heads/main"))
+
+    def merge(self, branch: str) -> None:
+        self.git("fetch", "--quiet", "origin")
+        self.git("merge", "--quiet", "--no-edit", "--no-ff", f"origin/{branch}")
+        self.git("push", "--quiet", "origin", "HEAD:main", f":{branch}")
+
+    def protect(self, protected: bool) -> None:
+        """Lets the remote refuse every push of a build, or lets it take them again."""
+        (self.remote / PROTECTED).touch() if protected else (self.remote / PROTECTED).unlink(missing_ok=True)
+
+    def edit(self, name: str, change: Callable[[str], str]) -> None:
+        """Changes a file of the clone. Raises `Unavailable` where the change leaves it as it was."""
+        file = self.clone / name
+        before = file.read_text("utf-8") if file.exists() else ""
+        after = change(before)
+        if after == before:
+            raise Unavailable(f"The rehearsal could not change {name}: it no longer has what is to be replaced.")
+        file.write_text(after, "utf-8")
+
+    def edit_json(self, name: str, change: Callable[[dict[str, Any]], None]) -> None:
+        def changed(text: str) -> str:
+            document = json.loads(text)
+            change(document)
+            return json.dumps(document, indent=2) + "\n"
+
+        self.edit(name, changed)
+
+    def files(self, commit: str, folder: Path) -> None:
+        """Writes a commit's files to the new `folder`, without git's own."""
+        folder.mkdir(parents=True)
+        archive = subprocess.run(
+            ["git", "archive", "--format=tar", commit], cwd=self.remote, check=True, capture_output=True
+        ).stdout
+        subprocess.run(["tar", "--extract", "--directory", folder], input=archive, check=True)
+
+    def clone_to(self, folder: Path, commit: str) -> None:
+        """Makes a build's clone, as CodeBuild does for CODEBUILD_CLONE_REF."""
+        subprocess.run(["git", "clone", "--quiet", self.remote, folder], check=True)
+        subprocess.run(["git", "checkout", "--quiet", "--detach", commit], cwd=folder, check=True)
+
+    def git(self, *arguments: str) -> str:
+        identity = ("-c", "user.name=A person", "-c", "user.email=person@localhost")
+        done = subprocess.run(
+            ["git", *identity, *arguments],
+            cwd=self.clone,
+            env={**os.environ, "REHEARSAL_PERSON": "yes"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise Unavailable(f"git {' '.join(arguments)} failed: {done.stderr.strip()}")
+        return done.stdout
+
+
+def _known_files(origin: Path) -> list[str]:
+    """Returns the files of a checkout that git has or would add, or of a folder without git all that is no product."""
+    known = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=origin,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if known.returncode:
+        raise Unavailable(f"{origin} is no clone of the repository, and a release is of a commit.")
+    names = [name for name in known.stdout.split("\0") if name]
+    return [name for name in names if (origin / name).is_file() and not name.endswith("recommendation.json")]

@@ -1,0 +1,135 @@
+"""One build as CodeBuild runs it: phases, inputs, variables, artifacts, and each way in which it fails."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.rehearsal.release.codebuild import Build, BuildFailed, run_build
+from tests.scripts.rehearsal.release.templates import build, pipeline, project, source
+
+ACCOUNT = {"AWS_REGION": "us-east-1", "AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:1/credentials"}
+MACHINE = {"PATH": "/usr/bin:/bin"}
+
+
+def a_build(
+    folder: Path, spec: dict[str, Any], *, outputs: tuple[str, ...] = (), others: tuple[str, ...] = (), **variables: str
+) -> Build:
+    """A build whose primary input has one file, in.txt."""
+    stages = {"Source": [source("Files")], "Build": [build("Step", 1, ["Files"])]}
+    sources = {name: folder / "inputs" / name for name in ("Files", *others)}
+    for name, place in sources.items():
+        place.mkdir(parents=True)
+        (place / "in.txt").write_text(f"{name}\n")
+    return Build(
+        project=pipeline(stages, Step=project(spec)).projects["Step"],
+        number=7,
+        folder=folder,
+        sources=sources,
+        variables=variables,
+        outputs=outputs,
+        account=ACCOUNT,
+        machine=MACHINE,
+        source_version="abc",
+    )
+
+
+def ran(made: Build) -> tuple[list[str], dict[str, Path]]:
+    log: list[str] = []
+    outputs = run_build(made, log.append)
+    return [line for line in log if not line.startswith("[Container]")], outputs
+
+
+def failed(made: Build) -> tuple[list[str], str]:
+    log: list[str] = []
+    with pytest.raises(BuildFailed) as caught:
+        run_build(made, log.append)
+    return [line for line in log if not line.startswith("[Container]")], str(caught.value)
+
+
+def phases(**given: list[str]) -> dict[str, Any]:
+    return {"phases": {name: {"commands": commands} for name, commands in given.items()}}
+
+
+def test_phases_run_in_order_in_one_shell(tmp_path: Path) -> None:
+    spec = phases(build=["echo build $MADE", "pwd"], install=["MADE=here; cd /"], post_build=["echo post"])
+    assert ran(a_build(tmp_path, spec))[0] == ["build here", "/", "post"]
+
+
+def test_a_build_sees_its_inputs_and_nothing_else_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "the person's own")
+    spec = phases(build=["cat in.txt", 'cat "$CODEBUILD_SRC_DIR_Other/in.txt"', "env"])
+    log, _ = ran(a_build(tmp_path, spec, others=("Other",), GIVEN="by the action"))
+    assert log[:2] == ["Files", "Other"]
+    environment = dict(line.split("=", 1) for line in log[2:])
+    assert environment["GIVEN"] == "by the action"
+    assert environment["CODEBUILD_SRC_DIR"] == str(tmp_path / "inputs" / "Files")
+    assert environment["CODEBUILD_BUILD_ID"] == "Step:7"
+    assert environment["AWS_CONTAINER_CREDENTIALS_FULL_URI"] == "http://127.0.0.1:1/credentials"
+    assert "AWS_ACCESS_KEY_ID" not in environment
+    assert environment["HOME"] == str(tmp_path / "home")
+
+
+def test_an_actions_variable_stands_above_the_projects_and_the_specifications(tmp_path: Path) -> None:
+    spec = {"env": {"variables": {"A": "spec", "B": "spec"}}, **phases(build=["echo $A $B"])}
+    assert ran(a_build(tmp_path, spec, A="action"))[0] == ["action spec"]
+
+
+def test_the_first_command_that_fails_ends_the_build(tmp_path: Path) -> None:
+    log, reason = failed(a_build(tmp_path, phases(install=["echo one", "(exit 3)", "echo two"], build=["echo three"])))
+    assert log == ["one"]
+    assert reason == "INSTALL: exit status 3: (exit 3)"
+
+
+def test_after_a_failed_build_phase_post_build_runs_all_the_same(tmp_path: Path) -> None:
+    spec = phases(build=["exit 4", "echo never"], post_build=["echo succeeding: $CODEBUILD_BUILD_SUCCEEDING"])
+    log, reason = failed(a_build(tmp_path, spec))
+    assert log == ["succeeding: 0"]
+    assert reason == "BUILD: exit status 4: exit 4"
+
+
+def test_outputs_are_what_the_patterns_match_below_the_base_directory(tmp_path: Path) -> None:
+    spec = {
+        **phases(build=["mkdir -p out/deep && cp in.txt out/deep/kept.txt && touch out/.hidden left.txt"]),
+        "artifacts": {"base-directory": "out", "files": ["**/*"]},
+    }
+    _, outputs = ran(a_build(tmp_path, spec, outputs=("Made",)))
+    files = sorted(str(file.relative_to(outputs["Made"])) for file in outputs["Made"].rglob("*") if file.is_file())
+    assert files == [".hidden", "deep/kept.txt"]
+
+
+def test_secondary_artifacts_are_handed_on_by_name(tmp_path: Path) -> None:
+    both = {name: {"base-directory": name.lower(), "files": ["in.txt"]} for name in ("One", "Two")}
+    spec = {
+        **phases(build=["mkdir one two && cp in.txt one && cp in.txt two"]),
+        "artifacts": {"secondary-artifacts": both},
+    }
+    _, outputs = ran(a_build(tmp_path, spec, outputs=("One", "Two")))
+    assert sorted(outputs) == ["One", "Two"]
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        ("true", "UPLOAD_ARTIFACTS: no matching base directory path found for out"),
+        ("mkdir out", "UPLOAD_ARTIFACTS: no matching artifact paths found"),
+    ],
+)
+def test_an_output_that_was_not_made_fails_the_build(tmp_path: Path, made: str, reason: str) -> None:
+    spec = {**phases(build=[made]), "artifacts": {"base-directory": "out", "files": ["**/*"]}}
+    assert failed(a_build(tmp_path, spec, outputs=("Made",)))[1] == reason
+
+
+def test_an_output_that_the_specification_does_not_define_fails_the_build(tmp_path: Path) -> None:
+    _, reason = failed(a_build(tmp_path, phases(build=["true"]), outputs=("Made",)))
+    assert reason == "UPLOAD_ARTIFACTS: no artifact definition found for the output artifact Made"
+
+
+def test_a_file_of_no_input_is_not_there(tmp_path: Path) -> None:
+    """A1 as it was: the step that measures took no build, and its first command needs one."""
+    spec = phases(build=["test -s build/spellcheck/cpu/artifact.json || { echo it does not exist; exit 2; }"])
+    log, reason = failed(a_build(tmp_path, spec))
+    assert log == ["it does not exist"]
+    assert reason.startswith("BUILD: exit status 2: test -s build/spellcheck/cpu/artifact.json")
