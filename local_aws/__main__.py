@@ -20,6 +20,7 @@ from local_aws import machine
 from local_aws.account import Account, Settings
 from local_aws.process.neuron import NeuronStandIn
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
+from local_aws.sagemaker.processing_jobs import Runner
 from local_aws.server import AccountServer, as_shell, exports
 from local_aws.state_folder import PRIVATE, StateFolder
 from workloads import ROOT, ProjectError
@@ -42,10 +43,13 @@ log = logging.getLogger("local_aws")
 
 
 def main(
-    arguments: list[str] | None = None, generator: Sequence[str] = COMMAND, neuron: NeuronStandIn | None = None
+    arguments: list[str] | None = None,
+    generator: Sequence[str] = COMMAND,
+    neuron: NeuronStandIn | None = None,
+    processing: Runner | None = None,
 ) -> int:
     """Serves until it is told to stop. What the account's own parts are replaced by, another program says."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     _log_to_stderr()
     os.umask(PRIVATE)  # logs, models and jobs are for their owner alone
     _allow_open_files()
@@ -57,6 +61,7 @@ def main(
             toolchain=toolchain,
             generator=generator,
             neuron=neuron,
+            processing=processing,
         )
     )
     stop = threading.Event()
@@ -77,8 +82,9 @@ def _serve(account: Account, folder: StateFolder, port: int, stop: threading.Eve
     try:
         server = AccountServer(account, port)
         folder.remove_models()
+        account.environment.update(exports(server.port, settings.region, server.keys))
         server.start()
-        exported = as_shell(exports(server.port, settings.region, server.keys))
+        exported = as_shell(account.environment)
         folder.write_exports(exported)
         print(exported, flush=True)
         _introduce(settings, server.port, folder.exports_file)
@@ -122,7 +128,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m local_aws",
         description="An AWS account on this machine: moto for the control plane, a real Triton behind every endpoint, "

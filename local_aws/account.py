@@ -35,6 +35,7 @@ from local_aws.sagemaker.control_plane import LocalSageMakerBackend
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
 from local_aws.sagemaker.model_host import ModelHost
+from local_aws.sagemaker.processing_jobs import ProcessingJobs, Runner
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs
 
 
@@ -46,6 +47,8 @@ class Settings:
     generator: Sequence[str] = COMMAND
     neuron: NeuronStandIn | None = None
     """What answers in the place of Inferentia's chips; without one, their instance types are refused."""
+    processing: Runner | None = None
+    """What runs the containers of processing jobs; without it, CreateProcessingJob is refused."""
     account_id: str = DEFAULT_ACCOUNT_ID
 
 
@@ -54,13 +57,16 @@ class Account:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.environment: dict[str, str] = {}
+        """The account's exports, with which its own processes reach it; the server fills them in."""
         self.host = ModelHost(
             account_id=settings.account_id,
             state=settings.state,
             toolchain=settings.toolchain,
             neuron=settings.neuron,
+            environment=self.environment,
         )
-        self._jobs: list[RecommendationJobs] = []
+        self._jobs: list[RecommendationJobs | ProcessingJobs] = []
         self._metrics: EndpointMetrics | None = None
 
     def install(self) -> None:
@@ -96,8 +102,10 @@ class Account:
         jobs = RecommendationJobs(
             self.host, region_name, lambda: self._cloudwatch(region_name), self.settings.generator
         )
-        self._jobs.append(jobs)
-        return LocalSageMakerBackend(region_name, account_id, self.host, jobs)
+        settings = self.settings
+        processing = ProcessingJobs(account_id, region_name, settings.state, settings.processing, self.environment)
+        self._jobs += [jobs, processing]
+        return LocalSageMakerBackend(region_name, account_id, self.host, jobs, processing)
 
     def _cloudwatch(self, region: str) -> LocalCloudWatchBackend:
         backend = cloudwatch_backends[self.settings.account_id][region]

@@ -12,7 +12,7 @@ import secrets
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,8 @@ SERVE = ROOT / "containers" / "neuron" / "serve"
 CORES_PER_CHIP: Mapping[Hardware, int] = {"Inferentia 1": 4, "Inferentia 2": 2}
 MOST_CORES = 4
 """A NeuronCore is a thread or a process here, and each loads the model: a larger instance has no more of them."""
-START_TIMEOUT_S = 300.0
+START_TIMEOUT_S = 1200.0
+"""Long, because a model that is to be recorded answers all its rows first; SageMaker may be told up to an hour."""
 GRACE_S = 30.0
 """The server's launcher gives its workers 25 s."""
 
@@ -38,6 +39,8 @@ class NeuronStandIn:
     """The folder on whose path AWS's package for a chip is found, by the chip."""
     told: str
     """What measurements say of the machine that they were made on."""
+    note: Callable[[str, str], None] = lambda what, by: None
+    """Notes what was replaced, and by what, whenever a server starts."""
 
     def serves(self, instance_type: str) -> bool:
         return hardware(instance_type) in self.packages
@@ -63,12 +66,13 @@ class NeuronServer(ModelServer):
 
         Raises `Unavailable` where the model does not load or takes too long; nothing is left running then.
         """
+        stand_in.note(f"the chips of {instance_type}", f"{stand_in.told}, for containers/neuron as it is")
         scratch = Path(tempfile.mkdtemp(prefix="local_aws_neuron_"))
         port, key = _free_port(), secrets.token_urlsafe(16)
         command = plan_command(
             str(scratch),
             root=str(ROOT),
-            command=[str(SERVE)],
+            command=["/bin/sh", str(SERVE)],
             environment=container_environment(folder, stand_in, instance_type, port, scratch) | dict(environment),
             socket=port,
             model=None,

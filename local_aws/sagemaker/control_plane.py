@@ -20,6 +20,7 @@ from local_aws import machine, service_model
 from local_aws.sagemaker.endpoint import Guardrails, LocalEndpoint
 from local_aws.sagemaker.endpoint_fleet import Variant, instance_types_of
 from local_aws.sagemaker.model_host import ModelHost
+from local_aws.sagemaker.processing_jobs import ProcessingJobs
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs, tags_of
 
 _KEPT = ("EnableNetworkIsolation", "ExecutionRoleArn", "MetricsConfig", "ShadowProductionVariants", "VpcConfig")
@@ -57,10 +58,19 @@ class LocalEndpointConfig(FakeEndpointConfig):
 
 
 class LocalSageMakerBackend(SageMakerModelBackend):
-    def __init__(self, region_name: str, account_id: str, host: ModelHost, jobs: RecommendationJobs) -> None:
+    def __init__(
+        self,
+        region_name: str,
+        account_id: str,
+        host: ModelHost,
+        jobs: RecommendationJobs,
+        processing: ProcessingJobs,
+    ) -> None:
         super().__init__(region_name, account_id)
         self.host = host
         self.jobs = jobs
+        self.processing = processing
+        self.processing_jobs = processing.all
         jobs.plane = self
 
     @property
@@ -258,6 +268,16 @@ class LocalSageMakerResponse(SageMakerResponse):
 
     def stop_inference_recommendations_job(self) -> EmptyResult:
         self.backend.jobs.stop(self._checked()["JobName"])
+        return EmptyResult()
+
+    def create_processing_job(self) -> ActionResult:
+        return ActionResult({"ProcessingJobArn": self.backend.processing.create(self._checked()).arn})
+
+    def describe_processing_job(self) -> ActionResult:
+        return ActionResult(self.backend.processing.get(self._checked()["ProcessingJobName"]).response_object)
+
+    def stop_processing_job(self) -> EmptyResult:
+        self.backend.processing.stop(self._checked()["ProcessingJobName"])
         return EmptyResult()
 
     def add_tags(self) -> ActionResult:

@@ -41,7 +41,7 @@ class Variant:
             # The first type of a pool that this machine can stand in for; without one, the refusal names the first.
             instance_type=next((each for each in types if machine.refusal(each) is None), types[0]),
             weight=float(production_variant.get("InitialVariantWeight", 1.0)),
-            container=Container.of(containers[0]),
+            container=Container.of(containers[0], model.get("ExecutionRoleArn")),
         )
 
 

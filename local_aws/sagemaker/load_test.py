@@ -5,6 +5,7 @@ The generator is a child process with a plan on disk and JSON lines on its stand
 how it makes its load.
 """
 
+import dataclasses
 import json
 import logging
 import threading
@@ -128,7 +129,7 @@ class LoadTestRunner:
         if refused := self.host.refusal(test.instance_type):
             raise Unavailable(refused)
         environment = {**self.container.environment, **test.environment}
-        container = Container(model_data_url=self.container.model_data_url, environment=environment)
+        container = dataclasses.replace(self.container, environment=environment)
         began = datetime.now(UTC)
         server = self.host.start(container, step.endpoint_name, test.instance_type)
         try:

@@ -7,6 +7,7 @@ Only here does a model of the control plane become a process. The host keeps a l
 stopping the account stops them all. It knows nothing of endpoints and jobs.
 """
 
+import contextlib
 import itertools
 import shutil
 import threading
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from local_aws import machine
+from local_aws.process.container_credentials import ContainerCredentials
 from local_aws.process.model_server import ModelServer
 from local_aws.process.neuron import NeuronServer, NeuronStandIn
 from local_aws.process.triton import TritonServer
@@ -29,13 +31,16 @@ class Container:
 
     model_data_url: str
     environment: Mapping[str, str]
+    role_arn: str | None = None
+    """The model's execution role, whose credentials its container has."""
 
     @classmethod
-    def of(cls, definition: Mapping[str, Any]) -> "Container":
+    def of(cls, definition: Mapping[str, Any], role_arn: str | None = None) -> "Container":
         """Reads a ContainerDefinition of the API. Raises `Unavailable`."""
         return cls(
             model_data_url=model_archive.model_data_url(definition),
             environment={key: str(value) for key, value in (definition.get("Environment") or {}).items()},
+            role_arn=role_arn,
         )
 
 
@@ -47,6 +52,9 @@ class ModelHost:
     state: Path
     toolchain: Path
     neuron: NeuronStandIn | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The account's exports, once it serves."""
+    _credentials: "dict[ModelServer, contextlib.ExitStack]" = field(default_factory=dict)
     _servers: set[ModelServer] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -76,13 +84,7 @@ class ModelHost:
         model_archive.unpack(model_archive.fetch(url, self.account_id), url, repository)
         server: ModelServer
         if self.neuron is not None and self.neuron.serves(instance_type):
-            server = NeuronServer.start(
-                repository,
-                stand_in=self.neuron,
-                instance_type=instance_type,
-                environment=container.environment,
-                log_file=log_file,
-            )
+            server = self._start_neuron(self.neuron, container, repository, instance_type, log_file)
         else:
             server = TritonServer.start(
                 repository,
@@ -98,10 +100,32 @@ class ModelHost:
             self.stop(server)
         return server
 
+    def _start_neuron(
+        self, stand_in: NeuronStandIn, container: Container, folder: Path, instance_type: str, log_file: Path
+    ) -> NeuronServer:
+        """Starts the Neuron server with its role's credentials, as long as it runs: it may read and write S3."""
+        with contextlib.ExitStack() as stack:
+            credentials: dict[str, str] = {}
+            if container.role_arn and self.environment:
+                serving = ContainerCredentials.serve(self.environment, container.role_arn, session_name="SageMaker")
+                credentials = stack.enter_context(serving)
+            server = NeuronServer.start(
+                folder,
+                stand_in=stand_in,
+                instance_type=instance_type,
+                environment={**credentials, **container.environment},
+                log_file=log_file,
+            )
+            self._credentials[server] = stack.pop_all()
+        return server
+
     def stop(self, server: ModelServer) -> None:
         server.stop()
         with self._lock:
             self._servers.discard(server)
+            credentials = self._credentials.pop(server, None)
+        if credentials is not None:
+            credentials.close()
         shutil.rmtree(server.repository, ignore_errors=True)
 
     @property

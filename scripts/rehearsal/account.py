@@ -3,15 +3,22 @@
 It is `python -m local_aws`, its arguments and its exports, and besides
 - the Neuron server of containers/neuron answers for instance types with Inferentia chips, over graphs of the stand-in
   for Neuron's compiler, which run on the CPU. Inference Recommender jobs measure that, and say so.
+- processing jobs run as processes of this machine, with their role's credentials.
+
+What was replaced is listed in `stand_ins.log` of the state folder, or in the file that $STAND_INS_LOG names.
 """
 
+import os
 import sys
 import tempfile
 from pathlib import Path
 
-from local_aws.__main__ import main
+from local_aws.__main__ import main, parser
 from local_aws.process.neuron import NeuronStandIn
+from local_aws.sagemaker.processing_jobs import Runner
+from scripts.rehearsal.stand_ins import processing_job
 from scripts.rehearsal.stand_ins.neuron import write_package
+from scripts.rehearsal.stand_ins.notes import LOG, note
 from workloads.instances import Hardware
 from workloads.program import exit_code
 
@@ -25,12 +32,16 @@ def neuron_stand_in(folder: Path) -> NeuronStandIn:
     return NeuronStandIn(
         packages={kind: folder / package for kind, package in PACKAGES.items()},
         told="a stand-in for Inferentia",
+        note=note,
     )
 
 
 def serve() -> int:
+    state = parser().parse_args().state.resolve()
+    notes = os.environ.setdefault(LOG, str(state / "stand_ins.log"))
     with tempfile.TemporaryDirectory(prefix="rehearsal_account_") as scratch:
-        return main(neuron=neuron_stand_in(Path(scratch)))
+        runner = Runner(command=[sys.executable, processing_job.__file__], environment={LOG: notes})
+        return main(neuron=neuron_stand_in(Path(scratch)), processing=runner)
 
 
 if __name__ == "__main__":

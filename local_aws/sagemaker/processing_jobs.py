@@ -1,0 +1,233 @@
+"""SageMaker Processing jobs: their statuses and descriptions in the API's shapes, one child process for each job.
+
+How a container becomes a process is not known here: a `Runner`'s command gets the job's request in a file and the
+credentials of the job's role in its environment, fetches the inputs, runs, uploads, and leaves `outcome.json`. Without
+such a command the account refuses jobs; moto would call each Completed without having run it.
+"""
+
+import contextlib
+import json
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from moto.sagemaker.exceptions import ResourceInUseException, ValidationError
+from moto.sagemaker.models import FakeProcessingJob
+
+from local_aws.process.container_credentials import ContainerCredentials
+from local_aws.process.guarded_process import GuardedProcess
+from local_aws.sagemaker.endpoint import shortened
+from local_aws.state_folder import check_room
+from workloads import ROOT, ProjectError
+
+REQUEST, OUTCOME = "request.json", "outcome.json"
+"""The file that a runner reads, and the one that it leaves beside it: `exit_status`, `message` or `failure`."""
+ALGORITHM_ERROR = "AlgorithmError: See job logs for more information"
+"""The service's words for a container that ended with another status than 0."""
+GRACE_S = 30.0
+"""Seconds between SIGTERM and SIGKILL; SageMaker gives 120."""
+_ENDED = ("Completed", "Failed", "Stopped")
+_ECHOED = (
+    "AppSpecification",
+    "Environment",
+    "ExperimentConfig",
+    "NetworkConfig",
+    "ProcessingInputs",
+    "ProcessingJobName",
+    "ProcessingOutputConfig",
+    "ProcessingResources",
+    "RoleArn",
+    "StoppingCondition",
+)
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Runner:
+    """What runs a job's container here: a command, which gets the path of the request."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class LocalProcessingJob(FakeProcessingJob):
+    """One job. moto's lists read its attributes."""
+
+    def __init__(self, request: Mapping[str, Any], account_id: str, region: str) -> None:
+        super().__init__(
+            app_specification=request["AppSpecification"],
+            experiment_config=request.get("ExperimentConfig") or {},
+            network_config=request.get("NetworkConfig") or {},
+            processing_inputs=request.get("ProcessingInputs") or [],
+            processing_job_name=request["ProcessingJobName"],
+            processing_output_config=request.get("ProcessingOutputConfig") or {},
+            account_id=account_id,
+            region_name=region,
+            role_arn=request["RoleArn"],
+            tags=request.get("Tags") or [],
+            stopping_condition=request.get("StoppingCondition") or {},
+        )
+        self.request = request
+        self.processing_job_status = "InProgress"
+        self.processing_end_time: datetime | None = None  # type: ignore[assignment]  # moto ends each at once
+        self.exit_message: str | None = None
+        self.failure_reason: str | None = None
+        self.stopped = threading.Event()
+        self.process: GuardedProcess | None = None
+        self.turn = threading.Lock()
+
+    @property
+    def response_object(self) -> dict[str, Any]:
+        """Returns the answer of DescribeProcessingJob."""
+        told = {
+            "ExitMessage": self.exit_message,
+            "FailureReason": self.failure_reason,
+            "ProcessingEndTime": self.processing_end_time,
+        }
+        return {
+            **{name: self.request[name] for name in _ECHOED if self.request.get(name)},
+            **{name: value for name, value in told.items() if value is not None},
+            "ProcessingJobArn": self.arn,
+            "ProcessingJobStatus": self.processing_job_status,
+            "CreationTime": self.creation_time,
+            "ProcessingStartTime": self.creation_time,
+            "LastModifiedTime": self.last_modified_time,
+        }
+
+    def stop(self) -> None:
+        with self.turn:
+            self.stopped.set()
+            if self.processing_job_status == "InProgress":
+                self.processing_job_status = "Stopping"
+            if self.process is not None:
+                self.process.request_stop()
+
+    def end(self, outcome: Mapping[str, Any]) -> None:
+        with self.turn:
+            self.exit_message = outcome.get("message") or None
+            failure = outcome.get("failure") or (ALGORITHM_ERROR if outcome.get("exit_status") else None)
+            if self.stopped.is_set():
+                self.processing_job_status = "Stopped"
+            elif failure:
+                self.processing_job_status, self.failure_reason = "Failed", shortened(failure)
+            else:
+                self.processing_job_status = "Completed"
+            self.processing_end_time = self.last_modified_time = datetime.now(UTC).replace(tzinfo=None)
+
+
+class ProcessingJobs:
+    """The jobs of one region. `environment` are the account's exports, once it serves."""
+
+    def __init__(
+        self, account_id: str, region: str, state: Path, runner: Runner | None, environment: Mapping[str, str]
+    ) -> None:
+        self._account_id = account_id
+        self._region = region
+        self._state = state
+        self._runner = runner
+        self._environment = environment
+        self._threads: list[threading.Thread] = []
+        self.all: dict[str, FakeProcessingJob] = {}
+        """By name; moto's lists and tags read them."""
+
+    def create(self, request: Mapping[str, Any]) -> LocalProcessingJob:
+        """Checks, registers and starts a job. Raises moto's exceptions in the service's words."""
+        if self._runner is None:
+            raise NotImplementedError("CreateProcessingJob, because no container runs here")
+        job = LocalProcessingJob(request, self._account_id, self._region)
+        name, cluster = request["ProcessingJobName"], request["ProcessingResources"]["ClusterConfig"]
+        if cluster["InstanceCount"] != 1:
+            raise ValidationError(
+                f"This local account runs a job on one instance, and {name} asks for {cluster['InstanceCount']}."
+            )
+        if name in self.all:
+            raise ResourceInUseException(
+                message=f"Job name must be unique within an AWS account and region, and a job with this name already "
+                f"exists ({job.arn})"
+            )
+        self.all[name] = job
+        thread = threading.Thread(target=self._run, args=(job, self._runner), name=f"processing-{name}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return job
+
+    def get(self, name: str) -> LocalProcessingJob:
+        job = self.all.get(name)
+        if not isinstance(job, LocalProcessingJob):
+            arn = LocalProcessingJob.arn_formatter(name, self._account_id, self._region)
+            raise ValidationError(f"Could not find requested job with name: {arn}")
+        return job
+
+    def stop(self, name: str) -> None:
+        job = self.get(name)
+        if job.processing_job_status in _ENDED:
+            raise ValidationError(
+                f"The request was rejected because the processing job is in status {job.processing_job_status}."
+            )
+        job.stop()
+
+    def close(self) -> None:
+        """Stops every job and waits until none runs."""
+        for name in list(self.all):
+            self.get(name).stop()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, job: LocalProcessingJob, runner: Runner) -> None:
+        try:
+            outcome = self._outcome(job, runner)
+        except Exception as error:  # every error: a job must not stay InProgress for ever
+            reason = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"
+            outcome = {"failure": f"InternalServerError: {reason}"}
+        job.end(outcome)
+        told = (job.processing_job_status, job.failure_reason)
+        log.info(f"processing job {job.processing_job_name}: {', '.join(filter(None, told))}")
+
+    def _outcome(self, job: LocalProcessingJob, runner: Runner) -> Mapping[str, Any]:
+        check_room(self._state)
+        folder = self._state / "processing" / job.processing_job_name
+        folder.mkdir(parents=True)
+        file = folder / REQUEST
+        file.write_text(json.dumps(job.request, indent=2), "utf-8")
+        with (
+            ContainerCredentials.serve(self._environment, job.role_arn, session_name="SageMaker") as credentials,
+            (folder / "runner.log").open("ab") as said,
+        ):
+            with job.turn:
+                if job.stopped.is_set():
+                    return {}
+                job.process = GuardedProcess.start(
+                    [*runner.command, file],
+                    environment={
+                        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+                        "PYTHONPATH": str(ROOT),
+                        **runner.environment,
+                        **credentials,
+                    },
+                    stdout=said,
+                    stderr=said,
+                    working_directory=ROOT,
+                    grace_s=GRACE_S,
+                )
+            log.info(f"processing job {job.processing_job_name} runs as process {job.process.pid}, in {folder}")
+            status = self._wait(job, job.process)
+        if (left := folder / OUTCOME).exists():
+            found: dict[str, Any] = json.loads(left.read_text("utf-8"))
+            return found
+        last = (folder / "runner.log").read_text("utf-8", "replace").strip()[-600:]
+        return {"failure": f"InternalServerError: what runs the container ended with exit status {status}: {last}"}
+
+    def _wait(self, job: LocalProcessingJob, process: GuardedProcess) -> int:
+        """Waits for the job's end, and stops it where it takes longer than it may."""
+        limit = job.stopping_condition.get("MaxRuntimeInSeconds")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(limit)
+        log.info(f"processing job {job.processing_job_name} ran for its {limit} s and is stopped")
+        job.stop()
+        return process.wait()
