@@ -3,11 +3,8 @@
 import io
 import json
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 
@@ -19,8 +16,9 @@ from local_aws.sagemaker.model_host import ModelHost
 from scripts.rehearsal.account import neuron_stand_in
 from tests.containers.neuron.neuron_server import SERVING, compile_neuron, document
 from tests.local_aws.conftest import wait_until
+from tests.scripts.rehearsal.conftest import client
 
-ROLE = "arn:aws:iam::123456789012:role/none"
+TRUST = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron:1"
 BUCKET, NAME = "models", "on-inf1"
 
@@ -33,10 +31,6 @@ def archive(folder: Path) -> bytes:
     return buffer.getvalue()
 
 
-def client(account: LocalAccount, service: str) -> Any:
-    return boto3.client(service, **account.client_arguments())  # type: ignore[call-overload]
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
@@ -46,21 +40,21 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def account(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAccount]:
-    state = tmp_path_factory.mktemp("account")
-    with LocalAccount.start(state=state, program="scripts.rehearsal.account") as running:
-        s3, sagemaker = client(running, "s3"), client(running, "sagemaker")
-        s3.create_bucket(Bucket=BUCKET)
-        s3.put_object(Bucket=BUCKET, Key="model.tar.gz", Body=archive(model))
-        container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/model.tar.gz"}
-        sagemaker.create_model(ModelName=NAME, ExecutionRoleArn=ROLE, PrimaryContainer=container)
-        variant = {"VariantName": "AllTraffic", "ModelName": NAME, "InstanceType": "ml.inf1.xlarge"}
-        sagemaker.create_endpoint_config(
-            EndpointConfigName=NAME, ProductionVariants=[{**variant, "InitialInstanceCount": 1}]
-        )
-        sagemaker.create_endpoint(EndpointName=NAME, EndpointConfigName=NAME)
-        wait_until(lambda: sagemaker.describe_endpoint(EndpointName=NAME)["EndpointStatus"] != "Creating")
-        yield running
+def account(model: Path, rehearsing: LocalAccount) -> LocalAccount:
+    s3, sagemaker = client(rehearsing, "s3"), client(rehearsing, "sagemaker")
+    s3.create_bucket(Bucket=BUCKET)
+    s3.put_object(Bucket=BUCKET, Key="model.tar.gz", Body=archive(model))
+    container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/model.tar.gz"}
+    trust = json.dumps({"Version": "2012-10-17", "Statement": [TRUST]})
+    role = client(rehearsing, "iam").create_role(RoleName=NAME, AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+    sagemaker.create_model(ModelName=NAME, ExecutionRoleArn=role, PrimaryContainer=container)
+    variant = {"VariantName": "AllTraffic", "ModelName": NAME, "InstanceType": "ml.inf1.xlarge"}
+    sagemaker.create_endpoint_config(
+        EndpointConfigName=NAME, ProductionVariants=[{**variant, "InitialInstanceCount": 1}]
+    )
+    sagemaker.create_endpoint(EndpointName=NAME, EndpointConfigName=NAME)
+    wait_until(lambda: sagemaker.describe_endpoint(EndpointName=NAME)["EndpointStatus"] != "Creating")
+    return rehearsing
 
 
 @pytest.mark.slow

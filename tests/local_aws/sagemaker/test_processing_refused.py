@@ -1,0 +1,32 @@
+"""The plain account runs no container, and says so where moto would call a job Completed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from moto.sagemaker.exceptions import ValidationError
+
+from local_aws.sagemaker.processing_jobs import ProcessingJobs, Runner
+from tests.scripts.rehearsal.test_processing_jobs import request
+
+ROLE = "arn:aws:iam::123456789012:role/jobs"
+
+
+@pytest.mark.integration
+def test_a_processing_job_is_refused_in_one_sentence(sagemaker: Any) -> None:
+    with pytest.raises(ClientError) as refused:
+        sagemaker.create_processing_job(**request("one", ROLE))
+    assert refused.value.response["Error"]["Message"] == (
+        "This local account cannot do this: CreateProcessingJob, because no container runs here."
+    )
+    assert sagemaker.list_processing_jobs()["ProcessingJobSummaries"] == []
+
+
+def test_a_job_on_several_instances_is_refused_before_it_starts(tmp_path: Path) -> None:
+    jobs = ProcessingJobs("123456789012", "us-east-1", tmp_path, Runner(command=["false"]), {})
+    several = request("two", ROLE)
+    several["ProcessingResources"]["ClusterConfig"]["InstanceCount"] = 2
+    with pytest.raises(ValidationError, match="runs a job on one instance, and two asks for 2"):
+        jobs.create(several)
+    assert list(tmp_path.iterdir()) == []
