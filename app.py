@@ -1,4 +1,4 @@
-"""CDK entry: one stack for each workload folder, chosen by its `hosting.kind`.
+"""CDK entry: one stack for each workload folder, chosen by its `hosting.kind`, and the network that some share.
 
 It reads `workloads/`, `build/`, the CDK context (stacks/context.py), and from the CDK CLI that runs it the account, the
 region and the command line. Without an account and a region the stacks fit every one. It calls no AWS.
@@ -14,6 +14,7 @@ if __name__ == "__main__":
 
 from collections.abc import Container, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 from aws_cdk import App, CloudFormationValidatePlugin, Environment, Validations
@@ -23,7 +24,11 @@ import workloads
 from stacks.batch.batch_stack import ScheduledBatchStack
 from stacks.context import PRODUCTION, Options, ReleaseSource, check_choice, read_options, read_release
 from stacks.deployment import plan_deployment
+from stacks.ecs.private_network import Shared
 from stacks.ecs.service_stack import EcsServiceStack
+from stacks.ecs.shared_network import NAME as SHARED_NETWORK
+from stacks.ecs.shared_network import SharedNetworkProps, SharedNetworkStack
+from stacks.ecs.zones import SharedZones
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.workload_stack import BuiltArtifact, NoRecommendation, NotMeasured, SeveralProblems, WorkloadStackProps
 from workloads.program import exit_code
@@ -56,11 +61,13 @@ def add_stacks(
     options = options or Options()
     left_out: dict[str, workloads.ProjectError] = {}
     before = len(scope.node.children)
-    for folder in _folders(root, options.hosting_target):
+    folders = _folders(root, options.hosting_target)
+    network = partial(_shared_network, scope, folders, environment, options)
+    for folder in folders:
         if folder.workload.name in without:
             continue
         try:
-            _add_stack(scope, root, _props(root, folder, environment, options))
+            _add_stack(scope, root, _props(root, folder, environment, options), network)
         except (workloads.MissingArtifact, NoRecommendation) as error:
             scope.node.try_remove_child(folder.workload.stack_name)  # It may have been made in part.
             left_out[folder.workload.stack_name] = error
@@ -144,16 +151,28 @@ def _built(root: Path, folder: workloads.WorkloadFolder, target: str) -> BuiltAr
     return BuiltArtifact(artifact=artifact, archive_file=archive_file)
 
 
-def _add_stack(scope: Construct, root: Path, props: WorkloadStackProps) -> None:
+def _shared_network(
+    scope: Construct, folders: Sequence[workloads.WorkloadFolder], environment: Environment | None, options: Options
+) -> SharedNetworkStack:
+    """Returns the one network below `scope`, for all workloads that run on EC2."""
+    if isinstance(there := scope.node.try_find_child(SHARED_NETWORK), SharedNetworkStack):
+        return there
+    found = {folder.file: folder.workload for folder in folders}
+    region = environment.region if environment else None
+    zones = SharedZones(found, region, in_production=options.in_production)
+    return SharedNetworkStack(scope, SHARED_NETWORK, SharedNetworkProps(zones=zones, environment=environment))
+
+
+def _add_stack(scope: Construct, root: Path, props: WorkloadStackProps, network: Shared) -> None:
     name = props.folder.workload.stack_name
     match props.folder.workload.hosting:
         case workloads.SageMakerEndpointHosting() as hosting:
             shadow = _built(root, props.folder, hosting.shadow.target) if hosting.shadow else None
             SageMakerEndpointStack(scope, name, hosting, props, shadow)
         case workloads.EcsServiceHosting() as hosting:
-            EcsServiceStack(scope, name, hosting, props)
+            EcsServiceStack(scope, name, hosting, props, network)
         case workloads.ScheduledBatchHosting() as hosting:
-            ScheduledBatchStack(scope, name, hosting, props)
+            ScheduledBatchStack(scope, name, hosting, props, network)
 
 
 def deploying_to(variables: Mapping[str, str]) -> Environment:

@@ -106,7 +106,7 @@ run python -m scripts.rehearsal.fleet SpellcheckStack
 run python -m inference_recommender invoke spellcheck "ergonomic webcam for travelles"
 
 say "8. Take everything down: what templates retain on purpose is deleted by hand, and nothing is left"
-for stack in $STACKS; do
+for stack in $(printf '%s\n' $STACKS | tac); do # the shared network last: destroying it destroys what is in it
   run cdk destroy "$stack" --app assembly --force --ci
 done
 run python -m scripts.rehearsal.delete_retained .local_aws/before.json

@@ -7,7 +7,7 @@ endpoint/endpoint_plan.py adds what only an endpoint has.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stacks.fitness import Wanted, not_offered, unfit, zone_warnings
+from stacks.fitness import Wanted, not_offered, outside_zones, unfit, zone_warnings
 from stacks.workload_stack import NoRecommendation, NotMeasured, SynthWarning, WorkloadStackProps, refuse
 from workloads import (
     Autoscaling,
@@ -16,6 +16,7 @@ from workloads import (
     LatencyObjective,
     ProjectError,
     Recommendation,
+    ScheduledBatchHosting,
     UsageError,
 )
 
@@ -50,7 +51,11 @@ def plan_deployment(props: WorkloadStackProps, region: str | None, least_in_prod
 
 def problems_of_hardware(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[UsageError]:
     """Yields why the instance type cannot run the artifact, or why the region lacks it."""
+    hosting = props.folder.workload.hosting
     yield from unfit(wanted, props.artifact, props.folder.workload.hosted)
+    if isinstance(hosting, EcsServiceHosting | ScheduledBatchHosting):
+        named, key = hosting.availability_zones, "hosting.availability_zones"
+        yield from outside_zones(props.folder.file, key, wanted.instance_type, named)
     if region is not None:
         yield from not_offered(wanted, region)
 

@@ -1,11 +1,11 @@
 """Whether an instance type can run an artifact, and whether AWS offers the type where it is to be deployed. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from stacks.workload_stack import SynthWarning
-from workloads import ModelArtifact, NewVpc, Target, UsageError, instances
+from workloads import ModelArtifact, Target, UsageError, instances
 from workloads.instances import COMPUTE_CAPABILITIES, Hardware, family, hardware
 
 
@@ -61,15 +61,15 @@ def not_offered(wanted: Wanted, region: str) -> Iterator[UsageError]:
         )
 
 
-def outside_zones(file: Path, instance_type: str, network: NewVpc) -> Iterator[UsageError]:
-    """Yields each zone of the network that lacks the type. Zones of a region that is not in the table pass."""
+def outside_zones(file: Path, key: str, instance_type: str, zones: Iterable[str]) -> Iterator[UsageError]:
+    """Yields each zone that lacks the type. Names of zones pass, and ids of a region that is not in the table."""
     offered = instances.zones(family(instance_type))
     known = {zone for ids in (offered or {}).values() for zone in ids}
-    for zone in network.zone_ids:
+    for zone in zones:
         siblings = sorted(sibling for sibling in known if sibling.split("-")[0] == zone.split("-")[0])
         if siblings and zone not in known:
             yield UsageError(
-                f"{file}: hosting.network.zone_ids: got '{zone}', which has no {instance_type}. "
+                f"{file}: {key}: got '{zone}', which has no {instance_type}. "
                 f"Zones of this region that have it: {', '.join(siblings)}."
             )
 

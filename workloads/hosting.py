@@ -39,9 +39,18 @@ class _OnEc2(Document):
         "for CPU. None: transformers-in-production:inf1, :inf2 or :cpu of the account and region deployed to.",
     )
     availability_zones: tuple[str, ...] = Field(
-        default=(), description="Zones of the VPC that is made. None given: the first two of the region."
+        default=(),
+        description="Zones to run in, by name (us-east-1b) or by id (use1-az4). None given: zone_count of those that "
+        "have the instance type.",
     )
-    vpc: ExistingNetwork | None = Field(default=None, description="None: the stack makes its own, without internet.")
+    zone_count: Annotated[int, Field(ge=1, le=3)] | None = Field(
+        default=None,
+        description="How many zones to run in where none is named. The shared network has VPC endpoints in each, and "
+        "pays for them. None: two in production, one elsewhere.",
+    )
+    vpc: ExistingNetwork | None = Field(
+        default=None, description="None: the network that all workloads on EC2 share, without internet."
+    )
 
 
 class EcsServiceHosting(_OnEc2):

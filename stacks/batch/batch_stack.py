@@ -11,7 +11,7 @@ from stacks.batch.storage import BatchStorage
 from stacks.batch.watch import BatchWatch, BatchWatchProps
 from stacks.deployment import problems_of_hardware
 from stacks.ecs.fleet import EcsFleet, EcsFleetProps, machine
-from stacks.ecs.private_network import PrivateNetwork, PrivateNetworkProps, zones
+from stacks.ecs.private_network import PrivateNetwork, PrivateNetworkProps, Shared
 from stacks.ecs.task import EcsTask, EcsTaskProps
 from stacks.fitness import Wanted
 from stacks.model_archive import ModelArchive, ModelArchiveProps
@@ -23,9 +23,11 @@ from workloads import ScheduledBatchHosting, ThroughputObjective, UsageError
 class ScheduledBatchStack(Stack):
     """Has the outputs InputBucket, OutputBucket, StateMachineArn and AlarmTopicArn."""
 
-    def __init__(self, scope: Construct, id: str, hosting: ScheduledBatchHosting, props: WorkloadStackProps) -> None:
+    def __init__(
+        self, scope: Construct, id: str, hosting: ScheduledBatchHosting, props: WorkloadStackProps, shared: Shared
+    ) -> None:
+        self._shared = shared
         workload = props.folder.workload
-        self._zones = hosting.availability_zones
         super().__init__(scope, id, env=props.environment, description=workload.description)
         objective = workload.objective
         if not isinstance(objective, ThroughputObjective):
@@ -77,11 +79,6 @@ class ScheduledBatchStack(Stack):
         CfnOutput(self, "StateMachineArn", value=steps.machine.state_machine_arn)
         CfnOutput(self, "AlarmTopicArn", value=watch.paging.topic.topic_arn)
 
-    @property
-    def availability_zones(self) -> list[str]:
-        """Overridden because CDK would look them up in AWS."""
-        return zones(self._zones)
-
     def _work(
         self,
         hosting: ScheduledBatchHosting,
@@ -125,7 +122,8 @@ class ScheduledBatchStack(Stack):
     ) -> EcsBatchWork:
         name, file = props.folder.workload.name, props.folder.file
         runs_on = machine(file, props.folder.workload.instance_types[0])
-        network = PrivateNetwork(self, "Network", PrivateNetworkProps(existing=hosting.vpc))
+        inside = PrivateNetworkProps(workload=props.folder.workload, existing=hosting.vpc, shared=self._shared)
+        network = PrivateNetwork(self, "Network", inside)
         fleet = EcsFleet(self, "Fleet", EcsFleetProps(network=network, machine=runs_on, max_instances=hosting.shards))
         image = OwnImage(self, "Image", OwnImageProps(uri=hosting.image_uri, kind=runs_on.kind, workload_file=file))
 

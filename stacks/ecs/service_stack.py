@@ -1,11 +1,11 @@
-"""A workload as an ECS service on EC2 instances of its own: network, fleet, server, scaling, alarms."""
+"""A workload as an ECS service on EC2 instances of its own: fleet, server, scaling, alarms."""
 
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
 from stacks.deployment import Deployment, plan_deployment
 from stacks.ecs.fleet import EcsFleet, EcsFleetProps, Machine, machine
-from stacks.ecs.private_network import PrivateNetwork, PrivateNetworkProps, zones
+from stacks.ecs.private_network import PrivateNetwork, PrivateNetworkProps, Shared
 from stacks.ecs.scaling import EcsScaling, EcsScalingProps
 from stacks.ecs.service import NEURON, TRITON, EcsService, EcsServiceProps
 from stacks.ecs.task import EcsTask, EcsTaskProps
@@ -22,16 +22,18 @@ TASKS_DURING_AN_UPDATE = 2
 class EcsServiceStack(Stack):
     """Has the outputs ServiceUrl, ClusterName, ServiceName and AlarmTopicArn."""
 
-    def __init__(self, scope: Construct, id: str, hosting: EcsServiceHosting, props: WorkloadStackProps) -> None:
+    def __init__(
+        self, scope: Construct, id: str, hosting: EcsServiceHosting, props: WorkloadStackProps, shared: Shared
+    ) -> None:
         workload = props.folder.workload
-        self._zones = hosting.availability_zones
         super().__init__(scope, id, env=props.environment, description=workload.description)
         deployment = plan_deployment(props, region_of(self))
         add_warnings(self, deployment.warnings)
         add_legacy_note(self, props.folder)
         named_in = props.folder.recommendation_file if deployment.recommended else props.folder.file
         runs_on = machine(named_in, deployment.instance_type)
-        network = PrivateNetwork(self, "Network", PrivateNetworkProps(existing=hosting.vpc))
+        inside = PrivateNetworkProps(workload=workload, existing=hosting.vpc, shared=shared)
+        network = PrivateNetwork(self, "Network", inside)
         fleet = EcsFleet(
             self,
             "Fleet",
@@ -52,11 +54,6 @@ class EcsServiceStack(Stack):
         CfnOutput(self, "ClusterName", value=fleet.cluster.cluster_name)
         CfnOutput(self, "ServiceName", value=service.service.service_name)
         CfnOutput(self, "AlarmTopicArn", value=watch.paging.topic.topic_arn)
-
-    @property
-    def availability_zones(self) -> list[str]:
-        """Overridden because CDK would look them up in AWS."""
-        return zones(self._zones)
 
     def _service(
         self,

@@ -93,7 +93,8 @@ def _problems_of_zones(
     props: WorkloadStackProps, hosting: SageMakerEndpointHosting, instance_type: str
 ) -> Iterator[ProjectError]:
     if isinstance(hosting.network, NewVpc):
-        yield from outside_zones(props.folder.file, instance_type, hosting.network)
+        zones = hosting.network.zone_ids
+        yield from outside_zones(props.folder.file, "hosting.network.zone_ids", instance_type, zones)
 
 
 def _problems_of_shadow(

@@ -174,10 +174,13 @@ class Repository:
         return app
 
     def synthesise(self, environment: Environment | None = None, options: Options | None = None) -> Synthesis:
-        app = self.app(environment, options)
-        stack = app.node.find_child(self.folder.workload.stack_name)
-        assert isinstance(stack, Stack)
-        return Synthesis(app, stack)
+        return synthesis_of(self.app(environment, options), self.folder.workload.stack_name)
+
+
+def synthesis_of(app: App, stack_name: str) -> Synthesis:
+    stack = app.node.find_child(stack_name)
+    assert isinstance(stack, Stack)
+    return Synthesis(app, stack)
 
 
 def kinds(synthesis: Synthesis) -> Counter[str]:

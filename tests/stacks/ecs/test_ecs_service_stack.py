@@ -162,23 +162,12 @@ def test_the_service_goes_before_the_association_of_its_capacity_provider(servic
 
 def test_nobody_outside_the_vpc_reaches_anything(service: Synthesis) -> None:
     assert service.only("AWS::ElasticLoadBalancingV2::LoadBalancer")["Scheme"] == "internal"
-    for kind in ("AWS::EC2::InternetGateway", "AWS::EC2::NatGateway"):
-        assert not service.of_type(kind)
-    for subnet in service.of_type("AWS::EC2::Subnet").values():
-        assert subnet["Properties"]["MapPublicIpOnLaunch"] is False
     for group in service.of_type("AWS::EC2::SecurityGroup").values():
         for rule in group["Properties"].get("SecurityGroupIngress", ()):
             assert rule["CidrIp"] == "10.0.0.0/16"
     (into_tasks,) = service.of_type("AWS::EC2::SecurityGroupIngress").values()
     assert into_tasks["Properties"]["FromPort"] == 8080
     assert "SourceSecurityGroupId" in into_tasks["Properties"]
-    service.template.has_resource_properties("AWS::EC2::FlowLog", {"TrafficType": "REJECT"})
-
-
-def test_the_aws_services_that_a_task_needs_have_endpoints_in_the_vpc(service: Synthesis) -> None:
-    endpoints = service.of_type("AWS::EC2::VPCEndpoint").values()
-    names = {filled(each["Properties"]["ServiceName"]).removeprefix("com.amazonaws.us-east-1.") for each in endpoints}
-    assert names == {"s3", "ecr.api", "ecr.dkr", "logs", "ecs", "ecs-agent", "ecs-telemetry"}
 
 
 def test_a_target_is_healthy_when_its_server_is_ready_and_drains_before_it_goes(service: Synthesis) -> None:
@@ -317,28 +306,14 @@ def test_an_existing_vpc_is_taken_as_it_is_told(repository: Repository) -> None:
     }
     repository.change_hosting(vpc=vpc)
     synthesis = repository.synthesise(Environment(account="123456789012", region="us-east-1"))
-    for kind in ("AWS::EC2::VPC", "AWS::EC2::VPCEndpoint"):
-        assert not synthesis.of_type(kind)
+    assert synthesis.app.node.try_find_child("SharedNetworkStack") is None
+    assert not synthesis.stack.dependencies
     network = synthesis.only("AWS::ECS::Service")["NetworkConfiguration"]["AwsvpcConfiguration"]
     assert network["Subnets"] == ["subnet-1a", "subnet-2b"]
     synthesis.template.has_resource_properties(
         "AWS::EC2::SecurityGroup",
         {"VpcId": "vpc-0a1b", "SecurityGroupIngress": [Match.object_like({"CidrIp": "172.16.0.0/16"})]},
     )
-
-
-def test_zones_are_those_that_are_named_and_none_is_looked_up(repository: Repository) -> None:
-    repository.change_hosting(availability_zones=["us-east-1b", "us-east-1d", "us-east-1f"])
-    app = repository.app(Environment(account="123456789012", region="us-east-1"))
-    app.synth()
-    manifest, template = (
-        json.loads((Path(app.outdir) / name).read_text("utf-8"))
-        for name in ("manifest.json", "QueryIntentStack.template.json")
-    )
-    assert "missing" not in manifest
-    subnets = [each for each in template["Resources"].values() if each["Type"] == "AWS::EC2::Subnet"]
-    zones = [each["Properties"]["AvailabilityZone"] for each in subnets]
-    assert zones == ["us-east-1b", "us-east-1d", "us-east-1f"]
 
 
 def test_an_image_of_ones_own_leaves_nothing_to_warn_about(repository: Repository) -> None:
@@ -447,7 +422,7 @@ def test_production_refuses_what_was_measured_locally(repository: Repository) ->
         ),
         (
             {"image": IMAGE},
-            "hosting.image: unknown key. Allowed here: availability_zones, image_uri, kind, target, vpc.",
+            "hosting.image: unknown key. Allowed here: availability_zones, image_uri, kind, target, vpc, zone_count.",
         ),
     ],
 )

@@ -1,0 +1,127 @@
+"""The network that all workloads on EC2 of a stage share: private subnets, and VPC endpoints for what instances call.
+
+An interface endpoint costs by the hour in each of its zones, whether or not anything runs, and six of them are needed:
+with a VPC for each workload they were most of what an idle workload cost.
+
+The stacks of workloads find it by parameters of Systems Manager, which CloudFormation reads at each of their
+deployments. Exports would be the other way, but CloudFormation changes no export that a stack imports: to replace a
+subnet, all workloads would have to be taken down first. What is in use stays protected, because EC2 deletes no subnet
+in which there is an interface.
+"""
+
+from dataclasses import dataclass
+
+from aws_cdk import CfnOutput, Environment, Fn, RemovalPolicy, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_ssm as ssm
+from constructs import Construct
+
+from stacks.ecs.zones import ORDINALS, SharedZones, is_zone_id
+from stacks.grants import acknowledge_log
+from stacks.workload_stack import add_warnings
+
+NAME = "SharedNetworkStack"
+CIDR = "10.0.0.0/16"
+ENDPOINTS = {
+    "Ecr": ec2.InterfaceVpcEndpointAwsService.ECR,
+    "EcrDocker": ec2.InterfaceVpcEndpointAwsService.ECR_DOCKER,
+    "Logs": ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS,
+    "Ecs": ec2.InterfaceVpcEndpointAwsService.ECS,
+    "EcsAgent": ec2.InterfaceVpcEndpointAwsService.ECS_AGENT,
+    "EcsTelemetry": ec2.InterfaceVpcEndpointAwsService.ECS_TELEMETRY,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SharedNetworkProps:
+    zones: SharedZones
+    environment: Environment | None = None
+
+
+class SharedNetworkStack(Stack):
+    """Has the output VpcId. `zones` tells which subnets are whose, and the `…_parameter`s where their ids are."""
+
+    def __init__(self, scope: Construct, id: str, props: SharedNetworkProps) -> None:
+        super().__init__(scope, id, env=props.environment, description="The network of all workloads on EC2.")
+        self.zones = props.zones
+        add_warnings(self, props.zones.warnings())
+        vpc = ec2.CfnVPC(self, "Vpc", cidr_block=CIDR, enable_dns_hostnames=True, enable_dns_support=True)
+        table = ec2.CfnRouteTable(self, "Routes", vpc_id=vpc.ref)
+        subnets = {zone: self._subnet(zone, vpc, table) for zone in props.zones.all}
+        self._parameter("VpcParameter", self.vpc_parameter, vpc.ref)
+        for zone, subnet in subnets.items():
+            self._parameter(f"Subnet-{zone}-Parameter", self.subnet_parameter(zone), subnet.ref)
+        placed = ec2.Vpc.from_vpc_attributes(
+            self,
+            "Placed",
+            vpc_id=vpc.ref,
+            vpc_cidr_block=CIDR,
+            availability_zones=list(subnets),
+            isolated_subnet_ids=[subnet.ref for subnet in subnets.values()],
+            isolated_subnet_route_table_ids=[table.ref] * len(subnets),
+        )
+        self._reach_services(placed)
+        self._log_rejections(placed)
+        CfnOutput(self, "VpcId", value=vpc.ref)
+
+    @property
+    def vpc_parameter(self) -> str:
+        return f"/{self.stack_name}/vpc"
+
+    def subnet_parameter(self, zone: str) -> str:
+        return f"/{self.stack_name}/subnet/{zone}"
+
+    def _subnet(self, zone: str, vpc: ec2.CfnVPC, table: ec2.CfnRouteTable) -> ec2.CfnSubnet:
+        # L1, because only it takes a zone's id; ec2.Vpc would look up zone names in AWS at synth.
+        number, name = _number(zone), None if is_zone_id(zone) else _zone_name(zone)
+        subnet = ec2.CfnSubnet(
+            self,
+            f"Subnet-{zone}",
+            vpc_id=vpc.ref,
+            availability_zone=name,
+            availability_zone_id=zone if name is None else None,
+            # A zone keeps its addresses when others come or go: a subnet would be replaced by one that overlaps it.
+            cidr_block=f"10.0.{16 * number}.0/20",
+            map_public_ip_on_launch=False,
+        )
+        ec2.CfnSubnetRouteTableAssociation(self, f"Route-{zone}", subnet_id=subnet.ref, route_table_id=table.ref)
+        return subnet
+
+    def _parameter(self, id: str, name: str, value: str) -> None:
+        ssm.CfnParameter(self, id, name=name, type="String", value=value)
+
+    def _reach_services(self, vpc: ec2.IVpc) -> None:
+        vpc.add_gateway_endpoint(
+            "S3",
+            service=ec2.GatewayVpcEndpointAwsService.S3,
+            subnets=[ec2.SubnetSelection(subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)],
+        )
+        group = ec2.SecurityGroup(self, "EndpointGroup", vpc=vpc, description="Instances and tasks reach AWS services.")
+        group.add_ingress_rule(ec2.Peer.ipv4(CIDR), ec2.Port.HTTPS, "From inside the VPC")
+        for name, service in ENDPOINTS.items():
+            vpc.add_interface_endpoint(name, service=service, open=False, security_groups=[group])
+
+    def _log_rejections(self, vpc: ec2.IVpc) -> None:
+        group = logs.LogGroup(
+            self, "Flow", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
+        )
+        acknowledge_log(group)
+        ec2.FlowLog(
+            self,
+            "FlowLog",
+            resource_type=ec2.FlowLogResourceType.from_vpc(vpc),
+            destination=ec2.FlowLogDestination.to_cloud_watch_logs(group),
+            traffic_type=ec2.FlowLogTrafficType.REJECT,
+        )
+
+
+def _zone_name(zone: str) -> str:
+    return Fn.select(ORDINALS.index(zone), Fn.get_azs()) if zone in ORDINALS else zone
+
+
+def _number(zone: str) -> int:
+    """Returns a number from 0 to 15 that is the zone's own among those written in the same form."""
+    if zone in ORDINALS:
+        return ORDINALS.index(zone)
+    return int(zone.rpartition("-az")[2]) if is_zone_id(zone) else ord(zone[-1]) - ord("a")
