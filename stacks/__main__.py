@@ -28,6 +28,7 @@ from rich.table import Table
 
 from aws_api.session import AwsSession
 from stacks.context import ReleaseSource, Stage, read_release
+from stacks.ecs.zones import SharedZones
 from stacks.preflight.answers import Account, Answer, account_of, answers
 from stacks.preflight.plan import RELEASE, Check, plan
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload, workload_names
@@ -78,8 +79,11 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         described.print_help()
         return 0
     folders, source = chosen(options.stacks, root)
-    checks = plan(folders, options.stage, source)
     account = account_of(AwsSession(region=options.region))
+    every = [load_workload(name, root / "workloads") for name in workload_names(root / "workloads")]
+    shared = {folder.file: folder.workload for folder in every}
+    network = SharedZones(shared, account.aws.region, in_production=options.stage == "production")
+    checks = plan(folders, options.stage, source, network)
     answered = list(answers(checks, account))
     if options.json:
         print(json.dumps(document(account, options.stage, answered), indent=2, ensure_ascii=False))

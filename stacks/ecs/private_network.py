@@ -36,7 +36,7 @@ class PrivateNetwork(Construct):
         self.subnets = ec2.SubnetSelection(subnets=[*self.vpc.private_subnets])
 
     def _shared(self, workload: Workload, network: SharedNetworkStack) -> ec2.IVpc:
-        Stack.of(self).add_dependency(network, "It reads where the network is.")
+        Stack.of(self).add_stack_dependency(network)
         zones = network.zones.of(workload)
         subnets = [self._read(f"Subnet-{zone}", network.subnet_parameter(zone)) for zone in zones]
         return self._import(self._read("VpcId", network.vpc_parameter), CIDR, zones, subnets)

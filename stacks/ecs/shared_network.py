@@ -11,7 +11,7 @@ in which there is an interface.
 
 from dataclasses import dataclass
 
-from aws_cdk import CfnOutput, Environment, Fn, RemovalPolicy, Stack
+from aws_cdk import Annotations, CfnOutput, Environment, Fn, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_ssm as ssm
@@ -19,7 +19,6 @@ from constructs import Construct
 
 from stacks.ecs.zones import ORDINALS, SharedZones, is_zone_id
 from stacks.grants import acknowledge_log
-from stacks.workload_stack import add_warnings
 
 NAME = "SharedNetworkStack"
 CIDR = "10.0.0.0/16"
@@ -45,7 +44,8 @@ class SharedNetworkStack(Stack):
     def __init__(self, scope: Construct, id: str, props: SharedNetworkProps) -> None:
         super().__init__(scope, id, env=props.environment, description="The network of all workloads on EC2.")
         self.zones = props.zones
-        add_warnings(self, props.zones.warnings())
+        if caution := props.zones.caution():
+            Annotations.of(self).add_warning_v2("network:zones", caution)
         vpc = ec2.CfnVPC(self, "Vpc", cidr_block=CIDR, enable_dns_hostnames=True, enable_dns_support=True)
         table = ec2.CfnRouteTable(self, "Routes", vpc_id=vpc.ref)
         subnets = {zone: self._subnet(zone, vpc, table) for zone in props.zones.all}

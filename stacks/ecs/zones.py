@@ -6,10 +6,9 @@ then (use1-az4), because a zone's name differs from account to account. Where th
 offerings has none of the types, they are the region's first ones, and nothing tells whether these have the type.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stacks.workload_stack import SynthWarning
 from workloads import EcsServiceHosting, ScheduledBatchHosting, UsageError, Workload, instances
 from workloads.instances import family
 
@@ -58,17 +57,17 @@ class SharedZones:
         having = [zone for zone in self._common if zone in offered] if offered else self._common
         return (having or list(ORDINALS))[:count]
 
-    def warnings(self) -> Iterator[SynthWarning]:
-        """Yields that the zones may lack an accelerator. A CPU type is in nearly every zone."""
+    def caution(self) -> str | None:
+        """Says that the zones may lack an accelerator, where that is so. A CPU type is in nearly every zone."""
         types = sorted({workload.instance_types[0] for workload in self._shared.values()})
         rare = [name for name in types if instances.has_accelerator(name)]
-        if rare and set(self.all) & set(ORDINALS):
-            text = (
-                f"The shared network has the {' and '.join(self.all)} zone of whichever region is deployed to, and "
-                f"that they have {', '.join(rare)} is not known. Synthesise with a region (AWS_REGION), or name "
-                "hosting.availability_zones."
-            )
-            yield SynthWarning(id="network:zones", text=text)
+        if not rare or not set(self.all) & set(ORDINALS):
+            return None
+        return (
+            f"The shared network has the {' and '.join(self.all)} zone of whichever region is deployed to, and "
+            f"that they have {', '.join(rare)} is not known. Synthesise with a region (AWS_REGION), or name "
+            "hosting.availability_zones."
+        )
 
     def _offered(self, workload: Workload) -> Sequence[str]:
         by_region = instances.zones(family(workload.instance_types[0])) or {}

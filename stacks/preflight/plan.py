@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from stacks.context import ReleaseSource, Stage
+from stacks.ecs.zones import ORDINALS, SharedZones
 from workloads import (
     Candidate,
     EcsServiceHosting,
@@ -28,8 +29,6 @@ from workloads.instances import family, instance_shape
 OLDEST_BOOTSTRAP = 6
 """The version that the templates' own rule asks for."""
 BOOTSTRAP_QUALIFIER = "hnb659fds"
-DEFAULT_ZONES = 2
-"""How many zones a network of ours has where [hosting] names none."""
 REPOSITORY = "transformers-in-production"
 AMI_ROOT, AMI_LEAF = "/aws/service/ecs/optimized-ami/", "/recommended/image_id"
 ON_DEMAND = {
@@ -163,12 +162,23 @@ BALANCING = ServiceRole(name="AWSServiceRoleForElasticLoadBalancing", service="e
 RELEASE = "ReleasePipelineStack"
 
 
-def plan(folders: Sequence[WorkloadFolder], stage: Stage, source: ReleaseSource | None = None) -> tuple[Check, ...]:
+def plan(
+    folders: Sequence[WorkloadFolder],
+    stage: Stage,
+    source: ReleaseSource | None = None,
+    network: SharedZones | None = None,
+) -> tuple[Check, ...]:
     """Returns the checks for the stacks of `folders`, each question once.
 
     Quotas are added up over the stacks, because they share the account. `source` is that of the release pipeline.
+    `network` has the zones that all workloads on EC2 share; without it those of `folders`, in a region not known.
     """
-    asked = [(folder.workload.stack_name, question) for folder in folders for question in _questions(folder, stage)]
+    if network is None:
+        shared = {folder.file: folder.workload for folder in folders}
+        network = SharedZones(shared, None, in_production=stage == "production")
+    asked = [
+        (folder.workload.stack_name, question) for folder in folders for question in _questions(folder, stage, network)
+    ]
     if source is not None:
         asked += [(RELEASE, Connection(arn=source.connection_arn)), *((RELEASE, each) for each in _deploying())]
     return tuple(_each_once(asked))
@@ -191,14 +201,15 @@ def _each_once(asked: Iterable[tuple[str, Question]]) -> Iterator[Check]:
         yield Check(question=question, stacks=tuple(dict.fromkeys(stacks)))
 
 
-def _questions(folder: WorkloadFolder, stage: Stage) -> Iterator[Question]:
+def _questions(folder: WorkloadFolder, stage: Stage, network: SharedZones) -> Iterator[Question]:
     match folder.workload.hosting:
         case SageMakerEndpointHosting() as hosting:
             yield from _endpoint(folder, hosting, stage)
         case EcsServiceHosting() as hosting:
             yield from _service(folder, hosting, stage)
+            yield from _on_ec2(folder, hosting, network)
         case ScheduledBatchHosting() as hosting:
-            yield from _batch(folder, hosting)
+            yield from _batch(folder, hosting, network)
     yield from _deploying()
 
 
@@ -250,13 +261,12 @@ def _service(folder: WorkloadFolder, hosting: EcsServiceHosting, stage: Stage) -
     most = _most(chosen, 2 if stage == "production" else 1)
     why = f"{most} {instance_type} at the peak, and as many during an update"
     yield _on_demand(folder, instance_type, most * 2, why)
-    yield from _on_ec2(hosting, instance_type, _kind(folder, instance_type))
     yield BALANCING
     if chosen is not None and chosen.autoscaling is not None:
         yield ECS_SCALING
 
 
-def _batch(folder: WorkloadFolder, hosting: ScheduledBatchHosting) -> Iterator[Question]:
+def _batch(folder: WorkloadFolder, hosting: ScheduledBatchHosting, network: SharedZones) -> Iterator[Question]:
     instance_type = folder.workload.instance_types[0]
     if instance_type.startswith("ml."):
         quota = f"{instance_type} for processing job usage"
@@ -265,7 +275,7 @@ def _batch(folder: WorkloadFolder, hosting: ScheduledBatchHosting) -> Iterator[Q
         return
     why = f"{hosting.shards} {instance_type}, one for each shard"
     yield _on_demand(folder, instance_type, hosting.shards, why)
-    yield from _on_ec2(hosting, instance_type, _kind(folder, instance_type))
+    yield from _on_ec2(folder, hosting, network)
 
 
 def _on_demand(folder: WorkloadFolder, instance_type: str, instances: int, why: str) -> Quota:
@@ -280,10 +290,16 @@ def _on_demand(folder: WorkloadFolder, instance_type: str, instances: int, why: 
 
 
 def _on_ec2(
-    hosting: EcsServiceHosting | ScheduledBatchHosting, instance_type: str, kind: str | None
+    folder: WorkloadFolder, hosting: EcsServiceHosting | ScheduledBatchHosting, network: SharedZones
 ) -> Iterator[Question]:
-    zones = hosting.vpc.availability_zones if hosting.vpc else hosting.availability_zones
-    yield Offered(instance_type=instance_type, zones=zones, first=DEFAULT_ZONES)
+    chosen = _recommended(folder)
+    instance_type = chosen.instance_type if chosen else folder.workload.instance_types[0]
+    kind = _kind(folder, instance_type)
+    zones = hosting.vpc.availability_zones if hosting.vpc else tuple(network.of(folder.workload))
+    if set(zones) & set(ORDINALS):
+        yield Offered(instance_type=instance_type, first=len(zones))
+    else:
+        yield Offered(instance_type=instance_type, zones=zones)
     yield AmiParameter(name=f"{AMI_ROOT}amazon-linux-2023{'' if kind == 'cpu' else '/neuron'}{AMI_LEAF}")
     yield from _image(hosting.image_uri, kind)
     yield from ON_ECS

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from stacks.context import ReleaseSource
-from stacks.ecs import private_network
+from stacks.ecs.zones import SharedZones
 from stacks.preflight.plan import (
     AMI_ROOT,
-    DEFAULT_ZONES,
     OLDEST_BOOTSTRAP,
     AmiParameter,
     Connection,
@@ -176,8 +175,13 @@ def test_the_bootstrap_that_is_asked_for_is_the_templates() -> None:
     assert max(map(int, refused)) + 1 == OLDEST_BOOTSTRAP
 
 
-def test_the_zones_that_are_asked_for_are_those_of_a_network_of_ours() -> None:
-    assert private_network.ZONES == DEFAULT_ZONES
+def test_the_zones_that_are_asked_for_are_those_of_the_shared_network() -> None:
+    """Where the region is not known they are its first ones."""
+    folder = load_workload("duplicates")
+    network = SharedZones({folder.file: folder.workload}, "us-east-1", in_production=True)
+    asked = [check.question for check in plan([folder], "production", None, network)]
+    assert only(Offered, asked) == Offered(instance_type="inf1.6xlarge", zones=("use1-az1", "use1-az2"))
+    assert only(Offered, questions("duplicates")) == Offered(instance_type="inf1.6xlarge", first=1)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("duplicates", "inf1"), ("question_answering", "inf1")])
