@@ -15,11 +15,12 @@ from typing import Any, Literal
 
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.time_series import Series, SeriesFindings, series_findings
-from workloads import LatencyPercentiles
+from workloads import LatencyObjective, LatencyPercentiles
 from workloads.document import Document
 
 LIKELY_USERS = 500
 """Requests under way: a closed loop of Inference Recommender's, of 3 users and 3 more a minute, has no more."""
+UNLIMITED = Limit(percentile=95.0, latency_ms=None)
 OUTSIDE = 3.0
 """A figure of the same test is never beyond CloudWatch's highest or lowest quantile by this factor."""
 
@@ -45,6 +46,9 @@ class Measurement(Document):
     max_invocations_interval: tuple[float, float] | None = None
     """95 % confidence interval of the rate, where the records allow one."""
     model_latency_ms: float | None
+    percentile: str | None = None
+    """The percentile of `model_latency_ms`, such as P99, where our own records gave it; None for a job's figure, of
+    which the service documents none."""
     model_latency_unit: Literal["ms", "µs"] = "ms"
     """The unit in which the job reported the latency; above it is converted."""
     percentiles_ms: LatencyPercentiles = LatencyPercentiles()
@@ -61,6 +65,8 @@ class Measurement(Document):
     by the difference."""
     failure_reason: str | None = None
     series: Series | None = None
+    """Its rates are of the whole fleet, `instance_count` instances."""
+    instance_count: int = 1
 
     @property
     def failure_code(self) -> FailureCode | None:
@@ -94,13 +100,14 @@ def measurements(
     steps: Sequence[Mapping[str, Any]],
     series: Mapping[str, Series],
     deployed: DeployedEndpoint | None = None,
+    limit: Limit = UNLIMITED,
 ) -> tuple[Measurement, ...]:
     """Returns every test of the job: an existing endpoint's, those recommended, then those that only the steps know.
 
-    `series` is by endpoint name; `deployed` is the existing endpoint that the job was to test, if any.
+    `series` is by endpoint name; `deployed` is the existing endpoint that the job was to test, if any. `limit` is the
+    workload's: the interval of a rate is that of the rate within it.
     """
     by_endpoint: dict[str, Measurement] = {}
-    limit = latency_limit(describe.get("StoppingConditions", {}))
     for result in results(describe, steps, deployed):
         measured = _measurement(result, series.get(result["EndpointConfiguration"]["EndpointName"]), limit)
         by_endpoint.setdefault(measured.endpoint_name, measured)
@@ -142,12 +149,8 @@ def _of_step(
     }
 
 
-def latency_limit(stopping_conditions: Mapping[str, Any]) -> Limit:
-    """Returns the latency limit of a job; without one, P95 without a bound."""
-    threshold = next(iter(stopping_conditions.get("ModelLatencyThresholds", [])), None)
-    if threshold is None:
-        return Limit(percentile=95.0, latency_ms=None)
-    return Limit(percentile=float(threshold["Percentile"][1:]), latency_ms=threshold["ValueInMilliseconds"])
+def limit_of(objective: LatencyObjective) -> Limit:
+    return Limit(percentile=objective.percentile_rank, latency_ms=objective.model_latency_ms)
 
 
 def _measurement(result: Mapping[str, Any], series: Series | None, limit: Limit) -> Measurement:
@@ -174,6 +177,7 @@ def _measurement(result: Mapping[str, Any], series: Series | None, limit: Limit)
         warm_up_s=findings.warm_up_s,
         failure_reason=result.get("FailureReason"),
         series=series,
+        instance_count=instances,
         percentiles_ms=LatencyPercentiles(**{p: quantiles.get(p) for p in ("p50", "p90", "p95", "p99")}),
     )
 

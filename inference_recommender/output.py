@@ -7,7 +7,7 @@ Only what a candidate has is said: a measurement by SageMaker has no client late
 import argparse
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -124,7 +124,16 @@ def show(recommendation: Recommendation, console: Console) -> None:
     """Prints the candidates as a table, then the decision in words."""
     table = Table(title=f"{recommendation.workload}: {_asked(recommendation)}", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("candidate")
-    for head in ("max\ninv/min", "latency\nms", "p99\nms", "count", "min-max", "target", "USD/h", "USD/1M"):
+    for head in (
+        "max\ninv/min",
+        "job's\nms",
+        f"{recommendation.objective.percentile}\nms",
+        "count",
+        "min-max",
+        "target",
+        "USD/h",
+        "USD/1M",
+    ):
         table.add_column(head, justify="right")
     for candidate in recommendation.candidates:
         table.add_row(*_cells(candidate), style="" if candidate.meets_objective else "dim")
@@ -138,12 +147,12 @@ def show(recommendation: Recommendation, console: Console) -> None:
 
 
 def _cells(candidate: Candidate) -> tuple[str, ...]:
-    percentiles, scaling = candidate.model_latency_percentiles_ms, candidate.autoscaling
+    scaling = candidate.autoscaling
     return (
         _name(candidate),
         number(candidate.max_invocations_per_minute, ",.0f"),
         number(candidate.model_latency_ms, ".4g"),
-        number(percentiles.p99, ".3g"),
+        number(candidate.objective_latency_ms, ".4g"),
         number(candidate.instance_count, "d"),
         f"{scaling.min_capacity}-{scaling.max_capacity}" if scaling else MISSING,
         number(scaling.target_invocations_per_instance if scaling else None, ",.0f"),
@@ -167,11 +176,17 @@ def _asked(recommendation: Recommendation) -> str:
 def _decision(recommendation: Recommendation) -> str:
     chosen, origin = recommendation.recommended, recommendation.provenance
     if chosen is None:
-        return "No candidate meets the objective: no recommendation was written."
+        return f"{none_chosen(recommendation.candidates)[:-1]}: no recommendation was written."
     recommended = f"Recommended: {chosen.instance_count} × {chosen.instance_type}."
     if origin.measured_on != "local":
         return recommended
     return f"{recommended} Measured on this machine ({origin.machine}), not on SageMaker."
+
+
+def none_chosen(candidates: Sequence[Candidate]) -> str:
+    """Says that nothing is recommended; a candidate that is sized and does not meet the objective is unverified."""
+    shown = " is shown to meet" if any(candidate.instance_count for candidate in candidates) else " meets"
+    return f"No candidate{shown} the objective."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -42,7 +42,13 @@ class Candidate(Document):
     max_invocations_interval: tuple[float, float] | None = Field(
         default=None, description="95 % confidence interval of that rate, where one could be computed."
     )
-    model_latency_ms: float | None = Field(default=None, description="At that rate, as the job reports it.")
+    model_latency_ms: float | None = Field(
+        default=None, description="The job's own figure, of no documented percentile."
+    )
+    objective_latency_ms: float | None = Field(
+        default=None,
+        description="At that rate and the objective's percentile, by CloudWatch or our own records; None: unverified.",
+    )
     model_latency_percentiles_ms: LatencyPercentiles = LatencyPercentiles()
     cpu_utilization_percent: float | None = None
     memory_utilization_percent: float | None = None

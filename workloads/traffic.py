@@ -8,6 +8,7 @@ from workloads.document import Document
 
 PositiveInt = Annotated[int, Field(ge=1)]
 ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+KeyArn = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+$")]
 ParameterValue = Annotated[str, Field(max_length=128)]
 
 
@@ -52,7 +53,7 @@ Traffic = Annotated[PhasedTraffic | StairTraffic, Field(discriminator="type")]
 
 
 class Recommender(Document):
-    """The properties that a job varies besides the instance type."""
+    """The properties that a job varies besides the instance type, and what the stack's roles may do for a test."""
 
     environment: Annotated[
         dict[ParameterName, Annotated[tuple[ParameterValue, ...], Field(min_length=1, max_length=3)]],
@@ -62,3 +63,13 @@ class Recommender(Document):
             "tests every instance type with every combination of them. Without any, it is tested as it is deployed.",
         ),
     ] = {}
+    kms_key_arn: KeyArn | None = Field(
+        default=None,
+        description="The KMS key that `--kms-key` may name with the stack's roles, which get what they need of it; the "
+        "key's own policy has to leave that to IAM. None: they may use no key.",
+    )
+    managed_policy: bool = Field(
+        default=False,
+        description="Attach AmazonSageMakerFullAccess to the recommender's role, as AWS documents for a job: for a "
+        "first run in an account, to tell a missing permission from another failure.",
+    )

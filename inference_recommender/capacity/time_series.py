@@ -4,7 +4,8 @@ CloudWatch has no requests, but for each period their number and percentiles. So
 levels of equal users (`levels`). The spread of a single period's rate and latency is estimated from how much it
 differs from the mean of its two neighbours, which the ramp hardly touches (Gasser, Sroka and Jennen-Steinmetz,
 Biometrika 73, 1986; by the median of these, for the load may jump between phases). The interval runs from the highest
-load that surely keeps the limit to the highest that may keep it.
+load that surely keeps the limit to the highest that may keep it. Whether a load keeps an objective is judged by the
+endpoint's own model latency alone (`highest_within`), since a job's one figure has no documented percentile.
 
 Not taken into account: the dependence between periods, which is little in periods of a minute, and the exact percentile
 over several periods, for which the mean of theirs is taken.
@@ -45,13 +46,16 @@ class Series(Document):
     """Failed requests in the period."""
     latency_ms: dict[Quantile, tuple[float | None, ...]] = {}
     """Client latency of each point by percentile: p50, p90, p95, p99."""
+    model_latency_ms: dict[Quantile, tuple[float | None, ...]] = {}
+    """Model latency of each point by percentile, as the endpoint's own metric has it; empty where nothing has."""
     model_latency_quantiles_ms: dict[Quantile, float] = {}
     """Model latency over the whole test by percentile: p1 to p99.9."""
 
     @model_validator(mode="after")
     def _have_as_many_values_as_points(self) -> Self:
         values = {"users": self.users, "invocations": self.invocations, "errors": self.errors, **self.latency_ms}
-        for name, row in values.items():
+        model = {f"model latency {name}": row for name, row in self.model_latency_ms.items()}
+        for name, row in (values | model).items():
             if len(row) != len(self.seconds):
                 raise ValueError(f"has {len(self.seconds)} points, but {len(row)} values of {name}.")
         return self
@@ -74,6 +78,7 @@ class Series(Document):
                 "invocations": self.invocations[1:-1],
                 "errors": self.errors[1:-1],
                 "latency_ms": {name: values[1:-1] for name, values in self.latency_ms.items()},
+                "model_latency_ms": {name: values[1:-1] for name, values in self.model_latency_ms.items()},
             }
         )
 
@@ -85,6 +90,18 @@ class SeriesFindings:
     are too few, or none of them keeps the limit."""
     warm_up_s: float | None
     """Seconds; None where the first load did not last long enough to tell."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Level:
+    """A load of a test: the mean rate of its periods, and the mean of their model latencies at one percentile."""
+
+    invocations_per_minute: float
+    """The whole fleet's rate."""
+    latency_ms: float
+    within_limit: bool
+    is_highest: bool
+    """Whether the test had no higher load: the service may bear more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -112,16 +129,47 @@ def series_findings(series: Series, limit: Limit) -> SeriesFindings:
     )
 
 
-def _periods(series: Series, limit: Limit) -> _Periods | None:
-    """Returns the known periods; None where there are none, or the percentile was not published."""
+def highest_within(series: Series, limit: Limit) -> Level | None:
+    """Returns the highest load whose model latency keeps the limit, or else the lowest load that there was; None where
+    no period has the model latency at the limit's percentile.
+    """
+    complete = series.complete()
+    periods = _periods(complete, limit, complete.model_latency_ms)
+    if periods is None:
+        return None
+    settled = _from(periods, _warm_up_periods(periods) or 0)
+    requests, enough_s = settled.rates * series.period_s / 60, min(INTERVAL_S, series.period_s * len(settled.rates))
+    levels = load_levels(settled.users, requests, float(series.period_s), enough_s, needed=1)
+    if not levels:
+        return None
+    logs = [float(np.log(np.maximum(settled.latencies_ms[level], 1e-6)).mean()) for level in levels]
+    latencies = np.exp(isotonic(logs, [float(len(level)) for level in levels]))
+    keeping = [n for n, latency in enumerate(latencies) if limit.latency_ms is None or latency <= limit.latency_ms]
+    rates = [float(settled.rates[level].mean()) for level in levels]
+    best = max(keeping, key=lambda n: rates[n], default=0)
+    return Level(
+        invocations_per_minute=rates[best],
+        latency_ms=float(latencies[best]),
+        within_limit=bool(keeping),
+        is_highest=len(keeping) == len(levels),
+    )
+
+
+def _periods(
+    series: Series, limit: Limit, published: dict[str, tuple[float | None, ...]] | None = None
+) -> _Periods | None:
+    """Returns the known periods, judged by `published` or else by the client's; None where there are none, or the
+    percentile was not published.
+    """
     name = f"p{limit.percentile:g}"
-    if limit.latency_ms is not None and name not in series.latency_ms:
+    judged = series.latency_ms if published is None else published
+    if limit.latency_ms is not None and name not in judged:
         return None
     unlimited = (0.0,) * len(series.seconds)
     columns = (
         series.users,
         series.invocations_per_minute(),
-        unlimited if limit.latency_ms is None else series.latency_ms[name],
+        unlimited if limit.latency_ms is None else judged[name],
         series.latency_ms.get("p50", unlimited),
     )
     known = [row for row in zip(*columns, strict=True) if None not in row]

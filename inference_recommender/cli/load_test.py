@@ -10,6 +10,7 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.processing_jobs import ProcessingJob
 from inference_recommender.cli import GENERATOR_TYPE
+from inference_recommender.jobs.tested_model import key_problem
 from inference_recommender.load_test.aws import LoadTestAws
 from inference_recommender.load_test.generator_fleet import FleetDrive
 from inference_recommender.load_test.generator_request import Fleet, image_uri, plan_fleet
@@ -18,10 +19,10 @@ from inference_recommender.load_test.served import Served, endpoint_served, load
 from inference_recommender.output import JobProgress
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
-from workloads import ROOT, ModelArtifact, Recommendation, UsageError, load_artifact, load_workload
+from workloads import ROOT, ModelArtifact, Recommendation, UsageError, Workload, load_artifact, load_workload
 
 UNKNOWN_TYPE = "unknown"
-JOB_OPTIONS = ("from_default", "model_package", "tag", "description")
+JOB_OPTIONS = ("from_default", "model_package", "parallel_tests", "tag", "description")
 """Options of jobs that a load test has no use for."""
 COUNTS = ("instances", "generators")
 
@@ -62,7 +63,7 @@ def begin(options: argparse.Namespace, aws: LoadTestAws, traffic_name: str, name
     )
     fleet = None
     if options.generators:
-        fleet = plan_fleet(options.workload, name, traffic.duration_s, _fleet(options, aws))
+        fleet = plan_fleet(options.workload, name, traffic.duration_s, _fleet(options, aws, source.workload))
     return Begun(prepared=prepared, fleet=fleet, run_folder=run_folder)
 
 
@@ -124,18 +125,14 @@ def _region(aws: LoadTestAws) -> str | None:
         return None
 
 
-def _fleet(options: argparse.Namespace, aws: LoadTestAws) -> Fleet:
-    if options.role_arn is None:
-        raise UsageError(
-            "--role-arn: missing. The Processing job of --generators assumes an IAM role that sagemaker.amazonaws.com "
-            "may assume, that may read and write the bucket, pull the image, write logs and invoke the endpoint. Give "
-            "--role-arn arn:aws:iam::ACCOUNT:role/NAME."
-        )
+def _fleet(options: argparse.Namespace, aws: LoadTestAws, workload: Workload) -> Fleet:
+    if problem := key_problem(workload, options.kms_key, options.role_arn):
+        raise UsageError(problem)
     return Fleet(
         generators=options.generators,
         instance_type=options.generator_type or GENERATOR_TYPE,
         image_uri=options.generator_image_uri or image_uri(aws.region),
-        role_arn=options.role_arn,
+        role_arn=options.role_arn or aws.generator_role(workload.stack_name),
         bucket=options.payload_bucket or aws.default_bucket(),
         region=aws.region,
         kms_key=options.kms_key,

@@ -11,8 +11,8 @@ from aws_api.errors import AwsUnavailable
 from inference_recommender.cli import DEFAULT_TRAFFIC, GENERATOR_TYPE
 from inference_recommender.jobs.aws import Aws
 from inference_recommender.jobs.job_run import Prepared, candidates_of, payload_key, resume, run
-from inference_recommender.jobs.requests import SERVICE_DEFAULT, JobPlan, plan_default_job, plan_job
-from inference_recommender.jobs.tested_model import JobEnvironment, Tested, TestedModel, TestedPackage
+from inference_recommender.jobs.requests import PARALLEL_TESTS, SERVICE_DEFAULT, JobPlan, plan_default_job, plan_job
+from inference_recommender.jobs.tested_model import JobEnvironment, Tested, TestedModel, TestedPackage, key_problem
 from inference_recommender.output import Commands, JobProgress, add_command, show, stdout_console, tell, warn
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
@@ -85,16 +85,27 @@ def _add_tested_model(group: "argparse._ArgumentGroup") -> None:
     model.add_argument("--model-name", metavar="NAME", help="SageMaker model; default: the one the stack deployed")
     model.add_argument("--model-package", metavar="ARN", help="a version in the model registry, as `register` prints")
     group.add_argument("--endpoint", metavar="NAME", help="an endpoint to test beside the types; default jobs only")
-    group.add_argument("--role-arn", metavar="ARN", help="role the job assumes; default: the stack's")
+    group.add_argument("--role-arn", metavar="ARN", help="that the job assumes, or --generators'; default: the stack's")
     group.add_argument("--payload-bucket", metavar="BUCKET", help="default: SageMaker's bucket of account and region")
 
 
 def _add_environment(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--parallel-tests",
+        type=int,
+        metavar="N",
+        help="tests of an advanced job at once; each needs an instance of the account's quota of endpoints; default: "
+        f"{PARALLEL_TESTS}",
+    )
     group.add_argument("--subnet", action="append", default=[], metavar="ID", help="of its endpoints; may be repeated")
     group.add_argument(
         "--security-group", action="append", default=[], metavar="ID", help="of its endpoints; may be repeated"
     )
-    group.add_argument("--kms-key", metavar="KEY", help="encrypts its endpoints' volumes and its output")
+    group.add_argument(
+        "--kms-key",
+        metavar="KEY",
+        help="encrypts its endpoints' volumes and its output; the stack's roles may use recommender.kms_key_arn alone",
+    )
     group.add_argument("--tag", action="append", default=[], metavar="K=V", help="may be repeated")
     group.add_argument("--description", metavar="TEXT", help="of the job; default: the workload's and its traffic")
 
@@ -167,7 +178,11 @@ def _resume(options: argparse.Namespace, aws: Aws, stderr: Console) -> int:
 
 
 def _default(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, stderr: Console) -> JobPlan:
-    given = {"--traffic": options.traffic, "--from-default": options.from_default}
+    given = {
+        "--traffic": options.traffic,
+        "--from-default": options.from_default,
+        "--parallel-tests": options.parallel_tests,
+    }
     if odd := [f"{flag}: is of an advanced job: say --job advanced." for flag, value in given.items() if value]:
         raise UsageError("\n".join(odd))
     tested, environment = _tested(options, aws, folder, stderr), _environment(options)
@@ -183,7 +198,8 @@ def _advanced(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, std
     candidates = candidates_of(default_run, folder.workload.name) if default_run else None
     tested = _tested(options, aws, folder, stderr)
     job_name = options.job_name or _job_name(options.workload, name)
-    return plan_job(folder.workload, name, traffic, tested, job_name, environment, candidates)
+    parallel = options.parallel_tests
+    return plan_job(folder.workload, name, traffic, tested, job_name, environment, candidates, parallel)
 
 
 def _traffic(options: argparse.Namespace) -> str:
@@ -208,6 +224,8 @@ def _tested(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, stder
     names that stand for what AWS would have told.
     """
     workload = folder.workload
+    if problem := key_problem(workload, options.kms_key, options.role_arn):
+        raise UsageError(problem)
     model, role, bucket = options.model_package or options.model_name, options.role_arn, options.payload_bucket
     try:
         if not (model and role):

@@ -11,9 +11,19 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from inference_recommender.output import MISSING, Commands, add_command, notes, number, stdout_console, tell, warn
+from inference_recommender.output import (
+    MISSING,
+    Commands,
+    add_command,
+    none_chosen,
+    notes,
+    number,
+    stdout_console,
+    tell,
+    warn,
+)
 from inference_recommender.sizing.decision import cheapest
-from inference_recommender.sizing.evidence import Evidence, read_evidence
+from inference_recommender.sizing.evidence import read_evidence
 from inference_recommender.sizing.fleet import Demand
 from inference_recommender.sizing.sized import PlainCost, document, plain_cost, sized
 from workloads import Candidate, Sizing, UsageError, Workload, load_workload
@@ -60,7 +70,12 @@ def _add_demand(group: "argparse._ArgumentGroup") -> None:
         "--peak-invocations-per-minute", type=_positive, metavar="N", help="default: the workload's, where it is known"
     )
     group.add_argument("--latency-limit-ms", type=_positive, metavar="N", help="the most that model latency may be")
-    group.add_argument("--percentile", type=_percentile, metavar="P", help="of the limit; default: the job's own")
+    group.add_argument(
+        "--percentile",
+        type=_percentile,
+        metavar="P",
+        help="of the limit; default: the folder's, else none, and a job's one figure is judged",
+    )
     group.add_argument(
         "--workload",
         metavar="NAME",
@@ -90,7 +105,7 @@ def _size(options: argparse.Namespace, stderr: Console) -> int:
     _refuse(options, OF_A_TABLE, "--throughput-per-second X")
     evidence = read_evidence(options.source)
     workload = load_workload(options.workload).workload if options.workload else evidence.workload
-    demand, sizing = _demand(options, evidence, workload), _sizing(options, workload)
+    demand, sizing = _demand(options, workload), _sizing(options, workload)
     for caution in evidence.cautions:
         warn(stderr, caution)
     candidates = sized(evidence, demand, sizing, options.region)
@@ -102,7 +117,7 @@ def _size(options: argparse.Namespace, stderr: Console) -> int:
     return 0 if chosen else NO_CANDIDATE
 
 
-def _demand(options: argparse.Namespace, evidence: Evidence, workload: Workload | None) -> Demand:
+def _demand(options: argparse.Namespace, workload: Workload | None) -> Demand:
     _refuse_half_an_objective(options)
     known = Demand.of(workload.latency_objective) if workload else None
     peak = options.peak_invocations_per_minute or (known.peak_invocations_per_minute if known else None)
@@ -116,7 +131,7 @@ def _demand(options: argparse.Namespace, evidence: Evidence, workload: Workload 
         if known and not own_limit
         else Demand(
             peak_invocations_per_minute=peak,
-            percentile=options.percentile or evidence.percentile,
+            percentile=options.percentile or (known.percentile if known else None),
             model_latency_ms=options.latency_limit_ms,
         )
     )
@@ -150,7 +165,8 @@ def _show(candidates: tuple[Candidate, ...], chosen: Candidate | None, demand: D
     table.box = SIMPLE_HEAD
     for head in ("instance type", "variant"):
         table.add_column(head)
-    for head in ("max\ninv/min", "latency\nms", "count", "USD/h", "USD/1M"):
+    judged = f"{demand.percentile}\nms" if demand.percentile else "judged\nms"
+    for head in ("max\ninv/min", "job's\nms", judged, "count", "USD/h", "USD/1M"):
         table.add_column(head, justify="right")
     for candidate in candidates:
         table.add_row(*_cells(candidate), style="" if candidate.meets_objective else "dim")
@@ -159,7 +175,7 @@ def _show(candidates: tuple[Candidate, ...], chosen: Candidate | None, demand: D
         reasons = " ".join((candidate.reason, *notes(candidate)))
         tell(console, f"{candidate.instance_type}: {reasons} Price: {candidate.cost_reason}")
     console.print(
-        f"Recommended: {chosen.instance_count} × {chosen.instance_type}." if chosen else "None meets the objective.",
+        f"Recommended: {chosen.instance_count} × {chosen.instance_type}." if chosen else none_chosen(candidates),
         highlight=False,
     )
 
@@ -171,6 +187,7 @@ def _cells(candidate: Candidate) -> tuple[str, ...]:
         " ".join(part for part in (candidate.variant, settings) if part) or MISSING,
         number(candidate.max_invocations_per_minute, ",.0f"),
         number(candidate.model_latency_ms, ".4g"),
+        number(candidate.objective_latency_ms, ".4g"),
         number(candidate.instance_count, "d"),
         number(candidate.cost_per_hour_usd, ",.3f"),
         number(candidate.cost_per_million_invocations_usd, ",.3f"),

@@ -1,8 +1,9 @@
 """A client for production code: tensors in, tensors out, from a SageMaker endpoint or any KServe v2 server.
 
-    with LatencyMetric("query_intent") as metric, SageMakerEndpoint("QueryIntent") as endpoint:
+    stack = "Production-SpellcheckStack"   # serves the model; its alarms watch the metric
+    with LatencyMetric("spellcheck", stack) as metric, SageMakerEndpoint(stack) as endpoint:
         client = InferenceClient(endpoint, latency=metric)
-        answer = client.infer({"QUERY": [["where is my parcel"]]})   # {"LABEL": array([[b"order_status"]])}
+        answer = client.infer({"TEXT": [["runing sheos"]]})   # {"CORRECTED": array([[b"running shoes"]])}
 
 Requests are KServe v2, in binary unless JSON is asked for. Throttled and failed requests are repeated after a wait; a
 request that ran out of time, or that cannot succeed, is not. `timeout_s` of a server bounds an attempt, `deadline_s`

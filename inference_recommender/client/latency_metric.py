@@ -42,19 +42,26 @@ _log = logging.getLogger(__name__)
 
 
 class LatencyMetric:
-    """Publishes one workload's client latency every `flush_every_s`. `client` is boto3's for CloudWatch, made where
-    none is given.
+    """Publishes the latency of one workload's callers every `flush_every_s`. `stack` is the name of the CloudFormation
+    stack that serves them, such as "Production-SpellcheckStack": its alarms watch this metric. `client` is boto3's for
+    CloudWatch, made where none is given. Raises `ValueError` for an empty name.
     """
 
     def __init__(
         self,
         workload: str,
+        stack: str,
         *,
         client: Any = None,
         flush_every_s: float = MINUTE_S,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
-        self._workload = workload
+        if not workload or not stack:
+            raise ValueError(
+                f"LatencyMetric: got workload '{workload}' and stack '{stack}'. Give both: the stack is the one that "
+                "serves the callers, such as Production-SpellcheckStack, whose alarms watch the metric."
+            )
+        self._workload, self._stack = workload, stack
         self._client = client
         self._clock_s = clock_s
         self._counts: Counts = Counter()
@@ -103,7 +110,7 @@ class LatencyMetric:
             return
         if self._client is None:
             self._client = boto3.Session().client("cloudwatch", config=SHORT)
-        for request in requests(self._workload, dict(counts)):
+        for request in requests(client_metric.dimensions(self._workload, self._stack), dict(counts)):
             self._client.put_metric_data(**request)
             for datum in request["MetricData"]:
                 for value in datum["Values"]:
@@ -121,19 +128,19 @@ def bucket(latency_ms: float, at_s: float) -> tuple[int, float]:
     return int(at_s // MINUTE_S) * MINUTE_S, round(value, 2 - math.floor(math.log10(value)))
 
 
-def requests(workload: str, counts: Mapping[tuple[int, float], int]) -> Iterator[dict[str, Any]]:
+def requests(dimensions: Mapping[str, str], counts: Mapping[tuple[int, float], int]) -> Iterator[dict[str, Any]]:
     """Yields the requests of PutMetricData, oldest minutes first."""
-    for data in _parts(list(_data(workload, counts)), DATA_PER_REQUEST):
+    for data in _parts(list(_data(dimensions, counts)), DATA_PER_REQUEST):
         yield {"Namespace": client_metric.NAMESPACE, "MetricData": data}
 
 
-def _data(workload: str, counts: Mapping[tuple[int, float], int]) -> Iterator[dict[str, Any]]:
+def _data(dimensions: Mapping[str, str], counts: Mapping[tuple[int, float], int]) -> Iterator[dict[str, Any]]:
     for minute in sorted({minute for minute, _ in counts}):
         values = sorted((value, count) for (start, value), count in counts.items() if start == minute)
         for part in _parts(values, VALUES_PER_DATUM):
             yield {
                 "MetricName": client_metric.METRIC_NAME,
-                "Dimensions": [{"Name": client_metric.DIMENSION, "Value": workload}],
+                "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
                 "Timestamp": datetime.fromtimestamp(minute, UTC),
                 "Values": [value for value, _ in part],
                 "Counts": [float(count) for _, count in part],

@@ -151,15 +151,17 @@ def _row(cell: Cell, result: tuple[Candidate, Measurement] | None, region: str) 
         gpus=shape.gpus if shape else None,
         neuron_chips=shape.neuron_chips if shape else None,
         candidate=candidate,
-        cost_per_million_at_capacity_usd=_cost_at_capacity(measured, region) if measured else None,
+        cost_per_million_at_capacity_usd=_cost_at_capacity(candidate, measured, region)
+        if candidate and measured
+        else None,
     )
 
 
-def _cost_at_capacity(measured: Measurement, region: str) -> float | None:
+def _cost_at_capacity(candidate: Candidate, measured: Measurement, region: str) -> float | None:
     per_hour = price(measured.instance_type, region, measured.price_per_hour_usd).usd_per_hour
-    if per_hour is None or not measured.max_invocations_per_minute:
+    if per_hour is None or not candidate.max_invocations_per_minute:
         return None
-    return cost_per_million_usd(per_hour, measured.max_invocations_per_minute)
+    return cost_per_million_usd(per_hour, candidate.max_invocations_per_minute)
 
 
 def _ratios(row: Row, base: Row) -> Ratios:

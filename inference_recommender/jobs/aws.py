@@ -40,6 +40,8 @@ LATEST = timedelta(seconds=30)
 JOB_NAMESPACE = "/aws/sagemaker/InferenceRecommendationsJobs"
 ENDPOINT_NAMESPACE = "AWS/SageMaker"
 LATENCIES = ("p50", "p90", "p95", "p99")
+MODEL_LATENCY = "model"
+"""Id of the query for the model latency of each period."""
 QUANTILES = ("p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99.9")
 DAY_S = 86_400
 FINER_STEPS = {1: 60, 5: 900}
@@ -64,12 +66,7 @@ class Aws(AwsSession):
 
     def stack_outputs(self, stack: str) -> StackOutputs:
         """Raises `AwsUnavailable` where the stack or one of its outputs is missing."""
-        try:
-            with translate_aws_errors("DescribeStacks"):
-                described = self.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
-        except AwsRefused as error:
-            raise _not_deployed(stack, f"There is no stack called {stack} in {self.region}.") from error
-        outputs = {output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", [])}
+        outputs = self._outputs(stack)
         try:
             return StackOutputs(
                 endpoint_name=outputs["EndpointName"],
@@ -78,6 +75,25 @@ class Aws(AwsSession):
             )
         except KeyError as error:
             raise _not_deployed(stack, f"{stack} has no output {error.args[0]}.") from error
+
+    def generator_role(self, stack: str) -> str:
+        """Returns the role that the stack has for generators. Raises `AwsUnavailable` where it has none."""
+        instead = (
+            f"Run `cdk deploy {stack}`, or name a role with --role-arn that sagemaker.amazonaws.com may assume, and "
+            "that may read and write the bucket, pull the image, write logs and invoke the endpoint."
+        )
+        outputs = self._outputs(stack)
+        if "GeneratorRoleArn" not in outputs:
+            raise AwsUnavailable(f"{stack} has no output GeneratorRoleArn. {instead}")
+        return outputs["GeneratorRoleArn"]
+
+    def _outputs(self, stack: str) -> dict[str, str]:
+        try:
+            with translate_aws_errors("DescribeStacks"):
+                described = self.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
+        except AwsRefused as error:
+            raise _not_deployed(stack, f"There is no stack called {stack} in {self.region}.") from error
+        return {output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", [])}
 
     def upload(self, url: str, body: bytes) -> None:
         """Puts `body` at an s3:// URL and makes the bucket where it is missing."""
@@ -180,14 +196,18 @@ class Aws(AwsSession):
         return []
 
     def series(
-        self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None
+        self,
+        describe: Mapping[str, Any],
+        steps: Sequence[Mapping[str, Any]],
+        deployed: DeployedEndpoint | None,
+        percentile: str,
     ) -> dict[str, Series]:
-        """Returns the time series of every test of a job, by endpoint name."""
+        """Returns the time series of every test of a job, by endpoint name, with the model latency at `percentile`."""
         name, start = describe["JobName"], describe["CreationTime"]
         end = describe.get("CompletionTime") or datetime.now(UTC)
         with translate_aws_errors("GetMetricData"):
             return {
-                endpoint: fetch_series(self.client("cloudwatch"), name, endpoint, variant, start, end)
+                endpoint: fetch_series(self.client("cloudwatch"), name, endpoint, variant, start, end, percentile)
                 for endpoint, variant in _variants(describe, steps, deployed).items()
             }
 
@@ -273,8 +293,12 @@ class MetricData(Protocol):
     def get_metric_data(self, **request: Any) -> Mapping[str, Any]: ...
 
 
-def time_series_queries(job_name: str, endpoint_name: str, period_s: int) -> list[dict[str, Any]]:
-    """Returns the MetricDataQueries for one test's time series."""
+def time_series_queries(
+    job_name: str, endpoint_name: str, period_s: int, judged: tuple[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """Returns the MetricDataQueries for one test's time series. `judged` is the endpoint's variant and the percentile
+    of its model latency that is asked for besides, if any.
+    """
     dimensions = {"JobName": job_name, "EndpointName": endpoint_name}
     wanted = {
         "users": ("NumberOfUsers", "Maximum"),
@@ -282,7 +306,12 @@ def time_series_queries(job_name: str, endpoint_name: str, period_s: int) -> lis
         "errors": ("ClientInvocationErrors", "Sum"),
         **{name: ("ClientLatency", name) for name in LATENCIES},
     }
-    return [_query(key, JOB_NAMESPACE, metric, dimensions, stat, period_s) for key, (metric, stat) in wanted.items()]
+    asked = [_query(key, JOB_NAMESPACE, metric, dimensions, stat, period_s) for key, (metric, stat) in wanted.items()]
+    if judged is None:
+        return asked
+    variant, percentile = judged
+    of_variant = {"EndpointName": endpoint_name, "VariantName": variant}
+    return [*asked, _query(MODEL_LATENCY, ENDPOINT_NAMESPACE, "ModelLatency", of_variant, percentile, period_s)]
 
 
 def quantile_queries(endpoint_name: str, variant_name: str) -> list[dict[str, Any]]:
@@ -297,32 +326,51 @@ def quantile_queries(endpoint_name: str, variant_name: str) -> list[dict[str, An
 
 
 def fetch_series(
-    client: MetricData, job_name: str, endpoint_name: str, variant_name: str, start: datetime, end: datetime
+    client: MetricData,
+    job_name: str,
+    endpoint_name: str,
+    variant_name: str,
+    start: datetime,
+    end: datetime,
+    percentile: str,
 ) -> Series:
-    """Returns one test's time series and quantiles between `start` and `end`; empty where CloudWatch has nothing."""
+    """Returns one test's time series and quantiles between `start` and `end`; empty where CloudWatch has nothing.
+    `percentile` ("p99") is that of the model latency of each point.
+    """
     quantiles = _results(client, quantile_queries(endpoint_name, variant_name), _window(start, end))
-    time_series = fetch_time_series(client, job_name, endpoint_name, start, end)
+    time_series = fetch_time_series(client, job_name, endpoint_name, start, end, (variant_name, percentile))
     return time_series.model_copy(update={"model_latency_quantiles_ms": quantiles_ms(quantiles)})
 
 
-def fetch_time_series(client: MetricData, job_name: str, endpoint_name: str, start: datetime, end: datetime) -> Series:
-    """Returns the time series without quantiles, at the finest period that has points."""
+def fetch_time_series(
+    client: MetricData,
+    job_name: str,
+    endpoint_name: str,
+    start: datetime,
+    end: datetime,
+    judged: tuple[str, str] | None = None,
+) -> Series:
+    """Returns the time series without quantiles, at the finest period that has points; `judged` as in
+    `time_series_queries`.
+    """
     duration_s = (end - start).total_seconds()
     for period in (*(step for step, longest_s in FINER_STEPS.items() if duration_s <= longest_s), 60):
-        points = _results(client, time_series_queries(job_name, endpoint_name, period), _window(start, end))
-        time_series = series(points, period)
+        queries = time_series_queries(job_name, endpoint_name, period, judged)
+        time_series = series(_results(client, queries, _window(start, end)), period, judged[1] if judged else None)
         if time_series.seconds:
             break
     return time_series
 
 
-def series(points: Mapping[str, Mapping[datetime, float]], period_s: int) -> Series:
-    """Returns the columns, aligned on the timestamps at which there were invocations. `points` is by query id."""
+def series(points: Mapping[str, Mapping[datetime, float]], period_s: int, judged: str | None = None) -> Series:
+    """Returns the columns, aligned on the timestamps at which there were invocations. `points` is by query id; `judged`
+    is the percentile of the model latency, which CloudWatch has in µs.
+    """
     times = sorted(points.get("invocations", {}))
 
-    def column(key: str) -> tuple[float | None, ...]:
+    def column(key: str, divisor: float = 1.0) -> tuple[float | None, ...]:
         values = points.get(key, {})
-        return tuple(values.get(time) for time in times)
+        return tuple(values[time] / divisor if time in values else None for time in times)
 
     return Series(
         period_s=period_s,
@@ -331,6 +379,7 @@ def series(points: Mapping[str, Mapping[datetime, float]], period_s: int) -> Ser
         invocations=column("invocations"),
         errors=column("errors"),
         latency_ms={name: column(name) for name in LATENCIES},
+        model_latency_ms={judged: column(MODEL_LATENCY, 1000)} if judged and points.get(MODEL_LATENCY) else {},
     )
 
 

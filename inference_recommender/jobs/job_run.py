@@ -18,7 +18,7 @@ from aws_api.errors import AwsBusy, AwsUnavailable, AwsUnreachable, ExpiredCrede
 from inference_recommender.jobs.requests import SERVICE_DEFAULT, JobPlan
 from inference_recommender.jobs.service import JobNameTaken, Service, Sleep, stop_and_wait, wait_for_job
 from inference_recommender.jobs.tested_model import RUN_TAG, Configuration
-from inference_recommender.measurement import Measurement, measurements
+from inference_recommender.measurement import Measurement, limit_of, measurements
 from inference_recommender.payloads import check_payloads, payload_archive
 from inference_recommender.progress import Progress
 from inference_recommender.report.page import page
@@ -219,8 +219,9 @@ def _keep(
     name = described["JobName"]
     steps = service.job_steps(name)
     run_folder.keep_job(number, described, steps)
-    series = service.series(described, steps, jobs.deployed)
-    measured = measurements(described, steps, series, jobs.deployed)
+    objective = run_folder.workload().latency_objective
+    series = service.series(described, steps, jobs.deployed, f"p{objective.percentile_rank:g}")
+    measured = measurements(described, steps, series, jobs.deployed, limit_of(objective))
     return tuple(_explained(measurement, service, name) for measurement in measured)
 
 

@@ -65,9 +65,15 @@ class Service(Protocol):
         """Returns the last lines of a test's container; none where there is no log or it may not be read."""
 
     def series(
-        self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None
+        self,
+        describe: Mapping[str, Any],
+        steps: Sequence[Mapping[str, Any]],
+        deployed: DeployedEndpoint | None,
+        percentile: str,
     ) -> dict[str, Series]:
-        """Returns the time series of every test by endpoint name; `deployed` is an existing endpoint under test."""
+        """Returns the time series of every test by endpoint name, with the model latency at `percentile` ("p99");
+        `deployed` is an existing endpoint under test.
+        """
 
     def latest_series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> list[Series]:
         """Returns the last moments of every test under way."""

@@ -17,6 +17,8 @@ from typing import Any
 
 import botocore.session
 
+from workloads import Workload
+
 RUN_TAG = "run"
 """Key of the tag that holds a run's token, by which the run recognises its own jobs."""
 
@@ -189,6 +191,17 @@ def problems(
         yield f"--description: got {got} characters. Allowed: {MOST_DESCRIPTION} at most."
     for configuration in configurations:
         yield from _configuration(workload, configuration)
+
+
+def key_problem(workload: Workload, key: str | None, role_arn: str | None) -> str | None:
+    """Returns why a job under the stack's role cannot use a key, or None; it would fail after it had begun."""
+    if key is None or role_arn is not None or key == workload.recommender.kms_key_arn:
+        return None
+    return (
+        f"--kms-key: got '{key}', which the roles of {workload.stack_name} may not use: without kms:CreateGrant a job "
+        f'fails after it has begun. Write kms_key_arn = "ARN" below [recommender] in workloads/{workload.name}/'
+        "workload.toml, deploy, and give the same ARN here; or name another role with --role-arn."
+    )
 
 
 def traffic_problem(name: str, duration_s: int) -> str | None:

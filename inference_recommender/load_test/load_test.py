@@ -125,12 +125,13 @@ def _cpu_model(cpuinfo: Path) -> str:
 def _keep_request(prepared: Prepared, run_folder: RunFolder) -> None:
     """Keeps the traffic in the shape of a job's request, where the report and `compare` read it."""
     workload = prepared.source.workload
+    objective = workload.latency_objective
     run_folder.keep_workload(workload)
     run_folder.keep(
         "request.json",
         {
             "InputConfig": {"TrafficPattern": traffic_pattern(prepared.traffic)},
-            "StoppingConditions": stopping_conditions(prepared.traffic, workload.latency_objective),
+            "StoppingConditions": stopping_conditions(prepared.traffic, objective, objective.percentile),
         },
     )
     run_folder.keep_bytes(PAYLOADS, payload_archive(prepared.source.payloads()))

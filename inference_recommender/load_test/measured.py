@@ -37,12 +37,14 @@ def measurement(outcome: Outcome, plan: LoadPlan, served: Served) -> Measurement
         max_invocations_per_minute=_per_instance(summary["max_invocations_per_minute"], served),
         max_invocations_interval=_interval(summary, served),
         model_latency_ms=summary["model_latency_ms"],
+        percentile=summary["percentile"],
         percentiles_ms=LatencyPercentiles(**{name: quantiles.get(name) for name in LATENCIES}),
         warm_up_s=summary["warm_up_s"],
         client_latency_ms=_percentiles(summary["client_latency_ms"]),
         client_latency_from_intended_ms=_percentiles(summary["client_latency_from_intended_ms"]),
         failure_reason=outcome.reason if outcome.exit_code else None,
         series=series,
+        instance_count=served.instance_count,
     )
 
 

@@ -82,6 +82,8 @@ def load_plan(
         payloads=payloads,
         content_type=JSON,
         traffic_pattern=TrafficPattern.model_validate(traffic_pattern(traffic), strict=False),
-        stopping_conditions=StoppingConditions.model_validate(stopping_conditions(traffic, objective), strict=False),
+        stopping_conditions=StoppingConditions.model_validate(
+            stopping_conditions(traffic, objective, objective.percentile), strict=False
+        ),
         calibrate=True,
     )

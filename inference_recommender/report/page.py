@@ -34,6 +34,8 @@ def page(
         workload=workload,
         asked=f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms at {peak:,} "
         "invocations per minute",
+        percentile=objective.percentile,
+        none_chosen=output.none_chosen(recommendation.candidates),
         chosen=chosen,
         count_explained=output.count_explained(chosen, peak, workload.sizing) if chosen else "",
         scaling_explained=output.scaling_explained(chosen, workload.sizing) if chosen else "",

@@ -39,8 +39,6 @@ class Evidence:
     measured: tuple[Measurement, ...]
     region: str | None = None
     """The region whose prices the measurements may hold."""
-    percentile: str | None = None
-    """The percentile of the measured model latency, such as P99; None where it is not known."""
     job_limit_per_minute: int | None = None
     workload: Workload | None = None
     """The workload that was measured, where the evidence is a folder of ours."""
@@ -69,7 +67,6 @@ def _from_folder(path: Path) -> Evidence:
     return Evidence(
         measured=folder.measurements(),
         region=region,
-        percentile=workload.latency_objective.percentile,
         job_limit_per_minute=_limit(workload, traffic),
         workload=workload,
         cautions=(f"Measured on this machine ({machine}), not on SageMaker.",) if machine else (),
@@ -158,13 +155,8 @@ class _Performance(BaseModel):
     EndpointInfo: _Info = _Info()
 
 
-class _Threshold(BaseModel):
-    Percentile: str
-
-
 class _Stopping(BaseModel):
     MaxInvocations: int | None = None
-    ModelLatencyThresholds: tuple[_Threshold, ...] = ()
 
 
 class _Response(BaseModel):
@@ -188,11 +180,9 @@ def described_job(file: Path, text: str) -> Evidence:
     results += response.InferenceRecommendations
     in_us = any((result.Metrics.ModelLatency or 0) > LONGEST_INVOCATION_MS for result in results)
     measured = tuple(_measurement(result, in_us) for result in results)
-    thresholds = response.StoppingConditions.ModelLatencyThresholds
     return Evidence(
         measured=measured,
         region=_region(response.JobArn),
-        percentile=thresholds[0].Percentile if thresholds else None,
         job_limit_per_minute=response.StoppingConditions.MaxInvocations,
         cautions=(
             *_unfinished(response.Status),

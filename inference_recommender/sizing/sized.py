@@ -23,7 +23,7 @@ def sized(evidence: Evidence, demand: Demand, sizing: Sizing, region: str | None
             return price_elsewhere(instance_type, region, evidence.region)
         return price(instance_type, region or evidence.region, reported)
 
-    candidates = (
+    return tuple(
         candidate(
             measurement,
             demand,
@@ -33,16 +33,6 @@ def sized(evidence: Evidence, demand: Demand, sizing: Sizing, region: str | None
         )
         for measurement in evidence.measured
     )
-    return tuple(_with_doubt(candidate, demand, evidence) for candidate in candidates)
-
-
-def _with_doubt(candidate: Candidate, demand: Demand, evidence: Evidence) -> Candidate:
-    """Adds to the reason where the latency was not measured at the percentile asked for."""
-    asked, measured = demand.percentile, evidence.percentile
-    unknown = demand.model_latency_ms is None or candidate.model_latency_ms is None or None in (asked, measured)
-    if unknown or asked == measured:
-        return candidate
-    return candidate.model_copy(update={"reason": f"{candidate.reason} The job measured {measured}, not {asked}."})
 
 
 def document(candidates: Sequence[Candidate], chosen: Candidate | None) -> dict[str, Any]:
@@ -57,6 +47,7 @@ def _plain(candidate: Candidate) -> dict[str, Any]:
         "environment": candidate.environment,
         "max_invocations_per_minute": candidate.max_invocations_per_minute,
         "model_latency_ms": candidate.model_latency_ms,
+        "objective_latency_ms": candidate.objective_latency_ms,
         "instance_count": candidate.instance_count,
         "instance_count_parts": candidate.instance_count_parts,
         "cost_per_hour_usd": candidate.cost_per_hour_usd,

@@ -15,8 +15,7 @@ from workloads import client_metric
 
 def client_latency(workload: str, statistic: str) -> cloudwatch.Metric:
     """Milliseconds that callers wait, end to end."""
-    dimensions = {client_metric.DIMENSION: workload}
-    return _metric(client_metric.NAMESPACE, client_metric.METRIC_NAME, dimensions, statistic)
+    return _metric(client_metric.NAMESPACE, client_metric.METRIC_NAME, reported_dimensions(workload), statistic)
 
 
 def response_time(workload: str, statistic: str) -> cloudwatch.Metric:
@@ -63,7 +62,7 @@ def bad_rows(workload: str) -> cloudwatch.Metric:
 
 def reported_dimensions(workload: str) -> Mapping[str, str]:
     """Returns the dimensions that EcsTask hands to the programs. The stack tells two stages of a workload apart."""
-    return {"Workload": workload, "Stack": Aws.STACK_NAME}
+    return client_metric.dimensions(workload, Aws.STACK_NAME)
 
 
 def _reported(workload: str, name: str, statistic: str) -> cloudwatch.Metric:

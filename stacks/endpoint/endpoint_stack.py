@@ -9,7 +9,12 @@ from stacks.endpoint.dashboard import EndpointDashboard, EndpointDashboardProps
 from stacks.endpoint.endpoint import WorkloadEndpoint, WorkloadEndpointProps
 from stacks.endpoint.endpoint_plan import EndpointPlan, plan_endpoint
 from stacks.endpoint.metrics import EndpointMetrics
-from stacks.endpoint.recommender_access import RecommenderAccess, RecommenderAccessProps
+from stacks.endpoint.recommender_access import (
+    GeneratorAccess,
+    GeneratorAccessProps,
+    RecommenderAccess,
+    RecommenderAccessProps,
+)
 from stacks.endpoint.scaling import EndpointScaling, EndpointScalingProps
 from stacks.endpoint.served_model import Served
 from stacks.endpoint.serving_image import ServingImage, ServingImageProps
@@ -20,7 +25,7 @@ from workloads import ModelArtifact, SageMakerEndpointHosting
 
 
 class SageMakerEndpointStack(Stack):
-    """Has the outputs EndpointName, ModelName, RecommenderRoleArn and PagingTopicArn.
+    """Has the outputs EndpointName, ModelName, RecommenderRoleArn, GeneratorRoleArn and PagingTopicArn.
 
     `shadow` is the build that `hosting.shadow` names.
     """
@@ -56,14 +61,17 @@ class SageMakerEndpointStack(Stack):
         )
         self._scale(endpoint, deployment)
         paging = self._watch(metrics, alarms, deployment)
+        workload = props.folder.workload
         access = RecommenderAccessProps(
-            workload=props.folder.workload.name, endpoint=endpoint, archive=production.archive, image=production.image
+            workload=workload, endpoint=endpoint, archive=production.archive, image=production.image
         )
         recommender = RecommenderAccess(self, "Recommender", access)
+        generator = GeneratorAccess(self, "Generator", GeneratorAccessProps(workload=workload, endpoint=endpoint))
         # inference_recommender finds these outputs by name.
         CfnOutput(self, "EndpointName", value=endpoint.endpoint_name)
         CfnOutput(self, "ModelName", value=endpoint.model_name)
         CfnOutput(self, "RecommenderRoleArn", value=recommender.role.role_arn)
+        CfnOutput(self, "GeneratorRoleArn", value=generator.role.role_arn)
         CfnOutput(self, "PagingTopicArn", value=paging.topic.topic_arn)
 
     def _served(self, plan: EndpointPlan) -> Served:

@@ -29,13 +29,15 @@ class EndpointMetrics:
         return self._metric("OverheadLatency", "Average")
 
     def client_latency(self, statistic: str) -> cloudwatch.Metric:
-        """Milliseconds that callers waited, as they publish it under the workload's name."""
+        """Milliseconds that callers waited, as they publish it under the workload's and the stack's name. The endpoint
+        is called like its stack.
+        """
         return cloudwatch.Metric(
             namespace=client_metric.NAMESPACE,
             metric_name=client_metric.METRIC_NAME,
             statistic=statistic,
             period=MINUTE,
-            dimensions_map={client_metric.DIMENSION: self.workload},
+            dimensions_map=dict(client_metric.dimensions(self.workload, self.endpoint_name)),
         )
 
     def invocations(self) -> cloudwatch.Metric:

@@ -4,6 +4,7 @@ The new one has no route to the internet. It has a subnet in each zone, and VPC 
 container call from inside: S3, ECR, CloudWatch Logs, CloudWatch metrics and KMS.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aws_cdk import RemovalPolicy, Stack
@@ -44,18 +45,13 @@ class EndpointVpc(Construct):
 
     def grant_join(self, role: iam.Role) -> None:
         """Lets SageMaker, in the role's name, attach instances to the subnets."""
-        interfaces = [self._arn("network-interface", "*")]
-        destinations = [
-            *(self._arn("subnet", subnet) for subnet in self.subnet_ids),
-            *(self._arn("security-group", group) for group in self.security_group_ids),
-        ]
-        verbs = ["CreateNetworkInterface", "DeleteNetworkInterface"]
-        permissions = [f"{verb}Permission" for verb in verbs]
-        allow(role, [f"ec2:{action}" for action in (*verbs, *permissions)], [*interfaces, *destinations])
-        acknowledge_resources(role, interfaces, "An interface has no id before it is created.")
-        described = ["NetworkInterfaces", "Vpcs", "DhcpOptions", "Subnets", "SecurityGroups"]
-        allow(role, [f"ec2:Describe{noun}" for noun in described], ["*"])
-        acknowledge_resources(role, ["*"], "EC2's Describe actions are on no resource.")
+        grant_interfaces(
+            role,
+            [
+                *(self._arn("subnet", subnet) for subnet in self.subnet_ids),
+                *(self._arn("security-group", group) for group in self.security_group_ids),
+            ],
+        )
 
     def _new(self, network: NewVpc) -> tuple[list[str], list[str]]:
         vpc = ec2.CfnVPC(self, "Vpc", cidr_block=CIDR, enable_dns_hostnames=True, enable_dns_support=True)
@@ -125,3 +121,17 @@ class EndpointVpc(Construct):
 
     def _arn(self, resource: str, name: str) -> str:
         return Stack.of(self).format_arn(service="ec2", resource=resource, resource_name=name)
+
+
+def grant_interfaces(role: iam.Role, destinations: Sequence[str]) -> None:
+    """Lets SageMaker, in the role's name, attach instances to `destinations`, ARNs of subnets and security groups: the
+    actions are those that AWS documents for SageMaker's resources in a VPC.
+    """
+    interfaces = [Stack.of(role).format_arn(service="ec2", resource="network-interface", resource_name="*")]
+    verbs = ["CreateNetworkInterface", "DeleteNetworkInterface"]
+    permissions = [f"{verb}Permission" for verb in verbs]
+    allow(role, [f"ec2:{action}" for action in (*verbs, *permissions)], [*interfaces, *destinations])
+    acknowledge_resources(role, interfaces, "An interface has no id before it is created.")
+    described = ["NetworkInterfaces", "Vpcs", "DhcpOptions", "Subnets", "SecurityGroups"]
+    allow(role, [f"ec2:Describe{noun}" for noun in described], ["*"])
+    acknowledge_resources(role, ["*"], "EC2's Describe actions are on no resource.")

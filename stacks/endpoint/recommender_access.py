@@ -1,9 +1,12 @@
-"""The role under which Inference Recommender tests a workload's model.
+"""The roles under which a workload's model is measured: by Inference Recommender's jobs, and by our own generators.
 
-AWS documents `AmazonSageMakerFullAccess` for it. This role may do only what a job does: read the payload and the model,
-create, call and delete endpoints of its own, and read their metrics and logs.
+AWS documents `AmazonSageMakerFullAccess` for a job's role, and `[recommender] managed_policy` attaches it for a first
+run. Without it the role may do only what a job does: read the payload and the model, create, tag, call and delete
+endpoints of its own, and read their metrics and logs. The generators' role may do less: fetch the generator and its
+plan, call endpoints, and write what they answered.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aws_cdk import Aws, Stack
@@ -12,23 +15,28 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.endpoint.endpoint import WorkloadEndpoint
+from stacks.endpoint.network import grant_interfaces
 from stacks.endpoint.serving_image import ServingImage
 from stacks.grants import (
     ENDPOINT_LOGS,
+    acknowledge_actions,
     acknowledge_resources,
     allow,
     allow_container_telemetry,
     allow_passing_to_sagemaker,
 )
 from stacks.model_archive import ModelArchive
+from workloads import Workload, images
 
 PAYLOADS = "inference-recommender/*"
 JOB_LOGS = "/aws/sagemaker/InferenceRecommendationsJobs*"
+GENERATOR_LOGS = "/aws/sagemaker/ProcessingJobs*"
+MANAGED_POLICY = "AmazonSageMakerFullAccess"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecommenderAccessProps:
-    workload: str
+    workload: Workload
     endpoint: WorkloadEndpoint
     archive: ModelArchive
     image: ServingImage
@@ -39,39 +47,46 @@ class RecommenderAccess(Construct):
 
     def __init__(self, scope: Construct, id: str, props: RecommenderAccessProps) -> None:
         super().__init__(scope, id)
+        workload, prefix = props.workload, _prefix(props.workload)
         self.role = iam.Role(
             self,
             "Role",
             assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
-            description=f"Lets SageMaker Inference Recommender measure {props.workload}.",
+            description=f"Lets SageMaker Inference Recommender measure {workload.name}.",
         )
         props.archive.grant_read(self.role)
         props.image.grant_pull(self.role)
         allow_container_telemetry(self.role, ENDPOINT_LOGS, JOB_LOGS)
         self._grant_payloads()
-        self._grant_own_endpoints(props.workload.replace("_", "-"))
+        self._grant_own_endpoints(prefix)
         self._grant_model(props.endpoint)
-        self._grant_packages(props.workload.replace("_", "-"))
+        self._grant_packages(prefix)
+        _grant_subnets(self.role)
+        _grant_key(self.role, workload.recommender.kms_key_arn)
+        if workload.recommender.managed_policy:
+            self.role.add_managed_policy(iam.ManagedPolicy.from_aws_managed_policy_name(MANAGED_POLICY))
         allow(self.role, ["cloudwatch:GetMetricData"], ["*"])
         acknowledge_resources(self.role, ["*"], "cloudwatch:GetMetricData is an action on no resource.")
 
     def _grant_payloads(self) -> None:
-        bucket = s3.Bucket.from_bucket_name(self, "DefaultBucket", f"sagemaker-{Aws.REGION}-{Aws.ACCOUNT_ID}")
+        bucket = _default_bucket(self)
         bucket.grant_read(self.role, PAYLOADS)
         acknowledge_resources(self.role, [bucket.arn_for_objects(PAYLOADS)], "Each job brings a payload of its own.")
 
     def _grant_own_endpoints(self, job_prefix: str) -> None:
         # A job is named after the workload, and what it creates after the job or sm-….
         def own(resource: str) -> list[str]:
-            return [self._arn(resource, f"{prefix}-*") for prefix in (job_prefix, "sm")]
+            return [_sagemaker(self, resource, f"{prefix}-*") for prefix in (job_prefix, "sm")]
 
         endpoints, configs, models = own("endpoint"), own("endpoint-config"), own("model")
-        jobs = [self._arn("inference-recommendations-job", f"{job_prefix}-*")]
+        jobs = [_sagemaker(self, "inference-recommendations-job", f"{job_prefix}-*")]
         allow(self.role, _lifecycle("Endpoint"), [*endpoints, *configs])
         allow(self.role, _lifecycle("EndpointConfig"), configs)
         allow(self.role, _lifecycle("Model"), models)
         allow(self.role, ["sagemaker:InvokeEndpoint"], endpoints)
         allow(self.role, ["sagemaker:DescribeInferenceRecommendationsJob"], jobs)
+        # A job has tags; whether it hands them on to what it creates is not documented.
+        allow(self.role, ["sagemaker:AddTags", "sagemaker:ListTags"], [*endpoints, *configs, *models, *jobs])
         reason = "A job names what it creates itself; the prefix keeps it away from every other endpoint."
         acknowledge_resources(self.role, [*endpoints, *configs, *models, *jobs], reason)
 
@@ -84,13 +99,99 @@ class RecommenderAccess(Construct):
 
     def _grant_packages(self, group: str) -> None:
         """Lets a job test a version of the workload in the model registry in place of the model."""
-        packages = self._arn("model-package", f"{group}/*")
+        packages = _sagemaker(self, "model-package", f"{group}/*")
         allow(self.role, ["sagemaker:DescribeModelPackage"], [packages])
         acknowledge_resources(self.role, [packages], "Each version of the workload's model package has a number.")
 
-    def _arn(self, resource: str, name: str) -> str:
-        return Stack.of(self).format_arn(service="sagemaker", resource=resource, resource_name=name)
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GeneratorAccessProps:
+    workload: Workload
+    endpoint: WorkloadEndpoint
 
 
-def _lifecycle(noun: str) -> list[str]:
+class GeneratorAccess(Construct):
+    """`role` is the role of the Processing job of `run --with load-test --generators N`."""
+
+    def __init__(self, scope: Construct, id: str, props: GeneratorAccessProps) -> None:
+        super().__init__(scope, id)
+        self.role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
+            description=f"Lets load generators ask {props.workload.name}.",
+        )
+        self._grant_image()
+        self._grant_folder(props.workload.name)
+        allow_container_telemetry(self.role, GENERATOR_LOGS)
+        own = _sagemaker(self, "endpoint", f"{_prefix(props.workload)}-*")
+        allow(self.role, ["sagemaker:InvokeEndpoint"], [props.endpoint.endpoint_arn, own])
+        acknowledge_resources(self.role, [own], "An experiment names its endpoints after the workload.")
+        _grant_subnets(self.role)
+        _grant_key(self.role, props.workload.recommender.kms_key_arn)
+
+    def _grant_image(self) -> None:
+        """AWS's image has a registry account for each region."""
+        repository = images.PYTORCH_CPU.partition(":")[0]
+        image = Stack.of(self).format_arn(service="ecr", account="*", resource="repository", resource_name=repository)
+        pull = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+        allow(self.role, pull, [image])
+        allow(self.role, ["ecr:GetAuthorizationToken"], ["*"])
+        acknowledge_resources(self.role, [image], "The account of AWS's registry depends on the region.")
+        acknowledge_resources(self.role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
+
+    def _grant_folder(self, workload: str) -> None:
+        bucket, folder = _default_bucket(self), f"inference-recommender/{workload}/load-test/*"
+        bucket.grant_read(self.role, folder)
+        bucket.grant_put(self.role, folder)
+        acknowledge_actions(
+            self.role,
+            ["s3:GetObject*", "s3:GetBucket*", "s3:List*", "s3:Abort*"],
+            "CDK's wording of reading and writing objects.",
+        )
+        acknowledge_resources(self.role, [bucket.arn_for_objects(folder)], "Each load test has a folder of its own.")
+
+
+def _grant_subnets(role: iam.Role) -> None:
+    """Lets SageMaker attach instances to the subnets of --subnet, which are not known here."""
+
+    def any_of(resource: str) -> str:
+        return Stack.of(role).format_arn(service="ec2", resource=resource, resource_name="*")
+
+    destinations = [any_of("subnet"), any_of("security-group")]
+    grant_interfaces(role, destinations)
+    acknowledge_resources(role, destinations, "The subnets are those that a run names.")
+
+
+def _grant_key(role: iam.Role, key_arn: str | None) -> None:
+    """Grants what hosting, S3 and a job need of a key: without kms:CreateGrant a job fails after it has begun."""
+    if key_arn is None:
+        return
+    allow(
+        role,
+        ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext"],
+        [key_arn],
+    )
+    role.add_to_policy(
+        iam.PolicyStatement(
+            actions=["kms:CreateGrant"],
+            resources=[key_arn],
+            conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
+        )
+    )
+
+
+def _default_bucket(scope: Construct) -> s3.IBucket:
+    return s3.Bucket.from_bucket_name(scope, "DefaultBucket", f"sagemaker-{Aws.REGION}-{Aws.ACCOUNT_ID}")
+
+
+def _prefix(workload: Workload) -> str:
+    return workload.name.replace("_", "-")
+
+
+def _sagemaker(scope: Construct, resource: str, name: str) -> str:
+    return Stack.of(scope).format_arn(service="sagemaker", resource=resource, resource_name=name)
+
+
+def _lifecycle(noun: str) -> Sequence[str]:
     return [f"sagemaker:{verb}{noun}" for verb in ("Create", "Delete", "Describe")]

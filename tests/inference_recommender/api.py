@@ -75,6 +75,7 @@ SERIES = Series(
         "p95": (5.0, 6.0, 8.0, 15.0),
         "p99": (6.0, None, 12.0, 21.0),
     },
+    model_latency_ms={"p95": (4.0, 5.0, 7.0, 14.0), "p99": (6.0, 7.0, 12.0, 20.0)},
     model_latency_quantiles_ms={"p1": 2.0, "p50": 5.0, "p90": 9.0, "p95": 12.0, "p99": 20.0, "p99.9": 30.0},
 )
 
@@ -136,9 +137,13 @@ class FakeService:
         return self.log
 
     def series(
-        self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None
+        self,
+        describe: Mapping[str, Any],
+        steps: Sequence[Mapping[str, Any]],
+        deployed: DeployedEndpoint | None,
+        percentile: str,
     ) -> dict[str, Series]:
-        return {"sm-epc-1": self.time_series} if self.time_series else {}
+        return dict.fromkeys(("sm-epc-1", "sm-epc-2"), self.time_series) if self.time_series else {}
 
     def latest_series(self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> list[Series]:
         return [self.time_series] if self.time_series else []

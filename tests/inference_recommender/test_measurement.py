@@ -65,6 +65,7 @@ def test_the_points_at_either_end_are_left_out_of_the_complete_series() -> None:
     complete = SERIES.complete()
     assert complete.seconds == (5.0, 10.0)
     assert complete.latency_ms["p99"] == (None, 12.0)
+    assert complete.model_latency_ms["p99"] == (7.0, 12.0)
     assert complete.complete() is complete
 
 

@@ -108,8 +108,6 @@ def test_a_dry_run_without_aws_prints_a_valid_request_and_says_what_stands_in(cl
     assert shown.stderr == (
         "Warning: No AWS region is set. Export AWS_DEFAULT_REGION, or set one with `aws configure`. "
         "Until then ACCOUNT, REGION and the names of model and role stand for the real ones.\n"
-        "Warning: objective.percentile is P99; the service documents P95 for the latency threshold of an advanced "
-        "job.\n"
     )
 
 

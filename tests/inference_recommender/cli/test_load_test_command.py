@@ -30,6 +30,9 @@ class Account(LoadTestAws):
     def default_bucket(self) -> str:
         return "sagemaker-eu-west-1-123456789012"
 
+    def generator_role(self, stack: str) -> str:
+        return f"arn:aws:iam::123456789012:role/{stack}-Generator"
+
     def runtime_host(self) -> str:
         return "runtime.sagemaker.eu-west-1.amazonaws.com"
 
@@ -87,14 +90,21 @@ def test_several_generators_are_one_processing_job_in_the_regions_image(tmp_path
     assert request["ProcessingInputs"][0]["S3Input"]["S3Uri"] == f"{base}/source"
 
 
+def test_generators_work_under_the_stacks_role_for_them(tmp_path: Path) -> None:
+    options = _options(tmp_path, endpoint="spellcheck-1", generators=4)
+    request = json.loads(show(begin(options, Account(), "quick", "spellcheck-quick-1")))["processing_job"]
+    assert request["RoleArn"] == "arn:aws:iam::123456789012:role/SpellcheckStack-Generator"
+
+
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
         (
-            {"endpoint": "e", "generators": 2},
-            "--role-arn: missing. The Processing job of --generators assumes an IAM role that sagemaker.amazonaws.com "
-            "may assume, that may read and write the bucket, pull the image, write logs and invoke the endpoint. Give "
-            "--role-arn arn:aws:iam::ACCOUNT:role/NAME.",
+            {"endpoint": "e", "generators": 2, "kms_key": "alias/mine"},
+            "--kms-key: got 'alias/mine', which the roles of SpellcheckStack may not use: without kms:CreateGrant a "
+            'job fails after it has begun. Write kms_key_arn = "ARN" below [recommender] in '
+            "workloads/spellcheck/workload.toml, deploy, and give the same ARN here; or name another role with "
+            "--role-arn.",
         ),
         ({"url": "http://h", "instances": 0}, "--instances: got 0. Allowed: 1 or more."),
         (

@@ -19,7 +19,7 @@ from inference_recommender.sizing.decision import cheapest, decide
 from inference_recommender.sizing.evidence import Evidence, described_job
 from inference_recommender.sizing.fleet import Demand
 from inference_recommender.sizing.sized import document, plain_cost, sized
-from tests.inference_recommender.api import description, endpoint, recommendation
+from tests.inference_recommender.api import SERIES, description, endpoint, recommendation
 from workloads import ROOT, Provenance, Sizing, load_workload
 
 FILE = Path("job.json")
@@ -64,7 +64,7 @@ def test_candidates_agree_with_a_computation_by_hand(
             for total, count, cents, latency in results
         )
     )
-    demand = Demand(peak_invocations_per_minute=peak, model_latency_ms=limit, percentile="P99")
+    demand = Demand(peak_invocations_per_minute=peak, model_latency_ms=limit)
     found = _document(evidence, demand, Sizing(headroom=percent / 100))
     costs = []
     for one, (total, count, cents, latency) in zip(found["candidates"], results, strict=True):
@@ -86,7 +86,7 @@ def test_candidates_agree_with_a_computation_by_hand(
 
 def test_the_document_has_the_keys_that_are_promised() -> None:
     evidence = _evidence(_result(MaxInvocations=12_000, ModelLatency=21, CostPerHour=0.5))
-    demand = Demand(peak_invocations_per_minute=30_000, percentile="P95", model_latency_ms=25)
+    demand = Demand(peak_invocations_per_minute=30_000, model_latency_ms=25)
     found = _document(evidence, demand, Sizing(headroom=0.2, spare_instances=1))
     assert found["candidates"] == [found["recommended"]]
     assert found["recommended"] == {
@@ -95,6 +95,7 @@ def test_the_document_has_the_keys_that_are_promised() -> None:
         "environment": {"THREADS": "2"},
         "max_invocations_per_minute": 12_000,
         "model_latency_ms": 21,
+        "objective_latency_ms": None,
         "instance_count": 4,
         "instance_count_parts": {
             "peak": 3,
@@ -107,7 +108,8 @@ def test_the_document_has_the_keys_that_are_promised() -> None:
         "cost_per_hour_usd": 2.0,
         "cost_per_million_invocations_usd": pytest.approx(2 / 1.8),
         "meets_objective": True,
-        "reason": "Keeps P95 model latency ≤ 25 ms: 21 ms at 12,000 invocations/min. Price: Reported by the job.",
+        "reason": "Keeps model latency ≤ 25 ms: 21 ms at 12,000 invocations/min, by a figure of undocumented "
+        "percentile. Price: Reported by the job.",
     }
 
 
@@ -120,11 +122,12 @@ def test_both_spellings_of_max_invocations_are_read() -> None:
 def test_a_latency_that_can_only_be_microseconds_is_converted_and_told() -> None:
     """The figures are those of the sample in the developer guide."""
     evidence = _evidence(_result(MaximumInvocations=648, ModelLatency=263_596))
-    demand = Demand(peak_invocations_per_minute=600, percentile="P95", model_latency_ms=300)
+    demand = Demand(peak_invocations_per_minute=600, model_latency_ms=300)
     found = _document(evidence, demand, Sizing())["recommended"]
     assert found["model_latency_ms"] == 263.596
     assert found["reason"].startswith(
-        "Keeps P95 model latency ≤ 300 ms: 263.596 ms at 648 invocations/min. The job gave it in µs."
+        "Keeps model latency ≤ 300 ms: 263.6 ms at 648 invocations/min, by a figure of undocumented percentile. "
+        "The job gave it in µs."
     )
 
 
@@ -237,13 +240,18 @@ def test_another_region_has_prices_of_its_own() -> None:
     )
 
 
-def test_a_limit_of_another_percentile_than_the_jobs_is_told() -> None:
+@pytest.mark.parametrize("percentile", ["P95", "P99"])
+def test_a_percentile_is_not_met_by_a_figure_of_which_none_is_documented(percentile: str) -> None:
+    """The job's threshold names P95; that its ModelLatency is one, nothing says."""
     stopping = {"ModelLatencyThresholds": [{"Percentile": "P95", "ValueInMilliseconds": 500}], "MaxInvocations": 100}
     evidence = _evidence(_result(MaxInvocations=50, ModelLatency=1), StoppingConditions=stopping)
-    demand = Demand(peak_invocations_per_minute=100, percentile="P99", model_latency_ms=500)
+    demand = Demand(peak_invocations_per_minute=100, percentile=percentile, model_latency_ms=500)
     (found,) = sized(evidence, demand, Sizing(), None)
+    assert (found.meets_objective, found.instance_count) == (False, 3)
     assert found.reason == (
-        "Keeps P99 model latency ≤ 500 ms: 1 ms at 50 invocations/min. The job measured P95, not P99."
+        f"Unverified: nothing shows whether it keeps {percentile} model latency ≤ 500 ms. There is no {percentile} of "
+        "ModelLatency from CloudWatch, and no percentile is documented for the job's own figures, 1 ms at 50 "
+        "invocations/min."
     )
 
 
@@ -292,10 +300,9 @@ def test_the_default_headroom_is_a_fifth(job: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_limit_judges_the_candidates(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    limit = ("--latency-limit-ms", "200", "--percentile", "95")
-    code, out, _ = _size(capsys, "--from", str(job), *PEAK, *limit)
+    code, out, _ = _size(capsys, "--from", str(job), *PEAK, "--latency-limit-ms", "200")
     assert code == 0
-    assert "ml.g4dn.xlarge: Misses P95 model latency ≤ 200 ms: 300 ms at 6,000 invocations/min." in out
+    assert "ml.g4dn.xlarge: Misses model latency ≤ 200 ms: 300 ms at 6,000 invocations/min, by a figure of" in out
     assert out.endswith("Recommended: 4 × ml.g5.xlarge.\n")
     assert _size(capsys, "--from", str(job), *PEAK, "--latency-limit-ms", "50")[0] == 1
 
@@ -303,9 +310,11 @@ def test_a_limit_judges_the_candidates(job: Path, capsys: pytest.CaptureFixture[
 def test_a_workload_gives_objective_peak_and_headroom(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = _size(capsys, "--from", str(job), "--workload", "text_classification", "--json")
     found = json.loads(out)["candidates"][0]
-    assert code == 0
+    assert code == 1
     assert found["instance_count"] == 6
-    assert found["reason"].startswith("Keeps P95 model latency ≤ 500 ms: 300 ms at 6,000 invocations/min.")
+    assert found["reason"].startswith("Unverified: nothing shows whether it keeps P95 model latency ≤ 500 ms.")
+    shown = _size(capsys, "--from", str(job), "--workload", "text_classification")[1]
+    assert shown.endswith("No candidate is shown to meet the objective.\n")
 
 
 @pytest.mark.parametrize(
@@ -380,7 +389,7 @@ def run_folder(workloads_copy: Path, tmp_path: Path) -> RunFolder:
     workload = load_workload("spellcheck", workloads_copy).workload
     kept = RunFolder(tmp_path / "runs" / "job-1")
     kept.keep_workload(workload)
-    kept.keep_measurements(measurements(description(), [], {}))
+    kept.keep_measurements(measurements(description(), [], {"sm-epc-1": SERIES}))
     return kept
 
 
@@ -392,7 +401,7 @@ def test_a_runs_folder_brings_its_objective_its_peak_and_its_headroom(
     found = json.loads(out)["recommended"]
     assert (code, found["instance_count"]) == (0, 24)
     assert found["reason"] == (
-        "Keeps P99 model latency ≤ 50 ms: 21 ms at 12,000 invocations/min. Price: Reported by the job."
+        "Keeps P99 model latency ≤ 50 ms by CloudWatch: 9.165 ms at 12,000 invocations/min. Price: Reported by the job."
     )
     bare = json.loads(_size(capsys, "--from", str(run_folder.path), *PEAK, "--headroom", "0", "--json")[1])
     assert bare["recommended"]["instance_count"] == 3
@@ -426,6 +435,7 @@ def test_an_experiments_folder_is_sized_by_variant(run_folder: RunFolder, capsys
             endpoint_name=variant,
             max_invocations_per_minute=rate,
             model_latency_ms=20,
+            percentile="P99",
         )
         for variant, rate in (("torchscript", 4_000), ("onnxruntime", 9_000))
     ]

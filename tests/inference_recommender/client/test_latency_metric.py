@@ -45,7 +45,7 @@ class Watch:
 
 def test_a_minutes_latencies_become_one_datum_of_values_and_counts() -> None:
     watch = Watch()
-    with LatencyMetric("spellcheck", client=watch, clock_s=lambda: NOON_S + 59) as metric:
+    with LatencyMetric("spellcheck", "SpellcheckStack", client=watch, clock_s=lambda: NOON_S + 59) as metric:
         for latency in (12.34, 12.341, 9.0):
             metric.record(latency)
     assert watch.sent == [
@@ -54,7 +54,10 @@ def test_a_minutes_latencies_become_one_datum_of_values_and_counts() -> None:
             "MetricData": [
                 {
                     "MetricName": "ClientLatency",
-                    "Dimensions": [{"Name": "Workload", "Value": "spellcheck"}],
+                    "Dimensions": [
+                        {"Name": "Workload", "Value": "spellcheck"},
+                        {"Name": "Stack", "Value": "SpellcheckStack"},
+                    ],
                     "Timestamp": datetime(2026, 11, 21, 12, tzinfo=UTC),
                     "Values": [9.0, 12.3],
                     "Counts": [1.0, 2.0],
@@ -71,7 +74,7 @@ def test_a_minutes_latencies_become_one_datum_of_values_and_counts() -> None:
 def test_every_latency_is_published_once_within_the_services_limits(latencies: list[tuple[float, float]]) -> None:
     counts = Counter(bucket(latency, NOON_S + offset) for latency, offset in latencies)
     total = 0
-    for request in requests("w", counts):
+    for request in requests({"Workload": "w", "Stack": "S"}, counts):
         assert len(request["MetricData"]) <= DATA_PER_REQUEST
         for datum in request["MetricData"]:
             assert 1 <= len(datum["Values"]) == len(datum["Counts"]) <= VALUES_PER_DATUM
@@ -86,7 +89,7 @@ def test_a_value_is_off_by_half_a_percent_at_most(latency: float) -> None:
 
 def test_it_is_published_in_the_background() -> None:
     watch = Watch()
-    with LatencyMetric("w", client=watch, flush_every_s=0.01) as metric:
+    with LatencyMetric("w", "S", client=watch, flush_every_s=0.01) as metric:
         metric.record(5)
         assert watch.came.wait(5)
     assert watch.total() == 1
@@ -94,7 +97,7 @@ def test_it_is_published_in_the_background() -> None:
 
 def test_what_could_not_be_sent_is_logged_and_sent_with_the_next(caplog: pytest.LogCaptureFixture) -> None:
     watch = Watch({1})
-    metric = LatencyMetric("w", client=watch, clock_s=lambda: NOON_S)
+    metric = LatencyMetric("w", "S", client=watch, clock_s=lambda: NOON_S)
     metric.record(5)
     metric.flush()
     assert (watch.total(), [record.message for record in caplog.records]) == (
@@ -109,7 +112,7 @@ def test_what_could_not_be_sent_is_logged_and_sent_with_the_next(caplog: pytest.
 def test_what_was_sent_before_a_failure_is_not_sent_twice() -> None:
     watch = Watch({2})
     now = [NOON_S]
-    metric = LatencyMetric("w", client=watch, clock_s=lambda: now[0])
+    metric = LatencyMetric("w", "S", client=watch, clock_s=lambda: now[0])
     for minute in range(DATA_PER_REQUEST + 5):
         now[0] = NOON_S + 60 * minute
         metric.record(5)
@@ -122,7 +125,7 @@ def test_what_was_sent_before_a_failure_is_not_sent_twice() -> None:
 def test_what_could_not_be_sent_for_an_hour_is_let_go() -> None:
     watch = Watch({1})
     now = [NOON_S]
-    metric = LatencyMetric("w", client=watch, clock_s=lambda: now[0])
+    metric = LatencyMetric("w", "S", client=watch, clock_s=lambda: now[0])
     metric.record(5)
     now[0] += 3_700
     metric.flush()
@@ -136,11 +139,22 @@ def test_a_cloudwatch_that_cannot_be_reached_fails_no_request(
     for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
-    with LatencyMetric("w") as metric:
+    with LatencyMetric("w", "S") as metric:
         metric.record(5)
     assert [record.message for record in caplog.records] == [
         "The client latency of w could not be published: You must specify a region."
     ]
+
+
+@pytest.mark.parametrize("names", [("", "SpellcheckStack"), ("spellcheck", "")])
+def test_a_metric_without_the_name_of_its_workload_or_stack_is_refused(names: tuple[str, str]) -> None:
+    """Two stages in one account would share it, and the alarm that rolls back with it."""
+    with pytest.raises(ValueError, match="Give both") as caught:
+        LatencyMetric(*names)
+    assert str(caught.value) == (
+        f"LatencyMetric: got workload '{names[0]}' and stack '{names[1]}'. Give both: the stack is the one that serves "
+        "the callers, such as Production-SpellcheckStack, whose alarms watch the metric."
+    )
 
 
 def test_threads_that_record_at_once_lose_nothing() -> None:
@@ -149,7 +163,7 @@ def test_threads_that_record_at_once_lose_nothing() -> None:
             metric.record(5)
 
     watch = Watch()
-    with LatencyMetric("w", client=watch, flush_every_s=0.001) as metric:
+    with LatencyMetric("w", "S", client=watch, flush_every_s=0.001) as metric:
         threads = [threading.Thread(target=record) for _ in range(8)]
         for thread in threads:
             thread.start()
@@ -164,14 +178,14 @@ def test_cloudwatch_tells_the_statistics_of_what_was_published(monkeypatch: pyte
         monkeypatch.setenv(name, "x")
     with mock_aws():
         client = boto3.client("cloudwatch", region_name="us-east-1")
-        with LatencyMetric("spellcheck", client=client) as metric:
+        with LatencyMetric("spellcheck", "SpellcheckStack", client=client) as metric:
             for latency in (10, 20, 60):
                 metric.record(latency)
         now = time.time()
         (point,) = client.get_metric_statistics(
             Namespace="TransformersInProduction",
             MetricName="ClientLatency",
-            Dimensions=[{"Name": "Workload", "Value": "spellcheck"}],
+            Dimensions=[{"Name": "Workload", "Value": "spellcheck"}, {"Name": "Stack", "Value": "SpellcheckStack"}],
             StartTime=datetime.fromtimestamp(now - 600, UTC),
             EndTime=datetime.fromtimestamp(now + 600, UTC),
             Period=3_600 * 24,

@@ -153,7 +153,11 @@ class DiskAccount:
         return self.machine
 
     def series(
-        self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None = None
+        self,
+        describe: Mapping[str, Any],
+        steps: Sequence[Mapping[str, Any]],
+        deployed: DeployedEndpoint | None,
+        percentile: str,
     ) -> dict[str, Series]:
         endpoints = [step["InferenceBenchmark"]["EndpointConfiguration"]["EndpointName"] for step in steps]
         return dict.fromkeys(endpoints, self.series_of_tests)

@@ -35,6 +35,7 @@ def _measured(
             "endpoint_name": f"{variant}-{instance_type}",
             "max_invocations_per_minute": rate,
             "model_latency_ms": latency_ms,
+            "percentile": "P99",
             "percentiles_ms": LatencyPercentiles(p50=3.0, p95=latency_ms and latency_ms - 1, p99=latency_ms),
             "price_per_hour_usd": PRICES.get(instance_type),
             **more,

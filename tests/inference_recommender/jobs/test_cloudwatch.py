@@ -45,39 +45,53 @@ def test_botocore_accepts_the_queries() -> None:
     service = botocore.session.get_session().get_service_model("cloudwatch")
     shape = service.operation_model("GetMetricData").input_shape
     assert shape is not None
-    for queries in (time_series_queries("job-1", "e", 5), quantile_queries("e", "v")):
+    for queries in (time_series_queries("job-1", "e", 5, ("v", "p99.9")), quantile_queries("e", "v")):
         request = {"MetricDataQueries": queries, "StartTime": START, "EndTime": END}
         assert ParamValidator().validate(request, shape).generate_report() == ""
 
 
 def test_pages_are_joined_and_points_sorted() -> None:
-    found = fetch_series(FakeCloudWatch((5, 86_400)), "job-1", "e", "v", START, END)
+    found = fetch_series(FakeCloudWatch((5, 86_400)), "job-1", "e", "v", START, END, "p99")
     assert found.period_s == 5
     assert found.seconds == (0.0, 5.0)
     assert found.invocations == (10.0, 20.0)
     assert found.latency_ms["p99"] == (10.0, 20.0)
+    assert found.model_latency_ms == {"p99": (0.01, 0.02)}, "which CloudWatch has in microseconds"
+
+
+def test_the_model_latency_of_each_point_is_the_variants_at_the_objectives_percentile() -> None:
+    (*_, query) = time_series_queries("job-1", "e", 60, ("v", "p99.9"))
+    assert query["MetricStat"] == {
+        "Metric": {
+            "Namespace": "AWS/SageMaker",
+            "MetricName": "ModelLatency",
+            "Dimensions": [{"Name": "EndpointName", "Value": "e"}, {"Name": "VariantName", "Value": "v"}],
+        },
+        "Period": 60,
+        "Stat": "p99.9",
+    }
 
 
 def test_a_job_of_seconds_is_asked_by_the_second() -> None:
-    found = fetch_series(FakeCloudWatch((1, 86_400)), "job-1", "e", "v", START, START + timedelta(seconds=20))
+    found = fetch_series(FakeCloudWatch((1, 86_400)), "job-1", "e", "v", START, START + timedelta(seconds=20), "p99")
     assert found.period_s == 1
 
 
 def test_a_service_that_publishes_by_the_minute_is_asked_by_the_minute() -> None:
-    found = fetch_series(FakeCloudWatch((60, 86_400)), "job-1", "e", "v", START, END)
+    found = fetch_series(FakeCloudWatch((60, 86_400)), "job-1", "e", "v", START, END, "p99")
     assert (found.period_s, found.seconds) == (60, (0.0, 5.0))
 
 
 def test_a_long_job_is_asked_by_the_minute_at_once() -> None:
     client = FakeCloudWatch((60,))
-    fetch_series(client, "job-1", "e", "v", START, START + timedelta(hours=2))
+    fetch_series(client, "job-1", "e", "v", START, START + timedelta(hours=2), "p99")
     periods = {query["MetricStat"]["Period"] for request in client.asked for query in request["MetricDataQueries"]}
     assert periods == {60, 86_400}
 
 
 def test_nothing_published_is_an_empty_series() -> None:
-    found = fetch_series(FakeCloudWatch(()), "job-1", "e", "v", START, END)
-    assert (found.seconds, found.model_latency_quantiles_ms) == ((), {})
+    found = fetch_series(FakeCloudWatch(()), "job-1", "e", "v", START, END, "p99")
+    assert (found.seconds, found.model_latency_ms, found.model_latency_quantiles_ms) == ((), {}, {})
 
 
 def test_a_point_that_one_metric_lacks_is_unknown() -> None:

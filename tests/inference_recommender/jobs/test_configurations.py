@@ -33,7 +33,7 @@ def test_environment_parameters_are_the_ranges_of_every_instance_type(ranged: Wo
         {"Name": "THREADS", "Value": ["1", "2", "4"]},
         {"Name": "POOL", "Value": ["0", "1"]},
     ]
-    assert request["InputConfig"]["ResourceLimit"] == {"MaxNumberOfTests": 6, "MaxParallelOfTests": 6}
+    assert request["InputConfig"]["ResourceLimit"] == {"MaxNumberOfTests": 6, "MaxParallelOfTests": 3}
     check("sagemaker", "CreateInferenceRecommendationsJob", request)
 
 

@@ -14,7 +14,7 @@ from inference_recommender.jobs.tested_model import TestedModel
 from inference_recommender.progress import ProgressUpdate, Silent
 from inference_recommender.run_folder import RunFolder
 from tests.artifacts import an_artifact
-from tests.inference_recommender.api import SERIES, FakeService, description, recommendation, step
+from tests.inference_recommender.api import SERIES, FakeService, description, step
 from workloads import Interrupted, NoVerdict, Recommendation, UsageError, load_workload
 
 
@@ -106,8 +106,9 @@ def test_a_candidate_too_slow_leaves_the_reviewed_recommendation_alone(
     prepared: Prepared, run_folder: RunFolder
 ) -> None:
     reviewed = _run(prepared, FakeService([description()]), RunFolder(run_folder.path.with_name("job-0")))
-    slow = recommendation(Metrics={"MaxInvocations": 12_000, "ModelLatency": 51})
-    found = _run(prepared, FakeService([description(InferenceRecommendations=[slow])]), run_folder)
+    slow = FakeService([description()])
+    slow.time_series = SERIES.model_copy(update={"model_latency_ms": {"p99": (51.0, 52.0, 53.0, 54.0)}})
+    found = _run(prepared, slow, run_folder)
     assert found.recommended is None
     assert prepared.folder.recommendation() == reviewed
     assert "No candidate meets the objective" in run_folder.report.read_text("utf-8")

@@ -16,7 +16,7 @@ from inference_recommender.jobs.requests import (
     stopping_conditions,
     undocumented,
 )
-from inference_recommender.jobs.tested_model import TestedModel
+from inference_recommender.jobs.tested_model import Configuration, TestedModel
 from workloads import PhasedTraffic, StairTraffic, UsageError, WorkloadFolder
 
 TESTED = TestedModel(
@@ -50,7 +50,7 @@ def test_botocore_accepts_stairs(spellcheck: WorkloadFolder) -> None:
         "TrafficType": "STAIRS",
         "Stairs": {"DurationInSeconds": 600, "NumberOfSteps": 5, "UsersPerStep": 2},
     }
-    assert plan.request["InputConfig"]["JobDurationInSeconds"] == 5 * 600 + 1800, "whichever it is the duration of"
+    assert plan.request["InputConfig"]["JobDurationInSeconds"] == 5 * 600 + 7200, "whichever it is the duration of"
 
 
 def test_the_request_says_what_the_workload_says(spellcheck: WorkloadFolder) -> None:
@@ -65,10 +65,10 @@ def test_the_request_says_what_the_workload_says(spellcheck: WorkloadFolder) -> 
         "SpawnRate": 1,
         "DurationInSeconds": 600,
     }
-    assert config["JobDurationInSeconds"] == 1800 + 1800
+    assert config["JobDurationInSeconds"] == 1800 + 7200
     assert request["StoppingConditions"] == {
         "MaxInvocations": 30_000,
-        "ModelLatencyThresholds": [{"Percentile": "P99", "ValueInMilliseconds": 50}],
+        "ModelLatencyThresholds": [{"Percentile": "P95", "ValueInMilliseconds": 50}],
         "FlatInvocations": "Stop",
     }
 
@@ -79,19 +79,42 @@ def test_the_same_workload_gives_the_same_request(spellcheck: WorkloadFolder) ->
 
 def test_an_objective_between_milliseconds_is_rounded_up(spellcheck: WorkloadFolder) -> None:
     objective = spellcheck.workload.latency_objective.model_copy(update={"model_latency_ms": 9.2})
-    threshold = stopping_conditions(spellcheck.traffic("quick"), objective)["ModelLatencyThresholds"][0]
+    threshold = stopping_conditions(spellcheck.traffic("quick"), objective, "P95")["ModelLatencyThresholds"][0]
     assert threshold["ValueInMilliseconds"] == 10
 
 
-P99_IS_NOT_DOCUMENTED = (
-    "objective.percentile is P99; the service documents P95 for the latency threshold of an advanced job."
-)
+@pytest.mark.parametrize("percentile", ["P50", "P95", "P99", "P99.9"])
+def test_an_advanced_job_sends_p95_whatever_the_objective(spellcheck: WorkloadFolder, percentile: str) -> None:
+    """The API's reference: "For custom load tests, specify the value as P95"."""
+    objective = spellcheck.workload.latency_objective.model_copy(update={"percentile": percentile})
+    workload = spellcheck.workload.model_copy(update={"objective": objective})
+    plan = plan_job(workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1")
+    assert plan.request["StoppingConditions"]["ModelLatencyThresholds"][0]["Percentile"] == "P95"
+
+
+@pytest.mark.parametrize(("asked", "tests", "parallel"), [(None, 6, 3), (1, 6, 1), (9, 6, 6), (None, 2, 2)])
+def test_three_tests_run_at_once_or_as_many_as_are_asked_for(
+    spellcheck: WorkloadFolder, asked: int | None, tests: int, parallel: int
+) -> None:
+    chosen = [Configuration(instance_type="ml.c5.xlarge", environment={"N": (str(n),)}) for n in range(tests)]
+    plan = plan_job(
+        spellcheck.workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1", None, chosen, parallel_tests=asked
+    )
+    limit = plan.request["InputConfig"]["ResourceLimit"]
+    assert limit == {"MaxNumberOfTests": tests, "MaxParallelOfTests": parallel}
+
+
+@pytest.mark.parametrize("asked", [0, 11])
+def test_so_many_tests_at_once_are_refused(spellcheck: WorkloadFolder, asked: int) -> None:
+    with pytest.raises(UsageError) as caught:
+        plan_job(spellcheck.workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1", parallel_tests=asked)
+    assert str(caught.value) == f"--parallel-tests: got {asked}. Allowed: 1 to 10."
 
 
 def test_the_production_profile_keeps_the_documented_traffic_and_the_quick_one_says_where_it_is_steeper(
     spellcheck: WorkloadFolder,
 ) -> None:
-    assert _plan(spellcheck).undocumented == (P99_IS_NOT_DOCUMENTED,)
+    assert _plan(spellcheck).undocumented == ()
     plan = _plan(spellcheck, "quick")
     assert "traffic.quick.phases.0.duration_s is 20; the service documents 120 to 3600." in plan.undocumented
     assert "MaxInvocations" not in plan.request["StoppingConditions"]
@@ -118,16 +141,12 @@ def test_a_local_account_has_no_limits_and_aws_is_warned_of_in_one_line(spellche
     assert len(plan.undocumented) > 1
 
 
-def test_every_documented_limit_is_watched(spellcheck: WorkloadFolder) -> None:
+def test_every_documented_limit_is_watched() -> None:
     traffic = PhasedTraffic.model_validate(
         {"type": "phases", "phases": ({"initial_users": 4, "spawn_rate_per_minute": 9, "duration_s": 5_000},)}
     )
-    objective = spellcheck.workload.latency_objective
-    assert undocumented("wild", traffic, objective.model_copy(update={"percentile": "P90"})) == (
+    assert undocumented("wild", traffic) == (
         "traffic.wild.phases.0.initial_users is 4; the service documents 1 to 3.",
         "traffic.wild.phases.0.spawn_rate_per_minute is 9; the service documents 0 to 3.",
         "traffic.wild.phases.0.duration_s is 5000; the service documents 120 to 3600.",
-        "objective.percentile is P90; the service documents P95 and P99 for a job's latency threshold.",
     )
-    assert undocumented("wild", traffic, objective)[-1] == P99_IS_NOT_DOCUMENTED
-    assert len(undocumented("wild", traffic, objective.model_copy(update={"percentile": "P95"}))) == 3

@@ -2,6 +2,7 @@
 
 import pytest
 
+from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.decision import candidate, cheapest, cost_per_million_usd
 from inference_recommender.sizing.fleet import Demand
@@ -25,6 +26,7 @@ def _measured(rate: float | None = 13_000, latency: float | None = 42.0, **field
             "endpoint_name": "e",
             "max_invocations_per_minute": rate,
             "model_latency_ms": latency,
+            "percentile": "P99",  # as our own records have it
             **fields,
         }
     )
@@ -64,12 +66,83 @@ def test_a_capacity_of_nothing_is_not_divided_by(rate: float) -> None:
     assert judged.reason == f"The job reported {rate:g} invocations/min for it: it bore no load."
 
 
-def test_a_missing_latency_proves_nothing() -> None:
-    judged = candidate(_measured(latency=None), DEMAND, SIZING, KNOWN, 30_000)
-    assert (judged.meets_objective, judged.instance_count) == (False, None)
-    assert judged.reason == (
-        "The job reported no model latency for it, so nothing shows that it keeps P99 model latency ≤ 50 ms."
+def _of_a_job(series: Series | None = None, latency: float | None = 42.0, instances: int = 1) -> Measurement:
+    """A job's figures, of no documented percentile."""
+    return _measured(latency=latency, percentile=None, series=series, instance_count=instances)
+
+
+def _watched(*minutes: tuple[float, float, float | None]) -> Series:
+    """CloudWatch's minutes: users, invocations, P99 of ModelLatency; a point more at either end is left out."""
+    users, invocations, latencies = zip(minutes[0], *minutes, minutes[-1], strict=True)
+    return Series(
+        period_s=60,
+        seconds=tuple(60.0 * number for number in range(len(users))),
+        users=users,
+        invocations=invocations,
+        errors=(0.0,) * len(users),
+        latency_ms={"p50": (5.0,) * len(users)},
+        model_latency_ms={"p99": latencies},
     )
+
+
+@pytest.mark.parametrize("latency", [42.0, 900.0, None])
+@pytest.mark.parametrize("series", [None, _watched((1, 9_000, None), (2, 13_000, None))])
+def test_a_jobs_own_latency_verifies_nothing_and_the_fleet_is_sized_all_the_same(
+    latency: float | None, series: Series | None
+) -> None:
+    judged = candidate(_of_a_job(series, latency=latency), DEMAND, SIZING, KNOWN, 30_000)
+    own = "" if latency is None else f"{latency:g} ms at "
+    assert judged.reason == (
+        "Unverified: nothing shows whether it keeps P99 model latency ≤ 50 ms. There is no P99 of ModelLatency from "
+        f"CloudWatch, and no percentile is documented for the job's own figures, {own}13,000 invocations/min."
+    )
+    assert (judged.meets_objective, judged.objective_latency_ms, judged.instance_count) == (False, None, 3)
+    assert cheapest([judged]) is None
+
+
+def test_cloudwatch_judges_at_the_load_where_the_capacity_is_and_not_over_the_whole_test() -> None:
+    """The last load breaks the limit, and would break it for the whole test."""
+    series = _watched((1, 6_000, 10), (2, 12_800, 40), (3, 13_100, 400))
+    judged = candidate(_of_a_job(series, latency=1.0), DEMAND, SIZING, KNOWN, None)
+    assert judged.reason == "Keeps P99 model latency ≤ 50 ms by CloudWatch: 40 ms at 13,000 invocations/min."
+    assert (judged.meets_objective, judged.objective_latency_ms, judged.model_latency_ms) == (True, 40, 1)
+
+
+def test_a_capacity_that_only_p95_keeps_is_not_taken() -> None:
+    series = _watched((1, 6_000, 10), (2, 10_000, 40), (3, 13_000, 80))
+    judged = candidate(_of_a_job(series), DEMAND, SIZING, KNOWN, None)
+    assert judged.reason == (
+        "Keeps P99 model latency ≤ 50 ms by CloudWatch: 40 ms at 10,000 invocations/min. "
+        "The job's own 13,000 was not within it."
+    )
+    assert (judged.max_invocations_per_minute, judged.instance_count) == (10_000, 4)
+
+
+def test_where_every_load_keeps_the_objective_the_jobs_rate_stands() -> None:
+    judged = candidate(_of_a_job(_watched((1, 6_000, 10), (2, 9_000, 40))), DEMAND, SIZING, KNOWN, None)
+    assert (judged.meets_objective, judged.max_invocations_per_minute) == (True, 13_000)
+
+
+def test_a_service_that_no_load_leaves_within_the_limit_misses_it_by_cloudwatch() -> None:
+    judged = candidate(_of_a_job(_watched((1, 6_000, 60), (2, 9_000, 90))), DEMAND, SIZING, KNOWN, None)
+    assert judged.reason == (
+        "Misses P99 model latency ≤ 50 ms by CloudWatch: 60 ms at 6,000 invocations/min, the lowest load that there "
+        "was."
+    )
+    assert (judged.meets_objective, judged.instance_count) == (False, None)
+
+
+def test_a_fleets_series_is_divided_by_its_instances() -> None:
+    series = _watched((1, 12_000, 10), (2, 20_000, 40), (3, 26_000, 80))
+    judged = candidate(_of_a_job(series, instances=2), DEMAND, SIZING, KNOWN, None)
+    assert judged.max_invocations_per_minute == 10_000
+
+
+def test_without_any_latency_a_limit_of_no_percentile_is_not_met() -> None:
+    demand = Demand(peak_invocations_per_minute=30_000, model_latency_ms=40)
+    judged = candidate(_of_a_job(latency=None), demand, SIZING, KNOWN, None)
+    assert judged.reason == "The job reported no model latency for it, so nothing shows that it keeps 40 ms."
+    assert not judged.meets_objective
 
 
 @pytest.mark.parametrize(
@@ -84,7 +157,9 @@ def test_without_a_limit_latency_is_not_judged_and_the_load_is_sized(latency: fl
 def test_a_limit_without_a_percentile_is_named_without_one() -> None:
     demand = Demand(peak_invocations_per_minute=30_000, model_latency_ms=40)
     judged = candidate(_measured(), demand, SIZING, KNOWN, None)
-    assert judged.reason == "Misses model latency ≤ 40 ms: 42 ms at 13,000 invocations/min."
+    assert judged.reason == (
+        "Misses model latency ≤ 40 ms: 42 ms at 13,000 invocations/min, by a figure of undocumented percentile."
+    )
 
 
 def test_a_capacity_at_the_jobs_own_limit_is_said_to_be_a_lower_bound() -> None:

@@ -27,7 +27,7 @@ def test_answers_come_back_and_what_callers_waited_is_in_cloudwatch(
 ) -> None:
     name = f"asked-in-{'binary' if binary else 'json'}"
     server = SageMakerEndpoint(endpoint, client=client("sagemaker-runtime"))
-    with LatencyMetric(name, client=client("cloudwatch")) as latency:
+    with LatencyMetric(name, endpoint, client=client("cloudwatch")) as latency:
         asking = InferenceClient(server, binary=binary, latency=latency)
         answers = [asking.infer({"TEXT": [["süß"]]})["OUT"].tolist() for _ in range(3)]
     assert answers == [[["got süß".encode()]]] * 3
@@ -35,7 +35,7 @@ def test_answers_come_back_and_what_callers_waited_is_in_cloudwatch(
     (point,) = client("cloudwatch").get_metric_statistics(
         Namespace="TransformersInProduction",
         MetricName="ClientLatency",
-        Dimensions=[{"Name": "Workload", "Value": name}],
+        Dimensions=[{"Name": "Workload", "Value": name}, {"Name": "Stack", "Value": endpoint}],
         StartTime=now - timedelta(hours=1),
         EndTime=now + timedelta(hours=1),
         Period=86_400,

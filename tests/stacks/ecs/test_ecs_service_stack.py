@@ -209,7 +209,18 @@ def test_without_a_recommendation_one_task_runs_and_nothing_scales_it(repository
 @pytest.mark.parametrize(
     ("metric", "threshold", "statistic"),
     [
-        ("ClientLatency", 10, {"ExtendedStatistic": "p99", "Namespace": "TransformersInProduction"}),
+        (
+            "ClientLatency",
+            10,
+            {
+                "ExtendedStatistic": "p99",
+                "Namespace": "TransformersInProduction",
+                "Dimensions": [
+                    {"Name": "Stack", "Value": {"Ref": "AWS::StackName"}},
+                    {"Name": "Workload", "Value": "query_intent"},
+                ],
+            },
+        ),
         ("ResponseTime", 10, {"ExtendedStatistic": "p99", "Namespace": "TransformersInProduction"}),
         ("Invocations", 200_000, {"Statistic": "Average"}),
         ("UnHealthyHostCount", 1, {"Statistic": "Maximum", "Namespace": "AWS/NetworkELB"}),
@@ -218,7 +229,7 @@ def test_without_a_recommendation_one_task_runs_and_nothing_scales_it(repository
     ],
 )
 def test_an_alarm_watches_the_objective_or_the_measured_capacity(
-    service: Synthesis, metric: str, threshold: float, statistic: dict[str, str]
+    service: Synthesis, metric: str, threshold: float, statistic: dict[str, object]
 ) -> None:
     service.template.has_resource_properties(
         "AWS::CloudWatch::Alarm", {"MetricName": metric, "Threshold": threshold, **statistic}

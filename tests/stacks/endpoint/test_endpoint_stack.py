@@ -108,6 +108,7 @@ def test_the_outputs_are_what_the_recommender_looks_for(unmeasured: Synthesis) -
         "EndpointName",
         "ModelName",
         "RecommenderRoleArn",
+        "GeneratorRoleArn",
         "PagingTopicArn",
     ]
 

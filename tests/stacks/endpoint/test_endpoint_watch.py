@@ -42,13 +42,13 @@ def test_an_alarm_watches_the_objective_in_cloudwatchs_unit(
     )
 
 
-def test_what_callers_wait_is_watched_under_the_workloads_name(measured: Synthesis) -> None:
+def test_what_callers_wait_is_watched_under_the_names_of_workload_and_stack(measured: Synthesis) -> None:
     measured.template.has_resource_properties(
         "AWS::CloudWatch::Alarm",
         {
             "Namespace": "TransformersInProduction",
             "MetricName": "ClientLatency",
-            "Dimensions": [{"Name": "Workload", "Value": "spellcheck"}],
+            "Dimensions": [{"Name": "Stack", "Value": "SpellcheckStack"}, {"Name": "Workload", "Value": "spellcheck"}],
             "ExtendedStatistic": "p99",
             "Threshold": 70,  # 50 ms for the model and 20 ms around it
         },
