@@ -4,6 +4,7 @@ SHELL := /bin/bash
 VENV := .venv
 TRITON := .venv-triton
 INF1 := .venv-inf1
+OUTSIDE := scanners aws-cli clients clients-3
 comma := ,
 
 # The newest Python that the pinned packages have wheels for. The Triton server's Python backend needs numpy 1, which has
@@ -35,7 +36,7 @@ TORCH := requirements/torch-cpu.txt requirements/torch-cuda.txt scripts/install_
 # Prints the time that passes and the number of packages while an installation runs; its own output goes to the log.
 INSTALL = $(PYTHON) scripts/install.py
 
-.PHONY: help run test test-all busy-test fuzz lint lock rehearse bench setup machine triton inf1 clean
+.PHONY: help run test test-all busy-test fuzz lint lock rehearse bench setup machine triton inf1 $(OUTSIDE) clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -52,6 +53,7 @@ test: setup ## lint and types beside the tests, but for the slow ones
 	@python -m scripts.run_tests -m "not slow"
 
 test-all: setup $(VENV)/.tensorrt-check $(if $(INF1_PYTHON),inf1) ## the same with the slow tests, which measure
+	-@PIP_RETRIES=1 $(MAKE) --no-print-directory --keep-going $(OUTSIDE)
 	@python -m scripts.run_tests --hypothesis-profile new-examples
 
 busy-test: setup ## the tests three times beside four processes that keep the cores busy
@@ -99,6 +101,11 @@ triton: $(TRITON)/.installed ## the Triton server alone
 
 inf1: $(INF1)/.installed ## what the Inf1 image runs with, its torch 1.13.1 first (1.8 GB), for `make test-all`
 
+scanners: .venv-scanners/.installed ## checkov, which reads the templates in `make test-all`
+aws-cli: .venv-aws-cli/.installed ## the AWS CLI, for `make test-all` and the rehearsal of a release
+clients: .venv-clients/.installed ## the SageMaker Python SDK 2 and tritonclient, for `make test-all`
+clients-3: .venv-clients-3/.installed ## what of the SageMaker Python SDK 3 deploys and asks, for `make test-all`
+
 machine:
 	@bash scripts/check_machine.sh "$(PYTHON)" "$(TRITON_PYTHON)"
 
@@ -124,6 +131,12 @@ $(INF1)/.installed: requirements/inf1.txt containers/neuron/requirements.txt mod
 	@test -n "$(INF1_PYTHON)" || { echo "The Inf1 image's torch 1.13.1 is tested on Python 3.10, and there is none on this machine's PATH: install one, for example with \`pip install uv && uv python install 3.10\`, or name one with \`make inf1 INF1_PYTHON=/path/to/python3.10\`." >&2; exit 3; }
 	@test -x $(INF1)/bin/python || $(INF1_PYTHON) -m venv $(INF1)
 	@$(INSTALL) "what the Inf1 image has into $(INF1)" $(LOCKED) $(INF1)/bin/python $(filter %.txt,$^)
+	@touch $@
+
+# What others wrote: an environment each, because they exclude one another's versions and ours.
+.venv-%/.installed: requirements/%.txt scripts/install_locked.sh
+	@test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
+	@$(INSTALL) "the $* that others wrote into .venv-$*" $(LOCKED) .venv-$*/bin/python $<
 	@touch $@
 
 node_modules/.installed: package.json package-lock.json $(VENV)/.installed

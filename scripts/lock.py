@@ -97,6 +97,10 @@ LOCKS = (
     Lock(file=INF1, group="inf1", pythons=ON_INF1, within="containers/neuron/requirements.txt"),
     Lock(file="benchmarks/generator-requirements.txt", group="generator-peers", pythons=ON_TRITON),
     Lock(file="benchmarks/optimum-requirements.txt", group="optimum"),
+    Lock(file="requirements/scanners.txt", group="scanners"),
+    Lock(file="requirements/aws-cli.txt", group="aws-cli", within=DEVELOPMENT),
+    Lock(file="requirements/clients.txt", group="clients"),
+    Lock(file="requirements/clients-3.txt", group="clients-3"),
 )
 
 
