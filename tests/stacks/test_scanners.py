@@ -68,7 +68,15 @@ def findings_of_checkov(templates: dict[str, dict[str, Any]], folder: Path) -> l
     for name, template in templates.items():
         file = folder / name.replace("/", "-").replace(".template.json", "")
         file.with_suffix(".json").write_text(json.dumps(template), "utf-8")
-    command = [CHECKOV, "--directory", folder, "--framework", "cloudformation", "--skip-download", "--compact"]
+    command = [
+        str(CHECKOV),
+        "--directory",
+        str(folder),
+        "--framework",
+        "cloudformation",
+        "--skip-download",
+        "--compact",
+    ]
     scanned = subprocess.run([*command, "--quiet", "--output", "json"], capture_output=True, text=True, check=False)
     assert scanned.returncode in (0, 1), scanned.stderr
     report = json.loads(scanned.stdout)
