@@ -14,6 +14,7 @@ from moto.cloudwatch.models import cloudwatch_backends
 from moto.codebuild.models import codebuild_backends
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ecs.models import ecs_backends
+from moto.iam.models import iam_backends
 from moto.s3.models import s3_backends
 from moto.sagemaker.models import sagemaker_backends
 from moto.stepfunctions.models import stepfunctions_backends
@@ -21,6 +22,7 @@ from moto.sts.models import sts_backends
 
 from inference_recommender.load_generator.process import COMMAND
 from local_aws.cloudformation import resource_types
+from local_aws.cloudformation.role_type import LocalIamBackend
 from local_aws.cloudformation.stacks import LocalCloudFormationBackend
 from local_aws.cloudwatch import LocalCloudWatchBackend
 from local_aws.moto_services import (
@@ -30,6 +32,7 @@ from local_aws.moto_services import (
     LocalStepFunctionBackend,
     LocalStsBackend,
 )
+from local_aws.permissions.enforced import CALLS_FILE, CallLog
 from local_aws.process.neuron import NeuronStandIn
 from local_aws.sagemaker.control_plane import LocalSageMakerBackend
 from local_aws.sagemaker.endpoint import LocalEndpoint
@@ -57,6 +60,7 @@ class Account:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.calls = CallLog(settings.state / CALLS_FILE)
         self.environment: dict[str, str] = {}
         """The account's exports, with which its own processes reach it; the server fills them in."""
         self.host = ModelHost(
@@ -75,6 +79,7 @@ class Account:
         _replace(cloudformation_backends, LocalCloudFormationBackend)
         _replace(codebuild_backends, LocalCodeBuildBackend)
         _replace(ecs_backends, LocalEcsBackend)
+        _replace(iam_backends, LocalIamBackend)
         _replace(s3_backends, LocalS3Backend)
         _replace(sagemaker_backends, self._sagemaker)
         _replace(stepfunctions_backends, LocalStepFunctionBackend)

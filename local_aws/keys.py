@@ -12,7 +12,7 @@ from typing import Any
 
 from moto.core.utils import utcnow
 from moto.iam.models import iam_backends
-from moto.sts.models import sts_backends
+from moto.sts.models import AssumedRole, sts_backends
 
 _ALPHABET = string.ascii_uppercase + string.digits
 # moto tells accounts apart by keys of exactly 20 of these characters. The beginning says that it is no key of AWS.
@@ -35,12 +35,18 @@ class AccountKeys:
         return _of_a_session(access_key_id, token or "") or _of_a_user(access_key_id)
 
 
-def _of_a_session(access_key_id: str, token: str) -> str | None:
+def session_of(access_key_id: str, token: str) -> AssumedRole | None:
+    """Returns the session of a role to which a key belongs, or None where it is no session's, or its time is over."""
     for backend in _backends(sts_backends):
-        role = backend.get_assumed_role_from_access_key(access_key_id)
+        role: AssumedRole | None = backend.get_assumed_role_from_access_key(access_key_id)
         if role and role.expiration > utcnow() and hmac.compare_digest(role.session_token.encode(), token.encode()):
-            return str(role.secret_access_key)
+            return role
     return None
+
+
+def _of_a_session(access_key_id: str, token: str) -> str | None:
+    session = session_of(access_key_id, token)
+    return None if session is None else str(session.secret_access_key)
 
 
 def _of_a_user(access_key_id: str) -> str | None:

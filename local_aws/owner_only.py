@@ -86,6 +86,7 @@ class OwnerOnly:
             raise Refusal(403, code, f"The access key is none of this local account's. {signature.HOW_TO_SIGN}")
         body = self._read(environ, held)
         claim.check(call, secret, hashlib.sha256(body).hexdigest(), self._clock())
+        environ[CLAIM] = claim
         environ["wsgi.input"] = io.BytesIO(body)
         environ["wsgi.input_terminated"] = True
         if environ.pop("HTTP_TRANSFER_ENCODING", None) is not None:
@@ -120,6 +121,8 @@ class OwnerOnly:
 
 _SERVICE = "local_aws.service"
 """Key of a WSGI environment for the service that the signature names."""
+CLAIM = "local_aws.claim"
+"""Key of a WSGI environment for the signature, once it is verified."""
 
 
 class _HeldBytes:

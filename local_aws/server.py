@@ -18,6 +18,7 @@ from local_aws.account import Account
 from local_aws.http_server import LimitedServer, listening_sockets
 from local_aws.keys import AccountKeys
 from local_aws.owner_only import OwnerOnly, answer
+from local_aws.permissions.enforced import EnforcedPermissions
 from local_aws.sagemaker.runtime import InvocationMiddleware, max_body_bytes
 from local_aws.signature import Refusal
 
@@ -56,18 +57,17 @@ class AccountServer:
     def __init__(self, account: Account, port: int) -> None:
         """Raises `Unavailable` where the port is taken."""
         self.keys = AccountKeys()
-        application = OwnerOnly(
-            _InOneSentence(
-                InvocationMiddleware(
-                    werkzeug_app.DomainDispatcherApplication(werkzeug_app.create_backend_app),
-                    account.find_endpoint,
-                    account.metrics,
-                    account.settings.account_id,
-                )
-            ),
-            self.keys,
-            body_limit=max_body_bytes,
+        settings = account.settings
+        answering = _InOneSentence(
+            InvocationMiddleware(
+                werkzeug_app.DomainDispatcherApplication(werkzeug_app.create_backend_app),
+                account.find_endpoint,
+                account.metrics,
+                settings.account_id,
+            )
         )
+        enforced = EnforcedPermissions(answering, account.calls, settings.account_id, settings.region)
+        application = OwnerOnly(enforced, self.keys, body_limit=max_body_bytes)
         sockets = listening_sockets(port)
         self.port = int(sockets[0].getsockname()[1])
         self._servers = [LimitedServer(each, application) for each in sockets]

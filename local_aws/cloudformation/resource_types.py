@@ -23,7 +23,7 @@ from moto.core.common_models import CloudFormationModel
 from moto.iam.access_control import IAMPolicy
 from moto.s3.models import s3_backends
 
-from local_aws.cloudformation import endpoint_types  # noqa: F401  its classes register themselves
+from local_aws.cloudformation import endpoint_types, role_type  # noqa: F401  their classes register themselves
 from local_aws.cloudformation.api_types import API_TYPES
 from local_aws.cloudformation.recorded import RECORDED_TYPES
 from local_aws.cloudformation.resource import Resource, Where

@@ -21,7 +21,7 @@ from botocore.exceptions import ClientError
 
 from local_aws.__main__ import OPEN_FILES
 from local_aws.process.local_account import LocalAccount
-from tests.local_aws.conftest import BUCKET, ROLE, Endpoints, echo_request
+from tests.local_aws.conftest import BUCKET, Endpoints, echo_request
 
 pytestmark = pytest.mark.integration
 
@@ -110,7 +110,12 @@ def test_a_stranger_gets_a_sentence_and_nothing_else(
 def test_the_session_of_a_role_that_the_account_handed_out_may_call_it(
     account: LocalAccount, client: Callable[[str], Any]
 ) -> None:
-    given = client("sts").assume_role(RoleArn=ROLE, RoleSessionName="deploy")["Credentials"]
+    trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+    listing = {"Effect": "Allow", "Action": "s3:ListAllMyBuckets", "Resource": "*"}
+    trusting, allowing = ({"Version": "2012-10-17", "Statement": [each]} for each in (trust, listing))
+    role = client("iam").create_role(RoleName="lister", AssumeRolePolicyDocument=json.dumps(trusting))["Role"]
+    client("iam").put_role_policy(RoleName="lister", PolicyName="list", PolicyDocument=json.dumps(allowing))
+    given = client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="deploy")["Credentials"]
     arguments = account.client_arguments() | {
         "aws_access_key_id": given["AccessKeyId"],
         "aws_secret_access_key": given["SecretAccessKey"],

@@ -1,0 +1,75 @@
+"""A role of a template keeps all that the template says, also where an update changes it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.local_aws.cloudformation.test_local_stacks import Stacks, stacks  # noqa: F401  a fixture
+
+pytestmark = pytest.mark.integration
+
+Clients = Callable[[str], Any]
+NAME = "roles-of-a-template"
+READ_ONLY = "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
+PULL = "arn:aws:iam::aws:policy/service-role/AmazonECSTaskExecutionRolePolicy"
+
+
+def document(action: str, **elements: Any) -> dict[str, Any]:
+    statement = {"Effect": "Allow", "Action": action, **(elements or {"Resource": "*"})}
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+def template(service: str, inline: dict[str, str], managed: list[str]) -> dict[str, Any]:
+    role = {
+        "AssumeRolePolicyDocument": document("sts:AssumeRole", Principal={"Service": service}),
+        "Policies": [{"PolicyName": name, "PolicyDocument": document(action)} for name, action in inline.items()],
+        "ManagedPolicyArns": managed,
+    }
+    own = {"PolicyName": "own", "PolicyDocument": document("logs:PutLogEvents"), "Roles": [{"Ref": "Role"}]}
+    resources = {
+        "Role": {"Type": "AWS::IAM::Role", "Properties": role},
+        "Policy": {"Type": "AWS::IAM::Policy", "Properties": own},
+    }
+    return {"Resources": resources, "Outputs": {"Name": {"Value": {"Ref": "Role"}}}}
+
+
+def told(client: Clients, role: str) -> tuple[str, dict[str, str], list[str]]:
+    """Returns whom a role trusts, the action of each inline policy, and its managed policies, as IAM tells them."""
+    iam = client("iam")
+    trust = iam.get_role(RoleName=role)["Role"]["AssumeRolePolicyDocument"]
+    inline = {
+        name: iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"][0]["Action"]
+        for name in iam.list_role_policies(RoleName=role)["PolicyNames"]
+    }
+    managed = iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]
+    return trust["Statement"][0]["Principal"]["Service"], inline, sorted(each["PolicyArn"] for each in managed)
+
+
+def test_a_role_is_made_changed_and_unmade_as_its_template_says(client: Clients, stacks: Stacks) -> None:  # noqa: F811
+    made = stacks.create(
+        NAME, template("ecs-tasks.amazonaws.com", {"a": "s3:GetObject", "b": "s3:PutObject"}, [READ_ONLY])
+    )
+    role = made["Outputs"][0]["OutputValue"]
+    assert told(client, role) == (
+        "ecs-tasks.amazonaws.com",
+        {"a": "s3:GetObject", "b": "s3:PutObject", "own": "logs:PutLogEvents"},
+        [READ_ONLY],
+    )
+    updated = stacks.update(NAME, template("sagemaker.amazonaws.com", {"a": "s3:ListBucket"}, [PULL]))
+    assert updated["Outputs"][0]["OutputValue"] == role
+    assert told(client, role) == (
+        "sagemaker.amazonaws.com",
+        {"a": "s3:ListBucket", "own": "logs:PutLogEvents"},
+        [PULL],
+    )
+    stacks.cloudformation.delete_stack(StackName=NAME)
+    assert stacks.settle(NAME)["StackStatus"] == "GONE"
+    assert role not in [each["RoleName"] for each in client("iam").list_roles()["Roles"]]
+
+
+def test_a_managed_policy_that_aws_does_not_have_fails_the_stack(stacks: Stacks) -> None:  # noqa: F811
+    unknown = "arn:aws:iam::aws:policy/SomeAccess"
+    stack = stacks.create(f"{NAME}-refused", template("ecs-tasks.amazonaws.com", {}, [unknown]))
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
+    assert f"Policy {unknown} does not exist or is not attachable." in stack["StackStatusReason"]

@@ -1,0 +1,308 @@
+"""Every call of the API needs the permissions that AWS's Service Authorization Reference tells of it.
+
+The reference is compared as `extract_reference` cut it out, so that no row names an action or a resource that AWS does
+not have.
+"""
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import botocore.session
+import pytest
+from botocore.config import Config
+
+from local_aws.permissions import api_call
+from local_aws.permissions.actions import PASSED_TO, Where, needed, prefix_of, rows, table
+from local_aws.permissions.api_call import SERVICES, ApiCall, UnknownCall
+from tests.local_aws.permissions.extract_reference import REFERENCE, named_actions
+from tests.local_aws.wsgi_calls import environ_of
+
+SESSION = botocore.session.Session()
+WHERE = Where("123456789012", "us-east-1")
+OF_AWS: dict[str, dict[str, bool]] = json.loads(REFERENCE.read_text("utf-8"))
+SAGEMAKER = "arn:aws:sagemaker:us-east-1:123456789012"
+ROLE = "arn:aws:iam::123456789012:role/inference-recommender/Stack/serving"
+
+
+def table_rows() -> Iterator[tuple[str, str, str]]:
+    for service, operations in table().items():
+        for operation, row in operations.items():
+            if not operation.endswith("*"):
+                yield from ((service, *each) for each in rows(service, operation, row))
+
+
+@cache
+def client_of(service: str, *, virtual: bool = False) -> tuple[Any, list[Any]]:
+    """Returns a client that sends nothing, and the list of what it would have sent."""
+    client = SESSION.create_client(
+        service,
+        "us-east-1",
+        endpoint_url="http://localhost:5055",
+        aws_access_key_id="key",
+        aws_secret_access_key="secret",
+        config=Config(s3={"addressing_style": "virtual"}) if virtual else None,
+    )
+    sent: list[Any] = []
+
+    def take(request: Any, **_: Any) -> None:
+        sent.append(request)
+        raise KeyboardInterrupt
+
+    client.meta.events.register("before-send.*.*", take)
+    return client, sent
+
+
+def wire(
+    service: str, operation: str, parameters: dict[str, Any], *, virtual: bool = False
+) -> tuple[dict[str, Any], str]:
+    """Returns the request that botocore sends, as a WSGI environment, and for which service it is signed."""
+    client, sent = client_of(service, virtual=virtual)
+    sent.clear()
+    with pytest.raises(KeyboardInterrupt):
+        client._make_api_call(operation, parameters)
+    url = urlsplit(sent[0].url)
+    target = url.path + (f"?{url.query}" if url.query else "")
+    headers = {key: value.decode() if isinstance(value, bytes) else value for key, value in sent[0].headers.items()}
+    body = sent[0].body or b""
+    body = body.read() if hasattr(body, "read") else body.encode() if isinstance(body, str) else body
+    signed_for = headers["Authorization"].split("/")[3]
+    return environ_of(sent[0].method, target, {**headers, "Host": url.netloc}, body), signed_for
+
+
+def asked(service: str, operation: str, parameters: dict[str, Any], *, virtual: bool = False) -> list[tuple[str, str]]:
+    """Returns action and resource of all that a call of botocore's client needs."""
+    environ, signed_for = wire(service, operation, parameters, virtual=virtual)
+    return [(each.action, each.resource) for each in needed(api_call.read(environ, signed_for), WHERE)]
+
+
+def test_the_reference_has_every_action_of_the_table() -> None:
+    assert sorted(OF_AWS) == named_actions(), "run tests/local_aws/permissions/extract_reference.py"
+    assert [action for action, formats in OF_AWS.items() if formats is None] == []
+
+
+def test_every_row_is_an_operation_and_its_variables_are_parameters() -> None:
+    for service, operations in table().items():
+        model = SESSION.get_service_model(service)
+        for operation, row in operations.items():
+            if operation.endswith("*"):
+                assert any(name.startswith(operation[:-1]) for name in model.operation_names), (service, operation)
+                continue
+            shape = model.operation_model(operation).input_shape
+            for _, template in rows(service, operation, row):
+                for name in set(re.findall(r"\{([A-Za-z]+)[.}]", template)) - {"account"}:
+                    assert shape is not None
+                    assert name in shape.members, (service, operation, name)
+
+
+def test_every_resource_has_a_format_that_the_reference_tells() -> None:
+    for service, action, template in table_rows():
+        formats = OF_AWS[action]
+        if template == "*":
+            assert not any(formats.values()), f"{action} requires a resource: {formats}"
+            continue
+        if re.fullmatch(r"\{\w+\}", template) and service not in ("codepipeline",):
+            continue  # an ARN as it was sent
+        start = f"arn:aws:{prefix_of(service)}:us-east-1:123456789012:"
+        resource = template if template.startswith("arn:") else start + template
+        resource = resource.replace("{taskDefinition}", "family:1").replace("{CopySource}", "bucket/key")
+        sample = re.sub(r"\{[A-Za-z.]+\}", "x", resource.replace("{account}", "123456789012"))
+        known = [re.sub(r"\\\$\\\{\w+\\\}", ".*", re.escape(each.replace("${Partition}", "aws"))) for each in formats]
+        # CloudWatch Logs names the streams of a group in its refusals, also for what is done to a group.
+        ends = ("", "(:log-stream:)?") if service == "logs" else ("",)
+        assert any(re.fullmatch(each + end, sample) for each in known for end in ends), (action, sample, list(formats))
+
+
+def test_every_service_of_the_table_can_be_read_and_passes_roles_to_a_service_of_aws() -> None:
+    assert set(table()) == {name for names in SERVICES.values() for name in names}
+    assert set(PASSED_TO) <= set(table())
+
+
+BUCKET = "arn:aws:s3:::bucket"
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters", "expected"),
+    [
+        ("GetObject", {"Key": "a/b c"}, [("s3:GetObject", f"{BUCKET}/a/b c")]),
+        ("GetObject", {"Key": "k", "VersionId": "v"}, [("s3:GetObjectVersion", f"{BUCKET}/k")]),
+        ("HeadObject", {"Key": "k"}, [("s3:GetObject", f"{BUCKET}/k")]),
+        ("HeadBucket", {}, [("s3:ListBucket", BUCKET)]),
+        ("ListObjectsV2", {"Prefix": "p"}, [("s3:ListBucket", BUCKET)]),
+        ("ListObjects", {}, [("s3:ListBucket", BUCKET)]),
+        ("PutObject", {"Key": "k", "Body": b"x"}, [("s3:PutObject", f"{BUCKET}/k")]),
+        (
+            "PutObject",
+            {"Key": "k", "Body": b"x", "Tagging": "a=b"},
+            [("s3:PutObject", f"{BUCKET}/k"), ("s3:PutObjectTagging", f"{BUCKET}/k")],
+        ),
+        ("CreateMultipartUpload", {"Key": "k"}, [("s3:PutObject", f"{BUCKET}/k")]),
+        ("UploadPart", {"Key": "k", "PartNumber": 1, "UploadId": "u"}, [("s3:PutObject", f"{BUCKET}/k")]),
+        ("CompleteMultipartUpload", {"Key": "k", "UploadId": "u"}, [("s3:PutObject", f"{BUCKET}/k")]),
+        ("AbortMultipartUpload", {"Key": "k", "UploadId": "u"}, [("s3:AbortMultipartUpload", f"{BUCKET}/k")]),
+        (
+            "CopyObject",
+            {"Key": "k", "CopySource": {"Bucket": "other", "Key": "a b"}},
+            [("s3:GetObject", "arn:aws:s3:::other/a b"), ("s3:PutObject", f"{BUCKET}/k")],
+        ),
+        (
+            "CopyObject",
+            {"Key": "k", "CopySource": {"Bucket": "other", "Key": "k", "VersionId": "v"}},
+            [("s3:GetObjectVersion", "arn:aws:s3:::other/k"), ("s3:PutObject", f"{BUCKET}/k")],
+        ),
+        (
+            "DeleteObjects",
+            {"Delete": {"Objects": [{"Key": "a"}, {"Key": "b"}]}},
+            [("s3:DeleteObject", f"{BUCKET}/a"), ("s3:DeleteObject", f"{BUCKET}/b")],
+        ),
+        ("PutPublicAccessBlock", {"PublicAccessBlockConfiguration": {}}, [("s3:PutBucketPublicAccessBlock", BUCKET)]),
+        ("GetBucketEncryption", {}, [("s3:GetEncryptionConfiguration", BUCKET)]),
+    ],
+)
+def test_calls_of_s3(operation: str, parameters: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    assert asked("s3", operation, {"Bucket": "bucket", **parameters}) == expected
+
+
+def test_a_bucket_in_the_hosts_name_is_the_same_bucket() -> None:
+    virtual = asked("s3", "GetObject", {"Bucket": "bucket", "Key": "k"}, virtual=True)
+    assert virtual == [("s3:GetObject", f"{BUCKET}/k")]
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "parameters", "expected"),
+    [
+        (
+            "sagemaker",
+            "CreateModel",
+            {"ModelName": "m", "ExecutionRoleArn": ROLE, "Tags": [{"Key": "a", "Value": "b"}]},
+            [
+                ("sagemaker:CreateModel", f"{SAGEMAKER}:model/m"),
+                ("sagemaker:AddTags", f"{SAGEMAKER}:model/m"),
+                ("iam:PassRole", ROLE),
+            ],
+        ),
+        (
+            "sagemaker",
+            "CreateEndpoint",
+            {"EndpointName": "e", "EndpointConfigName": "c"},
+            [
+                ("sagemaker:CreateEndpoint", f"{SAGEMAKER}:endpoint/e"),
+                ("sagemaker:CreateEndpoint", f"{SAGEMAKER}:endpoint-config/c"),
+            ],
+        ),
+        (
+            "sagemaker-runtime",
+            "InvokeEndpoint",
+            {"EndpointName": "e", "Body": b"{}"},
+            [("sagemaker:InvokeEndpoint", f"{SAGEMAKER}:endpoint/e")],
+        ),
+        (
+            "sagemaker",
+            "ListTags",
+            {"ResourceArn": f"{SAGEMAKER}:endpoint/e"},
+            [("sagemaker:ListTags", f"{SAGEMAKER}:endpoint/e")],
+        ),
+        (
+            "cloudwatch",
+            "GetMetricData",
+            {"MetricDataQueries": [], "StartTime": 1, "EndTime": 2},
+            [("cloudwatch:GetMetricData", "*")],
+        ),
+        (
+            "cloudformation",
+            "DescribeStacks",
+            {"StackName": "S"},
+            [("cloudformation:DescribeStacks", "arn:aws:cloudformation:us-east-1:123456789012:stack/S/*")],
+        ),
+        (
+            "cloudformation",
+            "DescribeStacks",
+            {"StackName": "arn:aws:cloudformation:us-east-1:123456789012:stack/S/uuid"},
+            [("cloudformation:DescribeStacks", "arn:aws:cloudformation:us-east-1:123456789012:stack/S/uuid")],
+        ),
+        (
+            "cloudformation",
+            "CreateChangeSet",
+            {"StackName": "S", "ChangeSetName": "c", "RoleARN": ROLE},
+            [
+                ("cloudformation:CreateChangeSet", "arn:aws:cloudformation:us-east-1:123456789012:stack/S/*"),
+                ("iam:PassRole", ROLE),
+            ],
+        ),
+        (
+            "logs",
+            "GetLogEvents",
+            {"logGroupName": "/g", "logStreamName": "s"},
+            [("logs:GetLogEvents", "arn:aws:logs:us-east-1:123456789012:log-group:/g:log-stream:s")],
+        ),
+        (
+            "ssm",
+            "GetParameter",
+            {"Name": "/cdk-bootstrap/q/version"},
+            [("ssm:GetParameter", "arn:aws:ssm:us-east-1:123456789012:parameter/cdk-bootstrap/q/version")],
+        ),
+        (
+            "ecs",
+            "DescribeTasks",
+            {"cluster": "arn:aws:ecs:us-east-1:123456789012:cluster/c", "tasks": ["t"]},
+            [("ecs:DescribeTasks", "arn:aws:ecs:us-east-1:123456789012:task/c/t")],
+        ),
+        (
+            "codebuild",
+            "BatchGetBuilds",
+            {"ids": ["project:uuid"]},
+            [("codebuild:BatchGetBuilds", "arn:aws:codebuild:us-east-1:123456789012:project/project")],
+        ),
+        ("sts", "AssumeRole", {"RoleArn": ROLE, "RoleSessionName": "name"}, [("sts:AssumeRole", ROLE)]),
+        ("ec2", "DescribeVpcs", {}, [("ec2:DescribeVpcs", "*")]),
+        ("iam", "GetRole", {"RoleName": "r"}, [("iam:GetRole", "arn:aws:iam::123456789012:role/r")]),
+    ],
+)
+def test_calls_of_other_services(
+    service: str, operation: str, parameters: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    assert asked(service, operation, parameters) == expected
+
+
+def test_the_context_tells_what_conditions_ask() -> None:
+    tags = [{"Key": "Expires", "Value": "2026"}]
+    call = ApiCall("sagemaker", "CreateModel", {"ModelName": "m", "ExecutionRoleArn": ROLE, "Tags": tags})
+    create, _, passed = needed(call, WHERE)
+    assert create.context["aws:requesttag/expires"] == ("2026",)
+    assert create.context["aws:tagkeys"] == ("Expires",)
+    assert passed.context["iam:passedtoservice"] == ("sagemaker.amazonaws.com",)
+    (put,) = needed(ApiCall("cloudwatch", "PutMetricData", {"Namespace": "Transformers/x"}), WHERE)
+    assert put.context["cloudwatch:namespace"] == ("Transformers/x",)
+    (stop,) = needed(ApiCall("ecs", "StopTask", {"cluster": "c", "task": "t"}), WHERE)
+    assert stop.context["ecs:cluster"] == ("arn:aws:ecs:us-east-1:123456789012:cluster/c",)
+    assert "sts:externalid" not in needed(ApiCall("sts", "AssumeRole", {"RoleArn": ROLE}), WHERE)[0].context
+
+
+def test_a_role_that_is_only_described_is_not_passed() -> None:
+    assert len(needed(ApiCall("sagemaker", "ListModels", {"RoleArn": ROLE}), WHERE)) == 1
+    assert len(needed(ApiCall("sts", "AssumeRole", {"RoleArn": ROLE}), WHERE)) == 1
+
+
+def test_an_operation_without_a_row_and_a_service_without_a_model_are_errors() -> None:
+    with pytest.raises(UnknownCall, match=r"^CreateHub of sagemaker$"):
+        needed(ApiCall("sagemaker", "CreateHub", {}), WHERE)
+    environ = environ_of("POST", "/things", {"Host": "localhost"})
+    environ["wsgi.input"] = io.BytesIO(b"")
+    with pytest.raises(UnknownCall, match=r"^POST /things of the service lambda$"):
+        api_call.read(environ, "lambda")
+
+
+def test_a_body_can_be_read_again_after_it_was_looked_at() -> None:
+    for service, operation, parameters in (
+        ("sts", "GetCallerIdentity", {}),
+        ("s3", "PutObject", {"Bucket": "bucket", "Key": "k", "Body": b"content"}),
+        ("sagemaker", "ListModels", {}),
+    ):
+        environ, signed_for = wire(service, operation, parameters)
+        before = environ["wsgi.input"].getvalue()
+        api_call.read(environ, signed_for)
+        assert environ["wsgi.input"].read() == before != b""

@@ -1,0 +1,271 @@
+"""A session of a role may do at the account what its role's policies allow, and is refused the rest in AWS's words."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from local_aws.permissions.enforced import CALLS_FILE, CallLog
+from local_aws.permissions.policy import Asked
+from local_aws.process.local_account import LocalAccount
+from tests.local_aws.conftest import BUCKET
+
+pytestmark = pytest.mark.integration
+
+ACCOUNT = "123456789012"
+SAGEMAKER = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}"
+OF_ACCOUNT = {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
+Clients = Callable[[str], Any]
+
+
+def allow(*actions: str, resource: str = "*", **condition: Any) -> dict[str, Any]:
+    return {
+        "Effect": "Allow",
+        "Action": list(actions),
+        "Resource": resource,
+        **({"Condition": condition} if condition else {}),
+    }
+
+
+class Roles:
+    """Makes roles at the account, and clients with a session of one."""
+
+    def __init__(self, account: LocalAccount) -> None:
+        self.account = account
+        self.iam: Any = boto3.client("iam", **account.client_arguments())
+        self.sts: Any = boto3.client("sts", **account.client_arguments())
+        self.names: list[str] = []
+
+    def role(self, name: str, *statements: dict[str, Any], trusted: Any = None, condition: Any = None) -> str:
+        trust = {"Effect": "Allow", "Principal": trusted or OF_ACCOUNT, "Action": "sts:AssumeRole"}
+        document = {"Statement": [{**trust, **({"Condition": condition} if condition else {})}]}
+        made = self.iam.create_role(
+            RoleName=name, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", **document})
+        )
+        self.names.append(name)
+        if statements:
+            self.put(name, *statements)
+        arn: str = made["Role"]["Arn"]
+        return arn
+
+    def put(self, name: str, *statements: dict[str, Any]) -> None:
+        document = json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+        self.iam.put_role_policy(RoleName=name, PolicyName="inline", PolicyDocument=document)
+
+    def clients(self, arn: str, sts: Any = None, **request: Any) -> Clients:
+        given = (sts or self.sts).assume_role(RoleArn=arn, RoleSessionName="session", **request)["Credentials"]
+        arguments: Any = {
+            **self.account.client_arguments(),
+            "aws_access_key_id": given["AccessKeyId"],
+            "aws_secret_access_key": given["SecretAccessKey"],
+            "aws_session_token": given["SessionToken"],
+        }
+        return lambda service: boto3.client(service, **arguments)  # type: ignore[call-overload]
+
+    def calls(self) -> list[dict[str, Any]]:
+        lines = (self.account.log_file.parent / CALLS_FILE).read_text("utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    def delete_all(self) -> None:
+        for name in self.names:
+            for policy in self.iam.list_role_policies(RoleName=name)["PolicyNames"]:
+                self.iam.delete_role_policy(RoleName=name, PolicyName=policy)
+            for policy in self.iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"]:
+                self.iam.detach_role_policy(RoleName=name, PolicyArn=policy["PolicyArn"])
+            self.iam.delete_role(RoleName=name)
+
+
+@pytest.fixture
+def roles(account: LocalAccount) -> Iterator[Roles]:
+    made = Roles(account)
+    yield made
+    made.delete_all()
+
+
+def refused(call: Callable[..., Any], **request: Any) -> tuple[int, str, str]:
+    with pytest.raises(ClientError) as caught:
+        call(**request)
+    error = caught.value.response
+    status = error["ResponseMetadata"]["HTTPStatusCode"]
+    return status, error["Error"]["Code"], error["Error"]["Message"].partition(" (reached max")[0]
+
+
+def message(role: str, action: str, resource: str, because: str = "") -> str:
+    because = because or f"because no identity-based policy allows the {action} action"
+    user = f"arn:aws:sts::{ACCOUNT}:assumed-role/{role}/session"
+    return f"User: {user} is not authorized to perform: {action} on resource: {resource} {because}"
+
+
+def test_a_session_may_do_what_its_role_allows_and_nothing_else(roles: Roles) -> None:
+    clients = roles.clients(roles.role("reader", allow("s3:GetObject", resource=f"arn:aws:s3:::{BUCKET}/echo*")))
+    s3 = clients("s3")
+    assert s3.get_object(Bucket=BUCKET, Key="echo.tar.gz")["ContentLength"] > 0
+    assert refused(s3.get_object, Bucket=BUCKET, Key="payloads.tar.gz") == (
+        403,
+        "AccessDenied",
+        message("reader", "s3:GetObject", f"arn:aws:s3:::{BUCKET}/payloads.tar.gz"),
+    )
+    assert refused(s3.put_object, Bucket=BUCKET, Key="echo.tar.gz", Body=b"overwritten")[1] == "AccessDenied"
+    assert refused(
+        clients("sagemaker").create_model, ModelName="m", ExecutionRoleArn=f"arn:aws:iam::{ACCOUNT}:role/reader"
+    ) == (
+        403,
+        "AccessDeniedException",
+        message("reader", "sagemaker:CreateModel", f"{SAGEMAKER}:model/m"),
+    )
+
+
+def test_what_was_refused_was_not_done(roles: Roles, client: Clients) -> None:
+    s3 = roles.clients(roles.role("powerless"))("s3")
+    refused(s3.put_object, Bucket=BUCKET, Key="refused", Body=b"x")
+    refused(s3.delete_object, Bucket=BUCKET, Key="echo.tar.gz")
+    with pytest.raises(ClientError, match="404"):
+        client("s3").head_object(Bucket=BUCKET, Key="refused")
+    client("s3").head_object(Bucket=BUCKET, Key="echo.tar.gz")
+
+
+def test_a_change_of_the_policy_holds_from_the_next_call_on(roles: Roles) -> None:
+    s3 = roles.clients(roles.role("changed", allow("s3:ListAllMyBuckets")))("s3")
+    s3.list_buckets()
+    roles.put("changed", allow("s3:ListAllMyBuckets"), {**allow("s3:*"), "Effect": "Deny"})
+    assert refused(s3.list_buckets)[2] == message(
+        "changed", "s3:ListAllMyBuckets", "*", "with an explicit deny in an identity-based policy"
+    )
+    roles.iam.delete_role_policy(RoleName="changed", PolicyName="inline")
+    assert refused(s3.list_buckets)[2] == message("changed", "s3:ListAllMyBuckets", "*")
+
+
+def test_a_managed_policy_of_aws_counts(roles: Roles) -> None:
+    arn = roles.role("managed")
+    roles.iam.attach_role_policy(RoleName="managed", PolicyArn="arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess")
+    s3 = roles.clients(arn)("s3")
+    s3.get_object(Bucket=BUCKET, Key="echo.tar.gz")
+    assert refused(s3.put_object, Bucket=BUCKET, Key="k", Body=b"")[1] == "AccessDenied"
+
+
+def test_a_role_is_passed_only_to_the_service_for_which_that_is_allowed(roles: Roles) -> None:
+    wanted = f"arn:aws:iam::{ACCOUNT}:role/serving"
+    to = {"StringEquals": {"iam:PassedToService": "ecs-tasks.amazonaws.com"}}
+    create = allow("sagemaker:CreateModel")
+    clients = roles.clients(roles.role("passing", create, allow("iam:PassRole", resource=wanted, **to)))
+    request = {"ModelName": "passed", "ExecutionRoleArn": wanted}
+    assert refused(clients("sagemaker").create_model, **request)[2] == message("passing", "iam:PassRole", wanted)
+    to = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
+    roles.put("passing", create, allow("iam:PassRole", resource=wanted, **to))
+    container = {"Image": "image", "ModelDataUrl": f"s3://{BUCKET}/echo.tar.gz"}
+    clients("sagemaker").create_model(**request, PrimaryContainer=container)
+
+
+def test_who_may_assume_a_role_is_said_by_its_trust_policy_and_by_ones_own(roles: Roles) -> None:
+    other = roles.role("trusts-account")
+    named = roles.role("trusts-role", trusted={"AWS": f"arn:aws:iam::{ACCOUNT}:role/asking"})
+    service = roles.role("trusts-service", trusted={"Service": "codebuild.amazonaws.com"})
+    external = roles.role("wants-no-id", condition={"Null": {"sts:ExternalId": "true"}})
+    asking = roles.clients(roles.role("asking"))("sts")
+    assert refused(asking.assume_role, RoleArn=other, RoleSessionName="next") == (
+        403,
+        "AccessDenied",
+        message("asking", "sts:AssumeRole", other),
+    )
+    roles.clients(named, asking)  # named by the role itself: no permission of its own is needed
+    roles.put("asking", allow("sts:AssumeRole"))
+    roles.clients(other, asking)
+    roles.clients(external, asking)
+    by_trust = "because no resource-based policy allows the sts:AssumeRole action"
+    assert refused(asking.assume_role, RoleArn=service, RoleSessionName="next")[2] == message(
+        "asking", "sts:AssumeRole", service, by_trust
+    )
+    assert refused(asking.assume_role, RoleArn=external, RoleSessionName="next", ExternalId="id")[2] == message(
+        "asking", "sts:AssumeRole", external, by_trust
+    )
+
+
+def test_a_sessions_own_policy_limits_it(roles: Roles) -> None:
+    arn = roles.role("limited", allow("s3:*"))
+    only = json.dumps({"Version": "2012-10-17", "Statement": [allow("s3:GetObject")]})
+    s3 = roles.clients(arn, Policy=only)("s3")
+    s3.get_object(Bucket=BUCKET, Key="echo.tar.gz")
+    assert refused(s3.list_buckets)[2] == message(
+        "limited", "s3:ListAllMyBuckets", "*", "because no session policy allows the s3:ListAllMyBuckets action"
+    )
+
+
+def test_a_role_that_does_not_exist_has_no_session(roles: Roles) -> None:
+    arn = f"arn:aws:iam::{ACCOUNT}:role/nowhere"
+    assert refused(roles.sts.assume_role, RoleArn=arn, RoleSessionName="session") == (
+        403,
+        "AccessDenied",
+        f"User: arn:aws:iam::{ACCOUNT}:root is not authorized to perform: sts:AssumeRole on resource: {arn} because no "
+        "identity-based policy allows the sts:AssumeRole action",
+    )
+
+
+def test_who_one_is_may_always_be_asked(roles: Roles) -> None:
+    sts = roles.clients(roles.role("anybody", {**allow("*"), "Effect": "Deny"}))("sts")
+    assert sts.get_caller_identity()["Arn"] == f"arn:aws:sts::{ACCOUNT}:assumed-role/anybody/session"
+
+
+def test_a_call_or_a_condition_that_is_not_known_here_is_refused_and_says_so(roles: Roles) -> None:
+    clients = roles.clients(roles.role("admin", allow("*")))
+    begin = f"This local account cannot tell whether arn:aws:sts::{ACCOUNT}:assumed-role/admin/session may do this: "
+    assert refused(clients("sagemaker").list_hubs) == (
+        501,
+        "NotImplemented",
+        f"{begin}ListHubs of sagemaker has no row in local_aws/permissions/actions.toml.",
+    )
+    roles.put("admin", allow("*", Bool={"aws:MultiFactorAuthPresent": "true"}))
+    assert refused(clients("sagemaker").list_models)[2] == (
+        f"{begin}a policy of arn:aws:iam::{ACCOUNT}:role/admin cannot be evaluated: the condition key "
+        "aws:multifactorauthpresent is not known to this local account."
+    )
+
+
+def test_an_object_under_a_key_of_kms_needs_that_key(roles: Roles, client: Clients) -> None:
+    key = client("kms").create_key()["KeyMetadata"]["Arn"]
+    client("s3").create_bucket(Bucket="under-a-key")
+    rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}}
+    client("s3").put_bucket_encryption(Bucket="under-a-key", ServerSideEncryptionConfiguration={"Rules": [rule]})
+    client("s3").put_object(Bucket="under-a-key", Key="k", Body=b"x")
+    s3 = roles.clients(roles.role("keyless", allow("s3:*")))("s3")
+    assert refused(s3.get_object, Bucket="under-a-key", Key="k")[2] == message("keyless", "kms:Decrypt", key)
+    via = {"StringEquals": {"kms:ViaService": "s3.us-east-1.amazonaws.com"}}
+    roles.put("keyless", allow("s3:*"), allow("kms:Decrypt", resource=key, **via))
+    assert s3.get_object(Bucket="under-a-key", Key="k")["Body"].read() == b"x"
+    refused(s3.put_object, Bucket="under-a-key", Key="k", Body=b"y")
+
+
+def test_every_call_of_a_session_is_one_line(roles: Roles) -> None:
+    arn = roles.role("noted", allow("s3:ListAllMyBuckets"))
+    s3 = roles.clients(arn)("s3")
+    s3.list_buckets()
+    refused(s3.head_bucket, Bucket=BUCKET)
+    common = {"role": arn, "by": "session"}
+    assert [each for each in roles.calls() if each["role"] == arn] == [
+        {**common, "operation": "s3:ListBuckets", "action": "s3:ListAllMyBuckets", "resource": "*", "allowed": True},
+        {
+            **common,
+            "operation": "s3:HeadBucket",
+            "action": "s3:ListBucket",
+            "resource": f"arn:aws:s3:::{BUCKET}",
+            "allowed": False,
+        },
+    ]
+
+
+def test_the_file_of_calls_is_bounded_and_begins_anew_with_the_account(tmp_path: Path) -> None:
+    file = tmp_path / CALLS_FILE
+    file.write_text("a line of an account before this one\n")
+    calls = CallLog(file, max_bytes=1000)
+    for number in range(30):
+        calls.note(
+            "role", "session", "s3:GetObject", Asked("s3:GetObject", f"arn:aws:s3:::b/{number}", {}), allowed=True
+        )
+    kept = [each.stat().st_size for each in tmp_path.iterdir()]
+    assert len(kept) == 2
+    assert max(kept) < 1200
+    assert "before this one" not in "".join(each.read_text() for each in tmp_path.iterdir())
+    assert json.loads(file.read_text().splitlines()[-1])["resource"] == "arn:aws:s3:::b/29"
