@@ -1,7 +1,8 @@
 """CDK entry: one stack for each workload folder, chosen by its `hosting.kind`, and the network that some share.
 
-It reads `workloads/`, `build/`, the CDK context (stacks/context.py), and from the CDK CLI that runs it the account, the
-region and the command line. Without an account and a region the stacks fit every one. It calls no AWS.
+It reads `workloads/`, `build/`, the CDK context (stacks/context.py), from the CDK CLI that runs it the account, the
+region and the command line, and from the environment whether the account is on this machine. Without an account and a
+region the stacks fit every one. It calls no AWS.
 """
 
 import gc
@@ -13,9 +14,11 @@ if __name__ == "__main__":
     gc.disable()
 
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from aws_cdk import App, CloudFormationValidatePlugin, Environment, Validations
 from constructs import Construct
@@ -33,6 +36,7 @@ from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.workload_stack import BuiltArtifact, NoRecommendation, NotMeasured, SeveralProblems, WorkloadStackProps
 from workloads.program import exit_code
 
+LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 COMMANDS_ON_STACKS = {"deploy", "diff", "synth", "synthesize", "watch"}
 """Those commands of the CDK CLI that need the templates of the stacks they are called for."""
 
@@ -76,15 +80,15 @@ def add_stacks(
     return left_out
 
 
-def add_release(app: App, root: Path, environment: Environment, source: ReleaseSource) -> None:
-    """Adds the pipeline that releases every workload below root/workloads that is built."""
+def add_release(app: App, root: Path, environment: Environment, source: ReleaseSource, *, local: bool = False) -> None:
+    """Adds the pipeline that releases every workload below root/workloads that is built, each on its hosting.target."""
     # Imported here because most syntheses have no pipeline, and its library takes long to import.
     from stacks.release.pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
 
     folders = [folder for folder in _folders(root, None) if _artifact_file(root, folder).exists()]
 
     def add(scope: Construct, options: Options, without: Container[str]) -> None:
-        add_stacks(scope, root, environment, options, without=without)
+        add_stacks(scope, root, environment, replace(options, local=local), without=without)
 
     props = ReleasePipelineProps(
         source=source,
@@ -135,6 +139,7 @@ def _props(
 ) -> WorkloadStackProps:
     built = _built(root, folder, folder.workload.hosting.target)
     return WorkloadStackProps(
+        root=root,
         folder=folder,
         artifact=built.artifact,
         archive_file=built.archive_file,
@@ -173,6 +178,12 @@ def _add_stack(scope: Construct, root: Path, props: WorkloadStackProps, network:
             EcsServiceStack(scope, name, hosting, props, network)
         case workloads.ScheduledBatchHosting() as hosting:
             ScheduledBatchStack(scope, name, hosting, props, network)
+
+
+def on_this_machine(variables: Mapping[str, str]) -> bool:
+    """Tells whether CloudFormation is that of `python -m local_aws`, whose exports name an address of this machine."""
+    url = variables.get("AWS_ENDPOINT_URL_CLOUDFORMATION") or variables.get("AWS_ENDPOINT_URL")
+    return url is not None and urlsplit(url).hostname in LOOPBACK
 
 
 def deploying_to(variables: Mapping[str, str]) -> Environment:
@@ -215,16 +226,21 @@ def asked_for(stacks: Sequence[str], command: Sequence[str] | None) -> list[str]
     return named or list(stacks)
 
 
-def add_all(app: App, root: Path, environment: Environment, command: Sequence[str] | None) -> int:
-    """Adds every stack to `app`, and a release's pipeline; returns the exit code. Problems go to stderr."""
+def add_all(
+    app: App, root: Path, environment: Environment, command: Sequence[str] | None, *, local: bool = False
+) -> int:
+    """Adds every stack to `app`, and a release's pipeline; returns the exit code. Problems go to stderr.
+
+    `local` tells that they go to an account on this machine.
+    """
     context = app.node.try_get_context
     try:
-        left_out = add_stacks(app, root, environment, read_options(context))
+        left_out = add_stacks(app, root, environment, replace(read_options(context), local=local))
         for name in asked_for([*(stack.node.id for stack in app.node.children), *left_out], command):
             if name in left_out:
                 print(f"No stack for it: {left_out[name]}", file=sys.stderr)
         if source := read_release(context):
-            add_release(app, root, environment, source)
+            add_release(app, root, environment, source, local=local)
             Validations.of(app).add_plugins(CloudFormationValidatePlugin())
     except NothingBuilt as error:
         names = asked_for(list(error.reasons), command) or error.reasons
@@ -240,7 +256,8 @@ def main(root: Path = workloads.ROOT, command: Sequence[str] | None = None) -> i
     # Stack traces and the tree of constructs cost time, and nothing here reads them. CDK's own checks of the templates
     # would take a third of the time: `make test` makes them, and so does every synthesis of a release.
     app = App(stack_traces=False, tree_metadata=False, builtin_cloud_formation_validation=False)
-    if (code := add_all(app, root, deploying_to(os.environ), command)) == 0:
+    local = on_this_machine(os.environ)
+    if (code := add_all(app, root, deploying_to(os.environ), command, local=local)) == 0:
         app.synth()
     return code
 

@@ -35,6 +35,8 @@ class Options:
     autoscaling: AutoscalingIs = "on"
     """"off" keeps the fleet's present size. SageMaker refuses another instance type as long as a fleet is autoscaled,
     and CloudFormation removes autoscaling last: deploy with "off" first, then the other type."""
+    local: bool = False
+    """True where the stacks go to an account on this machine, which pulls no images and has no accelerators."""
 
     @property
     def in_production(self) -> bool:

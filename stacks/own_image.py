@@ -1,27 +1,20 @@
-"""Container images in Amazon ECR, and the image of ours that an ECS task, a processing job or Inferentia runs.
+"""Container images in Amazon ECR: the image that hosting.image_uri names, else the one of ours that a workload needs.
 
-Our image is the one that hosting.image_uri names, else transformers-in-production:KIND in the account and region
-deployed to.
+One of ours is named by the digest that `scripts/release/build_image.sh` left in build/images. So a change below
+containers/ is a change of the template, and a rollback brings the old code back.
 """
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
-from aws_cdk import Annotations, Aws, Stack
+from aws_cdk import Annotations, Aws, Stack, Token
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.grants import acknowledge_resources
-from workloads import UsageError
-
-REPOSITORY = "transformers-in-production"
-BUILDS = {
-    "inf1": "containers/neuron/Dockerfile",
-    "inf2": "containers/neuron/Dockerfile with the TAG for Inf2 that it names",
-    "cpu": "containers/batch/Dockerfile",
-}
+from stacks.workload_stack import WorkloadStackProps
+from workloads import UsageError, own_images
 
 _ECR_URI = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?"
@@ -57,49 +50,83 @@ def parse_ecr_uri(uri: str) -> EcrImage | None:
     return EcrImage(account=match["account"], region=match["region"], repository=match["repository"], uri=uri)
 
 
-def grant_pull(repository: ecr.IRepository, role: iam.Role) -> None:
-    repository.grant_pull(role)
-    acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnImageProps:
     uri: str | None
     """hosting.image_uri."""
     kind: str
-    """inf1, inf2 or cpu."""
-    workload_file: Path
+    """The kind of ours that is needed if `uri` is None."""
+    workload: WorkloadStackProps
 
 
 class OwnImage(Construct):
-    """`uri` to run."""
+    """`uri` to run.
+
+    An image of ours that is not there is an error of the stack, which the CDK CLI shows and does not deploy. It is none
+    on the local account, which pulls nothing, nor without an account, where a template can only be looked at.
+    """
 
     def __init__(self, scope: Construct, id: str, props: OwnImageProps) -> None:
         super().__init__(scope, id)
-        image = self._default(props) if props.uri is None else _named(props.uri, props.workload_file)
+        image = self._ours(props) if props.uri is None else _named(props.uri, props.workload)
         self.uri = image.uri
         self._repository = image.import_repository(self)
 
     def grant_pull(self, role: iam.Role) -> None:
-        grant_pull(self._repository, role)
+        self._repository.grant_pull(role)
+        acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
 
-    def _default(self, props: OwnImageProps) -> EcrImage:
-        Annotations.of(self).add_warning_v2(
-            "image:own",
-            f"{props.workload_file}: hosting.image_uri is not set: {REPOSITORY}:{props.kind} of the account and region "
-            f"deployed to is pulled. Build {BUILDS[props.kind]} and push it there first, or set "
-            "hosting.image_uri. local_aws pulls nothing.",
-        )
-        host = f"{Aws.ACCOUNT_ID}.dkr.ecr.{Aws.REGION}.{Aws.URL_SUFFIX}"
-        return EcrImage(
-            account=Aws.ACCOUNT_ID, region=Aws.REGION, repository=REPOSITORY, uri=f"{host}/{REPOSITORY}:{props.kind}"
-        )
+    def _ours(self, props: OwnImageProps) -> EcrImage:
+        stack, kind = Stack.of(self), props.kind
+        content = own_images.content_of(kind)
+        built = own_images.load_image(props.workload.root, kind)
+        why = _why_not(built, props.workload, kind, content) or _elsewhere(built, stack)
+        if why:
+            self._tell(why, props)
+        fitting = None if why else built
+        repository = fitting.repository if fitting else own_images.REPOSITORY
+        # Without a digest the name is still one of this very content: it is the tag under which it would be pushed.
+        version = f"@{fitting.digest}" if fitting else f":{kind}-{content}"
+        uri = f"{stack.account}.dkr.ecr.{stack.region}.{Aws.URL_SUFFIX}/{repository}{version}"
+        return EcrImage(account=stack.account, region=stack.region, repository=repository, uri=uri)
+
+    def _tell(self, why: str, props: OwnImageProps) -> None:
+        file, kind = props.workload.folder.file, props.kind
+        build = f"`bash scripts/release/build_image.sh {kind}`"
+        if props.workload.options.local:
+            text = f"{file}: local_aws pulls no image. AWS would pull our image '{kind}', which {build} builds."
+            Annotations.of(self).add_info_v2("image:local", text)
+        elif Token.is_unresolved(Stack.of(self).account):
+            text = f"{file}: {why} Before a deployment to AWS, build and push it with {build}."
+            Annotations.of(self).add_info_v2("image:missing", text)
+        else:
+            text = f"{file}: {why} Build and push it with {build}, or set hosting.image_uri to an image of your own."
+            Annotations.of(self).add_error(text)
 
 
-def _named(uri: str, workload_file: Path) -> EcrImage:
+def _why_not(built: own_images.OwnImage | None, workload: WorkloadStackProps, kind: str, content: str) -> str | None:
+    """Returns why there is no image of what containers/ has now."""
+    file = own_images.image_file(workload.root, kind)
+    if built is None:
+        return f"{file} does not exist: our image '{kind}', which the workload needs, was not built."
+    if built.content != content:
+        return f"{file}: our image '{kind}' was built from other files than containers/ has now."
+    return None
+
+
+def _elsewhere(built: own_images.OwnImage | None, stack: Stack) -> str | None:
+    """Returns that the image is not where the stack is deployed to. A stack for every account has it everywhere."""
+    if built is None or Token.is_unresolved(stack.account) or Token.is_unresolved(stack.region):
+        return None
+    if (built.account, built.region) == (stack.account, stack.region):
+        return None
+    return f"our image '{built.kind}' is in {built.registry}, and not in account {stack.account} in {stack.region}."
+
+
+def _named(uri: str, workload: WorkloadStackProps) -> EcrImage:
     if (image := parse_ecr_uri(uri)) is None:
         raise UsageError(
-            f"{workload_file}: hosting.image_uri: got '{uri}', but the instances reach private Amazon ECR "
+            f"{workload.folder.file}: hosting.image_uri: got '{uri}', but AWS pulls from private Amazon ECR "
             "only: <account>.dkr.ecr.<region>.amazonaws.com/<repository>:<tag> (or @sha256:<digest>). "
             "Push the image there first."
         )

@@ -21,6 +21,8 @@ class BuiltArtifact:
 class WorkloadStackProps:
     """A workload that is built. A stack whose `environment` is None fits every account and region."""
 
+    root: Path
+    """Has the build/ of the images."""
     folder: WorkloadFolder
     artifact: ModelArtifact
     archive_file: Path

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from aws_cdk import App, Environment
 
-from app import add_all, add_stacks, asked_for, cdk_command, deploying_to
+from app import add_all, add_stacks, asked_for, cdk_command, deploying_to, on_this_machine
 from tests.stacks.miniature import Repository, candidate, make_repository
 from workloads import ROOT, artifact_file
 
@@ -163,8 +163,44 @@ def test_the_real_cli_synthesises_one_stack_offline_and_hears_nothing_of_the_oth
         resource.pop("Metadata", None)
     # Without credentials the CLI falls back on this region.
     assert template == repository.synthesise(Environment(region="us-east-1")).json
-    assert "Acknowledge with 'Annotation::image:stock'" in done.stdout + done.stderr
+    assert "`bash scripts/release/build_image.sh triton-25.09-cpu`" in done.stdout + done.stderr
     assert "No stack" not in done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CDK.exists(), reason="node_modules is missing: `npm ci`")
+@pytest.mark.parametrize("command", ["synth", "deploy"])
+def test_the_real_cli_refuses_an_account_that_lacks_the_image(
+    repository: Repository, tmp_path: Path, command: str
+) -> None:
+    """The CLI finds no account here, so that the app is told one."""
+    told = f"import os; os.environ['CDK_DEFAULT_ACCOUNT'] = '123456789012'; {RUN_APP}"
+    app = f'{sys.executable} -c "{told}" {repository.root}'
+    asked = [str(CDK), command, "SpellcheckStack", "--app", app, "--output", str(tmp_path / "out")]
+    done = subprocess.run(asked, cwd=ROOT, env=without_aws(), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "does not exist: our image 'triton-25.09-cpu', which the workload needs, was not built." in done.stderr
+    assert done.stderr.splitlines()[-1] == "Synthesis finished with errors"
+
+
+@pytest.mark.parametrize(
+    ("variables", "local"),
+    [
+        ({}, False),
+        ({"AWS_ENDPOINT_URL": "http://localhost:45013"}, True),
+        ({"AWS_ENDPOINT_URL_CLOUDFORMATION": "http://127.0.0.1:1"}, True),
+        ({"AWS_ENDPOINT_URL": "https://cloudformation.eu-west-1.amazonaws.com"}, False),
+        (
+            {
+                "AWS_ENDPOINT_URL": "http://localhost:1",
+                "AWS_ENDPOINT_URL_CLOUDFORMATION": "https://cloudformation.eu-west-1.amazonaws.com",
+            },
+            False,
+        ),
+    ],
+)
+def test_an_account_on_this_machine_is_told_by_its_address(variables: dict[str, str], local: bool) -> None:
+    assert on_this_machine(variables) is local
 
 
 def without_aws() -> dict[str, str]:

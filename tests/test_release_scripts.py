@@ -236,6 +236,7 @@ def test_without_payloads_no_endpoint_is_blamed(
 
 
 ARGUMENTS = {
+    "build_image.sh": ("inf1",),
     "build_model.sh": ("spellcheck", "cpu"),
     "keep_baseline.sh": ("spellcheck", "s3://releases/baselines"),
     "measure.sh": ("spellcheck", "model", "arn"),

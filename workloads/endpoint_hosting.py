@@ -121,7 +121,7 @@ class Shadow(Document):
         default=100, description="Share of the requests that is copied to it."
     )
     image_uri: EcrImage | None = Field(
-        default=None, description="Its own image; hosting.image_uri is the other's. None: the stock Triton image."
+        default=None, description="Its own image; hosting.image_uri is the other's. None: ours of that version."
     )
 
 
@@ -134,7 +134,7 @@ class SageMakerEndpointHosting(Document):
         default="25.09", description="Tag of the SageMaker Triton image, yy.mm."
     )
     image_uri: str | None = Field(
-        default=None, description="Image to use instead of the stock SageMaker Triton image of that version."
+        default=None, description="Image to use instead of ours, which containers/ makes of SageMaker's Triton image."
     )
     fallback_instance_types: Annotated[tuple[InstanceType, ...], Field(max_length=4)] = Field(
         default=(),

@@ -15,6 +15,15 @@ from workloads.errors import Unavailable, UsageError
 
 DATA = "sagemaker/core/image_uri_config"
 TRITON = "sagemaker-tritonserver"
+NEURON_REGISTRIES = ("huggingface-neuron", "inference", "versions", "4.12.3", "pytorch1.9.1")
+NEURONX_REGISTRIES = ("huggingface-neuronx", "inference", "versions", "4.55.4", "pytorch2.8.0")
+NEURON_IMAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "neuron": ("pytorch-inference-neuron:1.13.1-neuron-py310-sdk2.20.2-ubuntu20.04", NEURON_REGISTRIES),
+    "neuronx": ("pytorch-inference-neuronx:2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04", NEURONX_REGISTRIES),
+}
+"""The image's name and where sagemaker-core lists the registries that have it, by runtime. Its data has no entry for
+these images: their regions are those of Hugging Face's Neuron images, which are in the same registries. The tags are
+those of AWS's list of Neuron containers. Unconfirmed: that every such region has that tag."""
 PYTORCH_CPU = "pytorch-training:2.10.0-cpu-py313"
 """The image that AWS's own PyTorch processor runs in."""
 

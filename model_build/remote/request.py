@@ -5,15 +5,11 @@ In: a workload's folder, what to build, and where. Out: frozen `RemoteBuild`s.
     TensorRT                    each GPU family of the target, in the SageMaker Triton image it is served from
     Neuron                      a CPU instance in the Neuron image: compiling needs no Inferentia
     ONNX Runtime, TorchScript   a CPU instance in the PyTorch image; the build brings its own Python and torch
-
-sagemaker-core's data has no entry for the plain Neuron inference images: their regions are taken from Hugging Face's
-Neuron images, which are in the same registries. The tags are those of AWS's list of Neuron containers. Unconfirmed:
-that every such region has that tag.
 """
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,14 +23,6 @@ VOLUME_GB = 60
 LONGEST_NAME = 63
 NEURON_INSTANCE, CPU_INSTANCE = "ml.c5.4xlarge", "ml.c5.2xlarge"
 IMAGE_OPTION = "--image-uri"
-
-NEURON_REGISTRIES = ("huggingface-neuron", "inference", "versions", "4.12.3", "pytorch1.9.1")
-NEURONX_REGISTRIES = ("huggingface-neuronx", "inference", "versions", "4.55.4", "pytorch2.8.0")
-NEURON_IMAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "neuron": ("pytorch-inference-neuron:1.13.1-neuron-py310-sdk2.20.2-ubuntu20.04", NEURON_REGISTRIES),
-    "neuronx": ("pytorch-inference-neuronx:2.9.0-neuronx-py312-sdk2.30.0-ubuntu24.04", NEURONX_REGISTRIES),
-}
-"""The image's name and where sagemaker-core lists the registries that have it, by runtime."""
 
 NO_DRIVER_CHOICE = (
     "{instance}: a processing job cannot choose its host's GPU driver, and AWS does not document it. If {image} does "
@@ -83,7 +71,7 @@ def triton_image(version: str, region: str, file: Path) -> str:
 
 def _image(folder: WorkloadFolder, target: Target, region: str) -> str:
     if isinstance(target, NeuronTarget):
-        name, registries = NEURON_IMAGES[target.runtime]
+        name, registries = images.NEURON_IMAGES[target.runtime]
         return images.image_uri(name, region, registries, IMAGE_OPTION)
     if not isinstance(target, TensorRtTarget):
         return images.pytorch_cpu_image(region, IMAGE_OPTION)

@@ -101,7 +101,7 @@ class ScheduledBatchStack(Stack):
             "Work",
             ProcessingBatchWorkProps(
                 workload=workload.name,
-                image=OwnImage(self, "Image", OwnImageProps(uri=hosting.image_uri, kind="cpu", workload_file=file)),
+                image=OwnImage(self, "Image", OwnImageProps(uri=hosting.image_uri, kind="cpu", workload=props)),
                 archive=archive,
                 storage=storage,
                 instance_type=instance_type,
@@ -125,7 +125,7 @@ class ScheduledBatchStack(Stack):
         inside = PrivateNetworkProps(workload=props.folder.workload, existing=hosting.vpc, shared=self._shared)
         network = PrivateNetwork(self, "Network", inside)
         fleet = EcsFleet(self, "Fleet", EcsFleetProps(network=network, machine=runs_on, max_instances=hosting.shards))
-        image = OwnImage(self, "Image", OwnImageProps(uri=hosting.image_uri, kind=runs_on.kind, workload_file=file))
+        image = OwnImage(self, "Image", OwnImageProps(uri=hosting.image_uri, kind=runs_on.kind, workload=props))
 
         def task(id: str, purpose: str, devices: bool) -> EcsTask:
             mapped = runs_on.devices if devices else ()

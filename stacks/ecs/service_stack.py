@@ -70,7 +70,7 @@ class EcsServiceStack(Stack):
         image = OwnImage(
             self,
             "Image",
-            OwnImageProps(uri=hosting.image_uri, kind=runs_on.kind, workload_file=props.folder.file),
+            OwnImageProps(uri=hosting.image_uri, kind=runs_on.kind, workload=props),
         )
         task = EcsTask(
             self,

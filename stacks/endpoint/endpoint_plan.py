@@ -17,9 +17,6 @@ from workloads import (
 )
 from workloads.instances import hardware
 
-LACKS = {"onnxruntime": "neither onnxruntime nor tokenizers", "cuda": "neither PyTorch for Python nor tokenizers"}
-"""What SageMaker's stock Triton image lacks for a model of this runtime; for all others, tokenizers alone."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EndpointPlan:
@@ -60,11 +57,7 @@ def plan_endpoint(
         instance_types=tuple(dict.fromkeys((instance_type, *hosting.fallback_instance_types))),
         # Beta has no traffic to shift, and its load test sets off the alarms that would hold an update up.
         update=hosting.update if guarded else None,
-        warnings=(
-            *_image_warnings(props, hosting),
-            *deployment.warnings,
-            *_inf1_warnings(props, instance_type),
-        ),
+        warnings=(*deployment.warnings, *_inf1_warnings(props, instance_type)),
     )
 
 
@@ -124,19 +117,6 @@ def _problems_of_minimums(
                 f"{minimum.min_capacity}. The fleet has between {low} and {high} instances; choose one of these, or "
                 "measure for a larger peak."
             )
-
-
-def _image_warnings(props: WorkloadStackProps, hosting: SageMakerEndpointHosting) -> Iterator[SynthWarning]:
-    runtime = props.artifact.runtime
-    if runtime in ("neuron", "neuronx") or hosting.image_uri is not None:
-        return
-    lacks = LACKS.get(runtime, "no tokenizers")
-    text = (
-        f"{props.folder.file}: hosting.image_uri is not set, and SageMaker's stock Triton image has {lacks}, which "
-        "this model needs. For an AWS account build containers/triton/Dockerfile, push it to Amazon ECR and set "
-        "hosting.image_uri. local_aws needs no image."
-    )
-    yield SynthWarning(id="image:stock", text=text)
 
 
 def _inf1_warnings(props: WorkloadStackProps, instance_type: str) -> Iterator[SynthWarning]:

@@ -109,7 +109,7 @@ class SageMakerEndpointStack(Stack):
             triton_version=self._hosting.triton_version,
             artifact=artifact,
             instance_type=instance_type,
-            workload_file=self._props.folder.file,
+            workload=self._props,
         )
         return ServingImage(self, id, props)
 

@@ -1,8 +1,8 @@
 """The container image that serves a workload's endpoint, and the host AMI that starts it.
 
-On CPU and GPU it is Triton: SageMaker's stock image or an image of the workload's own. On Inferentia no stock image
-serves our models, so it is always our own (containers/neuron), on the host AMI that SageMaker chooses: the one Neuron
-AMI that could be named has an old driver and does not support Inf1.
+On CPU and GPU it is Triton with our packages (containers/triton): SageMaker's stock image lacks what every model here
+needs of its Python. On Inferentia it is our server (containers/neuron), on the host AMI that SageMaker chooses: the one
+Neuron AMI that could be named has an old driver and does not support Inf1.
 
 What is inside an image of the workload's own is not known here, beyond the Triton version that the workload states.
 """
@@ -10,23 +10,24 @@ What is inside an image of the workload's own is not known here, beyond the Trit
 from dataclasses import dataclass
 from pathlib import Path
 
-from aws_cdk import Aws, CfnMapping, Stack, Token
+from aws_cdk import Annotations, Stack, Token
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.own_image import EcrImage, OwnImage, OwnImageProps, grant_pull, parse_ecr_uri
-from workloads import ModelArtifact, UsageError, images
+from stacks.own_image import OwnImage, OwnImageProps
+from stacks.workload_stack import WorkloadStackProps
+from workloads import ModelArtifact, UsageError, images, own_images
 from workloads.instances import HOST_AMIS, OLD_DRIVER_FAMILIES, family, has_accelerator
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServingImageProps:
     image_uri: str | None
-    """None stands for the stock image of `triton_version`."""
+    """None stands for our image of `triton_version`, or for Inferentia."""
     triton_version: str
     artifact: ModelArtifact
     instance_type: str
-    workload_file: Path
+    workload: WorkloadStackProps
 
 
 class ServingImage(Construct):
@@ -34,34 +35,21 @@ class ServingImage(Construct):
 
     def __init__(self, scope: Construct, id: str, props: ServingImageProps) -> None:
         super().__init__(scope, id)
-        file = props.workload_file
-        self._own: OwnImage | None = None
         self.host_ami: str | None = None
-        if runs_on_neuron(props.artifact):
-            kind = family(props.instance_type)
-            self._own = OwnImage(self, "Own", OwnImageProps(uri=props.image_uri, kind=kind, workload_file=file))
-            self.uri = self._own.uri
-        else:
-            self.host_ami = host_ami(props.triton_version, props.instance_type, file)
-            image = self._stock(props) if props.image_uri is None else _named(props.image_uri, file)
-            self.uri = image.uri
-            self._repository = image.import_repository(self)
+        if not runs_on_neuron(props.artifact):
+            self.host_ami = host_ami(props.triton_version, props.instance_type, props.workload.folder.file)
+            if props.image_uri is None:
+                self._check_triton(props)
+        kind = own_images.endpoint_kind(props.artifact.runtime, props.triton_version, props.instance_type)
+        self._own = OwnImage(self, "Own", OwnImageProps(uri=props.image_uri, kind=kind, workload=props.workload))
+        self.uri = self._own.uri
 
     def grant_pull(self, role: iam.Role) -> None:
-        if self._own is not None:
-            self._own.grant_pull(role)
-        else:
-            grant_pull(self._repository, role)
+        self._own.grant_pull(role)
 
-    def _stock(self, props: ServingImageProps) -> EcrImage:
-        version, region = props.triton_version, Stack.of(self).region
-        account = self._registry_account(version, region, props.workload_file)
-        processor = "" if has_accelerator(props.instance_type) else "-cpu"
-        host = f"{account}.dkr.ecr.{region}.{Aws.URL_SUFFIX}"
-        uri = f"{host}/{images.TRITON}:{version}-py3{processor}"
-        return EcrImage(account=account, region=region, repository=images.TRITON, uri=uri)
-
-    def _registry_account(self, version: str, region: str, file: Path) -> str:
+    def _check_triton(self, props: ServingImageProps) -> None:
+        """Raises `UsageError` for a version that our image cannot be built of for the region."""
+        file, version, region = props.workload.folder.file, props.triton_version, Stack.of(self).region
         published = images.triton_registries()
         if version not in published:
             raise UsageError(
@@ -69,17 +57,24 @@ class ServingImage(Construct):
                 f"Published: {', '.join(sorted(published))}. "
                 "Choose one of them, or set hosting.image_uri to your own image."
             )
-        accounts = published[version]
-        if Token.is_unresolved(region):
-            by_region = {name: {"account": account} for name, account in sorted(accounts.items())}
-            return CfnMapping(self, "Registries", mapping=by_region).find_in_map(region, "account")
-        if region not in accounts:
+        kind = own_images.endpoint_kind(props.artifact.runtime, version, props.instance_type)
+        if kind not in own_images.TRITON_LOCKS:
+            raise UsageError(
+                f"{file}: hosting.triton_version: got '{version}', for which containers/triton has no packages on "
+                f"{props.instance_type}. It has them for {', '.join(own_images.TRITON_LOCKS)}. Choose one of these, or "
+                "set hosting.image_uri to your own image."
+            )
+        if not Token.is_unresolved(region) and region not in published[version]:
             raise UsageError(
                 f"{file}: hosting.triton_version: SageMaker does not publish Triton {version} in {region}, only "
-                f"in {', '.join(sorted(accounts))}. Deploy to one of these regions, choose another version, or set "
-                "hosting.image_uri to your own image."
+                f"in {', '.join(sorted(published[version]))}. Deploy to one of these regions, choose another version, "
+                "or set hosting.image_uri to your own image."
             )
-        return accounts[region]
+        if props.artifact.runtime == "cuda" and not props.workload.options.local:
+            Annotations.of(self).add_error(
+                f"{file}: hosting.target: a cuda build is for development on the local account: it needs PyTorch for "
+                "Python, which no image of ours has. Host a TensorRT build, or set hosting.image_uri to your own image."
+            )
 
 
 def runs_on_neuron(artifact: ModelArtifact) -> bool:
@@ -101,13 +96,3 @@ def host_ami(version: str, instance_type: str, file: Path) -> str | None:
             "Choose such a pair, or a CPU instance type."
         )
     return HOST_AMIS[version]
-
-
-def _named(image_uri: str, file: Path) -> EcrImage:
-    if (image := parse_ecr_uri(image_uri)) is None:
-        raise UsageError(
-            f"{file}: hosting.image_uri: got '{image_uri}', but SageMaker pulls from private Amazon ECR "
-            "only: <account>.dkr.ecr.<region>.amazonaws.com/<repository>:<tag> (or @sha256:<digest>). "
-            "Push the image there first."
-        )
-    return image

@@ -26,6 +26,7 @@ from stacks.grants import (
 )
 from stacks.release import steps
 from stacks.release.access import ReleaseAccess, ReleaseAccessProps, build_cache
+from stacks.release.images import ReleaseImages, ReleaseImagesProps
 from workloads import ProjectError, Workload
 
 AddStacks = Callable[[Construct, Options, Container[str]], None]
@@ -76,6 +77,7 @@ class ReleasePipelineStack(Stack):
         acknowledge_wildcards(release, REASONS)
         acknowledge_wildcards(pipeline, REASONS)
         acknowledge_wildcards(self._access, REASONS)
+        acknowledge_wildcards(self._images, REASONS)
         _acknowledge_artifacts(pipeline)
         CfnOutput(self, "PipelineName", value=pipeline.pipeline.pipeline_name)
 
@@ -128,7 +130,9 @@ class ReleasePipelineStack(Stack):
 
     def _synth(self) -> pipelines.CodeBuildStep:
         checked = steps.check(self._commit)
-        built: dict[str, pipelines.IFileSetProducer] = {}
+        images = ReleaseImagesProps(workloads=self._props.workloads, source=self._commit, after=checked)
+        self._images = ReleaseImages(self, "Images", images)
+        built = dict(self._images.built)
         gates: list[pipelines.Step] = []
         for model in map(_model, self._props.workloads):
             role = self._access.build(model.workload)

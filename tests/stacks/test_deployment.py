@@ -11,13 +11,10 @@ PRODUCTION = Options(stage="production")
 MEASURE = "`python -m inference_recommender run spellcheck --job advanced`"
 
 
-def test_without_a_recommendation_one_instance_is_deployed_and_both_reasons_to_hesitate_are_given(
+def test_without_a_recommendation_one_instance_is_deployed_with_a_warning(
     repository: Repository,
 ) -> None:
     assert repository.synthesise().warnings() == [
-        f"{repository.workload_file}: hosting.image_uri is not set, and SageMaker's stock Triton image has neither "
-        "onnxruntime nor tokenizers, which this model needs. For an AWS account build containers/triton/Dockerfile, "
-        "push it to Amazon ECR and set hosting.image_uri. local_aws needs no image. [ack: image:stock]",
         f"{repository.recommendation_file} does not exist: one ml.c5.xlarge is deployed, without autoscaling. "
         f"Measure with {MEASURE}, review the file and deploy again. [ack: recommendation:missing]",
     ]

@@ -34,7 +34,3 @@ def test_the_pin_is_what_the_tests_run_with() -> None:
     pinned = pins(CONTAINERS / "batch" / "requirements.txt")
     assert pinned == {name: importlib.metadata.version(name) for name in pinned}
     assert "boto3" in pinned
-
-
-def test_the_image_it_is_made_of_is_named_by_whoever_builds() -> None:
-    assert "\nARG BASE\nFROM ${BASE}\n" in DOCKERFILE

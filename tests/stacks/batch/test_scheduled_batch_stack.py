@@ -66,7 +66,7 @@ def test_inf2_is_one_line_of_the_workload(tmp_path: Path, batch: Synthesis) -> N
     assert synthesis.notes("inferentia:legacy") == []
     shard = tasks(synthesis)["shard"]
     assert [each["HostPath"] for each in shard["LinuxParameters"]["Devices"]] == ["/dev/neuron0"]
-    assert filled(shard["Image"]).endswith("/transformers-in-production:inf2")
+    assert "/transformers-in-production:inf2-" in filled(shard["Image"])
     assert synthesis.only("AWS::EC2::LaunchTemplate")["LaunchTemplateData"]["InstanceType"] == "inf2.xlarge"
     parameters = synthesis.json["Parameters"].values()
     assert any("amazon-linux-2023/neuron/recommended" in str(each.get("Default")) for each in parameters)

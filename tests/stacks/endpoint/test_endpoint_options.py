@@ -230,15 +230,6 @@ def test_inf1_says_that_no_alarm_rolls_it_back_and_where_one_does(tmp_path: Path
     assert "DeploymentConfig" not in synthesis.only("AWS::SageMaker::Endpoint")
 
 
-def test_a_stock_image_for_gpus_lacks_the_tokeniser(repository: Repository) -> None:
-    repository.host("tensorrt")
-    assert repository.synthesise().warnings()[0] == (
-        f"{repository.workload_file}: hosting.image_uri is not set, and SageMaker's stock Triton image has no "
-        "tokenizers, which this model needs. For an AWS account build containers/triton/Dockerfile, push it to Amazon "
-        "ECR and set hosting.image_uri. local_aws needs no image. [ack: image:stock]"
-    )
-
-
 def test_a_fleet_that_one_zone_alone_can_hold_is_warned_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repository = make_repository(tmp_path, "question_answering")
     repository.host("inf2", image_uri=OWN_NEURON)

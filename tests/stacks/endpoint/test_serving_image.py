@@ -14,20 +14,6 @@ from workloads.instances import HOST_AMIS
 IRELAND = Environment(account="123456789012", region="eu-west-1")
 
 
-def test_the_stock_image_comes_from_the_registry_of_the_region(repository: Repository) -> None:
-    model = repository.synthesise(IRELAND).only("AWS::SageMaker::Model")
-    registry = "763104351884.dkr.ecr.eu-west-1."
-    parts = model["PrimaryContainer"]["Image"]["Fn::Join"][1]
-    assert parts == [registry, {"Ref": "AWS::URLSuffix"}, "/sagemaker-tritonserver:25.09-py3-cpu"]
-
-
-def test_a_stack_for_every_region_looks_the_registry_up_when_it_is_deployed(repository: Repository) -> None:
-    repository.host(triton_version="25.09")
-    (mapping,) = repository.synthesise().json["Mappings"].values()
-    assert mapping["us-east-1"] == {"account": "763104351884"}
-    assert mapping["af-south-1"] == {"account": "626614931356"}
-
-
 def test_the_registries_know_every_version_of_the_ami_table() -> None:
     assert set(HOST_AMIS) <= set(triton_registries())
 
@@ -47,9 +33,7 @@ def test_an_image_of_ones_own_replaces_the_stock_one_and_only_its_repository_may
     ("version", "instance_type", "ami"),
     [
         ("25.04", "ml.g4dn.xlarge", "al2-ami-sagemaker-inference-gpu-3-1"),
-        ("24.09", "ml.g5.xlarge", "al2-ami-sagemaker-inference-gpu-3-1"),
         ("25.09", "ml.g5.xlarge", "al2023-ami-sagemaker-inference-gpu-4-1"),
-        ("26.05", "ml.g4dn.xlarge", "al2023-ami-sagemaker-inference-gpu-4-1"),
         ("25.09", "ml.c6i.xlarge", None),
     ],
 )
@@ -60,7 +44,8 @@ def test_the_host_ami_carries_a_driver_for_the_images_cuda(
     synthesis = repository.synthesise()
     (variant,) = synthesis.only("AWS::SageMaker::EndpointConfig")["ProductionVariants"]
     assert variant.get("InferenceAmiVersion") == ami
-    assert ("py3-cpu" in str(synthesis.only("AWS::SageMaker::Model"))) == (ami is None)
+    processor = "gpu" if ami else "cpu"
+    assert f":triton-{version}-{processor}-" in str(synthesis.only("AWS::SageMaker::Model"))
 
 
 def test_the_ami_follows_the_recommended_instance_type(repository: Repository) -> None:
@@ -120,7 +105,7 @@ def test_an_image_outside_amazon_ecr_is_refused(repository: Repository, uri: str
     with pytest.raises(UsageError) as refusal:
         repository.synthesise()
     assert str(refusal.value) == (
-        f"{repository.workload_file}: hosting.image_uri: got '{uri}', but SageMaker pulls from private Amazon ECR "
+        f"{repository.workload_file}: hosting.image_uri: got '{uri}', but AWS pulls from private Amazon ECR "
         "only: <account>.dkr.ecr.<region>.amazonaws.com/<repository>:<tag> (or @sha256:<digest>). "
         "Push the image there first."
     )

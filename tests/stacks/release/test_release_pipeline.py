@@ -70,7 +70,7 @@ def test_models_are_built_and_pass_the_parity_gate_before_anything_is_synthesise
     assert list(actions) == ["Source", "Build", "UpdatePipeline", "Assets", "Beta", "Production"]
     assert actions["Build"] == [
         ["Check"],
-        [f"Build-{name}" for name in WORKLOADS],
+        [*(f"Build-{name}" for name in WORKLOADS), "Images"],
         [f"ParityGate-{name}" for name in WORKLOADS],
         ["Synth"],
     ]
@@ -158,6 +158,33 @@ def test_only_a_proposal_gets_a_clone_and_with_it_the_right_to_push(template: di
     assert all("Propose" in name for name in may_use)
 
 
+def test_the_images_step_alone_is_privileged_and_pushes_to_one_repository(template: dict[str, Any]) -> None:
+    projects = projects_of(template)
+    privileged = {name for name, project in projects.items() if project["Environment"]["PrivilegedMode"]}
+    (name,) = (name for name in projects if "BuildImages" in name)
+    assert privileged == {name}
+    spec = json.loads(projects[name]["Source"]["BuildSpec"]["Fn::Join"][1][0].partition(" inf1")[0] + '"]}}}')
+    assert spec["phases"]["build"]["commands"][-1] == "bash scripts/release/build_image.sh"
+    role = projects[name]["ServiceRole"]["Fn::GetAtt"][0]
+    statements = statements_of(template, role)
+    pushing = [s for s in statements if "ecr:PutImage" in s["Action"]]
+    assert [s["Resource"]["Fn::GetAtt"][1] for s in pushing] == ["Arn"]
+    bases = json.dumps([s["Resource"] for s in statements if "ecr:BatchGetImage" in s["Action"] and s not in pushing])
+    assert set(re.findall(r":repository/([a-z0-9-]+)", bases)) == {
+        "pytorch-inference-neuron",
+        "sagemaker-tritonserver",
+    }
+
+
+def test_the_repository_of_the_images_scans_them_and_overwrites_none(template: dict[str, Any]) -> None:
+    (repository,) = (r for r in template["Resources"].values() if r["Type"] == "AWS::ECR::Repository")
+    assert repository["Properties"]["ImageTagMutability"] == "IMMUTABLE"
+    assert repository["Properties"]["ImageScanningConfiguration"] == {"ScanOnPush": True}
+    rules = json.loads(repository["Properties"]["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
+    kept = {rule["selection"]["tagPrefixList"][0]: rule["selection"]["countNumber"] for rule in rules}
+    assert kept == {"inf1-": 30, "inf2-": 30, "cpu-": 30, "triton-": 30}, "a mirrored base is kept for ever"
+
+
 def test_a_proposal_is_made_on_the_commit_that_was_measured(template: dict[str, Any]) -> None:
     (action,) = (a for s in stages(template) for a in s["Actions"] if a["Name"] == "Propose-spellcheck")
     variables = {v["name"]: v["value"] for v in json.loads(action["Configuration"]["EnvironmentVariables"])}
@@ -186,7 +213,9 @@ def test_no_build_can_write_what_another_build_a_gate_or_production_takes(templa
         suffixes = {parts.rpartition(', "')[2].removesuffix('"]') for parts in objects}
         assert suffixes == {f"/caches/{workload}/*", f"/model-build/{workload}/*"}
     others = [project for name, project in projects_of(template).items() if name not in builds]
-    assert {project["Cache"]["Type"] for project in others} == {"NO_CACHE"}
+    (images,) = (project for name, project in projects_of(template).items() if "BuildImages" in name)
+    assert images["Cache"] == {"Type": "LOCAL", "Modes": ["LOCAL_DOCKER_LAYER_CACHE"]}
+    assert {project["Cache"]["Type"] for project in others if project is not images} == {"NO_CACHE"}
 
 
 def test_every_step_installs_from_a_lock(template: dict[str, Any]) -> None:

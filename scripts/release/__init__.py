@@ -1,0 +1,1 @@
+"""The steps of a release, each a script, and what their scripts call."""

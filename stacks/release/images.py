@@ -1,0 +1,101 @@
+"""The image stage of a release: builds what containers/ has, asks it whether it is whole, and hands its digest on.
+
+One step builds each kind that a workload needs; its output is the folder in which the templates find the digests. What
+was pushed before is not built again: an image's tag is a hash of all that it is built from. It is one step and not one
+for each kind, because an action of CodePipeline takes five artifacts at most.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from aws_cdk import Duration, RemovalPolicy, Stack, pipelines
+from aws_cdk import aws_codebuild as codebuild
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from stacks.grants import acknowledge_resources, acknowledge_to_checkov, allow
+from stacks.release.steps import INSTALL, RUNTIMES, SCRIPTS
+from workloads import Workload, own_images
+
+KEPT_IMAGES = 30
+"""How many are kept of each kind. A rollback needs the one before; an endpoint pulls its own whenever it grows."""
+FOLDER = "build/images"
+LONGEST_BUILD = Duration.hours(3)
+PREFIXES = ("inf1-", "inf2-", "cpu-", "triton-")
+"""How tags begin, but for those of mirrored bases, which are kept for ever."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReleaseImagesProps:
+    workloads: Sequence[Workload]
+    source: pipelines.IFileSetProducer
+    after: pipelines.Step
+    """The step that has to succeed first."""
+
+
+class ReleaseImages(Construct):
+    """`built` has the step's output by the folder that it belongs in; it is empty if no workload needs an image."""
+
+    def __init__(self, scope: Construct, id: str, props: ReleaseImagesProps) -> None:
+        super().__init__(scope, id)
+        kinds = sorted(set().union(*map(own_images.kinds_of, props.workloads)))
+        self.built: dict[str, pipelines.IFileSetProducer] = {}
+        if not kinds:
+            return
+        self._repository = self._make_repository()
+        self._role = self._make_role(kinds)
+        self.built[FOLDER] = self._step(kinds, props).add_output_directory(FOLDER)
+
+    def _make_repository(self) -> ecr.Repository:
+        repository = ecr.Repository(
+            self,
+            "Repository",
+            image_tag_mutability=ecr.TagMutability.IMMUTABLE,
+            image_scan_on_push=True,
+            removal_policy=RemovalPolicy.RETAIN,
+            lifecycle_rules=[
+                ecr.LifecycleRule(tag_prefix_list=[prefix], max_image_count=KEPT_IMAGES) for prefix in PREFIXES
+            ],
+        )
+        acknowledge_to_checkov(repository, "CKV_AWS_136", "Code without secrets; Amazon ECR encrypts it with its key.")
+        return repository
+
+    def _make_role(self, kinds: Iterable[str]) -> iam.Role:
+        """Returns the role of all images' steps: they build one commit, and a tag that was pushed stays what it is."""
+        builder = iam.ServicePrincipal("codebuild.amazonaws.com")
+        role = iam.Role(self, "Role", assumed_by=builder, description="Builds and pushes the images of containers/.")
+        self._repository.grant_pull_push(role)
+        allow(role, ["ecr:DescribeImages"], [self._repository.repository_arn])
+        bases = [own_images.image_build(kind) for kind in kinds]
+        bases += [own_images.image_build(build.base) for build in bases if not build.base_registries]
+        names = sorted({build.base.partition(":")[0] for build in bases if build.base_registries})
+        arns = [
+            Stack.of(self).format_arn(service="ecr", account="*", resource="repository", resource_name=name)
+            for name in names
+        ]
+        allow(role, ["ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage"], arns)
+        acknowledge_resources(role, arns, "The account of AWS's registry differs by region.")
+        acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
+        return role
+
+    def _step(self, kinds: Sequence[str], props: ReleaseImagesProps) -> pipelines.CodeBuildStep:
+        step = pipelines.CodeBuildStep(
+            "Images",
+            input=props.source,
+            commands=[
+                f"{INSTALL} requirements/cdk.txt",
+                *(f"bash {SCRIPTS}/build_image.sh {kind} {self._repository.repository_name}" for kind in kinds),
+            ],
+            role=self._role,
+            partial_build_spec=codebuild.BuildSpec.from_object({"phases": {"install": {"runtime-versions": RUNTIMES}}}),
+            build_environment=codebuild.BuildEnvironment(
+                build_image=codebuild.LinuxBuildImage.STANDARD_7_0,
+                compute_type=codebuild.ComputeType.LARGE,
+                privileged=True,  # Docker's daemon asks for it.
+            ),
+            cache=codebuild.Cache.local(codebuild.LocalCacheMode.DOCKER_LAYER),
+            timeout=LONGEST_BUILD,
+        )
+        step.add_step_dependency(props.after)
+        return step

