@@ -17,8 +17,8 @@ from scripts.rehearsal.account import neuron_stand_in
 from tests.containers.neuron.neuron_server import SERVING, compile_neuron, document
 from tests.local_aws.conftest import wait_until
 from tests.scripts.rehearsal.conftest import client
+from tests.scripts.rehearsal.roles import make_role
 
-TRUST = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron:1"
 BUCKET, NAME = "models", "on-inf1"
 
@@ -45,8 +45,7 @@ def account(model: Path, rehearsing: LocalAccount) -> LocalAccount:
     s3.create_bucket(Bucket=BUCKET)
     s3.put_object(Bucket=BUCKET, Key="model.tar.gz", Body=archive(model))
     container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/model.tar.gz"}
-    trust = json.dumps({"Version": "2012-10-17", "Statement": [TRUST]})
-    role = client(rehearsing, "iam").create_role(RoleName=NAME, AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+    role = make_role(rehearsing, NAME, "sagemaker.amazonaws.com", "s3:GetObject")
     sagemaker.create_model(ModelName=NAME, ExecutionRoleArn=role, PrimaryContainer=container)
     variant = {"VariantName": "AllTraffic", "ModelName": NAME, "InstanceType": "ml.inf1.xlarge"}
     sagemaker.create_endpoint_config(

@@ -1,6 +1,5 @@
 """Processing jobs in the rehearsal's account: programs of these tests in a container's place, as their job's role."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,9 @@ from local_aws.process.local_account import LocalAccount
 from local_aws.sagemaker.processing_jobs import ALGORITHM_ERROR
 from tests.local_aws.conftest import wait_until
 from tests.scripts.rehearsal.conftest import client
+from tests.scripts.rehearsal.roles import make_role
 
 BUCKET = "jobs"
-TRUST = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
-FILES = {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}
-LOGS = {"Effect": "Allow", "Action": "logs:*", "Resource": "*"}
 READS = """
 import json, sys
 def main(arguments, system):
@@ -49,12 +46,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.integration]
 @pytest.fixture(scope="module")
 def role(rehearsing: LocalAccount) -> str:
     client(rehearsing, "s3").create_bucket(Bucket=BUCKET)
-    iam = client(rehearsing, "iam")
-    trust = json.dumps({"Version": "2012-10-17", "Statement": [TRUST]})
-    made: str = iam.create_role(RoleName="jobs", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
-    policy = json.dumps({"Version": "2012-10-17", "Statement": [FILES, LOGS]})
-    iam.put_role_policy(RoleName="jobs", PolicyName="jobs", PolicyDocument=policy)
-    return made
+    return make_role(rehearsing, "jobs", "sagemaker.amazonaws.com", "s3:*", "logs:*")
 
 
 def request(name: str, role: str, **changes: Any) -> dict[str, Any]:
