@@ -81,11 +81,14 @@ def add_stacks(
 
 
 def add_release(app: App, root: Path, environment: Environment, source: ReleaseSource, *, local: bool = False) -> None:
-    """Adds the pipeline that releases every workload below root/workloads that is built, each on its hosting.target."""
+    """Adds the pipeline that releases every workload below root/workloads, each on its hosting.target.
+
+    It builds all of them, and deploys what is built where this runs: its first deployment is made before anything is.
+    """
     # Imported here because most syntheses have no pipeline, and its library takes long to import.
     from stacks.release.pipeline_stack import ReleasePipelineProps, ReleasePipelineStack
 
-    folders = [folder for folder in _folders(root, None) if _artifact_file(root, folder).exists()]
+    folders = _folders(root, None)
 
     def add(scope: Construct, options: Options, without: Container[str]) -> None:
         add_stacks(scope, root, environment, replace(options, local=local), without=without)
@@ -93,6 +96,7 @@ def add_release(app: App, root: Path, environment: Environment, source: ReleaseS
     props = ReleasePipelineProps(
         source=source,
         workloads=[folder.workload for folder in folders],
+        built={folder.workload.name for folder in folders if _artifact_file(root, folder).exists()},
         waiting={
             folder.workload.name: reason
             for folder in folders
@@ -111,11 +115,13 @@ def _artifact_file(root: Path, folder: workloads.WorkloadFolder) -> Path:
 def _why_not_in_production(
     root: Path, folder: workloads.WorkloadFolder, environment: Environment
 ) -> workloads.ProjectError | None:
-    """Returns why a workload waits for a recommendation of its artifact. A batch needs none."""
-    if isinstance(folder.workload.hosting, workloads.ScheduledBatchHosting):
-        return None
+    """Returns why a workload waits for its build, or for a recommendation of it. A batch needs none."""
     try:
-        plan_deployment(_props(root, folder, environment, PRODUCTION), environment.region)
+        props = _props(root, folder, environment, PRODUCTION)
+        if not isinstance(folder.workload.hosting, workloads.ScheduledBatchHosting):
+            plan_deployment(props, environment.region)
+    except workloads.MissingArtifact as error:
+        return error
     except workloads.ProjectError as error:
         problems = error.problems if isinstance(error, SeveralProblems) else (error,)
         if all(isinstance(problem, NotMeasured) for problem in problems):
@@ -235,11 +241,17 @@ def add_all(
     """
     context = app.node.try_get_context
     try:
-        left_out = add_stacks(app, root, environment, replace(read_options(context), local=local))
+        source = read_release(context)
+        try:
+            left_out = add_stacks(app, root, environment, replace(read_options(context), local=local))
+        except NothingBuilt as error:
+            if source is None:
+                raise
+            left_out = dict(error.reasons)  # A release builds its models itself.
         for name in asked_for([*(stack.node.id for stack in app.node.children), *left_out], command):
             if name in left_out:
                 print(f"No stack for it: {left_out[name]}", file=sys.stderr)
-        if source := read_release(context):
+        if source is not None:
             add_release(app, root, environment, source, local=local)
             Validations.of(app).add_plugins(CloudFormationValidatePlugin())
     except NothingBuilt as error:

@@ -1,4 +1,4 @@
-"""python -m model_build build|verify|plan|lint …"""
+"""python -m model_build build|verify|plan|lint|record …"""
 
 import argparse
 import contextlib
@@ -43,6 +43,9 @@ EXAMPLES = {
     "verify": (
         "python -m model_build verify spellcheck --target cpu",
         "python -m model_build verify spellcheck --target tensorrt --builder rtx",
+    ),
+    "record": (
+        "python -m model_build record question_answering --target inf1-data-parallel --role-arn ARN --image-uri URI",
     ),
     "plan": ("python -m model_build plan spellcheck --target cpu --json",),
     "lint": ("python -m model_build lint build/spellcheck/cpu/model.tar.gz --workload spellcheck",),
@@ -103,6 +106,11 @@ def parser() -> argparse.ArgumentParser:
     )
     linting.add_options(command)
     command.set_defaults(run=_lint)
+    command = _command(
+        commands, "record", "run evaluation.jsonl through a build for Inferentia, on an endpoint made for it"
+    )
+    remote.add_record_options(command)
+    command.set_defaults(run=_record)
     for command in commands.choices.values():
         command.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
     return described
@@ -201,6 +209,13 @@ def _lint(options: argparse.Namespace) -> int:
     else:
         print(linting.text(findings, context))
     return linting.exit_code(findings)
+
+
+def _record(options: argparse.Namespace) -> int:
+    with _status() as show:
+        output = remote.record(options, ROOT, _named(show, f"{options.workload} for {options.target}"))
+    print(json.dumps({"outputs": str(output)}) if options.json else output)
+    return 0
 
 
 def _run_here(options: argparse.Namespace, planned: BuildPlan, progress: Progress) -> dict[str, Any]:

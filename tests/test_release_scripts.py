@@ -148,32 +148,104 @@ def test_a_measured_artifact_is_proposed_on_a_branch_and_as_a_patch(checkout: Ch
         check=True,
     )
     assert pushed.stdout == recommendation()
-    assert sorted(file.suffix for file in (checkout.folder / "proposal").iterdir()) == [".html", ".patch"]
+    assert sorted(file.suffix for file in (checkout.folder / "proposal").iterdir()) == [".html", ".patch", ".txt"]
 
 
 def test_nothing_is_proposed_for_an_artifact_that_is_measured_already(checkout: Checkout) -> None:
     checkout.write("workloads/spellcheck/recommendation.json", recommendation())
     checkout.commit()
     checkout.write("runs/candidate/recommendation.json", recommendation())
+    checkout.write("runs/candidate/report.html", "<html></html>")
     done = checkout.run("propose.sh", "spellcheck")
-    assert (done.returncode, done.stdout) == (
-        0,
-        "workloads/spellcheck/recommendation.json in the repository is of this artifact already: "
-        "nothing is proposed.\n",
+    told = (
+        "workloads/spellcheck/recommendation.json in the repository is of this artifact already: nothing is proposed.\n"
     )
-    assert list((checkout.folder / "proposal").iterdir()) == []
+    assert (done.returncode, done.stdout) == (0, told)
+    left = {file.name for file in (checkout.folder / "proposal").iterdir()}
+    assert left == {"README.txt", "spellcheck-report.html"}, "CodeBuild fails a step whose output has no file"
+    assert (checkout.folder / "proposal/README.txt").read_text() == told
 
 
-def test_a_branch_that_cannot_be_pushed_leaves_its_patch_and_says_what_to_do(checkout: Checkout) -> None:
+def test_a_branch_that_cannot_be_pushed_leaves_its_patch_says_what_to_do_and_stops_no_release(
+    checkout: Checkout,
+) -> None:
     checkout.write("runs/candidate/recommendation.json", recommendation())
     checkout.write("runs/candidate/report.html", "<html></html>")
     shutil.rmtree(checkout.remote)
     done = checkout.run("propose.sh", "spellcheck")
-    assert done.returncode == 3
-    assert done.stderr.splitlines()[-1] == (
-        "The branch could not be pushed. Apply proposal/*.patch of this step's output and open a pull request by hand."
+    told = (
+        "The branch could not be pushed. Apply the .patch file of this step's output and open a pull request by hand: "
+        "production is deployed once it is merged.\n"
     )
-    assert list((checkout.folder / "proposal").glob("*.patch"))
+    assert (done.returncode, done.stdout) == (0, told)
+    assert "does not appear to be a git repository" in done.stderr, "git's own reason"
+    left = sorted(file.suffix for file in (checkout.folder / "proposal").iterdir())
+    assert left == [".html", ".patch", ".txt"]
+    assert (checkout.folder / "proposal/README.txt").read_text() == told
+
+
+BETA = "Beta-SpellcheckStack"
+ABSENT = f"An error occurred (ValidationError) when calling DescribeStacks: Stack with id {BETA} does not exist"
+
+
+def test_a_stack_of_beta_is_deleted_and_waited_for(checkout: Checkout) -> None:
+    checkout.stand_in("aws")
+    done = checkout.run("take_down.sh", BETA)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{BETA} is deleted.\n", "")
+    verbs = [line.removeprefix("aws cloudformation ").split(" --")[0] for line in checkout.asked]
+    assert verbs == ["describe-stacks", "delete-stack", "wait stack-delete-complete"]
+
+
+def test_a_stack_that_is_not_there_is_none_to_delete(checkout: Checkout) -> None:
+    checkout.stand_in("aws", f'echo "{ABSENT}" >&2; exit 254\n')
+    done = checkout.run("take_down.sh", BETA)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert len(checkout.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("refused", "told"),
+    [
+        ("describe-stacks", f"Whether there is a stack {BETA}, which costs by the hour, could not be asked."),
+        (
+            "delete-stack",
+            f"{BETA} could not be deleted, for the reason above, and costs by the hour: delete it by hand.",
+        ),
+        (
+            "wait",
+            f"{BETA} is not deleted. Its events say why: aws cloudformation describe-stack-events --stack-name {BETA}",
+        ),
+    ],
+)
+def test_a_stack_that_may_still_cost_is_told(checkout: Checkout, refused: str, told: str) -> None:
+    checkout.stand_in("aws", f'case "$2" in {refused}) echo AccessDenied >&2; exit 254;; esac\n')
+    done = checkout.run("take_down.sh", BETA)
+    assert (done.returncode, done.stderr.splitlines()) == (3, ["AccessDenied", told])
+
+
+def test_the_gate_of_a_build_for_inferentia_takes_what_was_recorded_on_the_chip(checkout: Checkout) -> None:
+    checkout.stand_in("python", '[ "$2" != scripts.release.image ] || echo REGISTRY@DIGEST\n')
+    checkout.write("build/duplicates/inf1/artifact.json", "{}")
+    arguments = ("duplicates", "inf1", "arn", "bucket", "ml.inf1.xlarge")
+    assert checkout.run("record_on_chip.sh", *arguments).returncode == 0
+    assert checkout.run("parity_gate.sh", "duplicates", "inf1", "recorded/outputs.json").returncode == 0
+    named = "duplicates --target inf1"
+    assert checkout.asked == [
+        "python -m scripts.release.image uri inf1",
+        f"python -m model_build record {named} --role-arn arn --bucket bucket --image-uri REGISTRY@DIGEST "
+        "--instance-type ml.inf1.xlarge --output recorded/outputs.json",
+        f"python -m model_build verify {named} --outputs recorded/outputs.json",
+        f"python -m model_build verify {named} --recorded",
+    ]
+    assert checkout.run("record_on_chip.sh", *arguments, "OWN").returncode == 0
+    assert "--image-uri OWN " in checkout.asked[-1]
+
+
+def test_without_an_image_nothing_is_recorded(checkout: Checkout) -> None:
+    checkout.stand_in("python", '[ "$2" != scripts.release.image ] || { echo "There is no image." >&2; exit 2; }\n')
+    checkout.write("build/duplicates/inf1/artifact.json", "{}")
+    done = checkout.run("record_on_chip.sh", "duplicates", "inf1", "arn", "bucket", "ml.inf1.xlarge")
+    assert (done.returncode, done.stderr) == (2, "There is no image.\n")
 
 
 @pytest.fixture
@@ -243,7 +315,9 @@ ARGUMENTS = {
     "parity_gate.sh": ("spellcheck", "cpu"),
     "performance_gate.sh": ("spellcheck", "s3://releases/baselines"),
     "propose.sh": ("spellcheck",),
+    "record_on_chip.sh": ("duplicates", "inf1", "arn", "bucket", "ml.inf1.xlarge"),
     "smoke_test.sh": ("spellcheck", "Beta-SpellcheckStack"),
+    "take_down.sh": ("Beta-SpellcheckStack",),
 }
 
 

@@ -1,8 +1,9 @@
-"""The part of `python -m model_build build` that --on sagemaker adds: options, and three things to do with them.
+"""What `python -m model_build` does on SageMaker: the options, and what is done with them.
 
-plan   the jobs, with AWS asked for what was not given
-show   the document of --dry-run: requests, warnings and what stands in for what AWS could not tell
-run    the artifact, after minutes
+plan     the jobs of `build --on sagemaker`, with AWS asked for what was not given
+show     the document of --dry-run: requests, warnings and what stands in for what AWS could not tell
+run      the artifact, after minutes
+record   the file of `record`: what a model for Inferentia gave on its chip
 """
 
 import argparse
@@ -14,10 +15,11 @@ from typing import Any
 from aws_api.session import AwsSession
 from model_build.progress import Progress
 from model_build.remote.aws_account import AwsAccount
+from model_build.remote.recording import AwsChipAccount, plan_recording, record_on_chip
 from model_build.remote.remote_build import build_remotely
 from model_build.remote.request import RemoteBuild, dry_run_document, plan_remote
 from model_build.remote.where import MAX_RUNTIME_S, Options, resolve, resolve_for_show
-from workloads import ModelArtifact, WorkloadFolder
+from workloads import ModelArtifact, WorkloadFolder, artifact_file, load_workload
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -35,6 +37,34 @@ def add_options(command: argparse.ArgumentParser) -> None:
     remote.add_argument(
         "--max-runtime-s", type=int, default=MAX_RUNTIME_S, metavar="N", help=f"default: {MAX_RUNTIME_S}"
     )
+
+
+def add_record_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("workload", help="a folder of workloads/")
+    command.add_argument("--target", required=True, help="a target of its workload.toml for Inferentia, or a variant")
+    command.add_argument("--role-arn", required=True, metavar="ARN", help="role the endpoint assumes")
+    command.add_argument("--image-uri", required=True, metavar="URI", help="image of containers/neuron, in ECR")
+    command.add_argument("--bucket", metavar="NAME", help="default: SageMaker's bucket of account and region")
+    command.add_argument("--instance-type", metavar="TYPE", help="default: the target's first")
+    command.add_argument("--output", type=Path, metavar="FILE", help="default: build/WORKLOAD/TARGET/outputs.json")
+
+
+def record(given: argparse.Namespace, root: Path, progress: Progress) -> Path:
+    """Returns the file that `verify --outputs` takes. Raises what `plan_recording` and `record_on_chip` raise."""
+    session = AwsSession(notify=progress)
+    recording = plan_recording(
+        load_workload(given.workload, root / "workloads"),
+        given.target,
+        root,
+        role_arn=given.role_arn,
+        bucket=given.bucket or session.default_bucket(),
+        image_uri=given.image_uri,
+        instance_type=given.instance_type,
+        stamp=_stamp(),
+    )
+    output: Path = given.output or artifact_file(root, given.workload, given.target).with_name("outputs.json")
+    record_on_chip(recording, output, AwsChipAccount(session), progress)
+    return output
 
 
 def plan(folder: WorkloadFolder, name: str, given: argparse.Namespace) -> tuple[RemoteBuild, ...]:

@@ -34,6 +34,13 @@ GENERATOR_LOGS = "/aws/sagemaker/ProcessingJobs*"
 MANAGED_POLICY = "AmazonSageMakerFullAccess"
 
 
+def role_path(stack_name: str) -> str:
+    """Returns the IAM path of a stack's role. CloudFormation cuts a role's name at 64 characters, but never its path,
+    so a policy elsewhere can name the role by it.
+    """
+    return f"/inference-recommender/{stack_name}/"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecommenderAccessProps:
     workload: Workload
@@ -52,6 +59,7 @@ class RecommenderAccess(Construct):
             self,
             "Role",
             assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
+            path=role_path(Stack.of(self).stack_name),
             description=f"Lets SageMaker Inference Recommender measure {workload.name}.",
         )
         props.archive.grant_read(self.role)

@@ -1,5 +1,6 @@
 """The roles of a release's steps, one for each kind of step, on named resources where a name is known."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aws_cdk import ArnFormat, Aws, Stack
@@ -7,9 +8,24 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from stacks.endpoint.recommender_access import role_path
 from stacks.grants import acknowledge_resources, allow, allow_passing_to_sagemaker
 
 OWN_NAMES = "A job or an endpoint is named after its workload when it is made; the prefix keeps to the workload's own."
+
+
+WRITE_LOGS = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents")
+READ_LOGS = ("logs:DescribeLogStreams", "logs:GetLogEvents")
+
+
+def baselines(workload: str) -> str:
+    """Returns the folder of the releases' bucket that keeps the run of what production serves."""
+    return f"baselines/{workload}"
+
+
+def recordings(workload: str) -> str:
+    """Returns the folder of the releases' bucket that keeps what a workload's models gave on their chip."""
+    return f"recordings/{workload}"
 
 
 def build_cache(workload: str) -> str:
@@ -21,10 +37,23 @@ def build_cache(workload: str) -> str:
 class ReleaseAccessProps:
     releases: s3.IBucket
     """Keeps builds and baselines."""
+    connection_arn: str
+    """The connection to the repository."""
+
+
+def use_of(connection_arn: str) -> iam.PolicyStatement:
+    """Lets a role use a connection. IAM wants the action under the ARN's own service: codeconnections, or
+    codestar-connections for an older connection, which is all that CDK grants.
+
+    https://docs.aws.amazon.com/dtconsole/latest/userguide/security-iam.html
+    """
+    service = connection_arn.split(":")[2]
+    return iam.PolicyStatement(actions=[f"{service}:UseConnection"], resources=[connection_arn])
 
 
 class ReleaseAccess(Construct):
-    """`ask` invokes and measures what beta deployed, `compare` reads and writes baselines; each build has a role.
+    """`source` reads the repository. For each workload there are roles that build it, run it on its chip, ask and
+    measure what beta deployed, and keep its baseline.
 
     A build runs code of others, which pip installs and a checkpoint brings. It reaches its own workload's files only:
     what it could change elsewhere, another build, a gate or production would take for its own.
@@ -33,12 +62,14 @@ class ReleaseAccess(Construct):
     def __init__(self, scope: Construct, id: str, props: ReleaseAccessProps) -> None:
         super().__init__(scope, id)
         self._releases = props.releases
-        self.ask = self._role("Ask", "Asks and measures what the beta stage deployed.")
-        self.compare = self._role("Compare", "Reads and keeps the runs that releases are compared with.")
-        props.releases.grant_read_write(self.compare, "baselines/*")
-        acknowledge_resources(
-            self.compare, [props.releases.arn_for_objects("baselines/*")], "A baseline is a folder of files."
+        self.source = iam.Role(
+            self,
+            "Source",
+            # CodePipeline's own role assumes it, which CDK adds.
+            assumed_by=iam.AccountPrincipal(Stack.of(self).account),
+            description="Gets the repository's files.",
         )
+        self.source.add_to_policy(use_of(props.connection_arn))
 
     def build(self, workload: str) -> iam.Role:
         """Returns the role of the workload's build, here and as a SageMaker processing job."""
@@ -46,28 +77,79 @@ class ReleaseAccess(Construct):
         self._let_build(role, workload)
         return role
 
-    def may_measure(self, workload: str, stack_name: str) -> None:
-        """Lets `ask` invoke the stack's endpoint and run jobs on its model."""
-        jobs = [self._arn("inference-recommendations-job", f"{workload.replace('_', '-')}-*")]
+    def record(self, workload: str) -> iam.Role:
+        """Returns the role that runs the workload's model on its chip, here and as a SageMaker endpoint."""
+        role = self._role(f"Record-{workload}", f"{workload}: runs its model on its chip.", "sagemaker.amazonaws.com")
+        own = f"{workload.replace('_', '-')}-*"
+        endpoints, configs, models = (self._arn(resource, own) for resource in ("endpoint", "endpoint-config", "model"))
+        allow(role, ["sagemaker:CreateEndpoint"], [endpoints, configs])
+        allow(role, ["sagemaker:DescribeEndpoint", "sagemaker:DeleteEndpoint"], [endpoints])
+        allow(role, ["sagemaker:CreateEndpointConfig", "sagemaker:DeleteEndpointConfig"], [configs])
+        allow(role, ["sagemaker:CreateModel", "sagemaker:DeleteModel"], [models])
+        allow(role, ["sagemaker:AddTags"], [endpoints, configs, models])
+        allow_passing_to_sagemaker(role, [role.role_arn])
+        self._releases.grant_read_write(role, f"{recordings(workload)}/*")
+        logs = self._log_groups(f"/aws/sagemaker/Endpoints/{own}")
+        allow(role, [*WRITE_LOGS, *READ_LOGS], logs)
+        self._let_pull(role)
+        objects = self._releases.arn_for_objects(f"{recordings(workload)}/*")
+        acknowledge_resources(role, [endpoints, configs, models, objects, *logs], OWN_NAMES)
+        return role
+
+    def take_down(self, stacks: Sequence[str]) -> iam.Role:
+        """Returns the role that deletes these stacks, each by the role that made it."""
+        role = self._role("TakeDown", "Deletes the servers that the beta stage deployed.")
+        arns = [
+            Stack.of(self).format_arn(service="cloudformation", resource="stack", resource_name=f"{name}/*")
+            for name in stacks
+        ]
+        allow(role, ["cloudformation:DeleteStack", "cloudformation:DescribeStacks"], arns)
+        acknowledge_resources(role, arns, "CloudFormation ends a stack's ARN with an id that it makes.")
+        return role
+
+    def ask(self, workload: str, stack_name: str) -> iam.Role:
+        """Returns the role that invokes the stack's endpoint, runs jobs on its model and reads how a test went."""
+        role = self._role(f"Ask-{workload}", f"{workload}: asks and measures what the beta stage deployed.")
+        own = f"{workload.replace('_', '-')}-*"
+        jobs = self._arn("inference-recommendations-job", own)
+        passed = self._role_arn(f"{role_path(stack_name).strip('/')}/*")
+        logs = self._log_groups(
+            "/aws/sagemaker/InferenceRecommendationsJobs*",
+            *(f"/aws/sagemaker/Endpoints/{prefix}" for prefix in (own, "sm-*")),
+        )
         # SageMaker writes an endpoint's name in lower case into its ARN.
-        endpoint = self._arn("endpoint", stack_name.lower())
-        roles = [self._role_arn(f"{stack_name}-RecommenderRole*")]
-        allow(self.ask, ["sagemaker:InvokeEndpoint"], [endpoint])
+        allow(role, ["sagemaker:InvokeEndpoint"], [self._arn("endpoint", stack_name.lower())])
         verbs = ("Create", "Describe", "Stop")
         actions = [f"sagemaker:{verb}InferenceRecommendationsJob" for verb in verbs]
         others = ["sagemaker:ListInferenceRecommendationsJobSteps", "sagemaker:AddTags", "sagemaker:ListTags"]
-        allow(self.ask, [*actions, *others], jobs)
-        allow_passing_to_sagemaker(self.ask, roles)
-        acknowledge_resources(self.ask, [*jobs, *roles], OWN_NAMES)
+        allow(role, [*actions, *others], [jobs])
+        allow_passing_to_sagemaker(role, [passed])
+        allow(role, READ_LOGS, logs)
+        allow(role, ["cloudwatch:GetMetricData"], ["*"])
+        self._let_offer_payloads(role, workload)
+        acknowledge_resources(role, [jobs, passed, *logs], OWN_NAMES)
+        acknowledge_resources(role, ["*"], "cloudwatch:GetMetricData is an action on no resource.")
+        return role
 
-    def may_offer_payloads(self) -> None:
-        """Lets `ask` put payloads where jobs look for them, and read the metrics of its tests."""
-        bucket = s3.Bucket.from_bucket_name(self, "Payloads", f"sagemaker-{Aws.REGION}-{Aws.ACCOUNT_ID}")
-        payloads = bucket.arn_for_objects("inference-recommender/*")
-        allow(self.ask, ["s3:PutObject"], [payloads])
-        allow(self.ask, ["cloudwatch:GetMetricData"], ["*"])
-        acknowledge_resources(self.ask, [payloads], "Each workload has a payload of its own.")
-        acknowledge_resources(self.ask, ["*"], "cloudwatch:GetMetricData is an action on no resource.")
+    def compare(self, workload: str) -> iam.Role:
+        """Returns the role that reads and keeps the run that the workload's next release is compared with."""
+        role = self._role(f"Compare-{workload}", f"{workload}: reads and keeps its baseline.")
+        files = f"{baselines(workload)}/*"
+        self._releases.grant_read_write(role, files)
+        acknowledge_resources(role, [self._releases.arn_for_objects(files)], "A baseline is a folder of files.")
+        return role
+
+    def _let_offer_payloads(self, role: iam.Role, workload: str) -> None:
+        """Lets a role put payloads where its jobs look for them: in SageMaker's bucket of the account and region.
+
+        Who comes first makes that bucket, as SageMaker's SDK does: it may exist already, so no stack can own it.
+        """
+        bucket = f"sagemaker-{Aws.REGION}-{Aws.ACCOUNT_ID}"
+        arn = Stack.of(self).format_arn(service="s3", region="", account="", resource=bucket)
+        payloads = f"{arn}/inference-recommender/{workload}/*"
+        allow(role, ["s3:PutObject"], [payloads])
+        allow(role, ["s3:CreateBucket", "s3:PutBucketPublicAccessBlock"], [arn])
+        acknowledge_resources(role, [payloads], "The workload's own payloads.")
 
     def _let_build(self, role: iam.Role, workload: str) -> None:
         jobs = self._arn("processing-job", f"{workload.replace('_', '-')}-*")
@@ -77,18 +159,16 @@ class ReleaseAccess(Construct):
         files = [f"{build_cache(workload)}/*", f"model-build/{workload}/*"]
         for pattern in files:
             self._releases.grant_read_write(role, pattern)
-        logs = Stack.of(self).format_arn(
-            service="logs",
-            resource="log-group",
-            resource_name="/aws/sagemaker/ProcessingJobs*",
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )
+        logs = self._log_groups("/aws/sagemaker/ProcessingJobs*")
+        allow(role, [*WRITE_LOGS, *READ_LOGS], logs)
+        self._let_pull(role)
+        objects = [self._releases.arn_for_objects(pattern) for pattern in files]
+        acknowledge_resources(role, [jobs, *objects, *logs], OWN_NAMES)
+
+    def _let_pull(self, role: iam.Role) -> None:
         images = Stack.of(self).format_arn(service="ecr", account="*", resource="repository", resource_name="*")
-        allow(role, ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"], [logs])
         allow(role, ["ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage"], [images])
         allow(role, ["ecr:GetAuthorizationToken"], ["*"])
-        objects = [self._releases.arn_for_objects(pattern) for pattern in files]
-        acknowledge_resources(role, [jobs, *objects, logs], OWN_NAMES)
         acknowledge_resources(role, [images], "AWS's registries of SageMaker images differ by region and framework.")
         acknowledge_resources(role, ["*"], "ecr:GetAuthorizationToken is an action on no resource.")
 
@@ -98,6 +178,14 @@ class ReleaseAccess(Construct):
 
     def _arn(self, resource: str, name: str) -> str:
         return Stack.of(self).format_arn(service="sagemaker", resource=resource, resource_name=name)
+
+    def _log_groups(self, *names: str) -> list[str]:
+        return [
+            Stack.of(self).format_arn(
+                service="logs", resource="log-group", resource_name=name, arn_format=ArnFormat.COLON_RESOURCE_NAME
+            )
+            for name in names
+        ]
 
     def _role_arn(self, name: str) -> str:
         return Stack.of(self).format_arn(service="iam", region="", resource="role", resource_name=name)

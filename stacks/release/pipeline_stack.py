@@ -17,6 +17,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.context import PRODUCTION, Options, ReleaseSource
+from stacks.ecs.service_stack import EcsServiceStack
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.grants import (
     acknowledge,
@@ -25,12 +26,15 @@ from stacks.grants import (
     acknowledge_wildcards,
 )
 from stacks.release import steps
-from stacks.release.access import ReleaseAccess, ReleaseAccessProps, build_cache
+from stacks.release.access import ReleaseAccess, ReleaseAccessProps, build_cache, use_of
 from stacks.release.images import ReleaseImages, ReleaseImagesProps
 from workloads import ProjectError, Workload
 
 AddStacks = Callable[[Construct, Options, Container[str]], None]
 """Adds the stack of every workload to a scope, except for the names given."""
+
+SERVING = (SageMakerEndpointStack, EcsServiceStack)
+"""Stacks whose instances cost by the hour. A batch's cost while it runs."""
 
 BETA = Options(stage="beta", recommendation="ignore")
 """Beta has one instance of each workload, which is asked and measured and bears no load."""
@@ -51,7 +55,9 @@ REASONS = {
 class ReleasePipelineProps:
     source: ReleaseSource
     workloads: Sequence[Workload]
-    """The workloads that are built."""
+    """The workloads that the release builds."""
+    built: Container[str]
+    """The names of those that are built where this is synthesised, and can be deployed."""
     waiting: Mapping[str, ProjectError]
     """The reasons why workloads are not in production yet, by workload name."""
     add_stacks: AddStacks
@@ -65,9 +71,12 @@ class ReleasePipelineStack(Stack):
         super().__init__(scope, id, env=props.environment, description="Releases models and infrastructure.")
         self._props = props
         self._releases = self._bucket()
-        self._access = ReleaseAccess(self, "Access", ReleaseAccessProps(releases=self._releases))
-        self._access.may_offer_payloads()
+        access = ReleaseAccessProps(releases=self._releases, connection_arn=props.source.connection_arn)
+        self._access = ReleaseAccess(self, "Access", access)
+        self._models = {workload.name: _model(workload) for workload in props.workloads}
         self._builds: dict[str, pipelines.CodeBuildStep] = {}
+        self._built: dict[str, pipelines.FileSet] = {}
+        self._comparing: dict[str, iam.Role] = {}
         release = self._release()
         pipeline = pipelines.CodePipeline(self, "Pipeline", synth=self._synth(), code_pipeline=release)
         runs = self._beta(pipeline)
@@ -113,6 +122,7 @@ class ReleasePipelineStack(Stack):
             output=output,
             code_build_clone_output=clone,
             trigger_on_push=not clone,
+            role=self._access.source,
         )
 
     def _bucket(self) -> s3.Bucket:
@@ -132,16 +142,23 @@ class ReleasePipelineStack(Stack):
         checked = steps.check(self._commit)
         images = ReleaseImagesProps(workloads=self._props.workloads, source=self._commit, after=checked)
         self._images = ReleaseImages(self, "Images", images)
-        built = dict(self._images.built)
         gates: list[pipelines.Step] = []
-        for model in map(_model, self._props.workloads):
+        for model in self._models.values():
             role = self._access.build(model.workload)
             step = steps.build(model, self._commit, checked, role, self._releases.bucket_name)
             self._builds[model.workload] = step
-            files = step.add_output_directory(model.folder)
-            built[model.folder] = files
-            gates.append(steps.parity_gate(model, self._commit, files))
+            self._built[model.workload] = files = step.add_output_directory(model.folder)
+            gates.append(steps.parity_gate(model, self._commit, files, self._recorded(model, files)))
+        built = self._images.built | {model.folder: self._built[name] for name, model in self._models.items()}
         return steps.synth(self._commit, built, gates)
+
+    def _recorded(self, model: steps.Model, built: pipelines.FileSet) -> pipelines.Step | None:
+        """Returns the step that runs a model on its chip, where the machine that built it has none."""
+        if model.chip is None:
+            return None
+        role = self._access.record(model.workload)
+        inputs = {model.folder: built, **self._images.built}
+        return steps.record(model, self._commit, inputs, role, self._releases.bucket_name)
 
     def _keep_builds(self) -> None:
         """Gives each build a cache of its own. CDK's `Cache.bucket` would let every one write the whole bucket."""
@@ -152,20 +169,54 @@ class ReleasePipelineStack(Stack):
             project.cache = codebuild.CfnProject.ProjectCacheProperty(type="S3", location=location)
 
     def _beta(self, pipeline: pipelines.CodePipeline) -> dict[str, pipelines.Step]:
-        """Adds the stage; returns the measuring step of each endpoint, by its workload's name."""
-        stage = self._stage("Beta", BETA, ())
+        """Adds the stage, if anything is built; returns the measuring step of each endpoint, by its workload's name."""
+        unbuilt = {workload.name for workload in self._props.workloads if workload.name not in self._props.built}
+        if len(unbuilt) == len(self._props.workloads):
+            return {}
+        stage = self._stage("Beta", BETA, unbuilt)
         runs: dict[str, pipelines.Step] = {}
+        last: dict[str, pipelines.Step] = {}
         after: list[pipelines.Step] = []
         for name, stack in _endpoints(stage, self._props.workloads):
-            self._access.may_measure(name, stack.stack_name)
-            endpoint, model, role = (_output(stack, key) for key in ("EndpointName", "ModelName", "RecommenderRoleArn"))
-            smoke_test = steps.smoke_test(name, self._commit, endpoint, self._access.ask)
-            runs[name] = steps.measure(name, self._commit, smoke_test, model, role, self._access.ask)
-            gate = steps.performance_gate(name, self._commit, runs[name], self._baselines, self._access.compare)
-            proposal = steps.propose(name, self._clone, self._commit_id, gate, runs[name])
+            endpoint, deployed, role = (
+                _output(stack, key) for key in ("EndpointName", "ModelName", "RecommenderRoleArn")
+            )
+            model, built, ask = self._models[name], self._built[name], self._access.ask(name, stack.stack_name)
+            smoke_test = steps.smoke_test(name, self._commit, endpoint, ask)
+            runs[name] = steps.measure(model, self._commit, built, smoke_test, deployed, role, ask)
+            gate = steps.performance_gate(name, self._commit, runs[name], self._baselines, self._compare(name))
+            connection = use_of(self._props.source.connection_arn)
+            proposal = steps.propose(name, self._clone, self._commit_id, gate, runs[name], connection)
             after += [smoke_test, runs[name], gate, proposal]
-        pipeline.add_stage(stage, post=after)
+            last[name] = proposal
+        cleared, taken_down = self._take_down(stage, last)
+        pipeline.add_stage(stage, pre=cleared, post=[*after, *taken_down])
         return runs
+
+    def _compare(self, workload: str) -> iam.Role:
+        """Returns the one role of both steps that use a workload's baseline."""
+        if workload not in self._comparing:
+            self._comparing[workload] = self._access.compare(workload)
+        return self._comparing[workload]
+
+    def _take_down(
+        self, stage: Stage, last: Mapping[str, pipelines.Step]
+    ) -> tuple[list[pipelines.Step], list[pipelines.Step]]:
+        """Returns the steps that delete beta's servers: what a release that stopped left, and each after its `last`."""
+        stacks = {
+            workload.name: stack.stack_name
+            for workload in self._props.workloads
+            if isinstance(stack := stage.node.try_find_child(workload.stack_name), SERVING)
+        }
+        if not stacks:
+            return [], []
+        role = self._access.take_down(list(stacks.values()))
+        cleared = steps.take_down("Clear", self._commit, list(stacks.values()), role)
+        after = [
+            steps.take_down(f"TakeDown-{name}", self._commit, [stack], role, last.get(name))
+            for name, stack in stacks.items()
+        ]
+        return [cleared], after
 
     def _production(self, pipeline: pipelines.CodePipeline, runs: dict[str, pipelines.Step]) -> None:
         for name, reason in self._props.waiting.items():
@@ -174,7 +225,7 @@ class ReleasePipelineStack(Stack):
             return
         stage = self._stage("Production", PRODUCTION, self._props.waiting.keys())
         baselines = [
-            steps.keep_baseline(name, self._commit, runs[name], self._baselines, self._access.compare)
+            steps.keep_baseline(name, self._commit, runs[name], self._baselines, self._compare(name))
             for name, _ in _endpoints(stage, self._props.workloads)
             if name in runs
         ]
@@ -192,8 +243,19 @@ class ReleasePipelineStack(Stack):
 
 def _model(workload: Workload) -> steps.Model:
     target = workload.targets[workload.variant(workload.hosting.target).target]
-    remote = target.runtime in ("tensorrt", "neuron", "neuronx")
-    return steps.Model(workload=workload.name, target=workload.hosting.target, remote=remote)
+    on_neuron = target.runtime in ("neuron", "neuronx")
+    return steps.Model(
+        workload=workload.name,
+        target=workload.hosting.target,
+        remote=on_neuron or target.runtime == "tensorrt",
+        chip=_chip(workload) if on_neuron else None,
+    )
+
+
+def _chip(workload: Workload) -> steps.Chip:
+    """Returns the machine on which an endpoint runs the model. An EC2 type is SageMaker's, too, by another name."""
+    instance_type = f"ml.{workload.instance_types[0].removeprefix('ml.')}"
+    return steps.Chip(instance_type=instance_type, image_uri=workload.hosting.image_uri)
 
 
 def _endpoints(stage: Stage, workloads: Sequence[Workload]) -> list[tuple[str, SageMakerEndpointStack]]:
@@ -212,6 +274,7 @@ def _acknowledge_artifacts(pipeline: pipelines.CodePipeline) -> None:
     bucket = pipeline.pipeline.artifact_bucket
     acknowledge(bucket, "AwsSolutions-S1", "What steps hand on, read and written by this pipeline alone.")
     acknowledge_to_checkov(bucket, "CKV_AWS_21", "What steps hand on has names that each execution makes.")
-    publisher = pipeline.node.find_child("Assets").node.try_find_child("FileRole")
+    assets = pipeline.node.try_find_child("Assets")  # Nothing is published before something is built.
+    publisher = assets.node.try_find_child("FileRole") if assets else None
     if isinstance(publisher, iam.Role):
         acknowledge_policy_to_checkov(publisher, REASONS[r"Resource::\*"])

@@ -3,7 +3,7 @@
 A script says itself what to do when it fails, and another CI can run the same scripts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aws_cdk import CfnOutput, Duration, pipelines
@@ -14,8 +14,19 @@ SCRIPTS = "scripts/release"
 INSTALL = "bash scripts/install_locked.sh python"
 """Installs what locks pin, each file compared with its hash. The project itself runs from the source."""
 RUNTIMES = {"python": "3.11", "nodejs": "22"}
+MOST_INPUTS = 5
+"""CodePipeline's limit of an action's input artifacts, the source among them."""
 LONGEST_JOB = Duration.hours(6)
 """The service ends an advanced job after five hours at most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chip:
+    """A machine with an Inferentia chip. SageMaker has them for endpoints; processing jobs do not run on them."""
+
+    instance_type: str
+    image_uri: str | None
+    """The image that hosting.image_uri names; None stands for the one that the release builds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,7 +36,9 @@ class Model:
     workload: str
     target: str
     remote: bool
-    """True where a SageMaker processing job builds it, on the target's hardware."""
+    """True where a SageMaker processing job builds it."""
+    chip: Chip | None
+    """Runs the model for the parity gate; None where the build compared it on the target's hardware."""
 
     @property
     def folder(self) -> str:
@@ -62,12 +75,59 @@ def build(
     return step
 
 
-def parity_gate(model: Model, source: pipelines.IFileSetProducer, built: pipelines.FileSet) -> pipelines.CodeBuildStep:
+def record(
+    model: Model,
+    source: pipelines.IFileSetProducer,
+    inputs: Mapping[str, pipelines.IFileSetProducer],
+    role: iam.IRole,
+    bucket_name: str,
+) -> pipelines.CodeBuildStep:
+    """Runs evaluation.jsonl through the model on its chip: an endpoint that lives as long as that takes.
+
+    `inputs` are the build and the images, by their folders; `role` is both the step's and the endpoint's. The step's
+    output is a folder with the recorded outputs.
+    """
+    assert model.chip is not None
+    arguments = [model.workload, model.target, role.role_arn, bucket_name, model.chip.instance_type]
+    named = [model.chip.image_uri] if model.chip.image_uri else []
+    return _step(
+        f"Record-{model.workload}",
+        source,
+        [
+            f"{INSTALL} requirements/build.txt torch",
+            " ".join(["bash", f"{SCRIPTS}/record_on_chip.sh", *arguments, *named]),
+        ],
+        inputs=inputs,
+        role=role,
+        primary_output_directory="recorded",
+    )
+
+
+def parity_gate(
+    model: Model,
+    source: pipelines.IFileSetProducer,
+    built: pipelines.IFileSetProducer,
+    recorded: pipelines.Step | None,
+) -> pipelines.CodeBuildStep:
+    """Judges what the build compared where it was made, or what `recorded` has of the model on its chip."""
+    gate = ["bash", f"{SCRIPTS}/parity_gate.sh", model.workload, model.target]
     return _step(
         f"ParityGate-{model.workload}",
         source,
-        [f"{INSTALL} requirements/build.txt torch", f"bash {SCRIPTS}/parity_gate.sh {model.workload} {model.target}"],
-        inputs={model.folder: built},
+        [
+            f"{INSTALL} requirements/build.txt torch",
+            " ".join([*gate, "recorded/outputs.json"] if recorded else gate),
+        ],
+        inputs={model.folder: built} | ({"recorded": recorded} if recorded else {}),
+    )
+
+
+def collect(
+    number: int, source: pipelines.IFileSetProducer, built: Mapping[str, pipelines.IFileSetProducer]
+) -> pipelines.CodeBuildStep:
+    """Makes one output of several builds, by their folders: an action takes `MOST_INPUTS` at most."""
+    return _step(
+        f"Collect-{number}", source, ["cp -rL build collected"], inputs=built, primary_output_directory="collected"
     )
 
 
@@ -76,11 +136,23 @@ def synth(
     built: Mapping[str, pipelines.IFileSetProducer],
     gates: Sequence[pipelines.Step],
 ) -> pipelines.CodeBuildStep:
+    """Writes all templates, with the pipeline's own. A template names its model archive by hash."""
+    collected = [
+        collect(number, source, dict(several))
+        for number, several in enumerate(_groups(list(built.items()), MOST_INPUTS - 1), start=1)
+    ]
     step = _step(
         "Synth",
         source,
-        ["npm ci --no-audit --no-fund", f"{INSTALL} requirements/cdk.txt", "npx cdk synth --quiet"],
-        inputs=built,
+        [
+            "npm ci --no-audit --no-fund",
+            f"{INSTALL} requirements/cdk.txt",
+            "mkdir -p build && cp -rL collected/*/. build/",
+            # The stages say themselves what they do with a recommendation. The stacks beside them, which nothing here
+            # deploys, would refuse the recommendation of an earlier artifact.
+            "npx cdk synth --quiet -c recommendation=ignore",
+        ],
+        inputs={f"collected/{number}": files for number, files in enumerate(collected, start=1)},
         primary_output_directory="cdk.out",
     )
     for gate in gates:
@@ -101,19 +173,25 @@ def smoke_test(
 
 
 def measure(
-    workload: str,
+    model: Model,
     source: pipelines.IFileSetProducer,
+    built: pipelines.IFileSetProducer,
     after: pipelines.Step,
-    model: CfnOutput,
+    deployed: CfnOutput,
     job_role: CfnOutput,
     role: iam.IRole,
 ) -> pipelines.CodeBuildStep:
-    """Runs an advanced job. The step's output is the run's folder."""
+    """Runs an advanced job on the model that is `deployed`. The step's output is the run's folder.
+
+    A recommendation names the artifact that was measured, so the job's step reads the build.
+    """
+    command = f'bash {SCRIPTS}/measure.sh {model.workload} "$MODEL_NAME" "$JOB_ROLE"'
     step = _step(
-        f"Measure-{workload}",
+        f"Measure-{model.workload}",
         source,
-        [f"{INSTALL} requirements/project.txt", f'bash {SCRIPTS}/measure.sh {workload} "$MODEL_NAME" "$JOB_ROLE"'],
-        outputs={"MODEL_NAME": model, "JOB_ROLE": job_role},
+        [f"{INSTALL} requirements/project.txt", command],
+        inputs={model.folder: built},
+        outputs={"MODEL_NAME": deployed, "JOB_ROLE": job_role},
         role=role,
         timeout=LONGEST_JOB,
         primary_output_directory="runs/candidate",
@@ -135,11 +213,17 @@ def performance_gate(
 
 
 def propose(
-    workload: str, clone: pipelines.IFileSetProducer, commit: str, after: pipelines.Step, run: pipelines.Step
+    workload: str,
+    clone: pipelines.IFileSetProducer,
+    commit: str,
+    after: pipelines.Step,
+    run: pipelines.Step,
+    connection: iam.PolicyStatement,
 ) -> pipelines.CodeBuildStep:
     """Proposes the recommendation, as a branch for a pull request and as a patch.
 
-    `clone` may be of a later commit than the one that was measured, `commit`.
+    `clone` may be of a later commit than the one that was measured, `commit`. git gets its credentials for the push
+    from CodeBuild, which gets them by `connection`.
     """
     step = _step(
         f"Propose-{workload}",
@@ -147,6 +231,7 @@ def propose(
         ['git checkout --quiet --detach "$COMMIT"', f"bash {SCRIPTS}/propose.sh {workload}"],
         inputs={"runs/candidate": run},
         env={"COMMIT": commit},
+        pushes_by=connection,
         primary_output_directory="proposal",
     )
     step.add_step_dependency(after)
@@ -165,6 +250,27 @@ def keep_baseline(
     )
 
 
+def take_down(
+    name: str,
+    source: pipelines.IFileSetProducer,
+    stacks: Sequence[str],
+    role: iam.IRole,
+    after: pipelines.Step | None = None,
+) -> pipelines.CodeBuildStep:
+    """Deletes stacks of beta, whose servers cost by the hour."""
+    step = _step(name, source, [" ".join(["bash", f"{SCRIPTS}/take_down.sh", *stacks])], role=role)
+    if after is not None:
+        step.add_step_dependency(after)
+    return step
+
+
+def _groups(
+    builds: list[tuple[str, pipelines.IFileSetProducer]], size: int
+) -> Iterator[list[tuple[str, pipelines.IFileSetProducer]]]:
+    for start in range(0, len(builds), size):
+        yield builds[start : start + size]
+
+
 def _step(
     name: str,
     source: pipelines.IFileSetProducer,
@@ -175,6 +281,7 @@ def _step(
     role: iam.IRole | None = None,
     env: Mapping[str, str] | None = None,
     caching: Sequence[str] = (),
+    pushes_by: iam.PolicyStatement | None = None,
     large: bool = False,
     timeout: Duration | None = None,
     primary_output_directory: str | None = None,
@@ -182,6 +289,8 @@ def _step(
     spec: dict[str, object] = {"phases": {"install": {"runtime-versions": RUNTIMES}}}
     if caching:
         spec["cache"] = {"paths": list(caching)}
+    if pushes_by is not None:
+        spec["env"] = {"git-credential-helper": "yes"}
     return pipelines.CodeBuildStep(
         name,
         input=source,
@@ -189,6 +298,7 @@ def _step(
         additional_inputs=inputs,
         env_from_cfn_outputs=outputs,
         role=role,
+        role_policy_statements=[pushes_by] if pushes_by is not None else None,
         env=env,
         partial_build_spec=codebuild.BuildSpec.from_object(spec),
         build_environment=codebuild.BuildEnvironment(

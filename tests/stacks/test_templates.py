@@ -14,7 +14,7 @@ from aws_cdk import aws_iam as iam
 
 from app import add_all
 from tests.stacks.miniature import Repository, Synthesis, candidate
-from tests.stacks.release.test_release_pipeline import CONNECTION, VIRGINIA, release, repositories  # noqa: F401  a fixture
+from tests.stacks.release.conftest import CONNECTION, VIRGINIA, release, repositories  # noqa: F401  a fixture
 from tests.stacks.templates import SNAPSHOTS, assert_is_snapshot, cdks_own_checks, lint_matches, make_app, nag_findings
 from tests.stacks.test_paging import paging
 

@@ -2,50 +2,25 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from aws_cdk import App, Environment, Stack
+from aws_cdk import App, Stack
 from aws_cdk.assertions import Annotations, Match
 
-from app import add_release
-from stacks.context import ReleaseSource, read_release
-from tests.stacks.miniature import Repository, as_committed, candidate
+from app import add_all, add_stacks
+from stacks.context import ReleaseSource, read_options, read_release
+from stacks.workload_stack import NotMeasured
+from tests.stacks.miniature import as_committed, candidate
+from tests.stacks.release.conftest import CONNECTION, ENDPOINTS, ON_NEURON, VIRGINIA, WORKLOADS, release, stages
 from tests.stacks.templates import assert_is_snapshot, make_app
 from workloads import ROOT, UsageError
 
 SCRIPTS = ROOT / "scripts" / "release"
-CONNECTION = "arn:aws:codeconnections:us-east-1:123456789012:connection/01234567-89ab-cdef-0123-456789abcdef"
-VIRGINIA = Environment(account="123456789012", region="us-east-1")
-WORKLOADS = ("duplicates", "spellcheck", "text_classification")
-
-
-def release(root: Path) -> App:
-    app = make_app(root / "cdk.out")
-    add_release(app, root, VIRGINIA, ReleaseSource(repository="example/models", connection_arn=CONNECTION))
-    return app
-
-
-@pytest.fixture(scope="module")
-def repositories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Repository]:
-    """Built workloads of two kinds of hosting, of which one endpoint was measured."""
-    root = tmp_path_factory.mktemp("release")
-    repositories = {name: as_committed(root, name) for name in WORKLOADS}
-    repositories["spellcheck"].recommend(candidate(instance_type="ml.c5.xlarge"))
-    return repositories
-
-
-@pytest.fixture(scope="module")
-def app(repositories: dict[str, Repository]) -> App:
-    return release(repositories["spellcheck"].root)
-
-
-@pytest.fixture(scope="module")
-def template(app: App) -> dict[str, Any]:
-    assembly = app.synth()
-    return dict(assembly.get_stack_by_name("ReleasePipelineStack").template)
 
 
 @pytest.fixture(scope="module")
@@ -71,21 +46,29 @@ def test_models_are_built_and_pass_the_parity_gate_before_anything_is_synthesise
     assert actions["Build"] == [
         ["Check"],
         [*(f"Build-{name}" for name in WORKLOADS), "Images"],
-        [f"ParityGate-{name}" for name in WORKLOADS],
+        [
+            "Collect-1",
+            "Collect-2",
+            "ParityGate-spellcheck",
+            "ParityGate-text_classification",
+            *(f"Record-{name}" for name in ON_NEURON),
+        ],
+        [f"ParityGate-{name}" for name in ON_NEURON],
         ["Synth"],
     ]
 
 
-def test_what_beta_deploys_is_asked_measured_compared_and_proposed(actions: dict[str, list[list[str]]]) -> None:
-    endpoints = ("spellcheck", "text_classification")
-    deployed = deployments(actions["Beta"])
-    assert deployed[-1] == "DuplicatesStack.Deploy"  # It reads where the network is.
-    assert set(deployed) == {
-        f"{name}Stack.Deploy" for name in ("Duplicates", "SharedNetwork", "Spellcheck", "TextClassification")
-    }
-    after = [group for group in actions["Beta"] if not any("." in name for name in group)]
-    steps = ("SmokeTest", "Measure", "PerformanceGate", "Propose")
-    assert after == [[f"{step}-{name}" for name in endpoints] for step in steps]
+def test_what_beta_deploys_is_asked_measured_compared_proposed_and_taken_down(
+    actions: dict[str, list[list[str]]],
+) -> None:
+    """A batch's instances end with it; a service is deployed, and nothing here asks it."""
+    assert actions["Beta"][0] == ["Clear"]
+    names = ("Duplicates", "QueryIntent", "QuestionAnswering", "SharedNetwork", "Spellcheck", "TextClassification")
+    assert set(deployments(actions["Beta"])) == {f"{name}Stack.Deploy" for name in names}
+    after = [group for group in actions["Beta"][1:] if not any("." in name for name in group)]
+    steps = ("SmokeTest", "Measure", "PerformanceGate", "Propose", "TakeDown")
+    expected = [[f"{step}-{name}" for name in ENDPOINTS] for step in steps]
+    assert after == [[*expected[0], "TakeDown-query_intent"], *expected[1:]]
 
 
 def test_production_takes_what_was_measured_on_its_artifact_and_tells_what_waits(
@@ -111,9 +94,30 @@ def test_there_is_no_production_before_anything_was_measured(tmp_path: Path) -> 
     assert names == ["Source", "Build", "UpdatePipeline", "Assets", "Beta"]
 
 
-def stages(template: dict[str, Any]) -> list[dict[str, Any]]:
-    (pipeline,) = (r for r in template["Resources"].values() if r["Type"] == "AWS::CodePipeline::Pipeline")
-    return list(pipeline["Properties"]["Stages"])
+def test_the_first_deployment_needs_no_build_and_has_nothing_to_deploy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever makes the pipeline has built nothing: it builds, and then adds the stages to itself."""
+    for name in ("CloudFormationValidatePlugin", "Validations"):
+        monkeypatch.setattr(f"app.{name}", Mock())  # they take seconds, and other tests have them
+    repository = as_committed(tmp_path, "spellcheck")
+    shutil.rmtree(tmp_path / "build")
+    app = make_app(tmp_path / "cdk.out", {"release-repository": "example/models", "release-connection": CONNECTION})
+    assert add_all(app, repository.root, VIRGINIA, None) == 0
+    (stack,) = app.synth().stacks
+    assert [stage["Name"] for stage in stages(stack.template)] == ["Source", "Build", "UpdatePipeline"]
+    assert "Build-spellcheck" in {action["Name"] for action in stages(stack.template)[1]["Actions"]}
+
+
+def test_a_new_artifact_is_synthesised_beside_the_recommendation_of_the_one_before(tmp_path: Path) -> None:
+    """The stacks beside the stages, which a release does not deploy, would refuse that recommendation."""
+    repository = as_committed(tmp_path, "spellcheck")
+    repository.recommend(candidate(instance_type="ml.c5.xlarge"), archive_sha256="f" * 64)
+    specs = json.dumps(build_specs(release(repository.root).synth().stacks[0].template))
+    ((key, value),) = re.findall(r"npx cdk synth --quiet -c (\w+)=(\w+)", specs)
+    with pytest.raises(NotMeasured):
+        add_stacks(make_app(tmp_path / "without"), repository.root, VIRGINIA, read_options(context()))
+    add_stacks(make_app(tmp_path / "with"), repository.root, VIRGINIA, read_options(context(**{key: value})))
 
 
 def test_an_accelerators_model_is_built_by_a_processing_job_and_a_cpus_in_place(template: dict[str, Any]) -> None:
@@ -148,13 +152,13 @@ def test_only_a_proposal_gets_a_clone_and_with_it_the_right_to_push(template: di
     assert configured["Clone"]["DetectChanges"] is False, "one push, one release"
     actions = [action for stage in stages(template) for action in stage["Actions"]]
     cloning = {a["Name"] for a in actions if {"Name": "Clone"} in a.get("InputArtifacts", [])}
-    assert cloning == {"Propose-spellcheck", "Propose-text_classification"}
+    assert cloning == {f"Propose-{name}" for name in ENDPOINTS}
     may_use = {
         name
         for name, project in projects_of(template).items()
         if "UseConnection" in json.dumps(statements_of(template, project["ServiceRole"]["Fn::GetAtt"][0]))
     }
-    assert len(may_use) == 2
+    assert len(may_use) == len(ENDPOINTS)
     assert all("Propose" in name for name in may_use)
 
 
@@ -183,6 +187,39 @@ def test_the_repository_of_the_images_scans_them_and_overwrites_none(template: d
     rules = json.loads(repository["Properties"]["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
     kept = {rule["selection"]["tagPrefixList"][0]: rule["selection"]["countNumber"] for rule in rules}
     assert kept == {"inf1-": 30, "inf2-": 30, "cpu-": 30, "triton-": 30}, "a mirrored base is kept for ever"
+
+
+@pytest.mark.parametrize("service", ["codeconnections", "codestar-connections"])
+def test_who_reads_the_repository_may_use_the_connection_under_the_name_in_its_arn(
+    service: str, tmp_path: Path
+) -> None:
+    """IAM compares an action's service with the resource's; CDK knows the older one alone."""
+    repository = as_committed(tmp_path, "spellcheck")
+    connection = CONNECTION.replace("codeconnections", service)
+    (stack,) = release(repository.root, connection).synth().stacks
+    actions = [action for stage in stages(stack.template) for action in stage["Actions"]]
+    sources = {a["RoleArn"]["Fn::GetAtt"][0] for a in actions if a["Name"] in ("Files", "Clone")}
+    pushing = {
+        project["ServiceRole"]["Fn::GetAtt"][0]
+        for name, project in projects_of(stack.template).items()
+        if "Propose" in name
+    }
+    assert (len(sources), len(pushing)) == (1, 1)
+    for role in sources | pushing:
+        granted = [s for s in statements_of(stack.template, role) if s["Action"] == f"{service}:UseConnection"]
+        assert [s["Resource"] for s in granted] == [connection]
+
+
+def test_only_a_push_gets_gits_credentials(template: dict[str, Any]) -> None:
+    specs = {
+        name: json.loads(text)
+        for name, project in projects_of(template).items()
+        if isinstance(text := project["Source"].get("BuildSpec"), str)
+    }
+    pushing = {name for name, spec in specs.items() if "propose.sh" in json.dumps(spec)}
+    assert len(pushing) == len(ENDPOINTS)
+    assert {name for name, spec in specs.items() if "git-credential-helper" in spec.get("env", {})} == pushing
+    assert {specs[name]["env"]["git-credential-helper"] for name in pushing} == {"yes"}
 
 
 def test_a_proposal_is_made_on_the_commit_that_was_measured(template: dict[str, Any]) -> None:

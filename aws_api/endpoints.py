@@ -1,0 +1,91 @@
+"""SageMaker endpoints of one variant: the requests, built purely, and the calls that an endpoint's life takes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aws_api.errors import AwsRefused, NotFound, translate_aws_errors
+from aws_api.session import AwsSession
+
+LOG_GROUP = "/aws/sagemaker/Endpoints/{name}"
+"""Each instance of an endpoint writes a stream there."""
+ABSENT = "Could not find"
+"""How SageMaker's refusal of a name that is not there begins; its code is the one of every wrong request."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Endpoint:
+    """An endpoint on one instance. Its model, its configuration and itself have one name."""
+
+    name: str
+    role_arn: str
+    image_uri: str
+    model_url: str
+    """The archive that SageMaker unpacks into /opt/ml/model."""
+    environment: Mapping[str, str]
+    instance_type: str
+    startup_s: int
+    """Longest time that the container may take until /ping answers."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def model_request(self) -> dict[str, Any]:
+        """Returns the request of CreateModel."""
+        container = {"Image": self.image_uri, "ModelDataUrl": self.model_url, "Environment": dict(self.environment)}
+        return {
+            "ModelName": self.name,
+            "ExecutionRoleArn": self.role_arn,
+            "PrimaryContainer": container,
+            "Tags": self._tags(),
+        }
+
+    def config_request(self) -> dict[str, Any]:
+        """Returns the request of CreateEndpointConfig."""
+        variant = {
+            "VariantName": "only",
+            "ModelName": self.name,
+            "InstanceType": self.instance_type,
+            "InitialInstanceCount": 1,
+            "ContainerStartupHealthCheckTimeoutInSeconds": self.startup_s,
+        }
+        return {"EndpointConfigName": self.name, "ProductionVariants": [variant], "Tags": self._tags()}
+
+    def endpoint_request(self) -> dict[str, Any]:
+        """Returns the request of CreateEndpoint."""
+        return {"EndpointName": self.name, "EndpointConfigName": self.name, "Tags": self._tags()}
+
+    def _tags(self) -> list[dict[str, str]]:
+        return [{"Key": key, "Value": value} for key, value in self.tags.items()]
+
+
+def create(aws: AwsSession, endpoint: Endpoint) -> None:
+    """Raises `AwsRefused` with code ResourceLimitExceeded for want of quota."""
+    sagemaker = aws.client("sagemaker")
+    with translate_aws_errors("CreateModel"):
+        sagemaker.create_model(**endpoint.model_request())
+    with translate_aws_errors("CreateEndpointConfig"):
+        sagemaker.create_endpoint_config(**endpoint.config_request())
+    with translate_aws_errors("CreateEndpoint"):
+        sagemaker.create_endpoint(**endpoint.endpoint_request())
+
+
+def describe(aws: AwsSession, name: str) -> dict[str, Any]:
+    with translate_aws_errors("DescribeEndpoint"):
+        return dict(aws.client("sagemaker").describe_endpoint(EndpointName=name))
+
+
+def delete(aws: AwsSession, name: str) -> None:
+    """Deletes what there is of the endpoint, its configuration and its model."""
+    sagemaker = aws.client("sagemaker")
+    for noun, call, key in (
+        ("Endpoint", sagemaker.delete_endpoint, "EndpointName"),
+        ("EndpointConfig", sagemaker.delete_endpoint_config, "EndpointConfigName"),
+        ("Model", sagemaker.delete_model, "ModelName"),
+    ):
+        try:
+            with translate_aws_errors(f"Delete{noun}"):
+                call(**{key: name})
+        except NotFound:
+            pass
+        except AwsRefused as error:
+            if not error.reason.startswith(ABSENT):
+                raise

@@ -1,0 +1,223 @@
+"""What a model for Inferentia gives on its chip: the endpoint that is made for it, and what is left of that."""
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto import mock_aws
+
+from aws_api.endpoints import Endpoint
+from aws_api.errors import AwsRefused
+from aws_api.session import AwsSession
+from model_build.remote.recording import AwsChipAccount, Recording, plan_recording, record_on_chip
+from tests.artifacts import an_artifact
+from tests.model_build.remote.remote_account import ROLE, miniature, tar_gz
+from workloads import ROOT, Unavailable, UsageError, artifact_file, file_sha256, load_workload
+
+IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/transformers-in-production@sha256:" + "a" * 64
+
+
+class Chip:
+    """An account whose endpoints take one status after another; in service, the container has recorded."""
+
+    def __init__(self, *statuses: str, refusal: AwsRefused | None = None, records: bool = True) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.made: list[Endpoint] = []
+        self.deleted: list[str] = []
+        self.hurried = False
+        self._statuses = iter(statuses)
+        self._refusal, self._records = refusal, records
+
+    def is_there(self, url: str) -> bool:
+        return url in self.objects
+
+    def upload(self, url: str, file: Path) -> None:
+        self.objects[url] = file.read_bytes()
+
+    def download(self, url: str, file: Path) -> None:
+        file.write_bytes(self.objects[url])
+
+    def create(self, endpoint: Endpoint) -> None:
+        if self._refusal:
+            raise self._refusal
+        self.made.append(endpoint)
+
+    def describe(self, name: str) -> Mapping[str, Any]:
+        status = next(self._statuses, "InService")
+        if status == "interrupted":
+            raise KeyboardInterrupt
+        if status == "InService" and self._records:
+            self.objects[self.made[-1].environment["RECORD_OUTPUT"]] = b"recorded"
+        return {"EndpointStatus": status, "FailureReason": "the container did not pass the ping health check"}
+
+    def delete(self, name: str) -> None:
+        self.deleted.append(name)
+
+    def log_tail(self, name: str, lines: int) -> Sequence[str]:
+        return ["/dev/neuron0 is not there."]
+
+    def hurry(self) -> None:
+        self.hurried = True
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = miniature(tmp_path / "root")
+    (root / "workloads/spellcheck/evaluation.jsonl").write_text('{"text": "runing"}\n')
+    for target, runtime in (("inf1", "neuron"), ("cpu", "onnxruntime")):
+        file = artifact_file(root, "spellcheck", target)
+        file.parent.mkdir(parents=True)
+        archive = file.with_name("model.tar.gz")
+        archive.write_bytes(tar_gz({"model.pt": b"graph"}))
+        facts = {"variant": target, "target": target, "runtime": runtime, "archive_sha256": file_sha256(archive)}
+        an_artifact(**facts, parity=None).write_json(file)
+    return root
+
+
+def planned(root: Path, target: str = "inf1", instance_type: str | None = None) -> Recording:
+    folder = load_workload("spellcheck", root / "workloads")
+    return plan_recording(
+        folder,
+        target,
+        root,
+        role_arn=ROLE,
+        bucket="releases",
+        image_uri=IMAGE,
+        instance_type=instance_type,
+        stamp="20261122-120000",
+    )
+
+
+def record(root: Path, account: Chip) -> Path:
+    output = root / "recorded/outputs.json"
+    record_on_chip(planned(root), output, account, sleep=lambda seconds: None)
+    return output
+
+
+def test_an_endpoint_runs_the_rows_and_is_deleted(root: Path) -> None:
+    account = Chip("Creating", "Creating", "InService")
+    assert record(root, account).read_bytes() == b"recorded"
+    (endpoint,) = account.made
+    assert account.deleted == [endpoint.name] == ["spellcheck-record-20261122-120000"]
+    assert endpoint.instance_type == "ml.inf1.xlarge", "SageMaker's name of the target's EC2 type"
+    assert account.objects[endpoint.model_url] == (root / "build/spellcheck/inf1/model.tar.gz").read_bytes()
+    assert account.objects[endpoint.environment["RECORD_INPUT"]] == b'{"text": "runing"}\n'
+    assert endpoint.environment["RECORD_OUTPUT"].startswith("s3://releases/recordings/spellcheck/")
+
+
+def test_what_was_recorded_with_this_archive_and_image_is_not_recorded_again(root: Path) -> None:
+    account = Chip()
+    record(root, account)
+    assert record(root, account).read_bytes() == b"recorded"
+    assert len(account.made) == 1
+    (root / "workloads/spellcheck/evaluation.jsonl").write_text('{"text": "other"}\n')
+    record(root, account)
+    assert len(account.made) == 2
+
+
+def test_a_container_that_fails_is_told_with_its_log_and_costs_nothing_more(root: Path) -> None:
+    account = Chip("Creating", "Failed")
+    with pytest.raises(Unavailable) as caught:
+        record(root, account)
+    name = account.made[0].name
+    assert str(caught.value) == (
+        f"The endpoint {name} failed: the container did not pass the ping health check\n"
+        f"The last lines of its log in /aws/sagemaker/Endpoints/{name}:\n  /dev/neuron0 is not there."
+    )
+    assert account.deleted == [name]
+
+
+def test_an_interrupted_wait_leaves_no_endpoint(root: Path) -> None:
+    account = Chip("Creating", "interrupted")
+    with pytest.raises(KeyboardInterrupt):
+        record(root, account)
+    assert (account.deleted, account.hurried) == ([account.made[0].name], True)
+
+
+def test_a_want_of_quota_names_the_quota(root: Path) -> None:
+    refusal = AwsRefused("CreateEndpoint", "ResourceLimitExceeded", "The limit is 0 Instances.")
+    account = Chip(refusal=refusal)
+    with pytest.raises(Unavailable) as caught:
+        record(root, account)
+    assert str(caught.value) == (
+        "AWS refused the endpoint for want of quota: The limit is 0 Instances.\n"
+        "Ask for more of 'ml.inf1.xlarge for endpoint usage' in Service Quotas."
+    )
+    assert account.deleted == ["spellcheck-record-20261122-120000"], "its model and configuration may be there"
+
+
+def test_an_image_that_serves_and_records_nothing_is_too_old(root: Path) -> None:
+    with pytest.raises(Unavailable) as caught:
+        record(root, Chip(records=False))
+    assert str(caught.value) == (
+        f"{IMAGE} served the model and recorded nothing: it is older than containers/neuron/serve of here. "
+        "Build it again."
+    )
+
+
+def test_what_is_no_chip_is_refused(root: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        planned(root, "cpu")
+    assert str(caught.value) == (
+        "spellcheck for cpu is not for Inferentia: its build compared it where it was built. "
+        "`python -m model_build verify spellcheck --target cpu` compares it again."
+    )
+    with pytest.raises(UsageError) as caught:
+        planned(root, instance_type="ml.g5.xlarge")
+    assert str(caught.value) == (
+        "--instance-type: got 'ml.g5.xlarge', which has no Inferentia chip. Name one such as ml.inf1.xlarge."
+    )
+
+
+@pytest.fixture
+def aws() -> Iterator[AwsSession]:
+    with mock_aws():
+        yield AwsSession(region="us-east-1")
+
+
+def test_sagemaker_accepts_the_requests_and_nothing_is_left(root: Path, aws: AwsSession) -> None:
+    account, endpoint = AwsChipAccount(aws), planned(root).endpoint
+    account.create(endpoint)
+    assert account.describe(endpoint.name)["EndpointConfigName"] == endpoint.name
+    for _ in range(2):  # deleting what is not there is no failure
+        account.delete(endpoint.name)
+    sagemaker = aws.client("sagemaker")
+    assert sagemaker.list_endpoints()["Endpoints"] == []
+    assert sagemaker.list_endpoint_configs()["EndpointConfigs"] == []
+    assert sagemaker.list_models()["Models"] == []
+    assert account.log_tail(endpoint.name, 3) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "status", "asked"),
+    [
+        ({}, 0, ["-m containers.neuron"]),
+        (
+            {"RECORD_INPUT": "s3://b/in", "RECORD_OUTPUT": "s3://b/out"},
+            0,
+            [
+                "-m containers.batch.record --model /opt/ml/model --input s3://b/in --output s3://b/out",
+                "-m containers.neuron",
+            ],
+        ),
+        (
+            {"RECORD_INPUT": "s3://b/in", "RECORD_OUTPUT": "s3://b/out"},
+            3,
+            ["-m containers.batch.record --model /opt/ml/model --input s3://b/in --output s3://b/out"],
+        ),
+    ],
+)
+def test_the_container_records_before_it_serves(
+    tmp_path: Path, variables: dict[str, str], status: int, asked: list[str]
+) -> None:
+    """One that cannot record does not serve: then its endpoint fails, and is not taken for one that has recorded."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\nexit {status}\n')
+    python.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **variables}
+    done = subprocess.run(["sh", ROOT / "containers/neuron/serve"], env=environment, check=False)
+    assert done.returncode == status
+    assert (tmp_path / "asked").read_text().splitlines() == asked

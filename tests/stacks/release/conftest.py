@@ -1,0 +1,49 @@
+"""The release of all five workloads, synthesised once, and what tests read in its template."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Environment
+
+from app import add_release
+from stacks.context import ReleaseSource
+from tests.stacks.miniature import Repository, as_committed, candidate
+from tests.stacks.templates import make_app
+
+CONNECTION = "arn:aws:codeconnections:us-east-1:123456789012:connection/01234567-89ab-cdef-0123-456789abcdef"
+VIRGINIA = Environment(account="123456789012", region="us-east-1")
+WORKLOADS = ("duplicates", "query_intent", "question_answering", "spellcheck", "text_classification")
+ON_NEURON = ("duplicates", "query_intent", "question_answering")
+ENDPOINTS = ("question_answering", "spellcheck", "text_classification")
+
+
+def release(root: Path, connection: str = CONNECTION) -> App:
+    app = make_app(root / "cdk.out")
+    add_release(app, root, VIRGINIA, ReleaseSource(repository="example/models", connection_arn=connection))
+    return app
+
+
+@pytest.fixture(scope="package")
+def repositories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Repository]:
+    """All workloads, built, of which one endpoint was measured."""
+    root = tmp_path_factory.mktemp("release")
+    repositories = {name: as_committed(root, name) for name in WORKLOADS}
+    repositories["spellcheck"].recommend(candidate(instance_type="ml.c5.xlarge"))
+    return repositories
+
+
+@pytest.fixture(scope="package")
+def app(repositories: dict[str, Repository]) -> App:
+    return release(repositories["spellcheck"].root)
+
+
+@pytest.fixture(scope="package")
+def template(app: App) -> dict[str, Any]:
+    assembly = app.synth()
+    return dict(assembly.get_stack_by_name("ReleasePipelineStack").template)
+
+
+def stages(template: dict[str, Any]) -> list[dict[str, Any]]:
+    (pipeline,) = (r for r in template["Resources"].values() if r["Type"] == "AWS::CodePipeline::Pipeline")
+    return list(pipeline["Properties"]["Stages"])

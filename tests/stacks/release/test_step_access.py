@@ -1,0 +1,100 @@
+"""What the roles of a release's steps may do, beyond what they are kept from."""
+
+from typing import Any
+
+import pytest
+from aws_cdk import App
+
+from tests.stacks.release.conftest import ENDPOINTS, ON_NEURON, WORKLOADS
+from tests.stacks.release.test_release_pipeline import projects_of, statements_of
+
+BUCKET = "sagemaker-<AWS::Region>-<AWS::AccountId>"
+
+
+@pytest.fixture(scope="module")
+def granted(template: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The resources of each action, one a line, by the logical id of the step's project."""
+
+    def of(role: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for statement in statements_of(template, role):
+            for action in statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]:
+                found[action] = found.get(action, "") + as_text(statement["Resource"]) + "\n"
+        return found
+
+    return {name: of(project["ServiceRole"]["Fn::GetAtt"][0]) for name, project in projects_of(template).items()}
+
+
+def as_text(value: Any) -> str:
+    match value:
+        case list():
+            return "\n".join(map(as_text, value))
+        case {"Fn::Join": [separator, parts]}:
+            return str(separator).join(map(as_text, parts))
+        case {"Ref": name} | {"Fn::GetAtt": [name, _]}:
+            return f"<{name}>"
+        case _:
+            return str(value)
+
+
+def step(granted: dict[str, dict[str, str]], kind: str, workload: str) -> dict[str, str]:
+    (found,) = (grants for name, grants in granted.items() if f"{kind}{workload.replace('_', '')}" in name)
+    return found
+
+
+@pytest.mark.parametrize("workload", ENDPOINTS)
+def test_a_job_gets_betas_role_by_a_path_that_nothing_cuts(
+    workload: str, app: App, granted: dict[str, dict[str, str]]
+) -> None:
+    stack_name = f"Beta-{workload.title().replace('_', '')}Stack"
+    assert f":role/inference-recommender/{stack_name}/*" in step(granted, "Measure", workload)["iam:PassRole"]
+    (beta,) = (nested for nested in app.synth().nested_assemblies if nested.display_name.endswith("Beta"))
+    resources = beta.nested_assembly.get_stack_by_name(stack_name).template["Resources"]
+    (role,) = (
+        r["Properties"]
+        for name, r in resources.items()
+        if name.startswith("RecommenderRole") and r["Type"] == "AWS::IAM::Role"
+    )
+    assert role["Path"] == f"/inference-recommender/{stack_name}/"
+
+
+@pytest.mark.parametrize("workload", ENDPOINTS)
+def test_payloads_have_a_bucket_and_a_failed_test_a_log(workload: str, granted: dict[str, dict[str, str]]) -> None:
+    """Nothing else makes the bucket, which the job's role reads."""
+    grants = step(granted, "Measure", workload)
+    for action in ("s3:CreateBucket", "s3:PutBucketPublicAccessBlock"):
+        assert f":s3:::{BUCKET}\n" in grants[action]
+    assert f":s3:::{BUCKET}/inference-recommender/{workload}/*" in grants["s3:PutObject"]
+    for group in ("InferenceRecommendationsJobs*", "Endpoints/sm-*", f"Endpoints/{workload.replace('_', '-')}-*"):
+        assert f"/aws/sagemaker/{group}" in grants["logs:GetLogEvents"]
+        assert f"/aws/sagemaker/{group}" in grants["logs:DescribeLogStreams"]
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_build_reads_the_log_of_its_jobs(workload: str, granted: dict[str, dict[str, str]]) -> None:
+    """A job that fails is told with the last lines of its log."""
+    grants = step(granted, "BuildBuild", workload)
+    for action in ("logs:DescribeLogStreams", "logs:GetLogEvents", "logs:PutLogEvents"):
+        assert "log-group:/aws/sagemaker/ProcessingJobs*" in grants[action]
+
+
+@pytest.mark.parametrize("workload", ON_NEURON)
+def test_a_recording_makes_and_deletes_endpoints_of_its_workload_alone(
+    workload: str, granted: dict[str, dict[str, str]]
+) -> None:
+    grants, own = step(granted, "Record", workload), f"{workload.replace('_', '-')}-*"
+    for noun, resource in (("Endpoint", "endpoint"), ("EndpointConfig", "endpoint-config"), ("Model", "model")):
+        for verb in ("Create", "Delete"):
+            assert f":{resource}/{own}\n" in grants[f"sagemaker:{verb}{noun}"]
+    assert f"/recordings/{workload}/*" in grants["s3:PutObject"]
+    assert "Record" in grants["iam:PassRole"]
+
+
+def test_only_betas_servers_can_be_deleted(granted: dict[str, dict[str, str]]) -> None:
+    may_delete = {
+        name: g["cloudformation:DeleteStack"] for name, g in granted.items() if "cloudformation:DeleteStack" in g
+    }
+    assert len(may_delete) == 5, "four take-downs, and what clears before the deployment"
+    for resources in may_delete.values():
+        assert resources.count(":stack/Beta-") == 4
+        assert "Production" not in resources
