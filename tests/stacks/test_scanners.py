@@ -18,7 +18,7 @@ from aws_cdk import aws_iam as iam
 from app import add_release
 from stacks.context import PRODUCTION, Options, ReleaseSource
 from tests.stacks.miniature import Synthesis, as_committed, cdk_context, recommend_for_production
-from tests.stacks.release.test_release_pipeline import CONNECTION, VIRGINIA, WORKLOADS
+from tests.stacks.release.conftest import CONNECTION, VIRGINIA, WORKLOADS
 from tests.stacks.templates import SNAPSHOTS, lint_matches, make_app, nag_findings
 from workloads import ROOT, workload_names
 
