@@ -33,6 +33,7 @@ from local_aws.moto_services import (
     LocalStsBackend,
 )
 from local_aws.permissions.enforced import CALLS_FILE, CallLog
+from local_aws.permissions.service_roles import ServiceRoles
 from local_aws.process.neuron import NeuronStandIn
 from local_aws.sagemaker.control_plane import LocalSageMakerBackend
 from local_aws.sagemaker.endpoint import LocalEndpoint
@@ -69,6 +70,7 @@ class Account:
             toolchain=settings.toolchain,
             neuron=settings.neuron,
             environment=self.environment,
+            roles=ServiceRoles(self.calls, settings.account_id, settings.region),
         )
         self._jobs: list[RecommendationJobs | ProcessingJobs] = []
         self._metrics: EndpointMetrics | None = None

@@ -163,7 +163,7 @@ def _with_content(call: ApiCall, asked: list[Asked]) -> Iterator[Asked]:
 
 def _passed(call: ApiCall, where: Where) -> Iterator[Asked]:
     if call.service in PASSED_TO and not call.operation.startswith(_READS):
-        context = {**_shared(where), "iam:passedtoservice": (PASSED_TO[call.service],)}
+        context = {**shared_context(where), "iam:passedtoservice": (PASSED_TO[call.service],)}
         for role in sorted(set(_roles(call.parameters))):
             yield Asked("iam:PassRole", role, context)
 
@@ -180,7 +180,7 @@ def _roles(value: Any, key: str = "") -> Iterator[str]:
         yield value
 
 
-def _shared(where: Where) -> dict[str, tuple[str, ...]]:
+def shared_context(where: Where) -> dict[str, tuple[str, ...]]:
     return {
         "aws:requestedregion": (where.region,),
         "aws:resourceaccount": (where.account_id,),
@@ -191,7 +191,7 @@ def _shared(where: Where) -> dict[str, tuple[str, ...]]:
 
 
 def _context(call: ApiCall, resource: str, where: Where) -> Context:
-    told = _shared(where)
+    told = shared_context(where)
     parameters = call.parameters
     if call.service == "s3":
         told["s3:resourceaccount"] = (where.account_id,)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from local_aws import machine
+from local_aws.permissions.service_roles import ServiceRoles
 from local_aws.process.container_credentials import ContainerCredentials
 from local_aws.process.model_server import ModelServer
 from local_aws.process.neuron import NeuronServer, NeuronStandIn
@@ -31,6 +32,7 @@ class Container:
 
     model_data_url: str
     environment: Mapping[str, str]
+    image: str = ""
     role_arn: str | None = None
     """The model's execution role, whose credentials its container has."""
 
@@ -40,6 +42,7 @@ class Container:
         return cls(
             model_data_url=model_archive.model_data_url(definition),
             environment={key: str(value) for key, value in (definition.get("Environment") or {}).items()},
+            image=definition.get("Image", ""),
             role_arn=role_arn,
         )
 
@@ -54,6 +57,8 @@ class ModelHost:
     neuron: NeuronStandIn | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """The account's exports, once it serves."""
+    roles: ServiceRoles | None = None
+    """Holds a model's execution role to its policies; without it, nothing is asked."""
     _credentials: "dict[ModelServer, contextlib.ExitStack]" = field(default_factory=dict)
     _servers: set[ModelServer] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -78,6 +83,9 @@ class ModelHost:
         `name` begins the names of its folder and log. Raises `Unavailable`.
         """
         check_room(self.state)
+        if self.roles is not None and container.role_arn is not None:
+            log_group = f"/aws/sagemaker/Endpoints/{name}"
+            self.roles.check_model(container.role_arn, container.model_data_url, container.image, log_group)
         folder = f"{name}-{next(self._numbers)}"
         repository, log_file = self.state / "models" / folder, self.state / "logs" / f"{folder}.log"
         url = container.model_data_url

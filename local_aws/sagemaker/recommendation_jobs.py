@@ -18,6 +18,8 @@ from moto.sagemaker.exceptions import ResourceInUseException, ResourceNotFound, 
 
 from local_aws import machine
 from local_aws.cloudwatch import LocalCloudWatchBackend
+from local_aws.permissions.api_call import ApiCall
+from local_aws.permissions.service_roles import RecommendationJob
 from local_aws.sagemaker import endpoint_metrics, model_archive
 from local_aws.sagemaker.endpoint import shortened
 from local_aws.sagemaker.load_test import LoadTestRunner, Step
@@ -248,6 +250,8 @@ class RecommendationJobs:
         if not runner.stopped.is_set():
             check_room(self._host.state)
             job.set("IN_PROGRESS")
+            if self._host.roles is not None:
+                self._host.roles.check_job(job.request["RoleArn"], _work(job))
             log.info(f"job {job.name}: {len(job.steps)} test(s), one after another, on {machine.description()}")
             _write(runner.payloads, model_archive.fetch(runner.plan.payload_url, self._host.account_id))
         for step in job.steps:
@@ -268,6 +272,22 @@ class RecommendationJobs:
 
 def tags_of(values: Mapping[str, str]) -> "list[dict[str, str]]":
     return [{"Key": key, "Value": value} for key, value in values.items()]
+
+
+def _work(job: Job) -> RecommendationJob:
+    """Returns what the job does, as far as its role needs a permission for it."""
+    about, package = job.request["InputConfig"], job.request["InputConfig"].get("ModelPackageVersionArn")
+    model = {"ModelPackageName": package} if package else {"ModelName": about["ModelName"]}
+    fresh = [step for step in job.steps if isinstance(step.test, LoadTest)]
+    return RecommendationJob(
+        model=ApiCall("sagemaker", "DescribeModelPackage" if package else "DescribeModel", model),
+        passed_role_arn=job.runner.container.role_arn,
+        payload_url=job.runner.plan.payload_url,
+        own_endpoints=[step.endpoint_name for step in fresh],
+        copies_model=bool(package) or any(step.test.environment for step in fresh if isinstance(step.test, LoadTest)),
+        tested_endpoints=[step.endpoint_name for step in job.steps if isinstance(step.test, ExistingEndpoint)],
+        key_id=about.get("VolumeKmsKeyId"),
+    )
 
 
 def _outcome(steps: "list[Step]", stopped: bool) -> tuple[str, str | None]:

@@ -6,6 +6,7 @@ speed; `measuring` is an account whose jobs measure, for slow tests.
 """
 
 import io
+import json
 import os
 import tarfile
 import time
@@ -114,7 +115,15 @@ def measuring(tmp_path_factory: pytest.TempPathFactory, toolchain: Path) -> Iter
 
 
 def upload(account: LocalAccount) -> None:
-    """Puts the echo model and the payloads into the account's S3."""
+    """Puts the echo model and the payloads into the account's S3, and makes the role of models and jobs."""
+    iam = boto3.client("iam", **account.client_arguments())
+    trust = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    actions = ["s3:GetObject", "sagemaker:*", "cloudwatch:GetMetricData", "logs:*", "ecr:*", "iam:PassRole"]
+    allowed = {"Effect": "Allow", "Action": actions, "Resource": "*"}
+    trusting, allowing = (json.dumps({"Version": "2012-10-17", "Statement": [each]}) for each in (trust, allowed))
+    name = ROLE.rpartition("/")[2]
+    iam.create_role(RoleName=name, AssumeRolePolicyDocument=trusting)
+    iam.put_role_policy(RoleName=name, PolicyName="serves-and-measures", PolicyDocument=allowing)
     s3 = boto3.client("s3", **account.client_arguments())
     s3.create_bucket(Bucket=BUCKET)
     s3.put_object(Bucket=BUCKET, Key="echo.tar.gz", Body=echo_archive())
