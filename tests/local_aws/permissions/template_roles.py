@@ -1,0 +1,110 @@
+"""The roles of a synthesised template with their policies, every reference filled in as CloudFormation would.
+
+A name that CloudFormation makes up is the logical id here. It knows the forms of the ARNs that our templates refer to.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from local_aws.permissions.actions import Where, needed, shared_context
+from local_aws.permissions.api_call import ApiCall
+from local_aws.permissions.conditions import as_list
+from local_aws.permissions.policy import Asked, Decision, Statement, decide, parsed, trusts
+
+WHERE = Where("123456789012", "us-east-1")
+PSEUDO = {
+    "AWS::Partition": "aws",
+    "AWS::Region": WHERE.region,
+    "AWS::AccountId": WHERE.account_id,
+    "AWS::StackName": "stack",
+    "AWS::URLSuffix": "amazonaws.com",
+}
+_REGIONAL = {
+    "AWS::ECS::Cluster": "ecs:{}:cluster/{}",
+    "AWS::ECS::TaskDefinition": "ecs:{}:task-definition/{}:1",
+    "AWS::KMS::Key": "kms:{}:key/{}",
+    "AWS::Logs::LogGroup": "logs:{}:log-group:{}:*",
+    "AWS::SNS::Topic": "sns:{}:{}",
+    "AWS::StepFunctions::StateMachine": "states:{}:stateMachine:{}",
+}
+_REF_IS_THE_ARN = {"AWS::ECS::TaskDefinition", "AWS::SNS::Topic", "AWS::StepFunctions::StateMachine"}
+
+
+class Template:
+    def __init__(self, file: Path) -> None:
+        self._resources: dict[str, Any] = json.loads(file.read_text("utf-8"))["Resources"]
+
+    def all_of(self, kind: str) -> dict[str, Any]:
+        """Returns the properties of every resource of a type, by logical id."""
+        found = {name: each for name, each in self._resources.items() if each["Type"] == kind}
+        return {name: self.resolved(each.get("Properties", {})) for name, each in found.items()}
+
+    def arn(self, name: str) -> str:
+        kind = self._resources[name]["Type"]
+        properties = self._resources[name].get("Properties", {})
+        if kind == "AWS::IAM::Role":
+            return f"arn:aws:iam::{WHERE.account_id}:role/{name}"
+        if kind == "AWS::S3::Bucket":
+            return f"arn:aws:s3:::{name.lower()}"
+        end = properties.get("Family", name) if kind == "AWS::ECS::TaskDefinition" else name
+        return "arn:aws:" + _REGIONAL[kind].format(f"{WHERE.region}:{WHERE.account_id}", end)
+
+    def resolved(self, node: Any) -> Any:
+        match node:
+            case {"Ref": name} if len(node) == 1:
+                return self._ref(name)
+            case {"Fn::GetAtt": [name, "Arn"]}:
+                return self.arn(name)
+            case {"Fn::GetAtt": [name, attribute]}:
+                return f"{name}.{attribute}"
+            case {"Fn::Join": [separator, parts]}:
+                return separator.join(self.resolved(part) for part in parts)
+            case {"Fn::Sub": text}:
+                return re.sub(r"\$\{([^}]+)\}", lambda found: self._ref(found[1]), text)
+            case {"Fn::Select": [number, items]}:
+                return self.resolved(items)[number]
+            case {"Fn::Split": [separator, text]}:
+                return self.resolved(text).split(separator)
+            case dict():
+                return {key: self.resolved(value) for key, value in node.items()}
+            case list():
+                return [self.resolved(each) for each in node]
+        return node
+
+    def _ref(self, name: str) -> str:
+        kind = self._resources.get(name, {}).get("Type")
+        if kind in _REF_IS_THE_ARN:
+            return self.arn(name)
+        return PSEUDO.get(name) or (name.lower() if kind == "AWS::S3::Bucket" else name)
+
+    def document(self, role_arn: str, *, without: str = "") -> str:
+        """Returns all statements of a role as one document, but for the grants of the action `without`."""
+        role = role_arn.rpartition("/")[2]
+        statements = [
+            statement
+            for each in self.all_of("AWS::IAM::Policy").values()
+            if role in each["Roles"]
+            for statement in each["PolicyDocument"]["Statement"]
+            if without not in as_list(statement["Action"]) or statement["Effect"] == "Deny"
+        ]
+        nothing = {"Effect": "Deny", "Action": "none:None", "Resource": "*"}
+        return json.dumps({"Version": "2012-10-17", "Statement": statements or [nothing]})
+
+    def trusts(self, role_arn: str, service: str) -> bool:
+        trust = self.all_of("AWS::IAM::Role")[role_arn.rpartition("/")[2]]["AssumeRolePolicyDocument"]
+        asked = Asked("sts:AssumeRole", role_arn, shared_context(WHERE))
+        return trusts(parsed(json.dumps(trust)), asked, {"Service": frozenset({service})})
+
+
+def refused(document: str, calls: list[ApiCall], more: list[Asked]) -> list[str]:
+    """Returns what a policy does not allow of what calls of the API need, and of what is needed beside, in words."""
+    statements: list[tuple[Statement, ...]] = [parsed(document)]
+    asked = [*(each for call in calls for each in needed(call, WHERE)), *more]
+    return [f"{each.action} on {each.resource}" for each in asked if decide(each, statements) is not Decision.ALLOWED]
+
+
+def on(resource: str, *actions: str, **context: str) -> list[Asked]:
+    told = {key.replace("__", ":"): (value,) for key, value in context.items()}
+    return [Asked(action, resource, {**shared_context(WHERE), **told}) for action in actions]
