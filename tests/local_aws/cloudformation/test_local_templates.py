@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 from tests.local_aws.cloudformation.test_local_stacks import Stacks, stacks  # noqa: F401  a fixture
-from tests.local_aws.conftest import BUCKET
+from tests.local_aws.conftest import echo_archive
 from workloads import ROOT
 
 pytestmark = pytest.mark.integration
 
+ASSETS = "cdk-hnb659fds-assets-123456789012-us-east-1"
+ARCHIVE = f"s3://{ASSETS}/echo.tar.gz"
+"""Beside the archives that the CDK uploads: the role of a model may read those of this bucket, and no other object."""
 SNAPSHOTS = sorted((ROOT / "tests/stacks/snapshots").glob("*.template.json"))
 
 
@@ -41,7 +44,7 @@ def deployable(snapshot: Path) -> dict[str, Any]:
         properties = resource.get("Properties", {})
         if resource["Type"] == "AWS::SageMaker::Model":
             container = properties["PrimaryContainer"]
-            container["ModelDataUrl"] = f"s3://{BUCKET}/echo.tar.gz"
+            container["ModelDataUrl"] = ARCHIVE
             container["Environment"] = {}
             container.pop("ModelDataSource", None)
         if resource["Type"] == "AWS::SageMaker::EndpointConfig":
@@ -67,6 +70,8 @@ def test_every_template_is_made_and_unmade_whole(
     stacks: Stacks,  # noqa: F811
     client: Callable[[str], Any],
 ) -> None:
+    client("s3").create_bucket(Bucket=ASSETS)
+    client("s3").put_object(Bucket=ASSETS, Key="echo.tar.gz", Body=echo_archive())
     template = deployable(snapshot)
     name = snapshot.name.partition(".")[0]
     stack = stacks.create(name, template)
