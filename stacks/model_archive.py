@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from aws_cdk import AssetStaging, FileAssetPackaging, Stack
+from aws_cdk import AssetStaging, Aws, FileAssetPackaging, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
@@ -42,7 +42,23 @@ class ModelArchive(Construct):
 
     def grant_read(self, role: iam.Role) -> None:
         self._bucket.grant_read(role, ARCHIVES)
+        self._grant_key(role)
         reads = ["s3:GetObject*", "s3:GetBucket*", "s3:List*"]
         acknowledge_actions(role, reads, "CDK's wording of read access.")
         archives = [self._bucket.arn_for_objects(ARCHIVES)]
         acknowledge_resources(role, archives, "An endpoint rolled back has to read the archive before this one.")
+
+    def _grant_key(self, role: iam.Role) -> None:
+        """Lets the role decrypt what S3 has in this bucket, where `cdk bootstrap` was given a key for it.
+
+        The template does not know that key. The encryption context, which S3 sets to the bucket's ARN or the object's,
+        keeps the role to this bucket's objects, whichever key it is.
+        """
+        keys = Stack.of(self).format_arn(service="kms", resource="key", resource_name="*")
+        bucket = self._bucket.bucket_arn
+        conditions = {
+            "StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.{Aws.URL_SUFFIX}"},
+            "StringLike": {"kms:EncryptionContext:aws:s3:arn": [bucket, f"{bucket}/*"]},
+        }
+        role.add_to_policy(iam.PolicyStatement(actions=["kms:Decrypt"], resources=[keys], conditions=conditions))
+        acknowledge_resources(role, [keys], "Whichever key cdk bootstrap was given; the conditions name its bucket.")

@@ -14,7 +14,10 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from stacks.grants import acknowledge_to_checkov
+
 CLOUDWATCH = "cloudwatch.amazonaws.com"
+THIS_ACCOUNT = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
 EVALUATION_PERIODS = 5
 """Minutes. An endpoint's update bakes at least as long (`[hosting.update]`), or it would end before an alarm can
 tell."""
@@ -47,6 +50,8 @@ class PagingProps:
     workload: str
     alarms: Sequence[cloudwatch.IAlarm]
     """Any one of them pages."""
+    own_key: bool = False
+    """Whether a key of the stack's own encrypts what they say, for 1 USD a month."""
 
 
 class Paging(Construct):
@@ -54,7 +59,7 @@ class Paging(Construct):
 
     def __init__(self, scope: Construct, id: str, props: PagingProps) -> None:
         super().__init__(scope, id)
-        self.topic = self._topic(props.workload)
+        self.topic = self._topic(props)
         self.alarm = cloudwatch.CompositeAlarm(
             self,
             "Alarm",
@@ -64,7 +69,28 @@ class Paging(Construct):
         self.alarm.add_alarm_action(actions.SnsAction(self.topic))
         self.alarm.add_ok_action(actions.SnsAction(self.topic))
 
-    def _topic(self, workload: str) -> sns.Topic:
+    def _topic(self, props: PagingProps) -> sns.Topic:
+        topic = sns.Topic(
+            self, "Topic", master_key=self._key(props.workload) if props.own_key else None, enforce_ssl=True
+        )
+        if not props.own_key:
+            # CloudWatch cannot use the key that AWS keeps for SNS, so it is one of ours or none.
+            acknowledge_to_checkov(
+                topic, "CKV_AWS_26", "It tells of alarms, nothing of users; hosting.kms_key_arn adds a key."
+            )
+        # A topic with a policy of its own has lost the default one.
+        topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="AlarmsOfThisAccount",
+                principals=[iam.ServicePrincipal(CLOUDWATCH)],
+                actions=["sns:Publish"],
+                resources=[topic.topic_arn],
+                conditions=THIS_ACCOUNT,
+            )
+        )
+        return topic
+
+    def _key(self, workload: str) -> kms.Key:
         key = kms.Key(
             self,
             "Key",
@@ -73,18 +99,6 @@ class Paging(Construct):
             # It encrypts messages in transit; no stored data depends on it.
             removal_policy=RemovalPolicy.DESTROY,
         )
-        topic = sns.Topic(self, "Topic", master_key=key, enforce_ssl=True)
-        # CloudWatch cannot use SNS's own key, and a topic with a policy of its own has lost the default one.
-        this_account = {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
-        service = iam.ServicePrincipal(CLOUDWATCH, conditions=this_account)
+        service = iam.ServicePrincipal(CLOUDWATCH, conditions=THIS_ACCOUNT)
         key.grant(service, "kms:Decrypt", "kms:GenerateDataKey*")
-        topic.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="AlarmsOfThisAccount",
-                principals=[iam.ServicePrincipal(CLOUDWATCH)],
-                actions=["sns:Publish"],
-                resources=[topic.topic_arn],
-                conditions=this_account,
-            )
-        )
-        return topic
+        return key

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aws_cdk import Annotations, Environment, Stack, Token
+from aws_cdk import aws_kms as kms
 from aws_cdk.region_info import Fact
 
 from stacks.context import Options
@@ -88,6 +89,11 @@ def add_legacy_note(stack: Stack, folder: WorkloadFolder) -> None:
         f"{folder.file}: hosting.target: '{workload.hosting.target}' is for Inf1, which AWS calls legacy: its last "
         f"images are Neuron 2.20's, its last driver is 2.24. New projects go to Inf2: {move}.",
     )
+
+
+def named_key(stack: Stack, arn: str | None) -> kms.IKey | None:
+    """Returns the key that hosting.kms_key_arn names. What it is needed for is granted to roles, not in its policy."""
+    return None if arn is None else kms.Key.from_key_arn(stack, "NamedKey", arn)
 
 
 def region_of(stack: Stack) -> str | None:

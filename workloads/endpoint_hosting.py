@@ -11,6 +11,7 @@ from workloads.target import InstanceType
 PositiveInt = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 EcrImage = Annotated[str, Field(pattern=r"^\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/[^:@]+[:@].+$")]
+KeyArn = Annotated[str, Field(pattern=r"^arn:[a-z-]+:kms:[a-z0-9-]+:\d{12}:key/[\w-]+$")]
 Cooldown = Annotated[int, Field(ge=0, le=3600)]
 # Less is over before the alarms, three bad minutes of five, can tell; more steps of more would exceed the 8 hours that
 # SageMaker gives an update.
@@ -150,9 +151,10 @@ class SageMakerEndpointHosting(Document):
     )
     scaling: EndpointScalingRules = EndpointScalingRules()
     network: EndpointNetwork | None = Field(default=None, description="None: no VPC; the container has no network.")
-    kms_key_arn: Annotated[str, Field(pattern=r"^arn:[a-z-]+:kms:[a-z0-9-]+:\d{12}:key/[\w-]+$")] | None = Field(
+    kms_key_arn: KeyArn | None = Field(
         default=None,
-        description="Encrypts volumes and captured data; its policy lets IAM decide. None: the stack makes a key.",
+        description="Encrypts volumes and captured data; its policy lets IAM decide. What alarms say then gets a key "
+        "that the stack makes. None: keys of AWS's own, which cost nothing.",
     )
     data_capture: DataCapture | None = Field(default=None, description="None keeps nothing.")
     shadow: Shadow | None = Field(default=None, description="None copies no traffic.")

@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self
 
 from workloads.document import Document
-from workloads.endpoint_hosting import SageMakerEndpointHosting
+from workloads.endpoint_hosting import KeyArn, SageMakerEndpointHosting
 
 AT_MOST_DAILY = r"cron\(\d{1,2} \d{1,2}( [^ ]+){4}\)|rate\((1 day|\d+ days)\)"
 
@@ -47,6 +47,11 @@ class _OnEc2(Document):
         default=None,
         description="How many zones to run in where none is named. The shared network has VPC endpoints in each, and "
         "pays for them. None: two in production, one elsewhere.",
+    )
+    kms_key_arn: KeyArn | None = Field(
+        default=None,
+        description="Encrypts logs, rows and answers; its policy lets IAM decide, and CloudWatch Logs use it. What "
+        "alarms say then gets a key that the stack makes. None: keys of AWS's own, which cost nothing.",
     )
     vpc: ExistingNetwork | None = Field(
         default=None, description="None: the network that all workloads on EC2 share, without internet."

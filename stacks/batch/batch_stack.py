@@ -7,7 +7,7 @@ from constructs import Construct
 from stacks.batch.ecs_work import EcsBatchWork, EcsBatchWorkProps
 from stacks.batch.processing_work import ProcessingBatchWork, ProcessingBatchWorkProps, check_processing_type
 from stacks.batch.steps import BatchSteps, BatchStepsProps, BatchWork
-from stacks.batch.storage import BatchStorage
+from stacks.batch.storage import BatchStorage, BatchStorageProps
 from stacks.batch.watch import BatchWatch, BatchWatchProps
 from stacks.deployment import problems_of_hardware
 from stacks.ecs.fleet import EcsFleet, EcsFleetProps, machine
@@ -16,7 +16,7 @@ from stacks.ecs.task import EcsTask, EcsTaskProps
 from stacks.fitness import Wanted
 from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.own_image import OwnImage, OwnImageProps
-from stacks.workload_stack import WorkloadStackProps, add_legacy_note, refuse, region_of
+from stacks.workload_stack import WorkloadStackProps, add_legacy_note, named_key, refuse, region_of
 from workloads import ScheduledBatchHosting, ThroughputObjective, UsageError
 
 
@@ -39,7 +39,8 @@ class ScheduledBatchStack(Stack):
         if not props.options.in_production:
             text = "The schedule is off outside of -c stage=production: start a run by hand, as docs/deploying.md says."
             Annotations.of(self).add_info_v2("batch:schedule-off", text)
-        storage = BatchStorage(self, "Storage")
+        key = named_key(self, hosting.kms_key_arn)
+        storage = BatchStorage(self, "Storage", BatchStorageProps(key=key))
         archive = ModelArchive(
             self, "Archive", ModelArchiveProps(file=props.archive_file, sha256=props.artifact.archive_sha256)
         )
@@ -72,6 +73,7 @@ class ScheduledBatchStack(Stack):
                 objective=objective,
                 deadline_hours=hosting.deadline_hours,
                 daily=hosting.daily and props.options.in_production,
+                own_key=key is not None,
             ),
         )
         CfnOutput(self, "InputBucket", value=storage.input.bucket_name)
@@ -129,7 +131,8 @@ class ScheduledBatchStack(Stack):
 
         def task(id: str, purpose: str, devices: bool) -> EcsTask:
             mapped = runs_on.devices if devices else ()
-            return EcsTask(self, id, EcsTaskProps(workload=name, image=image, devices=mapped, purpose=purpose))
+            asked = EcsTaskProps(workload=name, image=image, devices=mapped, purpose=purpose, key=storage.key)
+            return EcsTask(self, id, asked)
 
         return EcsBatchWork(
             self,

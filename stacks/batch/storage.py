@@ -4,8 +4,11 @@ INPUT/<day>/…      .jsonl or .jsonl.gz, put there before the run of that day s
 OUTPUT/<day>/…     predictions, bad rows and manifest.json; under OUTPUT/runs/<day>/ the shards' summaries
 """
 
+from dataclasses import dataclass
+
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -15,11 +18,18 @@ OLD_VERSIONS = Duration.days(30)
 LOGS_KEPT = Duration.days(90)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchStorageProps:
+    key: kms.IKey | None
+    """None: S3's own."""
+
+
 class BatchStorage(Construct):
     """`input` and `output`. Both outlive the stack, because they hold users' data."""
 
-    def __init__(self, scope: Construct, id: str) -> None:
+    def __init__(self, scope: Construct, id: str, props: BatchStorageProps) -> None:
         super().__init__(scope, id)
+        self.key = props.key
         self._logs = s3.Bucket(
             self,
             "AccessLogs",
@@ -41,6 +51,8 @@ class BatchStorage(Construct):
         acknowledge_actions(
             role, ["s3:GetObject*", "s3:GetBucket*", "s3:List*", "s3:Abort*"], "CDK's wording of access."
         )
+        if self.key is not None:
+            acknowledge_actions(role, ["kms:GenerateDataKey*", "kms:ReEncrypt*"], "CDK's wording of use of a key.")
         objects = [bucket.arn_for_objects("*") for bucket in (self.input, self.output)]
         acknowledge_resources(role, objects, "Each run has a folder of its own, named after its day.")
 
@@ -48,7 +60,9 @@ class BatchStorage(Construct):
         return s3.Bucket(
             self,
             name,
-            encryption=s3.BucketEncryption.S3_MANAGED,
+            encryption=s3.BucketEncryption.KMS if self.key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=self.key,
+            bucket_key_enabled=True if self.key else None,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             enforce_ssl=True,
             versioned=True,

@@ -26,6 +26,7 @@ class BatchWatchProps:
     deadline_hours: int
     daily: bool
     """Whether a run starts by the clock every day, so that a day without one is missing it."""
+    own_key: bool
 
 
 class BatchWatch(Construct):
@@ -35,7 +36,8 @@ class BatchWatch(Construct):
         super().__init__(scope, id)
         self._props = props
         alarms = [self._failed(), self._late(), self._slow(), *([self._absent()] if props.daily else [])]
-        self.paging = Paging(self, "Paging", PagingProps(workload=props.workload, alarms=alarms))
+        paging = PagingProps(workload=props.workload, alarms=alarms, own_key=props.own_key)
+        self.paging = Paging(self, "Paging", paging)
         self._dashboard()
 
     def _failed(self) -> cloudwatch.Alarm:

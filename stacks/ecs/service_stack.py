@@ -12,7 +12,7 @@ from stacks.ecs.task import EcsTask, EcsTaskProps
 from stacks.ecs.watch import EcsServiceWatch, EcsServiceWatchProps
 from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.own_image import OwnImage, OwnImageProps
-from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, region_of
+from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, named_key, region_of
 from workloads import EcsServiceHosting
 
 TASKS_DURING_AN_UPDATE = 2
@@ -49,7 +49,7 @@ class EcsServiceStack(Stack):
                 safety_factor=workload.sizing.safety_factor,
             )
             EcsScaling(self, "Scaling", scaling)
-        watch = self._watch(props, service, deployment, runs_on)
+        watch = self._watch(hosting, props, service, deployment, runs_on)
         CfnOutput(self, "ServiceUrl", value=service.url)
         CfnOutput(self, "ClusterName", value=fleet.cluster.cluster_name)
         CfnOutput(self, "ServiceName", value=service.service.service_name)
@@ -76,7 +76,11 @@ class EcsServiceStack(Stack):
             self,
             "Task",
             EcsTaskProps(
-                workload=workload.name, image=image, devices=runs_on.devices, purpose="reads its model archive"
+                workload=workload.name,
+                image=image,
+                devices=runs_on.devices,
+                purpose="reads its model archive",
+                key=named_key(self, hosting.kms_key_arn),
             ),
         )
         return EcsService(
@@ -93,7 +97,12 @@ class EcsServiceStack(Stack):
         )
 
     def _watch(
-        self, props: WorkloadStackProps, service: EcsService, deployment: Deployment, runs_on: Machine
+        self,
+        hosting: EcsServiceHosting,
+        props: WorkloadStackProps,
+        service: EcsService,
+        deployment: Deployment,
+        runs_on: Machine,
     ) -> EcsServiceWatch:
         return EcsServiceWatch(
             self,
@@ -104,6 +113,7 @@ class EcsServiceStack(Stack):
                 objective=props.folder.workload.latency_objective,
                 recommended=deployment.recommended,
                 reports=bool(runs_on.devices),
+                own_key=hosting.kms_key_arn is not None,
             ),
         )
 

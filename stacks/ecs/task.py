@@ -10,6 +10,7 @@ from typing import Any
 from aws_cdk import Annotations, Aws, Duration, RemovalPolicy
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
@@ -35,6 +36,8 @@ class EcsTaskProps:
     devices: tuple[str, ...]
     """Device files of all Neuron chips of the instance; empty for a task that uses none."""
     purpose: str
+    key: kms.IKey | None = None
+    """Encrypts the log. None: CloudWatch Logs' own."""
 
 
 class EcsTask(Construct):
@@ -49,9 +52,14 @@ class EcsTask(Construct):
         starter = iam.Role(self, "ExecutionRole", assumed_by=tasks, description=starts)
         props.image.grant_pull(starter)
         self.log = logs.LogGroup(
-            self, "Log", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
+            self,
+            "Log",
+            encryption_key=props.key,
+            retention=logs.RetentionDays.ONE_MONTH,
+            removal_policy=RemovalPolicy.DESTROY,
         )
-        acknowledge_log(self.log)
+        if props.key is None:
+            acknowledge_log(self.log)
         self.definition = ecs.Ec2TaskDefinition(
             self, "Task", network_mode=ecs.NetworkMode.AWS_VPC, task_role=self.role, execution_role=starter
         )
@@ -109,6 +117,8 @@ class EcsTask(Construct):
         linux = ecs.LinuxParameters(
             self, f"{name.capitalize()}Linux", init_process_enabled=True, shared_memory_size=SHARED_MEMORY_MIB
         )
+        if self._props.devices:
+            linux.add_capabilities(ecs.Capability.IPC_LOCK)  # The Neuron runtime locks memory that chips read.
         for device in self._props.devices:
             readable = [ecs.DevicePermission.READ, ecs.DevicePermission.WRITE]
             linux.add_devices(ecs.Device(host_path=device, container_path=device, permissions=readable))

@@ -32,6 +32,7 @@ class EcsServiceWatchProps:
     recommended: Candidate | None
     reports: bool
     """True where the server reports to CloudWatch itself: the Neuron server does, Triton does not."""
+    own_key: bool
 
 
 class EcsServiceWatch(Construct):
@@ -42,7 +43,8 @@ class EcsServiceWatch(Construct):
         self._props = props
         about_answers = [self._latency(), *(self._reported() if props.reports else ())]
         alarms = [*about_answers, *self._health()]
-        self.paging = Paging(self, "Paging", PagingProps(workload=props.workload, alarms=alarms))
+        paging = PagingProps(workload=props.workload, alarms=alarms, own_key=props.own_key)
+        self.paging = Paging(self, "Paging", paging)
         # The other alarms refer to the service, so the service cannot refer to them.
         props.service.service.enable_deployment_alarms(
             [alarm.alarm_name for alarm in about_answers], behavior=ecs.AlarmBehavior.ROLLBACK_ON_ALARM

@@ -7,7 +7,7 @@ SageMaker's resources are L1: the alpha L2 has neither `RetainAllVariantProperti
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -97,7 +97,7 @@ class WorkloadEndpoint(Construct):
         self, props: WorkloadEndpointProps, production: ServedModel, shadow: ServedModel | None
     ) -> sagemaker.CfnEndpointConfig:
         copied = props.hosting.shadow
-        return sagemaker.CfnEndpointConfig(
+        config = sagemaker.CfnEndpointConfig(
             self,
             "Config",
             production_variants=[production.variant(VARIANT, 1)],
@@ -106,6 +106,9 @@ class WorkloadEndpoint(Construct):
             data_capture_config=self._capture.config if self._capture else None,
             kms_key_id=self._key.key_arn if self._key and _has_volumes(props) else None,
         )
+        if config.kms_key_id is None:
+            acknowledge_to_checkov(config, "CKV_AWS_98", "SageMaker encrypts volumes with a key of its own.")
+        return config
 
     def _endpoint(self, props: WorkloadEndpointProps, config: sagemaker.CfnEndpointConfig) -> sagemaker.CfnEndpoint:
         return sagemaker.CfnEndpoint(
@@ -119,18 +122,18 @@ class WorkloadEndpoint(Construct):
         )
 
     def _captured_data(self, props: WorkloadEndpointProps) -> "CapturedData | None":
-        if props.hosting.data_capture is None or self._key is None:
+        if props.hosting.data_capture is None:
             return None
         captured = CapturedData(self, "Captured", CapturedDataProps(capture=props.hosting.data_capture, key=self._key))
         captured.grant_write(self.role)
         return captured
 
     def _storage_key(self, props: WorkloadEndpointProps) -> kms.IKey | None:
-        """Returns the key of volumes and captured data; None where there is neither."""
+        """Returns the key of volumes and captured data; None where there is neither, and where they have AWS's own."""
         given = props.hosting.kms_key_arn
-        if not _has_volumes(props) and props.hosting.data_capture is None:
+        if given is None or not (_has_volumes(props) or props.hosting.data_capture):
             return None
-        key = self._own_key(props) if given is None else kms.Key.from_key_arn(self, "StorageKey", given)
+        key = kms.Key.from_key_arn(self, "StorageKey", given)
         key.grant(self.role, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext")
         self.role.add_to_policy(
             iam.PolicyStatement(
@@ -142,22 +145,11 @@ class WorkloadEndpoint(Construct):
         )
         return key
 
-    def _own_key(self, props: WorkloadEndpointProps) -> kms.Key:
-        # Captured data outlives the stack, so its key has to; volumes end with their instances.
-        retained = props.hosting.data_capture is not None
-        return kms.Key(
-            self,
-            "StorageKey",
-            description="Encrypts the storage volumes of the endpoint's instances, and what is captured.",
-            enable_key_rotation=True,
-            removal_policy=RemovalPolicy.RETAIN if retained else RemovalPolicy.DESTROY,
-        )
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CapturedDataProps:
     capture: DataCapture
-    key: kms.IKey
+    key: kms.IKey | None
 
 
 class CapturedData(Construct):
@@ -171,9 +163,9 @@ class CapturedData(Construct):
         self.bucket = s3.Bucket(
             self,
             "Bucket",
-            encryption=s3.BucketEncryption.KMS,
+            encryption=s3.BucketEncryption.KMS if props.key else s3.BucketEncryption.S3_MANAGED,
             encryption_key=props.key,
-            bucket_key_enabled=True,
+            bucket_key_enabled=True if props.key else None,
             enforce_ssl=True,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             lifecycle_rules=[s3.LifecycleRule(expiration=Duration.days(props.capture.keep_days))],
@@ -188,7 +180,7 @@ class CapturedData(Construct):
             enable_capture=True,
             initial_sampling_percentage=props.capture.percent,
             destination_s3_uri=self.bucket.s3_url_for_object(CAPTURED_PREFIX),
-            kms_key_id=props.key.key_arn,
+            kms_key_id=props.key.key_arn if props.key else None,
             capture_options=[
                 sagemaker.CfnEndpointConfig.CaptureOptionProperty(capture_mode=mode) for mode in ("Input", "Output")
             ],

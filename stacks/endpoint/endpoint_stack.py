@@ -141,4 +141,5 @@ class SageMakerEndpointStack(Stack):
             recommended=deployment.recommended,
         )
         EndpointDashboard(self, "Watch", props)
-        return Paging(self, "Paging", PagingProps(workload=workload.name, alarms=alarms.paging))
+        own_key = self._hosting.kms_key_arn is not None
+        return Paging(self, "Paging", PagingProps(workload=workload.name, alarms=alarms.paging, own_key=own_key))

@@ -1,4 +1,4 @@
-"""The alarm that pages, and its topic: encrypted, over TLS, and open to this account's alarms alone."""
+"""The alarm that pages, and its topic: over TLS, open to this account's alarms alone, encrypted where that is asked."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from stacks.paging import Paging, PagingProps
 from tests.stacks.templates import make_app
 
 
-def paging(root: Path) -> App:
+def paging(root: Path, *, own_key: bool = False) -> App:
     app = make_app(root)
     stack = Stack(app, "Stack")
     alarms = [
@@ -21,13 +21,17 @@ def paging(root: Path) -> App:
         )
         for name in ("Latency", "Errors")
     ]
-    Paging(stack, "Paging", PagingProps(workload="spellcheck", alarms=alarms))
+    Paging(stack, "Paging", PagingProps(workload="spellcheck", alarms=alarms, own_key=own_key))
     return app
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
-    stack = paging(tmp_path_factory.mktemp("paging")).node.find_child("Stack")
+    return template_of(paging(tmp_path_factory.mktemp("paging"), own_key=True))
+
+
+def template_of(app: App) -> Template:
+    stack = app.node.find_child("Stack")
     assert isinstance(stack, Stack)
     return Template.from_stack(stack)
 
@@ -54,6 +58,14 @@ def test_the_topic_takes_only_tls_and_only_from_this_accounts_alarms(template: T
     assert allowed["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
     assert allowed["Action"] == "sns:Publish"
     assert allowed["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+
+
+def test_a_key_is_made_only_where_it_is_asked_for(tmp_path: Path) -> None:
+    """Each costs 1 USD a month."""
+    template = template_of(paging(tmp_path))
+    assert template.find_resources("AWS::KMS::Key") == {}
+    (topic,) = template.find_resources("AWS::SNS::Topic").values()
+    assert "KmsMasterKeyId" not in topic.get("Properties", {})
 
 
 def test_cloudwatch_may_use_the_topics_key(template: Template) -> None:

@@ -12,7 +12,7 @@ from botocore.model import StringShape
 from stacks.batch.processing_work import SIZES
 from stacks.context import PRODUCTION, Options
 from tests.stacks.miniature import Repository, Synthesis, kinds, make_ec2_repository
-from tests.stacks.templates import api_problems, filled, in_ecs_case
+from tests.stacks.templates import api_problems, filled, in_ecs_case, nag_findings
 from workloads import UsageError, instances
 from workloads.errors import InvalidDocument
 
@@ -194,6 +194,21 @@ def test_inputs_and_outputs_are_encrypted_versioned_logged_and_take_tls_only(bat
         if statement["Effect"] == "Deny"
     ]
     assert denials == [{"Bool": {"aws:SecureTransport": "false"}}] * 3
+
+
+def test_a_key_of_ones_own_encrypts_rows_answers_and_logs(repository: Repository, batch: Synthesis) -> None:
+    assert not batch.of_type("AWS::KMS::Key")
+    key = "arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
+    repository.change_hosting(kms_key_arn=key)
+    synthesis = repository.synthesise()
+    rules = [
+        each["Properties"]["BucketEncryption"]["ServerSideEncryptionConfiguration"][0]["ServerSideEncryptionByDefault"]
+        for each in synthesis.of_type("AWS::S3::Bucket").values()
+    ]
+    assert [rule.get("KMSMasterKeyID") for rule in rules] == [None, key, key]  # S3 logs to no bucket with another key
+    logs = [each.get("Properties", {}) for each in synthesis.of_type("AWS::Logs::LogGroup").values()]
+    assert [each.get("KmsKeyId") for each in logs].count(key) == 2
+    assert nag_findings(synthesis.app) == []
 
 
 @pytest.mark.parametrize(

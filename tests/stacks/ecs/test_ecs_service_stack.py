@@ -19,10 +19,11 @@ from tests.stacks.miniature import (
     make_ec2_repository,
     service_candidate,
 )
-from tests.stacks.templates import api_problems, filled, in_ecs_case
+from tests.stacks.templates import api_problems, filled, in_ecs_case, nag_findings
 from workloads import LatencyObjective, UsageError, load_workload
 from workloads.errors import InvalidDocument
 
+KEY = "arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
 IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/ours:1"
 
 
@@ -62,6 +63,7 @@ def test_a_task_has_every_chip_of_its_instance_and_every_vcpu(service: Synthesis
     ]
     assert server["Cpu"] == 24 * 1024
     assert server["Command"] == ["serve"]
+    assert server["LinuxParameters"]["Capabilities"] == {"Add": ["IPC_LOCK"]}
 
 
 def test_a_task_is_alone_on_an_instance_of_its_type(service: Synthesis) -> None:
@@ -108,6 +110,7 @@ def test_on_cpu_triton_serves_http_and_grpc_without_devices(on_cpu: Synthesis) -
     assert [shell, option] == ["sh", "-c"]
     assert " tritonserver --model-repository=/opt/ml/model " in script
     assert "Devices" not in server["LinuxParameters"]
+    assert server["LinuxParameters"]["Capabilities"] == {}
     assert [each["ContainerPort"] for each in server["PortMappings"]] == [8000, 8001]
     listeners = on_cpu.of_type("AWS::ElasticLoadBalancingV2::Listener").values()
     assert {each["Properties"]["Port"] for each in listeners} == {8000, 8001}
@@ -304,8 +307,18 @@ def test_the_outputs_say_where_the_service_is(service: Synthesis) -> None:
 def test_a_task_may_read_its_archive_and_nothing_else(service: Synthesis) -> None:
     policies = service.of_type("AWS::IAM::Policy").values()
     (policy,) = [each["Properties"] for each in policies if each["Properties"]["PolicyName"].startswith("TaskRole")]
-    (statement,) = policy["PolicyDocument"]["Statement"]
+    statement, decrypt = policy["PolicyDocument"]["Statement"]
     assert set(statement["Action"]) == {"s3:GetObject*", "s3:GetBucket*", "s3:List*"}
+    assert decrypt["Action"] == "kms:Decrypt"
+
+
+def test_a_key_is_a_workloads_own_only_where_it_asks(repository: Repository, service: Synthesis) -> None:
+    assert not service.of_type("AWS::KMS::Key")
+    repository.change_hosting(kms_key_arn=KEY)
+    synthesis = repository.synthesise()
+    assert synthesis.only("AWS::Logs::LogGroup")["KmsKeyId"] == KEY
+    assert synthesis.only("AWS::SNS::Topic")["KmsMasterKeyId"]["Fn::GetAtt"][0] in synthesis.of_type("AWS::KMS::Key")
+    assert nag_findings(synthesis.app) == []
 
 
 def test_an_existing_vpc_is_taken_as_it_is_told(repository: Repository) -> None:
@@ -422,7 +435,8 @@ def test_production_refuses_what_was_measured_locally(repository: Repository) ->
         ),
         (
             {"image": IMAGE},
-            "hosting.image: unknown key. Allowed here: availability_zones, image_uri, kind, target, vpc, zone_count.",
+            "hosting.image: unknown key. Allowed here: availability_zones, image_uri, kind, kms_key_arn, "
+            "target, vpc, zone_count.",
         ),
     ],
 )

@@ -11,6 +11,7 @@ from stacks.endpoint.served_model import startup_timeouts
 from tests.stacks.conftest import SHADOW_IMAGE
 from tests.stacks.endpoint.test_endpoint_stack import actions_of
 from tests.stacks.miniature import Repository, Synthesis, candidate, make_repository
+from tests.stacks.templates import nag_findings
 
 PRODUCTION = Options(stage="production")
 OWN_NEURON = "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron:1"
@@ -170,7 +171,7 @@ def test_what_is_captured_is_encrypted_needs_tls_and_goes_in_time(everything: Sy
     assert [option["CaptureMode"] for option in capture["CaptureOptions"]] == ["Input", "Output"]
     bucket = everything.only("AWS::S3::Bucket")
     (rule,) = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
-    assert rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "aws:kms"
+    assert rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
     assert bucket["LifecycleConfiguration"]["Rules"][0]["ExpirationInDays"] == 30
     assert all(bucket["PublicAccessBlockConfiguration"].values())
     denied = everything.only("AWS::S3::BucketPolicy")["PolicyDocument"]["Statement"][0]
@@ -191,11 +192,15 @@ def test_a_shadow_gets_its_share_of_the_requests(everything: Synthesis) -> None:
 
 
 def test_a_key_that_is_given_is_used(repository: Repository) -> None:
-    arn = "arn:aws:kms:us-east-1:123456789012:key/0a1b"
-    repository.host(kms_key_arn=arn)
+    arn = "arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
+    repository.host(kms_key_arn=arn, data_capture={"percent": 5})
     synthesis = repository.synthesise()
-    assert synthesis.only("AWS::SageMaker::EndpointConfig")["KmsKeyId"] == arn
-    assert len(synthesis.of_type("AWS::KMS::Key")) == 1  # the paging topic's
+    config = synthesis.only("AWS::SageMaker::EndpointConfig")
+    assert config["KmsKeyId"] == config["DataCaptureConfig"]["KmsKeyId"] == arn
+    (rule,) = synthesis.only("AWS::S3::Bucket")["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": arn}
+    assert len(synthesis.of_type("AWS::KMS::Key")) == 1  # the paging topic's, which CloudWatch has to be let use
+    assert nag_findings(synthesis.app) == []
 
 
 def test_inferentia_is_served_by_an_image_of_ones_own_that_is_told_nothing_of_triton(tmp_path: Path) -> None:

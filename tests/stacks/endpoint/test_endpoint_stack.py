@@ -90,17 +90,15 @@ def test_how_long_sagemaker_waits_follows_the_archives_size(repository: Reposito
     assert variant["ContainerStartupHealthCheckTimeoutInSeconds"] == 300 + 200
 
 
-def test_volumes_are_encrypted_with_a_key_that_rotates(unmeasured: Synthesis) -> None:
-    unmeasured.template.has_resource_properties("AWS::KMS::Key", {"EnableKeyRotation": True})
-    key = unmeasured.only("AWS::SageMaker::EndpointConfig")["KmsKeyId"]["Fn::GetAtt"]
-    assert unmeasured.json["Resources"][key[0]]["Type"] == "AWS::KMS::Key"
+def test_volumes_have_sagemakers_own_key_and_the_stack_pays_for_none(unmeasured: Synthesis) -> None:
+    assert "KmsKeyId" not in unmeasured.only("AWS::SageMaker::EndpointConfig")
+    assert not unmeasured.of_type("AWS::KMS::Key")
 
 
-def test_a_host_with_nvme_of_its_own_gets_no_key(repository: Repository) -> None:
-    repository.host("tensorrt", instance_types=["ml.g4dn.xlarge"])
-    synthesis = repository.synthesise()
-    assert "KmsKeyId" not in synthesis.only("AWS::SageMaker::EndpointConfig")
-    assert len(synthesis.of_type("AWS::KMS::Key")) == 1  # the paging topic's
+def test_a_host_with_nvme_of_its_own_is_given_no_key(repository: Repository) -> None:
+    key = "arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
+    repository.host("tensorrt", instance_types=["ml.g4dn.xlarge"], kms_key_arn=key)
+    assert "KmsKeyId" not in repository.synthesise().only("AWS::SageMaker::EndpointConfig")
 
 
 def test_the_outputs_are_what_the_recommender_looks_for(unmeasured: Synthesis) -> None:
@@ -128,6 +126,16 @@ def test_the_endpoint_is_called_as_its_stack(measured: Synthesis) -> None:
     assert measured.only("AWS::SageMaker::Endpoint")["EndpointName"] == "SpellcheckStack"
 
 
+def test_what_bootstrap_encrypted_with_a_key_of_its_own_can_be_read(unmeasured: Synthesis) -> None:
+    """Nobody but S3 in this region may use it, and for the bucket of assets alone."""
+    (grant,) = (each for each in statements_of(unmeasured, "Serving") if each["Action"] == "kms:Decrypt")
+    via, context = grant["Condition"]["StringEquals"], grant["Condition"]["StringLike"]
+    assert filled(via["kms:ViaService"]) == "s3.us-east-1.amazonaws.com"
+    bucket, objects = map(filled, context["kms:EncryptionContext:aws:s3:arn"])
+    assert objects == f"{bucket}/*"
+    assert "cdk-hnb659fds-assets-" in bucket
+
+
 def test_the_endpoints_role_may_do_nothing_but_start_and_report(unmeasured: Synthesis) -> None:
     assert actions_of(unmeasured, "Serving") == {
         "s3:GetBucket*",
@@ -142,10 +150,7 @@ def test_the_endpoints_role_may_do_nothing_but_start_and_report(unmeasured: Synt
         "logs:DescribeLogStreams",
         "logs:PutLogEvents",
         "cloudwatch:PutMetricData",
-        "kms:CreateGrant",
         "kms:Decrypt",
-        "kms:DescribeKey",
-        "kms:GenerateDataKeyWithoutPlaintext",
     }
 
 
