@@ -98,6 +98,12 @@ def _stop(commands: Commands) -> None:
     stop.add(commands)
 
 
+def _sweep(commands: Commands) -> None:
+    from inference_recommender.cli import sweep
+
+    sweep.add(commands)
+
+
 COMMANDS: dict[str, Callable[[Commands], None]] = {
     "run": _run,
     "experiment": _experiment,
@@ -111,6 +117,7 @@ COMMANDS: dict[str, Callable[[Commands], None]] = {
     "list": _list,
     "describe": _describe,
     "stop": _stop,
+    "sweep": _sweep,
 }
 """Adds each command's parser, which carries a `command(options, stderr) -> exit code`. The imports are local so that a
 command starts without what only others need: boto3, matplotlib, SciPy."""

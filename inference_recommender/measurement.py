@@ -49,6 +49,9 @@ class Measurement(Document):
     percentile: str | None = None
     """The percentile of `model_latency_ms`, such as P99, where our own records gave it; None for a job's figure, of
     which the service documents none."""
+    searched_within_ms: float | None = None
+    """The limit of `percentile` within which the rate is the highest, where it was searched for with open-loop
+    arrivals; `model_latency_ms` is then of a single probe."""
     model_latency_unit: Literal["ms", "µs"] = "ms"
     """The unit in which the job reported the latency; above it is converted."""
     percentiles_ms: LatencyPercentiles = LatencyPercentiles()

@@ -19,6 +19,7 @@ from workloads import (
     ScheduledBatchHosting,
     UsageError,
 )
+from workloads.instances import needs_host_ami
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -189,4 +190,6 @@ def _measure_command(props: WorkloadStackProps) -> str:
     run = f"python -m inference_recommender run {props.folder.workload.name}"
     if isinstance(props.folder.workload.hosting, EcsServiceHosting):
         return f"{run} --with load-test --url URL"  # Inference Recommender measures models on SageMaker alone
+    if any(needs_host_ami(name) for name in props.folder.workload.instance_types):
+        return f"{run} --with load-test"  # on this stack's endpoint: a job's hosts have too old a driver
     return f"{run} --job advanced"

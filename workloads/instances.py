@@ -69,6 +69,11 @@ def family(instance_type: str) -> str:
     return instance_type.removeprefix("ml.").split(".")[0]
 
 
+def needs_host_ami(instance_type: str) -> bool:
+    """Returns whether no Triton image of `HOST_AMIS` starts there unless the variant says its InferenceAmiVersion."""
+    return instance_type.startswith("ml.") and family(instance_type) in OLD_DRIVER_FAMILIES
+
+
 def hardware(instance_type: str) -> Hardware:
     """Returns what a model computes on there, told from the name alone."""
     return next((kind for prefix, kind in _BY_PREFIX if re.match(prefix, family(instance_type))), "x86 CPU")

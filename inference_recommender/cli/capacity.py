@@ -2,27 +2,46 @@
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from aws_api.errors import AwsUnavailable
+from aws_api.session import AwsSession
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.search import Probe, Probed, Reason, Search, SearchResult, Seen, probed
+from inference_recommender.load_test.load_test import machine_description
 from inference_recommender.load_test.probe import GeneratorProbe
-from inference_recommender.load_test.served import infer_url
-from inference_recommender.output import Commands, add_command, stdout_console, tell
+from inference_recommender.load_test.served import infer_url, is_this_machine
+from inference_recommender.output import Commands, add_command, show, stdout_console, tell
 from inference_recommender.payloads import payload_archive
+from inference_recommender.report.page import page
 from inference_recommender.run_folder import RunFolder
-from workloads import ROOT, Interrupted, load_workload
+from inference_recommender.sizing.decision import decide
+from inference_recommender.sizing.open_loop import NAME, UNKNOWN_TYPE, CapacityFound
+from workloads import (
+    ROOT,
+    Interrupted,
+    ModelArtifact,
+    Provenance,
+    Recommendation,
+    UsageError,
+    WorkloadFolder,
+    load_artifact,
+    load_workload,
+)
 
 NOTHING_KEEPS = 1
-PAYLOADS, RESULT = "payloads.tar.gz", "capacity.json"
+PAYLOADS = "payloads.tar.gz"
+OPEN_LOOP = "open-loop"
+"""The traffic of a recommendation from a search; no profile is."""
 
 DESCRIPTION = """Open loop: requests arrive at a fixed rate, whatever the answers do, and latency counts from when each
 was due. Probes bracket the highest rate within the limit and go on until it is known to a few per cent: about ten
@@ -45,6 +64,13 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--max-duration-s", type=_positive, default=1800.0, metavar="S", help="of all probes together; default: 1800"
     )
+    parser.add_argument("--instance-type", metavar="TYPE", help="what serves at the URL, which a fleet is sized in")
+    parser.add_argument("--instances", type=int, default=1, metavar="N", help="how many serve there; default: 1")
+    parser.add_argument(
+        "--recommend",
+        action="store_true",
+        help="write the workload's recommendation.json for review, as a job's run does; needs --instance-type",
+    )
     parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="where run folders go")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     parser.set_defaults(command=_capacity)
@@ -53,6 +79,8 @@ def add(commands: Commands) -> None:
 def _capacity(options: argparse.Namespace, stderr: Console) -> int:
     folder = load_workload(options.workload)
     objective = folder.workload.latency_objective
+    _refuse(options)
+    artifact = load_artifact(ROOT, options.workload, folder.workload.hosting.target) if options.recommend else None
     percentile = options.percentile or objective.percentile
     limit = Limit(percentile=float(percentile[1:]), latency_ms=options.latency_limit_ms or objective.model_latency_ms)
     run_folder = RunFolder(options.runs / _name(options.workload))
@@ -62,8 +90,78 @@ def _capacity(options: argparse.Namespace, stderr: Console) -> int:
     say = partial(tell, stderr)
     probe = GeneratorProbe(url, run_folder.path / PAYLOADS, run_folder.path, tell=say)
     search = Search(probe=told(probe, limit, percentile, say), limit=limit, longest_s=options.max_duration_s)
-    found = _run(search, run_folder, percentile)
-    return _conclude(found, search, run_folder, percentile, as_json=options.json)
+    of = _origin(options, url)
+    found = _run(search, run_folder, percentile, of)
+    code = _conclude(found, search, run_folder, percentile, of, as_json=options.json)
+    if artifact is not None and code == 0:
+        recommended = recommend(folder, artifact, CapacityFound.from_json(run_folder.path / NAME), run_folder)
+        if not options.json:
+            show(recommended, stdout_console())
+        tell(stderr, f"Report: {run_folder.report}")
+        tell(stderr, f"Written for review: {folder.recommendation_file}")
+    return code
+
+
+def _refuse(options: argparse.Namespace) -> None:
+    if options.instances < 1:
+        raise UsageError(f"--instances: got {options.instances}. Allowed: 1 or more.")
+    if options.recommend and options.instance_type is None:
+        raise UsageError("--recommend: needs --instance-type TYPE, which the fleet is sized in.")
+    if options.recommend and (options.percentile or options.latency_limit_ms):
+        raise UsageError(
+            "--recommend: the recommendation is for the objective of workload.toml; leave out --percentile and "
+            "--latency-limit-ms."
+        )
+
+
+def _origin(options: argparse.Namespace, url: str) -> dict[str, Any]:
+    """Returns what is known of the server and of the machine that asks it."""
+    return {
+        "url": url,
+        "instance_type": options.instance_type or UNKNOWN_TYPE,
+        "instances": options.instances,
+        "measured_on": "local" if is_this_machine(urlsplit(url).hostname or "") else "service",
+        "machine": machine_description(),
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _region() -> str:
+    """Returns the region whose prices hold; a server can be measured without any."""
+    try:
+        return AwsSession().region
+    except AwsUnavailable:
+        return "unknown"
+
+
+def recommend(
+    folder: WorkloadFolder, artifact: ModelArtifact, found: CapacityFound, run_folder: RunFolder
+) -> Recommendation:
+    """Sizes the workload's fleet by what was found, keeps decision and report in `run_folder`, and writes the
+    recommendation into the workload's folder, for review.
+    """
+    measured = (found.measurement(),)
+    provenance = Provenance(
+        measured_on=found.measured_on,
+        machine=f"{found.url} on {found.instances} × {found.instance_type}, asked from {found.machine}"
+        if found.measured_on == "service"
+        else found.machine or "unknown",
+        job_name=run_folder.path.name,
+        job_arn=found.url or "unknown",
+        traffic=OPEN_LOOP,
+        percentile=found.percentile,
+        measured_at=found.measured_at or "unknown",
+        region=_region(),
+        run=f"{run_folder.path.parent.name}/{run_folder.path.name}",
+    )
+    recommendation = decide(folder.workload, artifact.archive_sha256, measured, provenance)
+    run_folder.keep_measurements(measured)
+    run_folder.keep("request.json", {"InputConfig": {}})
+    run_folder.keep_recommendation(recommendation)
+    run_folder.keep_report(page(folder.workload, recommendation, measured, run_folder.request()))
+    if recommendation.recommended is not None:
+        recommendation.write_json(folder.recommendation_file)
+    return recommendation
 
 
 def told(probe: Probe, limit: Limit, percentile: str, say: Callable[[str], None]) -> Probe:
@@ -78,19 +176,21 @@ def told(probe: Probe, limit: Limit, percentile: str, say: Callable[[str], None]
     return telling
 
 
-def _run(search: Search, run_folder: RunFolder, percentile: str) -> SearchResult:
+def _run(search: Search, run_folder: RunFolder, percentile: str, of: Mapping[str, Any]) -> SearchResult:
     try:
         return search.run()
     except KeyboardInterrupt:
-        run_folder.keep(RESULT, document(search.result(Reason.INTERRUPTED), search.limit, percentile))
+        run_folder.keep(NAME, {**document(search.result(Reason.INTERRUPTED), search.limit, percentile), **of})
         raise Interrupted(
             f"Interrupted: the search was stopped. What was measured is kept in {run_folder.path}."
         ) from None
 
 
-def _conclude(found: SearchResult, search: Search, run_folder: RunFolder, percentile: str, *, as_json: bool) -> int:
-    result = document(found, search.limit, percentile)
-    run_folder.keep(RESULT, result)
+def _conclude(
+    found: SearchResult, search: Search, run_folder: RunFolder, percentile: str, of: Mapping[str, Any], *, as_json: bool
+) -> int:
+    result = {**document(found, search.limit, percentile), **of}
+    run_folder.keep(NAME, result)
     if (found.invocations_per_minute is None) and found.reason is not Reason.NOTHING_KEEPS:
         raise run_folder.no_verdict(why_none(found, search))
     if as_json:

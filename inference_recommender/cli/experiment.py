@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,10 +19,11 @@ from inference_recommender.experiment.cells import baseline_cell, cells
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.measure import run
 from inference_recommender.experiment.page import conclude
-from inference_recommender.experiment.plan import Experiment, batches, job_plan
+from inference_recommender.experiment.plan import Experiment, batches, job_plan, lifetime
 from inference_recommender.experiment.resources import Access, model_request
 from inference_recommender.experiment.result import Result
 from inference_recommender.experiment.terminal import show
+from inference_recommender.jobs.tested_model import TestedModel
 from inference_recommender.output import Commands, JobProgress, add_command, stdout_console, tell, warn
 from workloads import (
     ROOT,
@@ -30,15 +32,19 @@ from workloads import (
     ModelArtifact,
     NoVerdict,
     ProjectError,
+    SageMakerEndpointHosting,
     UsageError,
     WorkloadFolder,
     artifact_file,
     load_artifact,
     load_workload,
 )
+from workloads.instances import HOST_AMIS, needs_host_ami
 
 NO_CELL = 1
 TABLE_WIDTH = 150
+STAND_IN_ROLE = "arn:aws:iam::000000000000:role/RecommenderRole"
+"""Stands in a plan for the role that only AWS knows."""
 ANSWERED = (
     "variants",
     "instance_types",
@@ -91,10 +97,14 @@ def add(commands: Commands) -> None:
         dest="load",
         type=load_source,
         choices=["sagemaker", "load-test"],
-        help="sagemaker: Inference Recommender jobs, the default; load-test: our own generator on endpoints made for "
-        "it",
+        help="sagemaker: Inference Recommender jobs; load-test: our own generator on endpoints made for it; default: "
+        "load-test on ml.g4dn and ml.g5, which a job starts with too old a driver, else sagemaker",
     )
-    parser.add_argument("--host-ami", metavar="NAME", help="with load-test: InferenceAmiVersion of GPU instances")
+    parser.add_argument(
+        "--host-ami",
+        metavar="NAME",
+        help="with load-test: InferenceAmiVersion of GPU instances; default: what starts the image's Triton",
+    )
     parser.add_argument("--baseline", metavar="TYPE[/VARIANT]", help="the cell that ratios are to; default: none")
     parser.add_argument("--role-arn", metavar="ARN", help="of jobs and models; default: the stack's recommender role")
     parser.add_argument("--image-uri", metavar="URI", help="of the models; default: that of the stack's model")
@@ -109,7 +119,10 @@ def add(commands: Commands) -> None:
 def _experiment(options: argparse.Namespace, stderr: Console) -> int:
     aws = ExperimentAws()
     source, folder = _resumed(options) if options.resume else _begun(options)
-    experiment = folder.experiment() if options.resume else _planned(options, source, folder)
+    local = aws.is_on_this_machine()
+    experiment = folder.experiment() if options.resume else _planned(options, source, folder, local=local)
+    if experiment.load == "sagemaker":
+        _refuse_old_drivers(experiment, source, local=local)
     if options.dry_run:
         print(json.dumps(_to_show(options, aws, experiment, source, stderr), indent=2))
         return 0
@@ -167,15 +180,26 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolde
     return load_workload(options.workload), ExperimentFolder((options.runs or ROOT / "runs") / name)
 
 
-def _planned(options: argparse.Namespace, source: WorkloadFolder, folder: ExperimentFolder) -> Experiment:
+def _refuse_old_drivers(experiment: Experiment, source: WorkloadFolder, *, local: bool) -> None:
+    """Raises `UsageError` before anything is made for cells that no job could start."""
+    instead = f"python -m inference_recommender experiment {experiment.workload} --with load-test"
+    for batch in batches(experiment, experiment.cells, ()):
+        stand_in = TestedModel(model_name=batch.name, role_arn=STAND_IN_ROLE, payload_url="s3://bucket/payloads")
+        job_plan(experiment, batch, source.workload, stand_in).refuse_old_drivers(instead, local=local)
+
+
+def _planned(
+    options: argparse.Namespace, source: WorkloadFolder, folder: ExperimentFolder, *, local: bool
+) -> Experiment:
     traffic = options.traffic or DEFAULT_TRAFFIC
     source.traffic(traffic)
     chosen = cells(source, options.variants, options.instance_types)
+    old = any(needs_host_ami(cell.instance_type) for cell in chosen)
     return Experiment(
         name=folder.path.name,
         workload=source.workload.name,
         traffic=traffic,
-        load=options.load or "sagemaker",
+        load=options.load or ("load-test" if old and not local else "sagemaker"),
         archives={},
         cells=chosen,
         baseline=baseline_cell(options.baseline, chosen) if options.baseline else None,
@@ -229,9 +253,16 @@ def _access(options: argparse.Namespace, aws: ExperimentAws, source: WorkloadFol
     if not (role and image):
         outputs = aws.stack_outputs(source.workload.stack_name)
         role, image = role or outputs.role_arn, image or aws.image_uri(outputs.model_name)
-    return Access(
-        role_arn=role, image_uri=image, bucket=options.payload_bucket or aws.default_bucket(), host_ami=options.host_ami
-    )
+    bucket = options.payload_bucket or aws.default_bucket()
+    return Access(role_arn=role, image_uri=image, bucket=bucket, host_ami=options.host_ami or host_ami(source, image))
+
+
+def host_ami(source: WorkloadFolder, image_uri: str) -> str | None:
+    """Returns the InferenceAmiVersion whose driver starts an image: by the version in its tag, or by the hosting's."""
+    tagged = re.search(r":(\d\d\.\d\d)-py3", image_uri)
+    hosting = source.workload.hosting
+    version = tagged[1] if tagged else hosting.triton_version if isinstance(hosting, SageMakerEndpointHosting) else None
+    return HOST_AMIS.get(version or "")
 
 
 def _to_show(
@@ -242,18 +273,19 @@ def _to_show(
         access = ExperimentFolder(options.resume).access() if options.resume else _access(options, aws, source)
     except AwsUnavailable as error:
         warn(stderr, f"{error} Until then ACCOUNT, REGION and the names of role and image stand for the real ones.")
+        image = options.image_uri or "ACCOUNT.dkr.ecr.REGION.amazonaws.com/sagemaker-tritonserver"
         access = Access(
-            role_arn=options.role_arn or "arn:aws:iam::000000000000:role/RecommenderRole",
-            image_uri=options.image_uri or "ACCOUNT.dkr.ecr.REGION.amazonaws.com/sagemaker-tritonserver",
+            role_arn=options.role_arn or STAND_IN_ROLE,
+            image_uri=image,
             bucket=options.payload_bucket or "sagemaker-REGION-ACCOUNT",
-            host_ami=options.host_ami,
+            host_ami=options.host_ami or host_ami(source, image),
         )
     try:
         artifacts = _artifacts(experiment)
     except MissingBuilds as error:
         warn(stderr, f"No models are shown: {error}")
         artifacts = {}
-    planned = batches(experiment, experiment.cells, ())
+    planned, begin, workload = batches(experiment, experiment.cells, ()), datetime.now(UTC), source.workload
     plans = [
         job_plan(experiment, batch, source.workload, access.tested_model(source.workload.name, batch.name))
         for batch in planned
@@ -263,7 +295,7 @@ def _to_show(
     return {
         "experiment": experiment.model_dump(mode="json"),
         "models": [
-            model_request(batch.name, artifacts[batch.variant], access)
+            model_request(batch.name, artifacts[batch.variant], access, begin + lifetime(experiment, batch, workload))
             for batch in planned
             if batch.variant in artifacts
         ],

@@ -48,7 +48,7 @@ def begin(options: argparse.Namespace, aws: LoadTestAws, traffic_name: str, name
     source = load_workload(options.workload)
     traffic, objective = source.traffic(traffic_name), source.workload.latency_objective
     artifact = load_artifact(ROOT, options.workload, source.workload.hosting.target)
-    served = _served(options, aws, artifact)
+    served = _served(options, aws, artifact, source.workload)
     run_folder = RunFolder(options.runs / name)
     prepared = Prepared(
         source=source,
@@ -91,17 +91,17 @@ def _refuse(options: argparse.Namespace) -> None:
     for name in COUNTS:
         if (count := getattr(options, name)) is not None and count < 1:
             raise UsageError(f"{_flag(name)}: got {count}. Allowed: 1 or more.")
-    if options.url is None and options.endpoint is None:
-        raise UsageError("--with load-test: needs what to measure: --endpoint NAME of SageMaker, or --url URL.")
     if options.url is not None and options.endpoint is not None:
         raise UsageError(f"--endpoint {options.endpoint} and --url {options.url}: give one of them.")
     if options.url is not None and not re.fullmatch(r"https?://[^/]+(/.*)?", options.url):
         raise UsageError(f"--url: got '{options.url}', but a URL is http://HOST:PORT or https://HOST.")
 
 
-def _served(options: argparse.Namespace, aws: LoadTestAws, artifact: ModelArtifact) -> Served:
-    if options.endpoint:
-        return endpoint_served(aws.deployed_endpoint(options.endpoint), aws.region, aws.runtime_host())
+def _served(options: argparse.Namespace, aws: LoadTestAws, artifact: ModelArtifact, workload: Workload) -> Served:
+    """Returns what --url or --endpoint names, or else the stack's endpoint."""
+    if options.url is None:
+        name = options.endpoint or aws.endpoint_name(workload.stack_name)
+        return endpoint_served(aws.deployed_endpoint(name), aws.region, aws.runtime_host())
     served = url_served(
         options.url,
         options.model or artifact.default_model,

@@ -16,6 +16,7 @@ from inference_recommender.jobs.tested_model import JobEnvironment, Tested, Test
 from inference_recommender.output import Commands, JobProgress, add_command, show, stdout_console, tell, warn
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
+from workloads.instances import needs_host_ami
 
 NO_CANDIDATE = 1
 LOAD_TEST_OPTIONS = (
@@ -46,18 +47,20 @@ def add(commands: Commands) -> None:
         "run spellcheck --job advanced --traffic quick",
     )
     parser.add_argument("workload", nargs="?", default="spellcheck", metavar="WORKLOAD", help="default: spellcheck")
-    what = parser.add_mutually_exclusive_group(required=True)
+    what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--job",
         choices=["default", "advanced"],
-        help="default: traffic that the service chooses, at most 45 minutes; advanced: a load test of your own traffic",
+        help="default: traffic that the service chooses, at most 45 minutes; advanced, what runs where nothing is "
+        "said: a load test of your own traffic",
     )
     what.add_argument(
         "--with",
         dest="load",
         type=load_source,
         choices=["load-test"],
-        help="load-test: the traffic by our own generator, against --endpoint or --url, without a job",
+        help="load-test: the traffic by our own generator, against --endpoint, --url or the stack's endpoint, "
+        "without a job; what runs where nothing is said on ml.g4dn and ml.g5, where a job could not start the model",
     )
     what.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was killed or cut off")
     parser.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; default: production")
@@ -127,6 +130,9 @@ def _add_load_test(group: "argparse._ArgumentGroup") -> None:
 
 
 def _run(options: argparse.Namespace, stderr: Console) -> int:
+    aws = Aws()
+    if not (options.job or options.load or options.resume):
+        _choose(options, aws, stderr)
     if options.load:
         return _load_test(options, stderr)
     for name in LOAD_TEST_OPTIONS:
@@ -135,12 +141,13 @@ def _run(options: argparse.Namespace, stderr: Console) -> int:
                 f"--{name.replace('_', '-')}: only with --with load-test; a job of Inference Recommender makes its own "
                 "load."
             )
-    aws = Aws()
     if options.resume:
         return _resume(options, aws, stderr)
     folder = load_workload(options.workload)
     plan = (_default if options.job == "default" else _advanced)(options, aws, folder, stderr)
-    for warning in plan.warnings_for(local=aws.is_on_this_machine()):
+    local = aws.is_on_this_machine()
+    plan.refuse_old_drivers(f"python -m inference_recommender run {options.workload} --with load-test", local=local)
+    for warning in plan.warnings_for(local=local):
         warn(stderr, warning)
     if options.dry_run:
         shown = plan.requests if len(plan.requests) > 1 else plan.request
@@ -153,6 +160,18 @@ def _run(options: argparse.Namespace, stderr: Console) -> int:
     with JobProgress(stderr) as progress:
         recommendation = run(prepared, aws, run_folder, progress)
     return _conclude(recommendation, folder, run_folder, stderr, as_json=options.json)
+
+
+def _choose(options: argparse.Namespace, aws: Aws, stderr: Console) -> None:
+    """Chooses a load test where a job could not start the model or a server is named, else an advanced job."""
+    types = load_workload(options.workload).workload.instance_types
+    old = [name for name in types if needs_host_ami(name)] if not aws.is_on_this_machine() else []
+    if old or options.url:
+        options.load = "load-test"
+        why = f"a job's hosts of {', '.join(old)} cannot start it" if old else "--url names a server"
+        tell(stderr, f"Measuring with --with load-test: {why}.")
+    else:
+        options.job = "advanced"
 
 
 def _load_test(options: argparse.Namespace, stderr: Console) -> int:

@@ -53,7 +53,8 @@ def add(commands: Commands) -> None:
         type=Path,
         dest="source",
         metavar="PATH",
-        help="a response of DescribeInferenceRecommendationsJob as JSON, or the folder of a run or an experiment",
+        help="a response of DescribeInferenceRecommendationsJob as JSON, the folder of a run or an experiment, or "
+        "capacity.json or its folder",
     )
     subject.add_argument("--throughput-per-second", type=_positive, metavar="X", help="of one instance, with its price")
     _add_demand(parser.add_argument_group("with --from"))

@@ -1,6 +1,6 @@
 """The AWS adapter of experiments: models and endpoints that live as long as they are measured."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,12 @@ class ExperimentAws(LoadTestAws):
         if (existing := self._model(name)) is None:
             with translate_aws_errors("CreateModel"):
                 self._sagemaker.create_model(**request)
-        elif existing["PrimaryContainer"].get("ModelDataUrl") != request["PrimaryContainer"]["ModelDataUrl"]:
+            return
+        if existing["PrimaryContainer"].get("ModelDataUrl") != request["PrimaryContainer"]["ModelDataUrl"]:
             raise AwsUnavailable(
                 f"There is already a SageMaker model called '{name}' that this experiment did not make."
             )
+        self._tag(existing["ModelArn"], request)
 
     def delete_model(self, name: str) -> None:
         if self._model(name) is not None:
@@ -35,10 +37,14 @@ class ExperimentAws(LoadTestAws):
                 self._sagemaker.delete_model(ModelName=name)
 
     def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
-        with translate_aws_errors("CreateEndpointConfig"), _unless_it_exists():
-            self._sagemaker.create_endpoint_config(**config)
-        with translate_aws_errors("CreateEndpoint"), _unless_it_exists():
-            self._sagemaker.create_endpoint(**endpoint)
+        name = endpoint["EndpointName"]
+        with translate_aws_errors("CreateEndpointConfig"):
+            if not _created(self._sagemaker.create_endpoint_config, config):
+                found = self._sagemaker.describe_endpoint_config(EndpointConfigName=name)
+                self._tag(found["EndpointConfigArn"], config)
+        with translate_aws_errors("CreateEndpoint"):
+            if not _created(self._sagemaker.create_endpoint, endpoint):
+                self._tag(self._sagemaker.describe_endpoint(EndpointName=name)["EndpointArn"], endpoint)
 
     def endpoint_status(self, name: str) -> tuple[str, str | None]:
         with translate_aws_errors("DescribeEndpoint"):
@@ -56,6 +62,11 @@ class ExperimentAws(LoadTestAws):
         with translate_aws_errors("DescribeModel"):
             return str(self._sagemaker.describe_model(ModelName=model_name)["PrimaryContainer"]["Image"])
 
+    def _tag(self, arn: str, request: Mapping[str, Any]) -> None:
+        """Gives what was left behind, perhaps long ago, the expiry of a new request for it."""
+        with translate_aws_errors("AddTags"):
+            self._sagemaker.add_tags(ResourceArn=arn, Tags=request["Tags"])
+
     def _model(self, name: str) -> Mapping[str, Any] | None:
         try:
             with translate_aws_errors("DescribeModel"):
@@ -67,14 +78,15 @@ class ExperimentAws(LoadTestAws):
         return described
 
 
-@contextmanager
-def _unless_it_exists() -> Iterator[None]:
-    """Ignores the refusal of a name that exists; the service has no error code of its own for it."""
+def _created(call: Callable[..., Any], request: Mapping[str, Any]) -> bool:
+    """Returns False where the name exists already; the service has no error code of its own for that."""
     try:
-        yield
+        call(**request)
     except ClientError as error:
         if "already existing" not in str(error):
             raise
+        return False
+    return True
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from inference_recommender.experiment.account import Account, Prepared
 from inference_recommender.experiment.folder import ExperimentFolder, Origin
-from inference_recommender.experiment.plan import Batch, failed
+from inference_recommender.experiment.plan import Batch, cell_lifetime, failed
 from inference_recommender.experiment.resources import EndpointPlan, plan_endpoint
 from inference_recommender.jobs.service import Sleep
 from inference_recommender.load_test import load_test
@@ -29,7 +29,8 @@ def measure_by_load_test(
     for number, cell in enumerate(batch.cells, start=1):
         if folder.ended(cell):
             continue
-        planned = plan_endpoint(batch.name, number, cell.instance_type, prepared.access.host_ami)
+        expires_at = datetime.now(UTC) + cell_lifetime(prepared.experiment, prepared.source.workload)
+        planned = plan_endpoint(batch.name, number, cell.instance_type, prepared.access.host_ami, expires_at)
         run_folder = RunFolder(folder.job(batch).path / cell.instance_type)
         try:
             measured = _measured(prepared, batch, planned, account, run_folder, progress, sleep)

@@ -8,13 +8,13 @@ the batch.
 
 import time
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
 from inference_recommender.experiment.account import Account, Prepared
 from inference_recommender.experiment.by_load_test import measure_by_load_test
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.folder import ExperimentFolder, Origin
-from inference_recommender.experiment.plan import Batch, batches, failed, job_plan
+from inference_recommender.experiment.plan import Batch, batches, failed, job_plan, lifetime
 from inference_recommender.experiment.resources import model_request
 from inference_recommender.jobs.job_run import JobFailed
 from inference_recommender.jobs.job_run import measure as run_job
@@ -48,7 +48,8 @@ def _run_batch(
 ) -> None:
     artifact = prepared.artifacts[batch.variant]
     account.upload_archive(prepared.access.archive_url(artifact), prepared.archives[batch.variant])
-    account.make_model(model_request(batch.name, artifact, prepared.access))
+    expires_at = datetime.now(UTC) + lifetime(prepared.experiment, batch, prepared.source.workload)
+    account.make_model(model_request(batch.name, artifact, prepared.access, expires_at))
     measure = {"sagemaker": measure_by_job, "load-test": measure_by_load_test}[prepared.experiment.load]
     try:
         measure(prepared, batch, account, folder, progress, sleep)

@@ -6,11 +6,13 @@ with more instance types needs several.
 
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
+from datetime import timedelta
 from itertools import count
 from typing import Literal
 
 from pydantic import field_validator
 
+from aws_api.expiry import GRACE_S
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.jobs.requests import JobPlan, plan_job
 from inference_recommender.jobs.tested_model import TestedModel
@@ -72,6 +74,15 @@ def job_plan(experiment: Experiment, batch: Batch, workload: Workload, tested: T
     """Returns the advanced job of a batch."""
     traffic = workload.traffic[experiment.traffic]
     return plan_job(as_hosted(workload, batch), experiment.traffic, traffic, tested, batch.name)
+
+
+def lifetime(experiment: Experiment, batch: Batch, workload: Workload) -> timedelta:
+    """Returns how long a batch takes at most, one cell after another; what is made for it may be deleted after that."""
+    return len(batch.instance_types) * cell_lifetime(experiment, workload)
+
+
+def cell_lifetime(experiment: Experiment, workload: Workload) -> timedelta:
+    return timedelta(seconds=workload.traffic[experiment.traffic].duration_s + GRACE_S)
 
 
 def as_hosted(workload: Workload, batch: Batch) -> Workload:

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from aws_api.expiry import expiry_tag
 from inference_recommender.jobs.job_run import PAYLOAD_PREFIX, payload_key
 from inference_recommender.jobs.tested_model import TestedModel
 from workloads import ModelArtifact
@@ -34,8 +36,10 @@ class Access(Document):
         return f"s3://{self.bucket}/{PAYLOAD_PREFIX}/{artifact.workload}/models/{artifact.archive_sha256}.tar.gz"
 
 
-def model_request(name: str, artifact: ModelArtifact, access: Access) -> dict[str, Any]:
-    """Returns the request of CreateModel: the artifact's archive, served as the endpoint's stack would serve it."""
+def model_request(name: str, artifact: ModelArtifact, access: Access, expires_at: datetime) -> dict[str, Any]:
+    """Returns the request of CreateModel: the artifact's archive, served as the endpoint's stack would serve it.
+    `sweep` may delete it from `expires_at` on.
+    """
     return {
         "ModelName": name,
         "ExecutionRoleArn": access.role_arn,
@@ -45,7 +49,11 @@ def model_request(name: str, artifact: ModelArtifact, access: Access) -> dict[st
             "ModelDataUrl": access.archive_url(artifact),
             "Environment": environment(artifact),
         },
-        "Tags": [{"Key": "workload", "Value": artifact.workload}, {"Key": "variant", "Value": artifact.variant}],
+        "Tags": [
+            {"Key": "workload", "Value": artifact.workload},
+            {"Key": "variant", "Value": artifact.variant},
+            expiry_tag(expires_at),
+        ],
     }
 
 
@@ -70,10 +78,12 @@ class EndpointPlan:
         return str(self.endpoint["EndpointName"])
 
 
-def plan_endpoint(model_name: str, number: int, instance_type: str, host_ami: str | None) -> EndpointPlan:
+def plan_endpoint(
+    model_name: str, number: int, instance_type: str, host_ami: str | None, expires_at: datetime
+) -> EndpointPlan:
     """Plans one instance of `instance_type`, named after the model and the cell's `number` in its batch.
 
-    `host_ami` applies to GPU instances alone.
+    `host_ami` applies to GPU instances alone. `sweep` may delete the endpoint from `expires_at` on.
     """
     tail = f"-{number}"
     name = f"{model_name[: LONGEST_NAME - len(tail)]}{tail}"
@@ -86,6 +96,6 @@ def plan_endpoint(model_name: str, number: int, instance_type: str, host_ami: st
         **({"InferenceAmiVersion": host_ami} if host_ami and shape and shape.gpus else {}),
     }
     return EndpointPlan(
-        config={"EndpointConfigName": name, "ProductionVariants": [variant]},
-        endpoint={"EndpointName": name, "EndpointConfigName": name},
+        config={"EndpointConfigName": name, "ProductionVariants": [variant], "Tags": [expiry_tag(expires_at)]},
+        endpoint={"EndpointName": name, "EndpointConfigName": name, "Tags": [expiry_tag(expires_at)]},
     )

@@ -76,6 +76,15 @@ class Aws(AwsSession):
         except KeyError as error:
             raise _not_deployed(stack, f"{stack} has no output {error.args[0]}.") from error
 
+    def endpoint_name(self, stack: str) -> str:
+        """Returns the name of the stack's endpoint. Raises `AwsUnavailable` where it has none."""
+        outputs = self._outputs(stack)
+        if "EndpointName" not in outputs:
+            raise AwsUnavailable(
+                f"{stack} has no endpoint of SageMaker: say what to measure with --endpoint NAME or --url URL."
+            )
+        return outputs["EndpointName"]
+
     def generator_role(self, stack: str) -> str:
         """Returns the role that the stack has for generators. Raises `AwsUnavailable` where it has none."""
         instead = (

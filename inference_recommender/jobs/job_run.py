@@ -11,11 +11,12 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aws_api.errors import AwsBusy, AwsUnavailable, AwsUnreachable, ExpiredCredentials, NotFound
-from inference_recommender.jobs.requests import SERVICE_DEFAULT, JobPlan
+from aws_api.expiry import GRACE_S, expiry_tag
+from inference_recommender.jobs.requests import DEFAULT_JOB_S, SERVICE_DEFAULT, JobPlan
 from inference_recommender.jobs.service import JobNameTaken, Service, Sleep, stop_and_wait, wait_for_job
 from inference_recommender.jobs.tested_model import RUN_TAG, Configuration
 from inference_recommender.measurement import Measurement, limit_of, measurements
@@ -191,12 +192,19 @@ def _create(service: Service, jobs: Jobs, run_folder: RunFolder, number: int) ->
     with _resumable(run_folder, AwsBusy, AwsUnreachable, ExpiredCredentials):
         service.upload(jobs.payload_url, run_folder.payloads())
         try:
-            service.create_job(request)
+            service.create_job(_expiring(request))
         except JobNameTaken:
             # The run's own job, from before this program was killed, or from a call whose answer was lost.
             arn = service.describe_job(request["JobName"])["JobArn"]
             if service.job_tags(arn).get(RUN_TAG) != jobs.token:
                 raise
+
+
+def _expiring(request: dict[str, Any]) -> dict[str, Any]:
+    """Adds the time at which the job has long ended, whether what it makes has the job's tags or not."""
+    longest_s = request["InputConfig"].get("JobDurationInSeconds", DEFAULT_JOB_S) + GRACE_S
+    tag = expiry_tag(datetime.now(UTC) + timedelta(seconds=longest_s))
+    return {**request, "Tags": [*request["Tags"], tag]}
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from inference_recommender.jobs.tested_model import (
 )
 from inference_recommender.measurement import DeployedEndpoint
 from workloads import LatencyObjective, PhasedTraffic, StairTraffic, Unavailable, UsageError, Workload
+from workloads.instances import needs_host_ami
 
 ALLOWANCE_S = 7200
 """JobDurationInSeconds bounds the whole job, the start and the end of every endpoint included; the traffic must fit in
@@ -71,6 +72,8 @@ class JobPlan:
     """Keys of workload.toml whose values are outside what AWS documents, a sentence each."""
     deployed: DeployedEndpoint | None = None
     """The existing endpoint that the job tests, if any."""
+    old_drivers: tuple[str, ...] = ()
+    """The instance types whose hosts start in a job with a driver that is too old for the images we know."""
 
     @property
     def request(self) -> dict[str, Any]:
@@ -91,6 +94,18 @@ class JobPlan:
         if local or not self.undocumented:
             return self.warnings
         return (" ".join(self.undocumented), *self.warnings)
+
+    def refuse_old_drivers(self, instead: str, *, local: bool) -> None:
+        """Raises `UsageError` where the job's containers would not start; `instead` is the command that measures.
+
+        An account on this machine has the driver that the machine has.
+        """
+        if self.old_drivers and not local:
+            raise UsageError(
+                f"{', '.join(self.old_drivers)}: hosts of these types start with NVIDIA driver 470, on which no Triton "
+                "image we know starts, and a job of Inference Recommender cannot choose another (InferenceAmiVersion). "
+                f"Measure on an endpoint that does: `{instead}`."
+            )
 
     @property
     def expected_s(self) -> float:
@@ -148,6 +163,7 @@ def plan_job(
         traffic=traffic,
         warnings=tuple(_many_tests(jobs)),
         undocumented=undocumented(traffic_name, traffic),
+        old_drivers=_old_drivers(chosen),
     )
 
 
@@ -169,7 +185,11 @@ def plan_default_job(
         "InputConfig": _input(workload, tested, tagged, configurations),
     }
     return JobPlan(
-        requests=(request,), traffic=None, warnings=tuple(_default_warnings(workload, tested)), deployed=deployed
+        requests=(request,),
+        traffic=None,
+        warnings=tuple(_default_warnings(workload, tested)),
+        deployed=deployed,
+        old_drivers=_old_drivers(configurations),
     )
 
 
@@ -282,6 +302,11 @@ def _input(
         **environment.input_config(),
         "ContainerConfig": container(workload, tested.payload_url, types),
     }
+
+
+def _old_drivers(configurations: Sequence[Configuration]) -> tuple[str, ...]:
+    types = dict.fromkeys(configuration.instance_type for configuration in configurations)
+    return tuple(name for name in types if needs_host_ami(name))
 
 
 def _resource_limit(part: Sequence[Configuration], parallel_tests: int) -> dict[str, int]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import botocore.session
 
+from aws_api.expiry import TAG
 from workloads import Workload
 
 RUN_TAG = "run"
@@ -256,7 +257,7 @@ def _network(environment: JobEnvironment) -> Iterator[str]:
 
 
 def _tags(tags: Mapping[str, str]) -> Iterator[str]:
-    all_tags = len(tags) + 1  # a run marks its jobs with one more
+    all_tags = len(tags) + 2  # a run marks its jobs with its token and with their expiry
     if all_tags > MOST_TAGS:
         yield f"--tag: got {all_tags} with those of the run's own. Allowed: {MOST_TAGS} at most."
     for key, value in tags.items():
@@ -269,6 +270,8 @@ def _tags(tags: Mapping[str, str]) -> Iterator[str]:
             yield f"--tag: got '{key}={value}'. Allowed: letters, digits, spaces and _ . : / = + - @."
         if key == RUN_TAG:
             yield f"--tag: got '{key}={value}'. The key {RUN_TAG} is the run's own: by it a run knows its jobs again."
+        if key == TAG:
+            yield f"--tag: got '{key}={value}'. The key {TAG} is the run's own: `sweep` goes by it."
         if key.lower().startswith("aws:"):
             yield f"--tag: got '{key}={value}'. A key that begins with aws: is reserved for AWS."
 

@@ -177,6 +177,8 @@ def _verdict(measured: Measurement, demand: Demand) -> _Verdict:
     if demand.percentile is None:
         return _by_the_jobs_figure(measured, limit_ms)
     asked = f"{demand.percentile} model latency ≤ {limit_ms:g} ms"
+    if measured.searched_within_ms is not None:
+        return _by_search(measured, asked, demand.percentile, limit_ms)
     if measured.percentile == demand.percentile and latency is not None:
         keeps = latency <= limit_ms
         reason = f"{'Keeps' if keeps else 'Misses'} {asked}: {_figures(latency, rate)}."
@@ -209,6 +211,19 @@ def _by_the_jobs_figure(measured: Measurement, limit_ms: float) -> _Verdict:
         "undocumented percentile."
     )
     return _Verdict(meets=keeps, reason=reason, invocations_per_minute=rate)
+
+
+def _by_search(measured: Measurement, asked: str, percentile: str, limit_ms: float) -> _Verdict:
+    """Judges a capacity that was searched for: its rate is the highest within the limit of the search."""
+    rate, within_ms = measured.max_invocations_per_minute, measured.searched_within_ms or 0
+    if measured.percentile == percentile and within_ms <= limit_ms:
+        reason = f"Keeps {asked} with open-loop arrivals: {_figures(None, rate)}."
+        return _Verdict(meets=True, reason=reason, invocations_per_minute=rate, latency_ms=measured.model_latency_ms)
+    reason = (
+        f"Unverified: nothing shows whether it keeps {asked}. Its capacity, {_figures(None, rate)}, was searched for "
+        f"within {measured.percentile} ≤ {within_ms:g} ms."
+    )
+    return _Verdict(meets=False, reason=reason, invocations_per_minute=rate, unverified=True)
 
 
 def _by_cloudwatch(measured: Measurement, asked: str, limit: Limit) -> _Verdict:

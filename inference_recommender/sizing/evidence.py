@@ -1,4 +1,5 @@
-"""Evidence to size a fleet from: measurements in a run's or an experiment's folder, or a job's response in a file.
+"""Evidence to size a fleet from: measurements in a run's or an experiment's folder, what `capacity` found, or a job's
+response in a file.
 
 The file holds a response of DescribeInferenceRecommendationsJob as boto3 or the AWS CLI prints it. Only the keys that
 sizing needs are read: others may be there or not, times may be text or numbers. A number that is NaN, infinite, null
@@ -21,6 +22,7 @@ from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from inference_recommender.measurement import Measurement, latency_unit, measurements
 from inference_recommender.run_folder import RunFolder
+from inference_recommender.sizing.open_loop import NAME, CapacityFound
 from workloads import UsageError, Workload
 from workloads.errors import InvalidDocument
 
@@ -49,13 +51,15 @@ class Evidence:
 def read_evidence(path: Path) -> Evidence:
     """Reads a folder or a file. Raises `UsageError`, `NoSuchRun` or `InvalidDocument`."""
     if path.is_dir():
-        return _from_folder(path)
+        return _from_capacity(path / NAME, path) if (path / NAME).exists() else _from_folder(path)
+    if path.name == NAME and path.exists():
+        return _from_capacity(path, path.parent)
     try:
         return described_job(path, path.read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{path} cannot be read: {error}. --from takes a response of DescribeInferenceRecommendationsJob in a "
-            "file, or the folder of a run or an experiment."
+            f"file, {NAME}, or the folder of a run, an experiment or a search."
         ) from error
 
 
@@ -70,6 +74,18 @@ def _from_folder(path: Path) -> Evidence:
         job_limit_per_minute=_limit(workload, traffic),
         workload=workload,
         cautions=(f"Measured on this machine ({machine}), not on SageMaker.",) if machine else (),
+    )
+
+
+def _from_capacity(file: Path, folder: Path) -> Evidence:
+    """Reads what `capacity` found, and the workload beside it, if it is there."""
+    found = CapacityFound.from_json(file)
+    return Evidence(
+        measured=(found.measurement(),),
+        workload=RunFolder(folder).workload() if (folder / "workload.json").exists() else None,
+        cautions=(f"Measured on this machine ({found.machine}), not on SageMaker.",)
+        if found.measured_on == "local"
+        else (),
     )
 
 

@@ -282,12 +282,10 @@ class LocalSageMakerResponse(SageMakerResponse):
 
     def add_tags(self) -> ActionResult:
         arn, tags = self._get_param("ResourceArn"), self._get_param("Tags")
-        job = self.backend.jobs.by_arn(arn)
-        if job is None:
-            return super().add_tags()
         # A tag of the same name is overwritten; moto would keep both.
-        job.tags = tags_of({**{t["Key"]: t["Value"] for t in job.tags}, **{t["Key"]: t["Value"] for t in tags}})
-        return ActionResult({"Tags": job.tags})
+        tagged = self.backend._get_resource_from_arn(arn)
+        tagged.tags = tags_of({**{t["Key"]: t["Value"] for t in tagged.tags}, **{t["Key"]: t["Value"] for t in tags}})
+        return ActionResult({"Tags": tagged.tags})
 
 
 def installed_in(backends: "BackendDict[SageMakerModelBackend]", account_id: str, region: str) -> LocalSageMakerBackend:

@@ -11,9 +11,13 @@ import pytest
 from inference_recommender.__main__ import main
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.search import Reason, Search, SearchResult, Seen
-from inference_recommender.cli.capacity import document, sentence, told, why_none
+from inference_recommender.cli.capacity import document, recommend, sentence, told, why_none
 from inference_recommender.load_test.probe import seen
+from inference_recommender.run_folder import RunFolder
+from inference_recommender.sizing.open_loop import CapacityFound
+from tests.artifacts import an_artifact
 from tests.inference_recommender.server import serving
+from workloads import load_workload
 
 P99 = Limit(percentile=99, latency_ms=50)
 FOUND = SearchResult(
@@ -165,6 +169,48 @@ def test_usage_errors_say_what_is_allowed(
         main(_arguments("http://127.0.0.1:9", tmp_path, *more))
     assert ended.value.code == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--recommend",), "--recommend: needs --instance-type TYPE, which the fleet is sized in.\n"),
+        (
+            ("--recommend", "--instance-type", "ml.g5.xlarge", "--latency-limit-ms", "40"),
+            "--recommend: the recommendation is for the objective of workload.toml; leave out --percentile and "
+            "--latency-limit-ms.\n",
+        ),
+        (("--instances", "0"), "--instances: got 0. Allowed: 1 or more.\n"),
+    ],
+)
+def test_what_could_not_be_recommended_is_refused_before_any_load(
+    more: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(_arguments("http://127.0.0.1:9", tmp_path / "runs", *more))
+    assert (code, capsys.readouterr().err, (tmp_path / "runs").exists()) == (2, told, False)
+
+
+def test_a_capacity_above_the_rates_of_a_job_becomes_a_recommendation_for_review(
+    workloads_copy: Path, tmp_path: Path
+) -> None:
+    """96,000 a minute on two instances; a job stops at 30,000."""
+    folder, run_folder = load_workload("spellcheck", workloads_copy), RunFolder(tmp_path / "runs" / "capacity-1")
+    found = {
+        **document(replace(FOUND, invocations_per_minute=96_000.0, interval=(94_000.0, 98_000.0)), P99, "P99"),
+        "url": "http://service.internal:8000/v2/models/spellcheck/infer",
+        "instance_type": "ml.g5.xlarge",
+        "instances": 2,
+        "machine": "a laptop",
+        "measured_at": "2026-11-22T12:00:00+00:00",
+    }
+    written = recommend(folder, an_artifact(), CapacityFound.model_validate_json(json.dumps(found)), run_folder)
+    assert written == folder.recommendation() == run_folder.recommendation()
+    assert written.recommended is not None
+    assert (written.recommended.instance_count, written.recommended.max_invocations_per_minute) == (6, 48_000)
+    assert written.recommended.max_invocations_interval == (47_000, 49_000)
+    assert written.provenance.traffic == "open-loop"
+    assert written.provenance.measured_on == "service"
+    assert "6 × ml.g5.xlarge" in run_folder.report.read_text("utf-8")
 
 
 def test_a_batch_has_no_latency_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from botocore.validate import ParamValidator
 
 from inference_recommender.__main__ import COMMANDS, main
 from local_aws.service_model import check
+from tests.artifacts import an_artifact
 from workloads import ROOT
 
 
@@ -62,7 +63,7 @@ def test_help_teaches_the_commands_and_the_exit_codes(cli: Cli) -> None:
         assert f"\n    {command}" in shown.stdout
 
 
-@pytest.mark.parametrize("arguments", [("run",), ("run", "--job", "defualt"), ("walk",)])
+@pytest.mark.parametrize("arguments", [("run", "--job", "defualt"), ("walk",)])
 def test_usage_errors_exit_with_2(cli: Cli, arguments: tuple[str, ...]) -> None:
     assert cli(*arguments).returncode == 2
 
@@ -93,6 +94,40 @@ def test_an_unknown_workload_and_profile_are_refused(cli: Cli) -> None:
     traffic = cli("run", "--job", "advanced", "--traffic", "peak")
     assert traffic.returncode == 2
     assert traffic.stderr.endswith("there is no traffic profile 'peak'. Known profiles: longer, production, quick.\n")
+
+
+def test_without_a_word_a_job_runs_where_one_can_and_else_the_generator_asks_the_stacks_endpoint(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job's hosts of ml.g4dn start with driver 470; text_classification is served by TensorRT on them."""
+    assert json.loads(cli("run", "spellcheck", "--dry-run").stdout)["JobType"] == "Advanced"
+    monkeypatch.setattr("inference_recommender.cli.load_test.load_artifact", lambda *named: an_artifact())
+    chosen = cli("run", "text_classification", "--dry-run")
+    assert chosen.returncode == 3, "there is no AWS to ask for the stack's endpoint"
+    assert chosen.stderr.splitlines()[0] == (
+        "Measuring with --with load-test: a job's hosts of ml.g4dn.xlarge, ml.g4dn.2xlarge, ml.g4dn.12xlarge, "
+        "ml.g5.xlarge cannot start it."
+    )
+    url = cli("run", "spellcheck", "--url", "http://h:8000", "--dry-run")
+    assert url.stderr == "Measuring with --with load-test: --url names a server.\n"
+    assert json.loads(url.stdout)["plan"]["url"].startswith("http://h:8000/v2/models/")
+
+
+@pytest.mark.parametrize("kind", ["default", "advanced"])
+def test_a_job_that_could_not_start_on_aws_is_refused_when_it_is_planned(cli: Cli, kind: str) -> None:
+    refused = cli("run", "text_classification", "--job", kind, "--dry-run")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.endswith(
+        "on an endpoint that does: `python -m inference_recommender run text_classification --with load-test`.\n"
+    )
+    here = cli(
+        *("run", "text_classification", "--job", kind, "--dry-run"),
+        AWS_ENDPOINT_URL="http://127.0.0.1:9",
+        AWS_DEFAULT_REGION="us-east-1",
+        AWS_ACCESS_KEY_ID="x",
+        AWS_SECRET_ACCESS_KEY="x",
+    )
+    assert here.returncode == 0, here.stderr
 
 
 def test_a_dry_run_without_aws_prints_a_valid_request_and_says_what_stands_in(cli: Cli) -> None:

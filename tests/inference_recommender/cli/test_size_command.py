@@ -379,7 +379,8 @@ def test_a_path_that_is_not_there_says_what_is_taken(tmp_path: Path, capsys: pyt
         2,
         "",
         f"{gone} cannot be read: [Errno 2] No such file or directory: '{gone}'. --from takes a response of "
-        "DescribeInferenceRecommendationsJob in a file, or the folder of a run or an experiment.\n",
+        "DescribeInferenceRecommendationsJob in a file, capacity.json, or the folder of a run, an experiment or a "
+        "search.\n",
     )
 
 
@@ -451,6 +452,69 @@ def test_an_experiments_folder_is_sized_by_variant(run_folder: RunFolder, capsys
         ("onnxruntime", 4),
     ]
     assert found["recommended"]["variant"] == "onnxruntime"
+
+
+CAPACITY = {
+    "max_invocations_per_minute": 96_000.0,
+    "max_invocations_interval": [94_000.0, None],
+    "latency_ms": 50.4,
+    "percentile": "P99",
+    "latency_limit_ms": 50.0,
+    "warm_up_s": 2.0,
+    "reason": "the capacity is known to its resolution",
+    "probes": [],
+    "instance_type": "ml.g5.xlarge",
+    "instances": 2,
+}
+
+
+@pytest.fixture
+def search(run_folder: RunFolder) -> RunFolder:
+    """What `capacity` leaves: 96,000 a minute on two instances, more than a job may send."""
+    (run_folder.path / "measurements.json").unlink()
+    run_folder.keep("capacity.json", CAPACITY)
+    return run_folder
+
+
+@pytest.mark.parametrize("name", ["", "capacity.json"])
+def test_a_search_is_sized_above_the_rates_of_a_job(
+    search: RunFolder, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """The peak is 240,000; an instance bears 48,000. One probe's latency does not overrule the search."""
+    code, out, err = _size(capsys, "--from", str(search.path / name), "--json")
+    found = json.loads(out)["recommended"]
+    assert (code, err) == (0, "")
+    assert (found["instance_count"], found["max_invocations_per_minute"]) == (6, 48_000)
+    assert found["reason"].startswith(
+        "Keeps P99 model latency ≤ 50 ms with open-loop arrivals: 48,000 invocations/min. Price: "
+    )
+
+
+@pytest.mark.parametrize("limit", [("--latency-limit-ms", "40"), ("--latency-limit-ms", "50", "--percentile", "P99.9")])
+def test_a_search_within_another_limit_verifies_nothing(
+    search: RunFolder, capsys: pytest.CaptureFixture[str], limit: tuple[str, ...]
+) -> None:
+    code, out, _ = _size(capsys, "--from", str(search.path), *limit, "--json")
+    (found,) = json.loads(out)["candidates"]
+    assert (code, found["instance_count"]) == (1, 6)
+    assert "Its capacity, 48,000 invocations/min, was searched for within P99 ≤ 50 ms." in found["reason"]
+
+
+def test_a_search_that_found_no_rate_sizes_nothing(search: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    none = {"max_invocations_per_minute": None, "max_invocations_interval": None, "reason": "its time was over"}
+    search.keep("capacity.json", {**CAPACITY, **none})
+    code, out, _ = _size(capsys, "--from", str(search.path), "--json")
+    (found,) = json.loads(out)["candidates"]
+    assert (code, found["instance_count"]) == (1, None)
+    assert found["reason"].startswith("No capacity was found: its time was over.")
+
+
+def test_a_damaged_search_is_named(search: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    file = search.path / "capacity.json"
+    file.write_text('{"percentile": "P99"}', "utf-8")
+    code, out, err = _size(capsys, "--from", str(file))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"{file}: ")
 
 
 def test_a_damaged_experiment_is_named(run_folder: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from inference_recommender.experiment.measure import run
 from inference_recommender.progress import Silent
 from tests.artifacts import an_artifact
 from tests.inference_recommender.experiment.experiment_account import IMAGE, ROLE, DiskAccount, prepared
-from workloads import UsageError
+from workloads import UsageError, load_workload
 
 ACCESS = ("--role-arn", ROLE, "--image-uri", IMAGE, "--payload-bucket", "bucket")
 
@@ -124,6 +124,33 @@ def test_every_missing_build_is_named_with_its_command(
     assert not (tmp_path / "runs").exists(), "nothing was begun"
 
 
+ON_GPU = ("experiment", "text_classification", "--variants", "trt-db-ig", "--instance-types", "ml.g5.xlarge")
+
+
+def test_gpu_cells_are_measured_by_load_tests_and_not_by_jobs(cli: Cli) -> None:
+    """A job's hosts of ml.g5 start with driver 470, on which the image does not start."""
+    planned = json.loads(cli(*ON_GPU, *ACCESS, "--dry-run").stdout)
+    assert planned["experiment"]["load"] == "load-test"
+    refused = cli(*ON_GPU, *ACCESS, "--with", "sagemaker", "--dry-run")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("ml.g5.xlarge: hosts of these types start with NVIDIA driver 470,")
+    assert refused.stderr.endswith(" inference_recommender experiment text_classification --with load-test`.\n")
+
+
+@pytest.mark.parametrize(
+    ("image", "ami"),
+    [
+        ("sagemaker-tritonserver:25.09-py3", "al2023-ami-sagemaker-inference-gpu-4-1"),
+        ("sagemaker-tritonserver:24.09-py3", "al2-ami-sagemaker-inference-gpu-3-1"),
+        ("sagemaker-tritonserver:19.01-py3", None),
+        ("team/triton@sha256:0", "al2023-ami-sagemaker-inference-gpu-4-1"),  # hosting.triton_version is 25.09
+    ],
+)
+def test_the_host_ami_is_that_of_the_images_triton(image: str, ami: str | None) -> None:
+    source = load_workload("text_classification")
+    assert command.host_ami(source, f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}") == ami
+
+
 def test_an_experiment_of_nothing_is_refused(cli: Cli) -> None:
     shown = cli("experiment")
     assert (shown.returncode, shown.stdout) == (2, "")
@@ -190,7 +217,6 @@ def test_compare_reads_an_experiment_cell_by_cell(cli: Cli, kept: ExperimentFold
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ((), "--with load-test: needs what to measure: --endpoint NAME of SageMaker, or --url URL."),
         (
             ("--endpoint", "e", "--url", "http://h"),
             "--endpoint e and --url http://h: give one of them.",

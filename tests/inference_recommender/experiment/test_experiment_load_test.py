@@ -1,6 +1,7 @@
 """An experiment by load tests: each cell has an endpoint of its own, and is kept before the next one is made."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import botocore.session
 import pytest
 from botocore.validate import validate_parameters
 
+from aws_api.expiry import expiry_of
 from inference_recommender.experiment.account import Prepared
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.measure import run
@@ -142,14 +144,16 @@ def test_an_endpoint_that_does_not_come_up_is_a_failed_cell_and_the_others_go_on
 
 
 def test_the_requests_of_an_endpoint_are_the_services_and_only_a_gpu_gets_the_host_image() -> None:
-    gpu = plan_endpoint("reviews-trt", 1, "ml.g5.xlarge", "al2023-ami-sagemaker-inference-gpu-4-1")
-    cpu = plan_endpoint("r" * 63, 12, "ml.c5.xlarge", "al2023-ami-sagemaker-inference-gpu-4-1")
+    noon = datetime(2026, 11, 22, 12, tzinfo=UTC)
+    gpu = plan_endpoint("reviews-trt", 1, "ml.g5.xlarge", "al2023-ami-sagemaker-inference-gpu-4-1", noon)
+    cpu = plan_endpoint("r" * 63, 12, "ml.c5.xlarge", "al2023-ami-sagemaker-inference-gpu-4-1", noon)
     model = botocore.session.get_session().get_service_model("sagemaker")
     for planned in (gpu, cpu):
         for operation, request in (("CreateEndpointConfig", planned.config), ("CreateEndpoint", planned.endpoint)):
             shape = model.operation_model(operation).input_shape
             assert shape is not None
             validate_parameters(request, shape)
+            assert expiry_of(request["Tags"]) == noon
     assert gpu.config["ProductionVariants"][0]["InferenceAmiVersion"] == "al2023-ami-sagemaker-inference-gpu-4-1"
     assert "InferenceAmiVersion" not in cpu.config["ProductionVariants"][0]
     assert (len(cpu.name), cpu.name[-3:]) == (63, "-12")

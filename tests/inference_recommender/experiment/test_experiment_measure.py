@@ -6,10 +6,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from aws_api.expiry import expiry_of
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.measure import run
@@ -56,7 +58,13 @@ def test_models_live_as_long_as_their_jobs_and_serve_the_archive_that_was_built(
 ) -> None:
     run(prepared(kept, ["ort-base"]), account, kept, Silent())
     assert account.models == {}
-    assert account.made == [
+    (made,) = account.made
+    *tags, expiry = made["Tags"]
+    expires_at = expiry_of([expiry])
+    assert expires_at is not None
+    lives_s = (expires_at - datetime.now(UTC)).total_seconds()
+    assert 7200 < lives_s < 7200 * len(TYPES) + 3600
+    assert [{**made, "Tags": tags}] == [
         {
             "ModelName": "text-classification-experiment-1-ort-base",
             "ExecutionRoleArn": ROLE,

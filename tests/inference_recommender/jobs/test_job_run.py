@@ -1,12 +1,14 @@
 """A run from plan to report, against a service of our own: how it ends, what it keeps, what it writes for review."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aws_api.errors import AwsRefused, AwsUnreachable
+from aws_api.expiry import expiry_of
 from inference_recommender.jobs.job_run import JobFailed, Prepared, run
 from inference_recommender.jobs.requests import plan_job
 from inference_recommender.jobs.service import poll_interval_s, stop_and_wait
@@ -80,9 +82,13 @@ def test_the_payloads_are_where_the_request_says(prepared: Prepared, run_folder:
     _run(prepared, service, run_folder)
     assert list(service.uploaded) == ["s3://bucket/inference-recommender/spellcheck/payloads.tar.gz"]
     (created,) = service.created
-    *planned, mark = created["Tags"]
+    *planned, mark, expiry = created["Tags"]
     assert {**created, "Tags": planned} == prepared.plan.request
     assert mark == {"Key": "run", "Value": run_folder.jobs().token}
+    expires_at = expiry_of([expiry])
+    assert expires_at is not None
+    longest_s = prepared.plan.request["InputConfig"]["JobDurationInSeconds"]
+    assert 0 < longest_s < (expires_at - datetime.now(UTC)).total_seconds() < longest_s + 7201
 
 
 def test_the_wait_shows_the_latest_complete_point(prepared: Prepared, run_folder: RunFolder) -> None:

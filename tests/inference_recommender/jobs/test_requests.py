@@ -150,3 +150,28 @@ def test_every_documented_limit_is_watched() -> None:
         "traffic.wild.phases.0.spawn_rate_per_minute is 9; the service documents 0 to 3.",
         "traffic.wild.phases.0.duration_s is 5000; the service documents 120 to 3600.",
     )
+
+
+@pytest.mark.parametrize("kind", ["default", "advanced"])
+def test_a_job_on_hosts_with_too_old_a_driver_is_refused_with_what_measures_them(
+    spellcheck: WorkloadFolder, kind: str
+) -> None:
+    """A variant can choose its AMI, and a job cannot: its container would wait, without a log, until it failed."""
+    types = ("ml.g5.xlarge", "ml.c5.xlarge", "ml.g4dn.xlarge")
+    targets = spellcheck.workload.targets
+    cpu = targets["cpu"].model_copy(update={"instance_types": types})
+    workload = spellcheck.workload.model_copy(update={"targets": {**targets, "cpu": cpu}})
+    plan = (
+        plan_default_job(workload, TESTED, "job-1")
+        if kind == "default"
+        else plan_job(workload, "quick", spellcheck.traffic("quick"), TESTED, "job-1")
+    )
+    plan.refuse_old_drivers("measure", local=True)
+    with pytest.raises(UsageError) as caught:
+        plan.refuse_old_drivers("measure", local=False)
+    assert str(caught.value) == (
+        "ml.g5.xlarge, ml.g4dn.xlarge: hosts of these types start with NVIDIA driver 470, on which no Triton image we "
+        "know starts, and a job of Inference Recommender cannot choose another (InferenceAmiVersion). Measure on an "
+        "endpoint that does: `measure`."
+    )
+    _plan(spellcheck).refuse_old_drivers("measure", local=False)

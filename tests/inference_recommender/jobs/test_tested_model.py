@@ -137,7 +137,7 @@ def advanced(folder: WorkloadFolder, subject: Tested = TESTED, environment: JobE
         (
             TESTED,
             JobEnvironment(tags={f"k{n}": "" for n in range(48)}),
-            "--tag: got 51 with those of the run's own. Allowed: 50 at most.",
+            "--tag: got 52 with those of the run's own. Allowed: 50 at most.",
         ),
         (TESTED, JobEnvironment(description="d" * 129), "--description: got 129 characters. Allowed: 128 at most."),
         (
@@ -161,6 +161,11 @@ def test_what_the_service_would_refuse_is_refused_in_the_words_of_the_command_li
     [
         ("aws:team", "--tag: got 'aws:team=search'. A key that begins with aws: is reserved for AWS."),
         ("run", "--tag: got 'run=search'. The key run is the run's own: by it a run knows its jobs again."),
+        (
+            "inference-recommender:expires-at",
+            "--tag: got 'inference-recommender:expires-at=search'. The key inference-recommender:expires-at is the "
+            "run's own: `sweep` goes by it.",
+        ),
     ],
 )
 def test_a_tag_with_a_reserved_key_is_refused(spellcheck: WorkloadFolder, key: str, told: str) -> None:

@@ -1,0 +1,55 @@
+"""`capacity.json`: what `capacity` found with open-loop arrivals, as a measurement to size a fleet from. Pure.
+
+Its rate is the highest of arrivals that come whatever the answers do, and no job's MaxInvocations bounds it: it may be
+above the 30,000 a minute at which a job of Inference Recommender stops.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from inference_recommender.measurement import Measurement
+from workloads.document import Document
+
+NAME = "capacity.json"
+UNKNOWN_TYPE = "unknown"
+
+
+class CapacityFound(Document):
+    """The document that `capacity` keeps and prints; rates are of all instances together."""
+
+    max_invocations_per_minute: float | None
+    max_invocations_interval: tuple[float | None, float | None] | None
+    """95 % confidence interval; None for an end that is not known."""
+    latency_ms: float | None
+    """The percentile in the probe nearest to that rate: a figure of one probe."""
+    percentile: str
+    latency_limit_ms: float
+    warm_up_s: float | None
+    reason: str
+    probes: tuple[dict[str, Any], ...]
+    url: str | None = None
+    instance_type: str = UNKNOWN_TYPE
+    instances: int = Field(default=1, ge=1)
+    measured_on: Literal["local", "service"] = "service"
+    machine: str | None = Field(default=None, description="The machine that made the load.")
+    measured_at: str | None = None
+
+    def measurement(self) -> Measurement:
+        """Returns the result per instance; a search that found no rate has its reason as the failure's."""
+        low, high = self.max_invocations_interval or (None, None)
+        rate = self.max_invocations_per_minute
+        return Measurement(
+            instance_type=self.instance_type,
+            endpoint_name=self.url or "the server",
+            max_invocations_per_minute=None if rate is None else rate / self.instances,
+            max_invocations_interval=(
+                None if rate is None or low is None or high is None else (low / self.instances, high / self.instances)
+            ),
+            model_latency_ms=self.latency_ms,
+            percentile=self.percentile,
+            searched_within_ms=self.latency_limit_ms,
+            warm_up_s=self.warm_up_s,
+            failure_reason=None if rate is not None else f"No capacity was found: {self.reason}.",
+            instance_count=self.instances,
+        )
