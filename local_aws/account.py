@@ -15,6 +15,7 @@ from moto.codebuild.models import codebuild_backends
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ecs.models import ecs_backends
 from moto.iam.models import iam_backends
+from moto.logs.models import LogsBackend, logs_backends
 from moto.s3.models import s3_backends
 from moto.sagemaker.models import sagemaker_backends
 from moto.stepfunctions.models import stepfunctions_backends
@@ -107,12 +108,19 @@ class Account:
 
     def _sagemaker(self, region_name: str, account_id: str) -> LocalSageMakerBackend:
         jobs = RecommendationJobs(
-            self.host, region_name, lambda: self._cloudwatch(region_name), self.settings.generator
+            self.host,
+            region_name,
+            lambda: self._cloudwatch(region_name),
+            lambda: self._logs(region_name),
+            self.settings.generator,
         )
         settings = self.settings
         processing = ProcessingJobs(account_id, region_name, settings.state, settings.processing, self.environment)
         self._jobs += [jobs, processing]
         return LocalSageMakerBackend(region_name, account_id, self.host, jobs, processing)
+
+    def _logs(self, region: str) -> LogsBackend:
+        return logs_backends[self.settings.account_id][region]
 
     def _cloudwatch(self, region: str) -> LocalCloudWatchBackend:
         backend = cloudwatch_backends[self.settings.account_id][region]

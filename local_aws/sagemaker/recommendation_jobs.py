@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from moto.logs.models import LogsBackend
 from moto.sagemaker.exceptions import ResourceInUseException, ResourceNotFound, ValidationError
 
 from local_aws import machine
@@ -42,6 +43,8 @@ from workloads import ProjectError
 log = logging.getLogger(__name__)
 
 MEASURED_ON = "local-aws:measured-on"
+LOG_GROUP = "/aws/sagemaker/InferenceRecommendationsJobs"
+"""The group in which each job has the stream JOB/execution; the SageMaker SDKs wait for it by default."""
 _ENDED = ("COMPLETED", "FAILED", "STOPPED")
 
 
@@ -140,12 +143,14 @@ class RecommendationJobs:
         host: ModelHost,
         region: str,
         cloudwatch: Callable[[], LocalCloudWatchBackend],
+        logs: Callable[[], LogsBackend],
         generator: Sequence[str],
     ) -> None:
         self._host = host
         self._generator = generator
         self._region = region
         self._cloudwatch = cloudwatch
+        self._logs = logs
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
         self._turn = threading.Lock()
@@ -162,6 +167,7 @@ class RecommendationJobs:
                     f"there is already an InferenceRecommendationsJob with this name ({self._jobs[job.name].arn})."
                 )
             self._jobs[job.name] = job
+        self._tell(job, f"{job.status}: {len(job.steps)} test(s), one after another, on {machine.description()}")
         threading.Thread(target=self._run, args=(job,), name=f"job-{job.name}", daemon=True).start()
         return job
 
@@ -242,7 +248,8 @@ class RecommendationJobs:
                 self._run_steps(job)
             except Exception as error:  # every error: a job must not stay IN_PROGRESS for ever
                 job.set("FAILED", str(error) if isinstance(error, ProjectError) else repr(error))
-        log.info(f"job {job.name}: {': '.join(filter(None, (job.status, job.failure_reason)))}")
+        log.info(f"job {job.name}: {_ended(job.status, job.failure_reason)}")
+        self._tell(job, _ended(job.status, job.failure_reason))
 
     def _run_steps(self, job: Job) -> None:
         runner = job.runner
@@ -252,6 +259,7 @@ class RecommendationJobs:
             job.set("IN_PROGRESS")
             if self._host.roles is not None:
                 self._host.roles.check_job(job.request["RoleArn"], _work(job))
+            self._tell(job, job.status)
             log.info(f"job {job.name}: {len(job.steps)} test(s), one after another, on {machine.description()}")
             _write(runner.payloads, model_archive.fetch(runner.plan.payload_url, self._host.account_id))
         for step in job.steps:
@@ -260,8 +268,20 @@ class RecommendationJobs:
                 continue
             publish = self._publisher(job.name, step)
             runner.run(step, deadline - time.monotonic(), publish)
+            self._tell(job, f"test on {step.name}: {_ended(step.status, step.failure_reason)}")
         with self._lock:
             job.set(*_outcome(job.steps, runner.stopped.is_set()))
+
+    def _tell(self, job: Job, message: str) -> None:
+        """Writes a line into the job's log stream."""
+        logs, stream = self._logs(), f"{job.name}/execution"
+        with self._lock:
+            if LOG_GROUP not in logs.groups:
+                logs.create_log_group(LOG_GROUP, {})
+            if stream not in logs.groups[LOG_GROUP].streams:
+                logs.create_log_stream(LOG_GROUP, stream)
+        event = {"timestamp": round(time.time() * 1000), "message": message}
+        logs.put_log_events(LOG_GROUP, stream, [event])
 
     def _publisher(self, job_name: str, step: Step) -> Callable[[Mapping[str, Any]], None]:
         backend = self._cloudwatch()
@@ -288,6 +308,10 @@ def _work(job: Job) -> RecommendationJob:
         tested_endpoints=[step.endpoint_name for step in job.steps if isinstance(step.test, ExistingEndpoint)],
         key_id=about.get("VolumeKmsKeyId"),
     )
+
+
+def _ended(status: str, reason: str | None) -> str:
+    return ": ".join(filter(None, (status, reason)))
 
 
 def _outcome(steps: "list[Step]", stopped: bool) -> tuple[str, str | None]:

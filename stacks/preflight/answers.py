@@ -212,7 +212,9 @@ def _image(question: Image, account: Account) -> Answer:
         return Answer(
             verdict="fail",
             found=f"There is no such {missing} in {account.aws.region}.",
-            what_to_do="Build it and push it, or name another in hosting.image_uri.",
+            what_to_do=f"Build and push it with `bash scripts/release/build_image.sh {question.kind}`."
+            if question.kind
+            else "Push it, or name another in hosting.image_uri.",
         )
     return Answer(verdict="pass", found=f"It is {found['imageDigest']}.")
 

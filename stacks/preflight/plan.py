@@ -22,14 +22,15 @@ from workloads import (
     SageMakerEndpointHosting,
     ScheduledBatchHosting,
     UsageError,
+    Workload,
     WorkloadFolder,
+    own_images,
 )
-from workloads.instances import family, instance_shape
+from workloads.instances import NEURON_FAMILIES, family, instance_shape
 
 OLDEST_BOOTSTRAP = 6
 """The version that the templates' own rule asks for."""
 BOOTSTRAP_QUALIFIER = "hnb659fds"
-REPOSITORY = "transformers-in-production"
 AMI_ROOT, AMI_LEAF = "/aws/service/ecs/optimized-ami/", "/recommended/image_id"
 ON_DEMAND = {
     "inf": "Running On-Demand Inf instances",
@@ -82,9 +83,13 @@ class AmiParameter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Image:
-    """A private ECR repository has the image: a whole URI, or NAME:TAG in the account and region asked."""
+    """A private ECR repository has the image: a whole URI, or NAME:TAG in the account and region asked.
+
+    `kind` is that of an image of ours, which scripts/release/build_image.sh builds and pushes under that tag.
+    """
 
     uri: str
+    kind: str | None = None
 
     @property
     def subject(self) -> str:
@@ -210,6 +215,7 @@ def _questions(folder: WorkloadFolder, stage: Stage, network: SharedZones) -> It
             yield from _on_ec2(folder, hosting, network)
         case ScheduledBatchHosting() as hosting:
             yield from _batch(folder, hosting, network)
+    yield from _images(folder.workload)
     yield from _deploying()
 
 
@@ -235,7 +241,6 @@ def _endpoint(folder: WorkloadFolder, hosting: SageMakerEndpointHosting, stage: 
         )
     if (shadow := hosting.shadow) is not None and stage == "production":
         yield _hosted(shadow.instance_type, shadow.instance_count, "the shadow variant")
-    yield from _image(hosting.image_uri, _kind(folder, chosen_type))
     if chosen is not None and chosen.autoscaling is not None:
         yield SAGEMAKER_SCALING
     endpoint = "arn:{partition}:sagemaker:{region}:{account}:endpoint/*"
@@ -271,7 +276,6 @@ def _batch(folder: WorkloadFolder, hosting: ScheduledBatchHosting, network: Shar
     if instance_type.startswith("ml."):
         quota = f"{instance_type} for processing job usage"
         yield Quota(service="sagemaker", quota=quota, needed=hosting.shards, why=f"{hosting.shards} shards")
-        yield from _image(hosting.image_uri, "cpu")
         return
     why = f"{hosting.shards} {instance_type}, one for each shard"
     yield _on_demand(folder, instance_type, hosting.shards, why)
@@ -294,27 +298,24 @@ def _on_ec2(
 ) -> Iterator[Question]:
     chosen = _recommended(folder)
     instance_type = chosen.instance_type if chosen else folder.workload.instance_types[0]
-    kind = _kind(folder, instance_type)
     zones = hosting.vpc.availability_zones if hosting.vpc else tuple(network.of(folder.workload))
     if set(zones) & set(ORDINALS):
         yield Offered(instance_type=instance_type, first=len(zones))
     else:
         yield Offered(instance_type=instance_type, zones=zones)
-    yield AmiParameter(name=f"{AMI_ROOT}amazon-linux-2023{'' if kind == 'cpu' else '/neuron'}{AMI_LEAF}")
-    yield from _image(hosting.image_uri, kind)
+    on_chips = folder.workload.hosted.runtime in NEURON_FAMILIES
+    yield AmiParameter(name=f"{AMI_ROOT}amazon-linux-2023{'/neuron' if on_chips else ''}{AMI_LEAF}")
     yield from ON_ECS
 
 
-def _kind(folder: WorkloadFolder, instance_type: str) -> str | None:
-    """Returns which image of ours runs there: inf1, inf2 or, beside an endpoint, cpu. None: a stock image does."""
-    if folder.workload.hosted.runtime in ("neuron", "neuronx"):
-        return family(instance_type)
-    return None if isinstance(folder.workload.hosting, SageMakerEndpointHosting) else "cpu"
-
-
-def _image(uri: str | None, kind: str | None) -> Iterator[Question]:
-    if uri is not None or kind is not None:
-        yield Image(uri=uri or f"{REPOSITORY}:{kind}")
+def _images(workload: Workload) -> Iterator[Question]:
+    """Yields the images that the stack names: of the workload's own, and of this project's files as they are now."""
+    shadow = workload.hosting.shadow if isinstance(workload.hosting, SageMakerEndpointHosting) else None
+    for uri in (workload.hosting.image_uri, shadow.image_uri if shadow else None):
+        if uri is not None:
+            yield Image(uri=uri)
+    for kind in sorted(own_images.kinds_of(workload)):
+        yield Image(uri=f"{own_images.REPOSITORY}:{kind}-{own_images.content_of(kind)}", kind=kind)
 
 
 def _recommended(folder: WorkloadFolder) -> Candidate | None:

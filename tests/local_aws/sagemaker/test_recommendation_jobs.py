@@ -385,3 +385,20 @@ def test_an_existing_endpoint_is_tested_where_it_is_and_goes_on_answering(
     body = echo_request("still here")
     answer = runtime.invoke_endpoint(EndpointName="lives", ContentType="application/json", Body=body)
     assert b"got still here" in answer["Body"].read()
+
+
+def test_a_job_writes_the_log_stream_that_the_sagemaker_sdk_waits_for(
+    sagemaker: Any, client: Callable[[str], Any], model: str
+) -> None:
+    sagemaker.create_inference_recommendations_job(**request("logged", model))
+    stream = {"logGroupName": "/aws/sagemaker/InferenceRecommendationsJobs", "logStreamName": "logged/execution"}
+    assert client("logs").get_log_events(**stream)["events"], "the SDK's first look is right after the job's creation"
+    ended(sagemaker, "logged")
+
+    def messages() -> list[str]:
+        return [event["message"] for event in client("logs").get_log_events(**stream)["events"]]
+
+    wait_until(lambda: messages()[-1] == "COMPLETED")
+    begun, *others = messages()
+    assert begun.startswith("PENDING: 1 test(s), one after another, on ")
+    assert others == ["IN_PROGRESS", "test on ml.c5.xlarge: COMPLETED", "COMPLETED"]

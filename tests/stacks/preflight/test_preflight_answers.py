@@ -166,13 +166,15 @@ def test_the_ami_of_the_region_is_told(account: Account) -> None:
 
 def test_an_image_is_found_by_its_tag_or_its_digest(account: Account) -> None:
     ecr = account.aws.client("ecr")
-    missing = "Build it and push it, or name another in hosting.image_uri."
-    assert answer(Image(uri="models:inf1"), account) == Answer(
+    missing = "Build and push it with `bash scripts/release/build_image.sh inf1`."
+    assert answer(Image(uri="models:inf1", kind="inf1"), account) == Answer(
         verdict="fail", found="There is no such repository in us-east-1.", what_to_do=missing
     )
     ecr.create_repository(repositoryName="models")
     assert answer(Image(uri="models:inf1"), account) == Answer(
-        verdict="fail", found="There is no such image in us-east-1.", what_to_do=missing
+        verdict="fail",
+        found="There is no such image in us-east-1.",
+        what_to_do="Push it, or name another in hosting.image_uri.",
     )
     manifest = json.dumps(
         {"schemaVersion": 2, "config": {"digest": "sha256:" + "0" * 64}, "layers": [], "mediaType": DOCKER}

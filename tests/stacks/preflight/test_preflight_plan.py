@@ -22,9 +22,9 @@ from stacks.preflight.plan import (
     ServiceRole,
     plan,
 )
-from tests.stacks.miniature import candidate, make_repository
+from tests.stacks.miniature import as_committed, candidate, make_repository
 from tests.stacks.templates import SNAPSHOTS
-from workloads import ROOT, UsageError, WorkloadFolder, load_workload, workload_names
+from workloads import ROOT, UsageError, WorkloadFolder, load_workload, own_images, workload_names
 
 SOURCE = ReleaseSource(repository="example/models", connection_arn="arn:aws:codeconnections:us-east-1:123456789012:x")
 
@@ -184,8 +184,9 @@ def test_the_zones_that_are_asked_for_are_those_of_the_shared_network() -> None:
     assert only(Offered, questions("duplicates")) == Offered(instance_type="inf1.6xlarge", first=1)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("duplicates", "inf1"), ("question_answering", "inf1")])
-def test_the_image_that_is_asked_for_is_the_templates(name: str, kind: str) -> None:
-    uri = only(Image, questions(name)).uri
-    assert uri.endswith(f":{kind}")
-    assert uri in json.dumps(template(load_workload(name).workload.stack_name))
+@pytest.mark.parametrize(("name", "kind"), [("duplicates", "inf1"), ("spellcheck", "triton-25.09-cpu")])
+def test_the_image_that_is_asked_for_is_of_what_containers_has(name: str, kind: str, tmp_path: Path) -> None:
+    """That is the tag which the template names where the image was not built."""
+    image = only(Image, questions(name))
+    assert image == Image(uri=f"{own_images.REPOSITORY}:{kind}-{own_images.content_of(kind)}", kind=kind)
+    assert f"/{image.uri}" in json.dumps(as_committed(tmp_path, name).synthesise().json)
