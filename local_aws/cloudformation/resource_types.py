@@ -1,4 +1,4 @@
-"""CloudFormation resource types made by classes of ours: alarms, and the policies of buckets and topics.
+"""CloudFormation resource types made by classes of ours: alarms, repositories, and the policies of buckets and topics.
 
 A class that extends moto's `CloudFormationModel` registers itself by its type; where moto has one for the same type,
 the later definition, ours, wins. CloudFormation's Ref is `physical_resource_id`. `register` adds the types of
@@ -20,6 +20,7 @@ from moto.cloudwatch.models import (
     cloudwatch_backends,
 )
 from moto.core.common_models import CloudFormationModel
+from moto.ecr.models import Repository
 from moto.iam.access_control import IAMPolicy
 from moto.s3.models import s3_backends
 
@@ -89,6 +90,26 @@ class AlarmResource(Resource, CloudFormationModel):
     @classmethod
     def _delete(cls, identifier: str, where: Where) -> None:
         cloudwatch_backends[where.account_id][where.region].delete_alarms([identifier])
+
+
+class RepositoryResource(Repository, CloudFormationModel):
+    """AWS::ECR::Repository. A name that CloudFormation makes up is in lower case, as a repository's has to be."""
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **more: Any
+    ) -> Repository:
+        name = cloudformation_json["Properties"].get("RepositoryName") or resource_name.lower()
+        return super().create_from_cloudformation_json(name, cloudformation_json, account_id, region_name, **more)
+
+    @classmethod
+    def update_from_cloudformation_json(
+        cls, original_resource: Any, new_resource_name: str, cloudformation_json: Any, account_id: str, region_name: str
+    ) -> Repository:
+        name = original_resource.name  # another one would be another repository, which the schema tells beforehand
+        return super().update_from_cloudformation_json(
+            original_resource, name, cloudformation_json, account_id, region_name
+        )
 
 
 class BucketPolicyResource(Resource, CloudFormationModel):

@@ -16,6 +16,8 @@ from workloads import ROOT
 
 pytestmark = pytest.mark.integration
 
+NETWORK = "SharedNetworkStack"
+"""Its values are parameters of the stacks that use it."""
 ASSETS = "cdk-hnb659fds-assets-123456789012-us-east-1"
 ARCHIVE = f"s3://{ASSETS}/echo.tar.gz"
 """Beside the archives that the CDK uploads: the role of a model may read those of this bucket, and no other object."""
@@ -74,6 +76,9 @@ def test_every_template_is_made_and_unmade_whole(
     client("s3").put_object(Bucket=ASSETS, Key="echo.tar.gz", Body=echo_archive())
     template = deployable(snapshot)
     name = snapshot.name.partition(".")[0]
+    if f"/{NETWORK}/" in json.dumps(template["Parameters"]):
+        network = stacks.create(NETWORK, deployable(snapshot.with_name(f"{NETWORK}.template.json")))
+        assert network["StackStatus"] == "CREATE_COMPLETE", network["StackStatusReason"]
     stack = stacks.create(name, template)
     assert stack["StackStatus"] == "CREATE_COMPLETE", stack["StackStatusReason"]
     made = client("cloudformation").describe_stack_resources(StackName=name)["StackResources"]
