@@ -57,16 +57,16 @@ class RepositoryCopy:
         assert process.returncode == expect, f"{' '.join(command)} ended with {process.returncode}\n{stdout}\n{stderr}"
         return stdout if expect == 0 else stderr
 
-    def deploy(self, *options: str) -> None:
-        self.run("cdk", "deploy", "SpellcheckStack", "--require-approval", "never", "--ci", *options)
+    def deploy(self, *options: str, stack: str = "SpellcheckStack") -> None:
+        self.run("cdk", "deploy", stack, "--require-approval", "never", "--ci", *options)
 
     def client(self, service: str) -> Any:
         make: Any = boto3.client
         return make(service, **self.account.client_arguments())
 
-    def outputs(self) -> dict[str, str]:
-        stack = self.client("cloudformation").describe_stacks(StackName="SpellcheckStack")["Stacks"][0]
-        return {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+    def outputs(self, stack: str = "SpellcheckStack") -> dict[str, str]:
+        (described,) = self.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+        return {output["OutputKey"]: output["OutputValue"] for output in described["Outputs"]}
 
     def tritons(self) -> list[psutil.Process]:
         """Servers that the account has started, oldest first."""
@@ -81,8 +81,8 @@ class RepositoryCopy:
 
 
 @contextmanager
-def repository_copy(root: Path) -> Iterator[RepositoryCopy]:
-    """Copies the repository to `root` and starts an account, which ends with the block."""
+def repository_copy(root: Path, program: str = "local_aws") -> Iterator[RepositoryCopy]:
+    """Copies the repository to `root` and starts an account, by its program, which ends with the block."""
     shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(*LEFT_OUT))
-    with LocalAccount.start(state=root / ".local_aws", toolchain=ROOT / ".venv-triton") as account:
+    with LocalAccount.start(state=root / ".local_aws", toolchain=ROOT / ".venv-triton", program=program) as account:
         yield RepositoryCopy(root, account)

@@ -1,0 +1,126 @@
+"""What a release does with the workloads on Inferentia, by its own scripts, on the stand-in for the chip.
+
+A build by a processing job, the lint of the Neuron layout, the recording on the chip, the parity gate, and for the
+endpoint its deployment, the production client's smoke test and an advanced job. What the roles of a release may do is
+not held here: tests of the rehearsal itself do that.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.repository_copy import RepositoryCopy, repository_copy
+from tests.scripts.rehearsal.roles import make_role
+from workloads import ModelArtifact, NoVerdict, Recommendation
+
+pytestmark = [pytest.mark.slow, pytest.mark.integration]
+
+BUCKET, CHIP = "releases", "ml.inf1.xlarge"
+IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/ours@sha256:" + "c" * 64
+ENDPOINT, STACK = ("question_answering", "inf1-data-parallel"), "QuestionAnsweringStack"
+TARGETS = [ENDPOINT, ("query_intent", "inf1"), ("duplicates", "inf1")]
+TRAFFIC = """
+[traffic.tiny]
+type = "phases"
+phases = [{ initial_users = 1, spawn_rate_per_minute = 0, duration_s = 20 }]
+stop = { flat_invocations = "Continue" }
+"""
+SLOW_ENOUGH = ("model_latency_ms = 25.0", "model_latency_ms = 5000.0")
+"""An objective that this machine keeps, whatever else it does: the chip's would be a figure of the chip."""
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCopy]:
+    root = tmp_path_factory.mktemp("inferentia") / "repository"
+    with repository_copy(root, "scripts.rehearsal.account") as made:
+        made.client("s3").create_bucket(Bucket=BUCKET)
+        toml = root / "workloads" / ENDPOINT[0] / "workload.toml"
+        toml.write_text(toml.read_text("utf-8").replace(*SLOW_ENOUGH) + TRAFFIC, "utf-8")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def role(copy: RepositoryCopy) -> str:
+    return make_role(copy.account, "release", "sagemaker.amazonaws.com", "s3:*", "logs:*")
+
+
+def script(copy: RepositoryCopy, name: str, *arguments: str, expect: int = 0) -> str:
+    return copy.run("bash", f"scripts/release/{name}.sh", *arguments, expect=expect)
+
+
+def parity(copy: RepositoryCopy, workload: str, target: str) -> ModelArtifact:
+    return ModelArtifact.from_json(copy.root / "build" / workload / target / "artifact.json")
+
+
+@pytest.fixture(scope="module", params=TARGETS, ids=lambda target: target[0])
+def released(request: pytest.FixtureRequest, copy: RepositoryCopy, role: str) -> tuple[str, str]:
+    """A workload that came through its gates."""
+    workload, target = request.param
+    remote = ("--on", "sagemaker", "--role-arn", role, "--bucket", BUCKET)
+    assert "0 errors, 0 warnings." in script(copy, "build_model", workload, target, *remote)
+    refused = script(copy, "parity_gate", workload, target, expect=1)
+    assert "not compared" in refused, "a build without a chip has no report, and the gate must say so"
+    script(copy, "record_on_chip", workload, target, role, BUCKET, CHIP, IMAGE)
+    script(copy, "parity_gate", workload, target, "recorded/outputs.json")
+    return workload, target
+
+
+def test_its_artifact_has_the_report_of_every_example(copy: RepositoryCopy, released: tuple[str, str]) -> None:
+    workload, target = released
+    report = parity(copy, workload, target).parity
+    examples = (copy.root / "workloads" / workload / "evaluation.jsonl").read_text("utf-8").splitlines()
+    assert report is not None
+    assert report.examples == len(examples)
+    assert report.identical_answers >= 0.99 * report.examples
+    assert report.compiled.keys() == report.original.keys() != set()
+
+
+def test_nothing_of_the_recording_is_left_running(copy: RepositoryCopy, released: tuple[str, str]) -> None:
+    sagemaker = copy.client("sagemaker")
+    names = [endpoint["EndpointName"] for endpoint in sagemaker.list_endpoints()["Endpoints"]]
+    assert [name for name in names if "record" in name] == []
+    notes = Path(copy.account.log_file).with_name("stand_ins.log").read_text("utf-8")
+    assert f"the chips of {CHIP}: a stand-in for Inferentia, for containers/neuron as it is" in notes
+
+
+class TestEndpoint:
+    @pytest.fixture(scope="class")
+    def deployed(self, copy: RepositoryCopy, released: tuple[str, str]) -> RepositoryCopy:
+        if released != ENDPOINT:
+            pytest.skip("the service is not behind an endpoint, and no task or batch runs on this machine")
+        copy.run("cdk", "bootstrap", "--ci")
+        copy.deploy("-c", f"hosting-target={ENDPOINT[1]}", "-c", "recommendation=ignore", stack=STACK)
+        return copy
+
+    def test_the_production_client_is_answered(self, deployed: RepositoryCopy) -> None:
+        """It sends the binary form, which the container answered with 400."""
+        name = deployed.outputs(STACK)["EndpointName"]
+        config = deployed.client("sagemaker").describe_endpoint(EndpointName=name)["EndpointConfigName"]
+        (variant,) = deployed.client("sagemaker").describe_endpoint_config(EndpointConfigName=config)[
+            "ProductionVariants"
+        ]
+        assert variant["InstanceType"] == CHIP
+        answers = script(deployed, "smoke_test", ENDPOINT[0], name).splitlines()
+        assert len(answers) == 3
+        assert all(" -> " in answer for answer in answers)
+
+    def test_an_advanced_job_ends_in_a_recommendation_that_says_what_it_measured(
+        self, deployed: RepositoryCopy
+    ) -> None:
+        outputs = deployed.outputs(STACK)
+        job = ("--job", "advanced", "--traffic", "tiny", "--model-name", outputs["ModelName"])
+        command = ("run", ENDPOINT[0], *job, "--role-arn", outputs["RecommenderRoleArn"], "--json")
+        process = deployed.start("python", "-m", "inference_recommender", *command)
+        stdout, stderr = process.communicate(timeout=900)
+        if process.returncode == NoVerdict.exit_code:
+            pytest.skip(f"this machine is too busy to measure: {stderr.splitlines()[-1]}")
+        assert process.returncode == 0, stderr
+        found = Recommendation.model_validate_json(stdout)
+        assert found.provenance.measured_on == "local"
+        assert str(found.provenance.machine).endswith("a stand-in for Inferentia")
+        assert found.recommended is not None
+        assert found.recommended.instance_type == CHIP
+        assert found.archive_sha256 == parity(deployed, *ENDPOINT).archive_sha256
+        json.loads(stdout)
