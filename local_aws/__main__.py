@@ -47,6 +47,8 @@ def main(
     generator: Sequence[str] = COMMAND,
     neuron: NeuronStandIn | None = None,
     processing: Runner | None = None,
+    *,
+    images_must_exist: bool = False,
 ) -> int:
     """Serves until it is told to stop. What the account's own parts are replaced by, another program says."""
     options = parser().parse_args(arguments)
@@ -62,6 +64,7 @@ def main(
             generator=generator,
             neuron=neuron,
             processing=processing,
+            images_must_exist=images_must_exist,
         )
     )
     stop = threading.Event()

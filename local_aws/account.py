@@ -54,6 +54,8 @@ class Settings:
     """What answers in the place of Inferentia's chips; without one, their instance types are refused."""
     processing: Runner | None = None
     """What runs the containers of processing jobs; without it, CreateProcessingJob is refused."""
+    images_must_exist: bool = False
+    """Whether a model's image has to be in ECR where it is of this account's registry. Nothing pulls it."""
     account_id: str = DEFAULT_ACCOUNT_ID
 
 
@@ -117,7 +119,9 @@ class Account:
         settings = self.settings
         processing = ProcessingJobs(account_id, region_name, settings.state, settings.processing, self.environment)
         self._jobs += [jobs, processing]
-        return LocalSageMakerBackend(region_name, account_id, self.host, jobs, processing)
+        return LocalSageMakerBackend(
+            region_name, account_id, self.host, jobs, processing, images_must_exist=settings.images_must_exist
+        )
 
     def _logs(self, region: str) -> LogsBackend:
         return logs_backends[self.settings.account_id][region]

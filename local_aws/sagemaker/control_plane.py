@@ -4,6 +4,7 @@ The backend refuses in the service's words and leaves the work to `LocalEndpoint
 translates. Everything else of SageMaker is moto's.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.core.base_backend import BackendDict
 from moto.core.responses import ActionResult, EmptyResult
+from moto.ecr.models import ecr_backends
 from moto.sagemaker import urls
 from moto.sagemaker.exceptions import ValidationError
 from moto.sagemaker.models import FakeEndpointConfig, Model, SageMakerModelBackend
@@ -25,6 +27,10 @@ from local_aws.sagemaker.recommendation_jobs import RecommendationJobs, tags_of
 
 _KEPT = ("EnableNetworkIsolation", "ExecutionRoleArn", "MetricsConfig", "ShadowProductionVariants", "VpcConfig")
 """Members of CreateEndpointConfig that moto forgets."""
+_OWN_IMAGE = re.compile(
+    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[\w-]+)\.amazonaws\.com/(?P<repository>[\w./-]+)"
+    r"(?::(?P<tag>[\w.-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
 _BUSY = ("Creating", "Updating", "RollingBack", "SystemUpdating", "Deleting")
 
 
@@ -65,11 +71,14 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         host: ModelHost,
         jobs: RecommendationJobs,
         processing: ProcessingJobs,
+        *,
+        images_must_exist: bool,
     ) -> None:
         super().__init__(region_name, account_id)
         self.host = host
         self.jobs = jobs
         self.processing = processing
+        self.images_must_exist = images_must_exist
         self.processing_jobs = processing.all
         jobs.plane = self
 
@@ -86,6 +95,17 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         if model_name in self._models:
             raise ValidationError(f'Cannot create already existing model "{self._models[model_name].arn}".')
         return super().create_model(model_name, *arguments, **named)
+
+    def check_image(self, image: str) -> None:
+        """Raises `ValidationError` for an image of the account's own registry that nobody pushed."""
+        own = _OWN_IMAGE.fullmatch(image)
+        if own is None or own["account"] != self.account_id:
+            return
+        repository = ecr_backends[self.account_id][own["region"]].repositories.get(own["repository"])
+        pushed = repository.images if repository else []
+        wanted = own["digest"] or own["tag"] or "latest"
+        if not any(wanted in (*each.image_tags, each.get_image_digest()) for each in pushed):
+            raise ValidationError(f"Requested image {image} not found.")
 
     def create_endpoint_config(
         self,
@@ -215,6 +235,9 @@ class LocalSageMakerResponse(SageMakerResponse):
 
     def create_model(self) -> ActionResult:
         request = self._checked()
+        if self.backend.images_must_exist:
+            for container in [request.get("PrimaryContainer") or {}, *(request.get("Containers") or [])]:
+                self.backend.check_image(container.get("Image", ""))
         answer = super().create_model()
         model = self.backend._models[request["ModelName"]]
         model.enable_network_isolation = bool(request.get("EnableNetworkIsolation", False))

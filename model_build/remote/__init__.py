@@ -6,6 +6,6 @@
     remote_build   upload, create, wait, fetch. Knows AWS by the port in `aws_account` alone
     entry          what runs in the container
 
-No job has been run by those who wrote this: requests are checked against botocore's service model, the rest against an
-account on this machine that starts no container.
+No job has been run on AWS by those who wrote this: requests are checked against botocore's service model, and the
+rehearsal's account runs builds for Inferentia as processes of this machine.
 """

@@ -2,8 +2,9 @@
 
 It is `python -m local_aws`, its arguments and its exports, and besides
 - the Neuron server of containers/neuron answers for instance types with Inferentia chips, over graphs of the stand-in
-  for Neuron's compiler, which run on the CPU. Inference Recommender jobs measure that, and say so.
-- processing jobs run as processes of this machine, with their role's credentials.
+  for Neuron's compiler, which run on the CPU. Inference Recommender jobs measure that, and say so;
+- processing jobs run as processes of this machine, with their role's credentials;
+- a model's image of the account's own registry has to be in its ECR.
 
 What was replaced is listed in `stand_ins.log` of the state folder, or in the file that $STAND_INS_LOG names.
 """
@@ -41,7 +42,7 @@ def serve() -> int:
     notes = os.environ.setdefault(LOG, str(state / "stand_ins.log"))
     with tempfile.TemporaryDirectory(prefix="rehearsal_account_") as scratch:
         runner = Runner(command=[sys.executable, processing_job.__file__], environment={LOG: notes})
-        return main(neuron=neuron_stand_in(Path(scratch)), processing=runner)
+        return main(neuron=neuron_stand_in(Path(scratch)), processing=runner, images_must_exist=True)
 
 
 if __name__ == "__main__":

@@ -20,3 +20,13 @@ def make_role(account: LocalAccount, name: str, service: str, *actions: str) -> 
 
 def _policy(statement: Mapping[str, object]) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+def push_image(account: LocalAccount, repository: str, tag: str) -> str:
+    """Puts an image of nothing into the account's registry, and returns its address by digest."""
+    ecr, digest = client(account, "ecr"), "sha256:" + "c" * 64
+    ecr.create_repository(repositoryName=repository)
+    manifest = json.dumps({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "layers": []})
+    ecr.put_image(repositoryName=repository, imageTag=tag, imageManifest=manifest, imageDigest=digest)
+    (found,) = ecr.describe_repositories(repositoryNames=[repository])["repositories"]
+    return f"{found['repositoryUri']}@{digest}"

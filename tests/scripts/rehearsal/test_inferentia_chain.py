@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from tests.repository_copy import RepositoryCopy, repository_copy
-from tests.scripts.rehearsal.roles import make_role
+from tests.scripts.rehearsal.roles import make_role, push_image
 from workloads import ModelArtifact, NoVerdict, Recommendation
+from workloads.own_images import content_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 BUCKET, CHIP = "releases", "ml.inf1.xlarge"
-IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/ours@sha256:" + "c" * 64
 ENDPOINT, STACK = ("question_answering", "inf1-data-parallel"), "QuestionAnsweringStack"
 TARGETS = [ENDPOINT, ("query_intent", "inf1"), ("duplicates", "inf1")]
 TRAFFIC = """
@@ -43,7 +43,17 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCopy]:
 
 @pytest.fixture(scope="module")
 def role(copy: RepositoryCopy) -> str:
-    return make_role(copy.account, "release", "sagemaker.amazonaws.com", "s3:*", "logs:*")
+    return make_role(copy.account, "release", "sagemaker.amazonaws.com", "s3:*", "logs:*", "ecr:*")
+
+
+@pytest.fixture(scope="module")
+def image(copy: RepositoryCopy) -> None:
+    """Leaves our image for Inf1 as build_image.sh does, which needs Docker and the AWS CLI."""
+    uri = push_image(copy.account, "ours", "inf1")
+    place, _, digest = uri.partition("@")
+    registry, _, repository = place.partition("/")
+    left = ("leave", "inf1", content_of("inf1"), registry, repository, digest)
+    copy.run("python", "-m", "scripts.release.image", *left)
 
 
 def script(copy: RepositoryCopy, name: str, *arguments: str, expect: int = 0) -> str:
@@ -55,14 +65,16 @@ def parity(copy: RepositoryCopy, workload: str, target: str) -> ModelArtifact:
 
 
 @pytest.fixture(scope="module", params=TARGETS, ids=lambda target: target[0])
-def released(request: pytest.FixtureRequest, copy: RepositoryCopy, role: str) -> tuple[str, str]:
+def released(request: pytest.FixtureRequest, copy: RepositoryCopy, role: str, image: None) -> tuple[str, str]:
     """A workload that came through its gates."""
     workload, target = request.param
     remote = ("--on", "sagemaker", "--role-arn", role, "--bucket", BUCKET)
     assert "0 errors, 0 warnings." in script(copy, "build_model", workload, target, *remote)
     refused = script(copy, "parity_gate", workload, target, expect=1)
-    assert "not compared" in refused, "a build without a chip has no report, and the gate must say so"
-    script(copy, "record_on_chip", workload, target, role, BUCKET, CHIP, IMAGE)
+    assert f"python -m model_build verify {workload} --target {target} --outputs FILE" in refused, (
+        "it was never compared"
+    )
+    script(copy, "record_on_chip", workload, target, role, BUCKET, CHIP)
     script(copy, "parity_gate", workload, target, "recorded/outputs.json")
     return workload, target
 

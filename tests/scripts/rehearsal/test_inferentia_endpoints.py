@@ -17,9 +17,8 @@ from scripts.rehearsal.account import neuron_stand_in
 from tests.containers.neuron.neuron_server import SERVING, compile_neuron, document
 from tests.local_aws.conftest import wait_until
 from tests.scripts.rehearsal.conftest import client
-from tests.scripts.rehearsal.roles import make_role
+from tests.scripts.rehearsal.roles import make_role, push_image
 
-IMAGE = "123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron:1"
 BUCKET, NAME = "models", "on-inf1"
 
 
@@ -44,8 +43,8 @@ def account(model: Path, rehearsing: LocalAccount) -> LocalAccount:
     s3, sagemaker = client(rehearsing, "s3"), client(rehearsing, "sagemaker")
     s3.create_bucket(Bucket=BUCKET)
     s3.put_object(Bucket=BUCKET, Key="model.tar.gz", Body=archive(model))
-    container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/model.tar.gz"}
-    role = make_role(rehearsing, NAME, "sagemaker.amazonaws.com", "s3:GetObject")
+    container = {"Image": push_image(rehearsing, "neuron", "1"), "ModelDataUrl": f"s3://{BUCKET}/model.tar.gz"}
+    role = make_role(rehearsing, NAME, "sagemaker.amazonaws.com", "s3:GetObject", "ecr:*", "logs:*")
     sagemaker.create_model(ModelName=NAME, ExecutionRoleArn=role, PrimaryContainer=container)
     variant = {"VariantName": "AllTraffic", "ModelName": NAME, "InstanceType": "ml.inf1.xlarge"}
     sagemaker.create_endpoint_config(
@@ -90,6 +89,17 @@ class TestEndpoint:
             )
         assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 424
         assert "Received client error (400) from primary" in str(refused.value)
+
+    def test_an_image_that_was_never_pushed_is_refused(self, account: LocalAccount) -> None:
+        image = f"123456789012.dkr.ecr.us-east-1.amazonaws.com/neuron@sha256:{'d' * 64}"
+        container = {"Image": image, "ModelDataUrl": f"s3://{BUCKET}/model.tar.gz"}
+        with pytest.raises(ClientError) as refused:
+            client(account, "sagemaker").create_model(
+                ModelName="never-pushed",
+                ExecutionRoleArn="arn:aws:iam::123456789012:role/any",
+                PrimaryContainer=container,
+            )
+        assert refused.value.response["Error"]["Message"] == f"Requested image {image} not found."
 
 
 def test_only_the_rehearsals_account_serves_inferentia_and_what_it_measures_says_so(tmp_path: Path) -> None:
