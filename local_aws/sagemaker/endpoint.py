@@ -201,7 +201,7 @@ class LocalEndpoint(FakeEndpoint):
         for variant in self.production_variants:
             name = variant["VariantName"]
             log.info(
-                f"endpoint {self.endpoint_name} is InService; one Triton answers for all "
+                f"endpoint {self.endpoint_name} is InService; one server answers for all "
                 f"{self.instance_count(name)} instance(s) of variant {name}"
             )
 
