@@ -81,6 +81,7 @@ ONLY_IN = {
         "inference_recommender/payloads.py",
         "model_build/archive.py",
         "scripts/rehearsal/break_archive.py",
+        "scripts/rehearsal/stand_ins/docker_images.py",
     },
 }
 """By folder. sagemaker-core is read as data, never imported: that takes seconds and pulls in pandas and SciPy.
