@@ -7,6 +7,7 @@ not know what a policy means.
 
 import json
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 from moto.core.common_models import CloudFormationModel
@@ -14,15 +15,18 @@ from moto.iam import urls as iam_urls
 from moto.iam.aws_managed_policies import aws_managed_policies_data
 from moto.iam.models import AWSManagedPolicy, IAMBackend, Role, iam_backends
 
+from local_aws.permissions.simulation import LocalIamResponse
+
 OF_AWS = "arn:aws:iam::aws:policy"
 
 
 class LocalIamBackend(IAMBackend):
-    """Attaches AWS's managed policies as well."""
+    """Attaches AWS's managed policies as well, and simulates a role's policies."""
 
     @property
     def _url_module(self) -> Any:
-        return iam_urls
+        paths = dict.fromkeys(iam_urls.url_paths, LocalIamResponse.dispatch)
+        return SimpleNamespace(url_bases=iam_urls.url_bases, url_paths=paths)
 
     def attach_role_policy(self, policy_arn: str, role_name: str) -> None:
         self.know(policy_arn)

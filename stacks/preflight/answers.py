@@ -3,8 +3,8 @@
 A refusal (no permission, throttled, an API that the account lacks) leaves the one question unknown. Where AWS cannot be
 reached, or there are no credentials or no region, `AwsUnavailable` is raised: then nothing is known at all.
 
-An account on this machine has no quotas and no machines, pulls no images and lets its owner do all; what moto answers
-to such questions would mean nothing, so they are not asked.
+An account on this machine has no quotas and no service-linked roles and pulls no images; what moto answers to such
+questions would mean nothing, so they are not asked. Its owner may do all, and a role what its policies allow.
 """
 
 import re
@@ -96,7 +96,7 @@ def answers(checks: Iterable[Check], account: Account) -> Iterator[tuple[Check, 
 
 
 def _answer(question: Question, account: Account) -> Answer:
-    if account.on_this_machine and isinstance(question, Quota | Image | ServiceRole | MayDo):
+    if account.on_this_machine and isinstance(question, Quota | Image | ServiceRole):
         return Answer(verdict="unknown", found=_ON_THIS_MACHINE[type(question)])
     match question:
         case Quota():
@@ -121,7 +121,6 @@ _ON_THIS_MACHINE: Mapping[type, str] = {
     Quota: "An account on this machine has no quotas.",
     Image: "An account on this machine pulls no images.",
     ServiceRole: "An account on this machine needs no service-linked roles.",
-    MayDo: "An account on this machine lets its owner do all.",
 }
 
 
@@ -271,6 +270,8 @@ def _bootstrapped(account: Account) -> Answer:
 def _may_do(question: MayDo, account: Account) -> Answer:
     if account.caller.endswith(":root"):
         return Answer(verdict="pass", found="The account's root user may do all. Deploy as a role instead.")
+    if account.on_this_machine and "assumed-role/" not in account.caller:
+        return Answer(verdict="pass", found="An account on this machine lets its owner do all.")
     iam = account.aws.client("iam")
     source = _principal(account, iam)
     resource = question.resource.format(partition=account.partition, account=account.number, region=account.aws.region)

@@ -7,6 +7,7 @@ pauses between two looks at a job are shortened; nothing else of them is changed
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,10 @@ def run(account: LocalAccount, folder: Path, *command: str) -> str:
     return ran.stdout
 
 
-def results(account: LocalAccount, folder: Path, environment: str, program: str) -> tuple[str, Any]:
+def results(account: LocalAccount, folder: Path, environment: str, program: str, role: str = ROLE) -> tuple[str, Any]:
     """Returns what a program printed before its last line, and that line, which is JSON."""
     python = installed(environment, "python")
-    printed = run(account, folder, python, str(OTHERS / program), ROLE, IMAGE, BUCKET)
+    printed = run(account, folder, python, str(OTHERS / program), role, IMAGE, BUCKET)
     *before, last = printed.strip().splitlines()
     return "\n".join(before), json.loads(last)
 
@@ -69,6 +70,30 @@ def test_sagemaker_cores_resources(account: LocalAccount, tmp_path: Path) -> Non
         "json": ["got hello"],
         "recommended": "ml.c5.xlarge",
         "steps": ["COMPLETED"],
+    }
+
+
+@pytest.fixture
+def serving_role(client: Callable[[str], Any]) -> str:
+    """A role as the SDK 3 wants it: it simulates the role's policies before it makes a model."""
+    trust = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    arn: str = client("iam").create_role(RoleName="serving-3", AssumeRolePolicyDocument=document)["Role"]["Arn"]
+    allowed = [f"{service}:*" for service in ("cloudwatch", "ecr", "iam", "logs", "s3", "sagemaker")]
+    statement = {"Effect": "Allow", "Action": allowed, "Resource": "*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    client("iam").put_role_policy(RoleName="serving-3", PolicyName="serves", PolicyDocument=document)
+    return arn
+
+
+def test_the_sagemaker_sdk_3(account: LocalAccount, tmp_path: Path, serving_role: str) -> None:
+    printed, told = results(account, tmp_path, "clients-3", "sagemaker_sdk_3.py", serving_role)
+    assert "test on ml.c5.xlarge: COMPLETED" in printed
+    assert told == {
+        "sagemaker-serve": pins(ROOT / "requirements" / "clients-3.txt")["sagemaker-serve"],
+        "model": "sdk-3",
+        "recommended": "ml.c5.xlarge",
+        "json": ["got hello"],
     }
 
 

@@ -3,7 +3,9 @@
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +42,7 @@ def test_the_table_has_every_check_and_counts_them(capsys: pytest.CaptureFixture
     assert main(["preflight", "SpellcheckStack"]) == 1
     printed = capsys.readouterr().out
     assert "quota of sagemaker: ml.c5.xlarge" in printed
-    assert re.search(r"^1 pass, 1 fail, \d+ unknown$", printed, re.MULTILINE)
+    assert re.search(r"^5 pass, 1 fail, \d+ unknown$", printed, re.MULTILINE)
 
 
 def test_the_release_is_asked_for_where_cdk_json_names_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,3 +62,31 @@ def test_a_stack_that_there_is_not_is_refused() -> None:
     with pytest.raises(UsageError) as raised:
         main(["preflight", "Spellcheck"])
     assert str(raised.value).startswith("There is no stack 'Spellcheck'. Known: DuplicatesStack, ")
+
+
+def test_a_role_is_told_what_its_policies_do_not_allow(
+    account: LocalAccount,
+    client: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    iam = client("iam")
+    trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    role = iam.create_role(RoleName="deployer", AssumeRolePolicyDocument=document)["Role"]["Arn"]
+    own = {"Effect": "Allow", "Action": ["iam:GetRole", "iam:SimulatePrincipalPolicy"], "Resource": role}
+    cdks = {"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": "arn:aws:iam::*:role/cdk-hnb659fds-deploy-*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [own, cdks]})
+    iam.put_role_policy(RoleName="deployer", PolicyName="deploys", PolicyDocument=document)
+    given = client("sts").assume_role(RoleArn=role, RoleSessionName="me")["Credentials"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", given["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", given["SecretAccessKey"])
+    monkeypatch.setenv("AWS_SESSION_TOKEN", given["SessionToken"])
+    assert main(["preflight", "SpellcheckStack", "--json"]) == 1
+    checks = {check["check"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert checks["sts:AssumeRole on CDK's deploy role"]["verdict"] == "pass"
+    publishing = checks["sts:AssumeRole on CDK's file-publishing role"]
+    assert (publishing["verdict"], publishing["found"]) == ("fail", f"No policy allows it to {role}.")
+    bootstrap = checks["cdk bootstrap"]
+    assert bootstrap["verdict"] == "unknown", "the role may not read the parameter"
+    assert "AccessDenied" in bootstrap["found"]
