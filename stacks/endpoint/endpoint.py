@@ -118,7 +118,9 @@ class WorkloadEndpoint(Construct):
             endpoint_config_name=config.attr_endpoint_config_name,
             # Without it every update resets an autoscaled fleet to its initial count.
             retain_all_variant_properties=True,
-            deployment_config=_deployment_config(props.update, props.rollback_alarms) if props.update else None,
+            deployment_config=_deployment_config(props.update, props.production.instance_count, props.rollback_alarms)
+            if props.update
+            else None,
         )
 
     def _captured_data(self, props: WorkloadEndpointProps) -> "CapturedData | None":
@@ -205,9 +207,9 @@ def _has_volumes(props: WorkloadEndpointProps) -> bool:
 
 
 def _deployment_config(
-    update: EndpointUpdate, alarms: Sequence[cloudwatch.IAlarm]
+    update: EndpointUpdate, instances: int, alarms: Sequence[cloudwatch.IAlarm]
 ) -> sagemaker.CfnEndpoint.DeploymentConfigProperty:
-    """Returns SageMaker's deployment guardrails for an update.
+    """Returns SageMaker's deployment guardrails for an update of a fleet.
 
     SageMaker's bounds: a canary of at most 50 % of the fleet, linear steps of 10 to 50 %, rolling batches of 5 to 50 %,
     one to ten alarms. It excludes endpoints on Inf1, which it updates all at once and without alarms.
@@ -217,40 +219,45 @@ def _deployment_config(
     )
     if isinstance(update, Rolling):
         return sagemaker.CfnEndpoint.DeploymentConfigProperty(
-            auto_rollback_configuration=rollback, rolling_update_policy=_rolling(update)
+            auto_rollback_configuration=rollback, rolling_update_policy=_rolling(update, instances)
         )
     return sagemaker.CfnEndpoint.DeploymentConfigProperty(
         auto_rollback_configuration=rollback,
         blue_green_update_policy=sagemaker.CfnEndpoint.BlueGreenUpdatePolicyProperty(
-            traffic_routing_configuration=_traffic(update),
+            traffic_routing_configuration=_traffic(update, instances),
             termination_wait_in_seconds=update.bake_s,
             maximum_execution_timeout_in_seconds=LONGEST_UPDATE_S,
         ),
     )
 
 
-def _traffic(update: EndpointUpdate) -> sagemaker.CfnEndpoint.TrafficRoutingConfigProperty:
+def _traffic(update: EndpointUpdate, instances: int) -> sagemaker.CfnEndpoint.TrafficRoutingConfigProperty:
     match update:
         case Canary():
             return sagemaker.CfnEndpoint.TrafficRoutingConfigProperty(
-                type="CANARY", canary_size=_share(update.percent), wait_interval_in_seconds=update.bake_s
+                type="CANARY", canary_size=_share(update.percent, instances), wait_interval_in_seconds=update.bake_s
             )
         case Linear():
             return sagemaker.CfnEndpoint.TrafficRoutingConfigProperty(
-                type="LINEAR", linear_step_size=_share(update.percent), wait_interval_in_seconds=update.bake_s
+                type="LINEAR",
+                linear_step_size=_share(update.percent, instances),
+                wait_interval_in_seconds=update.bake_s,
             )
         case _:
             return sagemaker.CfnEndpoint.TrafficRoutingConfigProperty(type="ALL_AT_ONCE", wait_interval_in_seconds=0)
 
 
-def _rolling(update: Rolling) -> sagemaker.CfnEndpoint.RollingUpdatePolicyProperty:
+def _rolling(update: Rolling, instances: int) -> sagemaker.CfnEndpoint.RollingUpdatePolicyProperty:
     return sagemaker.CfnEndpoint.RollingUpdatePolicyProperty(
-        maximum_batch_size=_share(update.percent),
+        maximum_batch_size=_share(update.percent, instances),
         wait_interval_in_seconds=update.bake_s,
         maximum_execution_timeout_in_seconds=LONGEST_UPDATE_S,
-        rollback_maximum_batch_size=_share(100),  # Roll back in one step.
+        rollback_maximum_batch_size=_share(100, instances),  # Roll back in one step.
     )
 
 
-def _share(percent: int) -> sagemaker.CfnEndpoint.CapacitySizeProperty:
+def _share(percent: int, instances: int) -> sagemaker.CfnEndpoint.CapacitySizeProperty:
+    """Returns a part of the fleet: where its share is less than one instance, one. How SageMaker rounds is not told."""
+    if percent * instances < 100:
+        return sagemaker.CfnEndpoint.CapacitySizeProperty(type="INSTANCE_COUNT", value=1)
     return sagemaker.CfnEndpoint.CapacitySizeProperty(type="CAPACITY_PERCENT", value=percent)

@@ -41,12 +41,12 @@ def test_a_g4dn_is_tried_where_a_g5_cannot_be_had(everything: Synthesis) -> None
             },
         ),
         (
-            {"strategy": "canary", "percent": 20},
+            {"strategy": "canary", "percent": 40},
             {
                 "BlueGreenUpdatePolicy": {
                     "TrafficRoutingConfiguration": {
                         "Type": "CANARY",
-                        "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 20},
+                        "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 40},
                         "WaitIntervalInSeconds": 600,
                     },
                     "TerminationWaitInSeconds": 600,
@@ -69,10 +69,10 @@ def test_a_g4dn_is_tried_where_a_g5_cannot_be_had(everything: Synthesis) -> None
             },
         ),
         (
-            {"strategy": "rolling", "bake_s": 400},
+            {"strategy": "rolling", "percent": 34, "bake_s": 400},
             {
                 "RollingUpdatePolicy": {
-                    "MaximumBatchSize": {"Type": "CAPACITY_PERCENT", "Value": 25},
+                    "MaximumBatchSize": {"Type": "CAPACITY_PERCENT", "Value": 34},
                     "WaitIntervalInSeconds": 400,
                     "MaximumExecutionTimeoutInSeconds": 28800,
                     "RollbackMaximumBatchSize": {"Type": "CAPACITY_PERCENT", "Value": 100},
@@ -88,6 +88,30 @@ def test_production_is_updated_as_the_workload_says(
     repository.recommend(candidate())
     asked = deployment_config(repository.synthesise(options=PRODUCTION))
     assert {key: value for key, value in asked.items() if key != "AutoRollbackConfiguration"} == policy
+
+
+@pytest.mark.parametrize(
+    ("update", "policy", "size"),
+    [
+        ({"strategy": "canary"}, ("BlueGreenUpdatePolicy", "TrafficRoutingConfiguration"), "CanarySize"),
+        (
+            {"strategy": "linear", "percent": 10},
+            ("BlueGreenUpdatePolicy", "TrafficRoutingConfiguration"),
+            "LinearStepSize",
+        ),
+        ({"strategy": "rolling"}, ("RollingUpdatePolicy",), "MaximumBatchSize"),
+    ],
+)
+def test_a_share_of_less_than_one_instance_is_one(
+    repository: Repository, update: dict[str, object], policy: tuple[str, ...], size: str
+) -> None:
+    """What SageMaker makes of a tenth of two instances is not documented; one of two is its upper bound, a half."""
+    repository.host(update=update)
+    repository.recommend(candidate(instance_count=2))
+    asked = deployment_config(repository.synthesise(options=PRODUCTION))
+    for key in policy:
+        asked = asked[key]
+    assert asked[size] == {"Type": "INSTANCE_COUNT", "Value": 1}
 
 
 def test_alarms_on_latency_and_errors_roll_an_update_back(everything: Synthesis) -> None:
