@@ -312,6 +312,7 @@ ARGUMENTS = {
     "build_model.sh": ("spellcheck", "cpu"),
     "keep_baseline.sh": ("spellcheck", "s3://releases/baselines"),
     "measure.sh": ("spellcheck", "model", "arn"),
+    "measure_endpoint.sh": ("text_classification", "Beta-TextClassificationStack"),
     "parity_gate.sh": ("spellcheck", "cpu"),
     "performance_gate.sh": ("spellcheck", "s3://releases/baselines"),
     "propose.sh": ("spellcheck",),
@@ -340,7 +341,7 @@ def test_a_missing_or_empty_argument_is_no_failed_gate(checkout: Checkout, scrip
 @pytest.mark.parametrize("status", [1, 3, 70])
 def test_what_fails_in_a_program_of_ours_is_what_the_script_ends_with(checkout: Checkout, status: int) -> None:
     checkout.stand_in("python", f"exit {status}\n")
-    for script in ("build_model.sh", "measure.sh", "parity_gate.sh"):
+    for script in ("build_model.sh", "measure.sh", "measure_endpoint.sh", "parity_gate.sh"):
         done = checkout.run(script, *ARGUMENTS[script])
         assert (done.returncode, done.stderr) == (status, "")
 

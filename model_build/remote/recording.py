@@ -11,13 +11,15 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
 from aws_api import endpoints, logs, s3
 from aws_api.endpoints import LOG_GROUP, Endpoint
 from aws_api.errors import AwsRefused, AwsUnavailable
+from aws_api.expiry import GRACE_S, expiry_tag
 from aws_api.session import AwsSession
 from model_build.progress import Progress, silent
 from model_build.remote.request import job_name
@@ -79,7 +81,9 @@ class AwsChipAccount:
         s3.download(self._aws, url, file)
 
     def create(self, endpoint: Endpoint) -> None:
-        endpoints.create(self._aws, endpoint)
+        """Gives it a time from which `inference_recommender sweep` may delete it: this process may be killed."""
+        tag = expiry_tag(datetime.now(UTC) + timedelta(seconds=endpoint.startup_s + GRACE_S))
+        endpoints.create(self._aws, replace(endpoint, tags={**endpoint.tags, tag["Key"]: tag["Value"]}))
 
     def describe(self, name: str) -> Mapping[str, Any]:
         return endpoints.describe(self._aws, name)

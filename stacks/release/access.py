@@ -107,8 +107,11 @@ class ReleaseAccess(Construct):
         acknowledge_resources(role, arns, "CloudFormation ends a stack's ARN with an id that it makes.")
         return role
 
-    def ask(self, workload: str, stack_name: str) -> iam.Role:
-        """Returns the role that invokes the stack's endpoint, runs jobs on its model and reads how a test went."""
+    def ask(self, workload: str, stack_name: str, *, loaded: bool) -> iam.Role:
+        """Returns the role that invokes the stack's endpoint, runs jobs on its model and reads how a test went.
+
+        With `loaded` it reads what the endpoint is, too, and loads it itself.
+        """
         role = self._role(f"Ask-{workload}", f"{workload}: asks and measures what the beta stage deployed.")
         own = f"{workload.replace('_', '-')}-*"
         jobs = self._arn("inference-recommendations-job", own)
@@ -119,6 +122,8 @@ class ReleaseAccess(Construct):
         )
         # SageMaker writes an endpoint's name in lower case into its ARN.
         allow(role, ["sagemaker:InvokeEndpoint"], [self._arn("endpoint", stack_name.lower())])
+        if loaded:
+            self._let_look_at(role, stack_name)
         verbs = ("Create", "Describe", "Stop")
         actions = [f"sagemaker:{verb}InferenceRecommendationsJob" for verb in verbs]
         others = ["sagemaker:ListInferenceRecommendationsJobSteps", "sagemaker:AddTags", "sagemaker:ListTags"]
@@ -138,6 +143,15 @@ class ReleaseAccess(Construct):
         self._releases.grant_read_write(role, files)
         acknowledge_resources(role, [self._releases.arn_for_objects(files)], "A baseline is a folder of files.")
         return role
+
+    def _let_look_at(self, role: iam.Role, stack_name: str) -> None:
+        """Lets a role read on how many instances of which type an endpoint runs, and that nothing scales it."""
+        configs = self._arn("endpoint-config", "*")
+        allow(role, ["sagemaker:DescribeEndpoint"], [self._arn("endpoint", stack_name.lower())])
+        allow(role, ["sagemaker:DescribeEndpointConfig"], [configs])
+        allow(role, ["application-autoscaling:DescribeScalableTargets"], ["*"])
+        acknowledge_resources(role, [configs], "CloudFormation names each configuration of an endpoint.")
+        acknowledge_resources(role, ["*"], "DescribeScalableTargets is an action on no resource.")
 
     def _let_offer_payloads(self, role: iam.Role, workload: str) -> None:
         """Lets a role put payloads where its jobs look for them: in SageMaker's bucket of the account and region.

@@ -7,6 +7,7 @@ its recommendation, and merging the proposal is the release that reaches product
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from aws_cdk import Annotations, CfnOutput, Environment, RemovalPolicy, Stack, Stage, pipelines
 from aws_cdk import aws_codebuild as codebuild
@@ -29,6 +30,7 @@ from stacks.release import steps
 from stacks.release.access import ReleaseAccess, ReleaseAccessProps, build_cache, use_of
 from stacks.release.images import ReleaseImages, ReleaseImagesProps
 from workloads import ProjectError, Workload
+from workloads.instances import needs_host_ami
 
 AddStacks = Callable[[Construct, Options, Container[str]], None]
 """Adds the stack of every workload to a scope, except for the names given."""
@@ -178,12 +180,10 @@ class ReleasePipelineStack(Stack):
         last: dict[str, pipelines.Step] = {}
         after: list[pipelines.Step] = []
         for name, stack in _endpoints(stage, self._props.workloads):
-            endpoint, deployed, role = (
-                _output(stack, key) for key in ("EndpointName", "ModelName", "RecommenderRoleArn")
-            )
-            model, built, ask = self._models[name], self._built[name], self._access.ask(name, stack.stack_name)
-            smoke_test = steps.smoke_test(name, self._commit, endpoint, ask)
-            runs[name] = steps.measure(model, self._commit, built, smoke_test, deployed, role, ask)
+            model, built, output = self._models[name], self._built[name], partial(_output, stack)
+            ask = self._access.ask(name, stack.stack_name, loaded=model.loaded)
+            smoke_test = steps.smoke_test(name, self._commit, output("EndpointName"), ask)
+            runs[name] = steps.measure(model, self._commit, built, smoke_test, output, ask)
             gate = steps.performance_gate(name, self._commit, runs[name], self._baselines, self._compare(name))
             connection = use_of(self._props.source.connection_arn)
             proposal = steps.propose(name, self._clone, self._commit_id, gate, runs[name], connection)
@@ -249,6 +249,7 @@ def _model(workload: Workload) -> steps.Model:
         target=workload.hosting.target,
         remote=on_neuron or target.runtime == "tensorrt",
         chip=_chip(workload) if on_neuron else None,
+        loaded=any(needs_host_ami(name) for name in workload.instance_types),
     )
 
 

@@ -3,7 +3,7 @@
 A script says itself what to do when it fails, and another CI can run the same scripts.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aws_cdk import CfnOutput, Duration, pipelines
@@ -39,6 +39,8 @@ class Model:
     """True where a SageMaker processing job builds it."""
     chip: Chip | None
     """Runs the model for the parity gate; None where the build compared it on the target's hardware."""
+    loaded: bool = False
+    """True where beta's endpoint itself is loaded, because a job's hosts could not start the model."""
 
     @property
     def folder(self) -> str:
@@ -177,21 +179,26 @@ def measure(
     source: pipelines.IFileSetProducer,
     built: pipelines.IFileSetProducer,
     after: pipelines.Step,
-    deployed: CfnOutput,
-    job_role: CfnOutput,
+    deployed: Callable[[str], CfnOutput],
     role: iam.IRole,
 ) -> pipelines.CodeBuildStep:
-    """Runs an advanced job on the model that is `deployed`. The step's output is the run's folder.
+    """Runs an advanced job on the model that beta deployed, or loads beta's endpoint. The step's output is the run's
+    folder. `deployed` gives the stack's outputs by name.
 
     A recommendation names the artifact that was measured, so the job's step reads the build.
     """
-    command = f'bash {SCRIPTS}/measure.sh {model.workload} "$MODEL_NAME" "$JOB_ROLE"'
+    if model.loaded:
+        command = f'bash {SCRIPTS}/measure_endpoint.sh {model.workload} "$ENDPOINT"'
+        outputs = {"ENDPOINT": deployed("EndpointName")}
+    else:
+        command = f'bash {SCRIPTS}/measure.sh {model.workload} "$MODEL_NAME" "$JOB_ROLE"'
+        outputs = {"MODEL_NAME": deployed("ModelName"), "JOB_ROLE": deployed("RecommenderRoleArn")}
     step = _step(
         f"Measure-{model.workload}",
         source,
         [f"{INSTALL} requirements/project.txt", command],
         inputs={model.folder: built},
-        outputs={"MODEL_NAME": deployed, "JOB_ROLE": job_role},
+        outputs=outputs,
         role=role,
         timeout=LONGEST_JOB,
         primary_output_directory="runs/candidate",

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from moto import mock_aws
 
 from aws_api.endpoints import Endpoint
 from aws_api.errors import AwsRefused
+from aws_api.expiry import expiry_of
 from aws_api.session import AwsSession
 from model_build.remote.recording import AwsChipAccount, Recording, plan_recording, record_on_chip
 from tests.artifacts import an_artifact
@@ -181,7 +183,11 @@ def aws() -> Iterator[AwsSession]:
 def test_sagemaker_accepts_the_requests_and_nothing_is_left(root: Path, aws: AwsSession) -> None:
     account, endpoint = AwsChipAccount(aws), planned(root).endpoint
     account.create(endpoint)
-    assert account.describe(endpoint.name)["EndpointConfigName"] == endpoint.name
+    described = account.describe(endpoint.name)
+    assert described["EndpointConfigName"] == endpoint.name
+    expires_at = expiry_of(aws.client("sagemaker").list_tags(ResourceArn=described["EndpointArn"])["Tags"])
+    assert expires_at is not None, "a recording that is killed leaves what `sweep` deletes"
+    assert endpoint.startup_s < (expires_at - datetime.now(UTC)).total_seconds() < endpoint.startup_s + 7201
     for _ in range(2):  # deleting what is not there is no failure
         account.delete(endpoint.name)
     sagemaker = aws.client("sagemaker")

@@ -58,6 +58,20 @@ def test_a_job_gets_betas_role_by_a_path_that_nothing_cuts(
     assert role["Path"] == f"/inference-recommender/{stack_name}/"
 
 
+def test_an_endpoint_that_no_job_could_start_is_loaded_itself(
+    template: dict[str, Any], granted: dict[str, dict[str, str]]
+) -> None:
+    """A job's hosts of ml.g4dn start with too old a driver; beta's variant names an AMI."""
+    (project,) = (project for name, project in projects_of(template).items() if "Measuretextclassification" in name)
+    assert 'measure_endpoint.sh text_classification \\"$ENDPOINT\\"' in as_text(project["Source"]["BuildSpec"])
+    grants = step(granted, "Measure", "text_classification")
+    for action in ("InvokeEndpoint", "DescribeEndpoint"):
+        assert ":endpoint/beta-textclassificationstack\n" in grants[f"sagemaker:{action}"]
+    assert ":endpoint-config/*\n" in grants["sagemaker:DescribeEndpointConfig"]
+    assert grants["application-autoscaling:DescribeScalableTargets"] == "*\n"
+    assert "sagemaker:DescribeEndpointConfig" not in step(granted, "Measure", "spellcheck")
+
+
 @pytest.mark.parametrize("workload", ENDPOINTS)
 def test_payloads_have_a_bucket_and_a_failed_test_a_log(workload: str, granted: dict[str, dict[str, str]]) -> None:
     """Nothing else makes the bucket, which the job's role reads."""
