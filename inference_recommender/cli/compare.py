@@ -14,7 +14,8 @@ from inference_recommender.capacity.compare import Comparison, Difference, Resul
 from inference_recommender.measurement import Measurement
 from inference_recommender.output import Commands, add_command, stdout_console, tell
 from inference_recommender.run_folder import RunFolder
-from workloads import UsageError
+from inference_recommender.sizing.decision import sustained_rate
+from workloads import LatencyObjective, UsageError
 
 REGRESSION, NO_VERDICT = 1, 4
 
@@ -40,7 +41,7 @@ def _compare(options: argparse.Namespace, stderr: Console) -> int:
     baseline, candidate = RunFolder(options.baseline), RunFolder(options.candidate)
     _refuse_unlike(baseline, candidate)
     objective = candidate.workload().latency_objective
-    comparison = compare(_results(baseline), _results(candidate), objective)
+    comparison = compare(_results(baseline, objective), _results(candidate, objective), objective)
     if options.json:
         print(json.dumps(document(comparison), indent=2, ensure_ascii=False))
     else:
@@ -51,16 +52,18 @@ def _compare(options: argparse.Namespace, stderr: Console) -> int:
     return exit_code(comparison)
 
 
-def _results(run: RunFolder) -> list[Result]:
-    return [result(measured) for measured in run.measurements()]
+def _results(run: RunFolder, objective: LatencyObjective) -> list[Result]:
+    return [result(measured, objective) for measured in run.measurements()]
 
 
-def result(measured: Measurement) -> Result:
-    """Returns a measurement as the comparison takes it, named by variant, instance type and environment."""
+def result(measured: Measurement, objective: LatencyObjective) -> Result:
+    """Returns a measurement as the comparison takes it, named by variant, instance type and environment. Its rate keeps
+    the objective, as its interval's does; a job's own may keep a P95 alone.
+    """
     environment = " ".join(f"{name}={value}" for name, value in sorted(measured.environment.items()))
     return Result(
         configuration=" ".join(part for part in (measured.variant, measured.instance_type, environment) if part),
-        invocations_per_minute=measured.max_invocations_per_minute,
+        invocations_per_minute=sustained_rate(measured, objective),
         interval=measured.max_invocations_interval,
         warm_up_s=measured.warm_up_s,
         series=measured.series,

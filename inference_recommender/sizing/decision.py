@@ -124,6 +124,13 @@ def cost_per_million_usd(cost_per_hour_usd: float, invocations_per_minute: float
     return cost_per_hour_usd / (invocations_per_minute * 60) * 1e6
 
 
+def sustained_rate(measured: Measurement, objective: LatencyObjective) -> float | None:
+    """Returns the rate per minute and instance that a fleet would be sized by: the job's own, or a lower one at which
+    the objective's percentile is kept.
+    """
+    return _verdict(measured, Demand.of(objective)).invocations_per_minute
+
+
 def why_refused(measured: Sequence[Measurement]) -> str | None:
     """Returns why the load generator refused a verdict, as a sentence, or None where it did not."""
     for measurement in measured:

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from inference_recommender.__main__ import main
+from inference_recommender.capacity.time_series import Series
 from inference_recommender.cli.compare import result
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
 from workloads import load_workload
+
+OBJECTIVE = load_workload("spellcheck").workload.latency_objective
 
 
 def _plain(rate: float = 10_000.0, spread: float = 0.02, **given: Any) -> Measurement:
@@ -20,9 +23,24 @@ def _plain(rate: float = 10_000.0, spread: float = 0.02, **given: Any) -> Measur
 
 
 def test_results_are_named_by_variant_instance_type_and_environment() -> None:
-    assert result(_plain()).configuration == "ml.c5.xlarge"
-    named = result(_plain(variant="db", environment={"THREADS": "2", "BATCH": "8"}))
+    assert result(_plain(), OBJECTIVE).configuration == "ml.c5.xlarge"
+    named = result(_plain(variant="db", environment={"THREADS": "2", "BATCH": "8"}), OBJECTIVE)
     assert named.configuration == "db ml.c5.xlarge BATCH=8 THREADS=2"
+
+
+def test_the_rate_that_is_compared_keeps_the_objective_as_its_interval_does() -> None:
+    """A job's own rate is within a P95, and here the objective is a P99: of three minutes the last one breaks it."""
+    series = Series(
+        period_s=60,
+        seconds=(0.0, 60.0, 120.0, 180.0, 240.0),
+        users=(1.0, 1.0, 2.0, 3.0, 3.0),
+        invocations=(4_000.0, 4_000.0, 8_000.0, 10_000.0, 10_000.0),
+        errors=(0.0,) * 5,
+        latency_ms={"p50": (5.0,) * 5},
+        model_latency_ms={"p99": (10.0, 10.0, 40.0, 80.0, 80.0)},
+    )
+    assert result(_plain(series=series), OBJECTIVE).invocations_per_minute == pytest.approx(8_000)
+    assert result(_plain(), OBJECTIVE).invocations_per_minute == 10_000
 
 
 def _run(folder: Path, measured: Measurement, workload: str = "spellcheck", users: int = 1) -> str:
