@@ -25,7 +25,9 @@ from constructs import Construct
 
 import workloads
 from stacks.batch.batch_stack import ScheduledBatchStack
-from stacks.context import PRODUCTION, Options, ReleaseSource, check_choice, read_options, read_release
+from stacks.budget import NAME as BUDGET
+from stacks.budget import BudgetProps, BudgetStack, cost_tags
+from stacks.context import PRODUCTION, Options, ReleaseSource, check_choice, read_budget, read_options, read_release
 from stacks.deployment import plan_deployment
 from stacks.ecs.private_network import Shared
 from stacks.ecs.service_stack import EcsServiceStack
@@ -77,6 +79,9 @@ def add_stacks(
             left_out[folder.workload.stack_name] = error
     if left_out and len(scope.node.children) == before:
         raise NothingBuilt(left_out)
+    if options.budget_usd is not None:
+        budget = BudgetProps(stage=options.stage, limit_usd=options.budget_usd, environment=environment)
+        BudgetStack(scope, BUDGET, budget)
     return left_out
 
 
@@ -91,7 +96,8 @@ def add_release(app: App, root: Path, environment: Environment, source: ReleaseS
     folders = _folders(root, None)
 
     def add(scope: Construct, options: Options, without: Container[str]) -> None:
-        add_stacks(scope, root, environment, replace(options, local=local), without=without)
+        limit = read_budget(app.node.try_get_context, options.stage)
+        add_stacks(scope, root, environment, replace(options, local=local, budget_usd=limit), without=without)
 
     props = ReleasePipelineProps(
         source=source,
@@ -171,7 +177,8 @@ def _shared_network(
     found = {folder.file: folder.workload for folder in folders}
     region = environment.region if environment else None
     zones = SharedZones(found, region, in_production=options.in_production)
-    return SharedNetworkStack(scope, SHARED_NETWORK, SharedNetworkProps(zones=zones, environment=environment))
+    props = SharedNetworkProps(zones=zones, tags=cost_tags(options.stage), environment=environment)
+    return SharedNetworkStack(scope, SHARED_NETWORK, props)
 
 
 def _add_stack(scope: Construct, root: Path, props: WorkloadStackProps, network: Shared) -> None:

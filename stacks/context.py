@@ -5,6 +5,7 @@ the next. A release's source is in cdk.json and not on the command line, because
 reads what is committed.
 """
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ class Options:
     autoscaling: AutoscalingIs = "on"
     """"off" keeps the fleet's present size. SageMaker refuses another instance type as long as a fleet is autoscaled,
     and CloudFormation removes autoscaling last: deploy with "off" first, then the other type."""
+    budget_usd: float | None = None
+    """The stage's monthly budget; None has no budget."""
     local: bool = False
     """True where the stacks go to an account on this machine, which pulls no images and has no accelerators."""
 
@@ -67,7 +70,27 @@ def read_options(context: Context) -> Options:
                 f"-c {key}={value}: is for rehearsing and measuring, and -c stage=production is neither. "
                 "Leave one of the two out."
             )
-    return Options(stage=stage, hosting_target=target, recommendation=recommendation, autoscaling=autoscaling)
+    return Options(
+        stage=stage,
+        hosting_target=target,
+        recommendation=recommendation,
+        autoscaling=autoscaling,
+        budget_usd=read_budget(context, stage),
+    )
+
+
+def read_budget(context: Context, stage: Stage) -> float | None:
+    """Returns the monthly limit of the stage in USD, or None. Raises `UsageError` for what is no amount."""
+    key = f"{stage}-budget-usd"
+    if (value := context(key)) is None:
+        return None
+    try:
+        limit = float(value)
+    except (TypeError, ValueError):
+        limit = math.nan
+    if not 0 < limit < math.inf:
+        raise UsageError(f"-c {key}: got '{value}'. Allowed: USD a month, more than 0.")
+    return limit
 
 
 def read_release(context: Context) -> ReleaseSource | None:

@@ -9,6 +9,7 @@ from stacks.batch.processing_work import ProcessingBatchWork, ProcessingBatchWor
 from stacks.batch.steps import BatchSteps, BatchStepsProps, BatchWork
 from stacks.batch.storage import BatchStorage, BatchStorageProps
 from stacks.batch.watch import BatchWatch, BatchWatchProps
+from stacks.budget import cost_tags
 from stacks.deployment import problems_of_hardware
 from stacks.ecs.fleet import EcsFleet, EcsFleetProps, machine
 from stacks.ecs.private_network import PrivateNetwork, PrivateNetworkProps, Shared
@@ -28,7 +29,8 @@ class ScheduledBatchStack(Stack):
     ) -> None:
         self._shared = shared
         workload = props.folder.workload
-        super().__init__(scope, id, env=props.environment, description=workload.description)
+        tags = dict(cost_tags(props.options.stage, workload.name))
+        super().__init__(scope, id, env=props.environment, description=workload.description, tags=tags)
         objective = workload.objective
         if not isinstance(objective, ThroughputObjective):
             raise UsageError(

@@ -3,6 +3,7 @@
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
+from stacks.budget import cost_tags
 from stacks.deployment import Deployment, plan_deployment
 from stacks.ecs.fleet import EcsFleet, EcsFleetProps, Machine, machine
 from stacks.ecs.private_network import PrivateNetwork, PrivateNetworkProps, Shared
@@ -26,7 +27,8 @@ class EcsServiceStack(Stack):
         self, scope: Construct, id: str, hosting: EcsServiceHosting, props: WorkloadStackProps, shared: Shared
     ) -> None:
         workload = props.folder.workload
-        super().__init__(scope, id, env=props.environment, description=workload.description)
+        tags = dict(cost_tags(props.options.stage, workload.name))
+        super().__init__(scope, id, env=props.environment, description=workload.description, tags=tags)
         deployment = plan_deployment(props, region_of(self))
         add_warnings(self, deployment.warnings)
         add_legacy_note(self, props.folder)

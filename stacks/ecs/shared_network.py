@@ -9,7 +9,8 @@ subnet, all workloads would have to be taken down first. What is in use stays pr
 in which there is an interface.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from aws_cdk import Annotations, CfnOutput, Environment, Fn, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -35,6 +36,8 @@ ENDPOINTS = {
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SharedNetworkProps:
     zones: SharedZones
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """By which the stage's costs are counted."""
     environment: Environment | None = None
 
 
@@ -42,7 +45,8 @@ class SharedNetworkStack(Stack):
     """Has the output VpcId. `zones` tells which subnets are whose, and the `…_parameter`s where their ids are."""
 
     def __init__(self, scope: Construct, id: str, props: SharedNetworkProps) -> None:
-        super().__init__(scope, id, env=props.environment, description="The network of all workloads on EC2.")
+        about = "The network of all workloads on EC2."
+        super().__init__(scope, id, env=props.environment, description=about, tags=dict(props.tags))
         self.zones = props.zones
         if caution := props.zones.caution():
             Annotations.of(self).add_warning_v2("network:zones", caution)

@@ -3,6 +3,7 @@
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
+from stacks.budget import cost_tags
 from stacks.deployment import Deployment
 from stacks.endpoint.alarms import EndpointAlarms, EndpointAlarmsProps
 from stacks.endpoint.dashboard import EndpointDashboard, EndpointDashboardProps
@@ -38,7 +39,9 @@ class SageMakerEndpointStack(Stack):
         props: WorkloadStackProps,
         shadow: BuiltArtifact | None = None,
     ) -> None:
-        super().__init__(scope, id, env=props.environment, description=props.folder.workload.description)
+        workload = props.folder.workload
+        tags = dict(cost_tags(props.options.stage, workload.name))
+        super().__init__(scope, id, env=props.environment, description=workload.description, tags=tags)
         self._props, self._hosting = props, hosting
         plan = plan_endpoint(props, hosting, region_of(self), shadow.artifact if shadow else None)
         deployment = plan.deployment

@@ -144,7 +144,24 @@ STORAGE = (
     ),
 )
 
+
+def _budget(properties: Properties, _region: str) -> Properties:
+    """Adds the account, of which CloudFormation has the stack's, and writes amounts as the API takes them."""
+    asked = properties["Budget"]
+    limit = {**asked["BudgetLimit"], "Amount": str(asked["BudgetLimit"]["Amount"])}
+    return {**properties, "Budget": {**asked, "BudgetLimit": limit}, "AccountId": DEFAULT_ACCOUNT_ID}
+
+
 WATCH = (
+    ApiType(
+        name="AWS::Budgets::Budget",
+        service="budgets",
+        create="CreateBudget",
+        delete="DeleteBudget",
+        ref="request.Budget.BudgetName",
+        keys={"AccountId": "request.AccountId", "BudgetName": "request.Budget.BudgetName"},
+        prepare=_budget,
+    ),
     ApiType(
         name="AWS::CloudWatch::CompositeAlarm",
         service="cloudwatch",

@@ -1,0 +1,90 @@
+"""A stage's monthly budget, over all of its stacks: told at 80 % of it, and when the month's forecast reaches it.
+
+The stage's costs are found by a tag that each of its stacks has and CloudFormation hands on to all that it makes. AWS
+counts by a tag only after it was activated as a cost allocation tag, once for an organisation; before that the budget
+stands at 0. A budget tells and stops nothing. It is one for the stage and not one for each workload, because the shared
+network is nobody's alone, and because a limit is what somebody pays.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import Aws, CfnOutput, Environment, Stack
+from aws_cdk import aws_budgets as budgets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from stacks.context import Stage
+from stacks.grants import acknowledge_to_checkov
+
+NAME = "BudgetStack"
+STAGE_TAG = "TransformersStage"
+WORKLOAD_TAG = "TransformersWorkload"
+SPENT_PERCENT, FORECAST_PERCENT = 80, 100
+BUDGETS = "budgets.amazonaws.com"
+
+
+def cost_tags(stage: Stage, workload: str | None = None) -> Mapping[str, str]:
+    """Returns the tags of a stack of the stage; `workload` is None for what all share."""
+    return {STAGE_TAG: stage} | ({WORKLOAD_TAG: workload} if workload else {})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BudgetProps:
+    stage: Stage
+    limit_usd: float
+    environment: Environment | None = None
+
+
+class BudgetStack(Stack):
+    """Has the output BudgetTopicArn, to subscribe to."""
+
+    def __init__(self, scope: Construct, id: str, props: BudgetProps) -> None:
+        tags = dict(cost_tags(props.stage))
+        super().__init__(scope, id, env=props.environment, description=f"The budget of {props.stage}.", tags=tags)
+        topic = self._topic()
+        budgets.CfnBudget(
+            self,
+            "Budget",
+            budget=budgets.CfnBudget.BudgetDataProperty(
+                budget_name=self.stack_name,
+                budget_type="COST",
+                time_unit="MONTHLY",
+                budget_limit=budgets.CfnBudget.SpendProperty(amount=props.limit_usd, unit="USD"),
+                cost_filters={"TagKeyValue": [f"user:{STAGE_TAG}${props.stage}"]},
+            ),
+            notifications_with_subscribers=[
+                _told(topic, "ACTUAL", SPENT_PERCENT),
+                _told(topic, "FORECASTED", FORECAST_PERCENT),
+            ],
+        )
+        CfnOutput(self, "BudgetTopicArn", value=topic.topic_arn)
+
+    def _topic(self) -> sns.Topic:
+        topic = sns.Topic(self, "Topic", enforce_ssl=True)
+        acknowledge_to_checkov(
+            topic, "CKV_AWS_26", "It tells of a sum of money alone, and Budgets needs no key of ours."
+        )
+        topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="BudgetsOfThisAccount",
+                principals=[iam.ServicePrincipal(BUDGETS)],
+                actions=["sns:Publish"],
+                resources=[topic.topic_arn],
+                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+            )
+        )
+        return topic
+
+
+def _told(topic: sns.Topic, kind: str, percent: int) -> budgets.CfnBudget.NotificationWithSubscribersProperty:
+    return budgets.CfnBudget.NotificationWithSubscribersProperty(
+        notification=budgets.CfnBudget.NotificationProperty(
+            comparison_operator="GREATER_THAN",
+            notification_type=kind,
+            threshold=percent,
+            threshold_type="PERCENTAGE",
+        ),
+        subscribers=[budgets.CfnBudget.SubscriberProperty(subscription_type="SNS", address=topic.topic_arn)],
+    )
