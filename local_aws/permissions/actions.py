@@ -39,6 +39,7 @@ PASSED_TO = {
     "stepfunctions": "states.amazonaws.com",
 }
 """Who receives a role that a request names, by service. A request to another service passes no role."""
+PUBLIC = "parameter/aws/service/"
 _READS = ("Describe", "Get", "List")
 _ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/.+")
 _VARIABLE = re.compile(r"\{([A-Za-z.]+)\}")
@@ -122,8 +123,13 @@ def _resources(service: str, template: str, parameters: Mapping[str, Any], where
     for name in _VARIABLE.findall(filled[0]):
         values = _values(parameters, name.split(".")) or ["*"]
         filled = [_fill(text, f"{{{name}}}", value) for text in filled for value in values]
-    start = f"arn:aws:{prefix_of(service)}:{where.region}:{where.account_id}:"
-    return [text if text.startswith("arn:") else start + text for text in filled]
+    # Another account's registry, and AWS's public parameters, which belong to no account.
+    owner = str(parameters.get("registryId") or where.account_id) if service == "ecr" else where.account_id
+    start = f"arn:aws:{prefix_of(service)}:{where.region}:"
+    return [
+        text if text.startswith("arn:") else f"{start}{'' if text.startswith(PUBLIC) else owner}:{text}"
+        for text in filled
+    ]
 
 
 def _fill(text: str, variable: str, value: str) -> str:

@@ -22,6 +22,7 @@ SERVICES: Mapping[str, tuple[str, ...]] = {
     "cloudformation": ("cloudformation",),
     "codebuild": ("codebuild",),
     "codeconnections": ("codeconnections",),
+    "codestar-connections": ("codestar-connections",),
     "codepipeline": ("codepipeline",),
     "ec2": ("ec2",),
     "ecr": ("ecr",),

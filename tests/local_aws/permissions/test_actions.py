@@ -246,6 +246,18 @@ def test_a_bucket_in_the_hosts_name_is_the_same_bucket() -> None:
             [("ssm:GetParameter", "arn:aws:ssm:us-east-1:123456789012:parameter/cdk-bootstrap/q/version")],
         ),
         (
+            "ssm",
+            "GetParameter",
+            {"Name": "/aws/service/ecs/image_id"},
+            [("ssm:GetParameter", "arn:aws:ssm:us-east-1::parameter/aws/service/ecs/image_id")],
+        ),
+        (
+            "ecr",
+            "BatchGetImage",
+            {"registryId": "007439368137", "repositoryName": "triton", "imageIds": [{"imageTag": "t"}]},
+            [("ecr:BatchGetImage", "arn:aws:ecr:us-east-1:007439368137:repository/triton")],
+        ),
+        (
             "ecs",
             "DescribeTasks",
             {"cluster": "arn:aws:ecs:us-east-1:123456789012:cluster/c", "tasks": ["t"]},
