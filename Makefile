@@ -136,7 +136,7 @@ $(INF1)/.installed: requirements/inf1.txt containers/neuron/requirements.txt mod
 # What others wrote: an environment each, because they exclude one another's versions and ours.
 .venv-%/.installed: requirements/%.txt scripts/install_locked.sh
 	@test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
-	@$(INSTALL) "the $* that others wrote into .venv-$*" $(LOCKED) .venv-$*/bin/python $<
+	@$(INSTALL) "the $*, which others wrote, into .venv-$*" $(LOCKED) .venv-$*/bin/python $<
 	@touch $@
 
 node_modules/.installed: package.json package-lock.json $(VENV)/.installed
