@@ -71,7 +71,7 @@ class Core:
 load_engine.load = lambda folder, settings: Core()
 golden_check.check = lambda engine, settings, folder: None
 """
-"""What Python runs before it runs a worker. A batch that is given while another runs begins when that has ended."""
+"""Python runs this before it runs a worker. A batch that is given while another runs begins when that has ended."""
 LAY_OUT = """
 import sys
 from pathlib import Path

@@ -74,7 +74,7 @@ def load(folder, settings):
 
 load_engine.load = load
 """
-"""What Python runs before it runs a worker. Another checkout may ask all cores in one call."""
+"""Python runs this before it runs a worker. Another checkout may ask all cores in one call."""
 TRITON_MODEL = """
 import sys
 from pathlib import Path

@@ -173,7 +173,7 @@ class Entry:
 
 @dataclass
 class _Extended:
-    """What the headers before a member say in place of its own."""
+    """The values that the headers before a member say in place of its own."""
 
     name: str | None = None
     target: str | None = None

@@ -55,7 +55,7 @@ class _InputConfig(BaseModel):
 
 
 class _Request(BaseModel):
-    """What is read of a kept request; the API has checked the rest when the job was created."""
+    """The members that are read of a kept request; the API has checked the rest when the job was created."""
 
     InputConfig: _InputConfig
 

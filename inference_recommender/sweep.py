@@ -39,7 +39,7 @@ class Expiring:
 
 
 class Swept(Document):
-    """What became of one thing."""
+    """Says what became of one thing."""
 
     kind: Kind
     name: str

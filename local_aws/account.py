@@ -51,9 +51,9 @@ class Settings:
     toolchain: Path
     generator: Sequence[str] = COMMAND
     neuron: NeuronStandIn | None = None
-    """What answers in the place of Inferentia's chips; without one, their instance types are refused."""
+    """The server that answers in the place of Inferentia's chips; without one, their instance types are refused."""
     processing: Runner | None = None
-    """What runs the containers of processing jobs; without it, CreateProcessingJob is refused."""
+    """The command that runs the containers of processing jobs; without it, CreateProcessingJob is refused."""
     images_must_exist: bool = False
     """Whether a model's image has to be in ECR where it is of this account's registry. Nothing pulls it."""
     account_id: str = DEFAULT_ACCOUNT_ID

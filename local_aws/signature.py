@@ -41,7 +41,7 @@ _NOT_HASHED = frozenset(
         "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER",
     }
 )
-"""What may stand in place of the hash of a request's body."""
+"""The words that may stand in place of the hash of a request's body."""
 S3_SERVICES = frozenset({"s3", "s3express", "s3-outposts", "s3-object-lambda"})
 """Names in signatures whose paths are signed as they are sent, neither normalised nor encoded twice."""
 

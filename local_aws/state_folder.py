@@ -16,7 +16,7 @@ from workloads import Unavailable
 MAX_STATE_BYTES = 32 << 30
 """Bound of the folder, above which no model and no job is started."""
 MIN_FREE_BYTES = 1 << 30
-"""What has to be left on the disk for a model or a job to be started."""
+"""The bytes that have to be left on the disk for a model or a job to be started."""
 
 LOCK = "lock"
 PRIVATE = 0o077

@@ -74,7 +74,7 @@ def imported_files(module: str, root: Path = ROOT) -> set[Path]:
 
 @functools.cache
 def _imported_names(text: str, package: tuple[str, ...]) -> tuple[str, ...]:
-    """What a file's text imports; the backends share most of their files."""
+    """Returns what a file's text imports; the backends share most of their files."""
     return tuple(_imports(ast.parse(text), package))
 
 

@@ -135,7 +135,7 @@ class BuildPlan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What may not be meant, though it can be built."""
+        """Returns sentences on what may not be meant, though it can be built."""
         if not isinstance(self.target, NeuronTarget):
             return ()
         warning = arguments.pipeline_warning(self.target, self.checkpoint.weight_count)

@@ -65,7 +65,7 @@ class Lock:
 DEVELOPMENT = "requirements/development.txt"
 TRITON = "containers/triton/local-requirements.txt"
 INF1 = "requirements/inf1.txt"
-"""What AWS's image for Inf1 brings itself; beside it go the locks of what that image lacks."""
+"""The lock of the packages that AWS's image for Inf1 brings itself; beside it go the locks of what that image lacks."""
 LOCKS = (
     Lock(file=DEVELOPMENT, extras=("measure", "cdk", "build", "local", "dev")),
     Lock(file="requirements/project.txt", within=DEVELOPMENT),

@@ -41,7 +41,7 @@ PROGRAMS = {
     "scripts.rehearsal.transcript": "sys.stdin",
     "scripts.walk": "signal.signal",
 }
-"""What raises the planted error, by program."""
+"""The call that raises the planted error, by program."""
 TESTED_IN_THEIR_ROOMS = {
     "inference_recommender/load_test/generator_entry.py",
     "model_build/remote/entry.py",

@@ -1,4 +1,4 @@
-"""What the Makefile calls around everything else: the check of the machine, installations, tests beside lint."""
+"""The Makefile calls this around everything else: the check of the machine, installations, tests beside lint."""
 
 import os
 import re

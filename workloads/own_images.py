@@ -73,7 +73,7 @@ class BaseDigests(Document):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImageBuild:
-    """What an image is built from. `dockerfile` and what it copies are below `containers`, the build's context."""
+    """The source of an image. `dockerfile` and what it copies are below `containers`, the build's context."""
 
     kind: str
     containers: Path

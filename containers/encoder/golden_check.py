@@ -24,7 +24,7 @@ from .settings import Settings
 from .tensors import PER_TOKEN_OUTPUTS, tensors
 
 PLACEMENT, COUNT = "NEURON_PLACEMENT", "NEURON_RT_NUM_CORES"
-"""What the launcher tells a worker of its cores (`neuron.cores`)."""
+"""The variables by which the launcher tells a worker of its cores (`neuron.cores`)."""
 
 
 @dataclass(frozen=True)

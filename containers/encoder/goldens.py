@@ -56,7 +56,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a model gave on its own hardware, row for row of evaluation.jsonl: here `outputs` are the model's.
+    """The answers of a model on its own hardware, row for row of evaluation.jsonl: here `outputs` are the model's.
 
     `containers.batch.record` writes it, and `model_build verify --outputs` reads it.
     """

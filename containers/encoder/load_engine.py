@@ -12,7 +12,7 @@ from .settings import Settings
 NEURON_GRAPHS = "model.*.neuron.pt"
 TENSORRT_PLANS = "model.*.plan"
 CUDA_GRAPHS = "model.cuda.pt"
-"""What PyTorch captures CUDA graphs of."""
+"""The file with the model that PyTorch captures CUDA graphs of."""
 
 
 def load(folder: Path, settings: Settings, device: int = 0) -> Engine:

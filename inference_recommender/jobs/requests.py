@@ -54,7 +54,7 @@ DOCUMENTED_USERS = range(1, 4)
 DOCUMENTED_SPAWN_RATE = range(0, 4)
 DOCUMENTED_PHASE_S = range(120, 3601)
 JOB_PERCENTILE = "P95"
-"""What an advanced job sends, whatever the objective: "For custom load tests, specify the value as P95" says the API's
+"""An advanced job sends it, whatever the objective: "For custom load tests, specify the value as P95" says the API's
 reference. The objective's own percentile is judged afterwards (`sizing.decision`)."""
 
 

@@ -1,1 +1,1 @@
-"""What a role may do at this local account: policies as AWS evaluates them, and what each call of the API needs."""
+"""Decides what a role may do at this local account: policies as AWS evaluates them, and what each API call needs."""

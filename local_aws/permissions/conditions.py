@@ -154,4 +154,4 @@ _OF_A_SET: Mapping[str, Callable[[bool], bool]] = {
     "ForAllValues": lambda negates: True,
     "ForAnyValue": lambda negates: False,
 }
-"""What holds for a key that the request does not have, by the operator's prefix."""
+"""The answer for a key that the request does not have, by the operator's prefix."""

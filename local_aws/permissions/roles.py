@@ -1,4 +1,4 @@
-"""What this account keeps about roles: their policies, whom they trust, and what the conditions ask of a resource.
+"""Reads what this account keeps about roles: policies, whom they trust, what conditions ask of a resource.
 
 moto keeps what `cdk deploy` and the API wrote. It is read anew at each call, and only the text of a policy that was not
 seen before is parsed, so that a change of IAM holds from the next call on.
@@ -23,7 +23,7 @@ _VIA_S3 = {
     "s3:GetObjectVersion": ("kms:Decrypt",),
     "s3:PutObject": ("kms:GenerateDataKey",),
 }
-"""What S3 does with a bucket's key, in the name of the caller. The parts of an upload are put like objects."""
+"""S3 does this with a bucket's key, in the name of the caller. The parts of an upload are put like objects."""
 
 
 def find(account_id: str, arn: str) -> Role | None:

@@ -20,7 +20,7 @@ from workloads import Unavailable
 
 SAGEMAKER = "sagemaker.amazonaws.com"
 PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
-"""What fetches an image, beside ecr:GetAuthorizationToken, which is on no resource."""
+"""The actions that fetch an image, beside ecr:GetAuthorizationToken, which is on no resource."""
 OF_AN_ENDPOINT = (
     "CreateEndpointConfig",
     "CreateEndpoint",
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecommendationJob:
-    """What a job does, as far as its role needs a permission for it."""
+    """The work of a job, as far as its role needs a permission for it."""
 
     model: ApiCall
     """The call that describes the model, or its package."""

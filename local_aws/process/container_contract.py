@@ -49,7 +49,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ask:
-    """What a caller's head asks for."""
+    """The request that a caller's head announces."""
 
     pings: bool
     """Whether it asks for /ping, otherwise for /invocations."""
@@ -64,7 +64,7 @@ class Ask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What Triton's head announces."""
+    """The answer that Triton's head announces."""
 
     status: int
     length: int

@@ -33,12 +33,12 @@ GRACE_S = 30.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NeuronStandIn:
-    """What answers in the place of Inferentia's chips."""
+    """The server that answers in the place of Inferentia's chips."""
 
     packages: Mapping[Hardware, Path]
     """The folder on whose path AWS's package for a chip is found, by the chip."""
     told: str
-    """What measurements say of the machine that they were made on."""
+    """The words that measurements say of the machine that they were made on."""
     note: Callable[[str, str], None] = lambda what, by: None
     """Notes what was replaced, and by what, whenever a server starts."""
 

@@ -21,7 +21,7 @@ from local_aws.process.triton_connection import TritonConnection
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What all callers together, and one alone, may take. A connection holds at most a head, what came early, and a
+    """The most that all callers together, and one, may take. A connection holds at most a head, what came early, and a
     body or an answer of up to `FREE_BYTES`; the larger ones are counted together in `held_bytes`.
     """
 
@@ -71,7 +71,7 @@ class Phase(Enum):
 
 
 class Proxy:
-    """What all connections share: the callers, the connections to Triton, and what is held for them."""
+    """Holds what all connections share: the callers, the connections to Triton, and what is held for them."""
 
     def __init__(self, agreed: ContainerContract, connect: Connect, limits: Limits | None = None) -> None:
         self.contract = agreed

@@ -28,7 +28,7 @@ LIFE_FLAGS: tuple[str, ...] = ("--exit-timeout-secs=3",)
 RESTRICTED_APIS = ("model-repository", "shared-memory", "logging", "trace")
 """They load code, read memory or write files, and the proxy needs none of them."""
 SOCKET_PATH_BYTES = 107
-"""What fits into struct sockaddr_un."""
+"""The most bytes that fit into struct sockaddr_un."""
 _PREFIX = "SAGEMAKER_TRITON_"
 
 _FLAGS = {

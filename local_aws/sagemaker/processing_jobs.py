@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Runner:
-    """What runs a job's container here: a command, which gets the path of the request."""
+    """The command that runs a job's container here; it gets the path of the request."""
 
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)

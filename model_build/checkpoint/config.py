@@ -23,7 +23,7 @@ ARCHITECTURES = {
 """The architecture in config.json, by task. BertForPairScoring is this project's: BERT, a classifier and a scorer."""
 BACKBONE = "BertModel"
 TOKEN_IDS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
-"""What decoding takes from generation_config.json, where it is there."""
+"""The keys that decoding takes from generation_config.json, where it is there."""
 
 Size = Annotated[int, Field(ge=1, le=2**24)]
 Epsilon = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]

@@ -24,7 +24,7 @@ USELESS = {
     "pooler.dense.bias",
     "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
 }
-"""What published checkpoints hold beside the weights of their task; transformers does not load it, either."""
+"""The weights that published checkpoints hold beside those of their task; transformers does not load them, either."""
 
 
 class Stored(NamedTuple):

@@ -1,4 +1,4 @@
-"""What `python -m model_build` does on SageMaker: the options, and what is done with them.
+"""Does what `python -m model_build` does on SageMaker: the options, and what is done with them.
 
 plan     the jobs of `build --on sagemaker`, with AWS asked for what was not given
 show     the document of --dry-run: requests, warnings and what stands in for what AWS could not tell

@@ -19,7 +19,7 @@ from model_build.tensorrt.profiles import Range, Shape
 from workloads import Unavailable
 
 UNUSED_FLAGS = ("saveEngine", "stronglyTyped", "timingCacheFile", "skipInference")
-"""What trtexec does beside building. Networks of TensorRT for RTX are always strongly typed, as in TensorRT 11."""
+"""Flags that build nothing. Networks of TensorRT for RTX are always strongly typed, as in TensorRT 11."""
 SHAPES = {"minShapes": "min", "optShapes": "opt", "maxShapes": "max"}
 
 

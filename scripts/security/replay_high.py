@@ -38,7 +38,7 @@ class TritonPythonModel:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ground:
-    """What is attacked, as its owner's neighbours on the machine see it."""
+    """The account and the files that are attacked, as its owner's neighbours on the machine see it."""
 
     account: LocalAccount
     endpoint: str

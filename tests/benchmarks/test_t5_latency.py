@@ -13,7 +13,7 @@ CASE = {"source": [5] * 9, "output": [7] * 11, "encoder_weights": 20_000_000, "d
 
 
 def answer(ms: float, beside_ms: float, stages: tuple[float, float] | None = None) -> dict[str, Any]:
-    """What the process of one engine says: two pairs, the second half a millisecond slower."""
+    """Returns what the process of one engine says: two pairs, the second half a millisecond slower."""
     pairs = [(beside_ms, ms), (beside_ms, ms + 0.5)]
     return {"tokens": CASE["output"], "pairs": pairs, "stages": [stages] * 3 if stages else []}
 

@@ -1,4 +1,4 @@
-"""What the one reader of archives takes, and what it refuses, with every whole message."""
+"""The one reader of archives takes what it should, and refuses the rest, with every whole message."""
 
 import gzip
 import hashlib

@@ -104,7 +104,7 @@ def answers(draw: st.DrawFn) -> bytes:
 
 @dataclass(frozen=True)
 class Act:
-    """What a server does on one request."""
+    """The behaviour of a server on one request."""
 
     data: bytes
     pieces: int

@@ -1,4 +1,4 @@
-"""What the account keeps is bounded: objects, data points, and what is started where there is no room."""
+"""The account bounds what it keeps: objects, data points, and what is started where there is no room."""
 
 from collections.abc import Iterator
 from pathlib import Path

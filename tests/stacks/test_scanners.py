@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 CHECKOV = ROOT / ".venv-scanners" / "bin" / "checkov"
 STAGES = {"beta": Options(), "production": PRODUCTION}
 CDKS_OWN = ("dependency already enforced", "Prefer using Fn::Sub over Fn::Join", "Obsolete DependsOn")
-"""What CDK writes into templates itself: a DependsOn more than needed, a Join in place of a Sub."""
+"""CDK writes these into templates itself: a DependsOn more than needed, a Join in place of a Sub."""
 
 
 @pytest.fixture(scope="module", params=STAGES)

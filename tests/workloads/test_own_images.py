@@ -1,4 +1,4 @@
-"""What each image of ours is built from, told from the files alone: there is no Docker here to build one."""
+"""Each image of ours says what it is built from, told from the files alone: there is no Docker here to build one."""
 
 import json
 import re

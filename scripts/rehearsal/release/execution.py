@@ -32,7 +32,7 @@ CLONE = "CODEBUILD_CLONE_REF"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Kept:
-    """What the actions of an execution have handed on so far."""
+    """The artifacts and variables that the actions of an execution have handed on so far."""
 
     commit: str
     artifacts: Mapping[str, str] = field(default_factory=dict)

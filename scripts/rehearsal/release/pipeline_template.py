@@ -21,9 +21,9 @@ class Deployed:
     """A stack as it was deployed."""
 
     references: Mapping[str, str]
-    """What `Ref` gives: physical ids by logical id, and the pseudo parameters."""
+    """The values that `Ref` gives: physical ids by logical id, and the pseudo parameters."""
     attribute: Callable[[str, str], str]
-    """What `Fn::GetAtt` gives for a logical id and an attribute. Raises `UsageError` where it is not known."""
+    """Returns what `Fn::GetAtt` gives for a logical id and an attribute. Raises `UsageError` where it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +42,7 @@ class Action:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutputFiles:
-    """What a build hands on as one artifact."""
+    """The files that a build hands on as one artifact."""
 
     base_directory: str
     patterns: tuple[str, ...]

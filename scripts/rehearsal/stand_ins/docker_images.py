@@ -32,7 +32,7 @@ LAYER = "application/vnd.docker.image.rootfs.diff.tar"
 
 
 class Failed(Exception):
-    """What Docker would end with exit code 1 for."""
+    """A fault for which Docker would end with exit code 1."""
 
 
 def build(dockerfile: Path, context: Path, given: Mapping[str, str]) -> bytes:

@@ -28,7 +28,7 @@ def answer_all(rows: Rows) -> Sequence[Any]:
 
 
 class Answered:
-    """What a model said to requests, one after the other, and what it logged and counted."""
+    """The answers of a model to requests, one after the other, and what it logged and counted."""
 
     def __init__(
         self,

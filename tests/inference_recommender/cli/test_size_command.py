@@ -470,7 +470,7 @@ CAPACITY = {
 
 @pytest.fixture
 def search(run_folder: RunFolder) -> RunFolder:
-    """What `capacity` leaves: 96,000 a minute on two instances, more than a job may send."""
+    """The result that `capacity` leaves: 96,000 a minute on two instances, more than a job may send."""
     (run_folder.path / "measurements.json").unlink()
     run_folder.keep("capacity.json", CAPACITY)
     return run_folder

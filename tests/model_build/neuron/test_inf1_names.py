@@ -1,4 +1,4 @@
-"""What runs on the Inf1 image names nothing that its torch 1.13.1 and its numpy do not have."""
+"""The code that runs on the Inf1 image names nothing that its torch 1.13.1 and its numpy do not have."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the images of Inf1 and Inf2 run: every workload for them is built, served, batched and recorded.
+"""The images of Inf1 and Inf2 run what they should: every workload for them is built, served, batched and recorded.
 
 For Inf1 under the torch 1.13.1, the numpy and the Python of its image, which `make inf1` installs; for Inf2 under those
 of here, where its image has torch 2.9 and Python 3.12. The source is what a remote build sends, AWS's packages are

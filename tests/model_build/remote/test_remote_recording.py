@@ -1,4 +1,4 @@
-"""What a model for Inferentia gives on its chip: the endpoint that is made for it, and what is left of that."""
+"""A model for Inferentia is recorded on its chip: the endpoint that is made for it, and what is left of that."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What a release does with the workloads on Inferentia, by its own scripts, on the stand-in for the chip.
+"""A release takes the workloads on Inferentia through, by its own scripts, on the stand-in for the chip.
 
 A build by a processing job, the lint of the Neuron layout, the recording on the chip, the parity gate, and for the
 endpoint its deployment, the production client's smoke test and an advanced job. What the roles of a release may do is

@@ -105,7 +105,7 @@ def test_production_is_updated_as_the_workload_says(
 def test_a_share_of_less_than_one_instance_is_one(
     repository: Repository, update: dict[str, object], policy: tuple[str, ...], size: str
 ) -> None:
-    """What SageMaker makes of a tenth of two instances is not documented; one of two is its upper bound, a half."""
+    """SageMaker does not document what it makes of a tenth of two instances; one of two is its upper bound, a half."""
     repository.host(update=update)
     repository.recommend(candidate(instance_count=2))
     asked = deployment_config(repository.synthesise(options=PRODUCTION))

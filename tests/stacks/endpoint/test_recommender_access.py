@@ -1,4 +1,4 @@
-"""What the roles of a measurement may do, and what only an option of the workload lets them do."""
+"""The roles of a measurement may do what it needs, and more only by an option of the workload."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a preflight asks follows from the workloads' files, and agrees with what the templates need."""
+"""A preflight's questions follow from the workloads' files, and agree with what the templates need."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the roles of a release's steps may do, beyond what they are kept from."""
+"""The roles of a release's steps may do what they need, beyond what they are kept from."""
 
 from typing import Any
 
