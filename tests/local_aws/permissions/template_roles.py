@@ -27,9 +27,19 @@ _REGIONAL = {
     "AWS::KMS::Key": "kms:{}:key/{}",
     "AWS::Logs::LogGroup": "logs:{}:log-group:{}:*",
     "AWS::SNS::Topic": "sns:{}:{}",
+    "AWS::SageMaker::Endpoint": "sagemaker:{}:endpoint/{}",
+    "AWS::SageMaker::EndpointConfig": "sagemaker:{}:endpoint-config/{}",
+    "AWS::SageMaker::Model": "sagemaker:{}:model/{}",
     "AWS::StepFunctions::StateMachine": "states:{}:stateMachine:{}",
 }
-_REF_IS_THE_ARN = {"AWS::ECS::TaskDefinition", "AWS::SNS::Topic", "AWS::StepFunctions::StateMachine"}
+_REF_IS_THE_ARN = {
+    "AWS::ECS::TaskDefinition",
+    "AWS::SNS::Topic",
+    "AWS::SageMaker::Endpoint",
+    "AWS::SageMaker::EndpointConfig",
+    "AWS::SageMaker::Model",
+    "AWS::StepFunctions::StateMachine",
+}
 
 
 class Template:
@@ -58,7 +68,9 @@ class Template:
             case {"Fn::GetAtt": [name, "Arn"]}:
                 return self.arn(name)
             case {"Fn::GetAtt": [name, attribute]}:
-                return f"{name}.{attribute}"
+                return name if attribute.endswith("Name") else f"{name}.{attribute}"
+            case {"Fn::FindInMap": _}:  # the one table is that of the image registries' accounts
+                return "007439368137"
             case {"Fn::Join": [separator, parts]}:
                 return separator.join(self.resolved(part) for part in parts)
             case {"Fn::Sub": text}:
@@ -80,15 +92,13 @@ class Template:
         return PSEUDO.get(name) or (name.lower() if kind == "AWS::S3::Bucket" else name)
 
     def document(self, role_arn: str, *, without: str = "") -> str:
-        """Returns all statements of a role as one document, but for the grants of the action `without`."""
-        role = role_arn.rpartition("/")[2]
-        statements = [
-            statement
-            for each in self.all_of("AWS::IAM::Policy").values()
-            if role in each["Roles"]
-            for statement in each["PolicyDocument"]["Statement"]
-            if without not in as_list(statement["Action"]) or statement["Effect"] == "Deny"
-        ]
+        """Returns all statements of a role as one document, without the grant of one action."""
+        role, statements = role_arn.rpartition("/")[2], list[dict[str, Any]]()
+        for each in self.all_of("AWS::IAM::Policy").values():
+            for statement in each["PolicyDocument"]["Statement"] if role in each["Roles"] else ():
+                denies = statement["Effect"] == "Deny"
+                if kept := [action for action in as_list(statement["Action"]) if denies or action != without]:
+                    statements.append({**statement, "Action": kept})
         nothing = {"Effect": "Deny", "Action": "none:None", "Resource": "*"}
         return json.dumps({"Version": "2012-10-17", "Statement": statements or [nothing]})
 
