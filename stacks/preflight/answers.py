@@ -194,7 +194,10 @@ def _image(question: Image, account: Account) -> Answer:
             what_to_do="Push it to one, and name that in hosting.image_uri.",
         )
     if named["region"] not in (None, account.aws.region):
-        return Answer(verdict="unknown", found=f"It is in {named['region']}, and {account.aws.region} is asked.")
+        found = f"It is in {named['region']}, and {account.aws.region} is asked."
+        if question.kind:
+            return Answer(verdict="fail", found=found, what_to_do=_build(question))
+        return Answer(verdict="unknown", found=found)
     key, value = ("imageTag", named["tag"]) if named["tag"] else ("imageDigest", named["digest"])
     ecr = account.aws.client("ecr")
     try:
@@ -211,11 +214,15 @@ def _image(question: Image, account: Account) -> Answer:
         return Answer(
             verdict="fail",
             found=f"There is no such {missing} in {account.aws.region}.",
-            what_to_do=f"Build and push it with `bash scripts/release/build_image.sh {question.kind}`."
-            if question.kind
-            else "Push it, or name another in hosting.image_uri.",
+            what_to_do=_build(question),
         )
     return Answer(verdict="pass", found=f"It is {found['imageDigest']}.")
+
+
+def _build(question: Image) -> str:
+    if question.kind is None:
+        return "Push it, or name another in hosting.image_uri."
+    return f"Build and push it with `bash scripts/release/build_image.sh {question.kind}`."
 
 
 def _service_role(question: ServiceRole, account: Account) -> Answer:

@@ -22,7 +22,6 @@ from workloads import (
     SageMakerEndpointHosting,
     ScheduledBatchHosting,
     UsageError,
-    Workload,
     WorkloadFolder,
     own_images,
 )
@@ -215,7 +214,7 @@ def _questions(folder: WorkloadFolder, stage: Stage, network: SharedZones) -> It
             yield from _on_ec2(folder, hosting, network)
         case ScheduledBatchHosting() as hosting:
             yield from _batch(folder, hosting, network)
-    yield from _images(folder.workload)
+    yield from _images(folder)
     yield from _deploying()
 
 
@@ -308,14 +307,22 @@ def _on_ec2(
     yield from ON_ECS
 
 
-def _images(workload: Workload) -> Iterator[Question]:
-    """Yields the images that the stack names: of the workload's own, and of this project's files as they are now."""
+def _images(folder: WorkloadFolder) -> Iterator[Question]:
+    """Yields the images that the stack names: the workload's own, and ours of containers/ as it is now.
+
+    One of ours that was built is asked for by its digest, else by the tag under which it would be pushed.
+    """
+    workload, root = folder.workload, folder.file.parents[2]
     shadow = workload.hosting.shadow if isinstance(workload.hosting, SageMakerEndpointHosting) else None
     for uri in (workload.hosting.image_uri, shadow.image_uri if shadow else None):
         if uri is not None:
             yield Image(uri=uri)
     for kind in sorted(own_images.kinds_of(workload)):
-        yield Image(uri=f"{own_images.REPOSITORY}:{kind}-{own_images.content_of(kind)}", kind=kind)
+        built, content = own_images.load_image(root, kind), own_images.content_of(kind)
+        if built is not None and built.content == content:
+            yield Image(uri=built.uri, kind=kind)
+        else:
+            yield Image(uri=f"{own_images.REPOSITORY}:{kind}-{content}", kind=kind)
 
 
 def _recommended(folder: WorkloadFolder) -> Candidate | None:

@@ -192,6 +192,11 @@ def test_an_image_elsewhere_is_not_asked_for(account: Account) -> None:
     assert answer(Image(uri=uri), account) == Answer(
         verdict="unknown", found="It is in eu-west-1, and us-east-1 is asked."
     )
+    assert answer(Image(uri=uri, kind="inf1"), account) == Answer(
+        verdict="fail",
+        found="It is in eu-west-1, and us-east-1 is asked.",
+        what_to_do="Build and push it with `bash scripts/release/build_image.sh inf1`.",
+    )
     assert answer(Image(uri="docker.io/library/python:3"), account).verdict == "fail"
 
 

@@ -190,3 +190,18 @@ def test_the_image_that_is_asked_for_is_of_what_containers_has(name: str, kind: 
     image = only(Image, questions(name))
     assert image == Image(uri=f"{own_images.REPOSITORY}:{kind}-{own_images.content_of(kind)}", kind=kind)
     assert f"/{image.uri}" in json.dumps(as_committed(tmp_path, name).synthesise().json)
+
+
+def test_an_image_that_was_built_is_asked_for_by_its_digest(tmp_path: Path) -> None:
+    repository = as_committed(tmp_path, "duplicates")
+    registry, digest = "123456789012.dkr.ecr.us-east-1.amazonaws.com", f"sha256:{'a' * 64}"
+    for content, uri in (
+        (own_images.content_of("inf1"), f"{registry}/releases@{digest}"),
+        ("b" * 64, f"{own_images.REPOSITORY}:inf1-{own_images.content_of('inf1')}"),
+    ):
+        built = own_images.OwnImage(
+            kind="inf1", registry=registry, repository="releases", digest=digest, content=content
+        )
+        built.write_json(own_images.image_file(tmp_path, "inf1"))
+        asked = [check.question for check in plan([repository.folder], "beta")]
+        assert only(Image, asked) == Image(uri=uri, kind="inf1")
