@@ -160,7 +160,9 @@ def test_the_real_cli_synthesises_one_stack_offline_and_hears_nothing_of_the_oth
     template = json.loads((tmp_path / "out/SpellcheckStack.template.json").read_text("utf-8"))
     for resource in template["Resources"].values():
         # The CLI asks for the constructs' paths.
-        resource.pop("Metadata", None)
+        del resource["Metadata"]["aws:cdk:path"]
+        if not resource["Metadata"]:
+            del resource["Metadata"]
     # Without credentials the CLI falls back on this region.
     assert template == repository.synthesise(Environment(region="us-east-1")).json
     assert "`bash scripts/release/build_image.sh triton-25.09-cpu`" in done.stdout + done.stderr

@@ -14,6 +14,10 @@ from workloads.instances import hardware
 
 PERCENTILES = ("p50", "p90", "p99")
 HOURS_PER_DAY = 24
+NOT_REPORTED = (
+    "**Time in the server** is not known: Triton tells its queue and compute times to who asks inside the container, "
+    "and nothing there asks. Model latency has both, and SageMaker's way to the container."
+)
 NOT_MEASURED = "there is no recommendation yet."
 
 
@@ -24,6 +28,8 @@ class EndpointDashboardProps:
     alarms: Sequence[cloudwatch.IAlarm]
     instance_type: str
     recommended: Candidate | None
+    reports: bool
+    """True where the server reports to CloudWatch itself: the Neuron server does, Triton does not."""
 
 
 class EndpointDashboard(Construct):
@@ -36,7 +42,8 @@ class EndpointDashboard(Construct):
         )
         dashboard.add_widgets(self._now())
         dashboard.add_widgets(self._model_latency(), self._around_the_model())
-        dashboard.add_widgets(self._load(), self._errors())
+        dashboard.add_widgets(self._in_the_server(), self._load())
+        dashboard.add_widgets(self._errors())
         dashboard.add_widgets(self._cost(), self._hardware())
 
     def _now(self) -> cloudwatch.SingleValueWidget:
@@ -76,6 +83,17 @@ class EndpointDashboard(Construct):
             right_annotations=[_limit(f"Callers' limit, {objective.percentile}", client_ms)],
             width=12,
             height=6,
+        )
+
+    def _in_the_server(self) -> cloudwatch.GraphWidget | cloudwatch.TextWidget:
+        """Shows what of the model latency is the server's: the rest is SageMaker's way to the container and back."""
+        if not self._props.reports:
+            return cloudwatch.TextWidget(markdown=NOT_REPORTED, width=12, height=6)
+        objective, metrics = self._props.objective, self._metrics
+        return _graph(
+            "In the server: waiting and computing (ms)",
+            *(metrics.response_time(each) for each in dict.fromkeys((*PERCENTILES, objective.percentile.lower()))),
+            limits=[_limit(f"Objective, {objective.percentile}", objective.model_latency_ms)],
         )
 
     def _load(self) -> cloudwatch.GraphWidget:

@@ -1,5 +1,7 @@
 """A workload on a SageMaker real-time endpoint: serving, scaling, alarms, and the role that measures it."""
 
+from collections.abc import Mapping
+
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
@@ -23,6 +25,7 @@ from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.paging import Paging, PagingProps
 from stacks.workload_stack import BuiltArtifact, WorkloadStackProps, add_legacy_note, add_warnings, region_of
 from workloads import ModelArtifact, SageMakerEndpointHosting
+from workloads.instances import NEURON_FAMILIES
 
 
 class SageMakerEndpointStack(Stack):
@@ -85,10 +88,20 @@ class SageMakerEndpointStack(Stack):
             artifact=built.artifact,
             archive=self._archive("Archive", built),
             image=image,
-            environment={**built.artifact.environment, **deployment.environment},
+            environment={**built.artifact.environment, **deployment.environment, **self._reporting()},
             instance_types=plan.instance_types,
             instance_count=deployment.instance_count,
         )
+
+    def _reporting(self) -> Mapping[str, str]:
+        """Returns the variables by which the Neuron server reports its own metrics.
+
+        It prints them as lines of its log, out of which CloudWatch reads them: SageMaker gives a container without a
+        VPC no network to send them by. Triton prints none.
+        """
+        if self._props.artifact.runtime not in NEURON_FAMILIES:
+            return {}
+        return {"METRICS_WORKLOAD": self._props.folder.workload.name, "METRICS_STACK": self.stack_name}
 
     def _shadow(self, built: BuiltArtifact | None) -> Served | None:
         shadow = self._hosting.shadow
@@ -142,6 +155,7 @@ class SageMakerEndpointStack(Stack):
             alarms=alarms.all,
             instance_type=deployment.instance_type,
             recommended=deployment.recommended,
+            reports=bool(self._reporting()),
         )
         EndpointDashboard(self, "Watch", props)
         own_key = self._hosting.kms_key_arn is not None

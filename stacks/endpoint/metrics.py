@@ -40,6 +40,19 @@ class EndpointMetrics:
             dimensions_map=dict(client_metric.dimensions(self.workload, self.endpoint_name)),
         )
 
+    def response_time(self, statistic: str) -> cloudwatch.Metric:
+        """Milliseconds in the Neuron server, from the whole request's arrival to its answer.
+
+        Containers of an Inference Recommender job that runs this stack's model report under the same name.
+        """
+        return cloudwatch.Metric(
+            namespace=client_metric.NAMESPACE,
+            metric_name="ResponseTime",
+            statistic=statistic,
+            period=MINUTE,
+            dimensions_map=dict(client_metric.dimensions(self.workload, self.endpoint_name)),
+        )
+
     def invocations(self) -> cloudwatch.Metric:
         return self._metric("Invocations", "Sum")
 

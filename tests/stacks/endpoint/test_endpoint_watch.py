@@ -1,12 +1,16 @@
 """The alarms and the dashboard of an endpoint. Every limit is the objective's or the recommendation's."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from containers import embedded_metrics
+from containers.neuron.telemetry import Telemetry
 from stacks.paging import EVALUATION_PERIODS
-from tests.stacks.miniature import Repository, Synthesis, candidate
+from tests.stacks.endpoint.test_endpoint_options import OWN_NEURON
+from tests.stacks.miniature import Repository, Synthesis, candidate, make_repository
 from tests.stacks.templates import filled
 from workloads.endpoint_hosting import Canary
 
@@ -129,8 +133,34 @@ def test_the_cost_per_day_stands_beside_the_recommendations_estimate(measured: S
 def test_an_unknown_cost_says_why(repository: Repository) -> None:
     reason = "prices.json has none for ml.c5.2xlarge."
     repository.recommend(candidate(cost_per_hour_usd=None, cost_reason=reason))
-    texts = [item["properties"]["markdown"] for item in widgets(repository.synthesise()) if item["type"] == "text"]
-    assert texts == [f"**Cost per day** is not known: {reason}"]
+    assert f"**Cost per day** is not known: {reason}" in texts(repository.synthesise())
+
+
+def test_the_neuron_servers_own_latency_stands_beside_model_latency(tmp_path: Path) -> None:
+    """CloudWatch reads it from the container's log; its dimensions are those with which the server prints it."""
+    repository = make_repository(tmp_path, "question_answering")
+    repository.host("inf1-data-parallel", image_uri=OWN_NEURON)
+    synthesis = repository.synthesise()
+    shown = graphs(synthesis)["In the server: waiting and computing (ms)"]
+    printed = Telemetry.read(synthesis.only("AWS::SageMaker::Model")["PrimaryContainer"]["Environment"]).dimensions
+    assert printed == {"Workload": "question_answering", "Stack": "QuestionAnsweringStack"}
+    namespace, name, *named = shown["metrics"][0][:-1]
+    assert (namespace, name) == (embedded_metrics.NAMESPACE, "ResponseTime")
+    assert dict(zip(named[::2], named[1::2], strict=True)) == printed
+    assert {metric[-1]["stat"] for metric in shown["metrics"]} >= {"p50", "p90", "p99"}
+    assert not [text for text in texts(synthesis) if "Time in the server" in text]
+
+
+def test_of_triton_the_dashboard_says_that_its_own_times_are_not_reported(measured: Synthesis) -> None:
+    assert "METRICS_STACK" not in measured.only("AWS::SageMaker::Model")["PrimaryContainer"]["Environment"]
+    assert texts(measured) == [
+        "**Time in the server** is not known: Triton tells its queue and compute times to who asks inside the "
+        "container, and nothing there asks. Model latency has both, and SageMaker's way to the container."
+    ]
+
+
+def texts(synthesis: Synthesis) -> list[str]:
+    return [item["properties"]["markdown"] for item in widgets(synthesis) if item["type"] == "text"]
 
 
 def test_a_gpus_use_is_shown_where_there_is_one(repository: Repository) -> None:
