@@ -1,6 +1,6 @@
 """The account bounds what it keeps: objects, data points, and what is started where there is no room."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +65,23 @@ def test_no_model_is_fetched_or_started_where_there_is_no_room(tmp_path: Path, m
     with pytest.raises(Unavailable, match="is full"):
         host.start(Container(model_data_url="s3://nowhere/model.tar.gz", environment={}), "endpoint", "ml.c5.xlarge")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.integration
+def test_a_checksum_of_an_uploads_parts_is_told_as_one(client: Callable[[str], Any]) -> None:
+    """Who compares a file with it would else find a difference: the batch program did, with an archive of CDK's."""
+    s3, place = client("s3"), {"Bucket": "in-parts", "Key": "archive"}
+    s3.create_bucket(Bucket="in-parts")
+    upload = place | {"UploadId": s3.create_multipart_upload(**place, ChecksumAlgorithm="SHA256")["UploadId"]}
+    parts = [
+        {
+            "PartNumber": number,
+            "ETag": s3.upload_part(**upload, PartNumber=number, Body=body, ChecksumAlgorithm="SHA256")["ETag"],
+        }
+        for number, body in ((1, bytes(5 << 20)), (2, b"rest"))
+    ]
+    s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
+    assert s3.head_object(**place, ChecksumMode="ENABLED")["ChecksumSHA256"].endswith("-2")
+    assert s3.get_object(**place, ChecksumMode="ENABLED")["ChecksumSHA256"].endswith("-2")
+    s3.delete_object(**place)
+    s3.delete_bucket(Bucket="in-parts")
