@@ -36,7 +36,7 @@ TORCH := requirements/torch-cpu.txt requirements/torch-cuda.txt scripts/install_
 # Prints the time that passes and the number of packages while an installation runs; its own output goes to the log.
 INSTALL = $(PYTHON) scripts/install.py
 
-.PHONY: help run test test-all busy-test fuzz lint lock rehearse bench setup machine triton inf1 $(OUTSIDE) clean
+.PHONY: help run test test-all busy-test fuzz lint lock rehearse rehearse-release bench setup machine triton inf1 $(OUTSIDE) clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -77,6 +77,11 @@ rehearse: setup ## every stack deployed, checked, changed, broken and destroyed;
 	@set -o pipefail; mkdir -p build docs; bash scripts/rehearse.sh | tee build/rehearsal.log
 	@python -m scripts.rehearsal.transcript < build/rehearsal.log > build/rehearsal.md
 	@mv build/rehearsal.md docs/rehearsal.md
+
+rehearse-release: setup aws-cli ## releases through the synthesised pipeline, each as it should end; writes docs/release-rehearsal.md
+	@test -x build/venv-lock/bin/python || $(PYTHON) -m venv build/venv-lock
+	@$(INSTALL) "uv, which installs in the steps of a release" $(LOCKED) build/venv-lock/bin/python requirements/uv.txt
+	@python -m scripts.rehearsal.release
 
 bench: setup ## this project beside its peers
 	@$(INSTALL) "the engines to compare with" $(LOCKED) $(VENV)/bin/python requirements/bench.txt

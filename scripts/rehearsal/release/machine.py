@@ -24,9 +24,10 @@ import os
 import sys
 
 DROPPED = {"--disable-pip-version-check"}
-OTHER = {"--ignore-installed": "--reinstall", "--force-reinstall": "--reinstall"}
+# What is installed once more was fetched before, and uv would fetch it again.
+OTHER = {"--ignore-installed": ["--reinstall"], "--force-reinstall": ["--reinstall", "--offline"]}
 command, *arguments = sys.argv[1:]
-arguments = [OTHER.get(each, each) for each in arguments if each not in DROPPED]
+arguments = [word for each in arguments if each not in DROPPED for word in OTHER.get(each, [each])]
 os.execv(os.environ["REHEARSAL_UV"], ["uv", "pip", command, "--python", sys.executable, *arguments])
 '''
 

@@ -21,9 +21,9 @@ class Deployed:
     """A stack as it was deployed."""
 
     references: Mapping[str, str]
-    """The values that `Ref` gives: physical ids by logical id, and the pseudo parameters."""
+    """The values of `Ref`: physical ids by logical id, and the pseudo parameters."""
     attribute: Callable[[str, str], str]
-    """Returns what `Fn::GetAtt` gives for a logical id and an attribute. Raises `UsageError` where it is not known."""
+    """Returns the value of `Fn::GetAtt` for a logical id and an attribute. Raises `UsageError` where it is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

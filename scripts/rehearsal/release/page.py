@@ -1,0 +1,58 @@
+"""Makes docs/release-rehearsal.md of a rehearsal's transcript. Pure: the same releases make the same page.
+
+Figures that a machine or a moment makes are masked, and lines that only tell progress are left out.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from scripts.rehearsal.transcript import TITLE, masked
+
+PREFACE = """# A release, rehearsed
+
+Written by `make rehearse-release`. It synthesises `ReleasePipelineStack`, deploys it to `local_aws`, an AWS account on
+one machine, and runs what was deployed: each action in order, each build with its own specification, inputs, variables
+and role, in a clean folder, with credentials as CodeBuild hands them out. The account holds every call to the policies
+of the role that makes it; a call that is not allowed ends the rehearsal. Actions that AWS would run side by side run
+one after another, and pip is answered by uv, with the same locks and hashes.
+
+Figures, hashes, times and the generated endings of names are masked; progress is left out.
+"""
+
+_MASKED = (
+    (re.compile(r"\b\d+(?:,\d{3})*\.\d+(?:e[-+]?\d+)?\b"), "…"),
+    (re.compile(r"\b\d+(?:e[-+]?\d+)\b"), "…"),
+    (re.compile(r"\b\d{1,3}(?:,\d{3})+\b"), "…"),
+    (re.compile(r"\b\d+(?= ?(?:ms|s|%|USD|MB|KB|invocations|requests)\b)"), "…"),
+    (re.compile(r"\b[0-9a-f]{12}…"), "…"),
+    (re.compile(r"(recommendations/\w+)-[0-9a-f]{12}\b"), r"\1-…"),
+    (re.compile(r"artifact [0-9a-f]{12}\b"), "artifact …"),
+    (re.compile(r"release-\d{8}-\d{6}"), "release-…"),
+    (re.compile(r"/\S*/build/release-rehearsal/(?:work/build-\d+/inputs/\w+/|repository/clone/)?"), ""),
+    (re.compile(r"[─━═╭╮╰╯│┃┏┓┗┛┡┩└┘├┤┬┴┼╇]+"), " "),
+    (re.compile(r" {2,}(?=\S)"), " "),
+)
+_LEFT_OUT = re.compile(r"^\s*(?:warning|npm (?:warn|notice)|\[Container\])", re.IGNORECASE)
+
+
+def page(lines: Iterable[str]) -> Iterator[str]:
+    """Yields the page's lines."""
+    yield PREFACE
+    inside = False
+    for line in lines:
+        if line.startswith(TITLE):
+            yield from ["```", ""] if inside else []
+            yield from [line, "", "```"]
+            inside = True
+        elif not _LEFT_OUT.search(line):
+            yield without_figures(line)
+    yield from ["```"] if inside else []
+
+
+def without_figures(line: str) -> str:
+    """Returns a line without what differs from one rehearsal to the next."""
+    indented = re.match(r" *", line)
+    text = masked(line).lstrip()
+    for pattern, replacement in _MASKED:
+        text = pattern.sub(replacement, text)
+    return f"{indented.group() if indented else ''}{text}".rstrip()

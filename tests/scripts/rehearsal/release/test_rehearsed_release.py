@@ -1,0 +1,124 @@
+"""A pipeline in miniature at a real account: what a role lacks stops the rehearsal. And the whole rehearsal."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_aws.process.local_account import LocalAccount
+from scripts.rehearsal.release.__main__ import rehearse
+from scripts.rehearsal.release.calls import CallsLog
+from scripts.rehearsal.release.execution import Kept, Outcome, Runner
+from scripts.rehearsal.release.machine import Machine
+from scripts.rehearsal.release.page import page
+from scripts.rehearsal.release.roles import Denied, Roles
+from scripts.rehearsal.release.sources import Repository
+from scripts.rehearsal.release.storage import Storage
+from tests.scripts.rehearsal.release.templates import ACCOUNT, build, commands, pipeline, project, source
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+CODEBUILD = f"arn:aws:codebuild:us-east-1:{ACCOUNT}:project/Step"
+GRANTS: dict[str, list[dict[str, Any]]] = {
+    "PipelineRole": [{"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": "*"}],
+    "ActionRole": [{"Effect": "Allow", "Action": "codebuild:StartBuild", "Resource": CODEBUILD}],
+    "SourceRole": [{"Effect": "Allow", "Action": "s3:PutObject", "Resource": "arn:aws:s3:::artifacts/*"}],
+    "BuildRole": [
+        {"Effect": "Allow", "Action": ["s3:GetObject", "s3:PutObject"], "Resource": "arn:aws:s3:::artifacts/*"},
+        {"Effect": "Allow", "Action": "ssm:GetParameter", "Resource": "*"},
+    ],
+}
+"""The statements that the roles of the pipeline in miniature need, and no more."""
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAccount]:
+    with LocalAccount.start(state=tmp_path_factory.mktemp("account")) as account:
+        s3, iam = (Roles(account.environment).as_owner(name) for name in ("s3", "iam"))
+        s3.create_bucket(Bucket="artifacts")
+        trusted = [{"Effect": "Allow", "Principal": {"AWS": ACCOUNT}, "Action": "sts:AssumeRole"}]
+        trust = json.dumps({"Version": "2012-10-17", "Statement": trusted})
+        for name, statements in GRANTS.items():
+            iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)
+            grant(account, name, statements)
+        yield account
+
+
+def grant(account: LocalAccount, role: str, statements: list[dict[str, Any]]) -> None:
+    document = json.dumps({"Version": "2012-10-17", "Statement": statements})
+    iam = Roles(account.environment).as_owner("iam")
+    iam.put_role_policy(RoleName=role, PolicyName="Default", PolicyDocument=document)
+
+
+def released(account: LocalAccount, folder: Path, *step: str) -> tuple[Outcome, CallsLog]:
+    """Runs the source and one build, and returns how the build ended."""
+    stages = {"Source": [source("Files")], "Build": [build("Step", 1, ["Files"], ["Made"])]}
+    spec = {**commands("mkdir out", *step), "artifacts": {"base-directory": "out", "files": ["**/*"]}}
+    made = pipeline(stages, Step=project(spec))
+    origin = folder / "origin"
+    origin.mkdir()
+    (origin / "in.txt").write_text("one\n")
+    Repository(folder / "none", origin).git("init", "--quiet")
+    repository = Repository.make(origin, folder / "repository")
+    roles = Roles(account.environment)
+    storage = Storage(roles, made.bucket)
+    machine = Machine.make(folder / "tools")
+    runner = Runner(
+        pipeline=made,
+        roles=roles,
+        storage=storage,
+        machine=machine,
+        repository=repository,
+        folder=folder / "work",
+        stand_ins_log=folder / "stand_ins.log",
+        on_line=lambda action, line: None,
+    )
+    kept = Kept(commit=repository.commit("one"))
+    kept, first = runner.run(made.action("Source", "Files"), kept)
+    assert first.failure is None
+    return runner.run(made.action("Build", "Step"), kept)[1], CallsLog(account.log_file.parent / "calls.jsonl")
+
+
+def test_a_build_hands_on_what_it_made(account: LocalAccount, tmp_path: Path) -> None:
+    outcome, calls = released(account, tmp_path, "cp in.txt out/", "python -c 'import sys; print(sys.prefix)'")
+    assert outcome.failure is None
+    assert outcome.log[-1].endswith("/python")
+    calls.check("Build/Step")
+    assert calls.roles["BuildRole"] >= {"s3:GetObject", "s3:PutObject"}
+
+
+@pytest.mark.parametrize(
+    ("role", "lacks"),
+    [("BuildRole", "s3:PutObject on resource: arn:aws:s3:::artifacts/"), ("ActionRole", "codebuild:StartBuild")],
+)
+def test_a_broken_grant_stops_the_release_and_is_named(
+    account: LocalAccount, tmp_path: Path, role: str, lacks: str
+) -> None:
+    reading = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::artifacts/*"}
+    grant(account, role, [reading])
+    try:
+        outcome, _ = released(account, tmp_path, "cp in.txt out/")
+    finally:
+        grant(account, role, GRANTS[role])
+    assert isinstance(outcome.failure, Denied)
+    assert f"assumed-role/{role}/" in str(outcome.failure)
+    assert lacks in str(outcome.failure)
+
+
+def test_a_denial_that_a_program_gets_over_is_found_in_the_notes(account: LocalAccount, tmp_path: Path) -> None:
+    outcome, calls = released(account, tmp_path, "cp in.txt out/", "aws s3 ls s3://artifacts || true")
+    assert outcome.failure is None
+    with pytest.raises(Denied) as caught:
+        calls.check("Build/Step")
+    role = f"arn:aws:iam::{ACCOUNT}:role/BuildRole"
+    assert str(caught.value) == f"Build/Step: {role} may not s3:ListBucket on arn:aws:s3:::artifacts."
+
+
+@pytest.mark.timeout(3600)
+def test_the_whole_rehearsal_makes_the_page_that_is_in_docs(tmp_path: Path) -> None:
+    transcript: list[str] = []
+    rehearse(tmp_path / "release-rehearsal", transcript.append)
+    written = (Path(__file__).parents[4] / "docs" / "release-rehearsal.md").read_text("utf-8")
+    assert "\n".join(page(transcript)) + "\n" == written

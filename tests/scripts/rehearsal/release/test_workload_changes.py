@@ -1,0 +1,35 @@
+"""A rehearsal's changes of the workloads are found in the files as they are, and make workloads that load."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from scripts.rehearsal.release.sources import Repository
+from scripts.rehearsal.release.workload_changes import ENDPOINTS, ON_CPU, QUICK_S, as_rehearsed
+from workloads import ROOT, LatencyObjective, load_workload, workload_names
+from workloads.traffic import PhasedTraffic
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    for folder in (ROOT / "workloads").iterdir():
+        if (folder / "workload.toml").exists():
+            kept = shutil.ignore_patterns("*.py", "__pycache__", "recommendation.json")
+            shutil.copytree(folder, tmp_path / "workloads" / folder.name, ignore=kept)
+    shutil.copyfile(ROOT / "cdk.json", tmp_path / "cdk.json")
+    return tmp_path
+
+
+def test_a_release_is_made_of_this_machines_size(clone: Path) -> None:
+    told = list(as_rehearsed(Repository(clone / "remote.git", clone)))
+    assert len(told) == 3
+    loaded = {name: load_workload(name, clone / "workloads").workload for name in workload_names(clone / "workloads")}
+    assert {loaded[name].hosting.target for name in ON_CPU} == {"cpu"}
+    for name in ENDPOINTS:
+        traffic, objective = loaded[name].traffic["production"], loaded[name].objective
+        assert isinstance(traffic, PhasedTraffic)
+        assert sum(phase.duration_s for phase in traffic.phases) == sum(QUICK_S)
+        assert isinstance(objective, LatencyObjective)
+        assert objective.model_latency_ms == 5000
+    assert '"release-repository": "team/transformers-in-production"' in (clone / "cdk.json").read_text("utf-8")
