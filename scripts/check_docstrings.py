@@ -1,4 +1,4 @@
-"""Refuses docstrings that do not begin as a sentence: with "Of " or "As ".
+"""Refuses docstrings that do not begin as a sentence: with "Of ", "As " or "What ".
 
     python scripts/check_docstrings.py [FILE_OR_FOLDER …]
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-REFUSED = ("As ", "Of ")
+REFUSED = ("As ", "Of ", "What ")
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = (
     "aws_api",

@@ -13,7 +13,8 @@ def test_openings_that_are_no_sentence_are_told_with_their_place(
     file = tmp_path / "module.py"
     file.write_text(
         '"""Of a module."""\n\nLIMIT = 1\n"""As the service says.\nMore."""\n\n\n'
-        'class Good:\n    """Ofers a sentence."""\n\n    def method(self) -> None:\n        """Of a method."""\n',
+        'class Good:\n    """Ofers a sentence."""\n\n    def method(self) -> None:\n        """Of a method."""\n\n'
+        '    limit: int\n    """What it bears."""\n',
         "utf-8",
     )
     assert main([str(tmp_path)]) == 1
@@ -21,6 +22,7 @@ def test_openings_that_are_no_sentence_are_told_with_their_place(
         f"{file}:1: Of a module.",
         f"{file}:4: As the service says.",
         f"{file}:12: Of a method.",
+        f"{file}:15: What it bears.",
     ]
 
 
