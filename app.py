@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from aws_cdk import App, CloudFormationValidatePlugin, Environment, Validations
+from aws_cdk import Annotations, App, CloudFormationValidatePlugin, Environment, Stack, Validations
 from constructs import Construct
 
 import workloads
@@ -36,6 +36,7 @@ from stacks.ecs.shared_network import SharedNetworkProps, SharedNetworkStack
 from stacks.ecs.zones import SharedZones
 from stacks.endpoint.endpoint_stack import SageMakerEndpointStack
 from stacks.workload_stack import BuiltArtifact, NoRecommendation, NotMeasured, SeveralProblems, WorkloadStackProps
+from workloads.instances import has_accelerator
 from workloads.program import exit_code
 
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
@@ -58,22 +59,30 @@ def add_stacks(
     options: Options | None = None,
     *,
     without: Container[str] = (),
+    on_cpu: bool = False,
 ) -> dict[str, workloads.ProjectError]:
     """Adds to `scope` a stack for each folder below root/workloads that is built, and in production also measured.
 
-    `without` names workloads to leave out. Returns, by the name of its stack, why another workload has none. Raises
+    `without` names workloads to leave out. With `on_cpu` each is hosted on its target for CPUs, unless the options name
+    another target. Returns, by the name of its stack, why another workload has none. Raises
     `ProjectError` for a file or an option that is wrong, and `NothingBuilt` if there is no stack at all.
     """
     options = options or Options()
     left_out: dict[str, workloads.ProjectError] = {}
     before = len(scope.node.children)
-    folders = _folders(root, options.hosting_target)
+    as_asked = _folders(root, options.hosting_target)
+    on_cpu = on_cpu and options.hosting_target is None
+    folders = [_hosted_on_cpu(folder) for folder in as_asked] if on_cpu else as_asked
     network = partial(_shared_network, scope, folders, environment, options)
-    for folder in folders:
+    for folder, wanted in zip(folders, as_asked, strict=True):
         if folder.workload.name in without:
             continue
+        instead = folder.workload.hosting.target if folder is not wanted else options.hosting_target
         try:
-            _add_stack(scope, root, _props(root, folder, environment, options), network)
+            props = _props(root, folder, environment, replace(options, hosting_target=instead))
+            stack = _add_stack(scope, root, props, network)
+            if folder is not wanted:
+                _tell_target(stack, folder, wanted)
         except (workloads.MissingArtifact, NoRecommendation) as error:
             scope.node.try_remove_child(folder.workload.stack_name)  # It may have been made in part.
             left_out[folder.workload.stack_name] = error
@@ -146,6 +155,22 @@ def _folders(root: Path, target: str | None) -> list[workloads.WorkloadFolder]:
     return [folder.hosted_on(target) if target in folder.workload.deployables else folder for folder in folders]
 
 
+def _hosted_on_cpu(folder: workloads.WorkloadFolder) -> workloads.WorkloadFolder:
+    """Returns the folder itself if it is hosted on CPUs already, or has no target for them."""
+    target = folder.workload.cpu_target
+    if target is None or not has_accelerator(folder.workload.instance_types[0]):
+        return folder
+    return folder.hosted_on(target)
+
+
+def _tell_target(stack: Stack, folder: workloads.WorkloadFolder, wanted: workloads.WorkloadFolder) -> None:
+    Annotations.of(stack).add_info_v2(
+        "hosting:local",
+        f"{folder.file}: the local account gets '{folder.workload.hosting.target}' in place of hosting.target "
+        f"'{wanted.workload.hosting.target}', whose hardware it lacks. -c hosting-target=NAME chooses another.",
+    )
+
+
 def _props(
     root: Path, folder: workloads.WorkloadFolder, environment: Environment | None, options: Options
 ) -> WorkloadStackProps:
@@ -181,16 +206,16 @@ def _shared_network(
     return SharedNetworkStack(scope, SHARED_NETWORK, props)
 
 
-def _add_stack(scope: Construct, root: Path, props: WorkloadStackProps, network: Shared) -> None:
+def _add_stack(scope: Construct, root: Path, props: WorkloadStackProps, network: Shared) -> Stack:
     name = props.folder.workload.stack_name
     match props.folder.workload.hosting:
         case workloads.SageMakerEndpointHosting() as hosting:
             shadow = _built(root, props.folder, hosting.shadow.target) if hosting.shadow else None
-            SageMakerEndpointStack(scope, name, hosting, props, shadow)
+            return SageMakerEndpointStack(scope, name, hosting, props, shadow)
         case workloads.EcsServiceHosting() as hosting:
-            EcsServiceStack(scope, name, hosting, props, network)
+            return EcsServiceStack(scope, name, hosting, props, network)
         case workloads.ScheduledBatchHosting() as hosting:
-            ScheduledBatchStack(scope, name, hosting, props, network)
+            return ScheduledBatchStack(scope, name, hosting, props, network)
 
 
 def on_this_machine(variables: Mapping[str, str]) -> bool:
@@ -250,7 +275,7 @@ def add_all(
     try:
         source = read_release(context)
         try:
-            left_out = add_stacks(app, root, environment, replace(read_options(context), local=local))
+            left_out = add_stacks(app, root, environment, replace(read_options(context), local=local), on_cpu=local)
         except NothingBuilt as error:
             if source is None:
                 raise

@@ -30,7 +30,8 @@ class Options:
     stage: Stage = "beta"
     """A fleet in production spans zones, and its size was measured on SageMaker."""
     hosting_target: str | None = None
-    """Replaces hosting.target where a workload has such a target: to rehearse without an accelerator."""
+    """Replaces hosting.target where a workload has such a target: to rehearse without an accelerator. On the local
+    account app.py chooses each workload's target for CPUs, if the context names none."""
     recommendation: UseOfRecommendation = "use"
     """"ignore" deploys one instance without autoscaling, so that a new artifact can be measured."""
     autoscaling: AutoscalingIs = "on"

@@ -73,10 +73,7 @@ def _used_recommendation(props: WorkloadStackProps) -> tuple[Recommendation | No
         text = f"{file} is ignored, as -c recommendation=ignore says: {single}. Measure with `{measure}`."
         return None, [SynthWarning(id="recommendation:ignored", text=text)]
     if options.hosting_target is not None and recommendation.target != props.folder.workload.hosting.target:
-        text = (
-            f"{file} is of {recommendation.target}, and -c hosting-target={options.hosting_target} deploys another: "
-            f"{single}."
-        )
+        text = f"{file} is of {recommendation.target}, and {options.hosting_target} is deployed in its place: {single}."
         return None, [SynthWarning(id="recommendation:rehearsal", text=text)]
     return recommendation, list(_recommendation_warnings(props, recommendation))
 

@@ -63,18 +63,21 @@ def _no_aws_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spellcheck() -> WorkloadFolder:
-    return load_workload("spellcheck")
+    """Returns it as the local account hosts it."""
+    return load_workload("spellcheck").hosted_on("cpu")
 
 
 @pytest.fixture
 def workloads_copy(tmp_path: Path) -> Path:
-    """A folder of workloads with a copy of spellcheck, without its checkpoint."""
+    """A folder of workloads with a copy of spellcheck, hosted on `cpu` and without its checkpoint."""
     copy = tmp_path / "workloads"
     shutil.copytree(
         ROOT / "workloads" / "spellcheck",
         copy / "spellcheck",
         ignore=shutil.ignore_patterns("checkpoint", "__pycache__", "recommendation.json"),
     )
+    file = copy / "spellcheck" / "workload.toml"
+    file.write_text(file.read_text("utf-8").replace('\ntarget = "tensorrt" ', '\ntarget = "cpu" '), "utf-8")
     return copy
 
 

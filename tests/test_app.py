@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from aws_cdk import App, Environment
+from aws_cdk import App, Environment, Stack
+from aws_cdk.assertions import Annotations, Match, Template
 
+import workloads
 from app import add_all, add_stacks, asked_for, cdk_command, deploying_to, on_this_machine
 from tests.stacks.miniature import Repository, candidate, make_repository
 from workloads import ROOT, artifact_file
@@ -203,6 +205,70 @@ def test_the_real_cli_refuses_an_account_that_lacks_the_image(
 )
 def test_an_account_on_this_machine_is_told_by_its_address(variables: dict[str, str], local: bool) -> None:
     assert on_this_machine(variables) is local
+
+
+def local_stack(repository: Repository, **context: str) -> Stack:
+    app = App(context={key.replace("_", "-"): value for key, value in context.items()})
+    assert add_all(app, repository.root, Environment(), ["deploy", "SpellcheckStack"], local=True) == 0
+    stack = app.node.find_child("SpellcheckStack")
+    assert isinstance(stack, Stack)
+    return stack
+
+
+def told(stack: Stack) -> list[str]:
+    """Returns what is said of the target."""
+    found = Annotations.from_stack(stack).find_info("*", Match.string_like_regexp(".*hosting:local"))
+    return [str(message.entry.data) for message in found]
+
+
+def hosted(stack: Stack) -> str:
+    return str(Template.from_stack(stack).to_json()["Outputs"]["HostedTarget"]["Value"])
+
+
+def test_the_local_account_gets_the_build_for_cpus_and_one_line_says_so(repository: Repository) -> None:
+    repository.host("tensorrt", fallback_instance_types=["ml.g4dn.xlarge"])
+    stack = local_stack(repository)
+    assert hosted(stack) == "cpu"
+    assert told(stack) == [
+        f"{repository.workload_file}: the local account gets 'cpu' in place of hosting.target 'tensorrt', whose "
+        "hardware it lacks. -c hosting-target=NAME chooses another. [ack: hosting:local]"
+    ]
+
+
+def test_the_local_account_gets_the_target_that_the_option_names(repository: Repository) -> None:
+    repository.host("tensorrt")
+    stack = local_stack(repository, hosting_target="tensorrt")
+    assert (hosted(stack), told(stack)) == ("tensorrt", [])
+
+
+def test_the_local_account_gets_a_target_for_cpus_that_is_hosted_as_it_is(repository: Repository) -> None:
+    repository.host("cpu-int8")
+    stack = local_stack(repository)
+    assert (hosted(stack), told(stack)) == ("cpu-int8", [])
+
+
+def test_a_recommendation_of_the_accelerator_is_left_alone_on_the_local_account(repository: Repository) -> None:
+    repository.host("tensorrt")
+    repository.recommend(candidate(instance_type="ml.g5.xlarge"))
+    found = Annotations.from_stack(local_stack(repository)).find_warning("*", Match.any_value())
+    assert [str(message.entry.data) for message in found] == [
+        f"{repository.recommendation_file} is of tensorrt, and cpu is deployed in its place: one ml.c5.xlarge is "
+        "deployed, without autoscaling. [ack: recommendation:rehearsal]"
+    ]
+
+
+def test_aws_gets_the_accelerator(repository: Repository) -> None:
+    repository.host("tensorrt")
+    app = App()
+    add_stacks(app, repository.root, Environment(account="123456789012", region="us-east-1"))
+    stack = app.node.find_child("SpellcheckStack")
+    assert isinstance(stack, Stack)
+    assert (hosted(stack), told(stack)) == ("tensorrt", [])
+
+
+def test_spellcheck_is_t5_on_tensorrt() -> None:
+    workload = workloads.load_workload("spellcheck").workload
+    assert (workload.hosted.runtime, workload.cpu_target) == ("tensorrt", "cpu")
 
 
 def without_aws() -> dict[str, str]:

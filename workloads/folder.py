@@ -59,8 +59,13 @@ class WorkloadFolder:
         return self._pick(served, name, "target", "targets")
 
     def hosted_on(self, target: str) -> "WorkloadFolder":
-        """Returns the same folder with `target` in place of hosting.target. Raises `InvalidDocument`."""
+        """Returns the same folder with `target` in place of hosting.target. Raises `InvalidDocument`.
+
+        Types to fall back on are of the other target's hardware, and are left out.
+        """
         table = self.workload.model_dump(mode="json")
+        if target != self.workload.hosting.target:
+            table["hosting"].pop("fallback_instance_types", None)
         table["hosting"]["target"] = target
         other = copy(self)
         other.workload = Workload.from_table(self.file, table)

@@ -102,6 +102,14 @@ class Workload(Document):
         return self.targets[self.variant(self.hosting.target).target]
 
     @property
+    def cpu_target(self) -> str | None:
+        """Returns the first target for ONNX Runtime with instance types, which a machine without accelerators hosts."""
+        for name, target in self.targets.items():
+            if target.runtime == "onnxruntime" and target.instance_types:
+                return name
+        return None
+
+    @property
     def instance_types(self) -> tuple[str, ...]:
         """Returns the candidates of the hosted target."""
         return self.hosted.instance_types

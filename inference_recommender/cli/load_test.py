@@ -10,6 +10,7 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from aws_api.processing_jobs import ProcessingJob
 from inference_recommender.cli import GENERATOR_TYPE
+from inference_recommender.jobs.aws import deployed_workload
 from inference_recommender.jobs.tested_model import key_problem
 from inference_recommender.load_test.aws import LoadTestAws
 from inference_recommender.load_test.generator_fleet import FleetDrive
@@ -19,7 +20,7 @@ from inference_recommender.load_test.served import Served, endpoint_served, load
 from inference_recommender.output import JobProgress
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
-from workloads import ROOT, ModelArtifact, Recommendation, UsageError, Workload, load_artifact, load_workload
+from workloads import ROOT, ModelArtifact, Recommendation, UsageError, Workload, load_artifact
 
 UNKNOWN_TYPE = "unknown"
 JOB_OPTIONS = ("from_default", "model_package", "parallel_tests", "tag", "description")
@@ -45,7 +46,7 @@ def begin(options: argparse.Namespace, aws: LoadTestAws, traffic_name: str, name
     Raises `UsageError` or `AwsUnavailable`.
     """
     _refuse(options)
-    source = load_workload(options.workload)
+    source = deployed_workload(options.workload, options.target, None if options.url else aws, options.endpoint)
     traffic, objective = source.traffic(traffic_name), source.workload.latency_objective
     artifact = load_artifact(ROOT, options.workload, source.workload.hosting.target)
     served = _served(options, aws, artifact, source.workload)

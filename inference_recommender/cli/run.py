@@ -9,7 +9,7 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
 from inference_recommender.cli import DEFAULT_TRAFFIC, GENERATOR_TYPE
-from inference_recommender.jobs.aws import Aws
+from inference_recommender.jobs.aws import Aws, deployed_workload
 from inference_recommender.jobs.job_run import Prepared, candidates_of, payload_key, resume, run
 from inference_recommender.jobs.requests import PARALLEL_TESTS, SERVICE_DEFAULT, JobPlan, plan_default_job, plan_job
 from inference_recommender.jobs.tested_model import JobEnvironment, Tested, TestedModel, TestedPackage, key_problem
@@ -87,6 +87,9 @@ def _add_tested_model(group: "argparse._ArgumentGroup") -> None:
     model = group.add_mutually_exclusive_group()
     model.add_argument("--model-name", metavar="NAME", help="SageMaker model; default: the one the stack deployed")
     model.add_argument("--model-package", metavar="ARN", help="a version in the model registry, as `register` prints")
+    group.add_argument(
+        "--target", metavar="NAME", help="what the model was built for; default: what the stack deployed"
+    )
     group.add_argument("--endpoint", metavar="NAME", help="an endpoint to test beside the types; default jobs only")
     group.add_argument("--role-arn", metavar="ARN", help="that the job assumes, or --generators'; default: the stack's")
     group.add_argument("--payload-bucket", metavar="BUCKET", help="default: SageMaker's bucket of account and region")
@@ -143,7 +146,8 @@ def _run(options: argparse.Namespace, stderr: Console) -> int:
             )
     if options.resume:
         return _resume(options, aws, stderr)
-    folder = load_workload(options.workload)
+    named = options.model_name or options.model_package
+    folder = deployed_workload(options.workload, options.target, None if named else aws)
     plan = (_default if options.job == "default" else _advanced)(options, aws, folder, stderr)
     local = aws.is_on_this_machine()
     plan.refuse_old_drivers(f"python -m inference_recommender run {options.workload} --with load-test", local=local)
@@ -164,8 +168,11 @@ def _run(options: argparse.Namespace, stderr: Console) -> int:
 
 def _choose(options: argparse.Namespace, aws: Aws, stderr: Console) -> None:
     """Chooses a load test where a job could not start the model or a server is named, else an advanced job."""
-    types = load_workload(options.workload).workload.instance_types
-    old = [name for name in types if needs_host_ami(name)] if not aws.is_on_this_machine() else []
+    known = None if options.model_name or options.model_package else aws
+    old: list[str] = []
+    if not options.url:
+        types = deployed_workload(options.workload, options.target, known, options.endpoint).workload.instance_types
+        old = [name for name in types if needs_host_ami(name) and not aws.is_on_this_machine()]
     if old or options.url:
         options.load = "load-test"
         why = f"a job's hosts of {', '.join(old)} cannot start it" if old else "--url names a server"

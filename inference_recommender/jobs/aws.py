@@ -19,6 +19,7 @@ from aws_api.session import AwsSession
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.jobs.service import JobNameTaken
 from inference_recommender.measurement import DeployedEndpoint, results
+from workloads import WorkloadFolder, load_workload
 
 MEASURED_ON_TAG = "local-aws:measured-on"
 """Key of the tag that holds the machine on which an account that is not AWS measured a job."""
@@ -84,6 +85,14 @@ class Aws(AwsSession):
                 f"{stack} has no endpoint of SageMaker: say what to measure with --endpoint NAME or --url URL."
             )
         return outputs["EndpointName"]
+
+    def hosted_target(self, stack: str, endpoint: str | None = None) -> str | None:
+        """Returns the target that the stack hosts, or None if no stack tells, or the stack has another endpoint."""
+        try:
+            outputs = self._outputs(stack)
+        except AwsUnavailable:
+            return None
+        return outputs.get("HostedTarget") if endpoint in (None, outputs.get("EndpointName")) else None
 
     def generator_role(self, stack: str) -> str:
         """Returns the role that the stack has for generators. Raises `AwsUnavailable` where it has none."""
@@ -240,6 +249,20 @@ def _variants(
     """Returns the variant's name by the endpoint's, for every test whose endpoint is known."""
     endpoints = [result["EndpointConfiguration"] for result in results(describe, steps, deployed)]
     return {endpoint["EndpointName"]: endpoint["VariantName"] for endpoint in endpoints if "VariantName" in endpoint}
+
+
+def deployed_workload(name: str, target: str | None, aws: Aws | None, endpoint: str | None = None) -> WorkloadFolder:
+    """Returns a workload on `target`, else on what its stack deployed where `aws` knows, else on hosting.target.
+
+    Raises `UsageError` for a target that it does not have.
+    """
+    folder = load_workload(name)
+    if target is None and aws is not None:
+        target = aws.hosted_target(folder.workload.stack_name, endpoint)
+    if target is None or target == folder.workload.hosting.target:
+        return folder
+    folder.variant(target)
+    return folder.hosted_on(target)
 
 
 def resource_id(endpoint: str, variant: str) -> str:

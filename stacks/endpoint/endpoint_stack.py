@@ -29,7 +29,8 @@ from workloads.instances import NEURON_FAMILIES
 
 
 class SageMakerEndpointStack(Stack):
-    """Has the outputs EndpointName, ModelName, RecommenderRoleArn, GeneratorRoleArn and PagingTopicArn.
+    """Has the outputs EndpointName, ModelName, RecommenderRoleArn, GeneratorRoleArn, PagingTopicArn and
+    HostedTarget.
 
     `shadow` is the build that `hosting.shadow` names.
     """
@@ -78,6 +79,7 @@ class SageMakerEndpointStack(Stack):
         CfnOutput(self, "ModelName", value=endpoint.model_name)
         CfnOutput(self, "RecommenderRoleArn", value=recommender.role.role_arn)
         CfnOutput(self, "GeneratorRoleArn", value=generator.role.role_arn)
+        CfnOutput(self, "HostedTarget", value=props.folder.workload.hosting.target)
         CfnOutput(self, "PagingTopicArn", value=paging.topic.topic_arn)
 
     def _served(self, plan: EndpointPlan) -> Served:

@@ -65,7 +65,7 @@ def test_a_rehearsal_of_another_target_leaves_the_recommendation_alone(repositor
     repository.recommend(candidate(instance_type="ml.g5.xlarge"))
     synthesis = repository.synthesise(options=Options(hosting_target="cpu"))
     assert synthesis.warnings() == [
-        f"{repository.recommendation_file} is of tensorrt, and -c hosting-target=cpu deploys another: one ml.c5.xlarge "
+        f"{repository.recommendation_file} is of tensorrt, and cpu is deployed in its place: one ml.c5.xlarge "
         "is deployed, without autoscaling. [ack: recommendation:rehearsal]"
     ]
 

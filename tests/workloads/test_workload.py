@@ -8,7 +8,12 @@ from tests.conftest import EditToml
 from workloads import ROOT, PhasedTraffic, ProjectError, Workload, load_workload, workload_names
 
 NAMES = workload_names(ROOT / "workloads")
-OTHER_TOML = {"pyproject.toml", "scripts/rehearsal/api_answers.toml", "tests/model_build/tensorrt/operators.toml"}
+OTHER_TOML = {
+    "pyproject.toml",
+    "local_aws/permissions/actions.toml",
+    "scripts/rehearsal/api_answers.toml",
+    "tests/model_build/tensorrt/operators.toml",
+}
 
 
 def test_every_toml_in_the_repository_is_a_workloads_or_known_here() -> None:

@@ -100,7 +100,7 @@ def test_without_a_word_a_job_runs_where_one_can_and_else_the_generator_asks_the
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job's hosts of ml.g4dn start with driver 470; text_classification is served by TensorRT on them."""
-    assert json.loads(cli("run", "spellcheck", "--dry-run").stdout)["JobType"] == "Advanced"
+    assert json.loads(cli("run", "spellcheck", "--target", "cpu", "--dry-run").stdout)["JobType"] == "Advanced"
     monkeypatch.setattr("inference_recommender.cli.load_test.load_artifact", lambda *named: an_artifact())
     chosen = cli("run", "text_classification", "--dry-run")
     assert chosen.returncode == 3, "there is no AWS to ask for the stack's endpoint"
@@ -131,7 +131,7 @@ def test_a_job_that_could_not_start_on_aws_is_refused_when_it_is_planned(cli: Cl
 
 
 def test_a_dry_run_without_aws_prints_a_valid_request_and_says_what_stands_in(cli: Cli) -> None:
-    shown = cli("run", "--job", "advanced", "--dry-run")
+    shown = cli("run", "--job", "advanced", "--dry-run", "--target", "cpu")
     assert shown.returncode == 0
     request = json.loads(shown.stdout)
     shape = (
@@ -150,7 +150,8 @@ def test_a_dry_run_of_a_default_job_of_a_package_is_a_valid_request(cli: Cli) ->
     arn = "arn:aws:sagemaker:us-east-1:123456789012:model-package/spellcheck/3"
     role = "arn:aws:iam::123456789012:role/recommender"
     shown = cli(
-        *("run", "--job", "default", "--dry-run", "--model-package", arn, "--role-arn", role, "--payload-bucket", "b"),
+        *("run", "--job", "default", "--dry-run", "--target", "cpu", "--model-package", arn, "--role-arn", role),
+        *("--payload-bucket", "b"),
         *("--endpoint", "lives", "--subnet", "subnet-1", "--security-group", "sg-1", "--tag", "team=search"),
     )
     assert (shown.returncode, shown.stderr) == (

@@ -33,6 +33,9 @@ class Account(LoadTestAws):
     def generator_role(self, stack: str) -> str:
         return f"arn:aws:iam::123456789012:role/{stack}-Generator"
 
+    def hosted_target(self, stack: str, endpoint: str | None = None) -> str | None:
+        return "cpu" if stack == "SpellcheckStack" and endpoint in (None, stack) else None
+
     def runtime_host(self) -> str:
         return "runtime.sagemaker.eu-west-1.amazonaws.com"
 
@@ -53,7 +56,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _options(runs: Path, **given: Any) -> argparse.Namespace:
     nothing = dict.fromkeys(
-        (*LOAD_TEST_OPTIONS, *command_line.JOB_OPTIONS, "endpoint", "role_arn", "payload_bucket", "kms_key")
+        (*LOAD_TEST_OPTIONS, *command_line.JOB_OPTIONS, "endpoint", "target", "role_arn", "payload_bucket", "kms_key")
     )
     defaults = {"workload": "spellcheck", "runs": runs, "security_group": [], "subnet": []}
     return argparse.Namespace(**{**nothing, **defaults, **given})

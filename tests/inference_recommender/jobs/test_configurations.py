@@ -182,7 +182,7 @@ def test_a_run_that_can_feed_no_advanced_job_is_refused(tmp_path: Path, spellche
 )
 def test_every_task_has_the_services_word(name: str, task: str) -> None:
     workload = load_workload(name).workload
-    cpu = workload.model_copy(update={"hosting": load_workload("spellcheck").workload.hosting})
+    cpu = workload.model_copy(update={"hosting": load_workload("spellcheck").hosted_on("cpu").workload.hosting})
     bare = cpu.targets["cpu"].model_copy(update={"instance_types": ("ml.c5.xlarge",)})
     request = plan_default_job(
         cpu.model_copy(update={"targets": {**cpu.targets, "cpu": bare}}), TESTED, "job-1"

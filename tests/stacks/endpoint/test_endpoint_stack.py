@@ -107,6 +107,7 @@ def test_the_outputs_are_what_the_recommender_looks_for(unmeasured: Synthesis) -
         "ModelName",
         "RecommenderRoleArn",
         "GeneratorRoleArn",
+        "HostedTarget",
         "PagingTopicArn",
     ]
 
