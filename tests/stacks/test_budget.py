@@ -95,6 +95,7 @@ def test_it_is_what_the_services_api_takes(budgeted: Synthesis) -> None:
     assert (made["BudgetName"], made["BudgetLimit"]["Amount"]) == (NAME, "500")
 
 
+@pytest.mark.slow
 def test_neither_cdk_nag_nor_cfn_lint_finds_anything(budgeted: Synthesis) -> None:
     assert nag_findings(budgeted.app) == []
     assert [str(match) for match in lint_matches(budgeted.json, "us-east-1")] == []

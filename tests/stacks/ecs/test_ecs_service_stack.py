@@ -19,7 +19,7 @@ from tests.stacks.miniature import (
     make_ec2_repository,
     service_candidate,
 )
-from tests.stacks.templates import api_problems, filled, in_ecs_case, nag_findings
+from tests.stacks.templates import api_problems, filled, in_ecs_case
 from workloads import LatencyObjective, UsageError, load_workload
 from workloads.errors import InvalidDocument
 
@@ -318,7 +318,6 @@ def test_a_key_is_a_workloads_own_only_where_it_asks(repository: Repository, ser
     synthesis = repository.synthesise()
     assert synthesis.only("AWS::Logs::LogGroup")["KmsKeyId"] == KEY
     assert synthesis.only("AWS::SNS::Topic")["KmsMasterKeyId"]["Fn::GetAtt"][0] in synthesis.of_type("AWS::KMS::Key")
-    assert nag_findings(synthesis.app) == []
 
 
 def test_an_existing_vpc_is_taken_as_it_is_told(repository: Repository) -> None:

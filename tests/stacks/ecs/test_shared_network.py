@@ -194,6 +194,7 @@ def test_the_template_is_the_one_last_reviewed(network: Synthesis) -> None:
     assert_is_snapshot(NAME, masked(network.json))
 
 
+@pytest.mark.slow
 def test_neither_cdk_nag_nor_cfn_lint_finds_anything(app: App, network: Synthesis) -> None:
     assert nag_findings(app) == []
     assert [str(match) for match in lint_matches(network.json, "us-east-1", "eu-west-1")] == []
