@@ -20,7 +20,7 @@ from moto.cloudwatch.models import (
     cloudwatch_backends,
 )
 from moto.core.common_models import CloudFormationModel
-from moto.ecr.models import Repository
+from moto.ecr.models import Repository, ecr_backends
 from moto.iam.access_control import IAMPolicy
 from moto.s3.models import s3_backends
 
@@ -99,8 +99,12 @@ class RepositoryResource(Repository, CloudFormationModel):
     def create_from_cloudformation_json(
         cls, resource_name: str, cloudformation_json: Any, account_id: str, region_name: str, **more: Any
     ) -> Repository:
-        name = cloudformation_json["Properties"].get("RepositoryName") or resource_name.lower()
-        return super().create_from_cloudformation_json(name, cloudformation_json, account_id, region_name, **more)
+        properties = cloudformation_json["Properties"]
+        name = properties.get("RepositoryName") or resource_name.lower()
+        made = super().create_from_cloudformation_json(name, cloudformation_json, account_id, region_name, **more)
+        if text := properties.get("LifecyclePolicy", {}).get("LifecyclePolicyText"):
+            ecr_backends[account_id][region_name].put_lifecycle_policy(account_id, name, text)
+        return made
 
     @classmethod
     def update_from_cloudformation_json(
