@@ -107,4 +107,11 @@ def _with_texts(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(document: Any) -> str:
-    return document if isinstance(document, str) else json.dumps(document, default=str)
+    return document if isinstance(document, str) else json.dumps(_without_no_value(document), default=str)
+
+
+def _without_no_value(node: Any) -> Any:
+    """Leaves out the elements that AWS::NoValue takes away, which moto keeps as null. CDK's bootstrap has such ones."""
+    if isinstance(node, dict):
+        return {key: _without_no_value(value) for key, value in node.items() if value is not None}
+    return [_without_no_value(each) for each in node if each is not None] if isinstance(node, list) else node

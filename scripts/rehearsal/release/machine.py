@@ -70,7 +70,6 @@ class Machine:
             "PATH": ":".join(map(str, path)),
             "STAND_INS_LOG": str(log),
             "REHEARSAL_UV": str(self.uv),
-            "REHEARSAL_CDK": str(ROOT / "node_modules" / ".bin" / "cdk"),
             "UV_CACHE_DIR": str(self.tools / "uv"),
             "UV_NO_CONFIG": "1",
             "UV_LINK_MODE": "hardlink",

@@ -73,3 +73,14 @@ def test_a_managed_policy_that_aws_does_not_have_fails_the_stack(stacks: Stacks)
     stack = stacks.create(f"{NAME}-refused", template("ecs-tasks.amazonaws.com", {}, [unknown]))
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
     assert f"Policy {unknown} does not exist or is not attachable." in stack["StackStatusReason"]
+
+
+def test_a_statement_that_a_condition_takes_away_is_none(client: Clients, stacks: Stacks) -> None:  # noqa: F811
+    """CDK's bootstrap writes such statements into whom its roles trust."""
+    body = template("ecs-tasks.amazonaws.com", {}, [])
+    trust = body["Resources"]["Role"]["Properties"]["AssumeRolePolicyDocument"]
+    trust["Statement"].append({"Fn::If": ["Never", trust["Statement"][0], {"Ref": "AWS::NoValue"}]})
+    body["Conditions"] = {"Never": {"Fn::Equals": ["one", "another"]}}
+    role = stacks.create("without-a-statement", body)["Outputs"][0]["OutputValue"]
+    statements = client("iam").get_role(RoleName=role)["Role"]["AssumeRolePolicyDocument"]["Statement"]
+    assert [each["Action"] for each in statements] == ["sts:AssumeRole"]
