@@ -68,7 +68,7 @@ INF1 = "requirements/inf1.txt"
 """The lock of the packages that AWS's image for Inf1 brings itself; beside it go the locks of what that image lacks."""
 LOCKS = (
     Lock(file=DEVELOPMENT, extras=("measure", "cdk", "build", "local", "dev")),
-    Lock(file="requirements/project.txt", within=DEVELOPMENT),
+    Lock(file="requirements/project.txt", extras=("measure",), within=DEVELOPMENT),
     Lock(file="requirements/build.txt", extras=("build",), within=DEVELOPMENT),
     Lock(file="requirements/cdk.txt", extras=("cdk",), within=DEVELOPMENT),
     Lock(file="requirements/node.txt", extras=("node",), within=DEVELOPMENT),

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import tomllib
 from aws_cdk import App, Stack
 from aws_cdk.assertions import Annotations, Match
 
@@ -261,6 +262,14 @@ def test_every_step_installs_from_a_lock(template: dict[str, Any]) -> None:
     assert set(ours) == {"npm ci --no-audit --no-fund"}
     locks = set(re.findall(r"install_locked\.sh python ([^\"\\]+)", json.dumps(build_specs(template))))
     assert locks == {"requirements/build.txt torch", "requirements/cdk.txt", "requirements/project.txt"}
+
+
+def test_the_steps_that_ask_and_measure_install_what_the_recommender_imports() -> None:
+    """They had the client's packages alone: each ended with "No module named 'rich'", as a rehearsed release showed."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    wanted = {re.split(r"[><=; ]", each)[0] for each in extras["measure"]}
+    pinned = set(re.findall(r"(?m)^([\w.-]+)==", (ROOT / "requirements/project.txt").read_text("utf-8")))
+    assert wanted <= pinned
 
 
 def build_specs(template: dict[str, Any]) -> list[Any]:
