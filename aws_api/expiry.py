@@ -5,7 +5,7 @@ was killed or its machine was lost.
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 TAG = "inference-recommender:expires-at"
 """Key of the tag. Its value is the time in ISO 8601, in UTC."""
@@ -15,7 +15,7 @@ GRACE_S = 7200
 
 def expiry_tag(at: datetime) -> dict[str, str]:
     """Returns the tag in the shape of SageMaker's API."""
-    return {"Key": TAG, "Value": at.astimezone(UTC).isoformat(timespec="seconds")}
+    return {"Key": TAG, "Value": at.astimezone(timezone.utc).isoformat(timespec="seconds")}
 
 
 def expiry_of(tags: Iterable[Mapping[str, str]]) -> datetime | None:

@@ -12,7 +12,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -82,7 +82,7 @@ class AwsChipAccount:
 
     def create(self, endpoint: Endpoint) -> None:
         """Gives it a time from which `inference_recommender sweep` may delete it: this process may be killed."""
-        tag = expiry_tag(datetime.now(UTC) + timedelta(seconds=endpoint.startup_s + GRACE_S))
+        tag = expiry_tag(datetime.now(timezone.utc) + timedelta(seconds=endpoint.startup_s + GRACE_S))
         endpoints.create(self._aws, replace(endpoint, tags={**endpoint.tags, tag["Key"]: tag["Value"]}))
 
     def describe(self, name: str) -> Mapping[str, Any]:

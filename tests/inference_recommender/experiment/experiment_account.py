@@ -74,7 +74,8 @@ class DiskAccount:
 
     def make_model(self, request: Mapping[str, Any]) -> None:
         name, there = request["ModelName"], self.models
-        if name in there and there[name] != request:
+        archive = request["PrimaryContainer"]["ModelDataUrl"]
+        if name in there and there[name]["PrimaryContainer"]["ModelDataUrl"] != archive:
             raise AwsUnavailable(f"model {name} is another's")
         self.made.append(request)
         (self.state / f"{name}.model").write_text(json.dumps(request), "utf-8")

@@ -7,6 +7,7 @@ import pytest
 from model_build.compiled import imported_files
 from tests.model_build.neuron.inf1_names import facts, newer_names
 from workloads import ROOT
+from workloads.own_images import image_build
 
 STARTED = (
     "model_build.neuron.backend",
@@ -22,8 +23,7 @@ FILES = sorted({file for module in STARTED for file in imported_files(module)})
 
 def test_the_names_are_those_of_the_images_torch() -> None:
     assert facts()["versions"] == {"torch": "1.13.1", "numpy": "1.23.5"}
-    assert "pytorch-inference-${TAG}" in (ROOT / "containers/neuron/Dockerfile").read_text("utf-8")
-    assert "neuron:1.13.1-neuron-py310-" in (ROOT / "containers/neuron/Dockerfile").read_text("utf-8")
+    assert image_build("inf1").base.startswith("pytorch-inference-neuron:1.13.1-neuron-py310-")
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(ROOT).as_posix())

@@ -116,7 +116,6 @@ def test_a_denial_that_a_program_gets_over_is_found_in_the_notes(account: LocalA
     assert str(caught.value) == f"Build/Step: {role} may not s3:ListBucket on arn:aws:s3:::artifacts."
 
 
-@pytest.mark.timeout(3600)
 def test_the_whole_rehearsal_makes_the_page_that_is_in_docs(tmp_path: Path) -> None:
     transcript: list[str] = []
     rehearse(tmp_path / "release-rehearsal", transcript.append)

@@ -18,12 +18,13 @@ def clone(tmp_path: Path) -> Path:
             kept = shutil.ignore_patterns("*.py", "__pycache__", "recommendation.json")
             shutil.copytree(folder, tmp_path / "workloads" / folder.name, ignore=kept)
     shutil.copyfile(ROOT / "cdk.json", tmp_path / "cdk.json")
+    (tmp_path / "containers").mkdir()
     return tmp_path
 
 
 def test_a_release_is_made_of_this_machines_size(clone: Path) -> None:
     told = list(as_rehearsed(Repository(clone / "remote.git", clone)))
-    assert len(told) == 3
+    assert len(told) == 4
     loaded = {name: load_workload(name, clone / "workloads").workload for name in workload_names(clone / "workloads")}
     assert {loaded[name].hosting.target for name in ON_CPU} == {"cpu"}
     for name in ENDPOINTS:
