@@ -126,6 +126,8 @@ def _resources(service: str, template: str, parameters: Mapping[str, Any], where
     # Another account's registry, and AWS's public parameters, which belong to no account.
     owner = str(parameters.get("registryId") or where.account_id) if service == "ecr" else where.account_id
     start = f"arn:aws:{prefix_of(service)}:{where.region}:"
+    if prefix_of(service) == "sagemaker":  # it writes an endpoint's name in lower case into its ARN
+        filled = [text.lower() if text.startswith("endpoint/") else text for text in filled]
     return [
         text if text.startswith("arn:") else f"{start}{'' if text.startswith(PUBLIC) else owner}:{text}"
         for text in filled

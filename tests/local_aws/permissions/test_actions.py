@@ -197,8 +197,8 @@ def test_a_bucket_in_the_hosts_name_is_the_same_bucket() -> None:
         (
             "sagemaker-runtime",
             "InvokeEndpoint",
-            {"EndpointName": "e", "Body": b"{}"},
-            [("sagemaker:InvokeEndpoint", f"{SAGEMAKER}:endpoint/e")],
+            {"EndpointName": "Beta-Endpoint", "Body": b"{}"},
+            [("sagemaker:InvokeEndpoint", f"{SAGEMAKER}:endpoint/beta-endpoint")],
         ),
         (
             "sagemaker",
