@@ -126,14 +126,13 @@ class ReleaseAccess(Construct):
             self._let_look_at(role, stack_name)
         verbs = ("Create", "Describe", "Stop")
         actions = [f"sagemaker:{verb}InferenceRecommendationsJob" for verb in verbs]
-        others = ["sagemaker:ListInferenceRecommendationsJobSteps", "sagemaker:AddTags", "sagemaker:ListTags"]
-        allow(role, [*actions, *others], [jobs])
+        allow(role, [*actions, "sagemaker:AddTags", "sagemaker:ListTags"], [jobs])
         allow_passing_to_sagemaker(role, [passed])
         allow(role, READ_LOGS, logs)
-        allow(role, ["cloudwatch:GetMetricData"], ["*"])
+        allow(role, ["cloudwatch:GetMetricData", "sagemaker:ListInferenceRecommendationsJobSteps"], ["*"])
         self._let_offer_payloads(role, workload)
         acknowledge_resources(role, [jobs, passed, *logs], OWN_NAMES)
-        acknowledge_resources(role, ["*"], "cloudwatch:GetMetricData is an action on no resource.")
+        acknowledge_resources(role, ["*"], "To read metrics and to list a job's steps are actions on no resource.")
         return role
 
     def compare(self, workload: str) -> iam.Role:
