@@ -59,9 +59,7 @@ def test_a_phase_that_the_test_never_reached_is_not_marked(kept: RunFolder) -> N
 
 def test_a_test_without_a_time_series_is_said_to_have_none(kept: RunFolder) -> None:
     bare = tuple(measured.model_copy(update={"series": None}) for measured in kept.measurements())
-    assert "There is no time series of this test." in page(
-        kept.workload(), kept.recommendation(), bare, kept.request()
-    )
+    assert "There is no time series of this test." in page(kept.workload(), kept.recommendation(), bare, kept.request())
 
 
 INFORMED = {
