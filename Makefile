@@ -106,7 +106,7 @@ triton: $(TRITON)/.installed ## the Triton server alone
 
 inf1: $(INF1)/.installed ## what the Inf1 image runs with, its torch 1.13.1 first (1.8 GB), for `make test-all`
 
-scanners: .venv-scanners/.installed ## checkov, which reads the templates in `make test-all`
+scanners: .venv-scanners/.installed ## checkov and hadolint, which read templates and Dockerfiles in `make test-all`
 aws-cli: .venv-aws-cli/.installed ## the AWS CLI, for `make test-all` and the rehearsal of a release
 clients: .venv-clients/.installed ## the SageMaker Python SDK 2 and tritonclient, for `make test-all`
 clients-3: .venv-clients-3/.installed ## what of the SageMaker Python SDK 3 deploys and asks, for `make test-all`

@@ -61,6 +61,18 @@ def _no_aws_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_recommendation_in_the_checkout() -> Iterator[None]:
+    """Every command reads these files, and whoever runs the tests would find them among the changes to commit."""
+
+    def written() -> dict[Path, int]:
+        return {file: file.stat().st_mtime_ns for file in ROOT.glob("workloads/*/recommendation.json")}
+
+    before = written()
+    yield
+    assert written() == before
+
+
 @pytest.fixture(scope="session")
 def spellcheck() -> WorkloadFolder:
     """Returns it as the local account hosts it."""

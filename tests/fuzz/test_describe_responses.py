@@ -5,6 +5,7 @@ Each command that reads them ends in a sentence and exit code 2, or in a result.
 
 import io
 import json
+import shutil
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from tests.artifacts import an_artifact
 from tests.fuzz import examples
 from tests.fuzz.mutations import damaged_bytes, damaged_document
 from tests.inference_recommender.api import FakeService, description, endpoint, recommendation, step
-from workloads import ProjectError, load_workload
+from workloads import ROOT, ProjectError, load_workload
 
 RESPONSE: dict[str, Any] = json.loads(
     as_json(
@@ -84,8 +85,10 @@ def test_a_response_with_damaged_bytes_is_sized_or_refused(
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that came to a recommendation."""
-    place = tmp_path_factory.mktemp("runs") / "job-1"
-    folder = load_workload("spellcheck")
+    place, workloads = tmp_path_factory.mktemp("runs") / "job-1", tmp_path_factory.mktemp("workloads")
+    ignored = shutil.ignore_patterns("checkpoint", "__pycache__", "recommendation.json")
+    shutil.copytree(ROOT / "workloads" / "spellcheck", workloads / "spellcheck", ignore=ignored)
+    folder = load_workload("spellcheck", workloads)
     subject = TestedModel(model_name="m", role_arn="arn:aws:iam::123456789012:role/r", payload_url="s3://b/p.tar.gz")
     plan = plan_job(folder.workload, "quick", folder.traffic("quick"), subject, "job-1")
     prepared = Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick")
