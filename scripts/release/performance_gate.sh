@@ -7,7 +7,8 @@ workload=$1 baselines=$2
 rm -rf runs/baseline
 aws s3 cp --recursive --only-show-errors "$baselines/$workload" runs/baseline \
   || refuse 3 "The baseline in $baselines/$workload could not be read, for the reason above: nothing was compared."
-if [ ! -d runs/baseline ]; then
+# The AWS CLI makes the folder also where S3 has nothing for it.
+if [ -z "$(ls -A runs/baseline 2> /dev/null)" ]; then
   echo "Production has served no $workload yet: there is nothing to compare with."
   exit 0
 fi

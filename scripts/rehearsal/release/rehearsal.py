@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -20,7 +20,7 @@ from scripts.rehearsal.release.deployment import deployed_stack, deployed_templa
 from scripts.rehearsal.release.execution import Kept, Outcome, Runner
 from scripts.rehearsal.release.machine import Machine
 from scripts.rehearsal.release.pipeline_template import Action, Pipeline, read_pipeline
-from scripts.rehearsal.release.roles import Roles
+from scripts.rehearsal.release.roles import Denied, Roles
 from scripts.rehearsal.release.sources import Repository
 from scripts.rehearsal.release.storage import Storage
 from workloads import ROOT, ProjectError, Unavailable
@@ -151,8 +151,11 @@ class Rehearsal:
             began = time.monotonic()
             kept, outcome = runner.run(action, kept)
             print(f"{time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+            try:
+                self.calls.check(f"{action.stage}/{action.name}")
+            except Denied as denied:  # also where the programs of the action got over it
+                outcome = replace(outcome, failure=denied)
             outcomes.append(outcome)
-            self.calls.check(f"{action.stage}/{action.name}")
             if outcome.failure is not None:
                 self.say(f"{action.stage}/{action.name}: FAILED: {outcome.failure}")
                 break
