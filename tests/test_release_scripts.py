@@ -126,7 +126,7 @@ def test_without_a_baseline_the_performance_gate_lets_pass(checkout: Checkout, m
 
 
 def test_with_a_baseline_the_gate_is_what_compare_says(checkout: Checkout) -> None:
-    checkout.stand_in("aws", "mkdir -p runs/baseline\n")
+    checkout.stand_in("aws", "mkdir -p runs/baseline && touch runs/baseline/workload.json\n")
     checkout.stand_in("python", "exit 1\n")
     assert checkout.run("performance_gate.sh", "spellcheck", "s3://releases/baselines").returncode == 1
     assert checkout.asked[-1] == "python -m inference_recommender compare runs/baseline runs/candidate"
