@@ -32,6 +32,13 @@ PROGRAMS = {
     "triton-cpu": ["serve"],
     "triton-gpu": ["serve"],
 }
+STARTED_WITH = {
+    "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "whole",
+    "SAGEMAKER_SAFE_PORT_RANGE": "23000-23999",
+    "METRICS_WORKLOAD": "check_image",
+    "METRICS_STACK": "check_image",
+}
+"""An endpoint's variables, with metrics and a range of ports: Triton refuses to start with a port outside of it."""
 LONGEST_START_S = 300
 CONFIG = """\
 name: "whole"
@@ -75,7 +82,7 @@ def ping(models: Path, port: int) -> str:
     version.mkdir(parents=True)
     (version / "model.py").write_text(MODEL)
     (models / "whole" / "config.pbtxt").write_text(CONFIG)
-    environment = {**os.environ, "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "whole", "SAGEMAKER_BIND_TO_PORT": str(port)}
+    environment = {**os.environ, **STARTED_WITH, "SAGEMAKER_BIND_TO_PORT": str(port)}
     with tempfile.TemporaryFile("w+", errors="replace") as log:
         server = subprocess.Popen(["serve"], env=environment, stdout=log, stderr=subprocess.STDOUT)
         began = time.monotonic()

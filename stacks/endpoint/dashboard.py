@@ -14,10 +14,6 @@ from workloads.instances import hardware
 
 PERCENTILES = ("p50", "p90", "p99")
 HOURS_PER_DAY = 24
-NOT_REPORTED = (
-    "**Time in the server** is not known: Triton tells its queue and compute times to who asks inside the container, "
-    "and nothing there asks. Model latency has both, and SageMaker's way to the container."
-)
 NOT_MEASURED = "there is no recommendation yet."
 
 
@@ -28,8 +24,8 @@ class EndpointDashboardProps:
     alarms: Sequence[cloudwatch.IAlarm]
     instance_type: str
     recommended: Candidate | None
-    reports: bool
-    """True where the server reports to CloudWatch itself: the Neuron server does, Triton does not."""
+    on_neuron: bool
+    """True where our Neuron server serves, and reports whole latencies; Triton reports means of their two parts."""
 
 
 class EndpointDashboard(Construct):
@@ -85,11 +81,11 @@ class EndpointDashboard(Construct):
             height=6,
         )
 
-    def _in_the_server(self) -> cloudwatch.GraphWidget | cloudwatch.TextWidget:
+    def _in_the_server(self) -> cloudwatch.GraphWidget:
         """Shows what of the model latency is the server's: the rest is SageMaker's way to the container and back."""
-        if not self._props.reports:
-            return cloudwatch.TextWidget(markdown=NOT_REPORTED, width=12, height=6)
         objective, metrics = self._props.objective, self._metrics
+        if not self._props.on_neuron:
+            return _graph("In Triton: waiting and computing (ms, mean)", metrics.queue_time(), metrics.compute_time())
         return _graph(
             "In the server: waiting and computing (ms)",
             *(metrics.response_time(each) for each in dict.fromkeys((*PERCENTILES, objective.percentile.lower()))),

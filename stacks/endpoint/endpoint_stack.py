@@ -20,12 +20,11 @@ from stacks.endpoint.recommender_access import (
 )
 from stacks.endpoint.scaling import EndpointScaling, EndpointScalingProps
 from stacks.endpoint.served_model import Served
-from stacks.endpoint.serving_image import ServingImage, ServingImageProps
+from stacks.endpoint.serving_image import ServingImage, ServingImageProps, runs_on_neuron
 from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.paging import Paging, PagingProps
 from stacks.workload_stack import BuiltArtifact, WorkloadStackProps, add_legacy_note, add_warnings, region_of
 from workloads import ModelArtifact, SageMakerEndpointHosting
-from workloads.instances import NEURON_FAMILIES
 
 
 class SageMakerEndpointStack(Stack):
@@ -96,13 +95,11 @@ class SageMakerEndpointStack(Stack):
         )
 
     def _reporting(self) -> Mapping[str, str]:
-        """Returns the variables by which the Neuron server reports its own metrics.
+        """Returns the variables by which the servers in our images report their own metrics.
 
-        It prints them as lines of its log, out of which CloudWatch reads them: SageMaker gives a container without a
-        VPC no network to send them by. Triton prints none.
+        They print them as lines of their log, out of which CloudWatch reads them: SageMaker gives a container without a
+        VPC no network to send them by.
         """
-        if self._props.artifact.runtime not in NEURON_FAMILIES:
-            return {}
         return {"METRICS_WORKLOAD": self._props.folder.workload.name, "METRICS_STACK": self.stack_name}
 
     def _shadow(self, built: BuiltArtifact | None) -> Served | None:
@@ -157,7 +154,7 @@ class SageMakerEndpointStack(Stack):
             alarms=alarms.all,
             instance_type=deployment.instance_type,
             recommended=deployment.recommended,
-            reports=bool(self._reporting()),
+            on_neuron=runs_on_neuron(self._props.artifact),
         )
         EndpointDashboard(self, "Watch", props)
         own_key = self._hosting.kms_key_arn is not None

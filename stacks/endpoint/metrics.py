@@ -29,29 +29,23 @@ class EndpointMetrics:
         return self._metric("OverheadLatency", "Average")
 
     def client_latency(self, statistic: str) -> cloudwatch.Metric:
-        """Milliseconds that callers waited, as they publish it under the workload's and the stack's name. The endpoint
-        is called like its stack.
-        """
-        return cloudwatch.Metric(
-            namespace=client_metric.NAMESPACE,
-            metric_name=client_metric.METRIC_NAME,
-            statistic=statistic,
-            period=MINUTE,
-            dimensions_map=dict(client_metric.dimensions(self.workload, self.endpoint_name)),
-        )
+        """Milliseconds that callers waited, as they publish it."""
+        return self._reported(client_metric.METRIC_NAME, statistic)
 
     def response_time(self, statistic: str) -> cloudwatch.Metric:
         """Milliseconds in the Neuron server, from the whole request's arrival to its answer.
 
         Containers of an Inference Recommender job that runs this stack's model report under the same name.
         """
-        return cloudwatch.Metric(
-            namespace=client_metric.NAMESPACE,
-            metric_name="ResponseTime",
-            statistic=statistic,
-            period=MINUTE,
-            dimensions_map=dict(client_metric.dimensions(self.workload, self.endpoint_name)),
-        )
+        return self._reported("ResponseTime", statistic)
+
+    def queue_time(self) -> cloudwatch.Metric:
+        """Mean milliseconds that a request waited in Triton. Each instance reports its own mean every minute."""
+        return self._reported("QueueTime", "Average")
+
+    def compute_time(self) -> cloudwatch.Metric:
+        """Mean milliseconds that a request computed in Triton."""
+        return self._reported("ComputeTime", "Average")
 
     def invocations(self) -> cloudwatch.Metric:
         return self._metric("Invocations", "Sum")
@@ -93,6 +87,16 @@ class EndpointMetrics:
 
     def gpu_memory_utilization(self) -> cloudwatch.Metric:
         return self._hardware("GPUMemoryUtilization")
+
+    def _reported(self, name: str, statistic: str) -> cloudwatch.Metric:
+        """A metric that callers or containers publish under the workload and the stack, called like the endpoint."""
+        return cloudwatch.Metric(
+            namespace=client_metric.NAMESPACE,
+            metric_name=name,
+            statistic=statistic,
+            period=MINUTE,
+            dimensions_map=dict(client_metric.dimensions(self.workload, self.endpoint_name)),
+        )
 
     def _hardware(self, name: str) -> cloudwatch.Metric:
         return self._metric(name, "Average", "/aws/sagemaker/Endpoints")

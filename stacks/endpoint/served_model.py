@@ -121,7 +121,6 @@ def _server_environment(artifact: ModelArtifact) -> dict[str, str]:
     if runs_on_neuron(artifact):
         return {}
     return {
-        "SAGEMAKER_TRITON_ALLOW_METRICS": "true",
         # An archive with more than one model directory answers /invocations with this one.
         "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": artifact.default_model,
         # The image's default logs every request.

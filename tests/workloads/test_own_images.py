@@ -109,6 +109,7 @@ def contents(containers: Path) -> dict[str, str]:
         ("batch/Dockerfile", {"inf1", "inf2", "cpu"}),
         ("triton/gpu-requirements.txt", {"triton-25.09-gpu"}),
         ("triton/requirements.txt", {"cpu", "triton-25.04-cpu", "triton-25.09-cpu", "triton-26.05-cpu"}),
+        ("triton/server_times.py", set(TRITON_LOCKS) | {"cpu"}),
         ("text2text/engine.py", set()),
         ("neuron/__pycache__/worker.cpython-310.pyc", set()),
     ],

@@ -15,9 +15,10 @@ def test_the_model_is_the_built_archive_under_its_own_hash(repository: Repositor
     container = repository.synthesise().only("AWS::SageMaker::Model")["PrimaryContainer"]
     assert container["ModelDataUrl"]["Fn::Sub"].endswith(f"/{file_sha256(repository.archive)}.tar.gz")
     assert container["Environment"] == {
-        "SAGEMAKER_TRITON_ALLOW_METRICS": "true",
         "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "spellcheck",
         "SAGEMAKER_TRITON_LOG_VERBOSE": "false",
+        "METRICS_WORKLOAD": "spellcheck",
+        "METRICS_STACK": "SpellcheckStack",
     }
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from containers import embedded_metrics
 from containers.neuron.telemetry import Telemetry
+from containers.triton.server_times import Counted
 from stacks.paging import EVALUATION_PERIODS
 from tests.stacks.endpoint.test_endpoint_options import OWN_NEURON
 from tests.stacks.miniature import Repository, Synthesis, candidate, make_repository
@@ -151,12 +152,17 @@ def test_the_neuron_servers_own_latency_stands_beside_model_latency(tmp_path: Pa
     assert not [text for text in texts(synthesis) if "Time in the server" in text]
 
 
-def test_of_triton_the_dashboard_says_that_its_own_times_are_not_reported(measured: Synthesis) -> None:
-    assert "METRICS_STACK" not in measured.only("AWS::SageMaker::Model")["PrimaryContainer"]["Environment"]
-    assert texts(measured) == [
-        "**Time in the server** is not known: Triton tells its queue and compute times to who asks inside the "
-        "container, and nothing there asks. Model latency has both, and SageMaker's way to the container."
-    ]
+def test_tritons_waiting_and_computing_stand_beside_model_latency(measured: Synthesis) -> None:
+    """The names and dimensions are those that the image's server_times prints."""
+    environment = measured.only("AWS::SageMaker::Model")["PrimaryContainer"]["Environment"]
+    printed = {"Workload": environment["METRICS_WORKLOAD"], "Stack": environment["METRICS_STACK"]}
+    counted = Counted(requests=1).means_since(Counted())
+    shown = graphs(measured)["In Triton: waiting and computing (ms, mean)"]["metrics"]
+    assert [metric[:2] for metric in shown] == [[embedded_metrics.NAMESPACE, each.name] for each in counted]
+    for _, _, *named, rendering in shown:
+        assert dict(zip(named[::2], named[1::2], strict=True)) == printed
+        assert rendering.get("stat", "Average") == "Average"
+    assert texts(measured) == []
 
 
 def texts(synthesis: Synthesis) -> list[str]:

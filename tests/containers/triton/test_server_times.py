@@ -1,0 +1,269 @@
+"""Times of a real Triton's ensemble, printed by the image's own start script; and what is made of the counters."""
+
+import http.client
+import json
+import platform
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from containers.triton.server_times import Counted, ServerTimes
+from local_aws.process.triton import triton_command, triton_environment
+from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN, TritonToolchain
+from tests.containers.neuron.neuron_server import free_port
+from tests.quick_triton import FLAGS
+from workloads import ROOT
+
+SERVE = ROOT / "containers" / "triton" / "serve"
+DIMENSIONS = {"Workload": "spellcheck", "Stack": "SpellcheckStack"}
+ASKED = {"METRICS_WORKLOAD": "spellcheck", "METRICS_STACK": "SpellcheckStack"}
+PREFIX = "SAGEMAKER_TRITON_"
+STEP_S = 0.02
+BOUND_S = 120  # on hanging
+
+
+def counters(requests: int, queue_us: Mapping[str, int], compute_us: Mapping[str, int]) -> str:
+    """Returns what Triton answers, with a model's computing in three equal parts."""
+    lines = ["# HELP nv_inference_queue_duration_us Cumulative inference queuing duration in microseconds"]
+    for model in queue_us:
+        labels = f'{{model="{model}",namespace="/opt/ml/model/",version="1"}}'
+        lines.append(f"nv_inference_request_success{labels} {requests}")
+        lines.append(f"nv_inference_queue_duration_us{labels} {queue_us[model]}")
+        for part in ("input", "infer", "output"):
+            lines.append(f"nv_inference_compute_{part}_duration_us{labels} {compute_us[model] // 3}")
+    return "\n".join(lines) + "\n"
+
+
+FIRST = counters(4, {"whole": 0, "a": 8000, "b": 4000}, {"whole": 30_000, "a": 20_001, "b": 9999})
+SECOND = counters(6, {"whole": 0, "a": 9000, "b": 4000}, {"whole": 60_000, "a": 40_002, "b": 19_998})
+
+
+def printed(*answers: str | Exception) -> list[str]:
+    """Returns what is printed for answers of Triton, one after each wait."""
+    told: list[str] = []
+    left = list(answers)
+
+    def fetch() -> str:
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    ServerTimes(DIMENSIONS, "whole", fetch, told.append).tell_each_period(lambda: bool(left))
+    return told
+
+
+def times(lines: list[str]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in json.loads(line).items() if key != "_aws"} for line in lines]
+
+
+def test_a_request_waits_in_all_models_and_an_ensemble_counts_its_models_computing() -> None:
+    """Per request of a period: all models' waiting, and the computing of the model that answers /invocations."""
+    assert times(printed(FIRST, SECOND)) == [
+        {**DIMENSIONS, "QueueTime": 3.0, "ComputeTime": 7.5},
+        {**DIMENSIONS, "QueueTime": 0.5, "ComputeTime": 15.0},
+    ]
+
+
+def test_a_line_is_what_cloudwatch_reads_out_of_a_log() -> None:
+    (line,) = printed(FIRST)
+    (directive,) = json.loads(line)["_aws"]["CloudWatchMetrics"]
+    assert directive == {
+        "Namespace": "TransformersInProduction",
+        "Dimensions": [["Workload", "Stack"]],
+        "Metrics": [{"Name": "QueueTime", "Unit": "Milliseconds"}, {"Name": "ComputeTime", "Unit": "Milliseconds"}],
+    }
+
+
+def test_a_period_without_requests_prints_nothing_and_neither_does_a_triton_that_began_again() -> None:
+    assert len(printed(SECOND, SECOND, FIRST)) == 1
+
+
+def test_a_failure_is_told_once_and_what_comes_after_it_is_printed() -> None:
+    refused = ConnectionRefusedError(111, "Connection refused")
+    told = printed(refused, refused, http.client.BadStatusLine("?"), "# nothing yet\n", FIRST)
+    assert told[0] == (
+        "server_times: Triton's metrics cannot be read yet, and are asked for again: [Errno 111] Connection refused"
+    )
+    assert times(told[1:]) == [{**DIMENSIONS, "QueueTime": 3.0, "ComputeTime": 7.5}]
+
+
+def test_counters_of_other_models_alone_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^Triton counts no .*request_success for 'another'\.$"):
+        Counted.read(FIRST, "another")
+
+
+def make_serve(folder: Path, start: str) -> Path:
+    """Writes our start script with another script in the place of the base image's, and our folder in the image's."""
+    base = folder / "base-serve"
+    base.write_text(f"#!/bin/sh\n{start}\n")
+    base.chmod(0o755)
+    text = SERVE.read_text()
+    assert "/usr/bin/serve" in text
+    assert "PYTHONPATH=/opt/program " in text
+    serve = folder / "serve"
+    serve.write_text(text.replace("/usr/bin/serve", str(base)).replace("/opt/program", str(ROOT)))
+    return serve
+
+
+@pytest.mark.parametrize(
+    ("given", "port"),
+    [
+        ({}, "8002"),
+        ({"SAGEMAKER_SAFE_PORT_RANGE": "23000-23999"}, "23000"),
+        ({"SAGEMAKER_SAFE_PORT_RANGE": "23000-23999", "SAGEMAKER_BIND_TO_PORT": "23000"}, "23001"),
+    ],
+)
+def test_triton_gives_out_its_metrics_on_loopback_on_a_port_that_sagemaker_allows(
+    tmp_path: Path, given: Mapping[str, str], port: str
+) -> None:
+    serve = make_serve(tmp_path, "env")
+    cache = {f"{PREFIX}ADDITIONAL_ARGS": "--cache-config=local,size=1"}
+    environment = {"PATH": "/usr/bin:/bin", **ASKED, **cache, **given}
+    # The reader of the metrics ends after its first period, for its server is gone; until then it holds the output.
+    done = subprocess.run(
+        ["sh", serve], env={**environment, "METRICS_PERIOD_S": "0.01"}, capture_output=True, text=True
+    )
+    got = dict(line.partition("=")[::2] for line in done.stdout.splitlines() if "=" in line)
+    assert got[f"{PREFIX}ALLOW_METRICS"] == "true"
+    assert got[f"{PREFIX}METRICS_PORT"] == port
+    assert got[f"{PREFIX}ADDITIONAL_ARGS"] == "--cache-config=local,size=1 --metrics-address=127.0.0.1"
+    assert "PYTHONPATH" not in got
+
+
+def test_without_a_stack_that_asks_triton_starts_as_in_the_base_image(tmp_path: Path) -> None:
+    environment = {"PATH": "/usr/bin:/bin", "METRICS_WORKLOAD": "spellcheck"}
+    done = subprocess.run(
+        ["sh", make_serve(tmp_path, "env")], env=environment, capture_output=True, text=True, check=True
+    )
+    assert PREFIX not in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.fixture(scope="module")
+def tools() -> TritonToolchain:
+    return TritonToolchain.locate(DEFAULT_TOOLCHAIN, platform.system(), platform.machine())
+
+
+@pytest.mark.integration
+def test_triton_refuses_to_start_with_metrics_outside_of_sagemakers_ports(
+    tools: TritonToolchain, tmp_path: Path
+) -> None:
+    """So the stack does not ask for metrics; the image's start script does, with a port in the range."""
+    command = [str(tools.server), f"--model-repository={tmp_path}", "--allow-http=false", "--allow-grpc=false"]
+    command += ["--allow-sagemaker=true", "--sagemaker-safe-port-range=23000-23999", "--allow-metrics=true"]
+    environment = tools.environment(tmp_path)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=BOUND_S, check=False)
+    assert done.returncode == 1
+    reason = "The server cannot listen to metrics requests at port 8002, allowed port range is [23000, 23999]"
+    assert reason in done.stdout + done.stderr
+
+
+@dataclass(frozen=True)
+class Started:
+    process: subprocess.Popen[bytes]
+    socket: Path
+    log: Path
+
+    def times(self) -> list[dict[str, Any]]:
+        return times([line for line in self.log.read_text().splitlines() if line.startswith('{"_aws"')])
+
+
+@pytest.fixture
+def triton(tools: TritonToolchain, tmp_path: Path) -> Iterator[Started]:
+    """Starts a real Triton by our start script, on an ensemble of two models that take `STEP_S` each."""
+    lay_out(tmp_path / "models")
+    port, http_socket, log = free_port(), tmp_path / "http", tmp_path / "log"
+    command = triton_command(tools, tmp_path / "models", "whole", tmp_path, {})
+    command += [*FLAGS.split(), f"--http-address=unix:{http_socket}", "--http-port=1", "--allow-grpc=false"]
+    command += ["--model-namespacing=true", "--allow-metrics=$SAGEMAKER_TRITON_ALLOW_METRICS"]
+    command += ["--metrics-port=$SAGEMAKER_TRITON_METRICS_PORT", "$SAGEMAKER_TRITON_ADDITIONAL_ARGS"]
+    ports = {"METRICS_PERIOD_S": "0.1", "SAGEMAKER_SAFE_PORT_RANGE": f"{port}-{port}"}
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            ["sh", make_serve(tmp_path, f"exec {' '.join(command)}")],
+            env=triton_environment(tools, "whole", tmp_path, {**ASKED, **ports}),
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        wait_until(lambda: listens(http_socket) or process.poll() is not None)
+        yield Started(process, http_socket, log)
+    finally:
+        process.terminate()
+        process.wait(BOUND_S)
+
+
+@pytest.mark.integration
+def test_a_real_tritons_times_are_printed_and_its_end_ends_the_printing(triton: Started) -> None:
+    for _ in range(3):
+        ask(triton.socket)
+    wait_until(lambda: len(triton.times()) > 0)
+    first = triton.times()[0]
+    assert first.keys() == {*DIMENSIONS, "QueueTime", "ComputeTime"}
+    assert DIMENSIONS.items() <= first.items()
+    assert first["ComputeTime"] >= 2 * STEP_S * 1000, "both models of the ensemble"
+    assert first["QueueTime"] >= 0
+    children = psutil.Process(triton.process.pid).children()
+    (reader,) = (each for each in children if "containers.triton.server_times" in each.cmdline())
+    triton.process.terminate()
+    triton.process.wait(BOUND_S)
+    reader.wait(BOUND_S)
+
+
+def ask(http_socket: Path) -> None:
+    tensor = {"name": "IN", "shape": [1], "datatype": "FP32", "data": [1.0]}
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    with closing(connection):
+        connection.sock.connect(str(http_socket))
+        connection.request("POST", "/v2/models/whole/infer", json.dumps({"inputs": [tensor]}))
+        assert connection.getresponse().status == 200
+
+
+def listens(http_socket: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as connection:
+        return connection.connect_ex(str(http_socket)) == 0
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    bound = time.monotonic() + BOUND_S
+    while not condition():
+        assert time.monotonic() < bound
+        time.sleep(0.02)
+
+
+def lay_out(models: Path) -> None:
+    tensors = "input [{ name: 'IN', data_type: TYPE_FP32, dims: [ 1 ] }] output [{ name: 'OUT', data_type: TYPE_FP32, "
+    tensors += "dims: [ 1 ] }] max_batch_size: 0"
+    source = f"""\
+import time
+import triton_python_backend_utils as utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        time.sleep({STEP_S})
+        tensors = [utils.get_input_tensor_by_name(request, "IN").as_numpy() for request in requests]
+        return [utils.InferenceResponse([utils.Tensor("OUT", tensor)]) for tensor in tensors]
+"""
+    for name in ("first", "second"):
+        (models / name / "1").mkdir(parents=True)
+        (models / name / "1" / "model.py").write_text(source)
+        config = f"name: '{name}' backend: 'python' {tensors} instance_group [{{ kind: KIND_CPU }}]"
+        (models / name / "config.pbtxt").write_text(config)
+    (models / "whole" / "1").mkdir(parents=True)
+    steps = [
+        f"{{ model_name: '{name}' model_version: -1 input_map {{ key: 'IN' value: '{taken}' }} "
+        f"output_map {{ key: 'OUT' value: '{given}' }} }}"
+        for name, taken, given in (("first", "IN", "BETWEEN"), ("second", "BETWEEN", "OUT"))
+    ]
+    config = f"name: 'whole' platform: 'ensemble' {tensors} ensemble_scheduling {{ step [ {', '.join(steps)} ] }}"
+    (models / "whole" / "config.pbtxt").write_text(config)
