@@ -32,19 +32,25 @@ PROGRAMS = {
     "local_aws": PARSE,
     "model_build": PARSE,
     "stacks": PARSE,
+    "scripts.rehearsal.account": PARSE,
     "scripts.rehearsal.break_archive": PARSE,
     "scripts.rehearsal.check_deployed": "boto3.client",
     "scripts.rehearsal.delete_retained": PARSE,
     "scripts.rehearsal.fleet": PARSE,
     "scripts.rehearsal.inventory": PARSE,
     "scripts.rehearsal.recommend": PARSE,
+    "scripts.rehearsal.release": "signal.signal",
     "scripts.rehearsal.transcript": "sys.stdin",
+    "scripts.release.image": "workloads.own_images.load_image",
     "scripts.walk": "signal.signal",
 }
 """The call that raises the planted error, by program."""
+ARGUMENTS = {"scripts.release.image": ("uri", "cpu")}
+"""Of programs that refuse `one two` by themselves."""
 TESTED_IN_THEIR_ROOMS = {
     "inference_recommender/load_test/generator_entry.py",
     "model_build/remote/entry.py",
+    "scripts/release/check_image.py",
 }
 CHILDREN = {
     "containers/batch/worker.py",
@@ -53,6 +59,8 @@ CHILDREN = {
     "local_aws/process/guard.py",
     "local_aws/process/serve_model.py",
     "model_build/encoder/export.py",
+    "scripts/rehearsal/stand_ins/container_entry.py",
+    "scripts/rehearsal/stand_ins/processing_job.py",
 }
 """Processes that a program starts: it tells in its own words that they died."""
 TOOLS = {
@@ -92,7 +100,7 @@ def _as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 def run(program: str, monkeypatch: pytest.MonkeyPatch) -> object:
-    monkeypatch.setattr(sys, "argv", [program, "one", "two"])
+    monkeypatch.setattr(sys, "argv", [program, *ARGUMENTS.get(program, ("one", "two"))])
     start = runpy.run_path if program.endswith(".py") else runpy.run_module
     with pytest.raises(SystemExit) as ended:
         start(str(ROOT / program) if program.endswith(".py") else program, run_name="__main__")

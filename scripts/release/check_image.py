@@ -60,11 +60,14 @@ class TritonPythonModel:
 
 
 def check(kind: str, models: Path, port: int) -> "list[str]":
-    """Returns lines of what the image has. Raises where something is missing."""
+    """Returns lines of what the image has. Ends the program with a sentence where something is missing."""
     short = kind if kind in NEEDED else "triton-" + kind.rpartition("-")[2]
     lines = [f"Python {sys.version.split()[0]}"]
     for name in NEEDED[short]:
-        importlib.import_module(name)
+        try:
+            importlib.import_module(name)
+        except (ImportError, OSError) as error:  # OSError: of a library that it loads
+            raise SystemExit(f"{name} cannot be imported: {error}.") from None
         package = name.partition(".")[0].replace("_", "-")
         if package not in ("containers", "cuda"):
             lines.append(f"{package} {importlib.metadata.version(package)}")
