@@ -46,7 +46,7 @@ PROGRAMS = {
 }
 """The call that raises the planted error, by program."""
 ARGUMENTS = {"scripts.release.image": ("uri", "cpu")}
-"""What a program that refuses `one two` by itself gets instead."""
+"""The arguments of a program that refuses `one two` by itself."""
 TESTED_IN_THEIR_ROOMS = {
     "inference_recommender/load_test/generator_entry.py",
     "model_build/remote/entry.py",
