@@ -41,7 +41,7 @@ def test_a_check_that_fails_is_exit_code_1_and_what_the_account_lacks_is_said(
 def test_the_table_has_every_check_and_counts_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["preflight", "SpellcheckStack"]) == 1
     printed = capsys.readouterr().out
-    assert "quota of sagemaker: ml.c5.xlarge" in printed
+    assert "quota of sagemaker: ml.g5.xlarge" in printed
     assert re.search(r"^5 pass, 1 fail, \d+ unknown$", printed, re.MULTILINE)
 
 
