@@ -6,9 +6,11 @@ from typing import Any
 
 import boto3
 import botocore.endpoint
+import botocore.session
 import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
+from botocore.loaders import create_loader
 from moto import mock_aws
 
 from aws_api.errors import AwsUnavailable
@@ -32,12 +34,16 @@ NEURON = "/aws/service/ecs/optimized-ami/amazon-linux-2023/neuron/recommended/im
 ARN = "arn:aws:codeconnections:us-east-1:123456789012:connection/01234567-89ab-cdef-0123-456789abcdef"
 DEPLOY = MayDo(action="sts:AssumeRole", resource="arn:{partition}:iam::{account}:role/deploy-{region}", named="it")
 DEPLOYER = "arn:aws:iam::123456789012:user/ops/deployer"
+LOADER = create_loader()
+"""Reads the description of each API once, for the clients of all tests; EC2's takes half a second."""
 DENIED = (400, {"__type": "AccessDeniedException", "message": "User is not authorized."})
 THROTTLED = (400, {"__type": "ThrottlingException", "message": "Rate exceeded"})
 
 
 def session() -> AwsSession:
-    keys = boto3.Session(aws_access_key_id="key", aws_secret_access_key="secret", region_name="us-east-1")
+    core = botocore.session.Session()
+    core.register_component("data_loader", LOADER)
+    keys = boto3.Session("key", "secret", region_name="us-east-1", botocore_session=core)
     return AwsSession(keys)
 
 
