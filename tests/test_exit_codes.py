@@ -55,6 +55,7 @@ TESTED_IN_THEIR_ROOMS = {
 CHILDREN = {
     "containers/batch/worker.py",
     "containers/neuron/worker.py",
+    "containers/triton/server_times.py",
     "inference_recommender/load_generator/null_server.py",
     "local_aws/process/guard.py",
     "local_aws/process/serve_model.py",
