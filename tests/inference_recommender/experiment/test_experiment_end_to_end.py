@@ -21,6 +21,7 @@ import pytest
 from inference_recommender.experiment.result import Result
 from inference_recommender.measurement import Measurement
 from local_aws.process.local_account import LocalAccount
+from tests.scripts.rehearsal.roles import make_role
 from workloads import ROOT, NoVerdict
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -47,6 +48,7 @@ stop = { flat_invocations = "Continue" }
 TRIES = 3
 VARIANTS = ("ts-base", "ts-db", "ts-ig", "ts-ig-db", "ort-base", "ort-db", "ort-ig", "ort-ig-db")
 EXPERIMENT = ("python", "-m", "inference_recommender", "experiment")
+MAY = ("s3:*", "sagemaker:*", "ecr:*", "logs:*", "cloudwatch:*", "iam:PassRole")
 ACCESS = (
     "--role-arn",
     "arn:aws:iam::123456789012:role/R",
@@ -100,6 +102,7 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]
     toml.write_text(text.replace("[hosting]", TRAFFIC.lstrip(), 1), "utf-8")
     with LocalAccount.start(state=root / ".local_aws", toolchain=ROOT / ".venv-triton") as account:
         made = Laboratory(root, account)
+        make_role(account, "R", "sagemaker.amazonaws.com", *MAY)
         for target in ("cpu", "cpu-torchscript"):
             made.run("python", "-m", "model_build", "build", "text_classification", "--target", target, "--variants")
         yield made
