@@ -1,7 +1,7 @@
 """README.md, docs/ and CONTRIBUTING.md say what is there: commands, flags, make targets, files and links.
 
 A fenced block says what it holds: `sh` can be typed as it is, `output` was printed by a command, `text` is neither.
-docs/rehearsal.md is a transcript, which tests/test_rehearsal.py holds to its script.
+docs/rehearsal.md and docs/release-rehearsal.md are transcripts, which other tests hold to what makes them.
 """
 
 import argparse
@@ -27,10 +27,11 @@ import model_build.__main__ as build
 import stacks.__main__ as stacks
 from workloads import ROOT, load_workload, workload_names
 
+TRANSCRIPTS = {"rehearsal.md", "release-rehearsal.md"}
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "rehearsal.md"),
+    *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name not in TRANSCRIPTS),
 ]
 KINDS = {"sh", "output", "text", "python", "json", "toml", "mermaid"}
 STACKS = {load_workload(name).workload.stack_name for name in workload_names(ROOT / "workloads")}

@@ -26,13 +26,16 @@ _MASKED = (
     (re.compile(r"\b\d+(?= ?(?:ms|s|%|USD|MB|KB|invocations|requests)\b)"), "…"),
     (re.compile(r"\b[0-9a-f]{12}…"), "…"),
     (re.compile(r"(recommendations/\w+)-[0-9a-f]{12}\b"), r"\1-…"),
-    (re.compile(r"artifact [0-9a-f]{12}\b"), "artifact …"),
+    (re.compile(r"artifact[ -][0-9a-f]{1,12}\b"), "artifact …"),
     (re.compile(r"release-\d{8}-\d{6}"), "release-…"),
     (re.compile(r"/\S*/build/release-rehearsal/(?:work/build-\d+/inputs/\w+/|repository/clone/)?"), ""),
     (re.compile(r"[─━═╭╮╰╯│┃┏┓┗┛┡┩└┘├┤┬┴┼╇]+"), " "),
     (re.compile(r" {2,}(?=\S)"), " "),
 )
-_LEFT_OUT = re.compile(r"^\s*(?:warning|npm (?:warn|notice)|\[Container\])", re.IGNORECASE)
+MOST_INDENTED = 4
+"""A table's header is indented by the width of its longest label and figure."""
+_LEFT_OUT = re.compile(r"^\s*(?:warning|npm (?:warn|notice)|\[Container\]|'.*': expected '|[─━ ]*$)", re.IGNORECASE)
+"""Progress, rules of tables, and examples, of which another machine may find others worst."""
 
 
 def page(lines: Iterable[str]) -> Iterator[str]:
@@ -51,8 +54,8 @@ def page(lines: Iterable[str]) -> Iterator[str]:
 
 def without_figures(line: str) -> str:
     """Returns a line without what differs from one rehearsal to the next."""
-    indented = re.match(r" *", line)
+    indentation = " " * min(len(line) - len(line.lstrip()), MOST_INDENTED)
     text = masked(line).lstrip()
     for pattern, replacement in _MASKED:
         text = pattern.sub(replacement, text)
-    return f"{indented.group() if indented else ''}{text}".rstrip()
+    return f"{indentation}{text}".rstrip()

@@ -74,8 +74,8 @@ class Rehearsal:
         logs = (self.stand_ins_log, self.folder / "account" / "stand_ins.log")
         return sorted({line for log in logs if log.exists() for line in log.read_text("utf-8").splitlines()})
 
-    def person_runs(self, *command: str) -> None:
-        """Runs a command in the person's clone with the owner's key. Raises `Unavailable`."""
+    def person_runs(self, *command: str) -> list[str]:
+        """Runs a command in the person's clone with the owner's key; returns its lines. Raises `Unavailable`."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         tools = f"{Path(sys.executable).parent}:{ROOT / 'node_modules' / '.bin'}:{os.environ['PATH']}"
         environment = {**inherited, **self.account.environment, "PATH": tools, "PYTHONPATH": "."}
@@ -93,6 +93,7 @@ class Rehearsal:
         if done.returncode:
             last = "\n".join(done.stdout.splitlines()[-15:])
             raise Unavailable(f"`{' '.join(command)}` ended with {done.returncode}:\n{last}")
+        return done.stdout.splitlines()
 
     def runner(self) -> Runner:
         """Reads the pipeline as it is deployed now."""

@@ -159,10 +159,17 @@ def canary_rolled_back(rehearsal: Rehearsal, before: Kept) -> None:
     sagemaker = rehearsal.roles.as_owner("sagemaker")
     status = sagemaker.describe_endpoint(EndpointName="Production-SpellcheckStack")["EndpointStatus"]
     rehearsal.say(f"Production-SpellcheckStack is {status}")
-    rehearsal.person_runs(
-        "python", "-m", "inference_recommender", "invoke", "spellcheck", "--endpoint", "Production-SpellcheckStack",
-        "ergonomic webcam for travelles",
-    )  # fmt: skip
+    asking = [
+        "python",
+        "-m",
+        "inference_recommender",
+        "invoke",
+        "spellcheck",
+        "--endpoint",
+        "Production-SpellcheckStack",
+    ]
+    for line in rehearsal.person_runs(*asking, "ergonomic webcam for travelles"):
+        rehearsal.say(f"  {line}")
 
 
 def _kept_for(before: Kept, commit: str) -> Kept:
