@@ -19,6 +19,8 @@ def test_titles_become_sections_and_progress_is_left_out() -> None:
         ("the branch recommendations/spellcheck-0123456789ab", "the branch recommendations/spellcheck-…"),
         ("job spellcheck-release-20261122-233911 is done", "job spellcheck-release-… is done"),
         ("/a/b/build/release-rehearsal/work/build-12/inputs/Source/workloads/x.toml:3", "workloads/x.toml:3"),
+        ("  P99 ms at equal load   12.7   134   +958.8%   worse", "  P99 ms at equal load … … +…% worse"),
+        ("                original  compiled", "    original compiled"),
         ("│ p99 │ 3.2 │", " p99 …"),
     ],
 )
