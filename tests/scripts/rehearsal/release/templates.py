@@ -61,7 +61,7 @@ def template(stages: dict[str, list[dict[str, Any]]], projects: dict[str, dict[s
 
 
 def deployed(*projects: str) -> Deployed:
-    references = {name: name for name in ("Pipeline", "Artifacts", "Releases", "AWS::Region", *projects)}
+    references = {name: name for name in ("Pipeline", *projects)} | {"Artifacts": "artifacts"}
     return Deployed(references=references, attribute=lambda name, _: f"arn:aws:iam::{ACCOUNT}:role/{name}")
 
 

@@ -39,7 +39,7 @@ def test_actions_come_by_stage_run_order_and_name() -> None:
         B=project(commands("true")),
     )
     assert [action.name for action in made.actions] == ["Files", "A", "B", "Later"]
-    assert (made.name, made.bucket, made.stages) == ("Pipeline", "Artifacts", ("Source", "Build"))
+    assert (made.name, made.bucket, made.stages) == ("Pipeline", "artifacts", ("Source", "Build"))
     assert made.role_arn == f"arn:aws:iam::{ACCOUNT}:role/PipelineRole"
     assert made.projects["A"].role_arn == f"arn:aws:iam::{ACCOUNT}:role/BuildRole"
 
