@@ -88,7 +88,7 @@ def _capacity(options: argparse.Namespace, stderr: Console) -> int:
     run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads()))
     url = infer_url(options.url, options.model or options.workload)
     say = partial(tell, stderr)
-    probe = GeneratorProbe(url, run_folder.path / PAYLOADS, run_folder.path, tell=say)
+    probe = GeneratorProbe(run_folder.path / PAYLOADS, run_folder.path, url=url, tell=say)
     search = Search(probe=told(probe, limit, percentile, say), limit=limit, longest_s=options.max_duration_s)
     of = _origin(options, url)
     found = _run(search, run_folder, percentile, of)

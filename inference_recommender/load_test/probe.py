@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from inference_recommender.capacity.search import Bottleneck, Seen
-from inference_recommender.load_generator.plan import Arrivals, LoadPlan, StoppingConditions
+from inference_recommender.load_generator.plan import Arrivals, LoadPlan, SageMakerEndpoint, StoppingConditions
 from inference_recommender.load_generator.process import Outcome, generate
 from workloads import Unavailable
 
@@ -19,12 +19,22 @@ MOST_CONNECTIONS = 256
 
 
 class GeneratorProbe:
-    """Gives each probe a folder below `folder` and a seed of its own; `tell` is called before each probe."""
+    """Asks a URL or an endpoint; each probe has a folder below `folder` and a seed of its own, and is told before it
+    begins.
+    """
 
     def __init__(
-        self, url: str, payloads: Path, folder: Path, tell: Callable[[str], None] = lambda text: None, seed: int = 0
+        self,
+        payloads: Path,
+        folder: Path,
+        *,
+        url: str | None = None,
+        endpoint: SageMakerEndpoint | None = None,
+        tell: Callable[[str], None] = lambda text: None,
+        seed: int = 0,
     ) -> None:
         self._url = url
+        self._endpoint = endpoint
         self._payloads = payloads
         self._folder = folder
         self._tell = tell
@@ -37,6 +47,7 @@ class GeneratorProbe:
         self._tell(f"probe {self._count}: {rate_per_minute:,.0f} invocations/min for {duration_s:.0f} s")
         plan = LoadPlan(
             url=self._url,
+            endpoint=self._endpoint,
             payloads=self._payloads.resolve(),
             arrivals=Arrivals(
                 invocations_per_minute=rate_per_minute,
@@ -56,7 +67,8 @@ class GeneratorProbe:
             raise Bottleneck(outcome.reason)
         if outcome.summary is None or outcome.exit_code not in (0, INVALID):
             why = outcome.reason.rstrip(".")
-            raise Unavailable(f"{self._url}: {why}. What was measured is kept in {self._folder}.")
+            asked = self._endpoint.name if self._endpoint else self._url
+            raise Unavailable(f"{asked}: {why}. What was measured is kept in {self._folder}.")
 
 
 def seen(records: Path, duration_s: float) -> Seen:
