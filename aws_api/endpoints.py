@@ -1,16 +1,15 @@
 """SageMaker endpoints of one variant: the requests, built purely, and the calls that an endpoint's life takes."""
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aws_api.errors import AwsRefused, NotFound, translate_aws_errors
+from aws_api.errors import NotFound, translate_aws_errors
 from aws_api.session import AwsSession
 
 LOG_GROUP = "/aws/sagemaker/Endpoints/{name}"
 """Each instance of an endpoint writes a stream there."""
-ABSENT = "Could not find"
-"""How SageMaker's refusal of a name that is not there begins; its code is the one of every wrong request."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,11 +80,5 @@ def delete(aws: AwsSession, name: str) -> None:
         ("EndpointConfig", sagemaker.delete_endpoint_config, "EndpointConfigName"),
         ("Model", sagemaker.delete_model, "ModelName"),
     ):
-        try:
-            with translate_aws_errors(f"Delete{noun}"):
-                call(**{key: name})
-        except NotFound:
-            pass
-        except AwsRefused as error:
-            if not error.reason.startswith(ABSENT):
-                raise
+        with contextlib.suppress(NotFound), translate_aws_errors(f"Delete{noun}"):
+            call(**{key: name})

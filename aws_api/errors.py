@@ -31,6 +31,8 @@ BUSY = frozenset(
 )
 EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired"})
 MISSING = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
+ABSENT = "Could not find"
+"""SageMaker's message for a name that is not there begins so, with the code of every wrong request."""
 
 NO_CREDENTIALS = (
     "No AWS credentials were found. Configure them with `aws configure`, or start an account on this machine with "
@@ -114,4 +116,5 @@ def refusal(operation: str, error: "ClientError") -> AwsRefused | ExpiredCredent
         return ExpiredCredentials()
     if code in BUSY or status >= 500:
         return AwsBusy(operation, code, message)
-    return (NotFound if code in MISSING else AwsRefused)(operation, code, message)
+    missing = code in MISSING or (code == "ValidationException" and message.startswith(ABSENT))
+    return (NotFound if missing else AwsRefused)(operation, code, message)

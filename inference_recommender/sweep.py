@@ -110,11 +110,8 @@ class SweepAws(AwsSession):
     def delete(self, thing: Expiring) -> None:
         _, _, noun = LISTED[thing.kind]
         call = getattr(self._sagemaker, f"delete_{thing.kind.replace('-', '_')}")
-        try:
-            with translate_aws_errors(f"Delete{noun}"):
-                call(**{f"{noun}Name": thing.name})
-        except AwsRefused as error:
-            raise _missing(error) from error
+        with translate_aws_errors(f"Delete{noun}"):
+            call(**{f"{noun}Name": thing.name})
 
     def _of_kind(self, kind: Kind) -> Iterator[Expiring]:
         call, key, noun = LISTED[kind]
@@ -132,18 +129,9 @@ class SweepAws(AwsSession):
             with translate_aws_errors("ListTags"):
                 pages = self._sagemaker.get_paginator("list_tags").paginate(ResourceArn=arn)
                 return [tag for page in pages for tag in page["Tags"]]
-        except AwsRefused as error:
-            if isinstance(_missing(error), NotFound):
-                return []
-            raise
+        except NotFound:
+            return []
 
     @property
     def _sagemaker(self) -> Any:
         return self.client("sagemaker")
-
-
-def _missing(error: AwsRefused) -> AwsRefused:
-    """Returns `NotFound` for SageMaker's refusal of what does not exist, whose code is a plain ValidationException."""
-    if "Could not find" in error.reason:
-        return NotFound("the call", error.code, error.reason)
-    return error

@@ -1,14 +1,14 @@
 """The AWS adapter of experiments: models and endpoints that live as long as they are measured."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from aws_api import s3
-from aws_api.errors import AwsRefused, AwsUnavailable, translate_aws_errors
+from aws_api.errors import AwsUnavailable, NotFound, translate_aws_errors
 from inference_recommender.load_test.aws import LoadTestAws
 
 
@@ -32,9 +32,8 @@ class ExperimentAws(LoadTestAws):
         self._tag(existing["ModelArn"], request)
 
     def delete_model(self, name: str) -> None:
-        if self._model(name) is not None:
-            with translate_aws_errors("DeleteModel"):
-                self._sagemaker.delete_model(ModelName=name)
+        with suppress(NotFound), translate_aws_errors("DeleteModel"):
+            self._sagemaker.delete_model(ModelName=name)
 
     def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
         name = endpoint["EndpointName"]
@@ -52,9 +51,9 @@ class ExperimentAws(LoadTestAws):
         return str(described["EndpointStatus"]), described.get("FailureReason")
 
     def delete_endpoint(self, name: str) -> None:
-        with translate_aws_errors("DeleteEndpoint"), _if_it_exists():
+        with suppress(NotFound), translate_aws_errors("DeleteEndpoint"):
             self._sagemaker.delete_endpoint(EndpointName=name)
-        with translate_aws_errors("DeleteEndpointConfig"), _if_it_exists():
+        with suppress(NotFound), translate_aws_errors("DeleteEndpointConfig"):
             self._sagemaker.delete_endpoint_config(EndpointConfigName=name)
 
     def image_uri(self, model_name: str) -> str:
@@ -71,10 +70,8 @@ class ExperimentAws(LoadTestAws):
         try:
             with translate_aws_errors("DescribeModel"):
                 described: Mapping[str, Any] = self._sagemaker.describe_model(ModelName=name)
-        except AwsRefused as error:
-            if "Could not find model" in str(error):  # the service's code for it is a plain ValidationException
-                return None
-            raise
+        except NotFound:
+            return None
         return described
 
 
@@ -87,13 +84,3 @@ def _created(call: Callable[..., Any], request: Mapping[str, Any]) -> bool:
             raise
         return False
     return True
-
-
-@contextmanager
-def _if_it_exists() -> Iterator[None]:
-    """Ignores the refusal to delete what does not exist."""
-    try:
-        yield
-    except ClientError as error:
-        if "Could not find" not in str(error):
-            raise

@@ -8,8 +8,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError, TokenRetri
 from aws_api.errors import AwsBusy, AwsRefused, AwsUnreachable, ExpiredCredentials, NotFound, translate_aws_errors
 
 
-def refused(code: str, status: int = 400) -> ClientError:
-    response: Any = {"Error": {"Code": code, "Message": "why"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+def refused(code: str, status: int = 400, message: str = "why") -> ClientError:
+    response: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
     return ClientError(response, "Describe")
 
 
@@ -20,6 +20,11 @@ def refused(code: str, status: int = 400) -> ClientError:
         (refused("Whatever", 503), AwsBusy, "AWS refused Describe: Whatever: why"),
         (refused("ResourceNotFound"), NotFound, "AWS refused Describe: ResourceNotFound: why"),
         (refused("ValidationException"), AwsRefused, "AWS refused Describe: ValidationException: why"),
+        (
+            refused("ValidationException", message="Could not find model 'm'."),
+            NotFound,
+            "AWS refused Describe: ValidationException: Could not find model 'm'.",
+        ),
         (
             refused("ExpiredTokenException"),
             ExpiredCredentials,
