@@ -10,7 +10,9 @@ An account on this machine is reached through the same calls (AWS_ENDPOINT_URL).
 
 import random
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
@@ -53,6 +55,13 @@ class AwsSession:
         if not region:
             raise AwsUnavailable(NO_REGION)
         return region
+
+    def is_on_this_machine(self) -> bool:
+        """Tells whether calls go to a loopback address, as `python -m local_aws` prints in AWS_ENDPOINT_URL."""
+        try:
+            return is_this_machine(urlsplit(self.client("sagemaker").meta.endpoint_url).hostname or "")
+        except AwsUnavailable:
+            return False
 
     def account(self) -> str:
         """Returns the account's number."""
@@ -154,3 +163,12 @@ def _outage(error: AwsUnavailable) -> str:
         f"{str(error).rstrip('.')}. Asking again for up to {GIVE_UP_S / 60:.0f} minutes; a job under way is not "
         "affected."
     )
+
+
+def is_this_machine(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

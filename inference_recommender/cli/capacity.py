@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from aws_api.errors import AwsUnavailable
-from aws_api.session import AwsSession
+from aws_api.session import AwsSession, is_this_machine
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.search import Probe, Probed, Reason, Search, SearchResult, Seen, probed
 from inference_recommender.load_test.load_test import machine_description
 from inference_recommender.load_test.probe import GeneratorProbe
-from inference_recommender.load_test.served import infer_url, is_this_machine
+from inference_recommender.load_test.served import infer_url
 from inference_recommender.output import Commands, add_command, show, stdout_console, tell
 from inference_recommender.payloads import payload_archive
 from inference_recommender.report.page import page

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from aws_api.session import is_this_machine
 from inference_recommender.experiment.account import Account, Prepared
 from inference_recommender.experiment.folder import ExperimentFolder, Origin
 from inference_recommender.experiment.plan import Batch, cell_lifetime, failed
@@ -9,7 +10,7 @@ from inference_recommender.experiment.resources import EndpointPlan, plan_endpoi
 from inference_recommender.jobs.service import Sleep
 from inference_recommender.load_test import load_test
 from inference_recommender.load_test.load_test import LoadTestFailed, machine_description
-from inference_recommender.load_test.served import Served, endpoint_served, is_this_machine, load_plan
+from inference_recommender.load_test.served import Served, endpoint_served, load_plan
 from inference_recommender.measurement import Measurement
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder

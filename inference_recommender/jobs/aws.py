@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 from aws_api.errors import AwsRefused, AwsUnavailable, NotFound, translate_aws_errors
 from aws_api.logs import last_lines
@@ -31,8 +30,6 @@ endpoint's, with a stream for each instance, which outlives the endpoint."""
 LOG_LINES = 8
 DENIED = frozenset({"AccessDeniedException", "AccessDenied"})
 """A log that the user may not read: the reason of a failure has to do without it."""
-
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 LATEST = timedelta(seconds=30)
 """The span before now that the live view of a test shows."""
@@ -58,13 +55,6 @@ class StackOutputs:
 
 
 class Aws(AwsSession):
-    def is_on_this_machine(self) -> bool:
-        """Tells whether calls go to a loopback address, as `python -m local_aws` prints in AWS_ENDPOINT_URL."""
-        try:
-            return urlsplit(self._sagemaker.meta.endpoint_url).hostname in LOOPBACK
-        except AwsUnavailable:
-            return False
-
     def stack_outputs(self, stack: str) -> StackOutputs:
         """Raises `AwsUnavailable` where the stack or one of its outputs is missing."""
         outputs = self._outputs(stack)

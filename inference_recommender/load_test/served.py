@@ -5,11 +5,11 @@ not apply.
 """
 
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from aws_api.session import is_this_machine
 from inference_recommender.jobs.requests import JSON, stopping_conditions, traffic_pattern
 from inference_recommender.load_generator.plan import LoadPlan, SageMakerEndpoint, StoppingConditions, TrafficPattern
 from inference_recommender.measurement import DeployedEndpoint
@@ -61,15 +61,6 @@ def url_served(url: str, model: str, instance_type: str, instance_count: int, re
 def infer_url(url: str, model: str) -> str:
     parts = urlsplit(url)
     return f"{url.rstrip('/')}/v2/models/{model}/infer" if parts.path in ("", "/") and not parts.query else url
-
-
-def is_this_machine(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def load_plan(

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from aws_api.errors import AwsRefused, translate_aws_errors
 from aws_api.session import AwsSession
@@ -30,7 +29,6 @@ from stacks.preflight.plan import (
     ServiceRole,
 )
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 QUOTA_LISTS = {
     "list_aws_default_service_quotas": "ListAWSDefaultServiceQuotas",
     "list_service_quotas": "ListServiceQuotas",
@@ -80,10 +78,9 @@ class Account:
 
 def account_of(aws: AwsSession) -> Account:
     """Raises `AwsUnavailable` where the account cannot be asked."""
-    sts = aws.client("sts")
     with translate_aws_errors("GetCallerIdentity"):
-        identity = sts.get_caller_identity()
-    here = urlsplit(sts.meta.endpoint_url).hostname in LOOPBACK
+        identity = aws.client("sts").get_caller_identity()
+    here = aws.is_on_this_machine()
     return Account(aws=aws, number=identity["Account"], caller=identity["Arn"], on_this_machine=here)
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aws_api.errors import AwsBusy, AwsRefused, AwsUnavailable, AwsUnreachable, ExpiredCredentials, translate_aws_errors
-from aws_api.session import ATTEMPTS, GIVE_UP_S, LONGEST_PAUSE_S, AwsSession, OutageRetries, pause_s
+from aws_api.session import ATTEMPTS, GIVE_UP_S, LONGEST_PAUSE_S, AwsSession, OutageRetries, is_this_machine, pause_s
 
 THROTTLED = (400, b'{"__type": "ThrottlingException", "message": "Rate exceeded"}')
 DROPPED = EndpointConnectionError(endpoint_url="https://api")
@@ -157,3 +157,11 @@ def test_without_credentials_or_region_it_says_what_to_configure(monkeypatch: py
         "No AWS credentials were found. Configure them with `aws configure`, or start an account on this machine with "
         "`python -m local_aws` and export what it prints."
     )
+
+
+def test_only_loopback_is_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("localhost", "127.0.0.1", "127.8.8.8", "::1", "10.0.0.1", "service.example", "")
+    assert [name for name in names if is_this_machine(name)] == ["localhost", "127.0.0.1", "127.8.8.8", "::1"]
+    assert not AwsSession(region="us-east-1").is_on_this_machine()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:4566")
+    assert AwsSession(region="us-east-1").is_on_this_machine()
