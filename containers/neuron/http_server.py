@@ -56,6 +56,7 @@ class HttpServer:
         self.keeps_alive = False
         for serving in self._listening:
             serving.close()
+        await asyncio.sleep(0)  # a connection that the loop has accepted is made in its next turn
         for connection in list(self._waiting):
             connection.leave(FRESH_S)
         self._empty.clear()

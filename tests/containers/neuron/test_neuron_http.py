@@ -331,6 +331,24 @@ def test_a_new_connection_that_says_nothing_does_not_hold_up_the_drain() -> None
     assert in_virtual_time(drain()) <= 2.5
 
 
+def test_a_connection_that_is_accepted_before_the_drain_and_made_in_it_is_answered() -> None:
+    """The event loop accepts a connection in one turn, and makes it in the next."""
+
+    async def drain() -> tuple[list[int], float]:
+        server, loop, made = serve(), asyncio.get_running_loop(), list[Caller]()
+        last = Caller(server)
+        began = loop.time()
+        draining = asyncio.create_task(server.drain(20))
+        last.hang_up()
+        loop.call_soon(lambda: made.append(Caller(server)))
+        await settle()
+        made[0].send(get())
+        await draining
+        return made[0].statuses, loop.time() - began
+
+    assert in_virtual_time(drain()) == ([200], 0)
+
+
 def test_every_status_has_its_line() -> None:
     statuses = [200, 400, 404, 405, 408, 413, 414, 415, 431, 500, 503]
 
