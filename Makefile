@@ -4,6 +4,7 @@ SHELL := /bin/bash
 VENV := .venv
 TRITON := .venv-triton
 INF1 := .venv-inf1
+UV := build/venv-lock
 OUTSIDE := scanners aws-cli clients clients-3
 comma := ,
 
@@ -68,19 +69,15 @@ lint: setup ## format, lint and types
 	python scripts/check_docstrings.py
 	mypy
 
-lock: setup ## the pins and hashes of every environment, from pyproject.toml; UPGRADE="--upgrade-package NAME" moves one
-	@test -x build/venv-lock/bin/python || $(PYTHON) -m venv build/venv-lock
-	@$(INSTALL) "uv, which resolves" $(LOCKED) build/venv-lock/bin/python requirements/uv.txt
-	@PATH="$$PATH:$(CURDIR)/build/venv-lock/bin" python -m scripts.lock $(UPGRADE)
+lock: setup $(UV)/.installed ## the pins and hashes of every environment, from pyproject.toml; UPGRADE="--upgrade-package NAME" moves one
+	@PATH="$$PATH:$(CURDIR)/$(UV)/bin" python -m scripts.lock $(UPGRADE)
 
 rehearse: setup ## every stack deployed, checked, changed, broken and destroyed; writes docs/rehearsal.md
 	@set -o pipefail; mkdir -p build docs; bash scripts/rehearse.sh | tee build/rehearsal.log
 	@python -m scripts.rehearsal.transcript < build/rehearsal.log > build/rehearsal.md
 	@mv build/rehearsal.md docs/rehearsal.md
 
-rehearse-release: setup aws-cli ## releases through the synthesised pipeline, each as it should end; writes docs/release-rehearsal.md
-	@test -x build/venv-lock/bin/python || $(PYTHON) -m venv build/venv-lock
-	@$(INSTALL) "uv, which installs in the steps of a release" $(LOCKED) build/venv-lock/bin/python requirements/uv.txt
+rehearse-release: setup aws-cli $(UV)/.installed ## releases through the synthesised pipeline, each as it should end; writes docs/release-rehearsal.md
 	@python -m scripts.rehearsal.release
 
 bench: setup ## this project beside its peers
@@ -110,6 +107,12 @@ scanners: .venv-scanners/.installed ## checkov and hadolint, which read template
 aws-cli: .venv-aws-cli/.installed ## the AWS CLI, for `make test-all` and the rehearsal of a release
 clients: .venv-clients/.installed ## the SageMaker Python SDK 2 and tritonclient, for `make test-all`
 clients-3: .venv-clients-3/.installed ## what of the SageMaker Python SDK 3 deploys and asks, for `make test-all`
+
+# Resolves packages for `make lock`, and installs them in the steps of a rehearsed release.
+$(UV)/.installed: requirements/uv.txt scripts/install_locked.sh | $(VENV)/.installed
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@$(INSTALL) "uv into $(@D)" $(LOCKED) $(@D)/bin/python $<
+	@touch $@
 
 machine:
 	@bash scripts/check_machine.sh "$(PYTHON)" "$(TRITON_PYTHON)"

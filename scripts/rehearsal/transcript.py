@@ -61,8 +61,12 @@ def page(lines: Iterable[str]) -> Iterator[str]:
 
 def masked(line: str) -> str:
     """Returns the line without what changes from run to run."""
-    text = line.rstrip()
-    for pattern, replacement in _MASKED:
+    return replaced(line.rstrip(), _MASKED)
+
+
+def replaced(text: str, masks: Iterable[tuple[re.Pattern[str], str]]) -> str:
+    """Returns the text after each pattern has been replaced by what stands beside it, in that order."""
+    for pattern, replacement in masks:
         text = pattern.sub(replacement, text)
     return text
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from scripts.rehearsal.release import scenarios
 from scripts.rehearsal.release.page import page
-from scripts.rehearsal.release.rehearsal import Rehearsal
+from scripts.rehearsal.release.rehearsal import LOG, Rehearsal
 from workloads import ROOT
 from workloads.program import exit_code
 
@@ -32,6 +32,7 @@ def main() -> int:
         print(line, flush=True)
 
     began = time.monotonic()
+    print(f"All that is printed is in {(FOLDER / LOG).relative_to(ROOT)}.", file=sys.stderr)
     rehearse(FOLDER, say)
     PAGE.write_text("\n".join(page(transcript)) + "\n", "utf-8")
     print(f"{PAGE.relative_to(ROOT)} is written, after {(time.monotonic() - began) / 60:.0f} min.", file=sys.stderr)

@@ -10,13 +10,15 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import PIPE
+from threading import Event, Lock, Timer
 
 from local_aws.process.guarded_process import GuardedProcess
 from scripts.rehearsal.release.pipeline_template import BuildSpec, OutputFiles, Project
-from workloads import ProjectError
+from workloads import Interrupted, ProjectError
 
 OnLine = Callable[[str], None]
 
@@ -31,8 +33,37 @@ class BuildFailed(ProjectError):
 
     def __init__(self, phase: str, reason: str) -> None:
         super().__init__(f"{phase}: {reason}")
-        self.phase = phase
-        self.reason = reason
+
+
+class Shells:
+    """The shells of the builds that run at this moment, each in a thread that waits for it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._running: set[GuardedProcess] = set()
+        self._stopped = False
+
+    @contextmanager
+    def running(self, start: Callable[[], GuardedProcess]) -> Iterator[GuardedProcess]:
+        """Starts a shell and ends it with the block. Raises `Interrupted` after `stop`."""
+        with self._lock:
+            if self._stopped:
+                raise Interrupted("The rehearsal was interrupted.")
+            process = start()
+            self._running.add(process)
+        try:
+            yield process
+        finally:
+            with self._lock:
+                self._running.discard(process)
+            process.stop()
+
+    def stop(self) -> None:
+        """Ends all shells, and lets none start any more."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                process.request_stop()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +83,7 @@ class Build:
     machine: Mapping[str, str]
     """PATH and whatever else the machine itself needs, for its network, say."""
     source_version: str
+    shells: Shells = field(default_factory=Shells)
 
 
 def run_build(build: Build, on_line: OnLine) -> dict[str, Path]:
@@ -85,8 +117,12 @@ def environment_of(build: Build) -> dict[str, str]:
     }
     variables = {**project.spec.variables, **project.variables, **build.variables}
     home = {"HOME": str(build.folder / "home"), "TMPDIR": str(build.folder / "tmp"), "LANG": "C.UTF-8"}
-    helper = {"REHEARSAL_GIT_CREDENTIALS": "yes"} if project.spec.git_credential_helper else {}
-    return {**home, **given, **build.account, **build.machine, **helper, **variables}
+    allowed = {
+        "REHEARSAL_GIT_CREDENTIALS": project.spec.git_credential_helper,
+        "REHEARSAL_PRIVILEGED": project.privileged,
+    }
+    told = {name: "yes" for name, given in allowed.items() if given}
+    return {**home, **given, **build.account, **build.machine, **told, **variables}
 
 
 def _run_phases(build: Build, environment: Mapping[str, str], on_line: OnLine) -> None:
@@ -100,10 +136,11 @@ def _run_phases(build: Build, environment: Mapping[str, str], on_line: OnLine) -
     if status == 0:
         return
     phase, _, command = progress.read_text().partition("\n")
-    if phase == "build" and spec.phases["post_build"]:
+    if phase == "build" and status is not None and spec.phases["post_build"]:
         last = _script(spec, ("post_build",), progress)
         _run_script(build, last, source, {**environment, "CODEBUILD_BUILD_SUCCEEDING": "0"}, on_line)
-    raise BuildFailed(phase.upper(), f"exit status {status}: {command.strip()}")
+    ended = f"timed out after {build.project.timeout_minutes} min" if status is None else f"exit status {status}"
+    raise BuildFailed(phase.upper(), f"{ended}: {command.strip()}")
 
 
 def _script(spec: BuildSpec, phases: Sequence[str], progress: Path) -> str:
@@ -121,19 +158,32 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def _run_script(build: Build, script: str, source: Path, environment: Mapping[str, str], on_line: OnLine) -> int:
+def _run_script(build: Build, script: str, source: Path, environment: Mapping[str, str], on_line: OnLine) -> int | None:
+    """Returns the exit status, and None where the project's time was up."""
     file = build.folder / "commands.sh"
     file.write_text(script)
     shell = shutil.which(build.project.spec.shell, path=os.defpath) or "/bin/sh"
-    process = GuardedProcess.start(
-        [shell, file], environment=environment, stdout=PIPE, stderr=subprocess.STDOUT, working_directory=source
-    )
-    try:
-        for line in process.stdout:
-            on_line(line.decode("utf-8", "replace").rstrip("\n"))
-        return process.wait(build.project.timeout_minutes * 60)
-    finally:
-        process.stop()
+    late = Event()
+
+    def start() -> GuardedProcess:
+        return GuardedProcess.start(
+            [shell, file], environment=environment, stdout=PIPE, stderr=subprocess.STDOUT, working_directory=source
+        )
+
+    def end() -> None:
+        late.set()
+        process.request_stop()
+
+    with build.shells.running(start) as process:
+        limit = Timer(build.project.timeout_minutes * 60, end)  # ends the output, too, which is waited for
+        limit.start()
+        try:
+            for line in process.stdout:
+                on_line(line.decode("utf-8", "replace").rstrip("\n"))
+            status = process.wait()
+        finally:
+            limit.cancel()
+    return None if late.is_set() else status
 
 
 def _collected(spec: BuildSpec, build: Build, source: Path) -> dict[str, Path]:

@@ -1,23 +1,22 @@
 """Executes a pipeline: stage by stage, action by action, with the artifacts and variables that actions hand on.
 
-Actions of one run order, which AWS starts together, run one after another here. An execution whose pipeline changes
-itself starts anew, as RestartExecutionOnUpdate says. `Kept` is what an execution leaves, and another one may go on from
-it: `until` and `only` choose the actions.
+`together` says which actions run at once. `Kept` is what an execution leaves, and another one may go on from it. It
+does not know which actions an execution has, nor what it means that one fails.
 """
 
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import count, groupby
 from pathlib import Path
 
 from botocore.exceptions import ClientError
 
 from local_aws.process.container_credentials import ContainerCredentials
-from scripts.rehearsal.release.codebuild import Build, BuildFailed, matching_files, run_build
+from scripts.rehearsal.release.codebuild import Build, BuildFailed, Shells, matching_files, run_build
 from scripts.rehearsal.release.deployment import deploy
 from scripts.rehearsal.release.machine import Machine
 from scripts.rehearsal.release.pipeline_template import Action, Pipeline, Project, action_variables
@@ -28,6 +27,8 @@ from workloads import ProjectError, UsageError
 
 VARIABLE = re.compile(r"#\{([\w@-]+)\.([\w@-]+)\}")
 CLONE = "CODEBUILD_CLONE_REF"
+MEASURES = "Measure-"
+"""How the names of actions begin that measure a model: side by side on one machine they would measure each other."""
 NO_BUILDS = "because no build runs here"
 """How the account answers StartBuild, where the role may call it."""
 
@@ -42,6 +43,10 @@ class Kept:
     variables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By namespace and name."""
 
+    def with_all_of(self, other: "Kept") -> "Kept":
+        artifacts, variables = {**self.artifacts, **other.artifacts}, {**self.variables, **other.variables}
+        return replace(self, artifacts=artifacts, variables=variables)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
@@ -51,9 +56,19 @@ class Outcome:
     log: tuple[str, ...]
     failure: ProjectError | None
 
-    def said(self, *patterns: str) -> list[str]:
-        """Returns the log's lines that one of the patterns is found in."""
-        return [line for line in self.log if any(re.search(pattern, line) for pattern in patterns)]
+
+def together(actions: Iterable[Action]) -> Iterator[list[Action]]:
+    """Yields the actions that run at once: builds of one run order, but for those that measure. All others are alone.
+
+    AWS starts all actions of one run order together. What CloudFormation does takes a second or two here.
+    """
+
+    def alone(action: Action) -> str:
+        builds = action.provider == "CodeBuild" and not action.name.startswith(MEASURES)
+        return "" if builds else action.name
+
+    groups = groupby(actions, key=lambda each: (each.stage, each.run_order, alone(each)))
+    return (list(group) for _, group in groups)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +84,8 @@ class Runner:
     """Builds run below it, each in a folder that is deleted after it."""
     stand_ins_log: Path
     on_line: Callable[[Action, str], None]
+    """Is called from the thread of the action."""
+    shells: Shells = field(default_factory=Shells)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def run(self, action: Action, kept: Kept) -> tuple[Kept, Outcome]:
@@ -130,6 +147,7 @@ class Runner:
                 account=account,
                 machine=self.machine.environment(folder, self.stand_ins_log),
                 source_version=kept.commit,
+                shells=self.shells,
             )
             source = build.sources[action.inputs[0]]
             if project.cache is not None:

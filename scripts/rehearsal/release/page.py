@@ -6,15 +6,17 @@ Figures that a machine or a moment makes are masked, and lines that only tell pr
 import re
 from collections.abc import Iterable, Iterator
 
-from scripts.rehearsal.transcript import TITLE, masked
+from scripts.rehearsal.transcript import TITLE, masked, replaced
 
 PREFACE = """# A release, rehearsed
 
 Written by `make rehearse-release`. It synthesises `ReleasePipelineStack`, deploys it to `local_aws`, an AWS account on
 one machine, and runs what was deployed: each action in order, each build with its own specification, inputs, variables
 and role, in a clean folder, with credentials as CodeBuild hands them out. The account holds every call to the policies
-of the role that makes it; a call that is not allowed ends the rehearsal. Actions that AWS would run side by side run
-one after another, and pip is answered by uv, with the same locks and hashes.
+of the role that makes it; a call that is not allowed ends the rehearsal. Builds that AWS runs side by side do so here,
+three at a time and but for those that measure; stacks are deployed one after another. Once the pipeline has changed
+itself AWS starts its execution anew; here it goes on, if what it has run until then is unchanged. pip is answered by
+uv, with the same locks and hashes.
 
 Figures, hashes, times and the generated endings of names are masked; progress is left out.
 """
@@ -29,7 +31,7 @@ _MASKED = (
     (re.compile(r"(recommendations/\w+)-[0-9a-f]{12}\b"), r"\1-…"),
     (re.compile(r"artifact[ -][0-9a-f]{1,12}\b"), "artifact …"),
     (re.compile(r"release-\d{8}-\d{6}"), "release-…"),
-    (re.compile(r"/\S*/build/release-rehearsal/(?:work/build-\d+/inputs/\w+/|repository/clone/)?"), ""),
+    (re.compile(r"/\S*/release-rehearsal/(?:work/build-\d+/inputs/\w+/|repository/clone/)?"), ""),
     (re.compile(r"[─━═╭╮╰╯│┃┏┓┗┛┡┩└┘├┤┬┴┼╇]+"), " "),
     (re.compile(r" {2,}(?=\S)"), " "),
 )
@@ -56,7 +58,4 @@ def page(lines: Iterable[str]) -> Iterator[str]:
 def without_figures(line: str) -> str:
     """Returns a line without what differs from one rehearsal to the next."""
     indentation = " " * min(len(line) - len(line.lstrip()), MOST_INDENTED)
-    text = masked(line).lstrip()
-    for pattern, replacement in _MASKED:
-        text = pattern.sub(replacement, text)
-    return f"{indentation}{text}".rstrip()
+    return f"{indentation}{replaced(masked(line).lstrip(), _MASKED)}".rstrip()

@@ -51,7 +51,6 @@ class OutputFiles:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildSpec:
     variables: Mapping[str, str]
-    exported: tuple[str, ...]
     git_credential_helper: bool
     shell: str
     runtimes: Mapping[str, str]
@@ -219,7 +218,7 @@ def _plain_variables(where: str, given: Sequence[Mapping[str, Any]]) -> dict[str
 _PHASES = ("install", "pre_build", "build", "post_build")
 _KNOWN = {
     "": {"version", "env", "phases", "artifacts", "cache"},
-    "env": {"variables", "exported-variables", "git-credential-helper", "shell"},
+    "env": {"variables", "git-credential-helper", "shell"},
     "phases": set(_PHASES),
     "cache": {"paths"},
 }
@@ -240,7 +239,6 @@ def read_build_spec(where: str, text: str) -> BuildSpec:
     secondary = artifacts.pop("secondary-artifacts", {})
     return BuildSpec(
         variables={name: str(value) for name, value in environment.get("variables", {}).items()},
-        exported=tuple(environment.get("exported-variables", ())),
         git_credential_helper=_text(environment.get("git-credential-helper", False)) in {"true", "yes"},
         shell=environment.get("shell", "sh"),
         runtimes={name: str(value) for name, value in phases.get("install", {}).get("runtime-versions", {}).items()},

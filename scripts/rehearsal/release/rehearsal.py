@@ -8,16 +8,18 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 from typing import IO
 
 from local_aws.process.local_account import LocalAccount
 from scripts.rehearsal.release.calls import CallsLog
 from scripts.rehearsal.release.deployment import deployed_stack, deployed_template
-from scripts.rehearsal.release.execution import Kept, Outcome, Runner
+from scripts.rehearsal.release.execution import Kept, Outcome, Runner, together
 from scripts.rehearsal.release.machine import Machine
 from scripts.rehearsal.release.pipeline_template import Action, Pipeline, read_pipeline
 from scripts.rehearsal.release.roles import Denied, Roles
@@ -28,7 +30,10 @@ from workloads import ROOT, ProjectError, Unavailable
 STACK = "ReleasePipelineStack"
 ACCOUNT, REGION = "123456789012", "us-east-1"
 PROGRAM = "scripts.rehearsal.account"
+LOG = "rehearsal.log"
 SELF_MUTATION = "UpdatePipeline"
+AT_ONCE = 3
+"""Builds that run side by side: as many as beta has endpoints, which are taken down together and waited for."""
 
 
 class Unexpected(ProjectError):
@@ -47,6 +52,7 @@ class Rehearsal:
     log: IO[str]
     calls: CallsLog
     _storage: Storage | None = field(default=None)
+    _logging: Lock = field(default_factory=Lock)
 
     @classmethod
     @contextmanager
@@ -55,7 +61,7 @@ class Rehearsal:
         state = folder / "account"
         repository = Repository.make(ROOT, folder / "repository")
         with (
-            (folder / "rehearsal.log").open("w", encoding="utf-8") as log,
+            (folder / LOG).open("w", encoding="utf-8") as log,
             LocalAccount.start(state=state, program=PROGRAM, toolchain=ROOT / ".venv-triton") as account,
         ):
             machine = Machine.make(folder.parent / "release-rehearsal-tools")
@@ -119,17 +125,16 @@ class Rehearsal:
         what it has made, if all that comes before is as it was: it would be made of the same commit again.
         """
         runner = self.runner()
-        kept, outcomes = self._run(runner, runner.pipeline.actions, Kept(commit=commit), until=SELF_MUTATION)
-        if outcomes[-1].failure is not None:
+        kept, outcomes = self._run(runner, _until_change(runner.pipeline), Kept(commit=commit))
+        if failure_of(outcomes) is not None:
             return kept, outcomes
         changed = self.runner()
         if changed.pipeline != runner.pipeline:
             self.say(f"the pipeline has changed itself: it has {', '.join(changed.pipeline.stages)} now")
-            if _until_change(changed.pipeline) != _until_change(runner.pipeline):
+            if _made_until_change(changed.pipeline) != _made_until_change(runner.pipeline):
                 raise Unexpected("The pipeline changed what made it: its next execution would not make the same of it.")
-        stages = changed.pipeline.stages
-        later = stages[stages.index(SELF_MUTATION) + 1 :]
-        rest = [action for action in changed.pipeline.actions if action.stage in later]
+        before = _until_change(changed.pipeline)
+        rest = [action for action in changed.pipeline.actions if action not in before]
         kept, more = self._run(changed, rest, kept)
         return kept, [*outcomes, *more]
 
@@ -139,38 +144,76 @@ class Rehearsal:
         actions = [runner.pipeline.action(*name.split("/", 1)) for name in names]
         return self._run(runner, actions, kept)
 
-    def _run(
-        self, runner: Runner, actions: Iterable[Action], kept: Kept, until: str | None = None
-    ) -> tuple[Kept, list[Outcome]]:
-        """Runs actions, up to those of the stage `until`."""
+    def _run(self, runner: Runner, actions: Iterable[Action], kept: Kept) -> tuple[Kept, list[Outcome]]:
+        """Runs actions. Where one fails, those that were started with it still come to their end."""
         outcomes: list[Outcome] = []
-        for action in actions:
-            if until is not None and outcomes and outcomes[-1].action.stage == until != action.stage:
+        for started in together(actions):
+            kept, ended = self._run_together(runner, started, kept)
+            outcomes += ended
+            if failure_of(ended) is not None:
                 break
-            self._note(f"==> {action.stage}/{action.name}\n")
-            print(f"  {action.stage}/{action.name} …", end=" ", file=sys.stderr, flush=True)
-            began = time.monotonic()
-            kept, outcome = runner.run(action, kept)
-            print(f"{time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-            try:
-                self.calls.check(f"{action.stage}/{action.name}")
-            except Denied as denied:  # also where the programs of the action got over it
-                outcome = replace(outcome, failure=denied)
-            outcomes.append(outcome)
-            if outcome.failure is not None:
-                self.say(f"{action.stage}/{action.name}: FAILED: {outcome.failure}")
-                break
-            self.say(f"{action.stage}/{action.name}: succeeded")
         return kept, outcomes
 
+    def _run_together(self, runner: Runner, actions: Sequence[Action], kept: Kept) -> tuple[Kept, list[Outcome]]:
+        def run(action: Action) -> tuple[Kept, Outcome]:
+            self._note(f"==> {_title(action)}\n")
+            began = time.monotonic()
+            made = runner.run(action, kept)
+            took = f"{_title(action)}: {time.monotonic() - began:.0f} s"
+            self._note(f"<== {took}\n")
+            print(f"  {took}", file=sys.stderr, flush=True)
+            return made
+
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            try:
+                ended = list(threads.map(run, actions))
+            except BaseException:  # Ctrl-C, too: the threads wait for their shells
+                runner.shells.stop()
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+        outcomes = self._with_denials([outcome for _, outcome in ended])
+        for outcome in outcomes:
+            how = "succeeded" if outcome.failure is None else f"FAILED: {outcome.failure}"
+            self.say(f"{_title(outcome.action)}: {how}")
+        for made, _ in ended:
+            kept = kept.with_all_of(made)
+        return kept, outcomes
+
+    def _with_denials(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Lets the action fail that was denied a call, also where its programs got over it.
+
+        Of several that ran at once it is the one that failed, or else the first: the sentence names the role.
+        """
+        try:
+            self.calls.check(", ".join(_title(outcome.action) for outcome in outcomes))
+        except Denied as denied:
+            failed = next((outcome for outcome in outcomes if outcome.failure is not None), outcomes[0])
+            return [replace(each, failure=denied) if each is failed else each for each in outcomes]
+        return outcomes
+
     def _note(self, text: str) -> None:
-        self.log.write(text)
-        self.log.flush()
+        with self._logging:
+            self.log.write(text)
+            self.log.flush()
 
 
-def _until_change(pipeline: Pipeline) -> tuple[list[Action], Mapping[str, object]]:
-    """Returns the actions up to the one that changes the pipeline, and what they run."""
-    last = pipeline.stages.index(SELF_MUTATION)
-    actions = [action for action in pipeline.actions if action.stage in pipeline.stages[: last + 1]]
+def failure_of(outcomes: Iterable[Outcome]) -> Outcome | None:
+    """Returns the first action that failed."""
+    return next((outcome for outcome in outcomes if outcome.failure is not None), None)
+
+
+def _title(action: Action) -> str:
+    return f"{action.stage}/{action.name}"
+
+
+def _until_change(pipeline: Pipeline) -> list[Action]:
+    """Returns the actions up to the one that changes the pipeline."""
+    stages = pipeline.stages[: pipeline.stages.index(SELF_MUTATION) + 1]
+    return [action for action in pipeline.actions if action.stage in stages]
+
+
+def _made_until_change(pipeline: Pipeline) -> tuple[list[Action], Mapping[str, object]]:
+    """Returns the same actions, and what they run."""
+    actions = _until_change(pipeline)
     names = [action.configuration.get("ProjectName", "") for action in actions]
     return actions, {name: pipeline.projects[name] for name in names if name}

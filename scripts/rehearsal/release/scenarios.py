@@ -9,16 +9,18 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 from scripts.rehearsal.release import workload_changes
 from scripts.rehearsal.release.calls import check_connection
 from scripts.rehearsal.release.codebuild import COMMAND
 from scripts.rehearsal.release.execution import Kept, Outcome
-from scripts.rehearsal.release.rehearsal import STACK, Rehearsal, Unexpected
+from scripts.rehearsal.release.rehearsal import STACK, Rehearsal, Unexpected, failure_of
 
 Say = Callable[[str], None]
 FROM_LOCKS = "install_locked.sh"
+POLL_S = 0.1
 
 
 def first_deployment(rehearsal: Rehearsal) -> str:
@@ -81,7 +83,7 @@ def stopped_by_lint(rehearsal: Rehearsal) -> None:
         )
         commit = rehearsal.repository.commit("A payload of another model")
         _, outcomes = rehearsal.run(["Source/Files", "Build/Build-spellcheck"], Kept(commit=commit))
-    _expect_stop(rehearsal, outcomes, "Build-spellcheck")
+    _expect_stop(rehearsal, outcomes, "Build-spellcheck", "error payload-input")
 
 
 def stopped_by_parity(rehearsal: Rehearsal, before: Kept) -> None:
@@ -94,7 +96,7 @@ def stopped_by_parity(rehearsal: Rehearsal, before: Kept) -> None:
         )
         kept = _kept_for(before, rehearsal.repository.commit("Limits that no bfloat16 keeps"))
         _, outcomes = rehearsal.run(["Source/Files", "Build/ParityGate-question_answering"], kept)
-    _expect_stop(rehearsal, outcomes, "ParityGate-question_answering")
+    _expect_stop(rehearsal, outcomes, "ParityGate-question_answering", "The compiled model differs from the original")
 
 
 def stopped_by_smoke_test(rehearsal: Rehearsal, before: Kept) -> None:
@@ -110,7 +112,7 @@ def stopped_by_smoke_test(rehearsal: Rehearsal, before: Kept) -> None:
             "Beta/SmokeTest-spellcheck",
         ]
         _, outcomes = rehearsal.run(names, kept)
-    _expect_stop(rehearsal, outcomes, "SmokeTest-spellcheck")
+    _expect_stop(rehearsal, outcomes, "SmokeTest-spellcheck", "tokens, at most 64 are allowed")
 
 
 def stopped_by_performance(rehearsal: Rehearsal, before: Kept) -> None:
@@ -118,7 +120,7 @@ def stopped_by_performance(rehearsal: Rehearsal, before: Kept) -> None:
     rehearsal.say("the candidate is the measured run, with each latency times ten and each rate by ten: replaced here")
     slower = _slower(rehearsal, before, "Measure_spellcheck_Output")
     _, outcomes = rehearsal.run(["Beta/PerformanceGate-spellcheck"], slower)
-    _expect_stop(rehearsal, outcomes, "PerformanceGate-spellcheck")
+    _expect_stop(rehearsal, outcomes, "PerformanceGate-spellcheck", "Regression beyond the noise")
 
 
 def push_fails(rehearsal: Rehearsal, first: Kept) -> None:
@@ -141,7 +143,8 @@ def canary_rolled_back(rehearsal: Rehearsal, before: Kept) -> None:
     rehearsal.say("## A canary that is rolled back: an alarm of the endpoint goes off while production is updated")
     cloudwatch = rehearsal.roles.as_owner("cloudwatch")
     alarms = [each["AlarmName"] for each in cloudwatch.describe_alarms()["MetricAlarms"]]
-    latency = next(name for name in alarms if name.startswith("Production-SpellcheckStack") and "ModelLatency" in name)
+    endpoint = "Production-SpellcheckStack"
+    (latency,) = (name for name in alarms if name.startswith(f"{endpoint}-") and "ModelLatency" in name)
     with _branch(rehearsal):
 
         def another_count(document: dict[str, Any]) -> None:
@@ -150,26 +153,47 @@ def canary_rolled_back(rehearsal: Rehearsal, before: Kept) -> None:
 
         rehearsal.repository.edit_json("workloads/spellcheck/recommendation.json", another_count)
         kept = _kept_for(before, rehearsal.repository.commit("Another fleet"))
-        rehearsal.say("an alarm is set to ALARM by hand, when the new fleet is to take the traffic")
-        cloudwatch.set_alarm_state(AlarmName=latency, StateValue="ALARM", StateReason="a rehearsal")
         stack = "Production/SpellcheckStack"
-        _, outcomes = rehearsal.run(["Source/Files", "Build/Synth", f"{stack}.Prepare", f"{stack}.Deploy"], kept)
-        cloudwatch.set_alarm_state(AlarmName=latency, StateValue="OK", StateReason="a rehearsal")
-    _expect_stop(rehearsal, outcomes, "SpellcheckStack.Deploy")
-    sagemaker = rehearsal.roles.as_owner("sagemaker")
-    status = sagemaker.describe_endpoint(EndpointName="Production-SpellcheckStack")["EndpointStatus"]
-    rehearsal.say(f"Production-SpellcheckStack is {status}")
-    asking = [
-        "python",
-        "-m",
-        "inference_recommender",
-        "invoke",
-        "spellcheck",
-        "--endpoint",
-        "Production-SpellcheckStack",
-    ]
+        kept, prepared = rehearsal.run(["Source/Files", "Build/Synth", f"{stack}.Prepare"], kept)
+        _expect_success(prepared)
+        with _alarm_during_update(rehearsal, endpoint, latency):
+            _, outcomes = rehearsal.run([f"{stack}.Deploy"], kept)
+    rehearsal.say(f"while {endpoint} was Updating, its alarm of ModelLatency was set to ALARM by hand")
+    _expect_stop(rehearsal, outcomes, "SpellcheckStack.Deploy", f"{latency} is in ALARM")
+    rehearsal.say(f"{endpoint} is {_status_of(rehearsal, endpoint)()}")
+    asking = ["python", "-m", "inference_recommender", "invoke", "spellcheck", "--endpoint", endpoint]
     for line in rehearsal.person_runs(*asking, "ergonomic webcam for travelles"):
         rehearsal.say(f"  {line}")
+
+
+@contextmanager
+def _alarm_during_update(rehearsal: Rehearsal, endpoint: str, alarm: str) -> Iterator[None]:
+    """Sets the alarm as soon as the endpoint is Updating in the block. Raises `Unexpected` where it never was."""
+    cloudwatch, status = rehearsal.roles.as_owner("cloudwatch"), _status_of(rehearsal, endpoint)
+    ended, went_off = Event(), Event()
+
+    def watch() -> None:
+        while not ended.wait(POLL_S):
+            if status() == "Updating":
+                cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="ALARM", StateReason="a rehearsal")
+                went_off.set()
+                return
+
+    watching = Thread(target=watch)
+    watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watching.join()
+        cloudwatch.set_alarm_state(AlarmName=alarm, StateValue="OK", StateReason="a rehearsal")
+    if not went_off.is_set():
+        raise Unexpected(f"{endpoint} was never Updating while its stack was deployed.")
+
+
+def _status_of(rehearsal: Rehearsal, endpoint: str) -> Callable[[], str]:
+    sagemaker = rehearsal.roles.as_owner("sagemaker")
+    return lambda: str(sagemaker.describe_endpoint(EndpointName=endpoint)["EndpointStatus"])
 
 
 def _kept_for(before: Kept, commit: str) -> Kept:
@@ -190,20 +214,22 @@ def _branch(rehearsal: Rehearsal) -> Iterator[None]:
 
 
 def _expect_success(outcomes: Sequence[Outcome]) -> None:
-    if (failure := outcomes[-1].failure) is not None:
-        action = outcomes[-1].action
-        last = "\n".join(outcomes[-1].log[-15:])
-        raise Unexpected(f"{action.stage}/{action.name} failed, and should not: {failure}\n{last}")
+    if (failed := failure_of(outcomes)) is not None:
+        action, last = failed.action, "\n".join(failed.log[-15:])
+        raise Unexpected(f"{action.stage}/{action.name} failed, and should not: {failed.failure}\n{last}")
 
 
-def _expect_stop(rehearsal: Rehearsal, outcomes: Sequence[Outcome], name: str) -> None:
-    """Shows what the action said that stopped the release. Raises `Unexpected` where another did, or none."""
+def _expect_stop(rehearsal: Rehearsal, outcomes: Sequence[Outcome], name: str, because: str) -> None:
+    """Shows what the action said that stopped the release.
+
+    Raises `Unexpected` where another action did, or none, or where neither the failure nor what was said has `because`.
+    """
     last = outcomes[-1]
+    ended = "\n".join([f"{last.action.name} {'failed' if last.failure else 'succeeded'}.", *last.log[-15:]])
     if last.action.name != name or last.failure is None:
-        ended = "failed" if last.failure else "succeeded"
-        raise Unexpected(
-            f"The release should stop at {name}: {last.action.name} {ended}.\n" + "\n".join(last.log[-15:])
-        )
+        raise Unexpected(f"The release should stop at {name}: {ended}")
+    if not any(because in line for line in (str(last.failure), *last.log)):
+        raise Unexpected(f"The release should stop at {name} because of '{because}': {ended}")
     for line in said(last):
         rehearsal.say(f"  {line}")
 

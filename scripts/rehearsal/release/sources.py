@@ -92,21 +92,25 @@ class Repository:
         """Writes a commit's files to the new `folder`, without git's own."""
         folder.mkdir(parents=True)
         archive = subprocess.run(
-            ["git", "archive", "--format=tar", commit], cwd=self.remote, check=True, capture_output=True
+            ["git", "archive", "--format=tar", commit],
+            cwd=self.remote,
+            env=_environment(),
+            check=True,
+            capture_output=True,
         ).stdout
         subprocess.run(["tar", "--extract", "--directory", folder], input=archive, check=True)
 
     def clone_to(self, folder: Path, commit: str) -> None:
         """Makes a build's clone, as CodeBuild does for CODEBUILD_CLONE_REF."""
-        subprocess.run(["git", "clone", "--quiet", self.remote, folder], check=True)
-        subprocess.run(["git", "checkout", "--quiet", "--detach", commit], cwd=folder, check=True)
+        subprocess.run(["git", "clone", "--quiet", self.remote, folder], env=_environment(), check=True)
+        subprocess.run(["git", "checkout", "--quiet", "--detach", commit], cwd=folder, env=_environment(), check=True)
 
     def git(self, *arguments: str) -> str:
         identity = ("-c", "user.name=A person", "-c", "user.email=person@localhost")
         done = subprocess.run(
             ["git", *identity, *arguments],
             cwd=self.clone,
-            env={**os.environ, "REHEARSAL_PERSON": "yes"},
+            env=_environment() | {"REHEARSAL_PERSON": "yes"},
             capture_output=True,
             text=True,
             check=False,
@@ -116,8 +120,13 @@ class Repository:
         return done.stdout
 
 
+def _environment() -> dict[str, str]:
+    """Returns this process's, without the machine's own settings of git, which may sign commits or end lines anew."""
+    return {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+
+
 def _known_files(origin: Path) -> list[str]:
-    """Returns the files of a checkout that git has or would add, or of a folder without git all that is no product."""
+    """Returns the files of a checkout that git has or would add, but for recommendations. Raises `Unavailable`."""
     known = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=origin,

@@ -7,6 +7,7 @@ one. An artifact is found again by its key for as long as the account lives, so 
 import io
 import zipfile
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,11 @@ class Storage:
     def __init__(self, roles: Roles, bucket: str) -> None:
         self._roles = roles
         self._bucket = bucket
-        self._count = 0
+        self._numbers = count(1)
 
     def put(self, name: str, folder: Path, role_arn: str) -> str:
         """Returns the key of the new artifact."""
-        self._count += 1
-        key = f"rehearsal/{name[:20]}/{self._count:04}.zip"
+        key = f"rehearsal/{name[:20]}/{next(self._numbers):04}.zip"
         files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
         self._upload(self._bucket, key, _zipped(files, folder), role_arn)
         return key

@@ -108,7 +108,7 @@ class TestPushed:
         stand_ins = ROOT / "scripts/rehearsal/stand_ins"
         with ContainerCredentials.serve(account.environment, role) as credentials:
             path = f"{stand_ins}:{AWS.parent}:{Path(sys.executable).parent}:/usr/bin:/bin"
-            log = {"STAND_INS_LOG": str(folder / "stand_ins.log")}
+            log = {"STAND_INS_LOG": str(folder / "stand_ins.log"), "REHEARSAL_PRIVILEGED": "yes"}
             return subprocess.run(
                 ["docker", *words],
                 cwd=folder,

@@ -1,12 +1,19 @@
 """One build as CodeBuild runs it: phases, inputs, variables, artifacts, and each way in which it fails."""
 
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
-from scripts.rehearsal.release.codebuild import Build, BuildFailed, run_build
+from scripts.rehearsal.release.codebuild import Build, BuildFailed, environment_of, run_build
+from scripts.rehearsal.release.machine import STAND_INS
 from tests.scripts.rehearsal.release.templates import build, pipeline, project, source
+from workloads import Interrupted
 
 ACCOUNT = {"AWS_REGION": "us-east-1", "AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:1/credentials"}
 MACHINE = {"PATH": "/usr/bin:/bin"}
@@ -88,6 +95,41 @@ def test_after_a_failed_build_phase_post_build_runs_all_the_same(tmp_path: Path)
     log, reason = failed(a_build(tmp_path, spec))
     assert log == ["succeeding: 0"]
     assert reason == "BUILD: exit status 4: exit 4"
+
+
+def test_a_build_that_hangs_ends_when_its_time_is_up(tmp_path: Path) -> None:
+    made = a_build(tmp_path, phases(build=["sleep 600"], post_build=["echo never"]))
+    log, reason = failed(replace(made, project=replace(made.project, timeout_minutes=0)))
+    assert log == []
+    assert re.fullmatch("(INSTALL: timed out after 0 min: |BUILD: timed out after 0 min: sleep 600)", reason)
+
+
+def test_an_interrupted_rehearsal_ends_its_builds_and_starts_none(tmp_path: Path) -> None:
+    made, log = a_build(tmp_path, phases(build=["echo started; sleep 600"], post_build=["echo never"])), list[str]()
+
+    def stop_once_it_runs(line: str) -> None:
+        log.append(line)
+        if line == "started":
+            Thread(target=made.shells.stop).start()
+
+    with pytest.raises(Interrupted) as caught:
+        run_build(made, stop_once_it_runs)
+    assert str(caught.value) == "The rehearsal was interrupted."
+    assert log[-1] == "started"
+
+
+@pytest.mark.parametrize(
+    ("privileged", "said"),
+    [
+        (False, "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n"),
+        (True, "docker: 'docker info' is not among the commands that the rehearsal knows.\n"),
+    ],
+)
+def test_dockers_daemon_is_there_in_privileged_builds_alone(tmp_path: Path, privileged: bool, said: str) -> None:
+    made = a_build(tmp_path, phases(build=["true"]))
+    told: Mapping[str, str] = environment_of(replace(made, project=replace(made.project, privileged=privileged)))
+    done = subprocess.run([STAND_INS / "docker", "info"], env=dict(told), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_outputs_are_what_the_patterns_match_below_the_base_directory(tmp_path: Path) -> None:

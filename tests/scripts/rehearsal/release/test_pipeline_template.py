@@ -109,6 +109,7 @@ def test_a_build_specification_is_read_whole() -> None:
     [
         ({"batch": {}}, "Step: buildspec: the top has batch, which is not rehearsed."),
         ({"env": {"secrets-manager": {}}}, "Step: buildspec: env has secrets-manager, which is not rehearsed."),
+        ({"env": {"exported-variables": []}}, "Step: buildspec: env has exported-variables, which is not rehearsed."),
         (
             {"phases": {"build": {"on-failure": "CONTINUE"}}},
             "Step: buildspec: phases.build has on-failure, which is not rehearsed.",
