@@ -37,7 +37,7 @@ TORCH := requirements/torch-cpu.txt requirements/torch-cuda.txt scripts/install_
 # Prints the time that passes and the number of packages while an installation runs; its own output goes to the log.
 INSTALL = $(PYTHON) scripts/install.py
 
-.PHONY: help run test test-all busy-test fuzz lint lock rehearse rehearse-release bench setup machine triton inf1 $(OUTSIDE) clean
+.PHONY: help run test test-all busy-test fuzz lint lock rehearse rehearse-release bench setup machine triton inf1 uv $(OUTSIDE) clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -53,7 +53,7 @@ test: setup ## lint and types beside the tests, but for the slow ones
 	-@PIP_RETRIES=1 $(MAKE) --no-print-directory $(VENV)/.tensorrt-check
 	@python -m scripts.run_tests -m "not slow"
 
-test-all: setup $(VENV)/.tensorrt-check $(if $(INF1_PYTHON),inf1) ## the same with the slow tests, which measure
+test-all: setup uv $(VENV)/.tensorrt-check $(if $(INF1_PYTHON),inf1) ## the same with the slow tests, which measure
 	-@PIP_RETRIES=1 $(MAKE) --no-print-directory --keep-going $(OUTSIDE)
 	@python -m scripts.run_tests --hypothesis-profile new-examples
 
@@ -69,7 +69,7 @@ lint: setup ## format, lint and types
 	python scripts/check_docstrings.py
 	mypy
 
-lock: setup $(UV)/.installed ## the pins and hashes of every environment, from pyproject.toml; UPGRADE="--upgrade-package NAME" moves one
+lock: setup uv ## the pins and hashes of every environment, from pyproject.toml; UPGRADE="--upgrade-package NAME" moves one
 	@PATH="$$PATH:$(CURDIR)/$(UV)/bin" python -m scripts.lock $(UPGRADE)
 
 rehearse: setup ## every stack deployed, checked, changed, broken and destroyed; writes docs/rehearsal.md
@@ -77,7 +77,7 @@ rehearse: setup ## every stack deployed, checked, changed, broken and destroyed;
 	@python -m scripts.rehearsal.transcript < build/rehearsal.log > build/rehearsal.md
 	@mv build/rehearsal.md docs/rehearsal.md
 
-rehearse-release: setup aws-cli $(UV)/.installed ## releases through the synthesised pipeline, each as it should end; writes docs/release-rehearsal.md
+rehearse-release: setup aws-cli uv ## releases through the synthesised pipeline, each as it should end; writes docs/release-rehearsal.md
 	@python -m scripts.rehearsal.release
 
 bench: setup ## this project beside its peers
@@ -108,7 +108,8 @@ aws-cli: .venv-aws-cli/.installed ## the AWS CLI, for `make test-all` and the re
 clients: .venv-clients/.installed ## the SageMaker Python SDK 2 and tritonclient, for `make test-all`
 clients-3: .venv-clients-3/.installed ## what of the SageMaker Python SDK 3 deploys and asks, for `make test-all`
 
-# Resolves packages for `make lock`, and installs them in the steps of a rehearsed release.
+uv: $(UV)/.installed ## uv, which resolves for `make lock` and installs in the steps of a rehearsed release
+
 $(UV)/.installed: requirements/uv.txt scripts/install_locked.sh | $(VENV)/.installed
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	@$(INSTALL) "uv into $(@D)" $(LOCKED) $(@D)/bin/python $<
