@@ -46,6 +46,7 @@ stop = { flat_invocations = "Continue" }
 [hosting]
 """
 TRIES = 3
+EXAMPLES = 40
 VARIANTS = ("ts-base", "ts-db", "ts-ig", "ts-ig-db", "ort-base", "ort-db", "ort-ig", "ort-ig-db")
 EXPERIMENT = ("python", "-m", "inference_recommender", "experiment")
 MAY = ("s3:*", "sagemaker:*", "ecr:*", "logs:*", "cloudwatch:*", "iam:PassRole")
@@ -100,6 +101,10 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]
     # A test of seconds on a machine with other work has enough samples for a P50, and may have too few for a P95.
     text = toml.read_text("utf-8").replace('percentile = "P95"', 'percentile = "P50"', 1)
     toml.write_text(text.replace("[hosting]", TRAFFIC.lstrip(), 1), "utf-8")
+    # Each of the eight builds answers all examples with the original and with the compiled model.
+    evaluation = toml.with_name("evaluation.jsonl")
+    examples = evaluation.read_text("utf-8").splitlines(keepends=True)
+    evaluation.write_text("".join(examples[:EXAMPLES]), "utf-8")
     with LocalAccount.start(state=root / ".local_aws", toolchain=ROOT / ".venv-triton") as account:
         made = Laboratory(root, account)
         make_role(account, "R", "sagemaker.amazonaws.com", *MAY)
