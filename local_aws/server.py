@@ -58,16 +58,14 @@ class AccountServer:
         """Raises `Unavailable` where the port is taken."""
         self.keys = AccountKeys()
         settings = account.settings
-        answering = _InOneSentence(
-            InvocationMiddleware(
-                werkzeug_app.DomainDispatcherApplication(werkzeug_app.create_backend_app),
-                account.find_endpoint,
-                account.metrics,
-                settings.account_id,
-            )
+        answering = InvocationMiddleware(
+            werkzeug_app.DomainDispatcherApplication(werkzeug_app.create_backend_app),
+            account.find_endpoint,
+            account.metrics,
+            settings.account_id,
         )
         enforced = EnforcedPermissions(answering, account.calls, settings.account_id, settings.region)
-        application = OwnerOnly(enforced, self.keys, body_limit=max_body_bytes)
+        application = OwnerOnly(_InOneSentence(enforced), self.keys, body_limit=max_body_bytes)
         sockets = listening_sockets(port)
         self.port = int(sockets[0].getsockname()[1])
         self._servers = [LimitedServer(each, application) for each in sockets]
@@ -86,7 +84,7 @@ class AccountServer:
 
 
 class _InOneSentence:
-    """Tells the caller in one sentence what moto cannot do or read, instead of a page of traceback."""
+    """Tells the caller in one sentence what cannot be done or read behind it, instead of a page of traceback."""
 
     def __init__(self, application: Any) -> None:
         self._application = application

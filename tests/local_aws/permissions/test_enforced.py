@@ -269,3 +269,11 @@ def test_the_file_of_calls_is_bounded_and_begins_anew_with_the_account(tmp_path:
     assert max(kept) < 1200
     assert "before this one" not in "".join(each.read_text() for each in tmp_path.iterdir())
     assert json.loads(file.read_text().splitlines()[-1])["resource"] == "arn:aws:s3:::b/29"
+
+
+def test_a_request_of_a_session_that_cannot_be_read_is_answered_in_a_sentence(roles: Roles) -> None:
+    sagemaker = roles.clients(roles.role("mistaken", allow("sagemaker:*")))("sagemaker")
+    wrong = b'{"MaxResults": "many"}'
+    sagemaker.meta.events.register("before-call.sagemaker", lambda params, **_: params.update(body=wrong))
+    told = (500, "InternalFailure", "ValueError: invalid literal for int() with base 10: 'many'")
+    assert refused(sagemaker.list_models) == told
