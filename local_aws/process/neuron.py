@@ -100,6 +100,8 @@ def container_environment(
         "LANG": "C.UTF-8",
         "MODEL_FOLDER": str(folder),
         "NEURON_RT_NUM_CORES": str(min(there, MOST_CORES)),
+        # The stand-in's cores are threads of this machine, on which OpenMP's own would spin for one another.
+        "OMP_NUM_THREADS": "1",
         # `python` of the image is the one that runs this account: it has torch and the server's packages.
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "PYTHONPATH": f"{stand_in.packages[kind]}:{ROOT}",

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from workloads import ROOT, Unavailable
 
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+"""On AWS each build has a machine. Here they share its cores, on which OpenMP's threads would spin for one another."""
 STAND_INS = ROOT / "scripts" / "rehearsal" / "stand_ins"
 NETWORK = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
 """Variables with which this machine reaches the registries of packages. Builds get them, and none of the others."""
@@ -67,6 +69,7 @@ class Machine:
         return {
             **{name: os.environ[name] for name in NETWORK if name in os.environ},
             **dict(_registries()),
+            **ONE_THREAD,
             "PATH": ":".join(map(str, path)),
             "STAND_INS_LOG": str(log),
             "REHEARSAL_UV": str(self.uv),

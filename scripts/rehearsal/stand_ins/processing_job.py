@@ -105,7 +105,7 @@ def contain(request: Mapping[str, Any], system: Path, folder: Path, said: Path) 
 
 def inherited() -> dict[str, str]:
     """Returns what a container gets from SageMaker: the way to its role's credentials, and a path."""
-    passed = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    passed = {name: value for name, value in os.environ.items() if name.startswith(("AWS_", "OMP_"))}
     return {"PATH": os.environ["PATH"], **passed}
 
 
