@@ -111,7 +111,7 @@ def add_release(app: App, root: Path, environment: Environment, source: ReleaseS
     props = ReleasePipelineProps(
         source=source,
         workloads=[folder.workload for folder in folders],
-        built={folder.workload.name for folder in folders if _artifact_file(root, folder).exists()},
+        built={folder.workload.name for folder in folders if _is_built(root, folder.workload)},
         waiting={
             folder.workload.name: reason
             for folder in folders
@@ -123,8 +123,8 @@ def add_release(app: App, root: Path, environment: Environment, source: ReleaseS
     ReleasePipelineStack(app, "ReleasePipelineStack", props)
 
 
-def _artifact_file(root: Path, folder: workloads.WorkloadFolder) -> Path:
-    return workloads.artifact_file(root, folder.workload.name, folder.workload.hosting.target)
+def _is_built(root: Path, workload: workloads.Workload) -> bool:
+    return all(workloads.artifact_file(root, workload.name, target).exists() for target in workload.deployed)
 
 
 def _why_not_in_production(
@@ -132,6 +132,8 @@ def _why_not_in_production(
 ) -> workloads.ProjectError | None:
     """Returns why a workload waits for its build, or for a recommendation of it. A batch needs none."""
     try:
+        for target in folder.workload.deployed:
+            _built(root, folder, target)
         props = _props(root, folder, environment, PRODUCTION)
         if not isinstance(folder.workload.hosting, workloads.ScheduledBatchHosting):
             plan_deployment(props, environment.region)

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from typing_extensions import Self
 
 from workloads.document import Document
+from workloads.endpoint_hosting import SageMakerEndpointHosting
 from workloads.errors import UsageError
 from workloads.hosting import Hosting
 from workloads.model import METRICS, Model
@@ -67,9 +68,9 @@ class Workload(Document):
         for key, target in named.items():
             if target not in self.targets:
                 raise ValueError(f"{key} '{target}' is not a target; known targets: {', '.join(self.targets)}.")
-        if (hosted := self.hosting.target) not in self.deployables:
-            known = ", ".join(self.deployables)
-            raise ValueError(f"hosting.target '{hosted}' is not a target; known targets: {known}.")
+        for key, name in zip(("hosting.target", "hosting.shadow.target"), self.deployed, strict=False):
+            if name not in self.deployables:
+                raise ValueError(f"{key} '{name}' is not a target; known targets: {', '.join(self.deployables)}.")
         if not self.instance_types:
             raise ValueError(
                 f"targets.{self.variant(self.hosting.target).target}.instance_types: is required, "
@@ -100,6 +101,12 @@ class Workload(Document):
     def hosted(self) -> Target:
         """Returns the target that is deployed."""
         return self.targets[self.variant(self.hosting.target).target]
+
+    @property
+    def deployed(self) -> tuple[str, ...]:
+        """Returns the names whose builds a stack deploys: hosting.target, and a shadow's if it has one."""
+        shadow = self.hosting.shadow if isinstance(self.hosting, SageMakerEndpointHosting) else None
+        return (self.hosting.target, *([shadow.target] if shadow else []))
 
     @property
     def cpu_target(self) -> str | None:

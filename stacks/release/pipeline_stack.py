@@ -5,6 +5,7 @@ recommendation was measured on the very artifact that is built: a release with a
 its recommendation, and merging the proposal is the release that reaches production.
 """
 
+import json
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,14 +30,17 @@ from stacks.grants import (
 from stacks.release import steps
 from stacks.release.access import ReleaseAccess, ReleaseAccessProps, build_cache, use_of
 from stacks.release.images import ReleaseImages, ReleaseImagesProps
-from workloads import ProjectError, Workload
-from workloads.instances import needs_host_ami
+from workloads import ROOT, ProjectError, Workload
+from workloads.instances import NEURON_FAMILIES, needs_host_ami
 
 AddStacks = Callable[[Construct, Options, Container[str]], None]
 """Adds the stack of every workload to a scope, except for the names given."""
 
 SERVING = (SageMakerEndpointStack, EcsServiceStack)
 """Stacks whose instances cost by the hour. A batch's cost while it runs."""
+
+REMOTE = (*NEURON_FAMILIES, "tensorrt")
+"""Runtimes whose models a SageMaker processing job builds."""
 
 BETA = Options(stage="beta", recommendation="ignore")
 """Beta has one instance of each workload, which is asked and measured and bears no load."""
@@ -77,10 +81,17 @@ class ReleasePipelineStack(Stack):
         self._access = ReleaseAccess(self, "Access", access)
         self._models = {workload.name: _model(workload) for workload in props.workloads}
         self._builds: dict[str, pipelines.CodeBuildStep] = {}
-        self._built: dict[str, pipelines.FileSet] = {}
+        self._built: dict[str, pipelines.IFileSetProducer] = {}
         self._comparing: dict[str, iam.Role] = {}
         release = self._release()
-        pipeline = pipelines.CodePipeline(self, "Pipeline", synth=self._synth(), code_pipeline=release)
+        pipeline = pipelines.CodePipeline(
+            self,
+            "Pipeline",
+            synth=self._synth(),
+            code_pipeline=release,
+            cli_version=_cli_version(),
+            cdk_assets_cli_version=steps.CDK_ASSETS,
+        )
         runs = self._beta(pipeline)
         self._production(pipeline, runs)
         pipeline.build_pipeline()
@@ -145,16 +156,17 @@ class ReleasePipelineStack(Stack):
         images = ReleaseImagesProps(workloads=self._props.workloads, source=self._commit, after=checked)
         self._images = ReleaseImages(self, "Images", images)
         gates: list[pipelines.Step] = []
+        built = dict(self._images.built)
         for model in self._models.values():
             role = self._access.build(model.workload)
             step = steps.build(model, self._commit, checked, role, self._releases.bucket_name)
             self._builds[model.workload] = step
-            self._built[model.workload] = files = step.add_output_directory(model.folder)
+            built |= {build.folder: step.add_output_directory(build.folder) for build in (model, *model.beside)}
+            self._built[model.workload] = files = built[model.folder]
             gates.append(steps.parity_gate(model, self._commit, files, self._recorded(model, files)))
-        built = self._images.built | {model.folder: self._built[name] for name, model in self._models.items()}
         return steps.synth(self._commit, built, gates)
 
-    def _recorded(self, model: steps.Model, built: pipelines.FileSet) -> pipelines.Step | None:
+    def _recorded(self, model: steps.Model, built: pipelines.IFileSetProducer) -> pipelines.Step | None:
         """Returns the step that runs a model on its chip, where the machine that built it has none."""
         if model.chip is None:
             return None
@@ -242,15 +254,22 @@ class ReleasePipelineStack(Stack):
 
 
 def _model(workload: Workload) -> steps.Model:
-    target = workload.targets[workload.variant(workload.hosting.target).target]
-    on_neuron = target.runtime in ("neuron", "neuronx")
-    return steps.Model(
-        workload=workload.name,
-        target=workload.hosting.target,
-        remote=on_neuron or target.runtime == "tensorrt",
-        chip=_chip(workload) if on_neuron else None,
-        loaded=any(needs_host_ami(name) for name in workload.instance_types),
+    hosted, *beside = (
+        steps.Build(workload=workload.name, target=name, remote=_runtime(workload, name) in REMOTE)
+        for name in workload.deployed
     )
+    return steps.Model(
+        workload=hosted.workload,
+        target=hosted.target,
+        remote=hosted.remote,
+        chip=_chip(workload) if _runtime(workload, hosted.target) in NEURON_FAMILIES else None,
+        loaded=any(needs_host_ami(name) for name in workload.instance_types),
+        beside=tuple(beside),
+    )
+
+
+def _runtime(workload: Workload, target: str) -> str:
+    return workload.targets[workload.variant(target).target].runtime
 
 
 def _chip(workload: Workload) -> steps.Chip:
@@ -269,6 +288,11 @@ def _output(stack: SageMakerEndpointStack, name: str) -> CfnOutput:
     output = stack.node.find_child(name)
     assert isinstance(output, CfnOutput)
     return output
+
+
+def _cli_version() -> str:
+    """Returns the version of the CDK CLI that package.json names, with which the Synth step runs."""
+    return str(json.loads((ROOT / "package.json").read_text("utf-8"))["devDependencies"]["aws-cdk"])
 
 
 def _acknowledge_artifacts(pipeline: pipelines.CodePipeline) -> None:

@@ -18,6 +18,12 @@ MOST_INPUTS = 5
 """CodePipeline's limit of an action's input artifacts, the source among them."""
 LONGEST_JOB = Duration.hours(6)
 """The service ends an advanced job after five hours at most."""
+CDK_ASSETS = "4.7.3"
+"""The version of cdk-assets that publishes archives: npm's latest, which reads assemblies up to schema 54."""
+RELABEL = r"""find cdk.out -name '*.assets.json' -exec sed -i 's/"version": "55\.0\.0"/"version": "54.0.0"/' {} +"""
+"""Lets cdk-assets read what aws-cdk-lib writes. Schema 55 changed integration tests alone: assets.schema.json and
+cloud-assembly.schema.json of @aws-cdk/cloud-assembly-schema 54.26.0 and 55.3.0 are the same, byte for byte. The last
+aws-cdk-lib with schema 54, 2.273, cannot leave out CDK's own checks of templates, a third of a synthesis."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,21 +36,29 @@ class Chip:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Model:
-    """The build of a workload that a release contains."""
+class Build:
+    """A build that a release makes of a workload: of one target or variant."""
 
     workload: str
     target: str
     remote: bool
     """True where a SageMaker processing job builds it."""
-    chip: Chip | None
-    """Runs the model for the parity gate; None where the build compared it on the target's hardware."""
-    loaded: bool = False
-    """True where beta's endpoint itself is loaded, because a job's hosts could not start the model."""
 
     @property
     def folder(self) -> str:
         return f"build/{self.workload}/{self.target}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Model(Build):
+    """The build that a workload hosts."""
+
+    chip: Chip | None
+    """Runs the model for the parity gate; None where the build compared it on the target's hardware."""
+    loaded: bool = False
+    """True where beta's endpoint itself is loaded, because a job's hosts could not start the model."""
+    beside: tuple[Build, ...] = ()
+    """A shadow's build. No gate stops it: it gets copies of requests, and its answers reach nobody."""
 
 
 def check(source: pipelines.IFileSetProducer) -> pipelines.CodeBuildStep:
@@ -59,16 +73,18 @@ def build(
     role: iam.IRole,
     bucket_name: str,
 ) -> pipelines.CodeBuildStep:
-    """Compiles the model where its hardware is. `role` is both the step's and the processing job's."""
-    where = ["--on", "sagemaker", "--role-arn", role.role_arn, "--bucket", bucket_name] if model.remote else []
+    """Compiles the model, and a shadow's, where its hardware is. `role` is both the step's and a processing job's."""
+    on_aws = ["--on", "sagemaker", "--role-arn", role.role_arn, "--bucket", bucket_name]
+    builds = (model, *model.beside)
+    arguments = [(each.workload, each.target, *(on_aws if each.remote else [])) for each in builds]
     step = _step(
         f"Build-{model.workload}",
         source,
         [
             f"{INSTALL} requirements/build.txt torch",
-            " ".join(["bash", f"{SCRIPTS}/build_model.sh", model.workload, model.target, *where]),
+            *(" ".join(["bash", f"{SCRIPTS}/build_model.sh", *each]) for each in arguments),
         ],
-        large=not model.remote,
+        large=not all(each.remote for each in builds),
         role=role,
         caching=[f"build/{model.workload}/**/*"],
         timeout=LONGEST_JOB,
@@ -153,6 +169,7 @@ def synth(
             # The stages say themselves what they do with a recommendation. The stacks beside them, which nothing here
             # deploys, would refuse the recommendation of an earlier artifact.
             "npx cdk synth --quiet -c recommendation=ignore",
+            RELABEL,
         ],
         inputs={f"collected/{number}": files for number, files in enumerate(collected, start=1)},
         primary_output_directory="cdk.out",

@@ -105,6 +105,11 @@ def _refusal(folder: Path) -> str:
             "(document): hosting.target 'gpu' is not a target; known targets: cpu, cpu-int8, cuda, tensorrt.",
         ),
         (
+            'target = "cpu"',
+            'target = "cpu"\nshadow = { target = "gpu", instance_type = "ml.c5.xlarge" }',
+            "(document): hosting.shadow.target 'gpu' is not a target; known targets: cpu, cpu-int8, cuda, tensorrt.",
+        ),
+        (
             "trough_invocations_per_minute = 24_000",
             "trough_invocations_per_minute = 241_000",
             "objective: trough_invocations_per_minute 241000 exceeds peak_invocations_per_minute 240000.",

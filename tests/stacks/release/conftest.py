@@ -15,6 +15,7 @@ CONNECTION = "arn:aws:codeconnections:us-east-1:123456789012:connection/01234567
 VIRGINIA = Environment(account="123456789012", region="us-east-1")
 WORKLOADS = ("duplicates", "query_intent", "question_answering", "spellcheck", "text_classification")
 ON_NEURON = ("duplicates", "query_intent", "question_answering")
+SHADOW = {"target": "cpu-int8", "instance_type": "ml.c5.xlarge"}
 ENDPOINTS = ("question_answering", "spellcheck", "text_classification")
 
 
@@ -26,10 +27,11 @@ def release(root: Path, connection: str = CONNECTION) -> App:
 
 @pytest.fixture(scope="package")
 def repositories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Repository]:
-    """All workloads, built, of which one endpoint was measured."""
+    """All workloads, built, of which one endpoint was measured: a model that is built in place, with a shadow."""
     root = tmp_path_factory.mktemp("release")
     repositories = {name: as_committed(root, name) for name in WORKLOADS}
-    repositories["spellcheck"].change_hosting(target="cpu")  # a model that is built in place
+    repositories["spellcheck"].change_hosting(target="cpu", shadow=SHADOW)
+    repositories["spellcheck"].build(SHADOW["target"])
     repositories["spellcheck"].recommend(candidate(instance_type="ml.c5.xlarge"))
     return repositories
 

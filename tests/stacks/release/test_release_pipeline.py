@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from aws_cdk.assertions import Annotations, Match
 
 from app import add_all, add_stacks
 from stacks.context import ReleaseSource, read_options, read_release
+from stacks.release import steps
 from stacks.workload_stack import NotMeasured
 from tests.stacks.miniature import as_committed, candidate
 from tests.stacks.release.conftest import CONNECTION, ENDPOINTS, ON_NEURON, VIRGINIA, WORKLOADS, release, stages
@@ -22,6 +24,7 @@ from tests.stacks.templates import assert_is_snapshot, make_app
 from workloads import ROOT, UsageError
 
 SCRIPTS = ROOT / "scripts" / "release"
+OLDER_CONNECTION = CONNECTION.replace("codeconnections", "codestar-connections")
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +91,16 @@ def test_production_takes_what_was_measured_on_its_artifact_and_tells_what_waits
     )
 
 
-def test_there_is_no_production_before_anything_was_measured(tmp_path: Path) -> None:
-    as_committed(tmp_path, "spellcheck")
-    (stack,) = release(tmp_path).synth().stacks
-    names = [stage["Name"] for stage in stages(stack.template)]
+@pytest.fixture(scope="module")
+def before_production(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The release of one workload that was built and not measured, by a connection of the older name."""
+    repository = as_committed(tmp_path_factory.mktemp("unmeasured"), "spellcheck")
+    (stack,) = release(repository.root, OLDER_CONNECTION).synth().stacks
+    return dict(stack.template)
+
+
+def test_there_is_no_production_before_anything_was_measured(before_production: dict[str, Any]) -> None:
+    names = [stage["Name"] for stage in stages(before_production)]
     assert names == ["Source", "Build", "UpdatePipeline", "Assets", "Beta"]
 
 
@@ -110,12 +119,13 @@ def test_the_first_deployment_needs_no_build_and_has_nothing_to_deploy(
     assert "Build-spellcheck" in {action["Name"] for action in stages(stack.template)[1]["Actions"]}
 
 
-def test_a_new_artifact_is_synthesised_beside_the_recommendation_of_the_one_before(tmp_path: Path) -> None:
+def test_a_new_artifact_is_synthesised_beside_the_recommendation_of_the_one_before(
+    tmp_path: Path, template: dict[str, Any]
+) -> None:
     """The stacks beside the stages, which a release does not deploy, would refuse that recommendation."""
     repository = as_committed(tmp_path, "spellcheck")
     repository.recommend(candidate(instance_type="ml.c5.xlarge"), archive_sha256="f" * 64)
-    specs = json.dumps(build_specs(release(repository.root).synth().stacks[0].template))
-    ((key, value),) = re.findall(r"npx cdk synth --quiet -c (\w+)=(\w+)", specs)
+    ((key, value),) = re.findall(r"npx cdk synth --quiet -c (\w+)=(\w+)", json.dumps(build_specs(template)))
     with pytest.raises(NotMeasured):
         add_stacks(make_app(tmp_path / "without"), repository.root, VIRGINIA, read_options(context()))
     add_stacks(make_app(tmp_path / "with"), repository.root, VIRGINIA, read_options(context(**{key: value})))
@@ -125,6 +135,15 @@ def test_an_accelerators_model_is_built_by_a_processing_job_and_a_cpus_in_place(
     commands = "\n".join(json.dumps(spec) for spec in build_specs(template))
     assert re.search(r"build_model\.sh text_classification trt-db-ig --on sagemaker --role-arn", commands)
     assert re.search(r"build_model\.sh spellcheck cpu\b(?! --on)", commands)
+
+
+def test_a_shadow_is_built_beside_the_model_and_handed_on_to_the_synthesis(template: dict[str, Any]) -> None:
+    """Without its build the stack would be left out of every stage, without a word."""
+    (project,) = (project for name, project in projects_of(template).items() if "BuildBuildspellcheck" in name)
+    commands = json.loads(project["Source"]["BuildSpec"])["phases"]["build"]["commands"]
+    assert commands[-2:] == [f"bash scripts/release/build_model.sh spellcheck {name}" for name in ("cpu", "cpu-int8")]
+    collecting = [project for name, project in projects_of(template).items() if "BuildCollect" in name]
+    assert sum("build/spellcheck/cpu-int8" in json.dumps(project["Source"]) for project in collecting) == 1
 
 
 def projects_of(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -190,25 +209,21 @@ def test_the_repository_of_the_images_scans_them_and_overwrites_none(template: d
     assert kept == {"inf1-": 30, "inf2-": 30, "cpu-": 30, "triton-": 30}, "a mirrored base is kept for ever"
 
 
-@pytest.mark.parametrize("service", ["codeconnections", "codestar-connections"])
 def test_who_reads_the_repository_may_use_the_connection_under_the_name_in_its_arn(
-    service: str, tmp_path: Path
+    template: dict[str, Any], before_production: dict[str, Any]
 ) -> None:
     """IAM compares an action's service with the resource's; CDK knows the older one alone."""
-    repository = as_committed(tmp_path, "spellcheck")
-    connection = CONNECTION.replace("codeconnections", service)
-    (stack,) = release(repository.root, connection).synth().stacks
-    actions = [action for stage in stages(stack.template) for action in stage["Actions"]]
-    sources = {a["RoleArn"]["Fn::GetAtt"][0] for a in actions if a["Name"] in ("Files", "Clone")}
-    pushing = {
-        project["ServiceRole"]["Fn::GetAtt"][0]
-        for name, project in projects_of(stack.template).items()
-        if "Propose" in name
-    }
-    assert (len(sources), len(pushing)) == (1, 1)
-    for role in sources | pushing:
-        granted = [s for s in statements_of(stack.template, role) if s["Action"] == f"{service}:UseConnection"]
-        assert [s["Resource"] for s in granted] == [connection]
+    for made, connection, pushed in ((template, CONNECTION, len(ENDPOINTS)), (before_production, OLDER_CONNECTION, 1)):
+        actions = [action for stage in stages(made) for action in stage["Actions"]]
+        sources = {a["RoleArn"]["Fn::GetAtt"][0] for a in actions if a["Name"] in ("Files", "Clone")}
+        pushing = {
+            project["ServiceRole"]["Fn::GetAtt"][0] for name, project in projects_of(made).items() if "Propose" in name
+        }
+        assert (len(sources), len(pushing)) == (1, pushed)
+        action = f"{connection.split(':')[2]}:UseConnection"
+        for role in sources | pushing:
+            granted = [s for s in statements_of(made, role) if s["Action"] == action]
+            assert [s["Resource"] for s in granted] == [connection]
 
 
 def test_only_a_push_gets_gits_credentials(template: dict[str, Any]) -> None:
@@ -257,11 +272,39 @@ def test_no_build_can_write_what_another_build_a_gate_or_production_takes(templa
 
 
 def test_every_step_installs_from_a_lock(template: dict[str, Any]) -> None:
-    installs = re.findall(r"(?:pip|uv|npm) (?:install|ci|i)\b[^\"\\]*", json.dumps(build_specs(template)))
-    ours = [command for command in installs if "aws-cdk" not in command and "cdk-assets" not in command]
-    assert set(ours) == {"npm ci --no-audit --no-fund"}
-    locks = set(re.findall(r"install_locked\.sh python ([^\"\\]+)", json.dumps(build_specs(template))))
+    """CDK Pipelines would else install whatever npm has that day."""
+    specs = json.dumps(build_specs(template))
+    installs = re.findall(r"(?:pip|uv|npm) (?:install|ci|i)\b[^\"\\]*", specs)
+    cli = json.loads((ROOT / "package.json").read_text("utf-8"))["devDependencies"]["aws-cdk"]
+    assert set(installs) == {
+        "npm ci --no-audit --no-fund",
+        f"npm install -g aws-cdk@{cli}",
+        f"npm install -g cdk-assets@{steps.CDK_ASSETS}",
+    }
+    locks = set(re.findall(r"install_locked\.sh python ([^\"\\]+)", specs))
     assert locks == {"requirements/build.txt torch", "requirements/cdk.txt", "requirements/project.txt"}
+
+
+def test_what_is_published_has_the_newest_schema_that_cdk_assets_reads(
+    app: App, template: dict[str, Any], tmp_path: Path
+) -> None:
+    """4.7.3 refuses schema 55, in which a manifest of assets looks as in 54. Any other schema stays, and is refused."""
+    manifests = list(Path(app.synth().directory).rglob("*.assets.json"))
+    before = [json.loads(manifest.read_text("utf-8")) for manifest in manifests]
+    copies = [tmp_path / "cdk.out" / str(number) / manifest.name for number, manifest in enumerate(manifests)]
+    for manifest, copy in zip(manifests, copies, strict=True):
+        copy.parent.mkdir(parents=True)
+        shutil.copy(manifest, copy)
+    newer = tmp_path / "cdk.out" / "newer.assets.json"
+    newer.write_text('{\n  "version": "56.0.0"\n}')
+    (synth,) = (project for name, project in projects_of(template).items() if "BuildSynth" in name)
+    command = json.loads(synth["Source"]["BuildSpec"])["phases"]["build"]["commands"][-1]
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
+    assert len(copies) > len(WORKLOADS)
+    assert {manifest["version"] for manifest in before} == {"55.0.0"}
+    after = [json.loads(copy.read_text("utf-8")) for copy in copies]
+    assert after == [{**manifest, "version": "54.0.0"} for manifest in before]
+    assert json.loads(newer.read_text("utf-8")) == {"version": "56.0.0"}
 
 
 def test_the_steps_that_ask_and_measure_install_what_the_recommender_imports() -> None:
