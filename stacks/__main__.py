@@ -27,7 +27,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from aws_api.session import AwsSession
-from stacks.context import ReleaseSource, Stage, read_release
+from stacks.context import Context, ReleaseSource, Stage, read_budget, read_release
 from stacks.ecs.zones import SharedZones
 from stacks.preflight.answers import Account, Answer, account_of, answers
 from stacks.preflight.plan import RELEASE, Check, plan
@@ -44,6 +44,7 @@ ec2:DescribeAvailabilityZones and DescribeInstanceTypeOfferings, ssm:GetParamete
 SimulatePrincipalPolicy, codeconnections:GetConnection. What it may not read is unknown."""
 LOG_WIDTH = 120
 """Columns of the table where stdout is not a terminal."""
+NO_BUDGET = "cdk.json has no {stage}-budget-usd, so no budget tells what {stage} costs: docs/deploying.md, Budget."
 COLOURS = {"pass": "green", "fail": "red", "unknown": "yellow"}
 
 Answered = Sequence[tuple[Check, Answer]]
@@ -78,7 +79,8 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     if options.command is None:
         described.print_help()
         return 0
-    folders, source = chosen(options.stacks, root)
+    context = json.loads((root / "cdk.json").read_text("utf-8")).get("context", {}).get
+    folders, source = chosen(options.stacks, root, context)
     account = account_of(AwsSession(region=options.region))
     every = [load_workload(name, root / "workloads") for name in workload_names(root / "workloads")]
     shared = {folder.file: folder.workload for folder in every}
@@ -88,18 +90,20 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     if options.json:
         print(json.dumps(document(account, options.stage, answered), indent=2, ensure_ascii=False))
     else:
-        show(answered, Console(width=None if sys.stdout.isatty() else LOG_WIDTH))
+        console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
+        show(answered, console)
+        if read_budget(context, options.stage) is None and not account.on_this_machine:
+            console.print(NO_BUDGET.format(stage=options.stage), highlight=False)
     return 1 if any(answer.verdict == "fail" for _, answer in answered) else 0
 
 
-def chosen(stacks: Sequence[str], root: Path) -> tuple[list[WorkloadFolder], ReleaseSource | None]:
+def chosen(stacks: Sequence[str], root: Path, context: Context) -> tuple[list[WorkloadFolder], ReleaseSource | None]:
     """Returns the workloads of the named stacks, or all, and the release's source where its pipeline is meant.
 
     Raises `UsageError` for a stack that there is not.
     """
     folders = [load_workload(name, root / "workloads") for name in workload_names(root / "workloads")]
-    context = json.loads((root / "cdk.json").read_text("utf-8")).get("context", {})
-    source = read_release(context.get)
+    source = read_release(context)
     by_stack = {folder.workload.stack_name: folder for folder in folders}
     known = [*by_stack, *([RELEASE] if source else [])]
     if unknown := [stack for stack in stacks if stack not in known]:

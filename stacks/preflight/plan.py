@@ -238,7 +238,7 @@ def _endpoint(folder: WorkloadFolder, hosting: SageMakerEndpointHosting, stage: 
             instance_type=instance_type.removeprefix("ml."),
             zones=hosting.network.zone_ids if isinstance(hosting.network, NewVpc) else (),
         )
-    if (shadow := hosting.shadow) is not None and stage == "production":
+    if (shadow := hosting.shadow) is not None:
         yield _hosted(shadow.instance_type, shadow.instance_count, "the shadow variant")
     if chosen is not None and chosen.autoscaling is not None:
         yield SAGEMAKER_SCALING

@@ -15,6 +15,7 @@ from moto import mock_aws
 
 from aws_api.errors import AwsUnavailable
 from aws_api.session import AwsSession
+from stacks.__main__ import main
 from stacks.preflight.answers import Account, Answer, account_of, answers
 from stacks.preflight.plan import (
     AmiParameter,
@@ -300,3 +301,14 @@ def test_without_credentials_nothing_is_known() -> None:
     with pytest.raises(AwsUnavailable) as raised:
         account_of(AwsSession(boto3.Session(region_name="us-east-1")))
     assert str(raised.value).startswith("No AWS credentials were found.")
+
+
+@pytest.mark.parametrize("stage", ["beta", "production"])
+def test_a_stage_that_no_budget_watches_is_told(
+    stage: str, scripted: Account, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("stacks.__main__.account_of", lambda _: scripted)
+    monkeypatch.setattr("stacks.__main__.answers", lambda *_: iter(()))
+    told = f"cdk.json has no {stage}-budget-usd, so no budget tells what {stage} costs: docs/deploying.md, Budget.\n"
+    assert main(["preflight", "SpellcheckStack", "--stage", stage]) == 0
+    assert capsys.readouterr().out.endswith(told)

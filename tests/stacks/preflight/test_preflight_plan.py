@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stacks.context import ReleaseSource
+from stacks.context import ReleaseSource, Stage
 from stacks.ecs.zones import SharedZones
 from stacks.preflight.plan import (
     AMI_ROOT,
@@ -79,6 +79,14 @@ def test_a_measured_fleet_is_asked_for_at_its_largest(tmp_path: Path) -> None:
     assert only(Quota, asked).needed == 2 * most
     assert only(Quota, asked).quota == "ml.g5.xlarge for endpoint usage"
     assert only(ServiceRole, asked).service == "sagemaker.application-autoscaling.amazonaws.com"
+
+
+@pytest.mark.parametrize("stage", ["beta", "production"])
+def test_a_shadow_has_instances_in_every_stage(tmp_path: Path, stage: Stage) -> None:
+    repository = make_repository(tmp_path)
+    repository.host("cpu", shadow={"target": "cpu-int8", "instance_type": "ml.g5.xlarge", "instance_count": 3})
+    _, shadow = (check.question for check in plan([repository.folder], stage) if isinstance(check.question, Quota))
+    assert (shadow.quota, shadow.needed) == ("ml.g5.xlarge for endpoint usage", 3)
 
 
 def test_a_rolling_update_needs_a_batch_and_not_a_second_fleet(tmp_path: Path) -> None:
