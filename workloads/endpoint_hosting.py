@@ -11,7 +11,7 @@ from workloads.target import InstanceType
 PositiveInt = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 EcrImage = Annotated[str, Field(pattern=r"^\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/[^:@]+[:@].+$")]
-KeyArn = Annotated[str, Field(pattern=r"^arn:[a-z-]+:kms:[a-z0-9-]+:\d{12}:key/[\w-]+$")]
+KeyArn = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+$")]
 Cooldown = Annotated[int, Field(ge=0, le=3600)]
 # Less is over before the alarms, three bad minutes of five, can tell; more steps of more would exceed the 8 hours that
 # SageMaker gives an update.

@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from workloads.document import Document
+from workloads.endpoint_hosting import KeyArn
 
 PositiveInt = Annotated[int, Field(ge=1)]
 ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
-KeyArn = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]+$")]
 ParameterValue = Annotated[str, Field(max_length=128)]
 
 
