@@ -13,8 +13,8 @@ from aws_cdk import App, CfnResource, Environment, Stack
 from aws_cdk import aws_iam as iam
 
 from app import add_all
-from tests.stacks.miniature import Repository, Synthesis, candidate
-from tests.stacks.release.conftest import CONNECTION, VIRGINIA, release, repositories  # noqa: F401  a fixture
+from tests.stacks.miniature import Repository, Synthesis, as_committed, candidate, recommend_for_production
+from tests.stacks.release.conftest import CONNECTION, VIRGINIA, release
 from tests.stacks.templates import SNAPSHOTS, assert_is_snapshot, cdks_own_checks, lint_matches, make_app, nag_findings
 from tests.stacks.test_paging import paging
 
@@ -63,8 +63,11 @@ def test_cdk_nag_has_no_unanswered_finding_in_what_pages(tmp_path: Path) -> None
 
 
 @pytest.fixture(scope="module")
-def releasing(repositories: dict[str, Repository]) -> App:  # noqa: F811
-    return release(repositories["spellcheck"].root)
+def releasing(tmp_path_factory: pytest.TempPathFactory) -> App:
+    """The release of one workload that has every kind of step. test_scanners.py, which is slow, has all workloads."""
+    repository = as_committed(tmp_path_factory.mktemp("releasing"), "question_answering")
+    recommend_for_production(repository)
+    return release(repository.root)
 
 
 def test_cdk_nag_has_no_unanswered_finding_in_a_release(releasing: App) -> None:

@@ -1,6 +1,7 @@
 """The network that the workloads on EC2 share: one for all of a stage, in zones that have their instance types."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from aws_cdk.assertions import Template
 
 from app import add_stacks
 from stacks.context import PRODUCTION, Options
-from stacks.ecs.shared_network import NAME
+from stacks.ecs.shared_network import NAME, SharedNetworkProps, SharedNetworkStack
+from stacks.ecs.zones import SharedZones
 from tests.stacks.miniature import Repository, Synthesis, make_ec2_repository, recommend_for_production, synthesis_of
 from tests.stacks.templates import assert_is_snapshot, filled, lint_matches, make_app, nag_findings
 from tests.stacks.test_templates import masked
@@ -34,6 +36,14 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> App:
 @pytest.fixture(scope="module")
 def network(app: App) -> Synthesis:
     return synthesis_of(app, NAME)
+
+
+def shared(
+    made: Mapping[str, Repository], options: Options = PRODUCTION, region: str | None = "us-east-1"
+) -> SharedZones:
+    """Returns the zones alone, without the templates that have them."""
+    found = {repository.workload_file: repository.folder.workload for repository in made.values()}
+    return SharedZones(found, region, in_production=options.in_production)
 
 
 def zones(app: App) -> list[Any]:
@@ -92,15 +102,15 @@ def test_each_stage_of_a_release_has_a_network_of_its_own(tmp_path: Path) -> Non
 
 def test_zones_are_those_of_the_region_that_have_the_type(tmp_path: Path) -> None:
     """us-east-1's az3 has no Inf1, and az1 no Inf2."""
-    made = both(tmp_path)["duplicates"]
-    assert zones(made.app(VIRGINIA, PRODUCTION)) == ["use1-az1", "use1-az2"]
-    made.change_hosting(target="inf2")
-    assert zones(made.app(VIRGINIA, PRODUCTION)) == ["use1-az2", "use1-az4"]
+    made = both(tmp_path)
+    assert shared(made).all == ["use1-az1", "use1-az2"]
+    made["duplicates"].change_hosting(target="inf2")
+    assert shared(made).all == ["use1-az2", "use1-az4"]
 
 
 def test_beta_has_one_zone_and_a_workload_may_say_how_many(tmp_path: Path) -> None:
     made = both(tmp_path)
-    assert zones(made["duplicates"].app(VIRGINIA)) == ["use1-az1"]
+    assert shared(made, Options()).all == ["use1-az1"]
     made["duplicates"].change_hosting(zone_count=1)
     app = made["duplicates"].app(VIRGINIA, PRODUCTION)
     assert zones(app) == ["use1-az1", "use1-az2"]
@@ -133,10 +143,10 @@ def test_without_a_region_they_are_its_first_and_a_caution_says_so_in_beta_too(t
 
 
 def test_nothing_is_said_of_cpus_or_of_a_region_that_is_known(tmp_path: Path) -> None:
-    made = both(tmp_path, "cpu")["duplicates"]
-    made.instance_types("cpu", "c5.xlarge")
-    assert synthesis_of(made.app(), NAME).warnings() == []
-    assert synthesis_of(both(tmp_path / "inf1")["duplicates"].app(VIRGINIA), NAME).warnings() == []
+    made = both(tmp_path, "cpu")
+    made["duplicates"].instance_types("cpu", "c5.xlarge")
+    assert shared(made, Options(), region=None).caution() is None
+    assert shared(both(tmp_path / "inf1"), Options()).caution() is None
 
 
 @pytest.mark.parametrize("named", [["us-east-1b", "us-east-1d"], ["use1-az4", "use1-az6"]])
@@ -158,7 +168,8 @@ def test_a_zone_keeps_its_addresses_when_others_come(tmp_path: Path) -> None:
     addresses = []
     for named in (["us-east-1d"], ["us-east-1b", "us-east-1d"]):
         made["query_intent"].change_hosting(availability_zones=named)
-        network = synthesis_of(made["query_intent"].app(VIRGINIA), NAME)
+        app = make_app(tmp_path / "cdk.out")
+        network = Synthesis(app, SharedNetworkStack(app, NAME, SharedNetworkProps(zones=shared(made))))
         subnets = [each["Properties"] for each in network.of_type("AWS::EC2::Subnet").values()]
         addresses.append({each["AvailabilityZone"]: each["CidrBlock"] for each in subnets})
     assert addresses[0]["us-east-1d"] == addresses[1]["us-east-1d"] == "10.0.48.0/20"
