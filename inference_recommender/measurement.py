@@ -18,6 +18,8 @@ from inference_recommender.capacity.time_series import Series, SeriesFindings, s
 from workloads import LatencyObjective, LatencyPercentiles
 from workloads.document import Document
 
+SERVERLESS = "serverless"
+"""Stands for the instance type of a measurement whose endpoint was serverless."""
 LIKELY_USERS = 500
 """Requests under way: a closed loop of Inference Recommender's, of 3 users and 3 more a minute, has no more."""
 UNLIMITED = Limit(percentile=95.0, latency_ms=None)
@@ -34,6 +36,36 @@ _FAILURE_CODES: Mapping[str, FailureCode] = {
 }
 
 
+class ProbeSeen(Document):
+    """A probe of a search: arrivals at a rate per instance, and their latency."""
+
+    invocations_per_minute: float
+    duration_s: float
+    latency_ms: float | None
+    """The objective's percentile, from intended send; None where too many were never answered."""
+    late_share: float
+
+
+class OpenLoop(Document):
+    """A search with open arrivals, at rates per instance."""
+
+    invocations_per_minute: float | None
+    """The highest rate within the limit; 0 where none is, None where the search did not come so far."""
+    interval: tuple[float, float] | None = None
+    """95 % confidence interval of that rate."""
+    percentile: str
+    limit_ms: float
+    latency_ms: float | None = None
+    """The percentile in the probe nearest to that rate."""
+    reason: str
+    """Why the search ended."""
+    probes: tuple[ProbeSeen, ...] = ()
+
+    @property
+    def decides(self) -> bool:
+        return self.invocations_per_minute is not None
+
+
 class Measurement(Document):
     """One tested configuration, per instance."""
 
@@ -43,15 +75,15 @@ class Measurement(Document):
     variant: str | None = None
     """The deployable of the workload that was tested; None for the one it hosts."""
     max_invocations_per_minute: float | None
+    """The rate that closed-loop users had, as a job reports it."""
     max_invocations_interval: tuple[float, float] | None = None
     """95 % confidence interval of the rate, where the records allow one."""
     model_latency_ms: float | None
     percentile: str | None = None
     """The percentile of `model_latency_ms`, such as P99, where our own records gave it; None for a job's figure, of
     which the service documents none."""
-    searched_within_ms: float | None = None
-    """The limit of `percentile` within which the rate is the highest, where it was searched for with open-loop
-    arrivals; `model_latency_ms` is then of a single probe."""
+    open_loop: OpenLoop | None = None
+    """None where no open arrivals were sent."""
     model_latency_unit: Literal["ms", "µs"] = "ms"
     """The unit in which the job reported the latency; above it is converted."""
     percentiles_ms: LatencyPercentiles = LatencyPercentiles()
@@ -167,7 +199,7 @@ def _measurement(result: Mapping[str, Any], series: Series | None, limit: Limit)
     findings = series_findings(series, limit) if series else SeriesFindings(interval=None, warm_up_s=None)
     low, high = findings.interval or (None, None)
     return Measurement(
-        instance_type=endpoint.get("InstanceType") or ("serverless" if "ServerlessConfig" in endpoint else "unknown"),
+        instance_type=endpoint.get("InstanceType") or (SERVERLESS if "ServerlessConfig" in endpoint else "unknown"),
         environment={parameter["Key"]: parameter["Value"] for parameter in parameters},
         endpoint_name=endpoint["EndpointName"],
         max_invocations_per_minute=_per(instances, rate),

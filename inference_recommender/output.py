@@ -125,7 +125,9 @@ def show(recommendation: Recommendation, console: Console) -> None:
     table = Table(title=f"{recommendation.workload}: {_asked(recommendation)}", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("candidate")
     for head in (
-        "max\ninv/min",
+        "bears\ninv/min",
+        "by",
+        "users had\ninv/min",
         "job's\nms",
         f"{recommendation.objective.percentile}\nms",
         "count",
@@ -151,6 +153,8 @@ def _cells(candidate: Candidate) -> tuple[str, ...]:
     return (
         _name(candidate),
         number(candidate.max_invocations_per_minute, ",.0f"),
+        candidate.capacity_basis,
+        number(candidate.closed_loop_invocations_per_minute, ",.0f"),
         number(candidate.model_latency_ms, ".4g"),
         number(candidate.objective_latency_ms, ".4g"),
         number(candidate.instance_count, "d"),
@@ -184,8 +188,8 @@ def _decision(recommendation: Recommendation) -> str:
 
 
 def none_chosen(candidates: Sequence[Candidate]) -> str:
-    """Says that nothing is recommended; a candidate that is sized and does not meet the objective is unverified."""
-    shown = " is shown to meet" if any(candidate.instance_count for candidate in candidates) else " meets"
+    """Says that nothing is recommended, be it that the objective is missed or that nothing shows it kept."""
+    shown = " meets" if all(candidate.verified for candidate in candidates) else " is shown to meet"
     return f"No candidate{shown} the objective."
 
 

@@ -8,6 +8,10 @@ from typing_extensions import Self
 from workloads.document import Document
 from workloads.objective import LatencyObjective, Percentile
 
+CapacityBasis = Literal["open-loop", "estimate", "closed-loop"]
+"""How a rate is known: measured with open arrivals; estimated from closed-loop records by their flow-equivalent server;
+or taken as it is from closed-loop users, who wait for their answers, which callers in production do not."""
+
 
 class LatencyPercentiles(Document):
     """Model latency in milliseconds over the whole test; None where it was not reported."""
@@ -38,10 +42,17 @@ class Candidate(Document):
         default=None, description="The variant or target that was tested; None is the hosted one."
     )
     environment: dict[str, str] = {}
-    max_invocations_per_minute: float | None = Field(default=None, description="Highest rate within the objective.")
+    max_invocations_per_minute: float | None = Field(
+        default=None, description="The rate that an instance bears, by which the fleet is sized."
+    )
     max_invocations_interval: tuple[float, float] | None = Field(
         default=None, description="95 % confidence interval of that rate, where one could be computed."
     )
+    capacity_basis: CapacityBasis = Field(default="closed-loop", description="How that rate is known.")
+    closed_loop_invocations_per_minute: float | None = Field(
+        default=None, description="The rate that the test's users had: a job's own MaxInvocations."
+    )
+    closed_loop_invocations_interval: tuple[float, float] | None = None
     model_latency_ms: float | None = Field(
         default=None, description="The job's own figure, of no documented percentile."
     )
@@ -64,6 +75,7 @@ class Candidate(Document):
     cost_per_million_invocations_usd: float | None = None
     cost_reason: str | None = Field(default=None, description="Why a cost is unknown, or where its price is from.")
     meets_objective: bool
+    verified: bool = Field(default=True, description="False: nothing shows whether the objective is kept.")
     reason: str
 
 
@@ -87,5 +99,8 @@ class Recommendation(Document):
     archive_sha256: str
     objective: LatencyObjective
     recommended: Candidate | None = Field(description="The cheapest candidate that meets the objective, if any.")
+    capacity_basis: CapacityBasis = Field(
+        default="closed-loop", description="That of the recommended candidate, or of the first where there is none."
+    )
     candidates: tuple[Candidate, ...]
     provenance: Provenance

@@ -14,7 +14,7 @@ from inference_recommender.capacity.compare import Comparison, Difference, Resul
 from inference_recommender.measurement import Measurement
 from inference_recommender.output import Commands, add_command, stdout_console, tell
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.sizing.decision import sustained_rate
+from inference_recommender.sizing.verdict import sustained_rate
 from workloads import LatencyObjective, UsageError
 
 REGRESSION, NO_VERDICT = 1, 4

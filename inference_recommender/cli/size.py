@@ -167,7 +167,7 @@ def _show(candidates: tuple[Candidate, ...], chosen: Candidate | None, demand: D
     for head in ("instance type", "variant"):
         table.add_column(head)
     judged = f"{demand.percentile}\nms" if demand.percentile else "judged\nms"
-    for head in ("max\ninv/min", "job's\nms", judged, "count", "USD/h", "USD/1M"):
+    for head in ("bears\ninv/min", "by", "users had\ninv/min", "job's\nms", judged, "count", "USD/h", "USD/1M"):
         table.add_column(head, justify="right")
     for candidate in candidates:
         table.add_row(*_cells(candidate), style="" if candidate.meets_objective else "dim")
@@ -187,6 +187,8 @@ def _cells(candidate: Candidate) -> tuple[str, ...]:
         candidate.instance_type,
         " ".join(part for part in (candidate.variant, settings) if part) or MISSING,
         number(candidate.max_invocations_per_minute, ",.0f"),
+        candidate.capacity_basis,
+        number(candidate.closed_loop_invocations_per_minute, ",.0f"),
         number(candidate.model_latency_ms, ".4g"),
         number(candidate.objective_latency_ms, ".4g"),
         number(candidate.instance_count, "d"),

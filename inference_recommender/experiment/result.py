@@ -57,7 +57,8 @@ class Row(Document):
 
     @property
     def rate(self) -> float | None:
-        return self.candidate.max_invocations_per_minute if self.candidate else None
+        """The rate that the cell's users had, as published tables have it."""
+        return self.candidate.closed_loop_invocations_per_minute if self.candidate else None
 
     @property
     def latency_ms(self) -> float | None:
@@ -159,9 +160,9 @@ def _row(cell: Cell, result: tuple[Candidate, Measurement] | None, region: str) 
 
 def _cost_at_capacity(candidate: Candidate, measured: Measurement, region: str) -> float | None:
     per_hour = price(measured.instance_type, region, measured.price_per_hour_usd).usd_per_hour
-    if per_hour is None or not candidate.max_invocations_per_minute:
+    if per_hour is None or not candidate.closed_loop_invocations_per_minute:
         return None
-    return cost_per_million_usd(per_hour, candidate.max_invocations_per_minute)
+    return cost_per_million_usd(per_hour, candidate.closed_loop_invocations_per_minute)
 
 
 def _ratios(row: Row, base: Row) -> Ratios:

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from inference_recommender.measurement import Measurement
+from inference_recommender.capacity.search import Reason
+from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
 from workloads.document import Document
 
 NAME = "capacity.json"
@@ -37,19 +38,39 @@ class CapacityFound(Document):
 
     def measurement(self) -> Measurement:
         """Returns the result per instance; a search that found no rate has its reason as the failure's."""
-        low, high = self.max_invocations_interval or (None, None)
-        rate = self.max_invocations_per_minute
+        found = self.open_loop()
         return Measurement(
             instance_type=self.instance_type,
             endpoint_name=self.url or "the server",
-            max_invocations_per_minute=None if rate is None else rate / self.instances,
-            max_invocations_interval=(
+            max_invocations_per_minute=None,
+            model_latency_ms=None,
+            open_loop=found,
+            warm_up_s=self.warm_up_s,
+            failure_reason=None if found.decides else f"No capacity was found: {self.reason}.",
+            instance_count=self.instances,
+        )
+
+    def open_loop(self) -> OpenLoop:
+        """Returns the same with every rate divided among the instances."""
+        rate, (low, high) = self.max_invocations_per_minute, self.max_invocations_interval or (None, None)
+        if rate is None and self.reason == Reason.NOTHING_KEEPS.value:
+            rate = 0.0
+        return OpenLoop(
+            invocations_per_minute=None if rate is None else rate / self.instances,
+            interval=(
                 None if rate is None or low is None or high is None else (low / self.instances, high / self.instances)
             ),
-            model_latency_ms=self.latency_ms,
             percentile=self.percentile,
-            searched_within_ms=self.latency_limit_ms,
-            warm_up_s=self.warm_up_s,
-            failure_reason=None if rate is not None else f"No capacity was found: {self.reason}.",
-            instance_count=self.instances,
+            limit_ms=self.latency_limit_ms,
+            latency_ms=self.latency_ms,
+            reason=self.reason,
+            probes=tuple(
+                ProbeSeen(
+                    invocations_per_minute=point["invocations_per_minute"] / self.instances,
+                    duration_s=point["duration_s"],
+                    latency_ms=point["latency_ms"],
+                    late_share=point["late_share"],
+                )
+                for point in self.probes
+            ),
         )

@@ -46,6 +46,7 @@ def _plain(candidate: Candidate) -> dict[str, Any]:
         "variant": candidate.variant,
         "environment": candidate.environment,
         "max_invocations_per_minute": candidate.max_invocations_per_minute,
+        "capacity_basis": candidate.capacity_basis,
         "model_latency_ms": candidate.model_latency_ms,
         "objective_latency_ms": candidate.objective_latency_ms,
         "instance_count": candidate.instance_count,

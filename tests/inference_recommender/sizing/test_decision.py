@@ -1,5 +1,7 @@
 """Measurements are judged, sized and priced, and the cheapest candidate is recommended."""
 
+from typing import Any
+
 import pytest
 
 from inference_recommender.capacity.time_series import Series
@@ -20,16 +22,22 @@ UNKNOWN = Price(usd_per_hour=None, reason="not listed")
 
 
 def _measured(rate: float | None = 13_000, latency: float | None = 42.0, **fields: object) -> Measurement:
+    """A job's figures, of no documented percentile and without a time series."""
     return Measurement.model_validate(
         {
             "instance_type": "ml.g5.xlarge",
             "endpoint_name": "e",
             "max_invocations_per_minute": rate,
             "model_latency_ms": latency,
-            "percentile": "P99",  # as our own records have it
             **fields,
         }
     )
+
+
+def _searched(rate: float | None = 13_000, **fields: object) -> Measurement:
+    """The same, with a search that found a rate of open arrivals."""
+    found = {"invocations_per_minute": rate, "percentile": "P99", "limit_ms": 50, "latency_ms": 49.0, "reason": "why"}
+    return _measured(18_000, open_loop={**found, **fields})
 
 
 def test_cost_per_million_by_hand() -> None:
@@ -38,19 +46,40 @@ def test_cost_per_million_by_hand() -> None:
 
 
 def test_a_candidate_that_keeps_the_objective_is_sized_and_priced() -> None:
-    judged = candidate(_measured(), DEMAND, SIZING, KNOWN, 30_000)
+    judged = candidate(_searched(interval=(12_000, 14_000)), DEMAND, SIZING, KNOWN, 30_000)
     assert judged.meets_objective
-    assert judged.reason == "Keeps P99 model latency ≤ 50 ms: 42 ms at 13,000 invocations/min."
+    assert judged.reason == (
+        "Keeps P99 model latency ≤ 50 ms with open-loop arrivals: 13,000 invocations/min. The test's users, who wait "
+        "for their answers, had 18,000."
+    )
+    assert (judged.capacity_basis, judged.max_invocations_interval) == ("open-loop", (12_000, 14_000))
+    assert (judged.max_invocations_per_minute, judged.closed_loop_invocations_per_minute) == (13_000, 18_000)
     assert judged.instance_count == 3
     assert judged.cost_per_hour_usd == pytest.approx(3 * 1.408)
     assert judged.cost_per_million_invocations_usd == pytest.approx(3 * 1.408 / 1.8)
 
 
-def test_a_candidate_that_misses_the_objective_is_not_sized() -> None:
-    judged = candidate(_measured(latency=50.5), DEMAND, SIZING, KNOWN, 30_000)
-    assert (judged.meets_objective, judged.instance_count, judged.autoscaling) == (False, None, None)
-    assert judged.reason == "Misses P99 model latency ≤ 50 ms: 50.5 ms at 13,000 invocations/min."
-    assert judged.cost_per_hour_usd is None
+def test_a_candidate_that_misses_the_objective_is_sized_too_and_not_recommended() -> None:
+    judged = candidate(_searched(0, reason="no rate keeps the limit"), DEMAND, SIZING, KNOWN, 30_000)
+    assert judged.reason == (
+        "Misses P99 model latency ≤ 50 ms with open-loop arrivals: no rate keeps the limit. The rate is of closed-loop "
+        "users, who wait for their answers; callers who do not may need more instances."
+    )
+    assert (judged.meets_objective, judged.capacity_basis, judged.instance_count) == (False, "closed-loop", 2)
+    assert judged.cost_per_hour_usd == pytest.approx(2 * 1.408)
+    assert judged.autoscaling is not None
+    assert cheapest([judged]) is None
+
+
+@pytest.mark.parametrize("other", [{"percentile": "P95"}, {"limit_ms": 80}])
+def test_a_search_within_another_limit_verifies_nothing(other: dict[str, Any]) -> None:
+    judged = candidate(_searched(**other), DEMAND, SIZING, KNOWN, None)
+    searched = {"percentile": "P99", "limit_ms": 50, **other}
+    assert judged.reason == (
+        "Unverified: nothing shows whether it keeps P99 model latency ≤ 50 ms. Its capacity, 13,000 invocations/min, "
+        f"was searched for within {searched['percentile']} ≤ {searched['limit_ms']} ms."
+    )
+    assert (judged.meets_objective, judged.verified, judged.instance_count) == (False, False, 3)
 
 
 def test_a_missing_capacity_is_unknown_and_not_sized() -> None:
@@ -66,11 +95,6 @@ def test_a_capacity_of_nothing_is_not_divided_by(rate: float) -> None:
     assert judged.reason == f"The job reported {rate:g} invocations/min for it: it bore no load."
 
 
-def _of_a_job(series: Series | None = None, latency: float | None = 42.0, instances: int = 1) -> Measurement:
-    """A job's figures, of no documented percentile."""
-    return _measured(latency=latency, percentile=None, series=series, instance_count=instances)
-
-
 def _watched(*minutes: tuple[float, float, float | None]) -> Series:
     """CloudWatch's minutes: users, invocations, P99 of ModelLatency; a point more at either end is left out."""
     users, invocations, latencies = zip(minutes[0], *minutes, minutes[-1], strict=True)
@@ -80,7 +104,7 @@ def _watched(*minutes: tuple[float, float, float | None]) -> Series:
         users=users,
         invocations=invocations,
         errors=(0.0,) * len(users),
-        latency_ms={"p50": (5.0,) * len(users)},
+        latency_ms={"p50": (5.0,) * len(users), "p99": latencies},
         model_latency_ms={"p99": latencies},
     )
 
@@ -90,58 +114,72 @@ def _watched(*minutes: tuple[float, float, float | None]) -> Series:
 def test_a_jobs_own_latency_verifies_nothing_and_the_fleet_is_sized_all_the_same(
     latency: float | None, series: Series | None
 ) -> None:
-    judged = candidate(_of_a_job(series, latency=latency), DEMAND, SIZING, KNOWN, 30_000)
+    judged = candidate(_measured(latency=latency, series=series), DEMAND, SIZING, KNOWN, 30_000)
     own = "" if latency is None else f"{latency:g} ms at "
     assert judged.reason == (
         "Unverified: nothing shows whether it keeps P99 model latency ≤ 50 ms. There is no P99 of ModelLatency from "
-        f"CloudWatch, and no percentile is documented for the job's own figures, {own}13,000 invocations/min."
+        f"CloudWatch, and no percentile is documented for the job's own figures, {own}13,000 invocations/min. The rate "
+        "is of closed-loop users, who wait for their answers; callers who do not may need more instances."
     )
-    assert (judged.meets_objective, judged.objective_latency_ms, judged.instance_count) == (False, None, 3)
+    assert (judged.meets_objective, judged.verified, judged.objective_latency_ms) == (False, False, None)
+    assert (judged.capacity_basis, judged.instance_count) == ("closed-loop", 3)
     assert cheapest([judged]) is None
 
 
-def test_cloudwatch_judges_at_the_load_where_the_capacity_is_and_not_over_the_whole_test() -> None:
-    """The last load breaks the limit, and would break it for the whole test."""
-    series = _watched((1, 6_000, 10), (2, 12_800, 40), (3, 13_100, 400))
-    judged = candidate(_of_a_job(series, latency=1.0), DEMAND, SIZING, KNOWN, None)
-    assert judged.reason == "Keeps P99 model latency ≤ 50 ms by CloudWatch: 40 ms at 13,000 invocations/min."
-    assert (judged.meets_objective, judged.objective_latency_ms, judged.model_latency_ms) == (True, 40, 1)
-
-
-def test_a_capacity_that_only_p95_keeps_is_not_taken() -> None:
-    series = _watched((1, 6_000, 10), (2, 10_000, 40), (3, 13_000, 80))
-    judged = candidate(_of_a_job(series), DEMAND, SIZING, KNOWN, None)
+def test_a_job_is_judged_by_an_estimate_from_cloudwatch_below_what_its_users_had() -> None:
+    """Every load of the job keeps the limit. Its own latency, of whatever percentile, tells nothing."""
+    series = _watched((1, 6_000, 10), (2, 10_000, 14), (3, 12_800, 18), (4, 13_100, 22))
+    judged = candidate(_measured(latency=1.0, series=series), DEMAND, SIZING, KNOWN, None)
+    rate = judged.max_invocations_per_minute or 0
     assert judged.reason == (
-        "Keeps P99 model latency ≤ 50 ms by CloudWatch: 40 ms at 10,000 invocations/min. "
-        "The job's own 13,000 was not within it."
+        "Keeps P99 model latency ≤ 50 ms with open-loop arrivals, as estimated from closed-loop records: "
+        f"{rate:,.0f} invocations/min. The test's users, who wait for their answers, had 13,000."
     )
-    assert (judged.max_invocations_per_minute, judged.instance_count) == (10_000, 4)
+    assert (judged.meets_objective, judged.capacity_basis) == (True, "estimate")
+    assert 6_000 < rate < 12_800
+    assert judged.objective_latency_ms == pytest.approx(50, rel=0.01)
 
 
-def test_where_every_load_keeps_the_objective_the_jobs_rate_stands() -> None:
-    judged = candidate(_of_a_job(_watched((1, 6_000, 10), (2, 9_000, 40))), DEMAND, SIZING, KNOWN, None)
-    assert (judged.meets_objective, judged.max_invocations_per_minute) == (True, 13_000)
+def test_a_search_that_found_nothing_leaves_the_estimate_to_decide() -> None:
+    series = _watched((1, 6_000, 10), (2, 10_000, 14), (3, 12_800, 18))
+    found = {"invocations_per_minute": None, "percentile": "P99", "limit_ms": 50, "reason": "its time was over"}
+    judged = candidate(_measured(series=series, open_loop=found), DEMAND, SIZING, KNOWN, None)
+    assert judged.capacity_basis == "estimate"
+    assert judged.reason.endswith(" A search with open-loop arrivals gave none: its time was over.")
 
 
-def test_a_service_that_no_load_leaves_within_the_limit_misses_it_by_cloudwatch() -> None:
-    judged = candidate(_of_a_job(_watched((1, 6_000, 60), (2, 9_000, 90))), DEMAND, SIZING, KNOWN, None)
+def test_a_service_that_is_too_slow_for_one_user_misses_the_objective() -> None:
+    series = _watched((1, 6_000, 60), (2, 9_000, 90))
+    judged = candidate(_measured(series=series), DEMAND, SIZING, KNOWN, None)
     assert judged.reason == (
-        "Misses P99 model latency ≤ 50 ms by CloudWatch: 60 ms at 6,000 invocations/min, the lowest load that there "
-        "was."
+        f"Misses P99 model latency ≤ 50 ms: a request alone takes {judged.objective_latency_ms:.4g} ms, by the test's "
+        "records. The rate is of closed-loop users, who wait for their answers; callers who do not may need more "
+        "instances."
     )
-    assert (judged.meets_objective, judged.instance_count) == (False, None)
+    assert judged.objective_latency_ms == pytest.approx(60, rel=0.01)
+    assert (judged.meets_objective, judged.instance_count) == (False, 3)
 
 
-def test_a_fleets_series_is_divided_by_its_instances() -> None:
-    series = _watched((1, 12_000, 10), (2, 20_000, 40), (3, 26_000, 80))
-    judged = candidate(_of_a_job(series, instances=2), DEMAND, SIZING, KNOWN, None)
-    assert judged.max_invocations_per_minute == 10_000
+def test_a_fleets_estimate_is_divided_by_its_instances() -> None:
+    series = _watched((1, 12_000, 10), (2, 20_000, 14), (3, 26_000, 18))
+    one, two = (
+        candidate(_measured(series=series, instance_count=count), DEMAND, SIZING, KNOWN, None) for count in (1, 2)
+    )
+    assert one.max_invocations_per_minute == pytest.approx(2 * (two.max_invocations_per_minute or 0))
+
+
+def test_our_own_percentile_of_closed_loop_users_alone_verifies_nothing() -> None:
+    judged = candidate(_measured(percentile="P99"), DEMAND, SIZING, KNOWN, None)
+    assert judged.reason.startswith(
+        "Unverified: nothing shows whether it keeps P99 model latency ≤ 50 ms with open-loop arrivals. Its users had "
+        "P99 of 42 ms at 13,000 invocations/min, but there is no record of how many they were."
+    )
 
 
 def test_without_any_latency_a_limit_of_no_percentile_is_not_met() -> None:
     demand = Demand(peak_invocations_per_minute=30_000, model_latency_ms=40)
-    judged = candidate(_of_a_job(latency=None), demand, SIZING, KNOWN, None)
-    assert judged.reason == "The job reported no model latency for it, so nothing shows that it keeps 40 ms."
+    judged = candidate(_measured(latency=None), demand, SIZING, KNOWN, None)
+    assert judged.reason.startswith("The job reported no model latency for it, so nothing shows that it keeps 40 ms. ")
     assert not judged.meets_objective
 
 
@@ -151,23 +189,26 @@ def test_without_any_latency_a_limit_of_no_percentile_is_not_met() -> None:
 def test_without_a_limit_latency_is_not_judged_and_the_load_is_sized(latency: float | None, said: str) -> None:
     judged = candidate(_measured(latency=latency), Demand(peak_invocations_per_minute=30_000), SIZING, KNOWN, None)
     assert (judged.meets_objective, judged.instance_count) == (True, 3)
-    assert judged.reason == f"Latency is not judged, for no objective was given: {said}."
+    assert judged.reason == (
+        f"Latency is not judged, for no objective was given: {said}. The rate is of closed-loop users, who wait for "
+        "their answers; callers who do not may need more instances."
+    )
 
 
 def test_a_limit_without_a_percentile_is_named_without_one() -> None:
     demand = Demand(peak_invocations_per_minute=30_000, model_latency_ms=40)
     judged = candidate(_measured(), demand, SIZING, KNOWN, None)
     assert judged.reason == (
-        "Misses model latency ≤ 40 ms: 42 ms at 13,000 invocations/min, by a figure of undocumented percentile."
+        "Misses model latency ≤ 40 ms: 42 ms at 13,000 invocations/min, by a figure of undocumented percentile. The "
+        "rate is of closed-loop users, who wait for their answers; callers who do not may need more instances."
     )
 
 
 def test_a_capacity_at_the_jobs_own_limit_is_said_to_be_a_lower_bound() -> None:
-    judged = candidate(_measured(rate=30_400), DEMAND, SIZING, KNOWN, 30_000)
-    assert judged.reason == (
-        "Keeps P99 model latency ≤ 50 ms: 42 ms at 30,400 invocations/min. "
-        "The job stopped at its limit of 30,000: an instance may bear more."
-    )
+    judged = candidate(_measured(rate=30_400), Demand(peak_invocations_per_minute=30_000), SIZING, KNOWN, 30_000)
+    assert judged.reason.endswith(" The job stopped at its limit of 30,000: an instance may bear more.")
+    searched = candidate(_searched(31_000), DEMAND, SIZING, KNOWN, 10_000)
+    assert "stopped" not in searched.reason
 
 
 def test_a_failed_test_keeps_its_reason() -> None:
@@ -176,7 +217,7 @@ def test_a_failed_test_keeps_its_reason() -> None:
 
 
 def test_an_unknown_price_is_none_with_the_reason_and_does_not_stop_sizing() -> None:
-    judged = candidate(_measured(), DEMAND, SIZING, UNKNOWN, 30_000)
+    judged = candidate(_searched(), DEMAND, SIZING, UNKNOWN, 30_000)
     assert judged.instance_count == 3
     assert (judged.cost_per_hour_usd, judged.cost_per_million_invocations_usd) == (None, None)
     assert judged.cost_reason == "not listed"

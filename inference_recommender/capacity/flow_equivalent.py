@@ -1,0 +1,311 @@
+"""Estimates from closed-loop records what a service would do with open arrivals: its flow-equivalent server. Pure.
+
+Users of a closed loop wait for their answers, so they slow down when the service does; callers in production don't.
+Chandy, Herzog and Woo (IBM Journal of Research and Development 19, 1975) replace a service by one queue whose rate of
+completions X(n) depends on the number of requests in it alone, and measure X(n) as the throughput of n closed-loop
+users. With Poisson arrivals at a rate λ that queue is a birth-death process, and an arrival finds n requests with
+
+    p(n) / p(n - 1) = (λ / X(n)) ^ ((λ + X(n)) / (λ + I · X(n)))          X(n) = X(N) beyond the N users that there were
+
+where I is the index of dispersion of the completions: the variance of their number over its mean, 1 for a Poisson
+process. With I = 1 this is the birth-death process; otherwise it decays as the diffusion with the completions' own
+variance does (Newell, Applications of Queueing Theory, 1982). I grows with the time over which it is counted, from
+that of a Poisson process to what the series' periods show, and is taken at the queue's own relaxation time
+(λ + I · X) / (X - λ)², as Whitt and You do (Operations Research 66, 2018). So stalls and batches count.
+
+An arrival that finds n < N requests takes as long as a request did beside n other users. One that finds more waits
+until N - 1 are left, which takes an exponential time of the rate λ · (1 / r - 1) where r is the tail's ratio: that is
+the wait whose arrivals would leave such a queue (distributional Little's law: Keilson and Servi, Operations Research
+Letters 7, 1988). For exponential services at any number of servers all of this is exact.
+
+It is an estimate: that a service is slower for a queue that arrivals built than for one of as many users, no closed
+loop can show. The interval is that of the records (bootstrap of the periods at each number of users) and of the model's
+error on simulated services.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, hypot, inf, log
+from statistics import NormalDist
+
+import numpy as np
+
+from inference_recommender.capacity.closed_loop import CONFIDENCE, Limit
+from inference_recommender.capacity.levels import Indices
+from inference_recommender.capacity.statistics import Floats, isotonic
+from inference_recommender.capacity.time_series import Series, series_findings
+
+Z = np.linspace(-4.0, 4.0, 161)
+"""Normal scores at which a distribution of latencies is kept: from the 0.003th to the 99.997th percentile."""
+WEIGHTS = np.exp(-(Z**2) / 2) / np.exp(-(Z**2) / 2).sum()
+SHARES = np.array([NormalDist().cdf(z) for z in Z])
+SATURATED = 0.9
+"""Numbers of users that complete so much of what most users do are taken for equal: of several noisy rates the highest
+would be the luckiest. Their periods tell how much a busy service varies."""
+FEWEST_PERIODS = 5
+"""From fewer periods no variance is taken: completions count as a Poisson process."""
+BRIEF_S = 1.0
+"""The variance over periods up to so long is there at once; over longer ones it builds up with time."""
+MODEL_ERROR = 0.15
+"""The model's own share of the interval: as far as it is off on simulated services (test_flow_equivalent.py)."""
+RESAMPLES = 80
+HALVINGS = 24
+"""A rate or a latency is then known to a ten-millionth of the range."""
+ROUNDS = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Dispersion:
+    """The variance of the number of completions over its mean, counted over a time."""
+
+    over_s: float
+    index: float
+
+    def at(self, seconds: float) -> float:
+        """Returns the index over `seconds`: what is more than a Poisson process has builds up with time."""
+        if self.index <= 1 or self.over_s <= BRIEF_S:
+            return self.index
+        return 1 + (self.index - 1) * min(seconds / self.over_s, 1.0)
+
+
+POISSON = Dispersion(over_s=1.0, index=1.0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class FlowEquivalentServer:
+    """A queue with the throughput and the latencies that closed-loop users saw; arrays have a row for 1, 2, … N users.
+
+    Rates are in invocations per minute.
+    """
+
+    completions: Floats
+    """X(n), never falling."""
+    latencies_ms: Floats
+    """Shape (N, len(Z)): the latency at each normal score of `Z`."""
+    dispersion: Dispersion = POISSON
+
+    @property
+    def most(self) -> float:
+        """The rate that no queue of arrivals can reach: what most users had."""
+        return float(self.completions[-1])
+
+    def late_share(self, rate: float, latency_ms: float) -> float:
+        """Returns the share of open arrivals at `rate` that take longer than `latency_ms`."""
+        return self._late_share(rate, latency_ms, self._late_beside(latency_ms))
+
+    def latency_ms(self, rate: float, percentile: float) -> float:
+        """Returns the percentile of the latency of open arrivals at `rate`; infinite where the queue has no end."""
+        if rate >= self.most:
+            return inf
+        low, high = float(self.latencies_ms[0, 0]), float(self.latencies_ms[-1, -1])
+        while self.late_share(rate, high) > 1 - percentile / 100:
+            high *= 2
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.late_share(rate, middle) > 1 - percentile / 100 else (low, middle)
+        return high
+
+    def highest_rate(self, limit: Limit) -> float:
+        """Returns the highest rate of open arrivals within the limit; 0 where none is, `most` without a limit."""
+        if limit.latency_ms is None:
+            return self.most
+        low, high, beside = 0.0, self.most, self._late_beside(limit.latency_ms)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            late = self._late_share(middle, limit.latency_ms, beside) > limit.allowed
+            low, high = (low, middle) if late else (middle, high)
+        return low if low > self.most * 1e-6 else 0.0
+
+    def _late_share(self, rate: float, latency_ms: float, beside: Floats) -> float:
+        """Returns `late_share`, given the share of late requests at each number of users."""
+        if rate >= self.most:
+            return 1.0
+        found, waiting, wait_rate_per_ms = self._found(rate)
+        left_ms = np.maximum(latency_ms - self.latencies_ms[-1], 0.0)
+        return float(found @ beside + waiting * (WEIGHTS @ np.exp(-wait_rate_per_ms * left_ms)))
+
+    def _found(self, rate: float) -> tuple[Floats, float, float]:
+        """Returns the shares of arrivals that find 0, 1, … N - 1 requests, the share that finds more, and the rate per
+        ms at which the wait of those ends.
+        """
+        exponents = (rate + self.completions) / (rate + self._index(rate) * self.completions)
+        steps = exponents * np.log(rate / self.completions)
+        logs = np.concatenate([[0.0], np.cumsum(steps)])
+        ratio = exp(float(steps[-1]))
+        weights = np.exp(logs - logs.max())
+        weights[-1] /= 1 - ratio
+        weights /= weights.sum()
+        return weights[:-1], float(weights[-1]), rate * (1 / ratio - 1) / 60_000
+
+    def _index(self, rate: float) -> float:
+        """Returns the index of dispersion over the relaxation time of the queue at `rate`, which depends on it."""
+        most, index = self.most, self.dispersion.at(0.0)
+        for _ in range(ROUNDS):
+            before, index = index, self.dispersion.at((rate + index * most) / (most - rate) ** 2 * 60)
+            if abs(index - before) < 0.01 * before:
+                break
+        return index
+
+    def _late_beside(self, latency_ms: float) -> Floats:
+        """Returns the share of requests over `latency_ms` at each number of users."""
+        return np.array([1 - np.interp(latency_ms, row, SHARES, left=0.0, right=1.0) for row in self.latencies_ms])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """The highest rate of open arrivals within a limit, as closed-loop records let it be expected."""
+
+    invocations_per_minute: float
+    """0 where no rate is within the limit."""
+    interval: tuple[float, float]
+    """95 % confidence interval, from the spread of the records and from `MODEL_ERROR`."""
+    latency_ms: float
+    """The limit's percentile at that rate; for no rate, that of a request alone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Records:
+    """The settled periods of a closed-loop run; arrays have an entry per period."""
+
+    users: Floats
+    completed: Floats
+    """Requests in the period."""
+    latencies_ms: Floats
+    """Shape (periods, len(Z))."""
+    period_s: float
+
+    def server(self) -> FlowEquivalentServer:
+        levels = np.unique(self.users)
+        of_level = np.searchsorted(levels, self.users)
+        periods = np.bincount(of_level).astype(np.float64)
+        means = isotonic(np.bincount(of_level, weights=self.completed) / periods, periods)
+        busy = means >= SATURATED * means[-1]
+        means[busy] = np.average(means[busy], weights=periods[busy])
+        latencies = np.stack([_mixture(self.latencies_ms[of_level == level]) for level in range(len(levels))])
+        every = np.arange(1.0, levels[-1] + 1)
+        # One user alone completes its share of what the fewest did, where no user was ever alone.
+        known_users = levels if levels[0] <= 1 else np.concatenate([[0.0], levels])
+        known_means = means if levels[0] <= 1 else np.concatenate([[0.0], means])
+        return FlowEquivalentServer(
+            completions=np.interp(every, known_users, known_means) * 60 / self.period_s,
+            latencies_ms=np.exp(np.stack([np.interp(every, levels, column) for column in np.log(latencies).T], axis=1)),
+            dispersion=self._dispersion(means, of_level),
+        )
+
+    def estimate(self, limit: Limit) -> Estimate:
+        server = self.server()
+        rate = server.highest_rate(limit)
+        resampled = [each.server().highest_rate(limit) for each in self._resampled()]
+        low, high = np.percentile(resampled, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
+        return Estimate(
+            invocations_per_minute=rate,
+            interval=(_beyond(rate, min(float(low), rate)), _beyond(rate, max(float(high), rate))),
+            latency_ms=server.latency_ms(rate or server.most * 1e-6, limit.percentile),
+        )
+
+    def _dispersion(self, means: Floats, of_level: Indices) -> Dispersion:
+        """Takes the variance of periods around the mean of their level, where the service is busy."""
+        expected = means[of_level]
+        busy = expected >= SATURATED * means[-1]
+        degrees = int(busy.sum()) - len(np.unique(expected[busy]))
+        if degrees < FEWEST_PERIODS:
+            busy = np.ones(len(expected), dtype=np.bool_)
+            degrees = len(expected) - len(np.unique(expected))
+        if degrees < FEWEST_PERIODS:
+            return Dispersion(over_s=self.period_s, index=1.0)
+        squares = (self.completed[busy] - expected[busy]) ** 2 / expected[busy]
+        return Dispersion(over_s=self.period_s, index=float(squares.sum()) / degrees)
+
+    def _resampled(self) -> "Sequence[Records]":
+        random = np.random.default_rng(0)
+        members = [np.flatnonzero(self.users == level) for level in np.unique(self.users)]
+        drawn = [np.concatenate([random.choice(one, size=len(one)) for one in members]) for _ in range(RESAMPLES)]
+        return [
+            Records(
+                users=self.users[chosen],
+                completed=self.completed[chosen],
+                latencies_ms=self.latencies_ms[chosen],
+                period_s=self.period_s,
+            )
+            for chosen in drawn
+        ]
+
+
+def _beyond(rate: float, end: float) -> float:
+    """Returns an end of the interval that allows for the model's error besides that of the records."""
+    if not (rate and end):
+        return end
+    sign = 1 if end > rate else -1
+    return rate * exp(sign * hypot(log(end / rate), MODEL_ERROR))
+
+
+def records(series: Series, latencies: Mapping[str, Sequence[float | None]]) -> Records | None:
+    """Returns the settled periods of a series of closed-loop users, with the percentiles of `latencies` by name, such
+    as `series.latency_ms`; None where no period has users, requests and the percentiles.
+    """
+    names = sorted(latencies, key=lambda name: float(name[1:]))
+    if not names:
+        return None
+    warm_up = series_findings(series, Limit(percentile=float(names[-1][1:]), latency_ms=None)).warm_up_s or 0.0
+    whole = slice(1, -1) if len(series.seconds) > 2 else slice(None)
+    columns = (series.users, series.invocations, *(latencies[name] for name in names))
+    rows = [
+        row
+        for second, *row in zip(series.seconds[whole], *(column[whole] for column in columns), strict=True)
+        if None not in row and row[0] >= 1 and row[1] > 0 and second >= warm_up + series.seconds[whole][0]
+    ]
+    if not rows:
+        return None
+    known = np.array(rows, dtype=np.float64)
+    scores = [NormalDist().inv_cdf(float(name[1:]) / 100) for name in names]
+    return Records(
+        users=np.round(known[:, 0]),
+        completed=known[:, 1],
+        latencies_ms=np.stack([_distribution(scores, row) for row in np.maximum(known[:, 2:], 1e-3)]),
+        period_s=float(series.period_s),
+    )
+
+
+def model_latencies(series: Series, name: str) -> Mapping[str, Sequence[float | None]]:
+    """Returns the model latency by percentile: the one called `name` ("p99") as the endpoint's own metric has it, the
+    others as the client's, in the same proportion; nothing where the metric has none.
+    """
+    if name not in series.model_latency_ms:
+        return {}
+    known = series.model_latency_ms[name]
+    lower = {other: column for other, column in series.latency_ms.items() if float(other[1:]) < float(name[1:])}
+    clients = series.latency_ms.get(name, known)
+    shares = [model / client if model and client else None for model, client in zip(known, clients, strict=True)]
+    return {
+        **{
+            other: tuple(
+                None if value is None or share is None else value * share
+                for value, share in zip(column, shares, strict=True)
+            )
+            for other, column in lower.items()
+        },
+        name: known,
+    }
+
+
+def _distribution(scores: Sequence[float], latencies_ms: Floats) -> Floats:
+    """Returns the latency at each score of `Z`, straight lines between the known ones in the logarithm of the latency,
+    and beyond them as steep as the nearest.
+    """
+    logs = np.maximum.accumulate(np.log(latencies_ms))
+    if len(logs) == 1:
+        return np.full(len(Z), float(np.exp(logs[0])))
+    values: Floats = np.interp(Z, scores, logs)
+    for beyond, near, next_to in ((scores[-1] < Z, -1, -2), (scores[0] > Z, 0, 1)):
+        slope = (logs[near] - logs[next_to]) / (scores[near] - scores[next_to])
+        values[beyond] = logs[near] + slope * (Z[beyond] - scores[near])
+    latencies: Floats = np.exp(values)
+    return latencies
+
+
+def _mixture(latencies_ms: Floats) -> Floats:
+    """Returns the distribution of requests that may be of any of the rows."""
+    order = np.argsort(latencies_ms, axis=None)
+    below = np.cumsum(np.tile(WEIGHTS, len(latencies_ms))[order]) / len(latencies_ms)
+    mixed: Floats = np.interp(SHARES, below, latencies_ms.ravel()[order])
+    return mixed

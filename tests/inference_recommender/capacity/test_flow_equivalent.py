@@ -1,0 +1,150 @@
+"""The flow-equivalent server: exact where queueing theory has a closed form, near the truth on simulated services."""
+
+from math import exp, factorial, log
+
+import numpy as np
+import pytest
+
+from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.flow_equivalent import (
+    SHARES,
+    Dispersion,
+    FlowEquivalentServer,
+    Records,
+    model_latencies,
+    records,
+)
+from inference_recommender.capacity.statistics import Floats
+from inference_recommender.capacity.time_series import Series
+from tests.inference_recommender.capacity.simulated_service import BATCHING, MM1, STALLING, Model, SimulatedService
+
+P99 = Limit(percentile=99.0, latency_ms=50.0)
+JOINS = (0.0, 20.0, *(20 + 2.5 * number for number in range(1, 16)))
+"""The times in seconds at which users join as in spellcheck's [traffic.quick]."""
+
+
+def _exponential(mean_ms: float) -> Floats:
+    latencies: Floats = -mean_ms * np.log(1 - SHARES)
+    return latencies
+
+
+def _mm1(users: int, mean_ms: float) -> FlowEquivalentServer:
+    """A single exponential server, at which one request of each user takes as many services as there are users."""
+    random = np.random.default_rng(0)
+    drawn = [np.sort(random.gamma(count, mean_ms, 100_000)) for count in range(1, users + 1)]
+    return FlowEquivalentServer(
+        completions=np.full(users, 60_000 / mean_ms),
+        latencies_ms=np.stack([np.quantile(latencies, SHARES) for latencies in drawn]),
+    )
+
+
+@pytest.mark.parametrize("load", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("users", [1, 4])
+def test_an_exponential_server_has_the_latencies_of_m_m_1(users: int, load: float) -> None:
+    """The time in system of M/M/1 is exponential, of the rate at which requests are served less that of arrivals."""
+    latency = _mm1(users, 4.0).latency_ms(load * 15_000, 99.0)
+    assert latency == pytest.approx(-log(0.01) * 4.0 / (1 - load), rel=0.03)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.6, 0.9])
+def test_several_servers_have_the_waits_of_erlang_c(load: float) -> None:
+    """M/M/4: a request waits with Erlang's probability C, for an exponential time; then it is served."""
+    servers, mean_ms = 4, 12.0
+    server = FlowEquivalentServer(
+        completions=np.arange(1.0, servers + 1) * 60_000 / mean_ms,
+        latencies_ms=np.stack([_exponential(mean_ms)] * servers),
+    )
+    offered = load * servers
+    full = offered**servers / factorial(servers) / (1 - load)
+    waits = full / (sum(offered**n / factorial(n) for n in range(servers)) + full)
+    wait_rate, rate = (servers - offered) / mean_ms, 1 / mean_ms
+    late = exp(-rate * 60) + waits * rate * (exp(-rate * 60) - exp(-wait_rate * 60)) / (wait_rate - rate)
+    assert server.late_share(offered * 60_000 / mean_ms, 60.0) == pytest.approx(late, rel=0.02)
+
+
+def test_the_highest_rate_is_the_one_whose_percentile_is_the_limit() -> None:
+    """Solved for the rate, M/M/1's percentile gives mu + ln(1 - q) / limit."""
+    server, slow = _mm1(3, 4.0), _mm1(1, 40.0)
+    rate = server.highest_rate(P99)
+    assert rate == pytest.approx(60_000 * (1 / 4 + log(0.01) / 50), rel=0.01)
+    assert server.latency_ms(rate, 99.0) == pytest.approx(50, rel=0.01)
+    assert server.highest_rate(Limit(percentile=99.0, latency_ms=None)) == 15_000
+    assert server.latency_ms(15_000, 99.0) == np.inf
+    assert slow.highest_rate(P99) == 0
+
+
+@pytest.mark.parametrize(("index", "factor"), [(0.0, 0.5), (3.0, 2.0)])
+def test_the_wait_is_as_long_as_the_completions_variance_makes_it(index: float, factor: float) -> None:
+    """In heavy traffic a queue's wait is in proportion to 1 + I (Kingman): half as long at regular completions."""
+    queue = _mm1(1, 4.0)
+    other = FlowEquivalentServer(
+        completions=queue.completions,
+        latencies_ms=queue.latencies_ms,
+        dispersion=Dispersion(over_s=1.0, index=index),
+    )
+    rate = 0.98 * 15_000
+    assert other.latency_ms(rate, 99.0) / queue.latency_ms(rate, 99.0) == pytest.approx(factor, rel=0.05)
+
+
+def test_variance_over_minutes_counts_for_as_long_as_the_queue_lasts() -> None:
+    assert Dispersion(over_s=60.0, index=31.0).at(6.0) == 4.0
+    assert Dispersion(over_s=60.0, index=31.0).at(600.0) == 31.0
+    assert Dispersion(over_s=60.0, index=0.4).at(6.0) == 0.4
+
+
+def _series(model: Model, seed: int) -> Series:
+    """The time series of users who join at `JOINS`, in points of a second."""
+    run = SimulatedService(model, seed).closed_loop(JOINS, 60.0)
+    second = np.minimum(run.finished_s.astype(np.intp), 59)
+    latencies = [run.latencies_ms[second == number] for number in range(60)]
+    return Series(
+        period_s=1,
+        seconds=tuple(float(number) for number in range(60)),
+        users=tuple(float(np.searchsorted(JOINS, number, side="right")) for number in range(60)),
+        invocations=tuple(float(len(each)) for each in latencies),
+        errors=(0.0,) * 60,
+        latency_ms={
+            name: tuple(float(np.percentile(each, rank)) for each in latencies)
+            for name, rank in (("p50", 50), ("p90", 90), ("p95", 95), ("p99", 99))
+        },
+    )
+
+
+def _records(model: Model, seed: int) -> Records:
+    series = _series(model, seed)
+    found = records(series, series.latency_ms)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("model", "truth"),
+    [
+        # The exact capacity of M/M/1; the others are of runs of a million requests at one rate each.
+        pytest.param(MM1, 60_000 * (1 / 4 + log(0.01) / 50), id="mm1"),
+        pytest.param(BATCHING, 41_600, id="batches"),
+        pytest.param(STALLING, 39_000, id="stalls"),
+    ],
+)
+def test_a_minute_of_closed_loop_users_tells_the_capacity_for_arrivals(model: Model, truth: float) -> None:
+    found = _records(model, 0).estimate(P99)
+    assert found.invocations_per_minute == pytest.approx(truth, rel=0.12)
+    assert found.latency_ms == pytest.approx(50, rel=0.01)
+    low, high = found.interval
+    assert low <= truth <= high
+
+
+def test_of_periods_without_a_percentile_or_a_user_nothing_is_told() -> None:
+    series = _series(MM1, 0)
+    assert records(series, {}) is None
+    assert records(series, {"p99": (None,) * 60}) is None
+    assert records(series.model_copy(update={"users": (None,) * 60}), series.latency_ms) is None
+
+
+def test_model_latency_has_the_clients_proportions() -> None:
+    series = _series(MM1, 0)
+    half = tuple(None if value is None else value / 2 for value in series.latency_ms["p99"])
+    found = model_latencies(series.model_copy(update={"model_latency_ms": {"p99": half}}), "p99")
+    assert found["p50"] == pytest.approx([(value or 0) / 2 for value in series.latency_ms["p50"]])
+    assert found["p99"] == half
+    assert model_latencies(series, "p99") == {}
