@@ -199,7 +199,7 @@ class Records:
         low, high = np.percentile(resampled, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
         return Estimate(
             invocations_per_minute=rate,
-            interval=(_beyond(rate, min(float(low), rate)), _beyond(rate, max(float(high), rate))),
+            interval=(_end(rate, min(float(low), rate), -1), _end(rate, max(float(high), rate), 1)),
             latency_ms=server.latency_ms(rate or server.most * 1e-6, limit.percentile),
         )
 
@@ -231,12 +231,11 @@ class Records:
         ]
 
 
-def _beyond(rate: float, end: float) -> float:
-    """Returns an end of the interval that allows for the model's error besides that of the records."""
-    if not (rate and end):
-        return end
-    sign = 1 if end > rate else -1
-    return rate * exp(sign * hypot(log(end / rate), MODEL_ERROR))
+def _end(rate: float, by_records: float, side: int) -> float:
+    """Returns an end of the interval, -1 the low one, with the model's error beside that of the records."""
+    if not (rate and by_records):
+        return by_records
+    return rate * exp(side * hypot(log(by_records / rate), MODEL_ERROR))
 
 
 def records(series: Series, latencies: Mapping[str, Sequence[float | None]]) -> Records | None:
@@ -306,6 +305,7 @@ def _distribution(scores: Sequence[float], latencies_ms: Floats) -> Floats:
 def _mixture(latencies_ms: Floats) -> Floats:
     """Returns the distribution of requests that may be of any of the rows."""
     order = np.argsort(latencies_ms, axis=None)
-    below = np.cumsum(np.tile(WEIGHTS, len(latencies_ms))[order]) / len(latencies_ms)
+    weights = np.tile(WEIGHTS, len(latencies_ms))[order] / len(latencies_ms)
+    below = np.cumsum(weights) - weights / 2
     mixed: Floats = np.interp(SHARES, below, latencies_ms.ravel()[order])
     return mixed

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
 from aws_api.processing_jobs import ProcessingJob
+from inference_recommender.capacity.search import Probe
 from inference_recommender.cli import GENERATOR_TYPE
 from inference_recommender.jobs.aws import deployed_workload
 from inference_recommender.jobs.tested_model import key_problem
@@ -16,6 +17,8 @@ from inference_recommender.load_test.aws import LoadTestAws
 from inference_recommender.load_test.generator_fleet import FleetDrive
 from inference_recommender.load_test.generator_request import Fleet, image_uri, plan_fleet
 from inference_recommender.load_test.load_test import PAYLOADS, Drive, Prepared, alone, machine_description, run
+from inference_recommender.load_test.open_arrivals import SEARCH
+from inference_recommender.load_test.probe import GeneratorProbe
 from inference_recommender.load_test.served import Served, endpoint_served, load_plan, url_served
 from inference_recommender.output import JobProgress
 from inference_recommender.progress import Progress
@@ -78,11 +81,19 @@ def show(begun: Begun) -> str:
 def measure(begun: Begun, aws: LoadTestAws, stderr: Console) -> Recommendation:
     """Returns the recommendation after the traffic's time. Raises what `load_test.run` raises."""
     with JobProgress(stderr) as progress:
-        return run(begun.prepared, _drive(begun, aws, progress), begun.run_folder, progress)
+        return run(begun.prepared, _drive(begun, aws, progress), begun.run_folder, progress, _probe(begun))
 
 
 def _drive(begun: Begun, aws: LoadTestAws, progress: Progress) -> Drive:
     return FleetDrive(begun.fleet, aws, ROOT, progress) if begun.fleet else alone
+
+
+def _probe(begun: Begun) -> Probe | None:
+    """Returns the probe of a search from this machine; a fleet takes minutes to start, too long for each of them."""
+    if begun.fleet is not None:
+        return None
+    plan, path = begun.prepared.plan, begun.run_folder.path
+    return GeneratorProbe(path / PAYLOADS, path / SEARCH, url=plan.url, endpoint=plan.endpoint)
 
 
 def _refuse(options: argparse.Namespace) -> None:

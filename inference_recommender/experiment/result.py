@@ -58,7 +58,7 @@ class Row(Document):
     @property
     def rate(self) -> float | None:
         """The rate that the cell's users had, as published tables have it."""
-        return self.candidate.closed_loop_invocations_per_minute if self.candidate else None
+        return users_rate(self.candidate) if self.candidate else None
 
     @property
     def latency_ms(self) -> float | None:
@@ -160,9 +160,13 @@ def _row(cell: Cell, result: tuple[Candidate, Measurement] | None, region: str) 
 
 def _cost_at_capacity(candidate: Candidate, measured: Measurement, region: str) -> float | None:
     per_hour = price(measured.instance_type, region, measured.price_per_hour_usd).usd_per_hour
-    if per_hour is None or not candidate.closed_loop_invocations_per_minute:
-        return None
-    return cost_per_million_usd(per_hour, candidate.closed_loop_invocations_per_minute)
+    rate = users_rate(candidate)
+    return cost_per_million_usd(per_hour, rate) if per_hour is not None and rate else None
+
+
+def users_rate(candidate: Candidate) -> float | None:
+    """Returns the rate of the test's closed-loop users; before there was another, it was the only one."""
+    return candidate.closed_loop_invocations_per_minute or candidate.max_invocations_per_minute
 
 
 def _ratios(row: Row, base: Row) -> Ratios:

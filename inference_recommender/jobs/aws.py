@@ -22,6 +22,8 @@ from workloads import WorkloadFolder, load_workload
 
 MEASURED_ON_TAG = "local-aws:measured-on"
 """Key of the tag that holds the machine on which an account that is not AWS measured a job."""
+INVOCATIONS_URL_TAG = "local-aws:invocations-url"
+"""Key of the tag that holds the address of the server behind an endpoint of such an account."""
 
 JOB_LOG = "/aws/sagemaker/InferenceRecommendationsJobs"
 ENDPOINT_LOG = "/aws/sagemaker/Endpoints/{endpoint}"
@@ -181,8 +183,17 @@ class Aws(AwsSession):
             self._sagemaker.stop_inference_recommendations_job(JobName=name)
 
     def job_tags(self, job_arn: str) -> dict[str, str]:
+        return self._tags(job_arn)
+
+    def invocations_url(self, endpoint: str) -> str | None:
+        """Returns the address of the server behind an endpoint, past an account on this machine; None on AWS itself."""
+        with translate_aws_errors("DescribeEndpoint"):
+            arn = self._sagemaker.describe_endpoint(EndpointName=endpoint)["EndpointArn"]
+        return self._tags(arn).get(INVOCATIONS_URL_TAG)
+
+    def _tags(self, arn: str) -> dict[str, str]:
         with translate_aws_errors("ListTags"):
-            pages = self._sagemaker.get_paginator("list_tags").paginate(ResourceArn=job_arn)
+            pages = self._sagemaker.get_paginator("list_tags").paginate(ResourceArn=arn)
             return {tag["Key"]: tag["Value"] for page in pages for tag in page["Tags"]}
 
     def measured_on(self, job_arn: str) -> str | None:

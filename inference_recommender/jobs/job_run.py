@@ -8,7 +8,7 @@ run itself has taken is no failure.
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -59,8 +59,17 @@ class Prepared:
     traffic_name: str = SERVICE_DEFAULT
 
 
+OpenArrivals = Callable[[Measurement, RunFolder], Measurement]
+"""(what users measured, the run's folder) → the same with what open arrivals found."""
+
+
 def run(
-    prepared: Prepared, service: Service, run_folder: RunFolder, progress: Progress, sleep: Sleep = time.sleep
+    prepared: Prepared,
+    service: Service,
+    run_folder: RunFolder,
+    progress: Progress,
+    sleep: Sleep = time.sleep,
+    open_arrivals: OpenArrivals | None = None,
 ) -> Recommendation:
     """Measures and decides. What was measured stays in `run_folder` however the run ends; a recommendation is also
     written into the workload's folder, for review. Raises `UsageError` where the folder holds a run already, or what
@@ -74,16 +83,23 @@ def run(
     inputs = RunInputs(traffic=prepared.traffic_name, archive_sha256=prepared.artifact.archive_sha256)
     run_folder.keep_inputs(inputs)
     _begin(prepared.plan, prepared.folder, run_folder)
-    return resume(prepared.folder, service, run_folder, progress, sleep)
+    return resume(prepared.folder, service, run_folder, progress, sleep, open_arrivals)
 
 
 def resume(
-    folder: WorkloadFolder, service: Service, run_folder: RunFolder, progress: Progress, sleep: Sleep = time.sleep
+    folder: WorkloadFolder,
+    service: Service,
+    run_folder: RunFolder,
+    progress: Progress,
+    sleep: Sleep = time.sleep,
+    open_arrivals: OpenArrivals | None = None,
 ) -> Recommendation:
     """Goes on with a run that was begun, to the same end; the workload is the one kept in `run_folder`. Raises
     `UsageError` where there is nothing to resume, or what `measure` raises.
     """
     measured = _collect(service, run_folder, progress, sleep)
+    if open_arrivals is not None:
+        measured = _with_open_arrivals(measured, open_arrivals, run_folder)
     workload, inputs = run_folder.workload(), run_folder.inputs()
     with _resumable(run_folder, AwsUnavailable):
         provenance = _provenance(workload, inputs, service, run_folder)
@@ -93,6 +109,20 @@ def resume(
     if recommendation.recommended is not None:
         recommendation.write_json(folder.recommendation_file)
     return recommendation
+
+
+def _with_open_arrivals(
+    measured: Sequence[Measurement], open_arrivals: OpenArrivals, run_folder: RunFolder
+) -> tuple[Measurement, ...]:
+    try:
+        found = tuple(open_arrivals(one, run_folder) for one in measured)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "Interrupted: the search with open-loop arrivals was stopped. What the job measured is kept in "
+            f"{run_folder.path}."
+        ) from None
+    run_folder.keep_measurements(found)
+    return found
 
 
 def candidates_of(run_folder: RunFolder, workload: str) -> tuple[Configuration, ...]:

@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from inference_recommender.capacity.search import Probe
 from inference_recommender.jobs.requests import stopping_conditions, traffic_pattern
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import GeneratorProcess, Outcome
 from inference_recommender.load_test.measured import measurement
+from inference_recommender.load_test.open_arrivals import search_s, searched
 from inference_recommender.load_test.served import Served
 from inference_recommender.measurement import Measurement
 from inference_recommender.payloads import payload_archive
@@ -69,18 +71,37 @@ class Prepared:
     """The machine or the instances that make the load."""
 
 
-def run(prepared: Prepared, drive: Drive, run_folder: RunFolder, progress: Progress) -> Recommendation:
+def run(
+    prepared: Prepared, drive: Drive, run_folder: RunFolder, progress: Progress, probe: Probe | None = None
+) -> Recommendation:
     """Measures and decides. `run_folder` keeps what was measured however the run ends; a recommendation is also written
     to the workload's folder, for review. Raises what `measure` raises.
+
+    `probe` sends open arrivals to the same server; without one, an estimate from the users' records decides.
     """
-    measured = (measure(prepared, drive, run_folder, progress),)
+    by_users = measure(prepared, drive, run_folder, progress)
     workload = prepared.source.workload
+    measured = (_with_open_arrivals(by_users, prepared, probe, run_folder, progress) if probe else by_users,)
     recommendation = decide(workload, prepared.artifact.archive_sha256, measured, _provenance(prepared, run_folder))
     run_folder.keep_recommendation(recommendation)
     run_folder.keep_report(page(workload, recommendation, measured, run_folder.request()))
     if recommendation.recommended is not None:
         recommendation.write_json(prepared.source.recommendation_file)
     return recommendation
+
+
+def _with_open_arrivals(
+    measured: Measurement, prepared: Prepared, probe: Probe, run_folder: RunFolder, progress: Progress
+) -> Measurement:
+    longest_s, objective = search_s(prepared.traffic.duration_s), prepared.source.workload.latency_objective
+    try:
+        found = searched(measured, probe, objective, longest_s, progress)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"Interrupted: the search with open-loop arrivals was stopped. {_kept_in(run_folder)}"
+        ) from None
+    run_folder.keep_measurements((found,))
+    return found
 
 
 def measure(prepared: Prepared, drive: Drive, run_folder: RunFolder, progress: Progress) -> Measurement:

@@ -33,14 +33,17 @@ class Served:
 
 
 def endpoint_served(deployed: DeployedEndpoint, region: str, host: str) -> Served:
-    """`host` receives the requests: an endpoint of an account on this machine counts as local."""
+    """`host` receives the requests: an endpoint of an account on this machine counts as local, and as one instance, for
+    one server answers there for all.
+    """
+    local = is_this_machine(host)
     return Served(
         name=deployed.name,
         url=None,
         endpoint=SageMakerEndpoint(name=deployed.name, region=region),
         instance_type=deployed.instance_type,
-        instance_count=deployed.instance_count,
-        measured_on="local" if is_this_machine(host) else "sagemaker",
+        instance_count=1 if local else deployed.instance_count,
+        measured_on="local" if local else "sagemaker",
         region=region,
     )
 

@@ -1,19 +1,45 @@
-"""`capacity.json`: what `capacity` found with open-loop arrivals, as a measurement to size a fleet from. Pure.
+"""What a search with open-loop arrivals found, as a measurement to size a fleet from: a search's own result, or
+`capacity.json`, which `capacity` keeps. Pure.
 
 Its rate is the highest of arrivals that come whatever the answers do, and no job's MaxInvocations bounds it: it may be
 above the 30,000 a minute at which a job of Inference Recommender stops.
 """
 
+from math import inf
 from typing import Any, Literal
 
 from pydantic import Field
 
-from inference_recommender.capacity.search import Reason
+from inference_recommender.capacity.search import Reason, SearchResult
 from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
+from workloads import LatencyObjective
 from workloads.document import Document
 
 NAME = "capacity.json"
 UNKNOWN_TYPE = "unknown"
+
+
+def open_loop(found: SearchResult, objective: LatencyObjective, instances: int, complaint: str = "") -> OpenLoop:
+    """Returns a search's result per instance; `complaint` is why the generator was the bottleneck, where it was."""
+    low, high = found.interval or (0.0, inf)
+    rate = 0.0 if found.reason is Reason.NOTHING_KEEPS else found.invocations_per_minute
+    return OpenLoop(
+        invocations_per_minute=None if rate is None else rate / instances,
+        interval=(low / instances, high / instances) if rate and high < inf else None,
+        percentile=objective.percentile,
+        limit_ms=objective.model_latency_ms,
+        latency_ms=found.latency_ms,
+        reason=complaint or found.reason.value,
+        probes=tuple(
+            ProbeSeen(
+                invocations_per_minute=probe.invocations_per_minute / instances,
+                duration_s=probe.duration_s,
+                latency_ms=probe.latency_ms if probe.latency_ms < inf else None,
+                late_share=probe.late_share,
+            )
+            for probe in found.probed
+        ),
+    )
 
 
 class CapacityFound(Document):

@@ -74,9 +74,11 @@ def _judge(measured: Measurement, demand: Demand) -> Verdict:
     if found and found.percentile == demand.percentile and found.limit_ms <= limit_ms and found.decides:
         return _by_search(measured, found, asked)
     estimated = _estimate(measured, Limit(percentile=float(demand.percentile[1:]), latency_ms=limit_ms))
-    if estimated is None:
-        return _unverified(measured, asked, demand.percentile)
-    return _by_estimate(measured, asked, estimated)
+    if estimated is not None:
+        return _by_estimate(measured, asked, estimated)
+    if measured.percentile == demand.percentile and measured.model_latency_ms is not None:
+        return _by_our_own_figure(measured, asked, measured.model_latency_ms, limit_ms)
+    return _unverified(measured, asked, demand.percentile)
 
 
 def estimate(measured: Measurement, objective: LatencyObjective) -> Estimate | None:
@@ -171,6 +173,14 @@ def _beside(measured: Measurement) -> str:
     return "" if closed is None else f" The test's users, who wait for their answers, had {closed:,.0f}."
 
 
+def _by_our_own_figure(measured: Measurement, asked: str, latency_ms: float, limit_ms: float) -> Verdict:
+    """Judges by the percentile that closed-loop users saw, where their records are not there to estimate more from."""
+    keeps = latency_ms <= limit_ms
+    figures = _figures(latency_ms, measured.max_invocations_per_minute)
+    reason = f"{'Keeps' if keeps else 'Misses'} {asked}: {figures}."
+    return _as_it_is(measured, meets=keeps, reason=reason, latency_ms=latency_ms)
+
+
 def _unverified(measured: Measurement, asked: str, percentile: str) -> Verdict:
     found = measured.open_loop
     if found is not None and found.decides:
@@ -181,12 +191,6 @@ def _unverified(measured: Measurement, asked: str, percentile: str) -> Verdict:
         )
         return replace(_as_it_is(measured, meets=False, reason=reason), verified=False)
     figures = _figures(measured.model_latency_ms, measured.max_invocations_per_minute)
-    if measured.percentile is not None:
-        reason = (
-            f"Unverified: nothing shows whether it keeps {asked} with open-loop arrivals. Its users had "
-            f"{measured.percentile} of {figures}, but there is no record of how many they were."
-        )
-        return replace(_as_it_is(measured, meets=False, reason=reason), verified=False)
     reason = (
         f"Unverified: nothing shows whether it keeps {asked}. There is no {percentile} of ModelLatency from "
         f"CloudWatch, and no percentile is documented for the job's own figures, {figures}."

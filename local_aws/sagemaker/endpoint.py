@@ -21,6 +21,10 @@ from workloads import ProjectError, Unavailable
 REASON_CHARACTERS = 1024
 """The API's limit for FailureReason."""
 
+INVOCATIONS_URL = "local-aws:invocations-url"
+"""Key of the tag that holds the address of an endpoint's server, as a job's load has it: asked by name, one process of
+the account answers for every endpoint, and a load generator would measure that."""
+
 Resolve = Callable[[Mapping[str, Any]], Variant]
 
 log = logging.getLogger(__name__)
@@ -197,6 +201,7 @@ class LocalEndpoint(FakeEndpoint):
         if self._deleted:
             return
         self.update_failed = False
+        self._tell_address()
         self._set("InService")
         for variant in self.production_variants:
             name = variant["VariantName"]
@@ -204,6 +209,12 @@ class LocalEndpoint(FakeEndpoint):
                 f"endpoint {self.endpoint_name} is InService; one server answers for all "
                 f"{self.instance_count(name)} instance(s) of variant {name}"
             )
+
+    def _tell_address(self) -> None:
+        if self._fleet is not None and (picked := self._fleet.pick()) is not None:
+            tags = {tag["Key"]: tag["Value"] for tag in self.tags}
+            tags[INVOCATIONS_URL] = f"{picked[1].sagemaker_url}/invocations"
+            self.tags = [{"Key": key, "Value": value} for key, value in tags.items()]
 
     def _failed(self, error: Exception, *, updating: bool) -> None:
         reason = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.__main__ import main
-from inference_recommender.measurement import Measurement, OpenLoop, measurements
+from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import cheapest, decide
 from inference_recommender.sizing.evidence import Evidence, described_job
@@ -441,7 +441,6 @@ def test_an_experiments_folder_is_sized_by_variant(run_folder: RunFolder, capsys
             max_invocations_per_minute=rate,
             model_latency_ms=20,
             percentile="P99",
-            open_loop=OpenLoop(invocations_per_minute=rate, percentile="P99", limit_ms=50.0, reason="why"),
         )
         for variant, rate in (("torchscript", 4_000), ("onnxruntime", 9_000))
     ]

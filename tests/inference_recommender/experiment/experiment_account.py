@@ -160,8 +160,14 @@ class DiskAccount:
         deployed: DeployedEndpoint | None,
         percentile: str,
     ) -> dict[str, Series]:
+        """Every test has the same series, with as many requests as its variant bears more than the slowest."""
         endpoints = [step["InferenceBenchmark"]["EndpointConfiguration"]["EndpointName"] for step in steps]
-        return dict.fromkeys(endpoints, self.series_of_tests)
+        return {name: self._scaled(RATES[self._variant_in(name)]) for name in endpoints}
+
+    def _scaled(self, rate: float) -> Series:
+        given = self.series_of_tests
+        more = tuple(None if count is None else count * rate / min(RATES.values()) for count in given.invocations)
+        return given.model_copy(update={"invocations": more})
 
     def latest_series(
         self, describe: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], deployed: DeployedEndpoint | None = None
@@ -199,7 +205,10 @@ class DiskAccount:
 
     def _variant(self, request: Mapping[str, Any]) -> str:
         """Returns the variant that the model's name holds."""
-        name = request["InputConfig"]["ModelName"]
+        return self._variant_in(request["InputConfig"]["ModelName"])
+
+    @staticmethod
+    def _variant_in(name: str) -> str:
         return max((variant for variant in RATES if f"-{variant}" in name), key=len)
 
     @staticmethod

@@ -102,12 +102,12 @@ def test_where_a_price_is_not_known_the_front_is_of_throughput_and_no_price_is_i
     )
 
 
-def test_a_cell_that_misses_the_objective_says_so_and_is_not_sized() -> None:
+def test_a_cell_that_misses_the_objective_says_so_and_is_sized_all_the_same() -> None:
     slow = _measured("inf1-pipeline", "ml.inf1.6xlarge", 100_000.0, 40.0)
     compared = _result(DATA_PARALLEL, slow)
     candidate = compared.rows[1].candidate
     assert candidate is not None
-    assert candidate.instance_count is None
+    assert (candidate.meets_objective, candidate.instance_count) == (False, 1)
     assert "ml.inf1.6xlarge/inf1-pipeline: Misses P99 model latency ≤ 25 ms: 40 ms at 100,000" in _table(compared)
 
 

@@ -9,6 +9,7 @@ import pytest
 from inference_recommender.jobs.job_run import Prepared, run
 from inference_recommender.jobs.requests import plan_job
 from inference_recommender.jobs.tested_model import TestedModel
+from inference_recommender.measurement import OpenLoop, ProbeSeen
 from inference_recommender.progress import Silent
 from inference_recommender.report.page import page
 from inference_recommender.run_folder import RunFolder
@@ -38,10 +39,13 @@ def test_the_page_needs_nothing_from_outside(kept: RunFolder) -> None:
 
 def test_the_page_says_what_was_decided_and_why(kept: RunFolder) -> None:
     text = kept.report.read_text("utf-8")
-    assert "24 × ml.c5.xlarge" in text
+    assert "47 × ml.c5.xlarge" in text
     assert "Asked: P99 model latency ≤ 50 ms at 240,000 invocations per minute." in text
-    assert "Keeps P99 model latency ≤ 50 ms by CloudWatch: 9.165 ms at 12,000 invocations/min." in text
-    assert "5 to 48" in text
+    assert (
+        "Keeps P99 model latency ≤ 50 ms with open-loop arrivals, as estimated from closed-loop records: 6,151 "
+        "invocations/min. The test&#39;s users, who wait for their answers, had 12,000."
+    ) in text
+    assert "10 to 94" in text
 
 
 def test_the_page_is_drawn_again_from_the_run_folder_to_the_same_bytes(kept: RunFolder) -> None:
@@ -63,7 +67,18 @@ def test_a_test_without_a_time_series_is_said_to_have_none(kept: RunFolder) -> N
 
 
 INFORMED = {
-    "max_invocations_interval": (11_000.0, 12_500.0),
+    "open_loop": OpenLoop(
+        invocations_per_minute=9_600.0,
+        interval=(9_000.0, 10_500.0),
+        percentile="P99",
+        limit_ms=50.0,
+        latency_ms=48.0,
+        reason="the capacity is known to its resolution",
+        probes=(
+            ProbeSeen(invocations_per_minute=9_000.0, duration_s=20.0, latency_ms=40.0, late_share=0.004),
+            ProbeSeen(invocations_per_minute=10_400.0, duration_s=20.0, latency_ms=None, late_share=0.03),
+        ),
+    ),
     "warm_up_s": 6.0,
     "client_latency_ms": {"p99": 14.0, "p50": 5.0, "p90": 9.0},
     "client_latency_from_intended_ms": {"p50": 5.25, "p99": 18.5},
@@ -79,19 +94,19 @@ def _informed_page(kept: RunFolder) -> str:
 
 def test_the_page_says_how_sure_the_rate_is_and_what_was_left_out(kept: RunFolder) -> None:
     text = _informed_page(kept)
-    assert "The rate&#39;s 95 % interval is 11,000 to 12,500." in text
+    assert "The rate&#39;s 95 % interval is 9,000 to 10,500." in text
     assert "It warmed up for 6 s, which do not count." in text
-    assert "Of 24 instances the peak needs 20; added: headroom 4." in text
-    assert re.search(r"<th>peak</th><th>headroom</th></tr>\s*<tr><td>20</td><td>\+ 4</td>", text)
+    assert "Of 30 instances the peak needs 25; added: headroom 5." in text
+    assert re.search(r"<th>peak</th><th>headroom</th></tr>\s*<tr><td>25</td><td>\+ 5</td>", text)
     assert "warm-up</text>" in text
 
 
 def test_the_page_says_how_the_count_came_about(kept: RunFolder) -> None:
     assert (
-        "The peak of 240,000 invocations/min needs 20 instances that bear 12,000 each. 20 % headroom adds 4: 24 "
-        "instances in all. Autoscaling adds an instance when the average exceeds 6,000 invocations/min per instance, "
+        "The peak of 240,000 invocations/min needs 25 instances that bear 9,600 each. 20 % headroom adds 5: 30 "
+        "instances in all. Autoscaling adds an instance when the average exceeds 4,800 invocations/min per instance, "
         "50 % of what one bears."
-    ) in kept.report.read_text("utf-8")
+    ) in _informed_page(kept)
 
 
 def test_cpu_above_100_percent_is_said_to_be_of_all_vcpus(kept: RunFolder) -> None:
@@ -122,11 +137,12 @@ def test_the_page_shows_what_the_way_to_the_server_cost(kept: RunFolder) -> None
 def test_a_recommendation_of_before_these_facts_is_still_drawn(kept: RunFolder) -> None:
     old = json.loads(kept.recommendation().model_dump_json())
     for candidate in (old["recommended"], *old["candidates"]):
-        for key in (*INFORMED, "instance_count_parts"):
+        for key in ("warm_up_s", "client_latency_ms", "client_latency_from_intended_ms", "instance_count_parts"):
             del candidate[key]
+        candidate["max_invocations_interval"] = None
     file = kept.path / "recommendation.json"
     file.write_text(json.dumps(old), "utf-8")
     text = page(kept.workload(), kept.recommendation(), kept.measurements(), kept.request())
-    assert "24 × ml.c5.xlarge" in text
+    assert "47 × ml.c5.xlarge" in text
     assert "interval" not in text
     assert "Client latency" not in text

@@ -168,12 +168,16 @@ def test_a_fleets_estimate_is_divided_by_its_instances() -> None:
     assert one.max_invocations_per_minute == pytest.approx(2 * (two.max_invocations_per_minute or 0))
 
 
-def test_our_own_percentile_of_closed_loop_users_alone_verifies_nothing() -> None:
-    judged = candidate(_measured(percentile="P99"), DEMAND, SIZING, KNOWN, None)
-    assert judged.reason.startswith(
-        "Unverified: nothing shows whether it keeps P99 model latency ≤ 50 ms with open-loop arrivals. Its users had "
-        "P99 of 42 ms at 13,000 invocations/min, but there is no record of how many they were."
+@pytest.mark.parametrize(("latency", "verb"), [(42.0, "Keeps"), (50.5, "Misses")])
+def test_without_records_our_own_percentile_judges_and_the_rate_is_said_to_be_of_users(
+    latency: float, verb: str
+) -> None:
+    judged = candidate(_measured(latency=latency, percentile="P99"), DEMAND, SIZING, KNOWN, None)
+    assert judged.reason == (
+        f"{verb} P99 model latency ≤ 50 ms: {latency:g} ms at 13,000 invocations/min. The rate is of closed-loop "
+        "users, who wait for their answers; callers who do not may need more instances."
     )
+    assert (judged.meets_objective, judged.capacity_basis) == (verb == "Keeps", "closed-loop")
 
 
 def test_without_any_latency_a_limit_of_no_percentile_is_not_met() -> None:

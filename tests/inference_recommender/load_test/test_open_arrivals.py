@@ -1,0 +1,161 @@
+"""Open arrivals begin where users told to look, and decide; what cannot be searched is left to the estimate."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aws_api.errors import AwsUnavailable
+from benchmarks.simulated_service import MM1, SimulatedService
+from inference_recommender.load_test import open_arrivals
+from inference_recommender.load_test.open_arrivals import OwnEndpoints, search_s, searched
+from inference_recommender.measurement import Measurement, measurements
+from inference_recommender.progress import Silent
+from inference_recommender.run_folder import Jobs, RunFolder
+from inference_recommender.sizing.decision import decide
+from inference_recommender.sizing.verdict import estimate
+from tests.inference_recommender.api import SERIES, description
+from workloads import LatencyObjective, Provenance, Unavailable, load_workload
+
+OBJECTIVE = LatencyObjective(percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000)
+(MEASURED,) = measurements(description(), [], {"sm-epc-1": SERIES})
+URL = "http://127.0.0.1:1/invocations"
+
+
+class Account:
+    """Makes endpoints that are in service at the second look, and keeps what it was asked for."""
+
+    def __init__(self, status: str = "InService") -> None:
+        self.status = status
+        self.made: list[Mapping[str, Any]] = []
+        self.deleted: list[str] = []
+        self._looks = 0
+
+    def model(self, name: str) -> Mapping[str, Any]:
+        container = {"Image": "i", "Environment": {"A": "1", "THREADS": "1"}}
+        return {"ModelName": name, "ExecutionRoleArn": "r", "PrimaryContainer": container}
+
+    def make_model(self, request: Mapping[str, Any]) -> None:
+        self.made.append(request)
+
+    def delete_model(self, name: str) -> None:
+        self.deleted.append(f"model {name}")
+
+    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
+        self.made.append(config)
+
+    def endpoint_status(self, name: str) -> tuple[str, str | None]:
+        self._looks += 1
+        return ("Creating", None) if self._looks == 1 else (self.status, "No room.")
+
+    def delete_endpoint(self, name: str) -> None:
+        self.deleted.append(name)
+
+    def invocations_url(self, endpoint: str) -> str | None:
+        return URL
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> RunFolder:
+    folder = RunFolder(tmp_path / "runs" / "job-1")
+    folder.keep_workload(load_workload("spellcheck").workload)
+    jobs = Jobs(token="t", names=("job-1",), expected_s=60.0, payload_url="s3://b/k")
+    folder.keep_jobs(jobs, ({"JobName": "job-1", "InputConfig": {"ModelName": "m"}},))
+    return folder
+
+
+def _own(kept: RunFolder, account: Account, monkeypatch: pytest.MonkeyPatch, measured: Measurement) -> Measurement:
+    """Searches with the real search, on a simulated M/M/1 in the place of a server and its generator."""
+    simulated = SimulatedService(MM1, seed=0)
+    monkeypatch.setattr(open_arrivals, "GeneratorProbe", lambda payloads, folder, url: simulated.probe)
+    return OwnEndpoints(account, Silent(), lambda seconds: None)(measured, kept)
+
+
+def test_a_candidate_is_searched_on_an_endpoint_of_its_own_that_is_deleted_after_it(
+    kept: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its environment in a copy of the model, as the job's test had it."""
+    account = Account()
+    found = _own(kept, account, monkeypatch, MEASURED).open_loop
+    assert found is not None
+    assert found.probes
+    model, config = account.made
+    name = config["EndpointConfigName"]
+    assert model["PrimaryContainer"]["Environment"] == {"A": "1", "THREADS": "2"}
+    (variant,) = config["ProductionVariants"]
+    assert (variant["ModelName"], variant["InstanceType"], variant["InitialInstanceCount"]) == (name, "ml.c5.xlarge", 1)
+    assert account.deleted == [name, f"model {name}"]
+
+
+def test_what_open_arrivals_found_sizes_the_fleet(kept: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_arrivals, "SHORTEST_S", 3_600.0)
+    monkeypatch.setattr(open_arrivals, "LONGEST_S", 3_600.0)
+    measured = _own(kept, Account(), monkeypatch, MEASURED.model_copy(update={"environment": {}}))
+    found = measured.open_loop
+    assert found is not None
+    assert found.invocations_per_minute is not None, found.reason
+    origin = Provenance(
+        measured_on="local",
+        machine="m",
+        job_name="j",
+        job_arn="a",
+        traffic="quick",
+        percentile="P99",
+        measured_at="2026",
+        region="us-east-1",
+        run="r",
+    )
+    decided = decide(load_workload("spellcheck").workload, "0" * 64, [measured], origin)
+    assert decided.capacity_basis == "open-loop"
+    assert decided.recommended is not None
+    assert decided.recommended.max_invocations_per_minute == pytest.approx(found.invocations_per_minute)
+
+
+def test_an_endpoint_that_does_not_start_leaves_the_estimate_to_decide(
+    kept: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = Account(status="Failed")
+    found = _own(kept, account, monkeypatch, MEASURED).open_loop
+    assert found is not None
+    assert not found.decides
+    assert found.reason == f"endpoint {account.deleted[0]} is Failed: No room"
+
+
+def test_a_refusal_of_the_account_leaves_the_estimate_to_decide(
+    kept: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = Account()
+
+    def refuse(config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None:
+        raise AwsUnavailable("AWS refused CreateEndpoint: AccessDenied: not yours.")
+
+    monkeypatch.setattr(account, "make_endpoint", refuse)
+    found = _own(kept, account, monkeypatch, MEASURED).open_loop
+    assert found is not None
+    assert found.reason == "AWS refused CreateEndpoint: AccessDenied: not yours"
+
+
+def test_a_search_begins_where_the_users_records_tell_to_look() -> None:
+    rates: list[float] = []
+
+    def gone(rate_per_minute: float, duration_s: float) -> Any:
+        rates.append(rate_per_minute)
+        raise Unavailable("it is gone.")
+
+    found = searched(MEASURED, gone, OBJECTIVE, 60.0, Silent()).open_loop
+    expected = estimate(MEASURED, OBJECTIVE)
+    assert expected is not None
+    assert rates[0] == pytest.approx(expected.invocations_per_minute, rel=0.5)
+    assert found is not None
+    assert found.reason == "it is gone"
+
+
+def test_a_candidate_too_slow_for_one_user_is_not_searched() -> None:
+    fast = OBJECTIVE.model_copy(update={"model_latency_ms": 1.0})
+    assert searched(MEASURED, lambda rate, seconds: pytest.fail("asked"), fast, 60.0, Silent()) is MEASURED
+
+
+@pytest.mark.parametrize(("traffic_s", "longest_s"), [(20, 60), (180, 180), (1_800, 300)])
+def test_a_search_takes_about_as_long_as_the_users_traffic(traffic_s: float, longest_s: float) -> None:
+    assert search_s(traffic_s) == longest_s
