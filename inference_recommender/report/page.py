@@ -45,7 +45,10 @@ def page(
         client_latencies=output.client_latencies,
         cpu=lambda candidate: _cpu(candidate, recommendation.provenance),
         origin=recommendation.provenance,
-        evidence=[(measurement.instance_type, _plots(workload, measurement, request)) for measurement in measured],
+        evidence=[
+            (measurement.instance_type, _plots(workload, measurement, candidate, request))
+            for measurement, candidate in zip(measured, recommendation.candidates, strict=False)
+        ],
         facts=_facts(recommendation),
     )
 
@@ -77,7 +80,9 @@ def _cpu(candidate: Candidate, origin: Provenance) -> str:
     return said.replace(" vCPUs", "\N{NO-BREAK SPACE}vCPUs")
 
 
-def _plots(workload: Workload, measured: Measurement, request: Mapping[str, Any]) -> dict[str, Markup]:
+def _plots(
+    workload: Workload, measured: Measurement, candidate: Candidate, request: Mapping[str, Any]
+) -> dict[str, Markup]:
     """Returns the plots of one test by title; none where there is no time series of it."""
     series = measured.series
     if series is None or not series.seconds:
@@ -87,7 +92,7 @@ def _plots(workload: Workload, measured: Measurement, request: Mapping[str, Any]
         "Throughput over time": plots.throughput_over_time(
             complete, request["InputConfig"].get("TrafficPattern"), measured.warm_up_s
         ),
-        "Latency against load": plots.latency_against_load(complete, measured, objective),
+        "Users and open arrivals": plots.latency_against_rate(complete, measured, candidate, objective),
     }
     if series.model_latency_quantiles_ms:
         shown["Latency distribution"] = plots.latency_distribution(series.model_latency_quantiles_ms, objective)

@@ -17,7 +17,8 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import Measurement
-from workloads import LatencyObjective
+from inference_recommender.sizing.verdict import expected_latencies
+from workloads import Candidate, LatencyObjective
 
 BLUE, ORANGE, RED, GREEN, GREY = "#2f6fdb", "#e07b39", "#c8372d", "#1d7f4e", "#8b919c"
 INK, AXIS, GRID, TICK = "#3b4252", "#8a919c", "#e4e7ec", "#5b6472"
@@ -54,32 +55,50 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
 }
 SIZE_IN, WIDE_IN = (5.4, 3.4), (10.6, 3.2)
+MOST_LIMITS = 3.0
+"""Latencies beyond so many times the limit are cut off: an overloaded queue has no end."""
 MOST_PHASE_NAMES = 8
 """Where a test has more phases, their numbers stand alone."""
 
 
-def latency_against_load(series: Series, measured: Measurement, objective: LatencyObjective) -> str:
-    """Draws p50 and p99 of each point of the time series over its load, the objective, and the capacity with its
-    confidence interval.
+def latency_against_rate(
+    series: Series, measured: Measurement, candidate: Candidate, objective: LatencyObjective
+) -> str:
+    """Draws the objective's percentile over the rate of an instance: as closed-loop users saw it, as it is expected for
+    open arrivals, and as probes saw it; with the rate that users had and the one that sizes the fleet.
     """
     figure, axes = new_figure()
-    load = series.invocations_per_minute()
-    for name, colour in (("p50", BLUE), ("p99", ORANGE)):
-        pairs = [(x, y) for x, y in zip(load, series.latency_ms.get(name, ()), strict=False) if x and y]
-        axes.scatter([x for x, _ in pairs], [y for _, y in pairs], s=18, color=colour, alpha=0.75, label=name)
-    axes.axhline(objective.model_latency_ms, color=RED, linewidth=1.2, linestyle="--", label=asked(objective))
-    if measured.max_invocations_interval:
-        axes.axvspan(
-            *measured.max_invocations_interval, color=GREY, alpha=0.2, linewidth=0, label="95 % interval of capacity"
-        )
-    if capacity := measured.max_invocations_per_minute:
-        axes.axvline(capacity, color=GREY, linewidth=1.4, label=f"capacity {capacity:,.0f}/min")
-    axes.set(xlabel="invocations per minute", ylabel="client latency, ms", xlim=(0, None), ylim=(0, None))
-    axes.margins(y=0.15)
+    name, limit_ms = f"p{objective.percentile_rank:g}", objective.model_latency_ms
+    seen = series.model_latency_ms.get(name) or series.latency_ms.get(name) or (None,) * len(series.seconds)
+    pairs = zip(series.invocations_per_minute(), seen, strict=True)
+    users = [(rate / measured.instance_count, latency) for rate, latency in pairs if rate and latency]
+    _points(axes, users, ORANGE, "o", f"{objective.percentile} of closed-loop users")
+    expected = [point for point in expected_latencies(measured, objective) if point[1] <= MOST_LIMITS * limit_ms]
+    if expected:
+        rates, latencies = zip(*expected, strict=True)
+        axes.plot(rates, latencies, color=GREEN, linewidth=1.6, label="open arrivals, estimated")
+    probes = measured.open_loop.probes if measured.open_loop else ()
+    known = [(probe.invocations_per_minute, probe.latency_ms) for probe in probes if probe.latency_ms is not None]
+    _points(axes, known, BLUE, "D", "open arrivals, measured")
+    axes.axhline(limit_ms, color=RED, linewidth=1.2, linestyle="--", label=asked(objective))
+    if candidate.max_invocations_interval:
+        axes.axvspan(*candidate.max_invocations_interval, color=GREY, alpha=0.2, linewidth=0, label="95 % interval")
+    if rate := candidate.max_invocations_per_minute:
+        axes.axvline(rate, color=INK, linewidth=1.4, label=f"sizes the fleet, {rate:,.0f}/min")
+    if rate := candidate.closed_loop_invocations_per_minute:
+        axes.axvline(rate, color=GREY, linewidth=1.4, linestyle=":", label=f"users had {rate:,.0f}/min")
+    axes.set(xlabel="invocations per minute and instance", ylabel="latency, ms", xlim=(0, None))
+    axes.set_ylim(0, min(max([latency for _, latency in (*users, *known)], default=1) * 1.15, MOST_LIMITS * limit_ms))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_major_locator(MaxNLocator(6))
-    legend(figure, axes, columns=3)
+    legend(figure, axes, columns=2)
     return svg(figure)
+
+
+def _points(axes: Axes, points: Sequence[tuple[float, float]], colour: str, marker: str, label: str) -> None:
+    if points:
+        rates, latencies = zip(*points, strict=True)
+        axes.scatter(rates, latencies, s=18, color=colour, marker=marker, alpha=0.75, label=label)
 
 
 def throughput_over_time(

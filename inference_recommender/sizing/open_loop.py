@@ -1,4 +1,4 @@
-"""What a search with open-loop arrivals found, as a measurement to size a fleet from: a search's own result, or
+"""The result of a search with open-loop arrivals, as a measurement to size a fleet from: the search's own, or
 `capacity.json`, which `capacity` keeps. Pure.
 
 Its rate is the highest of arrivals that come whatever the answers do, and no job's MaxInvocations bounds it: it may be

@@ -15,7 +15,7 @@ threshold of an advanced job is a P95 whatever the objective. Where nothing else
 from dataclasses import dataclass, replace
 
 from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.flow_equivalent import Estimate, model_latencies, records
+from inference_recommender.capacity.flow_equivalent import Estimate, Records, model_latencies, records
 from inference_recommender.capacity.time_series import highest_within
 from inference_recommender.measurement import SERVERLESS, Measurement, OpenLoop, limit_of
 from inference_recommender.sizing.fleet import Demand
@@ -27,6 +27,8 @@ SAME_RATE = 0.05
 every load that there was keeps the objective, the job's figure stands whatever it is."""
 NO_LOAD_PER_MINUTE = 1e-6
 """An instance that bears no more than this, an invocation in two years, bears no load."""
+SHOWN = (0.2, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.88, 0.91, 0.94, 0.96, 0.98)
+"""Shares of the rate that most users had at which a report shows the latency to be expected."""
 OF_USERS = "The rate is of closed-loop users, who wait for their answers; callers who do not may need more instances."
 
 
@@ -88,6 +90,18 @@ def estimate(measured: Measurement, objective: LatencyObjective) -> Estimate | N
     return None if _why_no_capacity(measured) else _estimate(measured, limit_of(objective))
 
 
+def expected_latencies(measured: Measurement, objective: LatencyObjective) -> tuple[tuple[float, float], ...]:
+    """Returns points of the curve that the estimate is on: rates of open arrivals per instance, and the milliseconds of
+    the objective's percentile there; none without records of it.
+    """
+    settled = _records(measured, objective.percentile_rank)
+    if settled is None:
+        return ()
+    server = settled.server()
+    rates = [share * server.most for share in SHOWN]
+    return tuple((rate / measured.instance_count, server.latency_ms(rate, objective.percentile_rank)) for rate in rates)
+
+
 def sustained_rate(measured: Measurement, objective: LatencyObjective) -> float | None:
     """Returns the rate of closed-loop users, per minute and instance: the job's own, or a lower one at which
     CloudWatch's ModelLatency keeps the objective.
@@ -119,12 +133,7 @@ def _why_no_capacity(measured: Measurement) -> str | None:
 
 def _estimate(measured: Measurement, limit: Limit) -> Estimate | None:
     """Estimates an instance's share of what the whole fleet would bear."""
-    series = measured.series
-    if series is None:
-        return None
-    name = f"p{limit.percentile:g}"
-    latencies = series.latency_ms if measured.percentile is not None else model_latencies(series, name)
-    settled = records(series, latencies) if latencies else None
+    settled = _records(measured, limit.percentile)
     if settled is None:
         return None
     whole, instances = settled.estimate(limit), measured.instance_count
@@ -134,6 +143,15 @@ def _estimate(measured: Measurement, limit: Limit) -> Estimate | None:
         interval=(low / instances, high / instances),
         latency_ms=whole.latency_ms,
     )
+
+
+def _records(measured: Measurement, percentile: float) -> Records | None:
+    """Returns what the test recorded of latencies that are known to be of a percentile; of the whole fleet."""
+    series = measured.series
+    if series is None:
+        return None
+    ours = measured.percentile is not None
+    return records(series, series.latency_ms if ours else model_latencies(series, f"p{percentile:g}"))
 
 
 def _by_search(measured: Measurement, found: OpenLoop, asked: str) -> Verdict:

@@ -146,3 +146,21 @@ def test_a_recommendation_of_before_these_facts_is_still_drawn(kept: RunFolder) 
     assert "47 × ml.c5.xlarge" in text
     assert "interval" not in text
     assert "Client latency" not in text
+
+
+def test_the_page_shows_users_beside_open_arrivals(kept: RunFolder) -> None:
+    """Both rates, how ours is known, and the latencies of both against the rate."""
+    text = _informed_page(kept)
+    assert re.search(r"<td>9,600</td>\s*<td>open-loop</td>\s*<td>12,000</td>", text)
+    for legend in (
+        "P99 of closed-loop users",
+        "open arrivals, estimated",
+        "open arrivals, measured",
+        "sizes the fleet, 9,600/min",
+        "users had 12,000/min",
+        "95 % interval",
+    ):
+        assert f"{legend}</text>" in text, legend
+    estimated = kept.report.read_text("utf-8")
+    assert "<td>estimate</td>" in estimated
+    assert "open arrivals, measured" not in estimated

@@ -186,7 +186,7 @@ def test_an_endpoint_that_exists_is_a_candidate_with_its_own_type_and_count(
     )
     existing = next(one for one in found.candidates if one.instance_type == "ml.m5.large")
     (performance,) = run_folder.description()["EndpointPerformances"]
-    assert existing.max_invocations_per_minute == performance["Metrics"]["MaxInvocations"] / 2
+    assert existing.closed_loop_invocations_per_minute == performance["Metrics"]["MaxInvocations"] / 2
     measured = next(one for one in run_folder.measurements() if one.endpoint_name == "visited")
     assert measured.percentiles_ms.p99 is not None, "CloudWatch knows its variant"
 
