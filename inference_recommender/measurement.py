@@ -90,6 +90,8 @@ class Measurement(Document):
     """Model latency over the whole test."""
     cpu_utilization_percent: float | None = None
     memory_utilization_percent: float | None = None
+    gpu_utilization_percent: float | None = None
+    """Mean of a GPU in the test's busiest minute, 0 to 100."""
     price_per_hour_usd: float | None = None
     warm_up_s: float | None = None
     """Seconds for which the test warmed up; excluded from capacity."""

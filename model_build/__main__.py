@@ -90,6 +90,11 @@ def parser() -> argparse.ArgumentParser:
         which.add_argument("--all", action="store_true", help="every workload that has the target")
         command.add_argument("--target", required=True, help="a target of its workload.toml, or a variant")
         command.add_argument("--variants", action="store_true", help="every variant of the target, compiled once")
+        command.add_argument(
+            "--published",
+            metavar="NAME",
+            help="with the model of [published.NAME], a published experiment, into build/published/NAME/",
+        )
         command.set_defaults(run=_build)
         if name == "build":
             remote.add_options(command)
@@ -169,6 +174,8 @@ def _chosen(options: argparse.Namespace) -> Iterable[tuple[WorkloadFolder, str]]
     """The workloads and what to build of each. Raises `UsageError` where there is nothing to build."""
     names = workload_names(ROOT / "workloads") if options.all else [options.workload]
     folders = [load_workload(name, ROOT / "workloads") for name in names]
+    if options.published:
+        folders = [folder.as_published(options.published) for folder in folders]
     if options.all:
         folders = [folder for folder in folders if options.target in folder.workload.deployables]
     if not options.variants:
@@ -178,12 +185,18 @@ def _chosen(options: argparse.Namespace) -> Iterable[tuple[WorkloadFolder, str]]
             (folder, name)
             for folder in folders
             for name, variant in folder.workload.variants.items()
-            if variant.target == options.target
+            if variant.target == options.target and _is_published(folder, name)
         ]
     if not chosen:
         what = f"variant of a target '{options.target}'" if options.variants else f"target '{options.target}'"
         raise UsageError(f"There is no {what} in any workload.toml of {', '.join(names)}.")
     return chosen
+
+
+def _is_published(folder: WorkloadFolder, variant: str) -> bool:
+    """Tells whether a variant is one of the published experiment's, where the folder is one's."""
+    name = folder.published_name
+    return name is None or variant in folder.workload.published[name].variants
 
 
 def _run(options: argparse.Namespace, folder: WorkloadFolder, name: str, progress: Progress) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class CompileInputs:
     target: Target
     checkpoint: Checkpoint
     batches: Serving
-    """The batch sizes of all variants together, for which a TensorRT engine is built."""
+    """The batch sizes for which a TensorRT engine is built."""
     calibration: tuple[Mapping[str, str], ...]
     """Rows of evaluation.jsonl: they set the ranges of statically quantised activations, and are asked for golden rows
     (`model_build.neuron.goldens`)."""

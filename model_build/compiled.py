@@ -1,4 +1,6 @@
-"""The cache of a target's compiled graphs, which all its variants share: compiling is the long part of a build.
+"""The cache of a target's compiled graphs, which its variants share: compiling is the long part of a build.
+
+An engine of TensorRT is timed for a number of rows: its folder is TARGET.ROWSxMOST, for the variants of these batches.
 
 TARGET/graphs/         the files
 TARGET/compiled.json   the key of what they were compiled from and with; without it, or with another key, they are

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from workloads import Serving
+from workloads import InstanceGroup, Serving
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,13 +107,18 @@ def _shape(tensor: Tensor) -> str:
 
 
 def _scheduling(serving: Serving, kind: str) -> list[str]:
-    group = f"instance_group [\n  {{ kind: {kind} count: {serving.model_instances} }}\n]"
+    group = "instance_group [\n" + ",\n".join(_group(each, kind) for each in serving.groups) + "\n]"
     if not serving.dynamic_batching:
         return [group]
     preferred = ", ".join(map(str, serving.preferred_batch_sizes))
     lines = [f"  preferred_batch_size: [ {preferred} ]"] if preferred else []
     lines.append(f"  max_queue_delay_microseconds: {round(serving.max_queue_delay_ms * 1000)}")
     return ["\n".join(["dynamic_batching {", *lines, "}"]), group]
+
+
+def _group(group: InstanceGroup, kind: str) -> str:
+    gpus = f" gpus: [ {', '.join(map(str, group.gpus))} ]" if group.gpus else ""
+    return f"  {{ kind: {group.kind or kind} count: {group.count}{gpus} }}"
 
 
 def _step(step: Step) -> str:

@@ -16,6 +16,7 @@ from model_build.encoder import repository as encoder
 from model_build.neuron import arguments
 from model_build.neuron import package as neuron
 from model_build.repository import Content
+from model_build.tensorrt.profiles import timed_rows
 from model_build.text2text import repository as text2text
 from workloads import (
     CudaTarget,
@@ -23,6 +24,7 @@ from workloads import (
     NeuronTarget,
     OnnxRuntimeTarget,
     QuestionAnswering,
+    RandomWeights,
     Serving,
     Target,
     TensorRtTarget,
@@ -37,6 +39,8 @@ from workloads.errors import InvalidDocument
 
 ARCHIVE = "model.tar.gz"
 TIMING_CACHES = Path("build/timing_caches")
+RANDOM_EXAMPLES = 64
+"""Random weights are right about nothing, and tell as much of the arithmetic by a few texts as by all."""
 CONFIGURATION = ("config.pbtxt", "server.json")
 """The files that say how the model is served."""
 
@@ -56,8 +60,13 @@ class BuildPlan:
         return self.source.workload
 
     @property
+    def builds(self) -> Path:
+        """The root below which what is built lies."""
+        return self.source.builds(self.root)
+
+    @property
     def artifact(self) -> Path:
-        return artifact_file(self.root, self.workload.name, self.variant_name)
+        return artifact_file(self.builds, self.workload.name, self.variant_name)
 
     @property
     def folder(self) -> Path:
@@ -73,8 +82,14 @@ class BuildPlan:
 
     @property
     def compiled(self) -> Path:
-        """The cache folder of the target's compiled graphs, for all its variants."""
-        return self.root / "build" / self.workload.name / ".compiled" / self.variant.target
+        """The cache folder of the target's compiled graphs: for all its variants, or of TensorRT, whose engines are
+        timed for batches, for those with the same batches.
+        """
+        batches = self.engine_serving
+        timed = (
+            f".{timed_rows(batches) or 1}x{batches.max_batch_size}" if isinstance(self.target, TensorRtTarget) else ""
+        )
+        return self.builds / "build" / self.workload.name / ".compiled" / f"{self.variant.target}{timed}"
 
     @property
     def compiled_key(self) -> str:
@@ -100,14 +115,12 @@ class BuildPlan:
 
     @property
     def engine_serving(self) -> Serving:
-        """The batches of all the target's variants together, so that one TensorRT engine serves any of them."""
-        variants = [self.workload.variant(name) for name in self.workload.deployables]
-        servings = [variant.serving for variant in variants if variant.target == self.variant.target]
-        preferred = {size for each in servings if each.dynamic_batching for size in each.preferred_batch_sizes}
+        """The variant's batches, for which a TensorRT engine is built, and nothing else of how it is served."""
+        rows = timed_rows(self.variant.serving)
         return Serving(
-            max_batch_size=max(each.max_batch_size for each in servings),
-            dynamic_batching=any(each.dynamic_batching for each in servings),
-            preferred_batch_sizes=tuple(sorted(preferred)),
+            max_batch_size=self.variant.serving.max_batch_size,
+            dynamic_batching=rows is not None,
+            preferred_batch_sizes=() if rows is None else (rows,),
         )
 
     def contents(self, graphs: Path) -> dict[str, Content]:
@@ -165,8 +178,12 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
     """Raises `UsageError` for what cannot be built, and the errors of the workload's files and of its checkpoint."""
     variant = source.variant(name)
     target = source.target(variant.target)
+    if problem := source.workload.misplaced(name):
+        raise UsageError(f"{source.file}: {problem}")
     _check_runtime(source, variant.target, target)
     examples = tuple(source.evaluation())
+    if isinstance(source.workload.model.checkpoint, RandomWeights):
+        examples = examples[:RANDOM_EXAMPLES]
     if isinstance(source.workload.model, TextToText):
         _check_unchanged_rate_can_be_measured(source, examples)
     checkpoint = resolve(source, root / "build" / "checkpoints")
@@ -210,6 +227,11 @@ def _check_preprocess(source: WorkloadFolder, name: str, target: Target) -> None
         raise UsageError(
             f"{source.file}: model.preprocess: question answering needs the place of each token in the text, which a "
             "TorchScript module does not tell. Leave it out: tokenizer.json tokenises."
+        )
+    if model.truncation:
+        raise UsageError(
+            f"{source.file}: model.truncation: what model.preprocess names returns the tokens that are served, and "
+            "cuts by itself or not at all. Leave truncation out."
         )
     if not isinstance(target, NeuronTarget):
         raise UsageError(

@@ -28,8 +28,9 @@ from workloads.model import (
     TextToText,
 )
 from workloads.objective import LatencyObjective, Sizing, ThroughputObjective
+from workloads.published import Published
 from workloads.recommendation import Autoscaling, Candidate, LatencyPercentiles, Provenance, Recommendation
-from workloads.serving import Serving, Variant
+from workloads.serving import InstanceGroup, Serving, Variant
 from workloads.target import (
     CudaTarget,
     NeuronTarget,
@@ -59,6 +60,7 @@ __all__ = [
     "ExistingNetwork",
     "ExistingVpc",
     "Hosting",
+    "InstanceGroup",
     "Interrupted",
     "LatencyObjective",
     "LatencyPercentiles",
@@ -75,6 +77,7 @@ __all__ = [
     "PhasedTraffic",
     "ProjectError",
     "Provenance",
+    "Published",
     "QuestionAnswering",
     "RandomWeights",
     "Recommendation",

@@ -53,14 +53,15 @@ def artifact_file(root: Path, workload: str, variant: str) -> Path:
     return root / "build" / workload / variant / "artifact.json"
 
 
-def load_artifact(root: Path, workload: str, variant: str) -> ModelArtifact:
-    """Reads the artifact of a finished build and checks its archive against the hash.
+def load_artifact(root: Path, workload: str, variant: str, published: str | None = None) -> ModelArtifact:
+    """Reads the artifact of a finished build and checks its archive against the hash. `published` names the experiment
+    of a root that is one's (`WorkloadFolder.builds`).
 
     Raises `MissingArtifact`, `InvalidDocument`, or `UsageError` where the archive is not the one that was built.
     """
     file = artifact_file(root, workload, variant)
     if not file.exists():
-        raise MissingArtifact(file, workload, variant)
+        raise MissingArtifact(file, workload, variant, published)
     artifact = ModelArtifact.from_json(file)
     archive = file.with_name(artifact.archive)
     actual = file_sha256(archive) if archive.exists() else "missing"

@@ -49,7 +49,8 @@ class InvalidDocument(ProjectError):
 class MissingArtifact(ProjectError):
     """A workload's target or variant has not been built."""
 
-    def __init__(self, file: Path, workload: str, target: str) -> None:
+    def __init__(self, file: Path, workload: str, target: str, published: str | None = None) -> None:
+        of = f" --published {published}" if published else ""
         super().__init__(
-            f"{file} does not exist: build it with `python -m model_build build {workload} --target {target}`."
+            f"{file} does not exist: build it with `python -m model_build build {workload} --target {target}{of}`."
         )

@@ -43,6 +43,8 @@ class WorkloadFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.file = path / "workload.toml"
+        self.payload_file = path / "payloads.jsonl"
+        self.published_name: str | None = None
         self.workload = Workload.from_toml(self.file)
         if self.workload.name != path.name:
             raise InvalidDocument(
@@ -71,13 +73,30 @@ class WorkloadFolder:
         other.workload = Workload.from_table(self.file, table)
         return other
 
+    def as_published(self, name: str) -> "WorkloadFolder":
+        """Returns the same folder with the model and the requests of [published.NAME]. Raises `UsageError`."""
+        published = self._pick(self.workload.published, name, "published experiment", "experiments")
+        table = self.workload.model_dump(mode="json")
+        table["model"] |= published.model_dump(mode="json", include={"checkpoint", "padding", "truncation"})
+        table["model"].pop("backbone", None)  # the checkpoint is whole
+        table["sizing"] = published.sizing.model_dump(mode="json")
+        other = copy(self)
+        other.workload = Workload.from_table(self.file, table)
+        other.payload_file = self.path / published.payloads
+        other.published_name = name
+        return other
+
+    def builds(self, root: Path) -> Path:
+        """Returns the root below which its builds lie: `root`, and of a published experiment a folder of its own."""
+        return root if self.published_name is None else root / "build" / "published" / self.published_name
+
     def traffic(self, name: str) -> PhasedTraffic | StairTraffic:
         """Raises `UsageError` where there is none of that name."""
         return self._pick(self.workload.traffic, name, "traffic profile", "profiles")
 
     def payloads(self) -> list[Row]:
-        """Returns the lines of payloads.jsonl, each a real request."""
-        return [document.model_dump() for document in self._documents("payloads.jsonl", {})]
+        """Returns the lines of payloads.jsonl, or of a published experiment's own file, each a real request."""
+        return [document.model_dump() for document in self._documents(self.payload_file.name, {})]
 
     def evaluation(self) -> list[Example]:
         labels: dict[str, type] = {"label": str}
@@ -94,7 +113,7 @@ class WorkloadFolder:
 
     def _pick(self, table: Mapping[str, T], name: str, kind: str, kinds: str) -> T:
         if name not in table:
-            raise UsageError(f"{self.file}: there is no {kind} '{name}'. Known {kinds}: {', '.join(table)}.")
+            raise UsageError(f"{self.file}: there is no {kind} '{name}'. Known {kinds}: {', '.join(table) or 'none'}.")
         return table[name]
 
     @property

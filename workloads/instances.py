@@ -55,6 +55,8 @@ class InstanceShape:
     memory_gib: float
     gpus: int
     neuron_chips: int
+    gpu_memory_gib: float | None = None
+    """Memory of all GPUs together."""
     ec2_only: bool = False
     """SageMaker has no type of this name."""
 

@@ -14,15 +14,22 @@ PositiveInt = Annotated[int, Field(ge=1)]
 Architecture = Literal["t5-small", "t5-base", "bert-base-uncased", "bert-large-uncased"]
 FieldName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
 Label = Annotated[str, Field(min_length=1, max_length=60)]
+Padding = Literal["longest", "max_length"]
 ModelInput = Literal["input_ids", "attention_mask", "position_ids", "valid_length", "token_type_ids"]
 
 
 class RandomWeights(Document):
-    """A published architecture at its true size, with seeded random weights: built, compiled and timed with no hub."""
+    """A published architecture with seeded random weights: built, compiled and timed with no hub.
+
+    It has nothing to be right about: the parity gate holds it to the original's numbers, and to no label.
+    """
 
     architecture: Architecture
     weights: Literal["random"]
     seed: int = 0
+    shrink: PositiveInt = Field(
+        default=1, description="Divides layers, attention heads and width; 1 is the architecture's true size."
+    )
 
 
 Location = Annotated[
@@ -79,7 +86,16 @@ class Encoder(Document):
         min_length=1, max_length=2, description="The request's text fields. Those of one segment are joined by a space."
     )
     max_input_tokens: PositiveInt = Field(
-        description="Tokens of both segments, special ones included. Longer requests are refused, never cut."
+        description="Tokens of both segments, special ones included. Longer requests are refused, or with truncation "
+        "cut."
+    )
+    truncation: bool = Field(
+        default=False, description="Cut longer requests, the longer segment first, instead of refusing them."
+    )
+    padding: Padding = Field(
+        default="longest",
+        description="longest: to the longest request of a batch, or where the runtime wants few lengths to the next "
+        "of these. max_length: every request to max_input_tokens.",
     )
     inputs: tuple[ModelInput, ...] = Field(
         default=("input_ids", "attention_mask", "token_type_ids"),

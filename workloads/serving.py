@@ -1,6 +1,7 @@
 """`[serving]` and `[variants]` of workload.toml: Triton's scheduling of a model."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -8,15 +9,41 @@ from typing_extensions import Self
 from workloads.document import Document
 
 PositiveInt = Annotated[int, Field(ge=1)]
+GroupKind = Literal["KIND_CPU", "KIND_GPU"]
+
+
+class InstanceGroup(Document):
+    """Copies of a model that run side by side, as an entry of Triton's `instance_group` has them."""
+
+    count: PositiveInt = Field(default=1, description="Copies; on KIND_GPU, on each of its GPUs.")
+    kind: GroupKind | None = Field(default=None, description="None: that of the hardware that the target is for.")
+    gpus: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        default=(), description="For KIND_GPU, the numbers of its GPUs; none named: every GPU of the instance."
+    )
+
+    @model_validator(mode="after")
+    def _gpus_are_of_gpus(self) -> Self:
+        if self.gpus and self.kind == "KIND_CPU":
+            raise ValueError(f"gpus: got {list(self.gpus)}, but kind is KIND_CPU.")
+        if len(set(self.gpus)) < len(self.gpus):
+            raise ValueError(f"gpus: got {list(self.gpus)}, which names a GPU twice.")
+        return self
 
 
 class Serving(Document):
     max_batch_size: PositiveInt = 32
     dynamic_batching: bool = Field(default=True, description="Requests that wait are answered together.")
     preferred_batch_sizes: tuple[PositiveInt, ...] = ()
-    max_queue_delay_ms: Annotated[float, Field(ge=0)] = 0.0
+    max_queue_delay_ms: Annotated[float, Field(ge=0)] = Field(
+        default=0.0, description="Triton counts it in µs: 0.1 is 100 µs."
+    )
     model_instances: PositiveInt = Field(
-        default=1, description="Copies of the model that run side by side; on a GPU instance, on each GPU."
+        default=1,
+        description="Copies of the model that run side by side; on a GPU instance, on each GPU. The short form of one "
+        "instance group.",
+    )
+    instance_groups: tuple[InstanceGroup, ...] = Field(
+        default=(), description="Triton's own instance groups, in the place of model_instances."
     )
     response_cache_mb: Annotated[int, Field(ge=0)] = Field(
         default=0, description="Memory for answers to requests seen before; 0 is no cache."
@@ -25,10 +52,30 @@ class Serving(Document):
         default=16, description="Shared memory of the container that each copy of a Python model takes at first."
     )
 
+    @property
+    def groups(self) -> tuple[InstanceGroup, ...]:
+        """The model's instance groups, however they were written."""
+        return self.instance_groups or (InstanceGroup(count=self.model_instances),)
+
+    @property
+    def on_cpu(self) -> "Serving":
+        """The same for a step that runs on the CPU beside the model: as many copies as its groups have together."""
+        copies = sum(group.count * max(1, len(group.gpus)) for group in self.groups)
+        return self.model_copy(update={"instance_groups": (), "model_instances": copies})
+
     @model_validator(mode="after")
     def _preferred_sizes_fit(self) -> Self:
         if too_large := [size for size in self.preferred_batch_sizes if size > self.max_batch_size]:
             raise ValueError(f"preferred_batch_sizes {too_large} exceed max_batch_size {self.max_batch_size}.")
+        return self
+
+    @model_validator(mode="after")
+    def _copies_are_said_once(self) -> Self:
+        if self.instance_groups and self.model_instances != 1:
+            raise ValueError(
+                f"instance_groups: say how many copies each group has, and leave out model_instances = "
+                f"{self.model_instances}."
+            )
         return self
 
 
@@ -37,3 +84,15 @@ class Variant(Document):
 
     target: str
     serving: Serving
+
+
+def inherited(variant: Any, common: Mapping[str, Any]) -> Any:
+    """Fills what a variant's table leaves out from the workload's `serving`. A fault is left for the validation.
+
+    A variant that has the one key for its copies does not inherit the other.
+    """
+    if not isinstance(variant, dict) or not isinstance(own := variant.get("serving", {}), dict):
+        return variant
+    other = {"instance_groups": "model_instances", "model_instances": "instance_groups"}
+    replaced = {other[key] for key in own if key in other}
+    return {**variant, "serving": {**{key: value for key, value in common.items() if key not in replaced}, **own}}

@@ -14,10 +14,12 @@ from workloads.document import Document
 from workloads.endpoint_hosting import SageMakerEndpointHosting
 from workloads.errors import UsageError
 from workloads.hosting import Hosting
-from workloads.model import METRICS, Model
+from workloads.instances import hardware, instance_shape
+from workloads.model import METRICS, Model, TextToText
 from workloads.objective import LatencyObjective, Objective, Sizing
-from workloads.serving import Serving, Variant
-from workloads.target import Target
+from workloads.published import Published
+from workloads.serving import Serving, Variant, inherited
+from workloads.target import NeuronTarget, Target, TensorRtTarget
 from workloads.traffic import Recommender, Traffic
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
@@ -38,6 +40,9 @@ class Workload(Document):
     sizing: Sizing = Sizing()
     traffic: dict[Name, Traffic] = Field(
         default={}, description="Load profiles by name; without any there is no load test."
+    )
+    published: dict[Name, Published] = Field(
+        default={}, description="Experiments of which others published the figures, with their model and their load."
     )
     recommender: Recommender = Recommender()
     hosting: Hosting
@@ -78,6 +83,27 @@ class Workload(Document):
             )
         return self
 
+    @model_validator(mode="after")
+    def _copies_fit_the_hardware(self) -> Self:
+        for name in dict.fromkeys((self.hosting.target, *self.variants)):
+            if problem := self.misplaced(name):
+                raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _published_names_meet(self) -> Self:
+        for name, published in self.published.items():
+            if isinstance(self.model, TextToText):
+                raise ValueError(f"published.{name}: is for encoders, and {self.model.task} is none.")
+            for each in published.variants:
+                if each not in self.variants:
+                    known = ", ".join(self.variants) or "none"
+                    raise ValueError(f"published.{name}.variants: '{each}' is no variant; known variants: {known}.")
+            if published.traffic not in self.traffic:
+                known = ", ".join(self.traffic) or "none"
+                raise ValueError(f"published.{name}.traffic: '{published.traffic}' is no profile; known: {known}.")
+        return self
+
     @field_validator("targets", "traffic", mode="after")
     @classmethod
     def _sorted_by_name(cls, table: dict[str, object]) -> dict[str, object]:
@@ -96,6 +122,13 @@ class Workload(Document):
     def variant(self, name: str) -> Variant:
         """Returns the variant of a deployable's name; a target's own is served as `serving` says."""
         return self.variants.get(name) or Variant(target=name, serving=self.serving)
+
+    def misplaced(self, name: str) -> str | None:
+        """Returns why Triton would find no place for a copy of a deployable's model, or None."""
+        variant = self.variant(name)
+        key = f"variants.{name}.serving" if name in self.variants else "serving"
+        problem = _misplaced(self.targets[variant.target], variant.serving)
+        return f"{key}.instance_groups: {problem}" if problem else None
 
     @property
     def hosted(self) -> Target:
@@ -137,11 +170,23 @@ def _variants_inherit_serving(table: Mapping[str, Any]) -> Mapping[str, Any]:
     """Fills what a variant's `serving` leaves out from the workload's. Faults are left for the validation to tell."""
     match table:
         case {"serving": dict() as common, "variants": dict() as variants}:
-            return {**table, "variants": {name: _inherit(variant, common) for name, variant in variants.items()}}
+            return {**table, "variants": {name: inherited(variant, common) for name, variant in variants.items()}}
     return table
 
 
-def _inherit(variant: Any, common: dict[str, Any]) -> Any:
-    if isinstance(variant, dict) and isinstance(own := variant.get("serving", {}), dict):
-        return {**variant, "serving": {**common, **own}}
-    return variant
+def _misplaced(target: Target, serving: Serving) -> str | None:
+    if isinstance(target, NeuronTarget):
+        return (
+            "are Triton's, and NeuronCores are shared by the target's placement." if serving.instance_groups else None
+        )
+    on_gpu = any(hardware(name) == "GPU" for name in target.instance_types)
+    for group in serving.instance_groups:
+        if group.kind == "KIND_CPU" and isinstance(target, TensorRtTarget):
+            return "got KIND_CPU, where a TensorRT engine does not run."
+        if (group.kind == "KIND_GPU" or group.gpus) and not on_gpu:
+            return "got KIND_GPU, and no instance type of the target has one."
+        for name in target.instance_types:
+            shape = instance_shape(name)
+            if shape and shape.gpus and group.gpus and max(group.gpus) >= shape.gpus:
+                return f"got gpus {list(group.gpus)}, and {name} has {shape.gpus}, counted from 0."
+    return None

@@ -16,16 +16,19 @@ from .tensors import Encoding
 
 TORCHSCRIPT = "preprocess.pt"
 GENEROUS_TOKEN = 128
-"""Characters per allowed token. No natural text has so many, and a text that has is refused without being tokenised:
-the 6 MB that SageMaker lets through take a second, and the whole batch would wait for them."""
+"""Characters per allowed token. No natural text has so many, and of a text that has, no more are tokenised, or it is
+refused: the 6 MB that SageMaker lets through take a second, and the whole batch would wait for them."""
 
 
 class Preprocessor:
     """The first step of serving. Keeps no state between calls."""
 
     def __init__(self, tokenizer: Any, settings: Settings) -> None:
-        # tokenizer.json's truncation and padding are those of training: serving refuses a long row and never cuts it.
-        tokenizer.no_truncation()
+        # tokenizer.json's truncation and padding are those of training: here the workload's keys say what happens.
+        if settings.truncation:
+            tokenizer.enable_truncation(settings.max_input_tokens)  # the longer segment first
+        else:
+            tokenizer.no_truncation()
         tokenizer.no_padding()
         self.tokenizer = tokenizer
         self.settings = settings
@@ -54,6 +57,8 @@ class Preprocessor:
         if isinstance(texts, Refusal):
             return texts
         characters, limit = sum(map(len, texts)), self.settings.max_input_tokens
+        if self.settings.truncation:
+            return tuple(text[: limit * GENEROUS_TOKEN] for text in texts)
         if characters > limit * GENEROUS_TOKEN:
             return Refusal(f"has {characters} characters, at most {limit * GENEROUS_TOKEN} are read for {limit} tokens")
         return texts

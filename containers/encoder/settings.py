@@ -29,6 +29,7 @@ class Settings:
     threads: int
     pad_to: tuple[int, ...]  # sequence lengths that a batch is padded to; empty: to its longest row
     batch_size: int  # rows of a compiled batch; 0: any number
+    truncation: bool = False  # a row of more tokens is cut, not refused
     input_types: tuple[tuple[str, str], ...] = ()  # of the graph's inputs that are not int64, on Neuron
 
     def __post_init__(self) -> None:

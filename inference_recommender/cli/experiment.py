@@ -42,10 +42,11 @@ from workloads import (
 from workloads.instances import HOST_AMIS, needs_host_ami
 
 NO_CELL = 1
-TABLE_WIDTH = 150
+TABLE_WIDTH = 190
 STAND_IN_ROLE = "arn:aws:iam::000000000000:role/RecommenderRole"
 """Stands in a plan for the role that only AWS knows."""
 ANSWERED = (
+    "published",
     "variants",
     "instance_types",
     "traffic",
@@ -81,6 +82,13 @@ def add(commands: Commands) -> None:
         "experiment text_classification --traffic production",
     )
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD")
+    parser.add_argument(
+        "--published",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="a [published.NAME] of workload.toml, its variants, types, traffic and model; without NAME the first",
+    )
     parser.add_argument(
         "--variants",
         nargs="+",
@@ -126,14 +134,14 @@ def _experiment(options: argparse.Namespace, stderr: Console) -> int:
     if options.dry_run:
         print(json.dumps(_to_show(options, aws, experiment, source, stderr), indent=2))
         return 0
-    artifacts = _artifacts(experiment)
+    artifacts, root = _artifacts(experiment, source), source.builds(ROOT)
     _refuse_other_archives(folder, experiment, artifacts)
     experiment = experiment.model_copy(update={"archives": {n: a.archive_sha256 for n, a in artifacts.items()}})
     prepared = Prepared(
         experiment=experiment,
         source=source,
         artifacts=artifacts,
-        archives={n: artifact_file(ROOT, source.workload.name, n).with_name(a.archive) for n, a in artifacts.items()},
+        archives={n: artifact_file(root, source.workload.name, n).with_name(a.archive) for n, a in artifacts.items()},
         access=folder.access() if options.resume else _access(options, aws, source),
     )
     folder.begin(experiment, source.workload, prepared.access)
@@ -177,7 +185,15 @@ def _begun(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolde
         )
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     name = f"{options.workload}-experiment-{stamp}".replace("_", "-")
-    return load_workload(options.workload), ExperimentFolder((options.runs or ROOT / "runs") / name)
+    return _source(options.workload, options.published), ExperimentFolder((options.runs or ROOT / "runs") / name)
+
+
+def _source(workload: str, published: str | None) -> WorkloadFolder:
+    """Returns the workload, or its published experiment: "" is the first."""
+    folder = load_workload(workload)
+    if published is None:
+        return folder
+    return folder.as_published(published or next(iter(folder.workload.published), "NAME"))
 
 
 def _refuse_old_drivers(experiment: Experiment, source: WorkloadFolder, *, local: bool) -> None:
@@ -191,9 +207,17 @@ def _refuse_old_drivers(experiment: Experiment, source: WorkloadFolder, *, local
 def _planned(
     options: argparse.Namespace, source: WorkloadFolder, folder: ExperimentFolder, *, local: bool
 ) -> Experiment:
-    traffic = options.traffic or DEFAULT_TRAFFIC
+    asked = source.workload.published.get(source.published_name or "")
+    traffic = options.traffic or (asked.traffic if asked else DEFAULT_TRAFFIC)
     source.traffic(traffic)
-    chosen = cells(source, options.variants, options.instance_types)
+    chosen = cells(
+        source,
+        options.variants or (asked.variants if asked else ()),
+        options.instance_types or (asked.instance_types if asked else ()),
+    )
+    baseline = baseline_cell(options.baseline, chosen) if options.baseline else None
+    if asked and baseline is None:
+        baseline = next((cell for cell in chosen if cell.variant == asked.baseline), None)
     old = any(needs_host_ami(cell.instance_type) for cell in chosen)
     return Experiment(
         name=folder.path.name,
@@ -202,14 +226,17 @@ def _planned(
         load=options.load or ("load-test" if old and not local else "sagemaker"),
         archives={},
         cells=chosen,
-        baseline=baseline_cell(options.baseline, chosen) if options.baseline else None,
+        baseline=baseline,
+        published=source.published_name,
     )
 
 
 def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFolder]:
     """Takes workload and plan from the folder. Raises `UsageError`."""
     folder = ExperimentFolder(options.resume)
-    named = [f"--{FLAGS.get(name, name).replace('_', '-')}" for name in ANSWERED if getattr(options, name)]
+    named = [
+        f"--{FLAGS.get(name, name).replace('_', '-')}" for name in ANSWERED if getattr(options, name) not in (None, [])
+    ]
     experiment = folder.experiment()
     if options.workload not in (None, experiment.workload):
         named.insert(0, options.workload)
@@ -218,17 +245,17 @@ def _resumed(options: argparse.Namespace) -> tuple[WorkloadFolder, ExperimentFol
             f"--resume: {options.resume} says what is measured; leave out {', '.join(named)}, or start a new "
             "experiment."
         )
-    source = load_workload(experiment.workload)
+    source = _source(experiment.workload, experiment.published)
     source.workload = folder.workload()  # as it was when the first cell was measured
     return source, folder
 
 
-def _artifacts(experiment: Experiment) -> dict[str, ModelArtifact]:
+def _artifacts(experiment: Experiment, source: WorkloadFolder) -> dict[str, ModelArtifact]:
     """Returns the artifact of every variant. Raises `MissingBuilds`."""
     artifacts, missing = {}, []
     for variant in dict.fromkeys(cell.variant for cell in experiment.cells):
         try:
-            artifacts[variant] = load_artifact(ROOT, experiment.workload, variant)
+            artifacts[variant] = load_artifact(source.builds(ROOT), experiment.workload, variant, source.published_name)
         except MissingArtifact as error:
             missing.append(str(error))
     if missing:
@@ -281,7 +308,7 @@ def _to_show(
             host_ami=options.host_ami or host_ami(source, image),
         )
     try:
-        artifacts = _artifacts(experiment)
+        artifacts = _artifacts(experiment, source)
     except MissingBuilds as error:
         warn(stderr, f"No models are shown: {error}")
         artifacts = {}

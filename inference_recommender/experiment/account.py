@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 from inference_recommender.experiment.plan import Experiment
 from inference_recommender.experiment.resources import Access
 from inference_recommender.jobs.service import Service
-from inference_recommender.measurement import DeployedEndpoint
+from inference_recommender.measurement import DeployedEndpoint, Measurement
 from workloads import ModelArtifact, WorkloadFolder
+from workloads.instances import instance_shape
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,5 +51,20 @@ class Account(Service, Protocol):
     def deployed_endpoint(self, name: str) -> DeployedEndpoint:
         """Raises `AwsUnavailable` for an endpoint that cannot be measured."""
 
+    def gpu_utilization(self, endpoint: str, variant: str, start: datetime, end: datetime) -> float | None:
+        """Returns the mean utilisation of the busiest minute, 0 to 100 × GPUs; None where there is no metric."""
+
     def runtime_host(self) -> str:
         """Returns the host that receives the requests of endpoints."""
+
+
+def with_gpus(
+    measured: Measurement, production_variant: str | None, began: datetime, ended: datetime, account: Account
+) -> Measurement:
+    """Adds the utilisation of a GPU, where the instance has any and CloudWatch tells."""
+    shape = instance_shape(measured.instance_type)
+    if not shape or not shape.gpus or production_variant is None:
+        return measured
+    of_all = account.gpu_utilization(measured.endpoint_name, production_variant, began, ended)
+    of_one = None if of_all is None else of_all / shape.gpus
+    return measured.model_copy(update={"gpu_utilization_percent": of_one})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from botocore.exceptions import ClientError
 from aws_api import s3
 from aws_api.errors import AwsUnavailable, NotFound, translate_aws_errors
 from inference_recommender.load_test.aws import LoadTestAws
+
+HARDWARE_NAMESPACE = "/aws/sagemaker/Endpoints"
+"""SageMaker publishes an instance's CPU, memory and GPUs here, each minute."""
 
 
 class ExperimentAws(LoadTestAws):
@@ -55,6 +59,14 @@ class ExperimentAws(LoadTestAws):
             self._sagemaker.delete_endpoint(EndpointName=name)
         with suppress(NotFound), translate_aws_errors("DeleteEndpointConfig"):
             self._sagemaker.delete_endpoint_config(EndpointConfigName=name)
+
+    def gpu_utilization(self, endpoint: str, variant: str, start: datetime, end: datetime) -> float | None:
+        of_variant = [{"Name": "EndpointName", "Value": endpoint}, {"Name": "VariantName", "Value": variant}]
+        metric = {"Namespace": HARDWARE_NAMESPACE, "MetricName": "GPUUtilization", "Dimensions": of_variant}
+        query = {"Id": "gpu", "MetricStat": {"Metric": metric, "Period": 60, "Stat": "Average"}}
+        with translate_aws_errors("GetMetricData"):
+            found = self.client("cloudwatch").get_metric_data(MetricDataQueries=[query], StartTime=start, EndTime=end)
+        return max((float(value) for result in found["MetricDataResults"] for value in result["Values"]), default=None)
 
     def image_uri(self, model_name: str) -> str:
         """Returns the container's image of an existing model."""

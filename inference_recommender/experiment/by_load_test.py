@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 
 from aws_api.session import is_this_machine
-from inference_recommender.experiment.account import Account, Prepared
+from inference_recommender.experiment.account import Account, Prepared, with_gpus
 from inference_recommender.experiment.folder import ExperimentFolder, Origin
 from inference_recommender.experiment.plan import Batch, cell_lifetime, failed
-from inference_recommender.experiment.resources import EndpointPlan, plan_endpoint
+from inference_recommender.experiment.resources import PRODUCTION_VARIANT, EndpointPlan, plan_endpoint
 from inference_recommender.jobs.service import Sleep
 from inference_recommender.load_test import load_test
 from inference_recommender.load_test.load_test import LoadTestFailed, machine_description
@@ -30,7 +30,8 @@ def measure_by_load_test(
     for number, cell in enumerate(batch.cells, start=1):
         if folder.ended(cell):
             continue
-        expires_at = datetime.now(UTC) + cell_lifetime(prepared.experiment, prepared.source.workload)
+        began = datetime.now(UTC)
+        expires_at = began + cell_lifetime(prepared.experiment, prepared.source.workload)
         planned = plan_endpoint(batch.name, number, cell.instance_type, prepared.access.host_ami, expires_at)
         run_folder = RunFolder(folder.job(batch).path / cell.instance_type)
         try:
@@ -39,6 +40,7 @@ def measure_by_load_test(
             measured = _failed(batch, cell.instance_type, run_folder, str(error))
         finally:
             account.delete_endpoint(planned.name)
+        measured = with_gpus(measured, PRODUCTION_VARIANT, began, datetime.now(UTC), account)
         _keep_origin(account, folder)
         folder.keep_cells([measured.model_copy(update={"variant": batch.variant})], prepared.experiment.cells)
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
-from inference_recommender.experiment.account import Account, Prepared
+from inference_recommender.experiment.account import Account, Prepared, with_gpus
 from inference_recommender.experiment.by_load_test import measure_by_load_test
 from inference_recommender.experiment.cells import Cell
 from inference_recommender.experiment.folder import ExperimentFolder, Origin
@@ -19,7 +19,7 @@ from inference_recommender.experiment.resources import model_request
 from inference_recommender.jobs.job_run import JobFailed
 from inference_recommender.jobs.job_run import measure as run_job
 from inference_recommender.jobs.service import Sleep
-from inference_recommender.measurement import Measurement
+from inference_recommender.measurement import Measurement, results
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from workloads import Interrupted, NoVerdict
@@ -103,7 +103,13 @@ def _keep(batch: Batch, account: Account, folder: ExperimentFolder, cells: Itera
             measured_at=ended.isoformat(timespec="seconds"),
         )
     )
-    folder.keep_cells(_tests(job, batch, why), cells)
+    began = datetime.fromisoformat(described["CreationTime"])
+    variants = {
+        endpoint["EndpointName"]: endpoint.get("VariantName")
+        for endpoint in (result["EndpointConfiguration"] for result in results(described, job.steps()))
+    }
+    tests = (with_gpus(one, variants.get(one.endpoint_name), began, ended, account) for one in _tests(job, batch, why))
+    folder.keep_cells(tests, cells)
 
 
 def _tests(job: RunFolder, batch: Batch, why: str | None) -> Iterator[Measurement]:

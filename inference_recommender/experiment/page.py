@@ -8,27 +8,34 @@ from markupsafe import Markup
 from inference_recommender.experiment import plots
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.result import Result, Row, result
-from inference_recommender.experiment.terminal import locality
+from inference_recommender.experiment.terminal import locality, milliseconds
 from inference_recommender.report.page import UNKNOWN, render
 from workloads.instances import shapes_source
 
 MISSING = "–"
 HEADS = (
     "variant",
+    "model optimisation",
+    "dynamic batching",
+    "instance group",
     "instance type",
+    "objective",
     "vCPUs",
+    "memory GiB",
     "GPUs",
+    "GPU memory GiB",
     "Neuron chips",
-    "GiB",
-    "instances",
-    "inv/min per instance",
+    "count",
+    "invocations per minute and instance",
+    "open arrivals that size it",
     "model latency ms",
     "P95 ms",
-    "USD/h",
+    "GPU %",
+    "cost USD/h",
     "USD per million",
     "the same at capacity",
 )
-RATIO_HEADS = ("inv/min ×", "P95 ×", "USD/1M ×")
+RATIO_HEADS = ("speed-up", "inv/min ×", "P95 ×", "USD/1M ×")
 
 
 def conclude(folder: ExperimentFolder) -> Result:
@@ -68,18 +75,22 @@ def _figures(row: Row, *, with_ratios: bool) -> tuple[tuple[float | None, str], 
     candidate, ratios = row.candidate, row.ratios
     figures = (
         (row.vcpus, "d"),
-        (row.gpus, "d"),
-        (row.neuron_chips, "d"),
         (row.memory_gib, "g"),
+        (row.gpus, "d"),
+        (row.gpu_memory_gib, "g"),
+        (row.neuron_chips, "d"),
         (candidate.instance_count if candidate else None, "d"),
         (row.rate, ",.0f"),
-        (row.latency_ms, ",.3g"),
-        (row.p95_ms, ",.3g"),
+        (candidate.max_invocations_per_minute if candidate else None, ",.0f"),
+        (row.latency_ms, milliseconds(row.latency_ms)),
+        (row.p95_ms, milliseconds(row.p95_ms)),
+        (row.gpu_utilization_percent, ".0f"),
         (candidate.cost_per_hour_usd if candidate else None, ",.2f"),
         (candidate.cost_per_million_invocations_usd if candidate else None, ",.2f"),
         (row.cost_per_million_at_capacity_usd, ",.2f"),
     )
     compared = (
+        (row.speed_up, ".2f"),
         (ratios.invocations_per_minute if ratios else None, ".2f"),
         (ratios.p95_latency if ratios else None, ".2f"),
         (ratios.cost_per_million if ratios else None, ".2f"),
@@ -89,14 +100,31 @@ def _figures(row: Row, *, with_ratios: bool) -> tuple[tuple[float | None, str], 
 
 def _notes(result: Result) -> Iterator[str]:
     yield (
-        "Instances, USD/h and USD per million are of the fleet for the peak; the rest is of one instance. "
-        f"{MISSING}: not known, or not sized since the objective is missed."
+        "Count, cost per hour and per million are of the fleet for the peak; the rest is of one instance. "
+        f"{MISSING}: not known."
     )
+    yield (
+        "Invocations are those of the test's closed-loop users, as published tables have them. Users wait for their "
+        "answers, and callers do not: a fleet is sized by the rate of open arrivals within the objective, measured or "
+        "estimated from the users' records; where no rate is within it, by the users' own."
+    )
+    yield _on_gpus(result)
     yield f"Front: no other cell beats it in latency and in {result.front_against} both."
     if result.front_against == "invocations per minute":
         yield "Prices are not known for every cell, so the front is not drawn over costs."
     if result.baseline:
-        yield f"Ratios are to {result.baseline}; that of costs is of one instance at its capacity."
+        yield (
+            f"Ratios are to {result.baseline}; that of costs is of one instance at its capacity. A speed-up is that of "
+            f"invocations to {result.baseline.variant} on the same instance type."
+        )
+
+
+def _on_gpus(result: Result) -> str:
+    if not any(row.gpus for row in result.rows):
+        return "No instance type here has a GPU, so there is no utilisation of one to show."
+    if all(row.gpu_utilization_percent is None for row in result.rows):
+        return "CloudWatch had no utilisation of the GPUs: an account on this machine publishes none."
+    return "GPU %: the mean utilisation of a GPU in the test's busiest minute."
 
 
 def _plots(result: Result) -> dict[str, Markup]:
@@ -109,6 +137,10 @@ def _plots(result: Result) -> dict[str, Markup]:
     }
     if any(row.p95_ms is not None for row in result.rows):
         shown["Latency"] = plots.latencies(result)
+    if any(row.speed_up is not None for row in result.rows):
+        shown["Speed-up by optimisation"] = plots.speed_ups(result)
+    if any(row.gpu_utilization_percent is not None for row in result.rows):
+        shown["GPU utilisation"] = plots.gpu_utilisation(result)
     return {title: Markup(svg) for title, svg in shown.items()}
 
 

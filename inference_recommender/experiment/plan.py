@@ -49,6 +49,8 @@ class Experiment(Document):
     """sha256 of each variant's archive."""
     cells: tuple[Cell, ...]
     baseline: Cell | None = None
+    published: str | None = None
+    """The workload's [published.NAME] that is measured."""
 
     @field_validator("load", mode="before")
     @classmethod

@@ -86,6 +86,35 @@ def latencies(result: Result) -> str:
     return svg(figure)
 
 
+def speed_ups(result: Result) -> str:
+    """Draws a bar for what each optimisation multiplies the throughput by, on each instance type."""
+    rows = [row for row in result.rows if row.speed_up is not None]
+    figure, axes = new_figure((WIDTH_IN, _height(rows)))
+    axes.barh([_name(row) for row in rows], [row.speed_up or 0 for row in rows], color=_colours(rows), height=0.62)
+    for number, row in enumerate(rows):
+        axes.annotate(f"{row.speed_up:.2f} ×", (row.speed_up or 0, number), xytext=(4, -4), textcoords="offset points")
+    axes.axvline(1, color=INK, linewidth=1.0)
+    base = result.baseline.variant if result.baseline else ""
+    axes.margins(x=0.2)
+    _bars(axes, len(rows), f"invocations per minute over those of {base}, same type")
+    return svg(figure)
+
+
+def gpu_utilisation(result: Result) -> str:
+    """Draws a bar for the utilisation of a GPU in each cell's busiest minute."""
+    rows = [row for row in result.rows if row.gpu_utilization_percent is not None]
+    figure, axes = new_figure((WIDTH_IN, _height(rows)))
+    shares = [row.gpu_utilization_percent or 0 for row in rows]
+    axes.barh([_name(row) for row in rows], shares, color=_colours(rows), height=0.62)
+    _bars(axes, len(rows), "GPU utilisation in the busiest minute, %")
+    axes.set(xlim=(0, 100))
+    return svg(figure)
+
+
+def _colours(rows: Sequence[Row]) -> list[str]:
+    return [_colour(row) for row in rows]
+
+
 def _name_points(figure: Figure, axes: Axes, points: Sequence[tuple[Row, float, float]]) -> None:
     """Writes each variant's name beside its point, at the first place that covers no point and no other name."""
     figure.draw_without_rendering()

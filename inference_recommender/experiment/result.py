@@ -5,7 +5,8 @@
 
 Where the price of any measured cell is unknown, the front is latency against invocations per minute and instance: no
 price is invented, and cells with a price are not preferred to those without. Ratios are to a baseline cell, above 1
-where the figure is larger than the baseline's.
+where the figure is larger than the baseline's; a speed-up is to the baseline's variant on the cell's own instance type,
+and tells what the optimisation alone is worth.
 """
 
 from collections.abc import Sequence
@@ -19,12 +20,21 @@ from inference_recommender.experiment.plan import Experiment
 from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.decision import cost_per_million_usd, decide, why_invalid
 from inference_recommender.sizing.prices import price
-from workloads import Candidate, LatencyObjective, Provenance, Workload
+from workloads import Candidate, InstanceGroup, LatencyObjective, Provenance, Serving, Workload
 from workloads.document import Document
-from workloads.instances import instance_shape
+from workloads.instances import InstanceShape, instance_shape
 
 NO_ONE_ARCHIVE = "of each variant"
 """Stands for a recommendation's one archive; the experiment keeps the sha256 of each variant's."""
+
+OPTIMISATIONS = {
+    "torchscript": "PyTorch",
+    "cuda": "PyTorch, CUDA graphs",
+    "tensorrt": "TensorRT",
+    "onnxruntime": "ONNX Runtime",
+    "neuron": "Neuron",
+    "neuronx": "Neuron",
+}
 
 Against = Literal["cost per million", "invocations per minute"]
 
@@ -39,17 +49,29 @@ class Ratios(Document):
 
 
 class Row(Document):
+    """A cell with the columns of the published table, and what was measured of it besides."""
+
     variant: str
+    optimisation: str = Field(description="What runs the model, and its precision where that is not fp32.")
+    dynamic_batching: str | None = Field(description="None: requests are run one by one.")
+    instance_groups: str
     instance_type: str
     vcpus: int | None
     memory_gib: float | None
     gpus: int | None
+    gpu_memory_gib: float | None = Field(description="Of all GPUs together.")
     neuron_chips: int | None
+    gpu_utilization_percent: float | None = Field(
+        default=None, description="Mean of a GPU in the busiest minute; None where there is no GPU, or no metric."
+    )
     candidate: Candidate | None = Field(description="None: not measured.")
     cost_per_million_at_capacity_usd: float | None = None
     cheapest: bool = False
     on_pareto_front: bool = False
     ratios: Ratios | None = None
+    speed_up: float | None = Field(
+        default=None, description="Invocations per minute over those of the baseline's variant on the same type."
+    )
 
     @property
     def cell(self) -> Cell:
@@ -93,7 +115,7 @@ def result(
     """Sizes and compares the cells measured so far; the others have a row without figures."""
     decided = decide(workload, NO_ONE_ARCHIVE, measured, _provenance(experiment, workload, origin, job_arns))
     by_cell = {_cell(one): (candidate, one) for candidate, one in zip(decided.candidates, measured, strict=True)}
-    rows = [_row(cell, by_cell.get(cell), origin.region) for cell in experiment.cells]
+    rows = [_row(workload, cell, by_cell.get(cell), origin.region) for cell in experiment.cells]
     why = _no_verdict(measured, workload.latency_objective)
     chosen = _cell(decided.recommended) if decided.recommended and not why else None
     against, front = pareto_front(rows)
@@ -111,6 +133,7 @@ def result(
                     "cheapest": row.cell == chosen,
                     "on_pareto_front": row.cell in front,
                     "ratios": _ratios(row, base) if base else None,
+                    "speed_up": _speed_up(row, base, rows) if base else None,
                 }
             )
             for row in rows
@@ -141,21 +164,49 @@ def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
     return all(a <= b for a, b in zip(one, other, strict=True)) and list(one) != list(other)
 
 
-def _row(cell: Cell, result: tuple[Candidate, Measurement] | None, region: str) -> Row:
+def _row(workload: Workload, cell: Cell, result: tuple[Candidate, Measurement] | None, region: str) -> Row:
     shape = instance_shape(cell.instance_type)
     candidate, measured = result or (None, None)
+    variant = workload.variant(cell.variant)
+    target = workload.targets[variant.target]
     return Row(
         variant=cell.variant,
+        optimisation=OPTIMISATIONS[target.runtime] + ("" if target.precision == "fp32" else f" {target.precision}"),
+        dynamic_batching=_batching(variant.serving),
+        instance_groups=", ".join(_group(group, shape) for group in variant.serving.groups),
         instance_type=cell.instance_type,
         vcpus=shape.vcpus if shape else None,
         memory_gib=shape.memory_gib if shape else None,
         gpus=shape.gpus if shape else None,
+        gpu_memory_gib=shape.gpu_memory_gib if shape else None,
         neuron_chips=shape.neuron_chips if shape else None,
+        gpu_utilization_percent=measured.gpu_utilization_percent if measured else None,
         candidate=candidate,
         cost_per_million_at_capacity_usd=_cost_at_capacity(candidate, measured, region)
         if candidate and measured
         else None,
     )
+
+
+def _batching(serving: Serving) -> str | None:
+    """Returns the preferred sizes and the longest wait, as Triton counts it."""
+    if not serving.dynamic_batching:
+        return None
+    sizes = ", ".join(map(str, serving.preferred_batch_sizes)) or f"up to {serving.max_batch_size}"
+    return f"{sizes}; {serving.max_queue_delay_ms * 1000:g} µs"
+
+
+def _group(group: InstanceGroup, shape: InstanceShape | None) -> str:
+    """Returns 2 per GPU, 1 on GPU 0, or 2."""
+    if group.gpus:
+        return f"{group.count} on GPU {' and '.join(map(str, group.gpus))}"
+    on_gpu = group.kind == "KIND_GPU" or (group.kind is None and shape is not None and shape.gpus)
+    return f"{group.count} per GPU" if on_gpu else str(group.count)
+
+
+def _speed_up(row: Row, base: Row, rows: Sequence[Row]) -> float | None:
+    same_type = (other for other in rows if other.instance_type == row.instance_type and other.variant == base.variant)
+    return next((_ratio(row.rate, other.rate) for other in same_type), None)
 
 
 def _cost_at_capacity(candidate: Candidate, measured: Measurement, region: str) -> float | None:

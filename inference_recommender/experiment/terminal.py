@@ -10,8 +10,22 @@ from inference_recommender.experiment.result import Result, Row
 from inference_recommender.output import number
 
 CHEAPEST, FRONT = "*", "P"
-HEADS = ("vCPU", "GPU", "GiB", "count", "inv/min", "latency\nms", "P95\nms", "USD/h", "USD/1M")
-RATIO_HEADS = ("inv/min\n×", "P95\n×", "USD/1M\n×")
+WORDS = ("", "variant", "optimisation", "dynamic\nbatching", "instance\ngroup", "instance type", "objective")
+HEADS = (
+    "vCPU",
+    "GiB",
+    "GPU",
+    "GPU\nGiB",
+    "count",
+    "inv/min",
+    "open\n/min",
+    "latency\nms",
+    "P95\nms",
+    "GPU\n%",
+    "USD/h",
+    "USD/1M",
+)
+RATIO_HEADS = ("speed-up\n×", "inv/min\n×", "P95\n×", "USD/1M\n×")
 
 
 def show(result: Result, console: Console) -> None:
@@ -19,11 +33,11 @@ def show(result: Result, console: Console) -> None:
     objective = result.objective
     asked = f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms"
     title = f"{result.workload}: {asked} at {objective.peak_invocations_per_minute:,} invocations/min"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    for head in ("", "variant", "instance type"):
-        table.add_column(head)
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    for head in WORDS:
+        table.add_column(head, no_wrap=True)
     for head in (*HEADS, *(RATIO_HEADS if result.baseline else ())):
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", no_wrap=True)
     for row in result.rows:
         missed = row.candidate is None or not row.candidate.meets_objective
         table.add_row(*_cells(row, with_ratios=result.baseline is not None), style="dim" if missed else "")
@@ -37,10 +51,14 @@ def legend(result: Result) -> list[str]:
         f"{CHEAPEST} recommended: of the cells that meet the objective the cheapest, or where costs are not known the "
         "one of fewest instances.",
         f"{FRONT} on the Pareto front: no other cell beats it in latency and in {result.front_against} both.",
-        "inv/min is per instance; count and USD are of the fleet for the peak.",
+        "inv/min is per instance, of the test's users; open/min is the rate of open arrivals that sizes the fleet. "
+        "Count and USD are of the fleet for the peak.",
     ]
     if result.baseline:
-        lines.append(f"× is the ratio to {result.baseline}; that of USD/1M is of one instance at its capacity.")
+        lines.append(
+            f"× is the ratio to {result.baseline}, and for the speed-up to {result.baseline.variant} on the same type; "
+            "that of USD/1M is of one instance at its capacity."
+        )
     return lines
 
 
@@ -64,27 +82,38 @@ def locality(result: Result) -> str:
     )
 
 
+def milliseconds(value: float | None) -> str:
+    """Returns the format of a latency: whole numbers from 100 ms on."""
+    return ",.0f" if value is not None and value >= 100 else ".3g"
+
+
 def _cells(row: Row, *, with_ratios: bool) -> tuple[str, ...]:
     candidate, ratios = row.candidate, row.ratios
     figures = (
         (row.vcpus, "d"),
-        (row.gpus, "d"),
         (row.memory_gib, "g"),
+        (row.gpus, "d"),
+        (row.gpu_memory_gib, "g"),
         (candidate.instance_count if candidate else None, "d"),
         (row.rate, ",.0f"),
-        (row.latency_ms, ".3g"),
-        (row.p95_ms, ".3g"),
+        (candidate.max_invocations_per_minute if candidate else None, ",.0f"),
+        (row.latency_ms, milliseconds(row.latency_ms)),
+        (row.p95_ms, milliseconds(row.p95_ms)),
+        (row.gpu_utilization_percent, ".0f"),
         (candidate.cost_per_hour_usd if candidate else None, ",.3f"),
         (candidate.cost_per_million_invocations_usd if candidate else None, ",.3f"),
     )
     compared = (
+        (row.speed_up, ".2f"),
         (ratios.invocations_per_minute if ratios else None, ".2f"),
         (ratios.p95_latency if ratios else None, ".2f"),
         (ratios.cost_per_million if ratios else None, ".2f"),
     )
     marks = (CHEAPEST if row.cheapest else "") + (FRONT if row.on_pareto_front else "")
     shown = (*figures, *(compared if with_ratios else ()))
-    return (marks, row.variant, row.instance_type, *(number(value, spec) for value, spec in shown))
+    met = "–" if candidate is None else "met" if candidate.meets_objective else "missed"
+    words = (row.variant, row.optimisation, row.dynamic_batching or "no", row.instance_groups, row.instance_type, met)
+    return (marks, *words, *(number(value, spec) for value, spec in shown))
 
 
 def _reasons(rows: Sequence[Row]) -> list[str]:

@@ -7,7 +7,7 @@ Weights are drawn so that activations stay of order one; the answers are nonsens
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from string import ascii_lowercase, digits
@@ -23,6 +23,8 @@ T5: dict[str, dict[str, int]] = {
     "t5-base": {"d_model": 768, "d_kv": 64, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
 }
 T5_VOCABULARY = 32128
+KEPT = ("d_kv",)
+"""A T5's width of an attention head, which is no part of its width and stays."""
 BERT: dict[str, dict[str, int]] = {
     "bert-base-uncased": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12},
     "bert-large-uncased": {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16},
@@ -35,13 +37,14 @@ Shapes = Iterator[tuple[str, tuple[int, ...], float]]
 
 
 def write_random(source: RandomWeights, model: Model, cache: Path) -> Path:
-    """Returns a checkpoint folder below `cache`, made once for each architecture, head and seed.
+    """Returns a checkpoint folder below `cache`, made once for each architecture, size, head and seed.
 
-    Raises `UsageError` when the architecture cannot do the task.
+    Raises `UsageError` when the architecture cannot do the task, or cannot be divided so.
     """
     config, shapes = _t5(source) if isinstance(model, TextToText) else _bert(source, model)
     heads = len(config.get("id2label", ()))
-    folder = cache / f"{source.architecture}-{model.task}-{heads}-{source.seed}"
+    size = "" if source.shrink == 1 else f"-{source.shrink}th"
+    folder = cache / f"{source.architecture}{size}-{model.task}-{heads}-{source.seed}"
     if (folder / "config.json").exists():
         return folder
     from safetensors.numpy import save_file
@@ -59,6 +62,14 @@ def _wrong_architecture(architecture: str, task: str, allowed: list[str]) -> Usa
     return UsageError(
         f"model.checkpoint.architecture: '{architecture}' cannot do {task}. Allowed for it: {', '.join(allowed)}."
     )
+
+
+def _shrunk(source: RandomWeights, size: Mapping[str, int], kept: Collection[str] = ()) -> dict[str, int]:
+    """Divides the dimensions but those `kept`. Raises `UsageError` where one cannot be divided."""
+    if odd := {key: value for key, value in size.items() if key not in kept and value % source.shrink}:
+        listed = ", ".join(f"{key} {value}" for key, value in odd.items())
+        raise UsageError(f"model.checkpoint.shrink: {source.shrink} does not divide {source.architecture}'s {listed}.")
+    return {key: value if key in kept else value // source.shrink for key, value in size.items()}
 
 
 def _draw(generator: np.random.Generator, shape: tuple[int, ...], deviation: float) -> NDArray[np.float32]:
@@ -81,7 +92,7 @@ def _t5(source: RandomWeights) -> tuple[dict[str, Any], Shapes]:
         "pad_token_id": 0,
         "eos_token_id": 1,
         "tie_word_embeddings": True,
-        **size,
+        **_shrunk(source, size, KEPT),
     }
     return config, t5_weights(config)
 
@@ -122,8 +133,9 @@ def t5_weights(config: Mapping[str, Any]) -> Shapes:
 
 
 def _bert(source: RandomWeights, model: Model) -> tuple[dict[str, Any], Shapes]:
-    if (size := BERT.get(source.architecture)) is None:
+    if (published := BERT.get(source.architecture)) is None:
         raise _wrong_architecture(source.architecture, model.task, list(BERT))
+    size = _shrunk(source, published)
     labels = () if isinstance(model, QuestionAnswering | TextToText) else model.labels
     architecture = {
         "text-classification": "BertForSequenceClassification",

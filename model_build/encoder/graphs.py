@@ -43,6 +43,7 @@ def settings(model: EncoderModel, target: Target, checkpoint: Checkpoint) -> Set
         threads=getattr(target, "threads", 1),
         pad_to=padded_lengths(model, target),
         batch_size=target.batch_size if isinstance(target, NeuronTarget) else 0,
+        truncation=model.truncation,
         input_types=tuple(sorted(target.input_types.items())) if isinstance(target, NeuronTarget) else (),
     )
 
@@ -50,6 +51,8 @@ def settings(model: EncoderModel, target: Target, checkpoint: Checkpoint) -> Set
 def padded_lengths(model: EncoderModel, target: Target) -> tuple[int, ...]:
     """Returns the lengths in tokens that a batch may have; empty where any length will do."""
     longest = model.max_input_tokens
+    if model.padding == "max_length":
+        return (longest,)
     if isinstance(target, NeuronTarget):
         return target.sequence_lengths or (longest,)
     if native(target) or isinstance(target, CudaTarget):

@@ -44,13 +44,16 @@ class Reference:
         """Returns for each row what the compiled model should give; starts and ends [length] without the padding."""
         segments = [[" ".join(row[field] for field in segment) for row in rows] for segment in self._model.segments]
         with loading(self._folder), torch.inference_mode(), every_core():
-            inputs = self._tokenizer(*segments, padding=True, return_tensors="pt")
+            inputs = self._tokenizer(*segments, padding=True, return_tensors="pt", **self._cut())
             outputs = self._forward(dict(inputs))
         lengths = inputs["attention_mask"].sum(1).tolist()
         return [
             {name: _own(name, output[index], length) for name, output in outputs.items()}
             for index, length in enumerate(lengths)
         ]
+
+    def _cut(self) -> dict[str, Any]:
+        return {"truncation": True, "max_length": self._model.max_input_tokens} if self._model.truncation else {}
 
     def _forward(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         answer = self._network(**inputs)

@@ -102,7 +102,7 @@ def _tokenise(name: str, known: Settings, serving: Serving, checkpoint: Checkpoi
         max_batch_size=serving.max_batch_size,
         inputs=fields,
         outputs=(*map(_graph_input, known.inputs), *spans),
-        serving=serving,
+        serving=serving.on_cpu,
         warm_ups=tuple(
             WarmUp(batch_size=size, tensors={field.name: (field, field.name) for field in fields})
             for size in warm_up_sizes(serving)
@@ -162,7 +162,7 @@ def _postprocess(name: str, known: Settings, serving: Serving) -> TritonModel:
         max_batch_size=serving.max_batch_size,
         inputs=inputs,
         outputs=_answers(known.task),
-        serving=serving,
+        serving=serving.on_cpu,
     )
     return TritonModel(config=config, files=_code("postprocess", known))
 

@@ -1,6 +1,6 @@
 """The program of a processing job: unpack the source, make a Python for it, build, and leave the output for upload.
 
-    python3 entry.py WORKLOAD VARIANT RUNTIME
+    python3 entry.py WORKLOAD VARIANT RUNTIME [PUBLISHED]
 
 Standard library alone and Python 3.8, since any image's Python starts it; `containers.archive_reader`, which keeps to
 the same, is uploaded beside it. TensorRT, ONNX Runtime and TorchScript builds
@@ -44,7 +44,7 @@ DRIVER = "proc/driver/nvidia/version"
 MESSAGE_BYTES = 1000
 SOURCE = "source/source.tar.gz"
 TIMING_CACHES = "build/timing_caches"
-BUILD_LOGS = "build/*/.compiled/*/build.log"
+BUILD_LOGS = "build/**/.compiled/*/build.log"
 BUILDING = "model_build"
 UNAVAILABLE, UNFORESEEN = 3, 70
 
@@ -59,7 +59,7 @@ class StepFailed(Exception):
 
 def main(arguments: list[str], system: Path = Path("/")) -> int:
     """Builds and returns the exit code. `system` is where the file system begins, for tests."""
-    workload, variant, runtime = arguments
+    workload, variant, runtime, *published = arguments
     processing = system / "opt/ml/processing"
     work, message = processing / "work", system / "opt/ml/output/message"
     try:
@@ -69,8 +69,10 @@ def main(arguments: list[str], system: Path = Path("/")) -> int:
         for command in install_commands(work, runtime, os.environ.get("CUDA_VERSION", "")):
             step("Installing", command, work, dict(os.environ))
         build = [str(python), "-m", "model_build", "build", workload, "--target", variant]
+        build += [part for name in published for part in ("--published", name)]
         step(BUILDING, build, work, build_environment(dict(os.environ), system))
-        leave(work, workload, variant, processing / "output")
+        root = work.joinpath(*(part for name in published for part in ("build", "published", name)))
+        leave(work, root / "build" / workload / variant, processing / "output")
     except StepFailed as error:
         for log in work.glob(BUILD_LOGS) if error.exit_code == UNFORESEEN else ():
             print(log.read_text("utf-8", "replace"), file=sys.stderr)
@@ -170,9 +172,8 @@ def step(what: str, command: list[str], folder: Path, environment: dict[str, str
         raise StepFailed(what, process.returncode, "".join(said), crashed=crashed)
 
 
-def leave(work: Path, workload: str, variant: str, output: Path) -> None:
+def leave(work: Path, built: Path, output: Path) -> None:
     """Copies the artifact, its archive and the timing caches into the folder that SageMaker uploads."""
-    built = work / "build" / workload / variant
     artifact = json.loads((built / "artifact.json").read_text("utf-8"))
     output.mkdir(parents=True, exist_ok=True)
     for name in (artifact["archive"], "artifact.json"):

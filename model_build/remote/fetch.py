@@ -84,8 +84,8 @@ def combine(built: Sequence[Built], scratch: Path) -> Built:
     return Built(job_name=", ".join(jobs), artifact=first.model_copy(update=changed), archive=packed)
 
 
-def publish(built: Built, caches: list[Path], scratch: Path, root: Path) -> None:
-    """Puts a build in place. The old artifact.json goes first and the new one comes last: in between there is none.
+def publish(built: Built, caches: list[Path], scratch: Path, root: Path, timing_caches: Path) -> None:
+    """Puts a build in place below `root`: the old artifact.json goes first, the new one comes last.
 
     Raises `Unavailable` for an archive that cannot be unpacked, before anything is replaced.
     """
@@ -97,7 +97,7 @@ def publish(built: Built, caches: list[Path], scratch: Path, root: Path) -> None
     unpacked.replace(target.with_name("repository"))
     built.archive.replace(target.with_name(built.artifact.archive))
     for cache in caches:
-        place = root / TIMING_CACHES / cache.name
+        place = timing_caches / cache.name
         place.parent.mkdir(parents=True, exist_ok=True)
         cache.replace(place)
     built.artifact.write_json(target)

@@ -58,8 +58,8 @@ def build_remotely(
     Raises `Unavailable` for a job that failed (with the build's own exit code), was stopped or left what cannot be
     used, `LostSight`, `Interrupted`, `BuildRunning`, `UsageError` or `AwsUnavailable`.
     """
-    workload = folder.workload.name
-    with _scratch(root, workload, variant_name) as scratch:
+    workload, builds_root = folder.workload.name, folder.builds(root)
+    with _scratch(builds_root, workload, variant_name) as scratch:
         _send(folder, builds[0].job, root, scratch, account, progress)
         _run(builds, account, progress, sleep)
         progress("Fetching what was built")
@@ -70,7 +70,7 @@ def build_remotely(
             built.append(fetch(account, build, workload, variant_name, fetched))
         whole = combine(built, scratch)
         caches = [file for each in built for file in sorted((each.archive.parent / TIMING_CACHES.name).glob("*"))]
-        publish(whole, caches, scratch, root)
+        publish(whole, caches, scratch, builds_root, root / TIMING_CACHES)
     return whole.artifact
 
 

@@ -108,13 +108,13 @@ def _build(
     folder: WorkloadFolder, variant_name: str, target: Target, where: Where, image: str, instance: str
 ) -> RemoteBuild:
     gpu = family(instance) if isinstance(target, TensorRtTarget) else None
-    workload = folder.workload.name
+    workload, published = folder.workload.name, folder.published_name
     base = f"s3://{where.bucket}/model-build/{workload}/{variant_name}/{where.stamp}"
     job = ProcessingJob(
         name=job_name((workload, variant_name), gpu, where.stamp),
         role_arn=where.role_arn,
         image_uri=image,
-        arguments=(workload, variant_name, target.runtime),
+        arguments=(workload, variant_name, target.runtime, *((published,) if published else ())),
         instance_type=instance,
         volume_gb=VOLUME_GB,
         source_url=f"{base}/source",

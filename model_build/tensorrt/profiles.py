@@ -3,7 +3,8 @@
 In: `[model]` and `[serving]` of a workload. Out: for every input of a graph whose shape varies the smallest shape it
 must take, the shape TensorRT times its kernels at, and the largest. Lengths are tokens, batches rows.
 
-- Smallest: one row, one token. Nothing shorter can be asked, and the lower end costs nothing.
+- Smallest: one row, one token. Nothing shorter can be asked, and the lower end costs nothing. Where every request is
+  padded to the full length, there is no other.
 - Timed: the largest preferred batch size, because that is what dynamic batching makes under load; one row when
   batches are not asked for. The full input length: the objective is a percentile, and the long requests are its tail.
 - Largest: `max_batch_size` rows of the model's limits.
@@ -47,7 +48,8 @@ def profiles(model: Model, serving: Serving, config: Mapping[str, Any]) -> dict[
 def encoder_profile(model: EncoderModel, serving: Serving) -> Profile:
     """Returns the profile of model.onnx: [batch, sequence] for all inputs but valid_length, which is [batch]."""
     longest, most = model.max_input_tokens, serving.max_batch_size
-    asked = ((1, 1), (_timed_rows(serving) or 1, longest), (most, longest))
+    shortest = longest if model.padding == "max_length" else 1
+    asked = ((1, shortest), (timed_rows(serving) or 1, longest), (most, longest))
     return _ranges(*(_encoder_shapes(model, batch, length) for batch, length in asked))
 
 
@@ -60,7 +62,7 @@ def text2text_profiles(
     asked = [((1, shortest), (1, shortest), (1, longest))]
     if most > 1:
         # Where no batches are asked for, those of several rows come as such from a client.
-        asked.append(((2, shortest), (max(2, _timed_rows(serving) or most), longest), (most, longest)))
+        asked.append(((2, shortest), (max(2, timed_rows(serving) or most), longest), (most, longest)))
     return {
         "encoder": tuple(
             _ranges(*(dict.fromkeys(("input_ids", "attention_mask"), size) for size in one)) for one in asked
@@ -71,7 +73,7 @@ def text2text_profiles(
     }
 
 
-def _timed_rows(serving: Serving) -> int | None:
+def timed_rows(serving: Serving) -> int | None:
     """Returns None where batches are not asked for."""
     return max(serving.preferred_batch_sizes, default=None) if serving.dynamic_batching else None
 

@@ -10,7 +10,7 @@ from tritonclient.grpc import model_config_pb2
 
 from containers.text2text.settings import Settings
 from model_build.config_pbtxt import ModelConfig, Step, Tensor, WarmUp, render, warm_up_sizes
-from workloads import Serving
+from workloads import InstanceGroup, Serving
 
 GOLDEN = Path(__file__).parent / "goldens" / "config.pbtxt"
 SETTINGS = Settings(
@@ -110,6 +110,28 @@ def test_without_dynamic_batching_every_request_is_run_alone() -> None:
     config = parse(python_model("a_model", Serving(dynamic_batching=False, model_instances=3), SETTINGS))
     assert not config.HasField("dynamic_batching")
     assert config.instance_group[0].count == 3
+
+
+def test_instance_groups_are_tritons_own() -> None:
+    groups = (InstanceGroup(count=2, kind="KIND_GPU", gpus=(0, 3)), InstanceGroup(kind="KIND_CPU"), InstanceGroup())
+    config = parse(python_model("a_model", Serving(instance_groups=groups), SETTINGS))
+    kinds = model_config_pb2.ModelInstanceGroup
+    assert [(group.kind, group.count, list(group.gpus)) for group in config.instance_group] == [
+        (kinds.KIND_GPU, 2, [0, 3]),
+        (kinds.KIND_CPU, 1, []),
+        (kinds.KIND_CPU, 1, []),
+    ]
+
+
+def test_a_step_on_the_cpu_has_as_many_copies_as_the_model_beside_it() -> None:
+    groups = (InstanceGroup(count=2, kind="KIND_GPU", gpus=(0, 3)), InstanceGroup(kind="KIND_CPU"))
+    assert Serving(instance_groups=groups).on_cpu == Serving(model_instances=5)
+    assert Serving(model_instances=3).on_cpu == Serving(model_instances=3)
+
+
+def test_a_hundred_microseconds_are_a_hundred() -> None:
+    config = parse(python_model("a_model", Serving(max_queue_delay_ms=0.1), SETTINGS))
+    assert config.dynamic_batching.max_queue_delay_microseconds == 100
 
 
 def test_an_ensemble_has_steps_and_no_scheduler_of_its_own() -> None:

@@ -82,7 +82,7 @@ max_queue_delay_ms = 0.5
 
 [variants]
 alone = {{ target = "cpu", serving = {{ dynamic_batching = false, preferred_batch_sizes = [] }} }}
-twice = {{ target = "cpu", serving = {{ model_instances = 2 }} }}
+twice = {{ target = "cpu", serving = {{ instance_groups = [{{ kind = "KIND_CPU" }}, {{ count = 1 }}] }} }}
 cached = {{ target = "cpu", serving = {{ response_cache_mb = 4 }} }}
 
 [objective]

@@ -39,11 +39,17 @@ def _shapes() -> dict[str, dict[str, Any]]:
             "memory_gib": _plain(known["MemoryInfo"]["SizeInMiB"] / 1024),
             "gpus": sum(gpu["Count"] for gpu in known.get("GpuInfo", {}).get("Gpus", [])),
             "neuron_chips": _neuron_chips(known),
+            **_gpu_memory(known),
             **({} if name in hosted else {"ec2_only": True}),
         }
         for name, known in sorted(types.items())
         if name in hosted or (name.split(".")[0] in ECS_FAMILIES and name.endswith("large"))
     }
+
+
+def _gpu_memory(known: dict[str, Any]) -> dict[str, Any]:
+    mib = known.get("GpuInfo", {}).get("TotalGpuMemoryInMiB")
+    return {"gpu_memory_gib": _plain(round(mib / 1024, 2))} if mib else {}
 
 
 def _neuron_chips(known: dict[str, Any]) -> int:
@@ -90,7 +96,9 @@ def _text(shapes: dict[str, Any], regions: list[str], families: dict[str, dict[s
 
 
 def test_the_shape_of_an_instance_type_is_known_or_none() -> None:
-    assert instance_shape("ml.g4dn.12xlarge") == InstanceShape(vcpus=48, memory_gib=192, gpus=4, neuron_chips=0)
+    assert instance_shape("ml.g4dn.12xlarge") == InstanceShape(
+        vcpus=48, memory_gib=192, gpus=4, neuron_chips=0, gpu_memory_gib=64
+    )
     assert instance_shape("inf1.6xlarge") == InstanceShape(vcpus=24, memory_gib=48, gpus=0, neuron_chips=4)
     assert instance_shape("ml.x99.xlarge") is None
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +17,14 @@ from workloads import text_classification
 from workloads.product_bert.phrasing import is_held_out
 from workloads.text_classification import grammar
 from workloads.text_classification.grammar import LABELS, Label, Review, sample, templates
-from workloads.text_classification.reviews import evaluation_reviews, fits, mistype, payload_texts, training_reviews
+from workloads.text_classification.reviews import (
+    evaluation_reviews,
+    fits,
+    long_payload_texts,
+    mistype,
+    payload_texts,
+    training_reviews,
+)
 
 FOLDER = Path(text_classification.__path__[0])
 CHECKPOINT = FOLDER / "checkpoint"
@@ -106,6 +114,10 @@ class TestFiles:
     def test_payloads_are_256_different_reviews_and_what_their_seed_gives(self) -> None:
         assert lines("payloads.jsonl") == [{"text": text} for text in payload_texts()]
         assert len({line["text"] for line in lines("payloads.jsonl")}) == 256
+
+    def test_long_payloads_have_more_tokens_than_the_model_takes_whatever_the_tokenizer(self) -> None:
+        assert lines("payloads-512.jsonl") == [{"text": text} for text in long_payload_texts()]
+        assert all(len(re.findall(r"\w+|[^\w\s]", line["text"])) >= MAX_TOKENS for line in lines("payloads-512.jsonl"))
 
     @pytest.mark.parametrize("name", ["evaluation.jsonl", "payloads.jsonl"])
     def test_lengths_vary_widely_some_are_near_512_tokens_and_none_above(self, tokenizer: Tokenizer, name: str) -> None:

@@ -5,7 +5,17 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import EditToml
-from workloads import ROOT, PhasedTraffic, ProjectError, Workload, load_workload, workload_names
+from workloads import (
+    ROOT,
+    PhasedTraffic,
+    ProjectError,
+    RandomWeights,
+    TextClassification,
+    Workload,
+    load_workload,
+    workload_names,
+)
+from workloads.serving import inherited
 
 NAMES = workload_names(ROOT / "workloads")
 OTHER_TOML = {
@@ -184,7 +194,11 @@ def test_a_workload_survives_its_own_json() -> None:
 def test_the_eight_published_configurations_have_eight_of_their_kind_for_a_cpu() -> None:
     variants = load_workload("text_classification").workload.variants
     assert {
-        name: (variant.target, variant.serving.dynamic_batching, variant.serving.model_instances > 1)
+        name: (
+            variant.target,
+            variant.serving.dynamic_batching,
+            sum(group.count for group in variant.serving.groups) > 1,
+        )
         for name, variant in variants.items()
     } == {
         "pt-base": ("pytorch", False, False),
@@ -204,7 +218,41 @@ def test_the_eight_published_configurations_have_eight_of_their_kind_for_a_cpu()
         "ort-ig": ("cpu", False, True),
         "ort-ig-db": ("cpu", True, True),
     }
-    assert {variant.serving.max_batch_size for variant in variants.values()} == {16}  # the workload's own
+    batches = {(each.serving.max_batch_size, each.serving.preferred_batch_sizes) for each in variants.values()}
+    assert batches == {(16, (16,))}  # the workload's own
+    assert {each.serving.max_queue_delay_ms for each in variants.values()} == {0.1}
+
+
+def test_the_published_experiment_has_the_published_model_load_and_machines() -> None:
+    folder = load_workload("text_classification")
+    asked = folder.workload.published["bert-large"]
+    published = folder.as_published("bert-large")
+    model = published.workload.model
+    assert isinstance(model, TextClassification)
+    assert (model.max_input_tokens, model.padding, model.truncation) == (512, "max_length", True)
+    assert model.checkpoint == RandomWeights(architecture="bert-large-uncased", weights="random")
+    (phase,) = published.workload.traffic[asked.traffic].phases  # type: ignore[union-attr]
+    assert (phase.initial_users, phase.spawn_rate_per_minute, phase.duration_s) == (2, 2, 1500)
+    assert asked.instance_types == ("ml.g4dn.xlarge", "ml.g4dn.2xlarge", "ml.g4dn.12xlarge")
+    assert len(asked.variants) == 8
+    assert published.workload.sizing.headroom == 0
+    assert folder.workload.model.checkpoint == "./checkpoint", "what is deployed stays as it is"
+    assert published.builds(Path("r")) == Path("r/build/published/bert-large")
+    assert {len(row["text"].split()) > 400 for row in published.payloads()} == {True}
+
+
+def test_an_experiment_that_nobody_published_lists_the_known() -> None:
+    with pytest.raises(ProjectError) as caught:
+        load_workload("text_classification").as_published("bert-small")
+    assert str(caught.value).endswith(
+        "there is no published experiment 'bert-small'. Known experiments: bert-large, cpu-twin."
+    )
+
+
+def test_a_variant_that_names_its_copies_one_way_does_not_inherit_the_other() -> None:
+    common = {"max_batch_size": 4, "model_instances": 3}
+    own = {"target": "t", "serving": {"instance_groups": [{"count": 2}]}}
+    assert inherited(own, common) == {"target": "t", "serving": {"max_batch_size": 4, **own["serving"]}}  # type: ignore[dict-item]
 
 
 def test_two_workloads_share_one_encoder() -> None:
@@ -247,6 +295,26 @@ def test_two_workloads_share_one_encoder() -> None:
             "[serving]",
             '[variants.both]\ntarget = "gpu"\n[serving]',
             "(document): variants.both.target 'gpu' is not a target; known targets: cpu, cpu-int8, cuda, tensorrt.",
+        ),
+        (
+            "model_instances = 1",
+            "model_instances = 2\ninstance_groups = [{ count = 2 }]",
+            "serving: instance_groups: say how many copies each group has, and leave out model_instances = 2.",
+        ),
+        (
+            "model_instances = 1",
+            'instance_groups = [{ kind = "KIND_CPU", gpus = [0] }]',
+            "serving.instance_groups.0: gpus: got [0], but kind is KIND_CPU.",
+        ),
+        (
+            "[objective]",
+            '[variants]\nv = { target = "tensorrt", serving = { instance_groups = [{ gpus = [1] }] } }\n[objective]',
+            "(document): variants.v.serving.instance_groups: got gpus [1], and ml.g5.xlarge has 1, counted from 0.",
+        ),
+        (
+            "[objective]",
+            '[variants]\nv = { target = "cpu", serving = { instance_groups = [{ kind = "KIND_GPU" }] } }\n[objective]',
+            "(document): variants.v.serving.instance_groups: got KIND_GPU, and no instance type of the target has one.",
         ),
         (
             'percentile = "P99"\n',

@@ -16,6 +16,7 @@ from workloads.text_classification.grammar import LABELS, MAX_WORDS, Review, sam
 # Evaluation and payloads are the same whatever seed trains.
 EVALUATION_SEED, EVALUATION_REVIEWS = 80, 600
 PAYLOAD_SEED, PAYLOADS = 90, 256
+LONG_PAYLOADS, LONG_WORDS = 24, 512
 
 # One word in so many is mistyped.
 WORDS_PER_MISTAKE = 60
@@ -52,9 +53,26 @@ def payload_texts() -> list[str]:
     return list(texts)
 
 
+def long_payload_texts() -> list[str]:
+    """Returns the lines of payloads-512.jsonl: reviews one after another, until they have more tokens than 512."""
+    texts = iter(payload_texts())
+    joined = []
+    for _ in range(LONG_PAYLOADS):
+        text = next(texts)
+        while len(_words(text)) < LONG_WORDS:
+            text = f"{text} {next(texts)}"
+        joined.append(text)
+    return joined
+
+
+def _words(text: str) -> list[str]:
+    """Returns words and signs: no tokenizer makes fewer tokens of them."""
+    return re.findall(r"\w+|[^\w\s]", text)
+
+
 def fits(review: Review) -> bool:
     """Returns whether the review leaves room for the pieces that rare and mistyped words break into."""
-    return len(re.findall(r"\w+|[^\w\s]", review.text)) <= MAX_WORDS
+    return len(_words(review.text)) <= MAX_WORDS
 
 
 def mistype(review: Review, rng: Random) -> Review:

@@ -27,7 +27,12 @@ from workloads.product_bert.training import (
 )
 from workloads.product_bert.word_pieces import load_tokenizer, save_tokenizer, train_word_pieces
 from workloads.text_classification.grammar import LABELS, Review
-from workloads.text_classification.reviews import evaluation_reviews, payload_texts, training_reviews
+from workloads.text_classification.reviews import (
+    evaluation_reviews,
+    long_payload_texts,
+    payload_texts,
+    training_reviews,
+)
 
 FOLDER = Path(__file__).parent
 VOCABULARY_SIZE = 2000
@@ -80,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.output / "evaluation.jsonl", [{"text": review.text, "label": review.label} for review in evaluation]
     )
     write_lines(options.output / "payloads.jsonl", [{"text": text} for text in payload_texts()])
+    write_lines(options.output / "payloads-512.jsonl", [{"text": text} for text in long_payload_texts()])
     figures = evaluate(checkpoint, evaluation, steps=options.steps, seed=options.seed, seconds=seconds)
     print(json.dumps(asdict(figures), indent=2))
 
@@ -139,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m workloads.text_classification.train",
         description="Train a small BERT that tells praise from blame in product reviews, and write checkpoint/,\n"
-        "evaluation.jsonl and payloads.jsonl. All that is drawn is drawn from the seed.",
+        "evaluation.jsonl, payloads.jsonl and payloads-512.jsonl. All that is drawn is drawn from the seed.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -97,6 +97,19 @@ def test_the_longest_row_allowed_is_not_cut() -> None:
     assert len(encode_one(CLASSIFICATION, {"text": "a"})) == 3
 
 
+def test_a_long_row_is_cut_where_the_workload_says_so() -> None:
+    """It is cut as by transformers' truncation=True: from the end, the longer segment first, special tokens kept."""
+    cutting = replace(CLASSIFICATION, truncation=True)
+    cut = encode_one(cutting, {"text": "a" * 31})
+    assert len(cut) == 32
+    assert (cut.token_ids[0], cut.token_ids[-1]) == (CLS, SEP)
+    many, few = ({"text": "a " * count} for count in (3_000_000, 31))
+    assert encode_one(cutting, many) == encode_one(cutting, few), "no more is tokenised than can be kept"
+    pair = encode_one(replace(PAIR_SCORING, truncation=True), {**GOOD_PAIR, "left_title": "x " * 50})
+    assert len(pair) == PAIR_SCORING.max_input_tokens
+    assert pair.type_ids.count(1) == 2, "the shorter segment is whole"
+
+
 def test_a_text_that_would_take_seconds_to_tokenise_never_reaches_the_tokenizer() -> None:
     class Unused:
         def no_truncation(self) -> None: ...

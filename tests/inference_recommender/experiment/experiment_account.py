@@ -47,6 +47,8 @@ class DiskAccount:
         self.failing: dict[str, str] = {}
         """Variant → the reason why its tests fail."""
         self.series_of_tests = SERIES
+        self.gpu_utilization_percent: float | None = None
+        """The utilisation of all GPUs of an instance together."""
         self.made: list[Mapping[str, Any]] = []
         """Every CreateModel of this process."""
         self.machine: str | None = "Some CPU with 2 cores"
@@ -94,6 +96,9 @@ class DiskAccount:
 
     def deployed_endpoint(self, name: str) -> DeployedEndpoint:
         raise AssertionError("a job makes its own endpoints")
+
+    def gpu_utilization(self, endpoint: str, variant: str, start: datetime, end: datetime) -> float | None:
+        return self.gpu_utilization_percent
 
     def runtime_host(self) -> str:
         raise AssertionError("a job makes its own endpoints")

@@ -66,7 +66,7 @@ def _run(*arguments: str) -> int:
 def built(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes every variant look built."""
 
-    def artifact(root: Path, workload: str, variant: str) -> Any:
+    def artifact(root: Path, workload: str, variant: str, published: str | None) -> Any:
         return an_artifact(workload=workload, variant=variant)
 
     monkeypatch.setattr(command, "load_artifact", artifact)
@@ -82,6 +82,33 @@ def kept(tmp_path: Path) -> ExperimentFolder:
 
 def _shape(operation: str) -> Any:
     return botocore.session.get_session().get_service_model("sagemaker").operation_model(operation).input_shape
+
+
+@pytest.mark.usefixtures("built")
+def test_the_published_experiment_is_eight_variants_on_three_types_under_the_published_load(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run("text_classification", "--published", "--runs", str(tmp_path), "--dry-run", *ACCESS) == 0
+    shown = json.loads(capsys.readouterr().out)
+    experiment = shown["experiment"]
+    assert (experiment["published"], experiment["traffic"], len(experiment["cells"])) == ("bert-large", "published", 24)
+    assert experiment["baseline"] == {"variant": "pt-base", "instance_type": "ml.g4dn.xlarge"}
+    assert len({cell["variant"] for cell in experiment["cells"]}) == 8
+    for job in shown["jobs"]:
+        assert job["InputConfig"]["TrafficPattern"]["Phases"] == [
+            {"InitialNumberOfUsers": 2, "SpawnRate": 2, "DurationInSeconds": 1500}
+        ]
+        types = [one["InstanceType"] for one in job["InputConfig"]["EndpointConfigurations"]]
+        assert types == ["ml.g4dn.xlarge", "ml.g4dn.2xlarge", "ml.g4dn.12xlarge"]
+
+
+def test_a_published_variant_that_was_not_built_is_told_with_the_command_that_builds_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    _run("text_classification", "--published", "cpu-twin", "--runs", str(tmp_path), "--dry-run", *ACCESS)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "`python -m model_build build text_classification --target ort-base --published cpu-twin`" in said
 
 
 @pytest.mark.usefixtures("built")
@@ -182,7 +209,9 @@ def test_a_variant_built_anew_cannot_join_the_cells_of_the_old_one(
     kept: ExperimentFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        command, "load_artifact", lambda root, name, variant: an_artifact(variant=variant, archive_sha256="b" * 64)
+        command,
+        "load_artifact",
+        lambda root, name, variant, published: an_artifact(variant=variant, archive_sha256="b" * 64),
     )
     with pytest.raises(UsageError) as caught:
         _run("--resume", str(kept.path))

@@ -10,9 +10,10 @@ import pytest
 from botocore.validate import validate_parameters
 
 from aws_api.expiry import expiry_of
-from inference_recommender.experiment.account import Prepared
+from inference_recommender.experiment.account import Prepared, with_gpus
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.measure import run
+from inference_recommender.experiment.plan import Batch, failed
 from inference_recommender.experiment.resources import plan_endpoint
 from inference_recommender.load_test import load_test
 from inference_recommender.measurement import DeployedEndpoint
@@ -128,6 +129,16 @@ def test_killed_between_two_cells_the_first_is_not_measured_again(
     assert account.endpoints == account.models == {}, "nothing is left behind"
     assert kept.origin().measured_on == "local"
     assert account.created == [], "no job of Inference Recommender"
+
+
+def test_the_utilisation_of_a_gpu_is_that_of_all_gpus_over_their_number(account: EndpointAccount) -> None:
+    account.gpu_utilization_percent = 340.0
+    now, batch = datetime.now(UTC), Batch(name="b", variant="trt-base", instance_types=())
+    of = [
+        with_gpus(failed(batch, name, "why"), "AllTraffic", now, now, account).gpu_utilization_percent
+        for name in ("ml.g4dn.12xlarge", "ml.g4dn.xlarge", "ml.c5.xlarge")
+    ]
+    assert of == [85.0, 340.0, None]
 
 
 def test_an_endpoint_that_does_not_come_up_is_a_failed_cell_and_the_others_go_on(

@@ -63,7 +63,7 @@ def _result(*measured: Measurement, baseline: Cell | None = None, cells: Sequenc
 
 def _table(shown: Result) -> str:
     text = io.StringIO()
-    show(shown, Console(file=text, width=150))
+    show(shown, Console(file=text, width=190))
     return text.getvalue()
 
 
@@ -136,7 +136,7 @@ def test_the_table_marks_the_cheapest_and_the_front() -> None:
     lines = _table(_result(DATA_PARALLEL, LARGE, PIPELINE)).splitlines()
     assert [line.split()[:2] for line in lines if "ml.inf1" in line and "inf1-" in line.split("ml.")[0]] == [
         ["*P", "inf1-data-parallel"],
-        ["inf1-data-parallel", "ml.inf1.6xlarge"],
+        ["inf1-data-parallel", "Neuron"],
         ["P", "inf1-pipeline"],
     ]
     assert lines[-1] == (
@@ -145,16 +145,60 @@ def test_the_table_marks_the_cheapest_and_the_front() -> None:
     )
 
 
-def test_the_page_has_every_cell_three_plots_and_says_on_what_it_was_measured() -> None:
+def test_the_page_has_every_cell_its_plots_and_says_on_what_it_was_measured() -> None:
     compared = _result(
         DATA_PARALLEL, LARGE, PIPELINE, baseline=Cell(variant="inf1-pipeline", instance_type="ml.inf1.6xlarge")
     )
     text = page(compared, WORKLOAD.description)
-    assert text.count("<svg") == 3
+    assert text.count("<svg") == 4, "trade-off, throughput, latency, speed-up"
     assert text.count("<tr class=") == 3
+    assert "No instance type here has a GPU" in text
     assert "Measured on this machine (Some CPU with 2 cores)" in text
     assert "Ratios are to ml.inf1.6xlarge/inf1-pipeline" in text
     assert text == page(compared, WORKLOAD.description), "the same result gives the same bytes"
+
+
+REVIEWS = load_workload("text_classification").workload
+"""The published experiment: P95 ≤ 500 ms at 30,000 invocations per minute."""
+
+
+def _reviews(*measured: Measurement) -> Result:
+    cells = tuple(Cell(variant=each.variant or "", instance_type=each.instance_type) for each in measured)
+    experiment = Experiment(
+        name="e", workload=REVIEWS.name, traffic="published", archives={}, cells=cells, baseline=cells[0]
+    )
+    return result(experiment, REVIEWS, measured, ORIGIN, ())
+
+
+def _on_gpu(variant: str, instance_type: str, rate: float, **more: object) -> Measurement:
+    return _measured(variant, instance_type, rate, 400.0, percentile="P95", **more)
+
+
+def test_a_row_has_the_columns_of_the_published_table() -> None:
+    base, tuned, pinned = _reviews(
+        _on_gpu("pt-base", "ml.g4dn.xlarge", 500.0, gpu_utilization_percent=55.0),
+        _on_gpu("trt-db-ig", "ml.g4dn.12xlarge", 5_000.0),
+        _measured("ts-ig", "ml.c5.xlarge", 900.0, 300.0, percentile="P95"),
+    ).rows
+    assert (base.optimisation, base.dynamic_batching, base.instance_groups) == ("PyTorch", None, "1 per GPU")
+    assert (tuned.optimisation, tuned.dynamic_batching) == ("TensorRT fp16", "16; 100 µs")
+    assert (tuned.instance_groups, pinned.instance_groups) == ("2 per GPU", "2")
+    assert (tuned.vcpus, tuned.memory_gib, tuned.gpus, tuned.gpu_memory_gib) == (48, 192, 4, 64)
+    assert (base.gpu_utilization_percent, tuned.gpu_utilization_percent) == (55.0, None)
+
+
+def test_a_speed_up_is_that_of_the_optimisation_on_the_same_instance_type() -> None:
+    compared = _reviews(
+        _on_gpu("pt-base", "ml.g4dn.xlarge", 500.0, gpu_utilization_percent=55.0),
+        _on_gpu("trt-db", "ml.g4dn.xlarge", 3_000.0),
+        _on_gpu("pt-base", "ml.g4dn.12xlarge", 2_000.0),
+        _on_gpu("trt-db", "ml.g4dn.12xlarge", 5_000.0),
+        _on_gpu("trt-db", "ml.g4dn.2xlarge", 3_000.0),
+    )
+    assert [row.speed_up for row in compared.rows] == [1.0, 6.0, 1.0, 2.5, None]
+    text = page(compared, REVIEWS.description)
+    assert "Speed-up by optimisation" in text
+    assert "GPU utilisation" in text
 
 
 def test_a_page_without_any_figure_still_says_why() -> None:
@@ -166,10 +210,14 @@ def test_a_page_without_any_figure_still_says_why() -> None:
 def _row(number: int, rate: float, latency_ms: float, cost: float | None) -> Row:
     return Row(
         variant=f"v{number}",
+        optimisation="ONNX Runtime",
+        dynamic_batching=None,
+        instance_groups="1",
         instance_type="ml.c5.xlarge",
         vcpus=4,
         memory_gib=8,
         gpus=0,
+        gpu_memory_gib=None,
         neuron_chips=0,
         cost_per_million_at_capacity_usd=cost,
         candidate=Candidate(

@@ -56,6 +56,14 @@ def test_what_was_built_is_left_for_upload_without_what_lies_beside_it(system: P
     assert not (system / "opt/ml/output/message").exists()
 
 
+def test_a_published_experiments_build_is_asked_for_by_its_name_and_found_in_its_place(system: Path) -> None:
+    program = BUILD.replace('"build/', '"build/published/big/build/').replace('"t"]', '"t", "--published", "big"]')
+    source = tar_gz({"model_build/__main__.py": program.encode()})
+    (system / "opt/ml/processing/source/source.tar.gz").write_bytes(source)
+    assert entry.main(["w", "t", "onnxruntime", "big"], system) == 0
+    assert (system / "opt/ml/processing/output/model.tar.gz").read_bytes() == b"archive"
+
+
 def test_timing_caches_are_left_too(system: Path) -> None:
     assert _run(system, BUILD + CACHE) == 0
     assert (system / "opt/ml/processing/output/timing_caches/8.6.cache").read_bytes() == b"timings"

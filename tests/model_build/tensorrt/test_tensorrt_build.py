@@ -185,18 +185,23 @@ def test_engines_of_another_gpu_are_not_taken_from_an_earlier_build(machine: Mac
     assert engines_built(planned, "8.6") == 1
 
 
-def test_the_variants_of_a_target_share_one_engine_that_is_large_enough_for_all(machine: Machine, make: Make) -> None:
+def test_each_variant_has_an_engine_timed_for_its_batches_and_those_of_the_same_batches_share_one(
+    machine: Machine, make: Make
+) -> None:
     variants = """[variants]
 trt-base = { target = "tensorrt", serving = { dynamic_batching = false, preferred_batch_sizes = [] } }
+trt-db = { target = "tensorrt", serving = { max_batch_size = 16, preferred_batch_sizes = [4, 8] } }
 trt-db-ig = { target = "tensorrt", serving = { model_instances = 2, max_batch_size = 16, preferred_batch_sizes = [8] } }
 """
     source = edited(make().source, "[variants]\n", variants, "trt-base").source
-    plans = [plan(source, name, source.path.parents[1]) for name in ("tensorrt", "trt-base", "trt-db-ig")]
+    plans = [plan(source, name, source.path.parents[1]) for name in ("trt-base", "trt-db", "trt-db-ig")]
     archives = {build(planned).archive_sha256 for planned in plans}
     assert len(archives) == 3
-    assert engines_built(plans[0]) == 1
-    engine = (plans[0].compiled / "graphs" / "model.7.5.plan").read_bytes()
-    assert b'"input_ids": [[1, 1], [8, 32], [16, 32]]' in engine
+    assert plans[0].compiled != plans[1].compiled == plans[2].compiled
+    assert engines_built(plans[0]) == 2
+    alone, batches = [(each.compiled / "graphs" / "model.7.5.plan").read_bytes() for each in plans[:2]]
+    assert b'"input_ids": [[1, 1], [1, 32], [8, 32]]' in alone
+    assert b'"input_ids": [[1, 1], [8, 32], [16, 32]]' in batches
 
 
 def test_fp16_that_overflows_is_told_which_layer_to_keep_in_fp32(machine: Machine, make: Make) -> None:

@@ -29,6 +29,12 @@ def test_valid_length_is_one_number_per_row() -> None:
     assert ranges(profile)["valid_length"] == ((1,), (8,), (16,))
 
 
+def test_where_every_request_is_padded_there_is_no_shorter_shape() -> None:
+    padded = BERTS["answering"].model_copy(update={"padding": "max_length"})
+    shapes = ranges(encoder_profile(padded, BATCHED))["input_ids"]
+    assert [length for _, length in shapes] == [32, 32, 32]
+
+
 def test_a_t5_has_a_profile_for_one_short_row_and_one_for_the_batches() -> None:
     profiles = text2text_profiles(T5, BATCHED, channels=16, d_kv=8)
     one, batches = ((1, 16), (1, 16), (1, 24)), ((2, 16), (8, 24), (16, 24))

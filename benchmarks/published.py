@@ -1,0 +1,97 @@
+"""Runs a workload's published experiment on this machine, by real Tritons, and keeps its page.
+
+Builds the variants of [published.NAME], starts an AWS account of this machine's own, and runs
+`python -m inference_recommender experiment WORKLOAD --published NAME` in it: a job of Inference Recommender for each
+variant. The page says on what machine it was measured; `--keep` copies it to a place of your choice.
+
+    python benchmarks/published.py text_classification cpu-twin --keep docs/experiments/bert-large-cpu-twin.html
+
+Exits with the experiment's code. The last line is one JSON document: the experiment's result.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from aws_api.session import AwsSession
+from local_aws.process.local_account import LocalAccount
+from workloads import ROOT, WorkloadFolder, artifact_file, load_workload
+
+ACCOUNT = "123456789012"
+IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:local"
+"""An account on this machine starts its own Triton, whatever the image is called."""
+MAY = ("s3:*", "sagemaker:*", "ecr:*", "logs:*", "cloudwatch:*", "iam:PassRole")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workload")
+    parser.add_argument("name", help="a [published.NAME] of its workload.toml whose variants this machine can serve")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="where a copy of the page goes")
+    options = parser.parse_args()
+    folder = load_workload(options.workload).as_published(options.name)
+    build(folder)
+    with (
+        tempfile.TemporaryDirectory() as state,
+        LocalAccount.start(state=Path(state)) as account,
+    ):
+        status, result, run = measure(folder, account)
+    if options.keep and run:
+        options.keep.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(run / "report.html", options.keep)
+    print(json.dumps(result))
+    return status
+
+
+def build(folder: WorkloadFolder) -> None:
+    """Builds the variants that are not built yet; those of one target are compiled once."""
+    assert folder.published_name
+    workload = folder.workload
+    for variant in workload.published[folder.published_name].variants:
+        if not artifact_file(folder.builds(ROOT), workload.name, variant).exists():
+            command = ["model_build", "build", workload.name, "--target", variant, "--published", folder.published_name]
+            subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=True, stdout=sys.stderr)
+
+
+def measure(folder: WorkloadFolder, account: LocalAccount) -> tuple[int, dict[str, Any], Path | None]:
+    """Returns the experiment's exit code, its result and its folder, which is there without a verdict, too."""
+    command = ["inference_recommender", "experiment", folder.workload.name, "--published", str(folder.published_name)]
+    command += ["--role-arn", make_role(account), "--image-uri", IMAGE, "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    print(done.stderr, file=sys.stderr)
+    named = re.search(r"^Experiment: (.+)$", done.stderr, re.MULTILINE)
+    return done.returncode, json.loads(done.stdout or "{}"), Path(named[1]) if named else None
+
+
+def make_role(account: LocalAccount) -> str:
+    """Points this process at the account, and makes a role there that its jobs may work under. Returns its ARN."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ.update(account.environment)
+    iam = AwsSession().client("iam")
+    trust = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    made = iam.create_role(RoleName="Published", AssumeRolePolicyDocument=_policy(trust))["Role"]
+    allowed = _policy({"Effect": "Allow", "Action": list(MAY), "Resource": "*"})
+    iam.put_role_policy(RoleName="Published", PolicyName="Published", PolicyDocument=allowed)
+    return str(made["Arn"])
+
+
+def _policy(statement: dict[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""A published experiment's build: another model, every request of one length, and a place of its own."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from model_build.build import build, verify_recorded
+from model_build.checkpoint.architectures import write_random
+from model_build.plan import BuildPlan, plan
+from tests.model_build import tiny_bert
+from workloads import EncoderModel, MissingArtifact, RandomWeights, UsageError, WorkloadFolder, load_artifact
+
+PUBLISHED = """
+[published.small]
+variants = ["alone", "twice"]
+baseline = "alone"
+instance_types = ["ml.c5.xlarge"]
+traffic = "quick"
+checkpoint = { architecture = "bert-base-uncased", weights = "random", shrink = 12 }
+padding = "max_length"
+truncation = true
+
+[objective]
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> WorkloadFolder:
+    """The workload `tiny` with minimum quality that no random weights reach."""
+    root = tmp_path_factory.mktemp("published")
+    made = tiny_bert.make_workload(root / "workloads", "text-classification", examples=70)
+    text = made.file.read_text("utf-8").replace("= -1.0", "= 0.9").replace("[objective]\n", PUBLISHED, 1)
+    text = text.replace(
+        '[targets.cpu-torchscript]\nruntime = "torchscript"', '[targets.traced]\nruntime = "torchscript"'
+    )
+    made.file.write_text(text, "utf-8")
+    return WorkloadFolder(made.path).as_published("small")
+
+
+@pytest.fixture(scope="module")
+def built(source: WorkloadFolder) -> BuildPlan:
+    planned = plan(source, "traced", source.path.parents[1])
+    build(planned)
+    return planned
+
+
+def test_random_weights_are_held_to_the_originals_numbers_and_to_no_label(built: BuildPlan) -> None:
+    figures = verify_recorded(built)
+    assert figures.original["accuracy"] < 0.9
+    assert figures.max_logit_difference < 1e-4
+    assert figures.examples == 64
+
+
+def test_it_lies_where_the_workloads_own_build_does_not(built: BuildPlan) -> None:
+    root = built.root
+    assert built.artifact == root / "build/published/small/build/tiny/traced/artifact.json"
+    assert load_artifact(built.builds, "tiny", "traced", "small").workload == "tiny"
+    with pytest.raises(MissingArtifact):
+        load_artifact(root, "tiny", "traced")
+    shutil.copytree(built.artifact.parent, root / "build/published/small/build/tiny/other")
+    with pytest.raises(MissingArtifact, match="--target alone --published small`"):
+        load_artifact(built.builds, "tiny", "alone", "small")
+
+
+def test_every_request_is_padded_and_cut_to_one_length(built: BuildPlan) -> None:
+    settings = str(built.contents(Path("graphs"))["tiny_tokenise/1/settings.json"])
+    assert '"truncation": true' in settings
+    assert '"pad_to": [\n    32\n  ]' in settings
+
+
+def test_an_architecture_is_divided_by_one_key_or_refused(source: WorkloadFolder, tmp_path: Path) -> None:
+    model = source.workload.model
+    assert not isinstance(model, RandomWeights)
+    made = RandomWeights(architecture="bert-large-uncased", weights="random", shrink=16)
+    with pytest.raises(UsageError) as caught:
+        write_random(made, model, tmp_path)
+    assert str(caught.value) == (
+        "model.checkpoint.shrink: 16 does not divide bert-large-uncased's num_hidden_layers 24."
+    )
+    assert "12th" in str(built_checkpoint(source))
+
+
+def built_checkpoint(source: WorkloadFolder) -> Path:
+    return plan(source, "traced", source.path.parents[1]).checkpoint.folder
+
+
+def test_tokens_that_a_torchscript_module_makes_are_not_cut(source: WorkloadFolder) -> None:
+    model = source.workload.model
+    assert isinstance(model, EncoderModel)
+    other = WorkloadFolder(source.path)
+    changed = model.model_copy(update={"preprocess": "./p.pt"})
+    other.workload = source.workload.model_copy(update={"model": changed})
+    with pytest.raises(UsageError, match=r"model\.truncation: what model\.preprocess names returns the tokens"):
+        plan(other, "inf1", source.path.parents[1])
