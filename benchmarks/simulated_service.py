@@ -328,6 +328,8 @@ def true_capacity_per_minute(
         return float((late.sum() + 0.5) / (len(late) + 1))
 
     low = high = 600.0
+    while late_share(low, TO_LOOK, seed) >= allowed:
+        low, high = low / 2, low
     while late_share(high, TO_LOOK, seed) < allowed:
         low, high = high, 2 * high
     while high / low > CLOSE:

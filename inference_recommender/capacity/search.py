@@ -4,18 +4,19 @@ Requests arrive in an open loop, as a Poisson process whatever the answers do, a
 send, so that an overloaded service cannot slow down its own measurement (coordinated omission).
 
 1. The start rate is kept up until the service has warmed up (`warm_up`).
-2. Probes of a few seconds quadruple the rate (or quarter it) until one is over the limit and the one below is not.
-3. The rate between is interpolated, rate and latency in logarithms, by regula falsi with the Illinois rule (Dowell and
-   Jarratt, BIT 11, 1971), kept off the ends, until the bracket is narrow enough for a straight line.
-4. Then a line is fitted to the late requests of all probes near the limit (`late_share_regression`), and probes are
-   added a little below and a little above the rate at which it reaches what the percentile allows, until the capacity
-   is known well enough. No single probe decides, so that probing often is no way to pass.
-5. The capacity is that rate, or the lower one at which a percentile `MARGIN` over the limit can be excluded with 95 %
+2. Short probes raise the rate fourfold (or lower it) until one is over the limit. If that one was too much for the
+   service altogether, the rate at which it answered then tells where the limit is, as that of an M/M/1 queue would;
+   else the rate between is interpolated, rate and latency in logarithms, until the bracket is narrow.
+3. Then all probes near the limit are read together (`rate_at_limit`), and probes are added a little below and a little
+   above the rate at the limit, each as long as what is not known yet asks for, until the interval is within
+   `RESOLUTION`. No single probe decides, so that probing often is no way to pass.
+4. The capacity is that rate, or the lower one at which a percentile `MARGIN` over the limit can be excluded with 95 %
    confidence: noise makes the result smaller, never larger.
 
-On simulated services of known capacity (tests/inference_recommender/capacity/test_search.py) the result is within 5 %
-for at least 95 of a hundred seeds, and its true percentile is more than 10 % over the limit for at most 5; the interval
-covers the truth for 86 to 96. It assumes that the service stays as fast as it is now, and knows no other machine.
+Where the time is over before that, the result is what is known by then, with its interval, if that is within
+`ACCEPTABLE`. `benchmarks/search.py` prints how often the result is right, and for how many requests and probes, on
+simulated services of known capacity. It assumes that the service stays as fast as it is now, and knows no other
+machine.
 """
 
 from collections.abc import Callable
@@ -26,36 +27,44 @@ from math import exp, log, sqrt
 import numpy as np
 
 from inference_recommender.capacity.closed_loop import CONFIDENCE, MARGIN, Limit
-from inference_recommender.capacity.late_share_regression import RateAtLimit, late_share_regression
 from inference_recommender.capacity.levels import Indices, per_block, warm_up_s
+from inference_recommender.capacity.rate_at_limit import Counts, RateAtLimit, rate_at_limit
 from inference_recommender.capacity.statistics import Floats
 
-RESOLUTION = 0.03
+RESOLUTION = 0.05
 """Half the interval over the capacity, at which the search ends."""
-ACCEPTABLE = 0.10
+ACCEPTABLE = 0.15
 """The same where the search ended before: a capacity less sure is not reported."""
-STRETCH = 1.15
-"""Widening that corrects for optional stopping; from simulation."""
-NARROW = 1.15
-"""The bracket in which the logarithm of the late share is nearly a straight line."""
-SATURATED = 0.3
-"""A probe with a larger share of late requests is beyond the straight line."""
-EPISODES = 15
-"""The fewest blocks with late requests: from fewer, an interval only seems narrow."""
-APART = 0.4
-NEAREST, FARTHEST = 0.02, 0.06
-"""Share of the capacity by which probes are added below and above it, within these ends: chosen so that the late
-share differs by a factor of e^APART."""
-NEAR = (4.0, 2.5)
-"""Multiples of that distance, below and above, within which probes are fitted: above, the queue soon has no end."""
+FEWEST_PROBES = 3
+"""The refinement has at least so many: from fewer, the noise of a probe is only assumed."""
+BELOW, ABOVE, FARTHEST = 0.5, 1.2, 0.08
+"""Probes are added so far below and above the rate at the limit that the logarithm of the late share is less or more
+by this much, and at most this share of the rate. Above, more requests are late, and tell more."""
+WIDE = 0.15
+"""Half an interval from which on probes go where the limit is most likely."""
 FAR_OFF = log(10)
 """A latency more than ten times over or under the limit counts as ten times."""
-FACTOR = 4.0
-"""Step of the rate while the limit is not yet bracketed."""
-GLANCE_S, GLANCE_REQUESTS, LONGEST_GLANCE_S = 5.0, 100, 100.0
-"""A probe of the bracket lasts at least so many seconds and requests, and at most so many seconds."""
-PROBE_S, LATE_EXPECTED, LONGEST_PROBE_S = 20.0, 20, 180.0
-"""A probe of the refinement lasts so long that at the limit this many requests are late."""
+FACTOR, SMALL_FACTOR = 4.0, 1.5
+"""Step of the rate while the limit is not yet bracketed; and where the latency is already more than half the limit."""
+NARROW = 1.5
+"""The bracket in which the refinement begins."""
+IN_FLIGHT = 2.0
+"""The first step may be larger: to where so many requests are in flight, if the latency stays as it is."""
+SATURATED = 0.9
+"""A service that answers a smaller share of what arrives, and late, is saturated: that is the most it can answer."""
+FILLING = 0.2
+"""Share of a probe after which a saturated service answers as much as it can."""
+GLANCE_S, GLANCE_LIMITS, GLANCE_REQUESTS, LONGEST_GLANCE_S = 0.5, 10, 200, 100.0
+"""A probe of the bracket lasts at least so many seconds, times the limit, and requests, and at most so many seconds."""
+PROBE_S, PROBE_LIMITS, LATE_EXPECTED = 1.0, 30, 10
+"""A probe of the refinement lasts at least so many seconds, so many times the limit, and so long that at the limit
+this many requests are late …"""
+LEAST_GROWTH, GROWTH, OF_LONGEST = 0.5, 4.0, 1 / 8
+"""… at least this share of all probes of the refinement before it, at most so many times as long as the longest of
+them, and at most this share of the time for all probes, or an equal share of the time left where `MOST_PROBES` would
+not do."""
+MOST_PROBES = 12
+"""Probes that the whole search should not need more of; it goes on where it does."""
 SETTLING_S, LONGEST_WARM_UP_S = 10.0, 180.0
 """The first probe at the start rate lasts at least so long; warming up takes at most so long."""
 SLOWEST_PER_MINUTE = 60.0
@@ -64,8 +73,9 @@ KEPT_OFF = 0.15
 """Interpolation stays this share of the bracket off its ends."""
 IN_FLUX = 0.1
 """Share of each probe that is left out at its beginning, where the queue of an idle service fills up."""
-PROBE_BLOCK_S = 4.0
-"""Seconds: long beside the queues that a request meets, so that blocks are nearly independent."""
+BLOCK_LIMITS, PROBE_BLOCK_S = 40, 4.0
+"""A block lasts so many times the limit, long beside the queues that a request meets, so that blocks are nearly
+independent; without a limit so many seconds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -93,6 +103,10 @@ class Probed:
     """Number of requests over the limit, by block."""
     far_late: Floats
     """Number of requests over the limit by `MARGIN`, by block."""
+    mean_ms: float
+    """The mean latency of the requests that were answered; infinite where none was."""
+    answered_per_minute: float
+    """The rate of answers, without the probe's beginning."""
 
     @property
     def late_share(self) -> float:
@@ -113,9 +127,12 @@ def probed(rate_per_minute: float, seen: Seen, limit: Limit) -> Probed:
     bound = np.inf if limit.latency_ms is None else limit.latency_ms
     first = int(np.searchsorted(seen.intended_s, seen.duration_s * IN_FLUX))
     latencies, duration = seen.latencies_ms[first:], seen.duration_s * (1 - IN_FLUX)
-    count = max(int(duration / PROBE_BLOCK_S), 1)
+    count = max(int(duration / (PROBE_BLOCK_S if limit.latency_ms is None else BLOCK_LIMITS * bound / 1000)), 1)
     place = (seen.intended_s[first:] - seen.duration_s * IN_FLUX) * (count / duration)
     block: Indices = np.clip(place, 0, count - 1).astype(np.intp)
+    answered = latencies[np.isfinite(latencies)]
+    done = seen.intended_s + seen.latencies_ms / 1000
+    in_time = (done > seen.duration_s * FILLING) & (done <= seen.duration_s)
     return Probed(
         invocations_per_minute=rate_per_minute,
         duration_s=seen.duration_s,
@@ -123,6 +140,8 @@ def probed(rate_per_minute: float, seen: Seen, limit: Limit) -> Probed:
         requests=per_block(block, np.ones(len(block), dtype=bool), count),
         late=per_block(block, latencies > bound, count),
         far_late=per_block(block, latencies > bound * (1 + MARGIN), count),
+        mean_ms=float(answered.mean()) if len(answered) else np.inf,
+        answered_per_minute=float(in_time.sum()) * 60 / (1 - FILLING) / seen.duration_s,
     )
 
 
@@ -154,49 +173,6 @@ class SearchResult:
     reason: Reason
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Bracket:
-    """Two points of (log rate, log of latency over limit), the low one at or under the limit."""
-
-    low: tuple[float, float]
-    high: tuple[float, float]
-    stayed: str = ""
-    """The end that the last point left where it was: "low" or "high"."""
-
-    def next_rate(self) -> float:
-        """Returns the rate at which the straight line through the ends meets the limit."""
-        (x1, y1), (x2, y2) = self.low, self.high
-        share = -y1 / (y2 - y1) if y2 > y1 else 0.5
-        return exp(x1 + (x2 - x1) * min(max(share, KEPT_OFF), 1 - KEPT_OFF))
-
-    def with_point(self, point: tuple[float, float]) -> "_Bracket":
-        """Returns the bracket with `point` as an end; the Illinois rule halves the height of one that stays twice."""
-        if point[1] <= 0:
-            height = self.high[1] / 2 if self.stayed == "high" else self.high[1]
-            return _Bracket(low=point, high=(self.high[0], height), stayed="high")
-        height = self.low[1] / 2 if self.stayed == "low" else self.low[1]
-        return _Bracket(low=(self.low[0], height), high=point, stayed="low")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Fitted:
-    at: RateAtLimit
-    """The rate at which the percentile is the limit."""
-    far_over: float
-    """The rate at which the percentile is `MARGIN` over the limit."""
-
-    def is_known_within(self, share: float) -> bool:
-        """Returns whether half the interval is at most this share of the rate."""
-        return self.at.high - self.at.low <= 2 * share * self.at.rate
-
-    @property
-    def capacity(self) -> float:
-        """The rate at the limit; less where the percentile would be over by the margin if the interval's low end were
-        the true rate."""
-        low = self.at.rate - STRETCH * (self.at.rate - self.at.low)
-        return min(self.at.rate, low * self.far_over / self.at.rate)
-
-
 class _Ended(Exception):
     def __init__(self, reason: Reason) -> None:
         self.reason = reason
@@ -210,20 +186,23 @@ class Search:
     limit: Limit
     start: float = 600.0
     most: float = 6e7
-    longest_s: float = 3600.0
+    longest_s: float = 300.0
     """Seconds of all probes together."""
     probed: list[Probed] = field(default_factory=list)
     spent_s: float = 0.0
+    count: int = 0
+    """Number of probes, with those that warmed up."""
     warm_up_s: float | None = None
     complaint: str = ""
     """Why the generator was the bottleneck, where it was."""
-    _fitted: "_Fitted | None" = None
+    _near: list[Probed] = field(default_factory=list)
+    """The probes of the refinement."""
+    _found: RateAtLimit | None = None
 
     def run(self) -> SearchResult:
         """Probes until the capacity is known, or cannot be."""
         try:
-            self._warm_up()
-            self._refine(self._narrow(*self._bracket()))
+            self._refine(self._bracket(self._warm_up()))
             reason = Reason.RESOLVED
         except _Ended as ended:
             reason = ended.reason
@@ -232,8 +211,8 @@ class Search:
             reason = Reason.BOTTLENECK
         return self.result(reason)
 
-    def _warm_up(self) -> None:
-        """Keeps the start rate up until the latency was settled for half of the last probe."""
+    def _warm_up(self) -> Probed:
+        """Keeps the start rate up until the latency was settled for half of the last probe, which is returned."""
         intended: list[Floats] = []
         latencies: list[Floats] = []
         passed, duration = 0.0, max(SETTLING_S, self._glance_s(self.start))
@@ -245,146 +224,171 @@ class Search:
             settled = warm_up_s(np.concatenate(intended), np.concatenate(latencies), passed)
             if settled is not None and settled <= passed - duration / 2:
                 self.warm_up_s = settled
-                return
+                return self._counted(self.start, _from(seen, max(settled - (passed - duration), 0.0)))
         raise _Ended(Reason.NEVER_SETTLED)
 
-    def _bracket(self) -> tuple[Probed, Probed]:
-        """Returns a probe under the limit and one over it, at most `FACTOR` apart."""
-        first = self._glance(self.start)
-        return self._down_from(first) if self._is_over(first) else self._up_from(first)
-
-    def _down_from(self, over: Probed) -> tuple[Probed, Probed]:
+    def _bracket(self, first: Probed) -> float:
+        """Returns a rate near the limit, at most `NARROW` off it if the latencies tell the truth."""
+        under, over, last = None, None, first
         while True:
-            if over.invocations_per_minute <= SLOWEST_PER_MINUTE:
+            rate = last.invocations_per_minute
+            if not self._is_over(last):
+                under = last
+            elif self._is_saturated(last):
+                lowest = 0.0 if under is None else under.invocations_per_minute
+                return max(self._below_saturation(last.answered_per_minute), min(lowest, last.answered_per_minute))
+            elif rate <= SLOWEST_PER_MINUTE:
                 raise _Ended(Reason.NOTHING_KEEPS)
-            lower = self._glance(max(over.invocations_per_minute / FACTOR, SLOWEST_PER_MINUTE))
-            if not self._is_over(lower):
-                return lower, over
-            over = lower
+            else:
+                over = last
+            if under is None:
+                last = self._glance(max(rate / FACTOR, SLOWEST_PER_MINUTE))
+            elif over is None:
+                last = self._glance_above(under)
+            elif over.invocations_per_minute <= NARROW * under.invocations_per_minute:
+                return self._between(under, over)
+            else:
+                last = self._glance(self._between(under, over))
 
-    def _up_from(self, under: Probed) -> tuple[Probed, Probed]:
+    def _glance_above(self, under: Probed) -> Probed:
         """Takes smaller steps where the generator cannot follow: the service may be over the limit before that."""
         factor = FACTOR
+        if under.latency_ms > self._limit_ms / 2:
+            factor = SMALL_FACTOR
+        elif len(self.probed) == 1:
+            in_flight = under.invocations_per_minute / 60_000 * under.mean_ms
+            factor = max(FACTOR, IN_FLIGHT / max(in_flight, 1e-9))
+        if under.invocations_per_minute * FACTOR > self.most:
+            raise _Ended(Reason.BEARS_MORE)
         while True:
-            if under.invocations_per_minute * factor > self.most:
-                raise _Ended(Reason.BEARS_MORE)
             try:
-                higher = self._glance(under.invocations_per_minute * factor)
+                return self._glance(min(under.invocations_per_minute * factor, self.most))
             except Bottleneck:
                 factor = sqrt(factor)
                 if factor < NARROW:
                     raise
-                continue
-            if self._is_over(higher):
-                return under, higher
-            under = higher
 
-    def _narrow(self, under: Probed, over: Probed) -> float:
-        """Returns a rate near the limit."""
-        bracket = _Bracket(low=self._point(under), high=self._point(over))
-        while bracket.high[0] - bracket.low[0] > log(NARROW):
-            bracket = bracket.with_point(self._point(self._glance(bracket.next_rate())))
-        return bracket.next_rate()
+    def _between(self, under: Probed, over: Probed) -> float:
+        """Returns the rate at which the straight line through both meets the limit, in logarithms."""
+        (x1, y1), (x2, y2) = self._point(under), self._point(over)
+        share = -y1 / (y2 - y1) if y2 > y1 else 0.5
+        return exp(x1 + (x2 - x1) * min(max(share, KEPT_OFF), 1 - KEPT_OFF))
+
+    def _below_saturation(self, most: float) -> float:
+        """Returns the rate that an M/M/1 queue which can answer `most` a minute bears within the limit."""
+        return max(most + 60_000 * log(self.limit.allowed) / self._limit_ms, most / 2, SLOWEST_PER_MINUTE)
 
     def _refine(self, rate: float) -> None:
         """Adds probes around the rate at the limit until it is known well enough."""
-        apart = FARTHEST / 2
         while True:
-            for side in (1 - apart, 1 + apart):
-                self._see_at(rate * side, self._probe_s(rate))
-            fitted = self._fit(rate, apart)
-            if fitted is None:  # hardly a request was late, or nearly all
-                rate = min(rate * (1 + apart), self._most_unsaturated())
-                continue
-            self._fitted, at = fitted, fitted.at
-            if at.rate < SLOWEST_PER_MINUTE and rate < 2 * SLOWEST_PER_MINUTE:
+            self._near.append(self._see_at(rate, self._duration_s(rate)))
+            probes = [
+                Counts(rate=near.invocations_per_minute, requests=near.requests, late=near.late) for near in self._near
+            ]
+            self._found = found = rate_at_limit(
+                probes,
+                self.limit.allowed,
+                CONFIDENCE,
+                limit=self._limit_ms / 60_000,
+                saturation=self._saturation(),
+            )
+            if rate <= SLOWEST_PER_MINUTE and self._is_over(self._near[-1]):
                 raise _Ended(Reason.NOTHING_KEEPS)
-            apart = min(max(APART / at.slope, NEAREST), FARTHEST)
-            rate = min(max(at.rate, rate / NARROW), rate * NARROW, self._most_unsaturated())
-            if at.episodes >= EPISODES and fitted.is_known_within(RESOLUTION):
+            if len(probes) >= FEWEST_PROBES and found.half_width <= RESOLUTION:
                 return
+            rate = self._next_rate(found)
 
-    def _most_unsaturated(self) -> float:
-        """Returns the lowest rate at and a little above which most probes were saturated.
+    def _saturation(self) -> float | None:
+        """Returns the most that the service answered of what was too much for it; None where nothing was."""
+        return max((p.answered_per_minute for p in self.probed if self._is_saturated(p)), default=None)
 
-        A rate above it may be probed again: a single probe may seem saturated for a stall.
-        """
-        rates = [probe.invocations_per_minute for probe in self.probed if probe.late_share > SATURATED]
-        return min((rate for rate in rates if self._is_mostly_saturated(rate)), default=np.inf)
+    def _next_rate(self, found: RateAtLimit) -> float:
+        """Returns a rate a little below or above the one at the limit, whichever side has been seen less."""
+        tried = [near.invocations_per_minute for near in self._near]
+        middle = min(max(found.rate, min(tried) / NARROW), max(tried) * NARROW)
+        apart = 0.0
+        if found.half_width < WIDE:
+            below = sum(near.duration_s for near in self._near if near.invocations_per_minute < middle)
+            if 2 * below > sum(near.duration_s for near in self._near):
+                apart = min(ABOVE / found.slope, FARTHEST)
+            else:
+                apart = -min(BELOW / found.slope, FARTHEST)
+        return min(max(middle * (1 + apart), SLOWEST_PER_MINUTE), self.most)
 
-    def _is_mostly_saturated(self, rate: float) -> bool:
-        near = [probe for probe in self.probed if rate <= probe.invocations_per_minute <= rate * (1 + FARTHEST)]
-        return 2 * sum(probe.late_share > SATURATED for probe in near) >= len(near)
-
-    def _fit(self, rate: float, apart: float) -> "_Fitted | None":
-        """Fits the probes near `rate`; None where they do not give a rate at the limit."""
-        near = [
-            probe
-            for probe in self.probed
-            if 1 - NEAR[0] * apart <= probe.invocations_per_minute / rate <= 1 + NEAR[1] * apart
-            and probe.late_share <= SATURATED
-        ]
-        if not near:
-            return None
-        requests = np.concatenate([probe.requests for probe in near])
-        rates = np.concatenate([np.full(len(probe.requests), probe.invocations_per_minute) for probe in near])
-        late = np.concatenate([probe.late for probe in near])
-        far_late = np.concatenate([probe.far_late for probe in near])
-        at = late_share_regression(rates, requests, late, self.limit.allowed, CONFIDENCE)
-        far = late_share_regression(rates, requests, far_late, self.limit.allowed, CONFIDENCE)
-        if at is None:
-            return None
-        return _Fitted(at=at, far_over=max(far.rate, at.rate) if far else at.rate)
+    def _duration_s(self, rate: float) -> float:
+        """Returns the seconds of the next probe: half of what is still needed, if what is known grows with the time."""
+        longest, left = self.longest_s * OF_LONGEST, self.longest_s - self.spent_s
+        enough = max(PROBE_S, PROBE_LIMITS * self._limit_ms / 1000, LATE_EXPECTED / self.limit.allowed / rate * 60)
+        least = min(enough, longest)
+        if self._found is None:
+            return least
+        spent = sum(near.duration_s for near in self._near)
+        needed = spent * max(((self._found.half_width / RESOLUTION) ** 2 - 1) / 2, LEAST_GROWTH)
+        duration = min(max(least, min(needed, GROWTH * max(near.duration_s for near in self._near))), longest)
+        if 2 * needed > left:
+            duration = max(duration, left / max(MOST_PROBES - self.count, 1))
+        return left if least / 2 < left < duration + least else duration
 
     def result(self, reason: Reason) -> SearchResult:
         """Returns the result of what has been probed so far."""
-        fitted = self._fitted
-        if (
-            fitted is None
-            or reason is Reason.NOTHING_KEEPS
-            or not fitted.is_known_within(RESOLUTION if reason is Reason.RESOLVED else ACCEPTABLE)
-        ):
+        found = None if reason is Reason.NOTHING_KEEPS else self._found
+        if found is None or not found.half_width <= (RESOLUTION if reason is Reason.RESOLVED else ACCEPTABLE):
             return SearchResult(
                 invocations_per_minute=None,
-                interval=None if fitted is None or reason is Reason.NOTHING_KEEPS else (fitted.at.low, fitted.at.high),
+                interval=None if found is None else (found.low, found.high),
                 latency_ms=None,
                 warm_up_s=self.warm_up_s,
                 probed=tuple(self.probed),
                 reason=reason,
             )
-        at, rate = fitted.at, fitted.capacity
+        rate = self._capacity(found)
         nearest = min(self.probed, key=lambda probe: abs(probe.invocations_per_minute - rate))
         return SearchResult(
             invocations_per_minute=rate,
-            interval=(at.low, at.high),
+            interval=(found.low, found.high),
             latency_ms=nearest.latency_ms,
             warm_up_s=self.warm_up_s,
             probed=tuple(self.probed),
             reason=reason,
         )
 
+    def _capacity(self, found: RateAtLimit) -> float:
+        """Returns the rate at the limit; less where the percentile would be over by the margin if the interval's low
+        end were the true rate.
+        """
+        late = sum(float(near.late.sum()) for near in self._near)
+        far_late = sum(float(near.far_late.sum()) for near in self._near)
+        margin = log(max(late, 1) / max(far_late, 1)) / found.slope
+        return min(found.rate, found.surely * exp(margin))
+
     def _glance(self, rate: float) -> Probed:
         return self._see_at(rate, self._glance_s(rate))
 
     def _glance_s(self, rate: float) -> float:
-        return min(max(GLANCE_S, GLANCE_REQUESTS / rate * 60), LONGEST_GLANCE_S)
-
-    def _probe_s(self, rate: float) -> float:
-        return min(max(PROBE_S, LATE_EXPECTED / self.limit.allowed / rate * 60), LONGEST_PROBE_S)
+        least = max(GLANCE_S, GLANCE_LIMITS * self._limit_ms / 1000, GLANCE_REQUESTS / rate * 60)
+        return min(least, LONGEST_GLANCE_S, self.longest_s * OF_LONGEST)
 
     def _see_at(self, rate: float, duration_s: float) -> Probed:
-        counted = probed(rate, self._see(rate, duration_s), self.limit)
+        return self._counted(rate, self._see(rate, duration_s))
+
+    def _counted(self, rate: float, seen: Seen) -> Probed:
+        counted = probed(rate, seen, self.limit)
         self.probed.append(counted)
         return counted
 
     def _see(self, rate: float, duration_s: float) -> Seen:
-        if self.spent_s + duration_s > self.longest_s:
+        if self.spent_s + duration_s > self.longest_s * (1 + 1e-9):
             raise _Ended(Reason.TIME)
         self.spent_s += duration_s
+        self.count += 1
         return self.probe(rate, duration_s)
 
     def _is_over(self, probe: Probed) -> bool:
         return probe.latency_ms > self._limit_ms
+
+    def _is_saturated(self, probe: Probed) -> bool:
+        fewer = probe.answered_per_minute < SATURATED * probe.invocations_per_minute
+        return fewer and probe.answered_per_minute > 0 and probe.mean_ms > self._limit_ms
 
     def _point(self, probe: Probed) -> tuple[float, float]:
         """Returns the logarithms of the rate and of the latency over the limit."""
@@ -395,3 +399,13 @@ class Search:
     def _limit_ms(self) -> float:
         assert self.limit.latency_ms is not None
         return self.limit.latency_ms
+
+
+def _from(seen: Seen, start_s: float) -> Seen:
+    """Returns the requests of a probe from `start_s` on, as a probe of their own."""
+    first = int(np.searchsorted(seen.intended_s, start_s))
+    return Seen(
+        duration_s=seen.duration_s - start_s,
+        intended_s=seen.intended_s[first:] - start_s,
+        latencies_ms=seen.latencies_ms[first:],
+    )

@@ -44,8 +44,9 @@ OPEN_LOOP = "open-loop"
 """The traffic of a recommendation from a search; no profile is."""
 
 DESCRIPTION = """Open loop: requests arrive at a fixed rate, whatever the answers do, and latency counts from when each
-was due. Probes bracket the highest rate within the limit and go on until it is known to a few per cent: about ten
-minutes. Exit code 1: no rate keeps the limit; 4: the generator was the bottleneck, or the time was over too soon."""
+was due. Probes bracket the highest rate within the limit and go on until it is known to ±5 %, or their time is over:
+then the result is what is known by then, if that is ±15 % or better. Exit code 1: no rate keeps the limit; 4: the
+generator was the bottleneck, or too little is known."""
 
 
 def add(commands: Commands) -> None:
@@ -62,7 +63,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--percentile", type=_percentile, metavar="P", help="default: the objective's")
     parser.add_argument("--latency-limit-ms", type=_positive, metavar="N", help="default: the objective's")
     parser.add_argument(
-        "--max-duration-s", type=_positive, default=1800.0, metavar="S", help="of all probes together; default: 1800"
+        "--max-duration-s", type=_positive, default=270.0, metavar="S", help="of all probes together; default: 270"
     )
     parser.add_argument("--instance-type", metavar="TYPE", help="what serves at the URL, which a fleet is sized in")
     parser.add_argument("--instances", type=int, default=1, metavar="N", help="how many serve there; default: 1")

@@ -1,0 +1,196 @@
+"""The rate at which the share of late requests is what a percentile allows, from probes at several rates. Pure.
+
+Near that rate the logarithm of the odds of being late is a straight line of the logarithm of the rate:
+
+    logit(share of a probe) = logit(allowed) + slope * (log(rate) - log(rate at the limit)) + noise of the probe
+
+A logistic regression, with a random effect of each probe (McCullagh and Nelder, Generalized Linear Models, 1989,
+chapters 4 and 14): a machine that does other work, too, makes one probe unlike the next at the same rate, and no number
+of requests within a probe tells by how much. Within a probe, requests that wait behind each other are late together. So
+its counts are divided by the design effect, which is pooled over all probes from the spread of their blocks
+(Wedderburn's quasi-likelihood, Biometrika 61, 1974). The straight line holds only near the limit: the farther a probe
+is off, the more noise it is given, so that it tells hardly more than the side on which the limit is.
+
+The posterior is summed over a grid of the rate, the slope and the deviation of the noise, so that a few probes already
+give an interval, a wide one. Its priors:
+
+- ten per cent more load makes late requests some six times as many, give or take a factor of three;
+- the noise of a probe is mostly less than a factor of e in its late requests; its mean is 1, since the percentile is
+  that of all requests together;
+- where the most that the service can answer is known, the capacity is so far below it that late requests fall off as in
+  an M/M/1 queue: latency is over a limit L for the share exp(-(saturation - rate) * L / c) with c near 1. In heavy
+  traffic that exponential law holds for any queue, c being its variability (Kingman, Proceedings of the Cambridge
+  Philosophical Society 57, 1961). It tells the slope, too: its product with the distance (saturation / rate - 1) is
+  log(1 / allowed). The prior of c is Student's t on its logarithm, whose tails let any c win with few probes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log
+
+import numpy as np
+
+from inference_recommender.capacity.statistics import Floats
+
+STEP, MOST_STEPS = 0.001, 1500
+"""The grid of rates, in logarithms."""
+BEYOND, NEAR_END = 0.35, 0.02
+"""How far that grid goes on beyond the rates that were tried; an end of the interval so near to its end is none."""
+SLOPES = np.geomspace(4.0, 160.0, 22)
+SLOPE, SLOPE_SPREAD = 18.0, 0.9
+"""Median of the slope's log-normal prior, and the deviation of its logarithm, where the saturation is not known."""
+VARIABILITY, DEGREES = 0.5, 4
+"""Scale and degrees of freedom of the prior of c's logarithm."""
+SATURATION_ERROR = 0.02
+"""Deviation of the saturation's logarithm."""
+SLOPE_ERROR = 0.5
+"""Deviation of the logarithm of the slope around the one that follows from the saturation."""
+NOISES = np.array([0.0, 0.15, 0.3, 0.5, 0.75, 1.1, 1.6])
+NOISE = 0.5
+"""Deviation of the noise's half-normal prior."""
+OFF = 0.3
+"""Deviation of the straight line from the truth, as a share of the distance from the limit in log-odds."""
+EFFECT, EFFECT_GROUPS = 4.0, 2
+"""The design effect assumed beforehand, in requests that arrive within the limit, and the number of groups of late
+requests that weigh as much."""
+EFFECT_POWER, EFFECT_RANGE = 0.4, 20.0
+"""The higher the late share, the longer requests are late together: the effect grows with this power of the share, from
+simulation, up to this multiple of the share allowed and down to its inverse."""
+ODDS = np.linspace(-16.0, 12.0, 421)
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(11)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Counts:
+    """A probe's requests and those of them that were late, by block of time."""
+
+    rate: float
+    requests: Floats
+    late: Floats
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RateAtLimit:
+    """The rate at which exactly the allowed share of requests is late, in the unit of the rates given."""
+
+    rate: float
+    """The posterior's median."""
+    low: float
+    """Lower end of the interval; 0 where the probes give none."""
+    surely: float
+    """The lower end of the one-sided interval of the same confidence."""
+    high: float
+    """Upper end of the interval; infinite where the probes give none."""
+    slope: float
+    """The derivative of the late share's log-odds by the logarithm of the rate."""
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval, as a share of the rate."""
+        return (self.high - self.low) / 2 / self.rate
+
+
+def rate_at_limit(
+    probes: Sequence[Counts], allowed: float, confidence: float, *, limit: float, saturation: float | None = None
+) -> RateAtLimit:
+    """Returns the rate at which the share `allowed` is late, with the two-sided interval of `confidence`.
+
+    `limit` is the latency over which a request is late, in the rates' unit of time; `saturation` the most that the
+    service can answer, if that is known.
+    """
+    rates = np.log([probe.rate for probe in probes])
+    first, last = rates.min() - BEYOND, rates.max() + BEYOND
+    grid = np.linspace(first, last, min(int((last - first) / STEP) + 1, MOST_STEPS))
+    prior = _slope_alone(grid) if saturation is None else _below_saturation(grid, allowed, limit, saturation)
+    effect = EFFECT * limit * float(np.exp(rates.mean()))
+    posterior = _posterior(probes, rates, grid, allowed, effect, prior)
+    by_rate = posterior.sum(axis=0)
+    within = np.cumsum(by_rate) - by_rate / 2
+    shares = ((1 - confidence) / 2, 1 - confidence, 0.5, (1 + confidence) / 2)
+    low, surely, middle, high = (float(np.interp(share, within, grid)) for share in shares)
+    return RateAtLimit(
+        rate=exp(middle),
+        low=exp(low) if low > first + NEAR_END else 0.0,
+        surely=exp(surely),
+        high=exp(high) if high < last - NEAR_END else float("inf"),
+        slope=float((posterior.sum(axis=1) * SLOPES).sum()),
+    )
+
+
+def _posterior(
+    probes: Sequence[Counts], rates: Floats, grid: Floats, allowed: float, effect: float, prior: Floats
+) -> Floats:
+    """Returns the probabilities by slope and rate at the limit, shape (slopes, rates), as `prior` has logarithms."""
+    effects = design_effects(probes, allowed, effect)
+    at_limit = log(allowed / (1 - allowed))
+    logs = prior + np.log(_prior_of_noise())[:, None, None]
+    for probe, rate, each in zip(probes, rates, effects, strict=True):
+        likelihoods = _log_likelihoods(probe, each, at_limit)
+        odds = at_limit + SLOPES[:, None] * (rate - grid)
+        place = np.clip((odds - ODDS[0]) / (ODDS[1] - ODDS[0]), 0, len(ODDS) - 1.001)
+        index = place.astype(np.intp)
+        part = place - index
+        logs = logs + likelihoods[:, index] * (1 - part) + likelihoods[:, index + 1] * part
+    weights = np.exp(logs - logs.max())
+    posterior: Floats = weights.sum(axis=0) / weights.sum()
+    return posterior
+
+
+def _slope_alone(grid: Floats) -> Floats:
+    """Returns the same as `_below_saturation` where the saturation is not known."""
+    prior: Floats = -((np.log(SLOPES / SLOPE) / SLOPE_SPREAD) ** 2 / 2)[:, None] + np.zeros_like(grid)
+    return prior
+
+
+def _below_saturation(grid: Floats, allowed: float, limit: float, saturation: float) -> Floats:
+    """Returns the logarithm of the prior by slope and rate at the limit, shape (slopes, rates)."""
+    prior = np.full((len(SLOPES), len(grid)), 1e-300)
+    for node, weight in zip(NODES, NODE_WEIGHTS, strict=True):
+        distance = saturation * exp(SATURATION_ERROR * node) / np.exp(grid) - 1
+        left = np.maximum(distance, 1e-6)
+        variability = np.log(left * np.exp(grid) * limit / -log(allowed))
+        density = (1 + (variability / VARIABILITY) ** 2 / DEGREES) ** (-(DEGREES + 1) / 2)
+        of_rate = density * (1 + left) / left  # by the logarithm of the rate, not of the variability
+        of_slope = np.exp(-((np.log(SLOPES[:, None] * left / -log(allowed)) / SLOPE_ERROR) ** 2) / 2)
+        prior += weight * np.where(distance > 0, of_rate * of_slope, 0.0)
+    logs: Floats = np.log(prior)
+    return logs
+
+
+def _prior_of_noise() -> Floats:
+    """Returns the probability of each of `NOISES`: the width of its cell times the half-normal density."""
+    edges = np.concatenate([[0.0], (NOISES[1:] + NOISES[:-1]) / 2, [2 * NOISES[-1] - NOISES[-2]]])
+    prior: Floats = np.diff(edges) * np.exp(-((NOISES / NOISE) ** 2) / 2)
+    prior /= prior.sum()
+    return prior
+
+
+def _log_likelihoods(probe: Counts, effect: float, at_limit: float) -> Floats:
+    """Returns the logarithm of the probe's likelihood by the noise's deviation and log-odds, shape (noises, odds)."""
+    requests, late = float(probe.requests.sum()) / effect, float(probe.late.sum()) / effect
+    deviation = np.sqrt(NOISES[:, None] ** 2 + (OFF * (ODDS - at_limit)) ** 2)
+    median = ODDS - NOISES[:, None] ** 2 / 2
+    odds = median[:, :, None] + deviation[:, :, None] * NODES
+    logs = -late * np.logaddexp(0, -odds) - (requests - late) * np.logaddexp(0, odds)
+    most = logs.max(axis=2, keepdims=True)
+    summed: Floats = most[:, :, 0] + np.log((np.exp(logs - most) * NODE_WEIGHTS).sum(axis=2))
+    return summed
+
+
+def design_effects(probes: Sequence[Counts], allowed: float, expected: float) -> list[float]:
+    """Returns how many requests of each probe say as much as one independent request: at least 1.
+
+    `expected` is what is assumed beforehand for a probe at the limit.
+    """
+    squares, degrees = expected * expected * EFFECT_GROUPS, expected * EFFECT_GROUPS
+    scales = []
+    for probe in probes:
+        total, late = float(probe.requests.sum()), float(probe.late.sum())
+        share = min(max(late / max(total, 1), allowed / EFFECT_RANGE), allowed * EFFECT_RANGE)
+        scales.append((share / allowed) ** EFFECT_POWER)
+        blocks = int((probe.requests > 0).sum())
+        if blocks < 2 or not 0 < late < total:
+            continue
+        squares += float(((probe.late - late / total * probe.requests) ** 2).sum()) / scales[-1]
+        degrees += late * (1 - late / total) * (blocks - 1) / blocks
+    return [max(squares / degrees * scale, 1.0) for scale in scales]

@@ -1,0 +1,74 @@
+"""The rate at the limit from counts of late requests: right, as sure as it says, and no surer than the probes allow."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from inference_recommender.capacity.rate_at_limit import Counts, rate_at_limit
+
+LIMIT = 0.05 / 60
+"""50 ms in minutes; rates are per minute."""
+RATES = (9_400.0, 9_700.0, 10_000.0, 10_300.0, 10_600.0)
+
+
+def _counts(
+    random: np.random.Generator, rates: Sequence[float], *, slope: float, noise: float = 0.0, bursts: int = 1
+) -> list[Counts]:
+    """Returns probes of a minute in thirty blocks, around 10,000 a minute at the limit, late in `bursts` together."""
+    probes = []
+    for rate in rates:
+        share = 0.01 * (rate / 10_000) ** slope * np.exp(random.normal(-(noise**2) / 2, noise))
+        late = bursts * random.poisson(rate / 30 * share / bursts, 30).astype(np.float64)
+        probes.append(Counts(rate=rate, requests=np.full(30, rate / 30), late=late))
+    return probes
+
+
+@pytest.mark.parametrize(
+    ("slope", "noise", "bursts"), [(20.0, 0.0, 1), (20.0, 0.0, 20), (20.0, 0.5, 5)], ids=["plain", "bursts", "noise"]
+)
+def test_the_interval_covers_for_nearly_all_of_twenty_seeds(slope: float, noise: float, bursts: int) -> None:
+    random = np.random.default_rng(3)
+    found = [
+        rate_at_limit(_counts(random, RATES, slope=slope, noise=noise, bursts=bursts), 0.01, 0.95, limit=LIMIT)
+        for _ in range(20)
+    ]
+    assert sum(each.low <= 10_000 <= each.high for each in found) > 16
+    assert np.median([each.rate for each in found]) == pytest.approx(10_000, rel=0.02)
+
+
+def test_noise_between_probes_widens_the_interval() -> None:
+    random = np.random.default_rng(4)
+    plain, noisy = (
+        np.median(
+            [
+                rate_at_limit(_counts(random, RATES, slope=20, noise=noise), 0.01, 0.95, limit=LIMIT).half_width
+                for _ in range(5)
+            ]
+        )
+        for noise in (0.0, 0.8)
+    )
+    assert noisy > 1.5 * plain
+
+
+def test_without_late_requests_only_the_low_end_is_known() -> None:
+    probe = Counts(rate=10_000.0, requests=np.full(60, 500.0), late=np.zeros(60))
+    found = rate_at_limit([probe], 0.01, 0.95, limit=LIMIT)
+    assert 10_000 < found.low < 12_000
+    assert found.high == float("inf")
+    assert found.half_width == float("inf")
+
+
+def test_where_all_are_late_only_the_high_end_is_known() -> None:
+    probe = Counts(rate=10_000.0, requests=np.full(60, 500.0), late=np.full(60, 500.0))
+    found = rate_at_limit([probe], 0.01, 0.95, limit=LIMIT)
+    assert found.low == 0
+    assert found.high < 10_000
+
+
+def test_the_saturation_bounds_what_little_evidence_leaves_open() -> None:
+    """A single short probe: the most that is answered is a tenth above it."""
+    probe = Counts(rate=40_000.0, requests=np.array([500.0, 500.0]), late=np.array([0.0, 0.0]))
+    found = rate_at_limit([probe], 0.01, 0.95, limit=LIMIT, saturation=44_000)
+    assert 32_000 < found.low < found.rate < found.high < 46_000
+    assert found.low < found.surely < found.rate
