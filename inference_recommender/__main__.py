@@ -44,6 +44,12 @@ def _capacity(commands: Commands) -> None:
     capacity.add(commands)
 
 
+def _prove(commands: Commands) -> None:
+    from inference_recommender.cli import prove
+
+    prove.add(commands)
+
+
 def _compare(commands: Commands) -> None:
     from inference_recommender.cli import compare
 
@@ -108,6 +114,7 @@ COMMANDS: dict[str, Callable[[Commands], None]] = {
     "run": _run,
     "experiment": _experiment,
     "capacity": _capacity,
+    "prove": _prove,
     "compare": _compare,
     "size": _size,
     "prices": _prices,

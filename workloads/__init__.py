@@ -29,7 +29,15 @@ from workloads.model import (
 )
 from workloads.objective import LatencyObjective, Sizing, ThroughputObjective
 from workloads.published import Published
-from workloads.recommendation import Autoscaling, Candidate, LatencyPercentiles, Provenance, Recommendation
+from workloads.recommendation import (
+    Autoscaling,
+    Candidate,
+    LatencyPercentiles,
+    Proof,
+    ProofScenario,
+    Provenance,
+    Recommendation,
+)
 from workloads.serving import InstanceGroup, Serving, Variant
 from workloads.target import (
     CudaTarget,
@@ -76,6 +84,8 @@ __all__ = [
     "ParityReport",
     "PhasedTraffic",
     "ProjectError",
+    "Proof",
+    "ProofScenario",
     "Provenance",
     "Published",
     "QuestionAnswering",

@@ -93,6 +93,50 @@ class Provenance(Document):
     run: str = Field(description="The run folder, relative to the repository.")
 
 
+ProofVerdict = Literal["kept", "missed", "unclear"]
+
+
+class ProofScenario(Document):
+    """One load of a proof: what the instances get that a fleet has left, and how they answered it."""
+
+    name: Literal["peak", "instance-lost", "zone-lost"]
+    instances_left: int = Field(ge=0, description="Of the recommended fleet.")
+    asked: bool = Field(description="Whether the fleet was sized for it: always at the peak, a loss by [sizing].")
+    invocations_per_minute: float | None = Field(description="Sent; None where no instance is left to send to.")
+    verdict: ProofVerdict
+    latency_ms: float | None = Field(
+        description="From intended send, at the objective's percentile; None: unknown, or without an answer."
+    )
+    latency_interval_ms: tuple[float | None, float | None] = Field(
+        description="95 % confidence interval, over all looks that were taken; None for an end that is not known."
+    )
+    requests: int = Field(default=0, ge=0)
+    errors: int = Field(default=0, ge=0, description="Failed or never answered; they count as late.")
+    duration_s: float = Field(default=0.0, ge=0)
+
+
+class Proof(Document):
+    """What became of the recommendation under open-loop arrivals. The first figures are the deciding scenario's."""
+
+    verdict: ProofVerdict
+    scenario: str = Field(description="The name of the scenario that decides.")
+    invocations_per_minute: float | None
+    percentile: Percentile
+    latency_ms: float | None
+    latency_interval_ms: tuple[float | None, float | None]
+    limit_ms: float
+    reason: str
+    scenarios: tuple[ProofScenario, ...]
+    instances: int = Field(ge=1, description="How many instances the requests were sent to.")
+    instance_type: str
+    archive_sha256: str | None = Field(description="Of the archive that served; None where nothing tells.")
+    target: str = Field(description="The endpoint or the URL.")
+    measured_on: Literal["sagemaker", "local", "service"]
+    machine: str = Field(description="The machine that sent the requests.")
+    measured_at: str = Field(description="End of the proof, ISO 8601 in UTC.")
+    run: str = Field(description="The folder with every request, relative to the repository.")
+
+
 class Recommendation(Document):
     workload: str
     target: str
@@ -104,3 +148,4 @@ class Recommendation(Document):
     )
     candidates: tuple[Candidate, ...]
     provenance: Provenance
+    proof: Proof | None = Field(default=None, description="The last `prove` of it; measuring again drops it.")

@@ -64,9 +64,13 @@ def effective_share(events: Floats, requests: Floats) -> EffectiveShare:
     blocks = len(requests)
     if blocks < 2 or total == 0:
         return EffectiveShare(share=float(events.sum()) / max(total, 1.0), requests=0.0)
-    few_blocks = (student_t(1 - ONE_SIDED, blocks - 1) / NormalDist().inv_cdf(1 - ONE_SIDED)) ** 2
-    effect = max(design_effect(events, requests) * few_blocks, 1.0)
+    effect = max(design_effect(events, requests) * few_blocks_effect(blocks, ONE_SIDED), 1.0)
     return EffectiveShare(share=float(events.sum()) / total, requests=total / effect)
+
+
+def few_blocks_effect(blocks: int, error: float) -> float:
+    """Returns what a design effect that was measured on so few blocks is multiplied by, in a one-sided test."""
+    return float((student_t(1 - error, blocks - 1) / NormalDist().inv_cdf(1 - error)) ** 2)
 
 
 def design_effect(events: Floats, requests: Floats) -> float:

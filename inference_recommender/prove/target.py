@@ -1,0 +1,157 @@
+"""The endpoint or server that a proof asks, what is known of it, and what cannot be proven there.
+
+All is pure but the adapter at the end, which asks AWS what an endpoint is.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from aws_api.errors import translate_aws_errors
+from aws_api.expiry import expiry_of
+from inference_recommender.jobs.aws import resource_id
+from inference_recommender.load_generator.plan import SageMakerEndpoint
+from inference_recommender.load_test.aws import LoadTestAws
+from inference_recommender.load_test.served import MeasuredOn, infer_url, is_this_machine
+from workloads import Candidate, Recommendation, Unavailable, UsageError
+
+ARCHIVE_KEY = re.compile(r"/([0-9a-f]{64})\.tar\.gz$")
+"""The key that the stacks give an archive in S3."""
+UNKNOWN_TYPE = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """Either `url` or `endpoint` is set."""
+
+    name: str
+    """The endpoint's name or the URL."""
+    url: str | None = None
+    endpoint: SageMakerEndpoint | None = None
+    instances: int
+    """How many share the requests. On the local account one server answers for all of an endpoint's instances."""
+    instance_type: str
+    archive_sha256: str | None
+    """Of the model archive that serves; None where nothing tells."""
+    expires_at: datetime | None = None
+    measured_on: MeasuredOn
+
+
+def refuse_another(target: Target, recommendation: Recommendation, chosen: Candidate, file: Path) -> None:
+    """Raises `UsageError` where the target serves another archive than was measured, or on another instance type."""
+    wanted, serves = recommendation.archive_sha256, target.archive_sha256
+    if serves is not None and serves != wanted:
+        raise UsageError(
+            f"{file}: archive_sha256: was measured on the artifact {wanted[:12]}…, but {target.name} serves "
+            f"{serves[:12]}…. Deploy the artifact that was measured, or measure the one that serves."
+        )
+    if target.instance_type not in (UNKNOWN_TYPE, chosen.instance_type):
+        raise UsageError(
+            f"{file}: recommended.instance_type: is {chosen.instance_type}, but {target.name} runs on "
+            f"{target.instance_type}. Prove it on an endpoint of {chosen.instance_type}."
+        )
+
+
+def refuse_less_than_the_fleet(target: Target, chosen: Candidate, peak_invocations_per_minute: float) -> None:
+    """Raises `UsageError` where the target has fewer instances than the fleet whose whole load it is to bear."""
+    if target.instances >= (chosen.instance_count or 1):
+        return
+    has = f"{target.instances} instance{'s' if target.instances != 1 else ''}"
+    if target.endpoint is not None and target.measured_on == "local":
+        has = "one server for all its instances, as every endpoint on this machine"
+    raise UsageError(
+        f"--fleet: {target.name} has {has}, and {peak_invocations_per_minute:,} invocations/min are for the "
+        f"{chosen.instance_count} that are recommended. Deploy the fleet, or leave out --fleet: then each instance that "
+        "there is gets its share."
+    )
+
+
+def refuse_beyond_the_lease(target: Target, longest_s: float, now: datetime) -> None:
+    """Raises `UsageError` where the target may be swept away before the proof has ended."""
+    if target.expires_at is None or now + timedelta(seconds=longest_s) <= target.expires_at:
+        return
+    left_s = max((target.expires_at - now).total_seconds(), 0)
+    raise UsageError(
+        f"--max-duration-s: the proof may take {longest_s:,.0f} s, but {target.name} expires in {left_s:,.0f} s, at "
+        f"{target.expires_at.isoformat(timespec='seconds')}. Give it less, or prove it on an endpoint that stays."
+    )
+
+
+def url_target(url: str, model: str, instances: int, instance_type: str | None, archive_sha256: str | None) -> Target:
+    """Describes a KServe v2 server; `archive_sha256` is what is known to serve there."""
+    if not re.fullmatch(r"https?://[^/]+(/.*)?", url):
+        raise UsageError(f"--url: got '{url}', but a URL is http://HOST:PORT or https://HOST.")
+    return Target(
+        name=url,
+        url=infer_url(url, model),
+        instances=instances,
+        instance_type=instance_type or UNKNOWN_TYPE,
+        archive_sha256=archive_sha256,
+        measured_on="local" if is_this_machine(urlsplit(url).hostname or "") else "service",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Described:
+    """The answers of AWS about an endpoint."""
+
+    endpoint: Mapping[str, Any]
+    config: Mapping[str, Any]
+    model: Mapping[str, Any]
+    tags: Sequence[Mapping[str, str]]
+    scalable_targets: Sequence[Mapping[str, Any]]
+
+
+def endpoint_target(described: Described, region: str, *, on_this_machine: bool) -> Target:
+    """Returns an endpoint as a proof asks it. Raises `Unavailable` where not every instance would get its share."""
+    name, variants = described.endpoint["EndpointName"], described.config["ProductionVariants"]
+    if described.endpoint["EndpointStatus"] != "InService":
+        raise Unavailable(f"{name} is {described.endpoint['EndpointStatus']}. Wait until it is InService.")
+    if len(variants) != 1 or "InstanceType" not in variants[0]:
+        raise Unavailable(
+            f"{name}: is proven only with one variant, on instances. Deploy such an endpoint, or name it."
+        )
+    (variant,) = variants
+    if described.scalable_targets and not on_this_machine:
+        raise Unavailable(
+            f"{name}: autoscaling is on, so that its instances would become more under the load. Deploy with `-c "
+            f"autoscaling=off`, or deregister {resource_id(name, variant['VariantName'])} while the proof runs."
+        )
+    counts = [item.get("CurrentInstanceCount") for item in described.endpoint.get("ProductionVariants", [])]
+    count = next(filter(None, counts), variant["InitialInstanceCount"])
+    url = described.model.get("PrimaryContainer", {}).get("ModelDataUrl", "")
+    archive = ARCHIVE_KEY.search(url)
+    return Target(
+        name=name,
+        endpoint=SageMakerEndpoint(name=name, region=region),
+        instances=1 if on_this_machine else count,
+        instance_type=variant["InstanceType"],
+        archive_sha256=archive[1] if archive else None,
+        expires_at=expiry_of(described.tags),
+        measured_on="local" if on_this_machine else "sagemaker",
+    )
+
+
+class ProveAws(LoadTestAws):
+    def described(self, name: str) -> Described:
+        """Raises `AwsUnavailable` where there is no such endpoint."""
+        sagemaker = self.client("sagemaker")
+        with translate_aws_errors("DescribeEndpoint"):
+            endpoint = sagemaker.describe_endpoint(EndpointName=name)
+        with translate_aws_errors("DescribeEndpointConfig"):
+            config = sagemaker.describe_endpoint_config(EndpointConfigName=endpoint["EndpointConfigName"])
+        with translate_aws_errors("ListTags"):
+            pages = sagemaker.get_paginator("list_tags").paginate(ResourceArn=endpoint["EndpointArn"])
+            tags = [tag for page in pages for tag in page["Tags"]]
+        models = [variant["ModelName"] for variant in config["ProductionVariants"] if "ModelName" in variant]
+        with translate_aws_errors("DescribeScalableTargets"):
+            ids = [resource_id(name, variant["VariantName"]) for variant in config["ProductionVariants"]]
+            targets = self.client("application-autoscaling").describe_scalable_targets(
+                ServiceNamespace="sagemaker", ResourceIds=ids
+            )["ScalableTargets"]
+        model = self.model(models[0]) if models else {}
+        return Described(endpoint=endpoint, config=config, model=model, tags=tags, scalable_targets=targets)
