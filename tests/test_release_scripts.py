@@ -314,6 +314,7 @@ ARGUMENTS = {
     "keep_baseline.sh": ("spellcheck", "s3://releases/baselines"),
     "measure.sh": ("spellcheck", "model", "arn"),
     "measure_endpoint.sh": ("text_classification", "Beta-TextClassificationStack"),
+    "prove.sh": ("text_classification", "Beta-TextClassificationStack"),
     "parity_gate.sh": ("spellcheck", "cpu"),
     "performance_gate.sh": ("spellcheck", "s3://releases/baselines"),
     "propose.sh": ("spellcheck",),

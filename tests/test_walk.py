@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.walk import duration, seen
+from scripts.walk import PROVEN, duration, seen
 from workloads import ROOT
 
 ACCOUNT = """
@@ -106,13 +106,14 @@ def measurement() -> dict[str, object]:
 def test_results_are_shown_and_all_else_is_in_the_log(stage: Stage) -> None:
     code, shown = stage.take()
     assert code == 0, shown
-    assert [line for line in shown.splitlines() if line.startswith(("1.", "2.", "3.", "4.", "5.", "6."))] == [
+    assert [line for line in shown.splitlines() if re.match(r"[1-9]\. ", line)] == [
         "1. Build: checkpoint to a verified Triton archive",
         "2. An AWS account on this machine",
         "3. Deploy: one instance, until there is a recommendation",
         "4. Measure: an advanced Inference Recommender job of about a minute",
         "5. Deploy again, with the recommendation's numbers",
         "6. Ask the endpoint",
+        "7. Prove: open arrivals, as one instance of the recommended fleet would get them",
     ]
     assert shown.count("✅  SpellcheckStack") == 3
     assert "EndpointName" not in shown
@@ -121,10 +122,26 @@ def test_results_are_shown_and_all_else_is_in_the_log(stage: Stage) -> None:
     assert "CREATE_IN_PROGRESS" in stage.log
     assert "chatter of cdk bootstrap" in stage.log
     assert "The report, for a browser: runs/spellcheck-quick-1/report.html" in shown
-    assert len(re.findall(r"^\(\d+ s\)$", shown, re.M)) == 7, "the time of each command"
+    assert len(re.findall(r"^\(\d+ s\)$", shown, re.M)) == 8, "the time of each command"
     commands = [line for line in shown.splitlines() if line.startswith("$ ") and "local_aws" not in line]
-    assert commands[:-1] == [f"$ {asked}" for asked in stage.asked[:-1]]
-    assert commands[-1].startswith("$ python -m inference_recommender invoke spellcheck 'waterproof hiking boots")
+    assert [*commands[:-2], commands[-1]] == [f"$ {asked}" for asked in (*stage.asked[:-2], stage.asked[-1])]
+    assert commands[-2].startswith("$ python -m inference_recommender invoke spellcheck 'waterproof hiking boots")
+    assert commands[-1] == "$ python -m inference_recommender prove spellcheck --max-duration-s 60"
+
+
+@pytest.mark.parametrize(("code", "said"), PROVEN.items())
+def test_a_proof_that_is_not_kept_is_told_and_fails_nothing(stage: Stage, code: int, said: str) -> None:
+    (stage.folder / "runs" / "spellcheck-proof-2").mkdir()
+    stage.answers(("prove", code))
+    ended, shown = stage.take()
+    assert ended == 0
+    assert said in shown
+    assert "The report, for a browser: runs/spellcheck-quick-1/report.html" in shown
+
+
+def test_a_proof_that_cannot_be_made_ends_the_walk(stage: Stage) -> None:
+    stage.answers(("prove", 3))
+    assert stage.take()[0] == 3
 
 
 def test_a_command_that_fails_ends_the_walk_with_its_code_and_the_end_of_the_log(stage: Stage) -> None:

@@ -73,3 +73,7 @@ class Recommender(Document):
         description="Attach AmazonSageMakerFullAccess to the recommender's role, as AWS documents for a job: for a "
         "first run in an account, to tell a missing permission from another failure.",
     )
+    prove: bool = Field(
+        default=False,
+        description="A release proves what it recommends on beta's endpoint, and stops where that is missed or unclear.",
+    )

@@ -191,8 +191,8 @@ def _tell_look(
     objective = recommendation.objective
     tell(
         stderr,
-        f"    {_words(load.name)}, {rate:,.0f} invocations/min: {objective.percentile} {interval.latency_ms:,.4g} ms, between "
-        f"{interval.low_ms:,.4g} and {interval.high_ms:,.4g}; the limit is {objective.model_latency_ms:g}",
+        f"    {_words(load.name)}, {rate:,.0f} invocations/min: {objective.percentile} {interval.latency_ms:,.4g} ms, "
+        f"between {interval.low_ms:,.4g} and {interval.high_ms:,.4g}; the limit is {objective.model_latency_ms:g}",
     )
 
 
@@ -225,6 +225,13 @@ def _show(proof: Proof, recommendation: Recommendation) -> None:
 
 def _words(name: str) -> str:
     return name.replace("-", " ")
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"got '{text}', but it must be more than 0.")
+    return value
 
 
 def _positive(text: str) -> float:

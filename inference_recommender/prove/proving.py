@@ -95,10 +95,10 @@ class Proving:
         limit, rate = limit_of(self.recommendation.objective), load.per_instance * self.target.instances
         looks = looks_s(rate, limit.percentile, self.longest_s / 2)
         if not looks:
+            needed_s = np.ceil(2 * shortest_s(rate, limit.percentile))
             raise UsageError(
                 f"--max-duration-s: {self.longest_s:g} s are too short: {self.recommendation.objective.percentile} at "
-                f"{rate:,.0f} invocations/min needs at least {np.ceil(2 * shortest_s(rate, limit.percentile)):,.0f} s for "
-                "the two loads."
+                f"{rate:,.0f} invocations/min needs at least {needed_s:,.0f} s for the two loads."
             )
         return SequentialTest(
             probe=self.probe,

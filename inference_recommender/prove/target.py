@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from aws_api.errors import translate_aws_errors
 from aws_api.expiry import expiry_of
-from inference_recommender.jobs.aws import resource_id
+from inference_recommender.jobs.aws import INVOCATIONS_URL_TAG, resource_id
 from inference_recommender.load_generator.plan import SageMakerEndpoint
 from inference_recommender.load_test.aws import LoadTestAws
 from inference_recommender.load_test.served import MeasuredOn, infer_url, is_this_machine
@@ -26,14 +26,16 @@ UNKNOWN_TYPE = "unknown"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """Either `url` or `endpoint` is set."""
+    """Either `url` or `endpoint` is set; an endpoint of the local account is asked past it, by its server's URL."""
 
     name: str
     """The endpoint's name or the URL."""
     url: str | None = None
     endpoint: SageMakerEndpoint | None = None
     instances: int
-    """How many share the requests. On the local account one server answers for all of an endpoint's instances."""
+    """How many share the requests."""
+    stands_in: bool = False
+    """Whether one server answers for all of an endpoint's instances, as on the local account."""
     instance_type: str
     archive_sha256: str | None
     """Of the model archive that serves; None where nothing tells."""
@@ -61,12 +63,12 @@ def refuse_less_than_the_fleet(target: Target, chosen: Candidate, peak_invocatio
     if target.instances >= (chosen.instance_count or 1):
         return
     has = f"{target.instances} instance{'s' if target.instances != 1 else ''}"
-    if target.endpoint is not None and target.measured_on == "local":
-        has = "one server for all its instances, as every endpoint on this machine"
+    if target.stands_in:
+        has = "one server for all of its instances, as every endpoint on this machine has"
     raise UsageError(
         f"--fleet: {target.name} has {has}, and {peak_invocations_per_minute:,} invocations/min are for the "
-        f"{chosen.instance_count} that are recommended. Deploy the fleet, or leave out --fleet: then each instance that "
-        "there is gets its share."
+        f"{chosen.instance_count} that are recommended. Deploy the fleet, or leave out --fleet: each instance that is "
+        "there then gets its share."
     )
 
 
@@ -125,10 +127,13 @@ def endpoint_target(described: Described, region: str, *, on_this_machine: bool)
     count = next(filter(None, counts), variant["InitialInstanceCount"])
     url = described.model.get("PrimaryContainer", {}).get("ModelDataUrl", "")
     archive = ARCHIVE_KEY.search(url)
+    direct = next((tag["Value"] for tag in described.tags if tag["Key"] == INVOCATIONS_URL_TAG), None)
     return Target(
         name=name,
-        endpoint=SageMakerEndpoint(name=name, region=region),
+        url=direct,
+        endpoint=None if direct else SageMakerEndpoint(name=name, region=region),
         instances=1 if on_this_machine else count,
+        stands_in=on_this_machine,
         instance_type=variant["InstanceType"],
         archive_sha256=archive[1] if archive else None,
         expires_at=expiry_of(described.tags),

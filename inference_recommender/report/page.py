@@ -50,6 +50,7 @@ def page(
             for measurement, candidate in zip(measured, recommendation.candidates, strict=False)
         ],
         facts=_facts(recommendation),
+        proof=recommendation.proof,
     )
 
 

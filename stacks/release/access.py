@@ -107,10 +107,11 @@ class ReleaseAccess(Construct):
         acknowledge_resources(role, arns, "CloudFormation ends a stack's ARN with an id that it makes.")
         return role
 
-    def ask(self, workload: str, stack_name: str, *, loaded: bool) -> iam.Role:
+    def ask(self, workload: str, stack_name: str, *, loaded: bool, proven: bool) -> iam.Role:
         """Returns the role that invokes the stack's endpoint, runs jobs on its model and reads how a test went.
 
-        With `loaded` it reads what the endpoint is, too, and loads it itself.
+        With `loaded` it reads what the endpoint is, too, and loads it itself; with `proven` it also reads which archive
+        the endpoint serves, and until when it stays.
         """
         role = self._role(f"Ask-{workload}", f"{workload}: asks and measures what the beta stage deployed.")
         own = f"{workload.replace('_', '-')}-*"
@@ -122,8 +123,13 @@ class ReleaseAccess(Construct):
         )
         # SageMaker writes an endpoint's name in lower case into its ARN.
         allow(role, ["sagemaker:InvokeEndpoint"], [self._arn("endpoint", stack_name.lower())])
-        if loaded:
+        if loaded or proven:
             self._let_look_at(role, stack_name)
+        if proven:
+            models = self._arn("model", "*")
+            allow(role, ["sagemaker:DescribeModel"], [models])
+            allow(role, ["sagemaker:ListTags"], [self._arn("endpoint", stack_name.lower())])
+            acknowledge_resources(role, [models], "CloudFormation names each model of an endpoint.")
         verbs = ("Create", "Describe", "Stop")
         actions = [f"sagemaker:{verb}InferenceRecommendationsJob" for verb in verbs]
         allow(role, [*actions, "sagemaker:AddTags", "sagemaker:ListTags"], [jobs])

@@ -193,7 +193,7 @@ class ReleasePipelineStack(Stack):
         after: list[pipelines.Step] = []
         for name, stack in _endpoints(stage, self._props.workloads):
             model, built, output = self._models[name], self._built[name], partial(_output, stack)
-            ask = self._access.ask(name, stack.stack_name, loaded=model.loaded)
+            ask = self._access.ask(name, stack.stack_name, loaded=model.loaded, proven=model.proven)
             smoke_test = steps.smoke_test(name, self._commit, output("EndpointName"), ask)
             runs[name] = steps.measure(model, self._commit, built, smoke_test, output, ask)
             gate = steps.performance_gate(name, self._commit, runs[name], self._baselines, self._compare(name))
@@ -264,6 +264,7 @@ def _model(workload: Workload) -> steps.Model:
         remote=hosted.remote,
         chip=_chip(workload) if _runtime(workload, hosted.target) in NEURON_FAMILIES else None,
         loaded=any(needs_host_ami(name) for name in workload.instance_types),
+        proven=workload.recommender.prove,
         beside=tuple(beside),
     )
 

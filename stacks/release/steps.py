@@ -57,6 +57,8 @@ class Model(Build):
     """Runs the model for the parity gate; None where the build compared it on the target's hardware."""
     loaded: bool = False
     """True where beta's endpoint itself is loaded, because a job's hosts could not start the model."""
+    proven: bool = False
+    """True where what was recommended is proven on beta's endpoint before the release goes on."""
     beside: tuple[Build, ...] = ()
     """A shadow's build. No gate stops it: it gets copies of requests, and its answers reach nobody."""
 
@@ -199,8 +201,8 @@ def measure(
     deployed: Callable[[str], CfnOutput],
     role: iam.IRole,
 ) -> pipelines.CodeBuildStep:
-    """Runs an advanced job on the model that beta deployed, or loads beta's endpoint. The step's output is the run's
-    folder. `deployed` gives the stack's outputs by name.
+    """Runs an advanced job on the model that beta deployed, or loads beta's endpoint; then proves what it recommends,
+    where that is asked for. The step's output is the run's folder. `deployed` gives the stack's outputs by name.
 
     A recommendation names the artifact that was measured, so the job's step reads the build.
     """
@@ -210,10 +212,14 @@ def measure(
     else:
         command = f'bash {SCRIPTS}/measure.sh {model.workload} "$MODEL_NAME" "$JOB_ROLE"'
         outputs = {"MODEL_NAME": deployed("ModelName"), "JOB_ROLE": deployed("RecommenderRoleArn")}
+    prove = []
+    if model.proven:
+        prove = [f'bash {SCRIPTS}/prove.sh {model.workload} "$ENDPOINT"']
+        outputs |= {"ENDPOINT": deployed("EndpointName")}
     step = _step(
         f"Measure-{model.workload}",
         source,
-        [f"{INSTALL} requirements/project.txt", command],
+        [f"{INSTALL} requirements/project.txt", command, *prove],
         inputs={model.folder: built},
         outputs=outputs,
         role=role,

@@ -72,6 +72,22 @@ def test_an_endpoint_that_no_job_could_start_is_loaded_itself(
     assert "sagemaker:DescribeEndpointConfig" not in step(granted, "Measure", "spellcheck")
 
 
+def test_what_is_recommended_is_proven_on_betas_endpoint_where_the_workload_asks_for_it(
+    template: dict[str, Any], granted: dict[str, dict[str, str]]
+) -> None:
+    specs = {name: as_text(project["Source"]["BuildSpec"]) for name, project in projects_of(template).items()}
+    assert [name for name, spec in specs.items() if "prove.sh" in spec] == [
+        name for name in specs if "Measurequestionanswering" in name
+    ]
+    (spec,) = (spec for spec in specs.values() if "prove.sh" in spec)
+    assert re.search(r'measure.sh .*prove.sh question_answering \\"\$ENDPOINT\\"', spec)
+    grants = step(granted, "Measure", "question_answering")
+    for action in ("InvokeEndpoint", "DescribeEndpoint", "ListTags"):
+        assert ":endpoint/beta-questionansweringstack\n" in grants[f"sagemaker:{action}"]
+    assert ":model/*\n" in grants["sagemaker:DescribeModel"]
+    assert "sagemaker:DescribeModel" not in step(granted, "Measure", "text_classification")
+
+
 @pytest.mark.parametrize("workload", ENDPOINTS)
 def test_payloads_have_a_bucket_and_a_failed_test_a_log(workload: str, granted: dict[str, dict[str, str]]) -> None:
     """Nothing else makes the bucket, which the job's role reads."""

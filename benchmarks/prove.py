@@ -1,0 +1,216 @@
+"""Proves true recommendations and inflated ones on simulated services, whose capacity is known.
+
+For each service a fleet is sized for spellcheck's peak, once by its true capacity (`benchmarks/simulated_service.py`)
+and once by `INFLATED` times that, as the recommender would size it. Each recommendation is proven with so many seeds,
+as `prove` proves it, in virtual time. A proof that is unclear has not passed, and has not failed either. Last, the
+very test is taken at the rate at which the percentile is the limit, where every clear verdict is an error.
+
+    python benchmarks/prove.py [--seeds N] [--max-duration-s S] [SERVICE ...]
+
+Exits with 1 where fewer than 95 % of the true ones pass or of the inflated ones fail. The last line is one JSON
+document.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from benchmarks.simulated_service import (
+    BATCHING,
+    MM1,
+    NOISY,
+    STALLING,
+    Service,
+    SimulatedService,
+    true_capacity_per_minute,
+)
+from inference_recommender.capacity.search import Seen
+from inference_recommender.cli.prove import DURATION_S
+from inference_recommender.measurement import limit_of
+from inference_recommender.prove.proving import Origin, Proving
+from inference_recommender.prove.sequential import SequentialTest, looks_s, warm_up
+from inference_recommender.prove.target import Target
+from inference_recommender.sizing.fleet import Demand, fleet
+from workloads import Candidate, Provenance, Recommendation, Workload, load_workload
+
+SERVICES = {"batching": BATCHING, "stalling": STALLING, "M/M/1": MM1, "noisy": NOISY}
+INFLATED = 1.3
+ENOUGH = 0.95
+NO_ORIGIN = Origin(machine="simulated", measured_at="", run="")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """What became of one kind of recommendation, over all seeds."""
+
+    service: str
+    sized_by: str
+    capacity_per_minute: float
+    instances: int
+    peak_of_capacity: float
+    """The rate of an instance at the peak over the true capacity; 1 at the limit."""
+    loss_of_capacity: float | None
+    verdicts: Mapping[str, int]
+    passed: float | None
+    """The share of verdicts that are right; None where none would be."""
+    median_s: float
+    """Seconds of load, warming up included."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("services", nargs="*", metavar="SERVICE", help=f"default: {', '.join(SERVICES)}")
+    parser.add_argument("--seeds", type=int, default=100, metavar="N")
+    parser.add_argument("--max-duration-s", type=float, default=DURATION_S, metavar="S")
+    options = parser.parse_args()
+    workload = load_workload("spellcheck").workload
+    rows: list[Row] = []
+    print("service   sized by  count  peak  loss  kept missed unclear     s", flush=True)
+    for name in options.services or SERVICES:
+        for row in rows_of(name, workload, options.seeds, options.max_duration_s):
+            rows.append(row)
+            print(_line(row), flush=True)
+    print(json.dumps({"seeds": options.seeds, "rows": [asdict(row) for row in rows]}))
+    return int(any(row.passed is not None and row.passed < ENOUGH for row in rows))
+
+
+def rows_of(name: str, workload: Workload, seeds: int, longest_s: float) -> list[Row]:
+    service, limit = SERVICES[name], limit_of(workload.latency_objective)
+    assert limit.latency_ms is not None
+    capacity = true_capacity_per_minute(service, limit.percentile, limit.latency_ms)
+    return [
+        _proven(name, "truth", capacity, recommendation(workload, capacity), workload, seeds, longest_s, right="kept"),
+        _proven(
+            name,
+            f"{INFLATED:g} times",
+            capacity,
+            recommendation(workload, capacity * INFLATED),
+            workload,
+            seeds,
+            longest_s,
+            right="missed",
+        ),
+        _at_the_limit(name, capacity, workload, seeds, longest_s),
+    ]
+
+
+def recommendation(workload: Workload, max_invocations_per_minute: float) -> Recommendation:
+    """Returns what the recommender would write for that capacity of an instance."""
+    sized = fleet(max_invocations_per_minute, Demand.of(workload.latency_objective), workload.sizing)
+    chosen = Candidate(
+        instance_type="simulated",
+        max_invocations_per_minute=max_invocations_per_minute,
+        instance_count=sized.instance_count,
+        autoscaling=sized.autoscaling,
+        meets_objective=True,
+        reason="",
+    )
+    provenance = Provenance(
+        measured_on="local",
+        machine="",
+        job_name="",
+        job_arn="",
+        traffic="",
+        percentile="P99",
+        measured_at="",
+        region="",
+        run="",
+    )
+    return Recommendation(
+        workload=workload.name,
+        target=workload.hosting.target,
+        archive_sha256="",
+        objective=workload.latency_objective,
+        recommended=chosen,
+        candidates=(chosen,),
+        provenance=provenance,
+    )
+
+
+class Timed:
+    """A simulated service, with the seconds for which it was loaded."""
+
+    def __init__(self, service: Service, seed: int) -> None:
+        self.spent_s = 0.0
+        self._simulated = SimulatedService(service, seed)
+
+    def probe(self, rate_per_minute: float, duration_s: float) -> Seen:
+        self.spent_s += duration_s
+        return self._simulated.probe(rate_per_minute, duration_s)
+
+
+def _proven(
+    name: str,
+    sized_by: str,
+    capacity: float,
+    recommended: Recommendation,
+    workload: Workload,
+    seeds: int,
+    longest_s: float,
+    *,
+    right: str,
+) -> Row:
+    target = Target(name=name, instances=1, instance_type="simulated", archive_sha256=None, measured_on="local")
+    verdicts, spent_s = Counter[str](), list[float]()
+    for seed in range(seeds):
+        service = Timed(SERVICES[name], seed)
+        proving = Proving(
+            recommendation=recommended, target=target, probe=service.probe, longest_s=longest_s, sizing=workload.sizing
+        )
+        proving.run()
+        verdicts[proving.proof(NO_ORIGIN).verdict] += 1
+        spent_s.append(service.spent_s)
+    peak, loss = (load.per_instance for load, _ in proving.tests)
+    assert recommended.recommended is not None
+    assert peak is not None
+    return Row(
+        service=name,
+        sized_by=sized_by,
+        capacity_per_minute=capacity,
+        instances=recommended.recommended.instance_count or 0,
+        peak_of_capacity=peak / capacity,
+        loss_of_capacity=None if loss is None else loss / capacity,
+        verdicts=verdicts,
+        passed=verdicts[right] / seeds,
+        median_s=statistics.median(spent_s),
+    )
+
+
+def _at_the_limit(name: str, capacity: float, workload: Workload, seeds: int, longest_s: float) -> Row:
+    limit, verdicts, spent_s = limit_of(workload.latency_objective), Counter[str](), list[float]()
+    for seed in range(seeds):
+        service = Timed(SERVICES[name], seed)
+        looks = looks_s(capacity, limit.percentile, longest_s / 2)
+        test = SequentialTest(probe=service.probe, rate_per_minute=capacity, limit=limit, looks_s=looks)
+        warm_up(service.probe, capacity)
+        verdicts[test.run()] += 1
+        spent_s.append(service.spent_s)
+    return Row(
+        service=name,
+        sized_by="the limit",
+        capacity_per_minute=capacity,
+        instances=1,
+        peak_of_capacity=1.0,
+        loss_of_capacity=None,
+        verdicts=verdicts,
+        passed=None,
+        median_s=statistics.median(spent_s),
+    )
+
+
+def _line(row: Row) -> str:
+    loss = "-" if row.loss_of_capacity is None else f"{row.loss_of_capacity:.2f}"
+    counts = (row.verdicts.get(verdict, 0) for verdict in ("kept", "missed", "unclear"))
+    kept, missed, unclear = counts
+    return (
+        f"{row.service:9} {row.sized_by:9} {row.instances:5} {row.peak_of_capacity:5.2f} {loss:>5} "
+        f"{kept:5} {missed:6} {unclear:7} {row.median_s:5.0f}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

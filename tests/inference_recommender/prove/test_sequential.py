@@ -1,0 +1,91 @@
+"""The sequential test of a limit: when it looks, and what it says of services of known percentiles."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.percentile_interval import PercentileInterval
+from inference_recommender.capacity.search import Seen
+from inference_recommender.prove.sequential import SequentialTest, looks_s, shortest_s, warm_up
+from tests.inference_recommender.prove.recommended import bearing
+
+P90 = Limit(percentile=90.0, latency_ms=50.0)
+
+
+@settings(max_examples=40)
+@given(rate=st.floats(1, 1e6), percentile=st.sampled_from([50.0, 95.0, 99.0, 99.9]), longest_s=st.floats(1, 100_000))
+def test_it_looks_ever_later_and_last_at_its_end(rate: float, percentile: float, longest_s: float) -> None:
+    looks = looks_s(rate, percentile, longest_s)
+    if not looks:
+        assert longest_s < shortest_s(rate, percentile)
+        return
+    assert looks[-1] == pytest.approx(longest_s)
+    assert looks[0] >= min(30.0, longest_s) - 1e-6
+    assert looks[0] >= shortest_s(rate, percentile) - 1e-6
+    assert all(later / earlier >= 1.4 or len(looks) == 2 for earlier, later in pairwise(looks))
+    assert all(later / earlier <= 2.9 for earlier, later in pairwise(looks))
+
+
+def test_the_looks_of_five_minutes() -> None:
+    assert [round(look) for look in looks_s(24_000, 99.0, 300)] == [30, 65, 139, 300]
+    assert looks_s(24_000, 99.0, 30) == (30.0,)
+    assert looks_s(24_000, 99.0, 20) == (20.0,)
+    assert looks_s(60, 99.0, 300) == ()
+
+
+def _test(capacity: float, rate: float, seed: int, longest_s: float = 240.0) -> SequentialTest:
+    return SequentialTest(
+        probe=bearing(capacity, seed), rate_per_minute=rate, limit=P90, looks_s=looks_s(rate, 90.0, longest_s)
+    )
+
+
+def test_a_service_that_bears_more_keeps_and_one_that_bears_less_misses() -> None:
+    assert [_test(3000, 2000, seed).run() for seed in range(20)].count("kept") >= 19
+    assert [_test(3000, 4500, seed).run() for seed in range(20)].count("missed") >= 19
+
+
+def test_a_service_at_its_limit_is_unclear_in_19_of_20_runs() -> None:
+    assert [_test(3000, 3000, seed).run() for seed in range(40)].count("unclear") >= 38
+
+
+def test_it_stops_as_soon_as_it_is_clear_and_tells_each_look() -> None:
+    told: list[PercentileInterval] = []
+    test = _test(30_000, 2000, 1)
+    test.looked = told.append
+    assert test.run() == "kept"
+    assert [round(seen.duration_s) for seen in test.seen] == [30]
+    assert told == [test.interval]
+
+
+def test_a_long_look_is_made_of_short_probes() -> None:
+    test = _test(3000, 3000, 1, longest_s=480.0)
+    assert test.run() == "unclear"
+    assert max(seen.duration_s for seen in test.seen) <= 60
+    assert sum(seen.duration_s for seen in test.seen) == pytest.approx(480.0)
+
+
+def test_nothing_is_clear_before_the_first_look() -> None:
+    assert _test(3000, 2000, 1).verdict == "unclear"
+
+
+def _probed_s(latency_ms: float, falls_by: float) -> float:
+    """Returns for how long a service was warmed up whose latency falls by a share of itself in each second."""
+    spent = [0.0]
+
+    def probe(rate_per_minute: float, duration_s: float) -> Seen:
+        intended = np.linspace(0, duration_s, 200, endpoint=False)
+        latencies = latency_ms * np.exp(-falls_by * (spent[0] + intended))
+        spent[0] += duration_s
+        return Seen(duration_s=duration_s, intended_s=intended, latencies_ms=latencies)
+
+    warm_up(probe, 1200)
+    return spent[0]
+
+
+def test_a_warm_service_is_warmed_up_once_and_one_that_never_settles_for_a_minute() -> None:
+    assert _probed_s(20.0, falls_by=0.0) == 10
+    assert _probed_s(20.0, falls_by=0.05) == 60
