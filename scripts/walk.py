@@ -1,4 +1,4 @@
-"""`make run`: build spellcheck, deploy it, measure it, deploy what was measured, ask it, and prove it. All on this machine.
+"""`make run`: build spellcheck, deploy it, measure it, deploy what was measured, ask and prove it, on this machine.
 
 Shows each command as a reader would type it, its result and how long it took; what else the commands print goes to
 build/walk.log. A job without a verdict is repeated once with longer traffic. The proof is a short one, and whatever it

@@ -75,5 +75,5 @@ class Recommender(Document):
     )
     prove: bool = Field(
         default=False,
-        description="A release proves what it recommends on beta's endpoint, and stops where that is missed or unclear.",
+        description="A release proves what it recommends, on beta's endpoint, and stops where it is missed or unclear.",
     )

@@ -1,0 +1,295 @@
+"""`prove` on the command line, the load generator and its servers in virtual time."""
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aws_api.expiry import TAG
+from inference_recommender.__main__ import main
+from inference_recommender.cli import prove as command_line
+from inference_recommender.load_generator.plan import LoadPlan
+from inference_recommender.load_generator.process import Outcome
+from inference_recommender.load_test import probe
+from inference_recommender.prove.target import Described, ProveAws
+from inference_recommender.run_folder import RunFolder
+from tests.inference_recommender.load_generator.virtual_run import URL, run_command
+from tests.inference_recommender.prove.recommended import OBJECTIVE, a_candidate, a_recommendation
+from tests.virtual_time import Request, answering
+from workloads import MissingArtifact, Proof, Recommendation, load_workload
+
+SHA256 = "a" * 64
+
+
+class Servers:
+    """One server at a time, whose every answer takes so many ms; it notes the plans that it was asked by."""
+
+    def __init__(self) -> None:
+        self.plans: list[LoadPlan] = []
+        self.service_ms: float | Callable[[Request], float] = 20.0
+        self.cpu_share = 0.1
+        self.interrupted_at: int | None = None
+
+    def generate(self, plan: LoadPlan, folder: Path, on_event: Any = None) -> Outcome:
+        self.plans.append(plan)
+        if len(self.plans) == self.interrupted_at:
+            raise KeyboardInterrupt
+        service = self.service_ms
+        serve = answering((lambda request: service(request) / 1000) if callable(service) else service / 1000)
+        with redirect_stdout(io.StringIO()):
+            plan = plan.model_copy(update={"url": URL, "endpoint": None})
+            return run_command(plan, serve, folder, cpu_share=self.cpu_share)
+
+    def rates(self) -> list[float]:
+        return [plan.arrivals.invocations_per_minute for plan in self.plans if plan.arrivals]
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Servers:
+    """Nothing is built here, so that nothing tells which archive a server has."""
+
+    def not_built(root: Path, workload: str, target: str) -> None:
+        raise MissingArtifact(root, workload, target)
+
+    servers = Servers()
+    monkeypatch.setattr(probe, "generate", servers.generate)
+    monkeypatch.setattr(command_line, "load_artifact", not_built)
+    return servers
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A recommendation of ten instances for 12,000 invocations a minute, in a release's run folder."""
+    folder = RunFolder(tmp_path / "candidate")
+    folder.keep_workload(load_workload("spellcheck").workload)
+    folder.keep_measurements(())
+    folder.keep("request.json", {"InputConfig": {}})
+    folder.keep_recommendation(a_recommendation())
+    return folder.path / "recommendation.json"
+
+
+def _prove(file: Path, *more: str) -> int:
+    return main(["prove", "spellcheck", "--from", str(file), "--runs", str(file.parent.parent / "runs"), *more])
+
+
+def _at_url(file: Path, *more: str) -> int:
+    return _prove(file, "--url", "http://127.0.0.1:8000", "--max-duration-s", "60", *more)
+
+
+def _proof_folder(file: Path) -> Path:
+    (folder,) = (file.parent.parent / "runs").iterdir()
+    return folder
+
+
+def test_a_recommendation_that_is_kept_exits_with_0_and_carries_its_proof(
+    servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _at_url(file, "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["verdict"] == "kept"
+    assert (printed["invocations_per_minute"], printed["percentile"], printed["limit_ms"]) == (1200, "P90", 50)
+    assert printed["latency_ms"] == pytest.approx(20.0, abs=0.1)
+    assert printed["latency_interval_ms"] == [pytest.approx(20.0, abs=0.1), pytest.approx(20.0, abs=0.1)]
+    assert [each["name"] for each in printed["scenarios"]] == ["peak", "instance-lost"]
+    assert [round(rate) for rate in servers.rates()] == [1200, 1200, 1333]
+    proof = Proof.model_validate_json(json.dumps(printed))
+    assert Recommendation.from_json(file).proof == proof == Proof.from_json(_proof_folder(file) / "proof.json")
+    report = (file.parent / "report.html").read_text("utf-8")
+    assert "<h2>Proof: kept</h2>" in report
+    assert proof.reason in report
+    assert "instance lost, which [sizing] does not ask for" in report
+
+
+def test_what_was_proven_is_shown_as_a_table_and_a_sentence(
+    servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _at_url(file) == 0
+    out, err = capsys.readouterr()
+    assert "spellcheck: 10 × ml.c5.xlarge, P90 ≤ 50 ms at 12,000 invocations/min" in out
+    assert out.endswith("Kept. P90 keeps 50 ms at 1,200 invocations/min: 20 ms (95 % interval 20 to 20).\n")
+    assert "    peak, 1,200 invocations/min: P90 20 ms, between 20 and 20; the limit is 50\n" in err
+    assert "Nothing tells which archive http://127.0.0.1:8000 serves: the proof is of whatever does." in err
+    assert err.endswith(f"Report: {file.parent / 'report.html'}\nAdded to {file}\n")
+
+
+def test_a_recommendation_that_is_missed_exits_with_1(servers: Servers, file: Path) -> None:
+    servers.service_ms = 80.0
+    assert _at_url(file) == 1
+    proof = Recommendation.from_json(file).proof
+    assert proof is not None
+    assert proof.verdict == "missed"
+
+
+def test_a_verdict_that_is_not_clear_exits_with_4_and_says_what_to_do(
+    servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count = [0]
+
+    def every_tenth(request: Request) -> float:
+        count[0] += 1
+        return 60.0 if count[0] % 10 == 0 else 20.0
+
+    servers.service_ms = every_tenth
+    assert _at_url(file) == 4
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("No verdict: P90 is neither shown to keep 50 ms nor to miss it at 1,200 invocations/min: ")
+    assert told.endswith(f". Give it longer with --max-duration-s. What was measured is kept in {_proof_folder(file)}.")
+
+
+def test_a_generator_in_the_way_proves_nothing(
+    servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers.cpu_share = 0.99
+    assert _at_url(file) == 4
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("No verdict: generator lagged: ")
+    assert "Run it from a machine that is not the server's, or with more cores." in told
+    assert Recommendation.from_json(file).proof is None
+    assert (_proof_folder(file) / "proof.json").exists()
+
+
+def test_an_interruption_keeps_what_was_measured(
+    servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers.interrupted_at = 3
+    assert _at_url(file) == 130
+    folder = _proof_folder(file)
+    assert capsys.readouterr().err.endswith(
+        f"Interrupted: the proof was stopped. What was measured is kept in {folder}.\n"
+    )
+    kept = Proof.from_json(folder / "proof.json")
+    assert [each.verdict for each in kept.scenarios] == ["kept", "unclear"]
+    assert Recommendation.from_json(file).proof is None
+
+
+def test_the_report_of_a_run_that_is_elsewhere_is_not_drawn(
+    servers: Servers, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = file.rename(tmp_path / "recommendation.json")
+    assert main(["prove", "spellcheck", "--from", str(alone), "--runs", str(tmp_path / "r"), "--url", "http://h"]) == 0
+    assert "The report of runs/job-1 is not here.\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            None,
+            "{file} does not exist: there is no recommendation to prove. Measure one with `python -m "
+            "inference_recommender run spellcheck`.\n",
+        ),
+        (
+            {"recommended": None},
+            "{file}: recommended: is null, so there is no fleet to prove. Measure another configuration.\n",
+        ),
+        ({"workload": "query_intent"}, "{file}: workload: is 'query_intent', and 'spellcheck' was to be proven.\n"),
+    ],
+)
+def test_what_holds_nothing_to_prove_is_refused(
+    servers: Servers, file: Path, capsys: pytest.CaptureFixture[str], change: Mapping[str, Any] | None, told: str
+) -> None:
+    if change is None:
+        file.unlink()
+    else:
+        a_recommendation(**change).model_copy(update=change).write_json(file)
+    assert (_at_url(file), capsys.readouterr().err) == (2, told.format(file=file))
+    assert servers.plans == []
+
+
+class Account(ProveAws):
+    """An account with one endpoint, as boto3 would show it."""
+
+    region = "us-east-1"
+    archive, instance_type, tags = SHA256, "ml.c5.xlarge", list[dict[str, str]]()
+
+    def __init__(self) -> None:
+        """Makes no session."""
+
+    def endpoint_name(self, stack: str) -> str:
+        return stack
+
+    def is_on_this_machine(self) -> bool:
+        return False
+
+    def described(self, name: str) -> Described:
+        variant = {"VariantName": "AllTraffic", "InstanceType": self.instance_type, "InitialInstanceCount": 2}
+        return Described(
+            endpoint={"EndpointName": name, "EndpointStatus": "InService"},
+            config={"ProductionVariants": [variant]},
+            model={"PrimaryContainer": {"ModelDataUrl": f"s3://assets/{self.archive}.tar.gz"}},
+            tags=self.tags,
+            scalable_targets=[],
+        )
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> type[Account]:
+    class Changed(Account):
+        """May be changed by a test."""
+
+    monkeypatch.setattr(command_line, "ProveAws", Changed)
+    return Changed
+
+
+def test_the_stacks_endpoint_is_asked_by_name_and_every_instance_gets_its_share(
+    servers: Servers, account: type[Account], file: Path
+) -> None:
+    assert _prove(file, "--max-duration-s", "60") == 0
+    assert {plan.endpoint.name for plan in servers.plans if plan.endpoint} == {"SpellcheckStack"}
+    assert [round(rate) for rate in servers.rates()] == [2400, 2400, 2667]
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "begins"),
+    [
+        ({"archive": "b" * 64}, (), "{file}: archive_sha256: was measured on the artifact aaaaaaaaaaaa…, but "),
+        ({"instance_type": "ml.g5.xlarge"}, (), "{file}: recommended.instance_type: is ml.c5.xlarge, but "),
+        ({}, ("--fleet",), "--fleet: SpellcheckStack has 2 instances, and 12,000 invocations/min are for the 10 "),
+        (
+            {"tags": [{"Key": TAG, "Value": "2026-01-01T00:00:00+00:00"}]},
+            (),
+            "--max-duration-s: the proof may take 726 s, but SpellcheckStack expires in 0 s, ",
+        ),
+        ({}, ("--max-duration-s", "1"), "--max-duration-s: 1 s are too short: P90 at 2,400 invocations/min needs at "),
+        ({}, ("--instances", "2"), "--instances: goes with --url; of an endpoint AWS knows it."),
+        ({}, ("--url", "http://h", "--instances", "0"), "--instances: got 0. Allowed: 1 or more."),
+    ],
+)
+def test_what_could_not_be_proven_is_refused_before_any_load(
+    servers: Servers,
+    account: type[Account],
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: Mapping[str, Any],
+    more: tuple[str, ...],
+    begins: str,
+) -> None:
+    for name, value in change.items():
+        setattr(account, name, value)
+    assert _prove(file, *more) == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith(begins.format(file=file))
+    assert (servers.plans, (file.parent.parent / "runs").exists()) == ([], False)
+
+
+def test_an_objective_that_has_changed_since_is_told(
+    servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert load_workload("spellcheck").workload.objective != OBJECTIVE
+    _at_url(file)
+    assert capsys.readouterr().err.startswith(
+        f"Warning: {file}: was measured for another objective than workload.toml has now, and is proven for that.\n"
+    )
+
+
+def test_a_fleet_of_one_is_shown_with_no_instance_left(
+    servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_recommendation(a_candidate(1)).write_json(file)
+    assert _at_url(file) == 0
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if "instance lost" in line)
+    assert row.split() == ["instance", "lost", "0", "-", "-", "-", "to", "-", "0", "missed"]
