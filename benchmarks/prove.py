@@ -45,7 +45,7 @@ NO_ORIGIN = Origin(machine="simulated", measured_at="", run="")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """What became of one kind of recommendation, over all seeds."""
+    """The verdicts on one kind of recommendation, over all seeds."""
 
     service: str
     sized_by: str

@@ -116,7 +116,7 @@ class ProofScenario(Document):
 
 
 class Proof(Document):
-    """What became of the recommendation under open-loop arrivals. The first figures are the deciding scenario's."""
+    """The recommendation's verdict under open-loop arrivals. The first figures are the deciding scenario's."""
 
     verdict: ProofVerdict
     scenario: str = Field(description="The name of the scenario that decides.")

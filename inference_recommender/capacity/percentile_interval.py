@@ -114,10 +114,10 @@ class _Test:
         return self._share(latency_ms).shown_below(self._allowed, self._error)
 
     def first_not_shown_below(self, ordered: Floats) -> int:
-        return bisect_left(range(len(ordered)), True, key=lambda place: not self.shown_below(ordered[place]))
+        return bisect_left(range(len(ordered)), True, key=lambda place: not self.shown_below(float(ordered[place])))
 
     def first_shown_above(self, ordered: Floats) -> int:
-        return bisect_left(range(len(ordered)), True, key=lambda place: self.shown_above(ordered[place]))
+        return bisect_left(range(len(ordered)), True, key=lambda place: self.shown_above(float(ordered[place])))
 
     def _share(self, latency_ms: float) -> EffectiveShare:
         events, total = self._later(latency_ms), float(self._blocks.requests.sum())

@@ -19,7 +19,7 @@ from workloads import Candidate, LatencyObjective, Sizing
 class Load:
     name: Literal["peak", "instance-lost", "zone-lost"]
     instances_left: int
-    """Of the recommended fleet."""
+    """The number of the recommended fleet's instances."""
     per_instance: float | None
     """Invocations per minute that each of them gets; None where none is left."""
     asked: bool

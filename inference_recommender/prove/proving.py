@@ -27,7 +27,7 @@ Looked = Callable[[Load, float, PercentileInterval], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """What a proof says of itself, beside its figures."""
+    """Where and when a proof was made."""
 
     machine: str
     measured_at: str

@@ -38,7 +38,7 @@ class Target:
     """Whether one server answers for all of an endpoint's instances, as on the local account."""
     instance_type: str
     archive_sha256: str | None
-    """Of the model archive that serves; None where nothing tells."""
+    """The hash of the model archive that serves; None where nothing tells."""
     expires_at: datetime | None = None
     measured_on: MeasuredOn
 

@@ -1,4 +1,4 @@
-"""What a proof knows of an endpoint or a server, and what it refuses to prove there."""
+"""The facts of an endpoint or a server that a proof goes by, and the refusals."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
