@@ -234,12 +234,5 @@ def _positive(text: str) -> float:
     return value
 
 
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"got '{text}', but it must be more than 0.")
-    return value
-
-
 def _name(workload: str) -> str:
     return f"{workload}-proof-{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}".replace("_", "-")

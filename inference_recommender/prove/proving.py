@@ -1,6 +1,7 @@
 """Proves a recommendation under its loads, one after another, and concludes. Pure: a `Probe` is its one port."""
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -126,7 +127,7 @@ def _scenario(load: Load, test: SequentialTest | None) -> ProofScenario:
     )
 
 
-def _deciding(scenarios: tuple[ProofScenario, ...], claimed: set[str]) -> ProofScenario:
+def _deciding(scenarios: tuple[ProofScenario, ...], claimed: AbstractSet[str]) -> ProofScenario:
     """Returns the scenario of the worst verdict, of those that the fleet was sized for and those that show that the
     recommendation is not true; of two alike that of the higher rate.
     """

@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 
 from aws_api.errors import translate_aws_errors
 from aws_api.expiry import expiry_of
+from aws_api.session import is_this_machine
 from inference_recommender.jobs.aws import INVOCATIONS_URL_TAG, resource_id
 from inference_recommender.load_generator.plan import SageMakerEndpoint
 from inference_recommender.load_test.aws import LoadTestAws
-from inference_recommender.load_test.served import MeasuredOn, infer_url, is_this_machine
+from inference_recommender.load_test.served import MeasuredOn, infer_url
 from workloads import Candidate, Recommendation, Unavailable, UsageError
 
 ARCHIVE_KEY = re.compile(r"/([0-9a-f]{64})\.tar\.gz$")
