@@ -129,10 +129,13 @@ def _scenario(load: Load, test: SequentialTest | None) -> ProofScenario:
 
 def _deciding(scenarios: tuple[ProofScenario, ...], claimed: AbstractSet[str]) -> ProofScenario:
     """Returns the scenario of the worst verdict, of those that the fleet was sized for and those that show that the
-    recommendation is not true; of two alike that of the higher rate.
+    recommendation is not true. Of two alike it is that which says more: the higher rate that was kept, the lower one
+    that was missed.
     """
     deciding = [each for each in scenarios if each.asked or (each.verdict == "missed" and each.name in claimed)]
-    return min(reversed(deciding), key=lambda each: WORST_FIRST.index(each.verdict))
+    worst = min((each.verdict for each in deciding), key=WORST_FIRST.index)
+    alike = [each for each in deciding if each.verdict == worst]
+    return alike[0] if worst == "missed" else alike[-1]
 
 
 def _reason(deciding: ProofScenario, percentile: str, limit_ms: float) -> str:

@@ -51,11 +51,9 @@ def test_a_true_recommendation_is_kept_under_both_loads() -> None:
 
 def test_a_miss_at_the_peak_decides() -> None:
     proof = _proof(bearing(900))
-    assert (proof.verdict, proof.scenario) == ("missed", "instance-lost")
+    assert (proof.verdict, proof.scenario) == ("missed", "peak")
     assert [each.verdict for each in proof.scenarios] == ["missed", "missed"]
-    unclaimed = _proof(bearing(900), a_candidate(10, 1250.0))
-    assert (unclaimed.verdict, unclaimed.scenario) == ("missed", "peak")
-    assert unclaimed.reason.startswith("P90 misses 50 ms at 1,200 invocations/min: ")
+    assert proof.reason.startswith("P90 misses 50 ms at 1,200 invocations/min: ")
 
 
 def test_a_loss_that_the_recommendation_says_is_borne_shows_that_it_is_not_true() -> None:
@@ -114,7 +112,7 @@ def _refusing(rate_per_minute: float, duration_s: float) -> Seen:
 def test_a_service_that_fails_every_request_misses_and_the_proof_is_plain_json() -> None:
     proof = _proof(_refusing)
     assert (proof.verdict, proof.latency_ms, proof.latency_interval_ms) == ("missed", None, (None, None))
-    assert proof.reason.endswith(": 599 of 599 requests failed.")
+    assert proof.reason.endswith(": 540 of 540 requests failed.")
     assert isinstance(proof, Document)
     assert Proof.model_validate_json(proof.model_dump_json()) == proof
 
