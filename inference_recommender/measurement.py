@@ -17,6 +17,7 @@ from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.time_series import Series, SeriesFindings, series_findings
 from workloads import LatencyObjective, LatencyPercentiles
 from workloads.document import Document
+from workloads.recommendation import ScalingAdvice
 
 SERVERLESS = "serverless"
 """Stands for the instance type of a measurement whose endpoint was serverless."""
@@ -84,6 +85,8 @@ class Measurement(Document):
     which the service documents none."""
     open_loop: OpenLoop | None = None
     """None where no open arrivals were sent."""
+    scaling_advice: ScalingAdvice | None = None
+    """AWS's own, for the instance type that was tested; None where it was not asked."""
     model_latency_unit: Literal["ms", "µs"] = "ms"
     """The unit in which the job reported the latency; above it is converted."""
     percentiles_ms: LatencyPercentiles = LatencyPercentiles()

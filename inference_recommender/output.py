@@ -19,6 +19,7 @@ from rich.table import Table
 
 from inference_recommender.progress import ProgressUpdate
 from workloads import Candidate, Recommendation, Sizing
+from workloads.recommendation import ScalingAdvice
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -116,7 +117,7 @@ class JobProgress:
 def _latest(update: ProgressUpdate) -> str:
     if update.users is None or update.invocations_per_minute is None:
         return ""
-    latency = "" if update.p99_ms is None else f", p99 {update.p99_ms:.1f} ms"
+    latency = "" if update.latency_ms is None else f", {update.percentile} {update.latency_ms:.1f} ms"
     return f"{update.users:.0f} users, {update.invocations_per_minute:,.0f}/min{latency}"
 
 
@@ -222,12 +223,25 @@ def _notes(candidate: Candidate) -> Iterator[str]:
         yield f"Of {candidate.instance_count} instances the peak needs {parts['peak']}; added: {shown}."
     if candidate.warm_up_s:
         yield f"It warmed up for {candidate.warm_up_s:g} s, which do not count."
+    if candidate.scaling_advice:
+        yield advised(candidate.scaling_advice)
     if latencies := client_latencies(candidate):
         worst = latencies[-1]
         yield (
             f"Client latency {worst.percentile}: {worst.from_send_ms:.4g} ms from send, "
             f"{worst.from_intended_ms:.4g} ms from intended send."
         )
+
+
+def advised(advice: ScalingAdvice) -> str:
+    """Says what AWS's own scaling policy is, which knows no latency objective."""
+    if advice.reason is not None:
+        return f"AWS gave no scaling policy of its own: {advice.reason.removesuffix('.')}."
+    target = (
+        "" if advice.target_value is None else f", {advice.metric or 'its metric'} held at {advice.target_value:,g}"
+    )
+    least, most = (MISSING if value is None else f"{value:,}" for value in (advice.min_capacity, advice.max_capacity))
+    return f"AWS's own scaling policy, which knows no latency objective, has {least} to {most} instances{target}."
 
 
 def client_latencies(candidate: Candidate) -> tuple[ClientLatency, ...]:

@@ -18,7 +18,9 @@ class ProgressUpdate:
     """How many jobs the run has."""
     users: float | None = None
     invocations_per_minute: float | None = None
-    p99_ms: float | None = None
+    latency_ms: float | None = None
+    percentile: str = "p99"
+    """Of that latency: the objective's, where it is among those that are known."""
 
 
 class Progress(Protocol):

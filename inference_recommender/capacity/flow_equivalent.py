@@ -5,13 +5,15 @@ Chandy, Herzog and Woo (IBM Journal of Research and Development 19, 1975) replac
 completions X(n) depends on the number of requests in it alone, and measure X(n) as the throughput of n closed-loop
 users. With Poisson arrivals at a rate λ that queue is a birth-death process, and an arrival finds n requests with
 
-    p(n) / p(n - 1) = (λ / X(n)) ^ ((λ + X(n)) / (λ + I · X(n)))          X(n) = X(N) beyond the N users that there were
+    p(n) / p(n - 1) = (λ / X(n)) ^ ((λ + X(n)) / (λ + J · X(n)))          X(n) = X(N) beyond the N users that there were
+    J = 1 + (I - 1) · λ / X(N)
 
 where I is the index of dispersion of the completions: the variance of their number over its mean, 1 for a Poisson
-process. With I = 1 this is the birth-death process; otherwise it decays as the diffusion with the completions' own
-variance does (Newell, Applications of Queueing Theory, 1982). I grows with the time over which it is counted, from
-that of a Poisson process to what the series' periods show, and is taken at the queue's own relaxation time
-(λ + I · X) / (X - λ)², as Whitt and You do (Operations Research 66, 2018). So stalls and batches count.
+process. With I = 1 this is the birth-death process; otherwise it decays in heavy traffic as the diffusion with the
+completions' own variance does (Newell, Applications of Queueing Theory, 1982), which there is while the service is busy,
+λ / X(N) of the time. I grows with the time over which it is counted, from that of a Poisson process to what the periods
+of the series show, and is taken at the queue's own relaxation time (λ + I · X) / (X - λ)², as Whitt and You do
+(Operations Research 66, 2018). So stalls and batches count.
 
 An arrival that finds n < N requests takes as long as a request did beside n other users. One that finds more waits
 until N - 1 are left, which takes an exponential time of the rate λ · (1 / r - 1) where r is the tail's ratio: that is
@@ -138,13 +140,15 @@ class FlowEquivalentServer:
         return weights[:-1], float(weights[-1]), rate * (1 / ratio - 1) / 60_000
 
     def _index(self, rate: float) -> float:
-        """Returns the index of dispersion over the relaxation time of the queue at `rate`, which depends on it."""
+        """Returns J: the index of dispersion over the relaxation time of the queue at `rate`, which depends on it, for
+        as much of the time as the service is busy.
+        """
         most, index = self.most, self.dispersion.at(0.0)
         for _ in range(ROUNDS):
             before, index = index, self.dispersion.at((rate + index * most) / (most - rate) ** 2 * 60)
             if abs(index - before) < 0.01 * before:
                 break
-        return index
+        return 1 + (index - 1) * rate / most
 
     def _late_beside(self, latency_ms: float) -> Floats:
         """Returns the share of requests over `latency_ms` at each number of users."""

@@ -10,8 +10,9 @@ from rich.console import Console
 from aws_api.errors import AwsUnavailable
 from inference_recommender.cli import DEFAULT_TRAFFIC, GENERATOR_TYPE
 from inference_recommender.jobs.aws import Aws, deployed_workload
-from inference_recommender.jobs.job_run import OpenArrivals, Prepared, candidates_of, payload_key, resume, run
+from inference_recommender.jobs.job_run import AfterJob, Prepared, candidates_of, payload_key, resume, run
 from inference_recommender.jobs.requests import PARALLEL_TESTS, SERVICE_DEFAULT, JobPlan, plan_default_job, plan_job
+from inference_recommender.jobs.scaling_advice import WithScalingAdvice
 from inference_recommender.jobs.tested_model import JobEnvironment, Tested, TestedModel, TestedPackage, key_problem
 from inference_recommender.output import Commands, JobProgress, add_command, show, stdout_console, tell, warn
 from inference_recommender.progress import Progress
@@ -163,7 +164,7 @@ def _run(options: argparse.Namespace, stderr: Console) -> int:
     prepared = Prepared(folder=folder, artifact=artifact, plan=plan, traffic_name=traffic)
     run_folder = RunFolder(options.runs / plan.job_name)
     with JobProgress(stderr) as progress:
-        recommendation = run(prepared, aws, run_folder, progress, open_arrivals=_open_arrivals(aws, progress))
+        recommendation = run(prepared, aws, run_folder, progress, after_job=_after_job(aws, progress))
     return _conclude(recommendation, folder, run_folder, stderr, as_json=options.json)
 
 
@@ -200,14 +201,16 @@ def _resume(options: argparse.Namespace, aws: Aws, stderr: Console) -> int:
     run_folder.jobs()
     folder = load_workload(run_folder.workload().name)
     with JobProgress(stderr) as progress:
-        recommendation = resume(folder, aws, run_folder, progress, open_arrivals=_open_arrivals(aws, progress))
+        recommendation = resume(folder, aws, run_folder, progress, after_job=_after_job(aws, progress))
     return _conclude(recommendation, folder, run_folder, stderr, as_json=options.json)
 
 
-def _open_arrivals(aws: Aws, progress: Progress) -> OpenArrivals | None:
-    """Returns the search that decides on an account of this machine, where endpoints are ours to load."""
+def _after_job(aws: Aws, progress: Progress) -> AfterJob:
+    """Returns the search that decides on an account of this machine, where endpoints are ours to load; elsewhere the
+    question for AWS's own scaling policy.
+    """
     if not aws.is_on_this_machine():
-        return None
+        return WithScalingAdvice(aws)
     from inference_recommender.experiment.aws import ExperimentAws  # what AWS itself is not asked for
     from inference_recommender.load_test.open_arrivals import OwnEndpoints
 

@@ -200,6 +200,10 @@ class Aws(AwsSession):
         """Returns the machine on which an account that is not AWS measured; None on AWS itself."""
         return self.job_tags(job_arn).get(MEASURED_ON_TAG)
 
+    def scaling_configuration(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        with translate_aws_errors("GetScalingConfigurationRecommendation"):
+            return _without_metadata(self._sagemaker.get_scaling_configuration_recommendation(**request))
+
     def container_log(self, job_name: str, endpoint_name: str) -> list[str]:
         """Returns the last lines of a test's container; none where there is no log or it may not be read."""
         for group, prefix in (

@@ -59,8 +59,9 @@ class Prepared:
     traffic_name: str = SERVICE_DEFAULT
 
 
-OpenArrivals = Callable[[Measurement, RunFolder], Measurement]
-"""(what users measured, the run's folder) → the same with what open arrivals found."""
+AfterJob = Callable[[Measurement, RunFolder], Measurement]
+"""(what a job measured, the run's folder) → the same with what is found out afterwards: by a search with open arrivals,
+or by asking the service for its scaling policy."""
 
 
 def run(
@@ -69,7 +70,7 @@ def run(
     run_folder: RunFolder,
     progress: Progress,
     sleep: Sleep = time.sleep,
-    open_arrivals: OpenArrivals | None = None,
+    after_job: AfterJob | None = None,
 ) -> Recommendation:
     """Measures and decides. What was measured stays in `run_folder` however the run ends; a recommendation is also
     written into the workload's folder, for review. Raises `UsageError` where the folder holds a run already, or what
@@ -83,7 +84,7 @@ def run(
     inputs = RunInputs(traffic=prepared.traffic_name, archive_sha256=prepared.artifact.archive_sha256)
     run_folder.keep_inputs(inputs)
     _begin(prepared.plan, prepared.folder, run_folder)
-    return resume(prepared.folder, service, run_folder, progress, sleep, open_arrivals)
+    return resume(prepared.folder, service, run_folder, progress, sleep, after_job)
 
 
 def resume(
@@ -92,14 +93,14 @@ def resume(
     run_folder: RunFolder,
     progress: Progress,
     sleep: Sleep = time.sleep,
-    open_arrivals: OpenArrivals | None = None,
+    after_job: AfterJob | None = None,
 ) -> Recommendation:
     """Goes on with a run that was begun, to the same end; the workload is the one kept in `run_folder`. Raises
     `UsageError` where there is nothing to resume, or what `measure` raises.
     """
     measured = _collect(service, run_folder, progress, sleep)
-    if open_arrivals is not None:
-        measured = _with_open_arrivals(measured, open_arrivals, run_folder)
+    if after_job is not None:
+        measured = _with_what_follows(measured, after_job, run_folder)
     workload, inputs = run_folder.workload(), run_folder.inputs()
     with _resumable(run_folder, AwsUnavailable):
         provenance = _provenance(workload, inputs, service, run_folder)
@@ -111,11 +112,11 @@ def resume(
     return recommendation
 
 
-def _with_open_arrivals(
-    measured: Sequence[Measurement], open_arrivals: OpenArrivals, run_folder: RunFolder
+def _with_what_follows(
+    measured: Sequence[Measurement], after_job: AfterJob, run_folder: RunFolder
 ) -> tuple[Measurement, ...]:
     try:
-        found = tuple(open_arrivals(one, run_folder) for one in measured)
+        found = tuple(after_job(one, run_folder) for one in measured)
     except KeyboardInterrupt:
         raise Interrupted(
             "Interrupted: the search with open-loop arrivals was stopped. What the job measured is kept in "
@@ -193,7 +194,7 @@ def _marked(request: dict[str, Any], token: str) -> dict[str, Any]:
 
 def _collect(service: Service, run_folder: RunFolder, progress: Progress, sleep: Sleep) -> tuple[Measurement, ...]:
     """Goes on with the run of `run_folder` to its end and returns what may be believed. Raises like `measure`."""
-    jobs = run_folder.jobs()
+    jobs, percentile = run_folder.jobs(), f"p{run_folder.workload().latency_objective.percentile_rank:g}"
     service.notify = progress.say
     described: list[dict[str, Any]] = []
     measured: list[Measurement] = []
@@ -202,7 +203,7 @@ def _collect(service: Service, run_folder: RunFolder, progress: Progress, sleep:
             _create(service, jobs, run_folder, number)
             with _resumable(run_folder, AwsUnavailable):
                 place = (number, len(jobs.names))
-                ended = wait_for_job(service, name, jobs.expected_s, progress, sleep, place)
+                ended = wait_for_job(service, name, jobs.expected_s, progress, sleep, place, percentile)
         except KeyboardInterrupt:
             ending = _stop_and_keep(service, name, jobs, run_folder, number, measured, sleep)
             raise Interrupted(f"Interrupted: {ending}") from None

@@ -91,13 +91,14 @@ def wait_for_job(
     progress: Progress,
     sleep: Sleep,
     place: tuple[int, int] = (1, 1),
+    percentile: str = "p99",
 ) -> dict[str, Any]:
     """Returns the job's description once it has ended, whatever its status. `place` is the job's number in its run, and
-    how many jobs the run has.
+    how many jobs the run has; `percentile` is that of the latency to show.
     """
     while True:
         described = service.describe_job(name)
-        progress.update(replace(_update(service, described, expected_s), number=place[0], jobs=place[1]))
+        progress.update(replace(_update(service, described, expected_s, percentile), number=place[0], jobs=place[1]))
         if described["Status"] in TERMINAL:
             return described
         sleep(poll_interval_s(expected_s))
@@ -124,7 +125,7 @@ def stop_and_wait(service: Service, name: str, sleep: Sleep = time.sleep) -> dic
     return described
 
 
-def _update(service: Service, described: Mapping[str, Any], expected_s: float) -> ProgressUpdate:
+def _update(service: Service, described: Mapping[str, Any], expected_s: float, percentile: str) -> ProgressUpdate:
     elapsed = ((described.get("CompletionTime") or datetime.now(UTC)) - described["CreationTime"]).total_seconds()
     update = ProgressUpdate(
         job_name=described["JobName"], status=described["Status"], elapsed_s=elapsed, expected_s=expected_s
@@ -133,15 +134,17 @@ def _update(service: Service, described: Mapping[str, Any], expected_s: float) -
         return update
     steps = service.job_steps(described["JobName"])
     running = [series for series in service.latest_series(described, steps) if series.seconds]
-    return _with_latest(update, running[-1]) if running else update
+    return _with_latest(update, running[-1], percentile) if running else update
 
 
-def _with_latest(update: ProgressUpdate, series: Series) -> ProgressUpdate:
+def _with_latest(update: ProgressUpdate, series: Series, percentile: str) -> ProgressUpdate:
     # The very last point may still be filling up.
     at = -2 if len(series.seconds) > 1 else -1
+    shown = percentile if percentile in series.latency_ms else "p99"
     return replace(
         update,
+        percentile=shown,
         users=series.users[at],
         invocations_per_minute=series.invocations_per_minute()[at],
-        p99_ms=series.latency_ms["p99"][at],
+        latency_ms=series.latency_ms[shown][at],
     )

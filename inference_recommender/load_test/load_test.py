@@ -179,11 +179,12 @@ def _kept_in(run_folder: RunFolder) -> str:
 
 def _progress_updates(prepared: Prepared, progress: Progress) -> OnEvent:
     """Returns a handler that turns each of the generator's windows into a progress update."""
-    began = time.monotonic()
+    began, asked = time.monotonic(), f"p{prepared.source.workload.latency_objective.percentile_rank:g}"
 
     def tell(event: Mapping[str, Any]) -> None:
         if event["event"] != "window":
             return
+        shown = asked if asked in event["latency_ms"] else "p99"
         length_s = max(event["end_s"] - event["start_s"], 1e-9)
         progress.update(
             ProgressUpdate(
@@ -193,7 +194,8 @@ def _progress_updates(prepared: Prepared, progress: Progress) -> OnEvent:
                 expected_s=prepared.traffic.duration_s,
                 users=event["users"],
                 invocations_per_minute=(event["invocations"] - event["errors"]) / length_s * 60,
-                p99_ms=event["latency_ms"].get("p99"),
+                latency_ms=event["latency_ms"].get(shown),
+                percentile=shown,
             )
         )
 

@@ -19,7 +19,7 @@ from inference_recommender.measurement import Measurement, OpenLoop, limit_of
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.open_loop import open_loop
-from inference_recommender.sizing.verdict import estimate
+from inference_recommender.sizing.verdict import where_to_look
 from workloads import LatencyObjective, ProjectError, Unavailable
 
 SHORTEST_S, LONGEST_S = 60.0, 300.0
@@ -58,11 +58,11 @@ def search_s(traffic_s: float) -> float:
 def searched(
     measured: Measurement, probe: Probe, objective: LatencyObjective, longest_s: float, progress: Progress
 ) -> Measurement:
-    """Returns the measurement with what a search found that begins at the estimate; as it is where its records let no
-    rate be expected. `probe` asks all of its instances together.
+    """Returns the measurement with what a search found; as it is where users had no rate. `probe` asks all of its
+    instances together.
     """
-    expected = estimate(measured, objective)
-    if expected is None or expected.invocations_per_minute <= 0:
+    start = where_to_look(measured, objective)
+    if start is None:
         return measured
     began = time.monotonic()
 
@@ -77,8 +77,8 @@ def searched(
         )
         return probe(rate_per_minute, duration_s)
 
-    start = expected.invocations_per_minute * measured.instance_count
-    search = Search(probe=told, limit=limit_of(objective), start=start, longest_s=longest_s)
+    begin, limit = start * measured.instance_count, limit_of(objective)
+    search = Search(probe=told, limit=limit, start=begin, longest_s=longest_s)
     try:
         found = open_loop(search.run(), objective, measured.instance_count, search.complaint)
     except Unavailable as error:
@@ -107,8 +107,7 @@ class OwnEndpoints:
     def __call__(self, measured: Measurement, run_folder: RunFolder) -> Measurement:
         """`run_folder` is the job's run, which tells the model and the objective, and keeps every probe."""
         objective = run_folder.workload().latency_objective
-        expected = estimate(measured, objective)
-        if expected is None or expected.invocations_per_minute <= 0:
+        if where_to_look(measured, objective) is None:
             return measured
         try:
             with self._endpoint(measured, run_folder) as url:

@@ -85,6 +85,7 @@ def candidate(
         client_latency_ms=measured.client_latency_ms,
         client_latency_from_intended_ms=measured.client_latency_from_intended_ms,
         autoscaling=sized.autoscaling if sized else None,
+        scaling_advice=measured.scaling_advice,
         cost_per_hour_usd=per_hour,
         cost_per_million_invocations_usd=(
             cost_per_million_usd(per_hour, demand.peak_invocations_per_minute) if per_hour is not None else None

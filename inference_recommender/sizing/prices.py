@@ -8,7 +8,11 @@ SageMaker's Inferentia types, the catalogue has none. SageMaker's types begin wi
 
 import functools
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 from workloads.document import Document
 
@@ -23,11 +27,18 @@ class Price:
     reason: str
 
 
+def _day(text: str) -> str:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"got '{text}'. Allowed: the day on which the price was looked up, as YYYY-MM-DD.") from None
+    return text
+
+
 class Listing(Document):
-    usd_per_hour: float
-    source: str
-    collected: str
-    """The day on which the price was looked up, YYYY-MM-DD."""
+    usd_per_hour: float = Field(gt=0, allow_inf_nan=False)
+    source: str = Field(min_length=1)
+    collected: Annotated[str, AfterValidator(_day)] = Field(description="The day it was looked up, YYYY-MM-DD.")
 
 
 class Catalogue(Document):

@@ -83,11 +83,17 @@ def _judge(measured: Measurement, demand: Demand) -> Verdict:
     return _unverified(measured, asked, demand.percentile)
 
 
-def estimate(measured: Measurement, objective: LatencyObjective) -> Estimate | None:
-    """Returns the open-loop capacity of an instance as the closed-loop records let it be expected; None without records
-    of the objective's percentile.
+def where_to_look(measured: Measurement, objective: LatencyObjective) -> float | None:
+    """Returns the rate of an instance at which a search with open arrivals begins: the estimate, or half of what users
+    had where nothing lets more be expected; None where they had none.
     """
-    return None if _why_no_capacity(measured) else _estimate(measured, limit_of(objective))
+    if _why_no_capacity(measured):
+        return None
+    expected = _estimate(measured, limit_of(objective))
+    if expected is not None and expected.invocations_per_minute > 0:
+        return expected.invocations_per_minute
+    users = measured.max_invocations_per_minute
+    return None if users is None else users / 2
 
 
 def expected_latencies(measured: Measurement, objective: LatencyObjective) -> tuple[tuple[float, float], ...]:

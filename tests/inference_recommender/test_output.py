@@ -46,7 +46,7 @@ def test_a_terminal_of_80_columns_shows_the_name_the_bar_and_the_latest_figures(
     with JobProgress(Console(file=stream, width=80, force_terminal=True)) as progress:
         progress.update(update(f"{name}-1", "COMPLETED", 1, 2))
         running = update(f"{name}-2", "IN_PROGRESS", 2, 2)
-        progress.update(replace(running, users=12.0, invocations_per_minute=123_456.0, p99_ms=21.3))
+        progress.update(replace(running, users=12.0, invocations_per_minute=123_456.0, latency_ms=21.3))
         progress.say("AWS answers again.")
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
     lines = [line.strip() for line in re.split(r"[\r\n]+", shown)]

@@ -11,7 +11,7 @@ from aws_api.errors import AwsRefused, AwsUnreachable
 from aws_api.expiry import expiry_of
 from inference_recommender.jobs.job_run import JobFailed, Prepared, run
 from inference_recommender.jobs.requests import plan_job
-from inference_recommender.jobs.service import poll_interval_s, stop_and_wait
+from inference_recommender.jobs.service import poll_interval_s, stop_and_wait, wait_for_job
 from inference_recommender.jobs.tested_model import TestedModel
 from inference_recommender.progress import ProgressUpdate, Silent
 from inference_recommender.run_folder import RunFolder
@@ -97,7 +97,14 @@ def test_the_wait_shows_the_latest_complete_point(prepared: Prepared, run_folder
     _run(prepared, service, run_folder, progress=watcher)
     assert [update.status for update in watcher.updates] == ["PENDING", "IN_PROGRESS", "COMPLETED"]
     running = watcher.updates[1]
-    assert (running.users, running.invocations_per_minute, running.p99_ms) == (3.0, 10_800.0, 12.0)
+    assert (running.users, running.invocations_per_minute) == (3.0, 10_800.0)
+    assert (running.percentile, running.latency_ms) == ("p99", 12.0)
+
+
+def test_the_latency_under_way_is_of_the_objectives_percentile() -> None:
+    service, watcher = FakeService([description("IN_PROGRESS"), description()]), Watcher()
+    wait_for_job(service, "job-1", 60.0, watcher, lambda seconds: None, percentile="p95")
+    assert (watcher.updates[0].percentile, watcher.updates[0].latency_ms) == ("p95", 8.0)
 
 
 def test_a_job_measured_on_this_machine_says_so(prepared: Prepared, run_folder: RunFolder) -> None:

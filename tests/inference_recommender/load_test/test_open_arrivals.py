@@ -14,7 +14,7 @@ from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.progress import Silent
 from inference_recommender.run_folder import Jobs, RunFolder
 from inference_recommender.sizing.decision import decide
-from inference_recommender.sizing.verdict import estimate
+from inference_recommender.sizing.verdict import where_to_look
 from tests.inference_recommender.api import SERIES, description
 from workloads import LatencyObjective, Provenance, Unavailable, load_workload
 
@@ -144,16 +144,24 @@ def test_a_search_begins_where_the_users_records_tell_to_look() -> None:
         raise Unavailable("it is gone.")
 
     found = searched(MEASURED, gone, OBJECTIVE, 60.0, Silent()).open_loop
-    expected = estimate(MEASURED, OBJECTIVE)
+    expected = where_to_look(MEASURED, OBJECTIVE)
     assert expected is not None
-    assert rates[0] == pytest.approx(expected.invocations_per_minute, rel=0.5)
+    assert rates[0] == pytest.approx(expected, rel=0.5)
+    assert expected < (MEASURED.max_invocations_per_minute or 0)
     assert found is not None
     assert found.reason == "it is gone"
 
 
-def test_a_candidate_too_slow_for_one_user_is_not_searched() -> None:
+def test_a_search_begins_at_half_of_what_users_had_where_no_rate_can_be_expected() -> None:
     fast = OBJECTIVE.model_copy(update={"model_latency_ms": 1.0})
-    assert searched(MEASURED, lambda rate, seconds: pytest.fail("asked"), fast, 60.0, Silent()) is MEASURED
+    assert (
+        where_to_look(MEASURED, fast) == where_to_look(MEASURED.model_copy(update={"series": None}), OBJECTIVE) == 6_000
+    )
+
+
+def test_a_candidate_of_which_users_had_nothing_is_not_searched() -> None:
+    failed = MEASURED.model_copy(update={"failure_reason": "Out of memory."})
+    assert searched(failed, lambda rate, seconds: pytest.fail("asked"), OBJECTIVE, 60.0, Silent()) is failed
 
 
 @pytest.mark.parametrize(("traffic_s", "longest_s"), [(20, 60), (180, 180), (1_800, 300)])

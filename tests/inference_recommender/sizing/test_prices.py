@@ -199,6 +199,39 @@ def test_a_refusal_of_the_api_is_one_sentence(
     assert capsys.readouterr().err == "AWS refused GetProducts: AccessDeniedException: no pricing:GetProducts\n"
 
 
+@pytest.mark.parametrize(
+    ("listing", "why"),
+    [
+        ('"usd_per_hour": -1.4, ', "usd_per_hour: got -1.4. Input should be greater than 0."),
+        ('"usd_per_hour": NaN, ', "usd_per_hour: got NaN. Input should be a finite number."),
+        ('"usd_per_hour": "1.4", ', 'usd_per_hour: got "1.4". Input should be a valid number.'),
+        ("", "usd_per_hour: is required but missing."),
+        (
+            '"usd_per_hour": 1.4, "until": "2027", ',
+            "until: unknown key. Allowed here: collected, source, usd_per_hour.",
+        ),
+        (
+            '"usd_per_hour": 1.4, "collected": "lately", ',
+            "collected: got 'lately'. Allowed: the day on which the price was looked up, as YYYY-MM-DD.",
+        ),
+    ],
+)
+def test_a_catalogue_edited_by_hand_is_refused_with_its_key(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    listing: str,
+    why: str,
+) -> None:
+    file = tmp_path / "prices.json"
+    day = "" if "collected" in listing else ', "collected": "2026-11-20"'
+    source = '"source": "s"'
+    file.write_text(f'{{"regions": {{"us-east-1": {{"ml.g5.xlarge": {{{listing}{source}{day}}}}}}}}}', "utf-8")
+    monkeypatch.setattr(prices, "CATALOGUE_FILE", file)
+    assert main(["prices", "show"]) == 2
+    assert capsys.readouterr() == ("", f"{file}: regions.us-east-1.ml.g5.xlarge.{why}\n")
+
+
 def test_show_prints_the_catalogue(catalogue_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prices", "show"]) == 0
     shown = capsys.readouterr().out
