@@ -237,9 +237,8 @@ def advised(advice: ScalingAdvice) -> str:
     """Says what AWS's own scaling policy is, which knows no latency objective."""
     if advice.reason is not None:
         return f"AWS gave no scaling policy of its own: {advice.reason.removesuffix('.')}."
-    target = (
-        "" if advice.target_value is None else f", {advice.metric or 'its metric'} held at {advice.target_value:,g}"
-    )
+    metric = advice.metric or "its metric"
+    target = "" if advice.target_value is None else f", {metric} held at {advice.target_value:,g}"
     least, most = (MISSING if value is None else f"{value:,}" for value in (advice.min_capacity, advice.max_capacity))
     return f"AWS's own scaling policy, which knows no latency objective, has {least} to {most} instances{target}."
 

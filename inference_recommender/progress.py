@@ -20,7 +20,7 @@ class ProgressUpdate:
     invocations_per_minute: float | None = None
     latency_ms: float | None = None
     percentile: str = "p99"
-    """Of that latency: the objective's, where it is among those that are known."""
+    """Belongs to that latency: the objective's, where it is among those that are known."""
 
 
 class Progress(Protocol):

@@ -10,9 +10,9 @@ users. With Poisson arrivals at a rate λ that queue is a birth-death process, a
 
 where I is the index of dispersion of the completions: the variance of their number over its mean, 1 for a Poisson
 process. With I = 1 this is the birth-death process; otherwise it decays in heavy traffic as the diffusion with the
-completions' own variance does (Newell, Applications of Queueing Theory, 1982), which there is while the service is busy,
-λ / X(N) of the time. I grows with the time over which it is counted, from that of a Poisson process to what the periods
-of the series show, and is taken at the queue's own relaxation time (λ + I · X) / (X - λ)², as Whitt and You do
+completions' own variance does (Newell, Applications of Queueing Theory, 1982), which it has while it is busy, λ / X(N)
+of the time. I grows with the time over which it is counted, from that of a Poisson process to what the series'
+periods show, and is taken at the queue's own relaxation time (λ + I · X) / (X - λ)², as Whitt and You do
 (Operations Research 66, 2018). So stalls and batches count.
 
 An arrival that finds n < N requests takes as long as a request did beside n other users. One that finds more waits

@@ -205,12 +205,14 @@ def _resume(options: argparse.Namespace, aws: Aws, stderr: Console) -> int:
     return _conclude(recommendation, folder, run_folder, stderr, as_json=options.json)
 
 
-def _after_job(aws: Aws, progress: Progress) -> AfterJob:
-    """Returns the search that decides on an account of this machine, where endpoints are ours to load; elsewhere the
-    question for AWS's own scaling policy.
+def _after_job(aws: Aws, progress: Progress) -> AfterJob | None:
+    """Returns the search that decides on an account of this machine, where endpoints are a user's own to make and load;
+    on AWS the question for its own scaling policy.
     """
     if not aws.is_on_this_machine():
         return WithScalingAdvice(aws)
+    if aws.acts_as_a_role():  # that of a release's step, which may run a job and no more
+        return None
     from inference_recommender.experiment.aws import ExperimentAws  # what AWS itself is not asked for
     from inference_recommender.load_test.open_arrivals import OwnEndpoints
 

@@ -109,6 +109,11 @@ class Aws(AwsSession):
         """Puts `body` at an s3:// URL and makes the bucket where it is missing."""
         upload(self, url, body)
 
+    def acts_as_a_role(self) -> bool:
+        """Tells whether the credentials are a role's, which may do what its work needs, rather than a user's own."""
+        with translate_aws_errors("GetCallerIdentity"):
+            return ":assumed-role/" in self.client("sts").get_caller_identity()["Arn"]
+
     def deployed_endpoint(self, name: str) -> DeployedEndpoint:
         """Returns an existing endpoint for a job. Raises `AwsUnavailable` where a job cannot test it."""
         with translate_aws_errors("DescribeEndpoint"):

@@ -61,9 +61,8 @@ def request(job: str, recommendation_id: str, objective: LatencyObjective) -> di
 def advice(answer: Mapping[str, Any]) -> ScalingAdvice:
     """Reads a response. What it leaves out is None."""
     scaling, metric = answer.get("DynamicScalingConfiguration", {}), answer.get("Metric", {})
-    tracking = next(
-        (one["TargetTracking"] for one in scaling.get("ScalingPolicies", []) if "TargetTracking" in one), {}
-    )
+    policies = [one["TargetTracking"] for one in scaling.get("ScalingPolicies", []) if "TargetTracking" in one]
+    tracking: Mapping[str, Any] = policies[0] if policies else {}
     followed = tracking.get("MetricSpecification", {})
     return ScalingAdvice(
         min_capacity=scaling.get("MinCapacity"),

@@ -65,7 +65,9 @@ def test_it_is_asked_for_the_objectives_trough_and_peak_in_the_apis_shape(kept: 
     found = WithScalingAdvice(service)(MEASURED, kept).scaling_advice
     (asked,) = service.asked
     model = botocore.session.get_session().get_service_model("sagemaker")
-    validate_parameters(dict(asked), model.operation_model("GetScalingConfigurationRecommendation").input_shape)
+    shape = model.operation_model("GetScalingConfigurationRecommendation").input_shape
+    assert shape is not None
+    validate_parameters(dict(asked), shape)
     assert asked["RecommendationId"] == "job-1/1"
     assert asked["ScalingPolicyObjective"] == {"MinInvocationsPerMinute": 24_000, "MaxInvocationsPerMinute": 240_000}
     assert found == ScalingAdvice(

@@ -153,10 +153,8 @@ def test_a_search_begins_where_the_users_records_tell_to_look() -> None:
 
 
 def test_a_search_begins_at_half_of_what_users_had_where_no_rate_can_be_expected() -> None:
-    fast = OBJECTIVE.model_copy(update={"model_latency_ms": 1.0})
-    assert (
-        where_to_look(MEASURED, fast) == where_to_look(MEASURED.model_copy(update={"series": None}), OBJECTIVE) == 6_000
-    )
+    fast, bare = OBJECTIVE.model_copy(update={"model_latency_ms": 1.0}), MEASURED.model_copy(update={"series": None})
+    assert where_to_look(MEASURED, fast) == where_to_look(bare, OBJECTIVE) == 6_000
 
 
 def test_a_candidate_of_which_users_had_nothing_is_not_searched() -> None:
