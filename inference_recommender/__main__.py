@@ -50,6 +50,12 @@ def _prove(commands: Commands) -> None:
     prove.add(commands)
 
 
+def _tune(commands: Commands) -> None:
+    from inference_recommender.cli import tune
+
+    tune.add(commands)
+
+
 def _compare(commands: Commands) -> None:
     from inference_recommender.cli import compare
 
@@ -115,6 +121,7 @@ COMMANDS: dict[str, Callable[[Commands], None]] = {
     "experiment": _experiment,
     "capacity": _capacity,
     "prove": _prove,
+    "tune": _tune,
     "compare": _compare,
     "size": _size,
     "prices": _prices,

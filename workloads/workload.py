@@ -21,6 +21,7 @@ from workloads.published import Published
 from workloads.serving import Serving, Variant, inherited
 from workloads.target import NeuronTarget, Target, TensorRtTarget
 from workloads.traffic import Recommender, Traffic
+from workloads.tune import Tune
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 Metric = Annotated[float, Field(ge=-1, le=1)]
@@ -45,6 +46,7 @@ class Workload(Document):
         default={}, description="Experiments of which others published the figures, with their model and their load."
     )
     recommender: Recommender = Recommender()
+    tune: Tune = Field(default=Tune(), description="What `tune` tries; by default what fits the machine.")
     hosting: Hosting
 
     @classmethod
@@ -76,6 +78,8 @@ class Workload(Document):
         for key, name in zip(("hosting.target", "hosting.shadow.target"), self.deployed, strict=False):
             if name not in self.deployables:
                 raise ValueError(f"{key} '{name}' is not a target; known targets: {', '.join(self.deployables)}.")
+        if unknown := sorted(set(self.tune.targets) - set(self.targets)):
+            raise ValueError(f"tune.targets: '{unknown[0]}' is not a target; known targets: {', '.join(self.targets)}.")
         if not self.instance_types:
             raise ValueError(
                 f"targets.{self.variant(self.hosting.target).target}.instance_types: is required, "

@@ -131,8 +131,13 @@ def alone(plan: LoadPlan, folder: Path, on_event: OnEvent) -> Outcome:
 
 def machine_description(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """Returns this machine's CPU model and cores, such as "AMD EPYC with 2 cores"."""
-    cores = len(os.sched_getaffinity(0))
-    return f"{_cpu_model(cpuinfo)} with {cores} core{'s' if cores != 1 else ''}"
+    count = cores()
+    return f"{_cpu_model(cpuinfo)} with {count} core{'s' if count != 1 else ''}"
+
+
+def cores() -> int:
+    """Returns how many cores this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def _cpu_model(cpuinfo: Path) -> str:

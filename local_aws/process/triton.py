@@ -27,6 +27,7 @@ LIFE_FLAGS: tuple[str, ...] = ("--exit-timeout-secs=3",)
 """Flags that say how a Triton starts and ends, and nothing of what it answers."""
 RESTRICTED_APIS = ("model-repository", "shared-memory", "logging", "trace")
 """They load code, read memory or write files, and the proxy needs none of them."""
+CONTROL_HEADER = "local-aws-key"
 SOCKET_PATH_BYTES = 107
 """The most bytes that fit into struct sockaddr_un."""
 _PREFIX = "SAGEMAKER_TRITON_"
@@ -66,14 +67,16 @@ class TritonServer(ModelServer):
         log_file: Path,
         toolchain: Path = DEFAULT_TOOLCHAIN,
         start_timeout_s: float = START_TIMEOUT_S,
+        control_key: str | None = None,
     ) -> "TritonServer":
         """Starts Triton on `repository` and returns when `default_model` is ready.
 
+        Whoever knows `control_key` may load and unload models over `socket`; without one nobody may.
         Raises `Unavailable` without a toolchain, and where the model does not load or takes too long; nothing is left
         running then.
         """
         tools = TritonToolchain.locate(toolchain, platform.system(), platform.machine())
-        server = cls._launch(tools, repository, default_model, environment or {}, log_file)
+        server = cls._launch(tools, repository, default_model, environment or {}, log_file, control_key)
         try:
             server.wait_until_ready(default_model, start_timeout_s)
         except BaseException:  # Ctrl-C, too, must not leave a server behind
@@ -89,6 +92,7 @@ class TritonServer(ModelServer):
         default_model: str,
         environment: Mapping[str, str],
         log_file: Path,
+        control_key: str | None,
     ) -> "TritonServer":
         scratch = Path(tempfile.mkdtemp(prefix="local_aws_triton_"))
         key, socket = secrets.token_urlsafe(16), scratch / "http"
@@ -102,7 +106,7 @@ class TritonServer(ModelServer):
             root=str(ROOT),
             command=[
                 *triton_command(tools, repository, default_model, scratch, environment),
-                *private_flags(socket),
+                *private_flags(socket, control_key),
             ],
             environment=triton_environment(tools, default_model, scratch, environment),
             socket=str(socket),
@@ -138,15 +142,17 @@ def triton_environment(
     return variables | {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": default_model}
 
 
-def private_flags(socket: Path) -> list[str]:
+def private_flags(socket: Path, control_key: str | None = None) -> list[str]:
     """Returns the flags that let Triton listen on `socket` alone.
 
-    They come last, so that no flag of a model's undoes one. The restricted APIs have a key whose value no one is told.
+    They come last, so that no flag of a model's undoes one. The restricted APIs want `control_key` in the header
+    `CONTROL_HEADER`; without one, a key that no one is told.
     """
+    key = control_key or secrets.token_urlsafe(32)
     return [
         *("--allow-http=true", f"--http-address=unix:{socket}", "--http-port=1"),
         *("--allow-grpc=false", "--allow-metrics=false", "--allow-sagemaker=false", "--allow-vertex-ai=false"),
-        f"--http-restricted-api={','.join(RESTRICTED_APIS)}:local-aws-key={secrets.token_urlsafe(32)}",
+        f"--http-restricted-api={','.join(RESTRICTED_APIS)}:{CONTROL_HEADER}={key}",
     ]
 
 

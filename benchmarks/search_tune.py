@@ -1,0 +1,246 @@
+"""`tune` against brute force, which is a whole capacity search of each configuration: what either finds, and its price.
+
+    python benchmarks/search_tune.py [--seeds 3]
+    python benchmarks/search_tune.py --triton spellcheck --target cpu
+
+On a simulated service (`simulated_service`), 160 configurations in virtual time: two precisions, one or two threads and
+model instances, five batch sizes, four queue delays. Either's choice is judged by its true capacity, which long runs
+tell. On a real Triton, 15 configurations of a built target: there is no truth to be had, so either's choice is judged
+by the capacity that brute force measured of it. The last line is one JSON document.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.simulated_service import NOISY, Service, SimulatedService, true_capacity_per_minute
+from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.search import Search, SearchResult
+from inference_recommender.cli.tune import SHORTEST_PROBE_S, Served
+from inference_recommender.load_test.load_test import cores, machine_description
+from inference_recommender.load_test.probe import GeneratorProbe
+from inference_recommender.payloads import payload_archive
+from inference_recommender.tune.evidence import Glimpse, glimpse
+from inference_recommender.tune.folder import TuneFolder, TunePlan
+from inference_recommender.tune.race import Race
+from inference_recommender.tune.space import Configuration, Machine, space
+from inference_recommender.tune.triton import Built, TunedTriton
+from workloads import ROOT, Serving, artifact_file, load_artifact, load_workload
+from workloads.tune import Tune
+
+LIMIT = Limit(percentile=99.0, latency_ms=100.0)
+WORK_MS = {"cpu": 2.5, "cpu-int8": 1.8}
+"""Milliseconds per unit of work with one thread, by target."""
+THREADS, INSTANCES, BATCHES, DELAYS_MS = (1, 2), (1, 2), (2, 4, 8, 16, 32), (0.0, 1.0, 3.0, 8.0)
+SPEED_UP = 1.5
+"""Two threads are so many times as fast as one …"""
+CONTENTION = 0.15
+"""… and model instances slow each other down by this share for each thread."""
+WARM_UP_S = 0.5
+ON_TRITON = Tune(
+    threads=(1, 2),
+    model_instances=(1, 2),
+    max_batch_sizes=(1, 4, 16),
+    preferred_batch_sizes=((),),
+    max_queue_delays_ms=(0.0, 2.0),
+)
+LONGEST_S = 120.0
+"""Seconds of brute force's probes of one configuration on a real Triton."""
+
+
+def configurations() -> list[Configuration]:
+    """Returns the 160 configurations of the simulated service."""
+    return [
+        Configuration(
+            target=target,
+            threads=threads,
+            serving=Serving(max_batch_size=batch, max_queue_delay_ms=delay, model_instances=instances),
+        )
+        for target in WORK_MS
+        for threads in THREADS
+        for instances in INSTANCES
+        for batch in BATCHES
+        for delay in DELAYS_MS
+    ]
+
+
+def service(configuration: Configuration) -> Service:
+    """Returns the service that a configuration makes; Triton's warm-up requests have warmed it."""
+    threads, serving = configuration.threads or 1, configuration.serving
+    return replace(
+        NOISY,
+        workers=serving.model_instances,
+        max_batch=serving.max_batch_size,
+        queue_delay_ms=serving.max_queue_delay_ms,
+        fixed_ms=4.0,
+        per_unit_ms=WORK_MS[configuration.target] / (SPEED_UP if threads == 2 else 1.0),
+        contention=CONTENTION * threads,
+        cold_factor=1.0,
+    )
+
+
+def race_simulated(configured: Sequence[Configuration], seed: int) -> Race:
+    """Runs `tune` on services that are made anew whenever another configuration is loaded."""
+    running: tuple[Configuration | None, SimulatedService] = (None, SimulatedService(NOISY, 0))
+    started = 0
+
+    def probe(configuration: Configuration, rate: float, duration_s: float) -> Glimpse:
+        nonlocal running, started
+        warm_up = 0
+        if running[0] != configuration:
+            started += 1
+            running = configuration, SimulatedService(service(configuration), 1_000_000 * seed + started)
+            warm_up = len(running[1].probe(rate, WARM_UP_S).intended_s)
+        seen = glimpse(rate, running[1].probe(rate, duration_s), LIMIT)
+        return seen.model_copy(update={"sent": seen.sent + warm_up})
+
+    race = Race(configurations=configured, probe=probe, limit=LIMIT)
+    race.run()
+    return race
+
+
+def brute_force_simulated(configured: Sequence[Configuration], seed: int) -> tuple[Configuration, int]:
+    """Returns the configuration whose capacity was found highest, and the requests of all searches."""
+    requests, found = 0, []
+    for number, configuration in enumerate(configured):
+        server = SimulatedService(service(configuration), 1_000_000 * seed + 500_000 + number)
+        found.append(Search(probe=server.probe, limit=LIMIT).run())
+        requests += server.requests
+    return configured[_highest(found)], requests
+
+
+def _highest(found: Sequence[SearchResult]) -> int:
+    return max(range(len(found)), key=lambda place: found[place].invocations_per_minute or 0.0)
+
+
+@cache
+def true_capacity(seen: Service) -> float:
+    assert LIMIT.latency_ms is not None
+    return true_capacity_per_minute(seen, LIMIT.percentile, LIMIT.latency_ms)
+
+
+def on_simulation(seeds: int) -> dict[str, Any]:
+    """Returns, by seed, what either chose and what it cost."""
+    configured, rows = configurations(), []
+    for seed in range(1, seeds + 1):
+        race = race_simulated(configured, seed)
+        assert race.leader is not None
+        best, requests = brute_force_simulated(configured, seed)
+        row = {
+            "seed": seed,
+            "tune": race.leader.configuration.label,
+            "tune_true": round(true_capacity(service(race.leader.configuration))),
+            "tune_requests": race.requests,
+            "brute_force": best.label,
+            "brute_force_true": round(true_capacity(service(best))),
+            "brute_force_requests": requests,
+        }
+        print(_in_words(row), flush=True)
+        rows.append(row)
+    return _document(rows, {"configurations": len(configured), "on": "simulated service"})
+
+
+def _in_words(row: dict[str, Any]) -> str:
+    return (
+        f"seed {row['seed']}: tune {row['tune']} ({row['tune_true']:,}/min) with {row['tune_requests']:,} requests; "
+        f"brute force {row['brute_force']} ({row['brute_force_true']:,}/min) with {row['brute_force_requests']:,}"
+    )
+
+
+def _document(rows: Sequence[dict[str, Any]], about: dict[str, Any]) -> dict[str, Any]:
+    of_best = [row["tune_true"] / row["brute_force_true"] for row in rows]
+    shares = [row["tune_requests"] / row["brute_force_requests"] for row in rows]
+    return {
+        **about,
+        "machine": machine_description(),
+        "load_average": [round(each, 1) for each in os.getloadavg()],
+        "capacity_of_brute_forces": {"lowest": round(min(of_best), 3), "median": round(median(of_best), 3)},
+        "share_of_its_requests": {"highest": round(max(shares), 3), "median": round(median(shares), 3)},
+        "runs": list(rows),
+    }
+
+
+def on_triton(name: str, target: str) -> dict[str, Any]:
+    """Returns what either chose on a real Triton, and what it cost; capacities are those that brute force measured."""
+    source, artifact = load_workload(name), load_artifact(ROOT, name, target)
+    workload, objective = source.workload, source.workload.latency_objective
+    limit = Limit(percentile=objective.percentile_rank, latency_ms=objective.model_latency_ms)
+    tune = ON_TRITON.model_copy(update={"targets": (target,)})
+    configured = space(workload, tune, Machine(cores=cores())).configurations
+    built = {
+        target: Built(
+            repository=artifact_file(ROOT, name, target).with_name("repository"), environment=artifact.environment
+        )
+    }
+    with tempfile.TemporaryDirectory(prefix="search_tune_") as scratch:
+        folder = TuneFolder(Path(scratch))
+        plan = TunePlan(
+            workload=name, configurations=configured, left_out=(), archives={}, instance_type=None, longest_s=3600.0
+        )
+        folder.begin(plan, workload, payload_archive(source.payloads()))
+        with TunedTriton(name, built, folder.path, print) as triton:
+            began = time.monotonic()
+            race = Race(
+                configurations=configured,
+                probe=Served(triton, folder, limit),
+                limit=limit,
+                shortest_s=SHORTEST_PROBE_S,
+            )
+            print(race.run().value, f"{time.monotonic() - began:.0f} s, {race.requests:,} requests", flush=True)
+            began = time.monotonic()
+            found, requests = _brute_force_on(triton, configured, folder, limit)
+            print(f"brute force: {time.monotonic() - began:.0f} s, {requests:,} requests", flush=True)
+    assert race.leader is not None
+    chosen, best = configured.index(race.leader.configuration), _highest(found)
+    rates = [each.invocations_per_minute or 0.0 for each in found]
+    row = {
+        "seed": 1,
+        "tune": configured[chosen].label,
+        "tune_true": round(rates[chosen]),
+        "tune_requests": race.requests,
+        "brute_force": configured[best].label,
+        "brute_force_true": round(rates[best]),
+        "brute_force_requests": requests,
+        "capacities": {each.label: round(rate) for each, rate in zip(configured, rates, strict=True)},
+    }
+    print(_in_words(row))
+    return _document([row], {"configurations": len(configured), "on": f"Triton, {name} for {target}"})
+
+
+def _brute_force_on(
+    triton: TunedTriton, configured: Sequence[Configuration], folder: TuneFolder, limit: Limit
+) -> tuple[list[SearchResult], int]:
+    requests, found = 0, []
+
+    def counted(probe: GeneratorProbe) -> Callable[[float, float], Any]:
+        def counting(rate: float, duration_s: float) -> Any:
+            nonlocal requests
+            seen = probe(rate, duration_s)
+            requests += len(seen.intended_s)
+            return seen
+
+        return counting
+
+    for number, configuration in enumerate(configured):
+        triton.load(configuration)
+        probe = GeneratorProbe(folder.payloads, folder.path / "brute" / f"{number}", url=triton.url, seed=1000 * number)
+        found.append(Search(probe=counted(probe), limit=limit, longest_s=LONGEST_S).run())
+        print(f"{configuration.label}: {found[-1].invocations_per_minute} ({found[-1].reason.value})", flush=True)
+    return found, requests
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="of the simulated service; default: 3")
+    parser.add_argument("--triton", metavar="WORKLOAD", help="on a real Triton instead, with this workload")
+    parser.add_argument("--target", default="cpu", help="that was built for it; default: cpu")
+    options = parser.parse_args()
+    print(json.dumps(on_triton(options.triton, options.target) if options.triton else on_simulation(options.seeds)))

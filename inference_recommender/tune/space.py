@@ -1,0 +1,191 @@
+"""The configurations that `tune` searches: `[tune]` of a workload, completed by what fits the machine. Pure.
+
+A configuration is what `[variants]` and `[targets]` of a workload.toml can say: a target with its threads, and how it
+is served. Two that are the same to Triton are one: without batching, preferred sizes and delays mean nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import TypeVar
+
+from workloads import Serving, Workload
+from workloads.document import Document
+from workloads.tune import Tune
+
+T = TypeVar("T")
+
+BATCHES = (1, 4, 16)
+DELAYS = (0.0, 0.02, 0.1)
+"""Shares of the latency limit."""
+GPU_INSTANCES = (1, 2)
+CPU_RUNTIMES = ("onnxruntime", "torchscript")
+
+
+class Configuration(Document):
+    """One way to serve the model."""
+
+    target: str
+    threads: int | None
+    """Threads of each model instance; None where the target has no such key."""
+    serving: Serving
+
+    @property
+    def batch(self) -> int:
+        """The most requests that are answered together."""
+        return self.serving.max_batch_size if self.serving.dynamic_batching else 1
+
+    @property
+    def parallelism(self) -> int:
+        """How many threads can run at once, times how many requests each answers."""
+        return self.serving.model_instances * (self.threads or 1) * self.batch
+
+    @property
+    def family(self) -> tuple[object, ...]:
+        """Everything but the queue delay, which changes nothing once the server is saturated."""
+        return (*self.copies_of, self.serving.model_instances)
+
+    @property
+    def copies_of(self) -> tuple[object, ...]:
+        """Everything but the queue delay and the number of model instances."""
+        return (self.target, self.threads, self.batch, self.serving.preferred_batch_sizes)
+
+    @property
+    def label(self) -> str:
+        """The words that tell it from others of a space, such as "cpu, 2 × 1 thread, batch 16 (4, 8), delay 1 ms"."""
+        serving = self.serving
+        threads = "" if self.threads is None else f" × {self.threads} thread{'s' if self.threads != 1 else ''}"
+        copies = (
+            f"{serving.model_instances}{threads or (' instances' if serving.model_instances != 1 else ' instance')}"
+        )
+        if self.batch == 1:
+            return f"{self.target}, {copies}, no batching"
+        sizes = f" ({', '.join(map(str, serving.preferred_batch_sizes))})" if serving.preferred_batch_sizes else ""
+        return f"{self.target}, {copies}, batch {self.batch}{sizes}, delay {serving.max_queue_delay_ms:g} ms"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """The machine that serves."""
+
+    cores: int
+
+
+class LeftOut(Document):
+    """Configurations that are not tried, and why."""
+
+    configurations: tuple[Configuration, ...]
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Space:
+    """`configurations` are ordered so that those of one repository are neighbours; the first is the workload's own
+    where it is among them."""
+
+    configurations: tuple[Configuration, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def space(workload: Workload, tune: Tune, machine: Machine) -> Space:
+    """Returns the configurations to search."""
+    all_of = dict.fromkeys(_combinations(workload, _completed(workload, tune, machine)))
+    limit = workload.latency_objective.model_latency_ms
+    named = bool(tune.threads and tune.model_instances)
+    tried, slow, crowded = [], [], []
+    for each in all_of:
+        if each.serving.max_queue_delay_ms >= limit and each.batch > 1:
+            slow.append(each)
+        elif not named and each.serving.model_instances * (each.threads or 0) > machine.cores:
+            crowded.append(each)
+        else:
+            tried.append(each)
+    reasons = (
+        (slow, f"a queue delay of the whole limit of {limit:g} ms keeps it for no request that waits"),
+        (crowded, f"model instances times threads are more than the {machine.cores} cores"),
+    )
+    return Space(
+        configurations=tuple(sorted(tried, key=lambda each: each != own(workload, each.target))),
+        left_out=tuple(LeftOut(configurations=tuple(out), reason=reason) for out, reason in reasons if out),
+    )
+
+
+def own(workload: Workload, target: str) -> Configuration:
+    """Returns how the workload serves a target now."""
+    hosted = workload.variant(workload.hosting.target)
+    serving = hosted.serving if hosted.target == target else workload.serving
+    return _plain(target, _threads(workload, target), serving)
+
+
+def default_targets(workload: Workload, *, gpu: bool) -> tuple[str, ...]:
+    """Returns the hosted target, or the one for CPUs where this machine has no GPU."""
+    hosted = workload.variant(workload.hosting.target).target
+    runs_here = gpu or workload.targets[hosted].runtime in CPU_RUNTIMES
+    return (hosted,) if runs_here or workload.cpu_target is None else (workload.cpu_target,)
+
+
+def _completed(workload: Workload, tune: Tune, machine: Machine) -> Tune:
+    """Fills in what `[tune]` leaves to the machine."""
+    own_serving = [own(workload, target).serving for target in tune.targets]
+    limit = workload.latency_objective.model_latency_ms
+    on_cpu = all(workload.targets[target].runtime in CPU_RUNTIMES for target in tune.targets)
+    powers = _powers_of_two(machine.cores)
+    return Tune(
+        targets=tune.targets,
+        threads=tune.threads or powers,
+        model_instances=tune.model_instances or (powers if on_cpu else GPU_INSTANCES),
+        max_batch_sizes=tune.max_batch_sizes or _with(BATCHES, (each.max_batch_size for each in own_serving)),
+        preferred_batch_sizes=tune.preferred_batch_sizes
+        or _with(((),), (each.preferred_batch_sizes for each in own_serving)),
+        max_queue_delays_ms=tune.max_queue_delays_ms
+        or _with((share * limit for share in DELAYS), (each.max_queue_delay_ms for each in own_serving)),
+    )
+
+
+def _combinations(workload: Workload, tune: Tune) -> Iterator[Configuration]:
+    """Yields every combination, some more than once; those of one target and number of threads in a row."""
+    for target in tune.targets:
+        known = _threads(workload, target)
+        for threads in (None,) if known is None else tune.threads:
+            for instances, batch, preferred, delay in product(
+                tune.model_instances, tune.max_batch_sizes, tune.preferred_batch_sizes, tune.max_queue_delays_ms
+            ):
+                if preferred and max(preferred) > batch:
+                    continue
+                serving = own(workload, target).serving.model_copy(
+                    update={
+                        "dynamic_batching": batch > 1,
+                        "instance_groups": (),
+                        **({"max_batch_size": batch} if batch > 1 else {}),
+                        "preferred_batch_sizes": preferred,
+                        "max_queue_delay_ms": delay,
+                        "model_instances": instances,
+                    }
+                )
+                yield _plain(target, threads, serving)
+
+
+def _plain(target: str, threads: int | None, serving: Serving) -> Configuration:
+    """Returns the configuration as all of a space are written: with its copies as one number, and without what means
+    nothing where nothing is batched.
+    """
+    if serving.instance_groups:
+        serving = serving.on_cpu
+    if not serving.dynamic_batching or serving.max_batch_size == 1:
+        serving = serving.model_copy(
+            update={"dynamic_batching": False, "preferred_batch_sizes": (), "max_queue_delay_ms": 0.0}
+        )
+    return Configuration(target=target, threads=threads, serving=serving)
+
+
+def _threads(workload: Workload, target: str) -> int | None:
+    threads = getattr(workload.targets[target], "threads", None)
+    return None if threads is None else int(threads)
+
+
+def _powers_of_two(most: int) -> tuple[int, ...]:
+    return tuple(2**power for power in range(most.bit_length()))
+
+
+def _with(defaults: Iterable[T], own: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys([*defaults, *own]))
