@@ -83,11 +83,11 @@ class TuneFolder:
 
     def append(self, line: Line) -> None:
         with (self.path / PROBES).open("a", encoding="utf-8") as file:
-            file.write(line.model_dump_json(exclude_none=True) + "\n")
+            file.write(line.model_dump_json() + "\n")
 
     def rewrite(self, lines: list[Line]) -> None:
         """Writes the probes anew, without what was cut off."""
-        replace_text(self.path / PROBES, "".join(each.model_dump_json(exclude_none=True) + "\n" for each in lines))
+        replace_text(self.path / PROBES, "".join(each.model_dump_json() + "\n" for each in lines))
 
     def keep(self, found: TuneResult, patch: str | None) -> None:
         found.write_json(self.path / RESULT)

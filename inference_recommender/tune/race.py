@@ -6,8 +6,8 @@ from there, so the same answers lead the same way (`folder` resumes by that).
 1. The first configuration that keeps the limit leads; steps of the rate find where its capacity is.
 2. Each other one gets a short probe at what the leader bears; most are overloaded or late there, and out. One that
    seems to bear more is probed until its capacity is roughly known, and then leads if it does.
-3. Bounds: an overloaded server's answers a minute are the most of which it is capable, whatever its queue delay, and n
-   times as many model instances answer at most n times as much. What that rules out is not probed at all.
+3. Bounds: an overloaded server's answers a minute are the most of which it is capable, whatever its queue delay. What
+   that rules out is not probed at all.
 4. Rounds: those that are left are probed below and above their capacity, twice as long in each round. Out is what is
    surely less than the leader (successive elimination: Even-Dar, Mannor and Mansour, JMLR 7, 2006), and then the lesser
    half (sequential halving: Karnin, Koren and Somekh, ICML 2013), until two are left and the winner is known.
@@ -187,7 +187,8 @@ class Race:
         """Returns the first configuration of all, then one of each family, then the others."""
         first, *others = self.entrants
         seen = {first.configuration.family}
-        heads, rest = [], []
+        heads: list[Entrant] = []
+        rest: list[Entrant] = []
         for entrant in others:
             family = entrant.configuration.family
             (rest if family in seen else heads).append(entrant)
@@ -281,23 +282,19 @@ class Race:
                 entrant.out = f"less: in the lesser half of round {round_}, with {entrant.rate:,.0f} a minute"
 
     def _ceiling_over(self, configuration: Configuration) -> float:
-        """Returns the most that a configuration can answer by what its like could, in answers a minute; infinite where
-        none was overloaded."""
-        instances = configuration.serving.model_instances
-        bounds = [
-            max(ceilings) * max(instances / other.serving.model_instances, 1.0)
-            for other, ceilings in self._ceilings()
-            if other.copies_of == configuration.copies_of
-            and (other.family == configuration.family or other.serving.model_instances < instances)
-        ]
-        return min(bounds, default=inf)
-
-    def _ceilings(self) -> list[tuple[Configuration, list[float]]]:
-        known = [
-            (each.configuration, [seen.ceiling_per_minute for seen in each.glimpses if seen.ceiling_per_minute])
-            for each in self.entrants
-        ]
-        return [(configuration, ceilings) for configuration, ceilings in known if ceilings]
+        """Returns the most that a configuration can answer by what its family could, in answers a minute; infinite
+        where none of it was overloaded.
+        """
+        return max(
+            (
+                seen.ceiling_per_minute
+                for each in self.entrants
+                if each.configuration.family == configuration.family
+                for seen in each.glimpses
+                if seen.ceiling_per_minute is not None
+            ),
+            default=inf,
+        )
 
     def _see(self, entrant: Entrant, rate: float, duration_s: float) -> Glimpse:
         if self._loaded is not entrant:

@@ -43,12 +43,8 @@ class Configuration(Document):
     @property
     def family(self) -> tuple[object, ...]:
         """Everything but the queue delay, which changes nothing once the server is saturated."""
-        return (*self.copies_of, self.serving.model_instances)
-
-    @property
-    def copies_of(self) -> tuple[object, ...]:
-        """Everything but the queue delay and the number of model instances."""
-        return (self.target, self.threads, self.batch, self.serving.preferred_batch_sizes)
+        serving = self.serving
+        return (self.target, self.threads, serving.model_instances, self.batch, serving.preferred_batch_sizes)
 
     @property
     def label(self) -> str:

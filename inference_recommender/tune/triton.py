@@ -66,6 +66,16 @@ class TunedTriton:
         assert self._process is not None, "a configuration is loaded first"
         return f"{self._process.told['url']}/invocations"
 
+    @property
+    def repository(self) -> Path:
+        """The copy that Triton reads."""
+        return self._folder / "repository"
+
+    def told(self, model: str) -> Mapping[str, Any]:
+        """Returns the configuration with which Triton serves a model of the repository now."""
+        assert self._process is not None, "a configuration is loaded first"
+        return self._process.config(model)
+
     def load(self, configuration: Configuration) -> None:
         """Serves a configuration. Raises `Refused` where Triton does not load it, `Unavailable` without a Triton."""
         self.loaded = None
@@ -85,13 +95,14 @@ class TunedTriton:
 
     def _put_in_place(self, target: str) -> None:
         """Copies a target's repository to where Triton reads, and loads it as built, which tells its configurations."""
-        built, place = self._built[target], self._folder / "repository"
+        built, place = self._built[target], self.repository
         if self._process is not None and self._process.environment != built.environment:
             self._process.stop()
             self._process = None
         if self._process is not None:
             self._process.unload(self._model, self._configs)
         shutil.rmtree(place, ignore_errors=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(built.repository, place, copy_function=_link)
         names = sorted(each.parent.name for each in place.glob("*/config.pbtxt"))
         if self._process is None:
@@ -108,7 +119,7 @@ class TunedTriton:
     def _set_threads(self, threads: int | None) -> None:
         if threads is None:
             return
-        for file in self._folder.glob(f"repository/*/1/{SETTINGS}"):
+        for file in self.repository.glob(f"*/1/{SETTINGS}"):
             settings = json.loads(file.read_text("utf-8"))
             if settings.get("threads", threads) != threads:
                 file.unlink()  # it may be a link to the build's own
@@ -181,7 +192,7 @@ class _Process:
         status, answer = self._call("GET", f"/v2/models/{model}/config")
         if status != http.HTTPStatus.OK:
             raise Unavailable(f"Triton does not tell the configuration of {model}: {answer.get('error', status)}.")
-        return answer
+        return dict(answer)
 
     def load(self, model: str, config: Mapping[str, Any] | None) -> str:
         """Loads a model, and returns what Triton has against it; nothing where it is loaded."""

@@ -1,0 +1,137 @@
+"""The search for the best configuration: on services whose probes are computed, and on the simulated service."""
+
+from itertools import pairwise
+
+import pytest
+
+from benchmarks.search_tune import configurations, race_simulated
+from inference_recommender.capacity.search import Bottleneck
+from inference_recommender.tune.evidence import Glimpse
+from inference_recommender.tune.race import Race, Reason, Refused
+from inference_recommender.tune.space import Configuration
+from tests.inference_recommender.tune.analytic_service import P99, Analytic, configuration
+
+SPACE = [
+    configuration(batch, delay, instances)
+    for instances in (1, 2)
+    for batch in (2, 4, 8, 16)
+    for delay in (0.0, 2.0, 5.0)
+]
+BEST = configuration(8, 2.0, 2)
+FEW = [configuration(batch, 0.0, 2) for batch in (2, 4, 8, 16)]
+
+
+def bears(each: Configuration) -> float:
+    """Two instances bear 1.8 times as much; the best batch is 8; a delay of 2 ms gains 6 %, one of 5 ms loses 10 %."""
+    by_batch = {2: 0.5, 4: 0.75, 8: 1.0, 16: 0.9}[each.batch]
+    by_delay = {0.0: 1.0, 2.0: 1.06, 5.0: 0.9}[each.serving.max_queue_delay_ms]
+    return 10_000 * by_batch * by_delay * (1.8 if each.serving.model_instances == 2 else 1.0)
+
+
+@pytest.fixture(scope="module")
+def raced() -> tuple[Race, Analytic]:
+    probe = Analytic(bears)
+    race = Race(configurations=SPACE, probe=probe, limit=P99)
+    assert race.run() is Reason.RESOLVED
+    return race, probe
+
+
+def test_the_best_is_found_with_few_requests_and_its_capacity_is_known(raced: tuple[Race, Analytic]) -> None:
+    race, _ = raced
+    assert race.leader is not None
+    assert race.leader.configuration == BEST
+    assert race.leader.rate == pytest.approx(bears(BEST), rel=0.03)
+    by_itself = Race(configurations=[BEST], probe=Analytic(bears), limit=P99)
+    by_itself.run()
+    assert race.requests < 0.4 * len(SPACE) * by_itself.requests
+
+
+def test_what_differs_from_an_overloaded_one_in_the_queue_delay_alone_is_not_probed(
+    raced: tuple[Race, Analytic],
+) -> None:
+    race, probe = raced
+    bounded = {each.configuration: each.out for each in race.entrants if not each.glimpses}
+    assert bounded[configuration(2, 2.0)] == "bounded: its like answered at most 5,500 a minute when overloaded"
+    assert not bounded.keys() & probe.configurations
+
+
+def test_a_configuration_is_loaded_again_only_for_another_round(raced: tuple[Race, Analytic]) -> None:
+    race, probe = raced
+    asked = [each for each, _ in probe.asked]
+    assert race.visits == 1 + sum(one != other for one, other in pairwise(asked))
+    assert race.visits < 2 * len(SPACE)
+
+
+def test_where_none_keeps_the_limit_the_search_says_so() -> None:
+    race = Race(configurations=SPACE[:3], probe=Analytic(lambda each: 5.0), limit=P99)
+    assert race.run() is Reason.NOTHING_KEEPS
+    assert race.leader is None
+    assert race.entrants[0].out == "late: it does not keep the limit at 60 a minute"
+
+
+def test_what_triton_does_not_load_is_out_and_the_search_goes_on() -> None:
+    analytic = Analytic(bears)
+
+    def probe(asked: Configuration, rate: float, duration_s: float) -> Glimpse:
+        if asked.batch == 16:
+            raise Refused("the engine takes batches up to 8")
+        return analytic(asked, rate, duration_s)
+
+    race = Race(configurations=FEW, probe=probe, limit=P99)
+    assert race.run() is Reason.RESOLVED
+    assert race.leader is not None
+    assert race.leader.configuration.batch == 8
+    refused = next(each for each in race.entrants if each.configuration == configuration(16, 0.0, 2))
+    assert refused.out == "refused: the engine takes batches up to 8"
+
+
+def test_a_generator_that_fails_once_is_asked_again_and_one_that_fails_twice_judges_nothing() -> None:
+    analytic = Analytic(bears)
+    failures = {FEW[0]: 1, configuration(8, 0.0, 2): 2}
+
+    def probe(asked: Configuration, rate: float, duration_s: float) -> Glimpse:
+        if failures.get(asked):
+            failures[asked] -= 1
+            raise Bottleneck("generator lagged")
+        return analytic(asked, rate, duration_s)
+
+    race = Race(configurations=FEW, probe=probe, limit=P99)
+    assert race.run() is Reason.RESOLVED
+    outs = {each.configuration: each.out for each in race.entrants}
+    assert outs[configuration(8, 0.0, 2)] == "not judged: generator lagged"
+    assert configuration(8, 0.0, 2) not in analytic.configurations
+    assert FEW[0] in analytic.configurations
+
+
+def test_a_generator_that_never_follows_ends_the_search() -> None:
+    def probe(asked: Configuration, rate: float, duration_s: float) -> Glimpse:
+        raise Bottleneck("generator lagged")
+
+    race = Race(configurations=SPACE, probe=probe, limit=P99)
+    assert race.run() is Reason.BOTTLENECK
+    assert race.complaint == "generator lagged"
+
+
+@pytest.mark.parametrize(
+    ("bound", "reason"), [({"longest_s": 100.0}, Reason.TIME), ({"most_requests": 5000}, Reason.REQUESTS)]
+)
+def test_a_search_that_is_bounded_ends_with_the_best_so_far(bound: dict[str, float], reason: Reason) -> None:
+    race = Race(configurations=SPACE, probe=Analytic(bears), limit=P99, **bound)  # type: ignore[arg-type]
+    assert race.run() is reason
+    assert race.leader is not None
+    assert race.spent_s <= bound.get("longest_s", 1e9)
+    assert race.requests <= bound.get("most_requests", 1e9)
+
+
+def test_on_a_noisy_service_the_choice_is_near_the_best() -> None:
+    """The best of these, batches of 16 on two instances, bears 30,250 a minute; batches of 2 about half of that."""
+    space = [
+        each
+        for each in configurations()
+        if each.target == "cpu-int8" and each.threads == 2 and each.serving.max_queue_delay_ms == 0
+    ]
+    race = race_simulated(space, seed=3)
+    assert race.leader is not None
+    chosen = race.leader.configuration
+    assert (chosen.serving.model_instances, chosen.batch >= 8) == (2, True)
+    assert race.leader.is_known_within(0.15)

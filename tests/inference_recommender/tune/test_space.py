@@ -1,0 +1,104 @@
+"""Which configurations are searched: from `[tune]`, from the workload and from the machine."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from inference_recommender.tune.space import Machine, default_targets, own, space
+from workloads import Workload, load_workload
+from workloads.errors import InvalidDocument
+from workloads.tune import Tune
+
+SPELLCHECK = load_workload("spellcheck").workload
+TWO_CORES = Machine(cores=2)
+
+
+def test_by_default_the_space_fits_the_machine_and_begins_with_what_is_served_now() -> None:
+    found = space(SPELLCHECK, Tune(targets=("cpu",)), TWO_CORES)
+    assert found.configurations[0] == own(SPELLCHECK, "cpu")
+    assert len(set(found.configurations)) == len(found.configurations) == 30
+    copies = {(each.serving.model_instances, each.threads) for each in found.configurations}
+    assert copies == {(1, 1), (2, 1), (1, 2)}
+    (crowded,) = found.left_out
+    assert len(crowded.configurations) == 10
+    assert crowded.reason == "model instances times threads are more than the 2 cores"
+
+
+def test_a_machine_of_one_core_leaves_one_copy_with_one_thread() -> None:
+    found = space(SPELLCHECK, Tune(targets=("cpu",)), Machine(cores=1))
+    assert {(each.serving.model_instances, each.threads) for each in found.configurations} == {(1, 1)}
+
+
+def test_what_is_named_is_tried_even_where_it_is_more_than_the_cores() -> None:
+    tune = Tune(
+        targets=("cpu",),
+        threads=(2,),
+        model_instances=(4,),
+        max_batch_sizes=(8,),
+        preferred_batch_sizes=((),),
+        max_queue_delays_ms=(0.0,),
+    )
+    found = space(SPELLCHECK, tune, TWO_CORES)
+    assert [each.label for each in found.configurations] == ["cpu, 4 × 2 threads, batch 8, delay 0 ms"]
+    assert found.left_out == ()
+
+
+def test_without_batching_sizes_and_delays_make_no_difference() -> None:
+    tune = Tune(targets=("cpu",), threads=(1,), model_instances=(1,), max_batch_sizes=(1,))
+    found = space(SPELLCHECK, tune, TWO_CORES)
+    (only,) = found.configurations
+    assert only.label == "cpu, 1 × 1 thread, no batching"
+    assert only.serving.max_batch_size == SPELLCHECK.serving.max_batch_size
+
+
+def test_a_delay_of_the_whole_limit_is_left_out() -> None:
+    tune = Tune(
+        targets=("cpu",),
+        threads=(1,),
+        model_instances=(1,),
+        max_batch_sizes=(8,),
+        preferred_batch_sizes=((),),
+        max_queue_delays_ms=(0.0, 50.0),
+    )
+    found = space(SPELLCHECK, tune, TWO_CORES)
+    assert len(found.configurations) == 1
+    assert found.left_out[0].reason == "a queue delay of the whole limit of 50 ms keeps it for no request that waits"
+
+
+def test_preferred_sizes_above_the_batch_are_no_configuration() -> None:
+    tune = Tune(
+        targets=("cpu",),
+        threads=(1,),
+        model_instances=(1,),
+        max_batch_sizes=(4, 16),
+        preferred_batch_sizes=((8,),),
+        max_queue_delays_ms=(0.0,),
+    )
+    found = space(SPELLCHECK, tune, TWO_CORES)
+    assert [each.label for each in found.configurations] == ["cpu, 1 × 1 thread, batch 16 (8), delay 0 ms"]
+
+
+def test_a_gpus_target_keeps_its_threads_and_has_one_or_two_copies() -> None:
+    found = space(SPELLCHECK, Tune(targets=("tensorrt",), max_batch_sizes=(16,)), Machine(cores=8))
+    assert {(each.serving.model_instances, each.threads) for each in found.configurations} == {(1, None), (2, None)}
+
+
+def test_the_hosted_target_is_searched_where_it_runs() -> None:
+    assert default_targets(SPELLCHECK, gpu=True) == ("tensorrt",)
+    assert default_targets(SPELLCHECK, gpu=False) == ("cpu",)
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        ({"targets": ["gpu"]}, "tune.targets: 'gpu' is not a target; known targets: cpu, cpu-int8, cuda, tensorrt."),
+        ({"threads": [0]}, "tune.threads.0: got 0. Input should be greater than or equal to 1."),
+        ({"max_queue_delay_ms": [1]}, "tune.max_queue_delay_ms: unknown key."),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused_by_name(table: dict[str, object], problem: str, tmp_path: Path) -> None:
+    document = {**json.loads(SPELLCHECK.model_dump_json()), "tune": table}
+    with pytest.raises(InvalidDocument) as refused:
+        Workload.from_table(tmp_path / "workload.toml", document)
+    assert problem in str(refused.value)

@@ -1,0 +1,171 @@
+"""A configuration that Triton is told to load, and that a real Triton then serves as if it had been built so."""
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomllib
+
+from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.cli.tune import Served
+from inference_recommender.payloads import payload_archive
+from inference_recommender.tune.folder import TuneFolder, TunePlan
+from inference_recommender.tune.race import Race, Reason, Refused
+from inference_recommender.tune.space import Configuration, own
+from inference_recommender.tune.triton import Built, TunedTriton, overridden
+from local_aws.process.triton import TritonServer
+from model_build.build import build
+from model_build.plan import plan
+from tests.model_build.tiny_bert import make_workload
+from workloads import ModelArtifact, Serving, WorkloadFolder, load_workload
+
+TOLD = {
+    "name": "spellcheck",
+    "max_batch_size": 16,
+    "instance_group": [{"name": "spellcheck_0", "kind": "KIND_CPU", "count": 1, "gpus": []}],
+    "dynamic_batching": {"preferred_batch_size": [4, 8], "max_queue_delay_microseconds": 0},
+    "parameters": {"threads": {"string_value": "1"}, "pad_token_id": {"string_value": "0"}},
+    "model_warmup": [{"name": "batch of 1", "batch_size": 1, "inputs": {}}, {"name": "batch of 16", "batch_size": 16}],
+}
+
+
+def test_a_configuration_is_edited_into_what_triton_told() -> None:
+    serving = Serving(max_batch_size=8, preferred_batch_sizes=(4,), max_queue_delay_ms=1.5, model_instances=2)
+    changed = overridden(TOLD, serving, threads=2)
+    assert changed == {
+        **TOLD,
+        "max_batch_size": 8,
+        "instance_group": [{"name": "spellcheck_0", "kind": "KIND_CPU", "count": 2, "gpus": []}],
+        "dynamic_batching": {"preferred_batch_size": [4], "max_queue_delay_microseconds": 1500},
+        "parameters": {"threads": {"string_value": "2"}, "pad_token_id": {"string_value": "0"}},
+        "model_warmup": [{"name": f"batch of {size}", "batch_size": size, "inputs": {}} for size in (1, 4, 8)],
+    }
+    assert "dynamic_batching" not in overridden(TOLD, Serving(dynamic_batching=False), threads=None)
+    assert TOLD["max_batch_size"] == 16
+
+
+def test_an_ensemble_keeps_its_steps() -> None:
+    told = {"name": "tiny", "max_batch_size": 16, "ensemble_scheduling": {"step": []}}
+    assert overridden(told, Serving(max_batch_size=4, model_instances=2), threads=2) == {**told, "max_batch_size": 4}
+
+
+VARIANT = """
+[variants.faster]
+target = "cpu"
+serving = { max_batch_size = 8, preferred_batch_sizes = [2, 4], max_queue_delay_ms = 1.5, model_instances = 2 }
+"""
+
+
+@pytest.fixture(scope="module")
+def workload(tmp_path_factory: pytest.TempPathFactory) -> WorkloadFolder:
+    """A tiny classifier, an ensemble of three steps, with a variant of its target "cpu"."""
+    folder = make_workload(tmp_path_factory.mktemp("tune") / "workloads", "text-classification")
+    text = folder.file.read_text("utf-8")
+    if "faster" not in tomllib.loads(text).get("variants", {}):
+        folder.file.write_text(text + VARIANT, "utf-8")
+    return load_workload("tiny", folder.path.parent)
+
+
+def _build(workload: WorkloadFolder, name: str) -> tuple[ModelArtifact, Path]:
+    planned = plan(workload, name, workload.path.parent.parent)
+    return build(planned), planned.repository
+
+
+def _told_by(server: TritonServer, model: str) -> Any:
+    connection = http.client.HTTPConnection("localhost")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(str(server.socket))
+    connection.request("GET", f"/v2/models/{model}/config")
+    return json.load(connection.getresponse())
+
+
+@pytest.fixture
+def triton(workload: WorkloadFolder, tmp_path: Path) -> Iterator[TunedTriton]:
+    artifact, repository = _build(workload, "cpu")
+    built = {"cpu": Built(repository=repository, environment=artifact.environment)}
+    with TunedTriton("tiny", built, tmp_path / "run", lambda text: None) as triton:
+        yield triton
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_what_is_loaded_is_what_a_build_of_the_variant_is(
+    workload: WorkloadFolder, triton: TunedTriton, tmp_path: Path
+) -> None:
+    artifact, repository = _build(workload, "faster")
+    with TritonServer.start(
+        repository, default_model="tiny", environment=artifact.environment, log_file=tmp_path / "built.log"
+    ) as server:
+        models = [each.parent.name for each in repository.glob("*/config.pbtxt")]
+        built = {model: _told_by(server, model) for model in models}
+    serving = workload.workload.variants["faster"].serving
+    triton.load(Configuration(target="cpu", threads=1, serving=serving))
+    assert {model: triton.told(model) for model in models} == built
+    assert len(built) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_the_threads_of_an_encoder_are_changed_in_the_copy_alone(workload: WorkloadFolder, triton: TunedTriton) -> None:
+    serving = own(workload.workload, "cpu").serving
+    for threads in (2, 1, 2):
+        triton.load(Configuration(target="cpu", threads=threads, serving=serving))
+    assert _threads(triton.repository) == {2}
+    assert _threads(plan(workload, "cpu", workload.path.parent.parent).repository) == {1}
+    assert (triton.starts, triton.loads) == (1, 3)
+
+
+def _threads(repository: Path) -> set[int]:
+    return {json.loads(each.read_text("utf-8"))["threads"] for each in repository.glob("*/1/settings.json")}
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_what_triton_does_not_load_is_refused_and_the_next_one_is_served(
+    workload: WorkloadFolder, triton: TunedTriton, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving = own(workload.workload, "cpu").serving
+    impossible = serving.model_copy(update={"preferred_batch_sizes": (9_999,)})
+    with pytest.raises(Refused, match="dynamic batching preferred size must be <= max batch size"):
+        triton.load(Configuration(target="cpu", threads=1, serving=impossible))
+    triton.load(Configuration(target="cpu", threads=1, serving=serving))
+    assert triton.told("tiny")["max_batch_size"] == serving.max_batch_size
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_a_search_on_a_real_triton_names_one_of_its_configurations(
+    workload: WorkloadFolder, triton: TunedTriton, tmp_path: Path
+) -> None:
+    serving = own(workload.workload, "cpu").serving
+    space = [
+        Configuration(
+            target="cpu", threads=1, serving=serving.model_copy(update={"max_batch_size": batch, "model_instances": 1})
+        )
+        for batch in (2, 8)
+    ]
+    folder = TuneFolder(tmp_path / "tune")
+    folder.begin(
+        TunePlan(
+            workload="tiny",
+            configurations=tuple(space),
+            left_out=(),
+            archives={},
+            instance_type=None,
+            longest_s=45.0,
+        ),
+        workload.workload,
+        payload_archive(workload.payloads()),
+    )
+    limit = Limit(percentile=90.0, latency_ms=200.0)
+    race = Race(configurations=space, probe=Served(triton, folder, limit), limit=limit, shortest_s=1.0, longest_s=45.0)
+    if race.run() is Reason.BOTTLENECK:
+        pytest.skip(f"this machine is too busy: {race.complaint}")
+    assert race.leader is not None
+    assert race.leader.configuration in space
+    assert race.requests > 1000
+    assert triton.starts == 1
