@@ -12,6 +12,7 @@ by the capacity that brute force measured of it. The last line is one JSON docum
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # run as a file, Python finds only this folder
 from benchmarks.simulated_service import NOISY, Service, SimulatedService, true_capacity_per_minute
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.search import Search, SearchResult

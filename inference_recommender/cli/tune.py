@@ -329,7 +329,8 @@ def _show_space(plan: TunePlan, *, as_json: bool) -> None:
     console = stdout_console()
     for label in shown.configurations:
         tell(console, label)
-    tell(console, f"{len(shown.configurations)} configurations.")
+    count = len(shown.configurations)
+    tell(console, f"{count} configuration{'s' * (count != 1)}.")
     for reason, labels in shown.left_out.items():
         tell(console, f"Left out: {len(labels)}, since {reason}.")
 

@@ -74,4 +74,4 @@ def test_a_resumed_search_takes_no_options(capsys: pytest.CaptureFixture[str], t
         f"--resume: {folder.path} says what is searched; leave out --targets, --threads, or start a new search."
     )
     assert main(["tune", "--resume", str(folder.path), "--dry-run"]) == 0
-    assert capsys.readouterr().out == "cpu, 1 × 1 thread, batch 16 (4, 8), delay 0 ms\n1 configurations.\n"
+    assert capsys.readouterr().out == "cpu, 1 × 1 thread, batch 16 (4, 8), delay 0 ms\n1 configuration.\n"
