@@ -69,6 +69,7 @@ class Reason(Enum):
     """Why a search ended."""
 
     RESOLVED = "the best is known"
+    UNRESOLVED = "its rounds were over"
     TIME = "its time was over"
     REQUESTS = "its requests were spent"
     NOTHING_KEEPS = "no configuration keeps the limit, at 60 a minute or more"
@@ -144,8 +145,7 @@ class Race:
         """Searches to the end; whatever ends it, `entrants` and `leader` say how far it came."""
         try:
             self._screen()
-            self._halve()
-            self.reason = Reason.RESOLVED
+            self.reason = self._halve()
         except _Ended as ended:
             self.reason = ended.reason
         except Bottleneck as bottleneck:
@@ -225,14 +225,15 @@ class Race:
         if not entrant.out and (self.leader is None or entrant.rate > self.leader.rate):
             self.leader = entrant
 
-    def _halve(self) -> None:
+    def _halve(self) -> Reason:
         """Gets to know the contenders better and better, and drops the lesser ones."""
         for number in range(MOST_ROUNDS):
             for entrant in self.contenders[:: -1 if number % 2 else 1]:
                 self._look_twice(entrant, FIRST_ROUND * 2**number)
             self._drop(number + 1)
             if len(self.contenders) <= 2 and self.leader is not None and self.leader.is_known_within(WELL):
-                return
+                return Reason.RESOLVED
+        return Reason.UNRESOLVED
 
     def _look_twice(self, entrant: Entrant, length: float) -> None:
         """Probes a contender below and above its capacity."""

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from inference_recommender.sizing.decision import cost_per_million_usd
-from inference_recommender.tune.race import Entrant, Race, Reason
+from inference_recommender.tune.race import Entrant, Race
 from inference_recommender.tune.space import Configuration, LeftOut
 from workloads import LatencyObjective, Workload
 from workloads.document import Document
@@ -161,7 +161,7 @@ def patch(workload: Workload, found: TuneResult) -> str:
     if best.threads is not None and best.threads != getattr(target, "threads", None):
         name = _free(f"{best.target[:20]}-{best.threads}threads", workload.deployables)
         tables.append(
-            (f"targets.{name}", {**target.model_dump(mode="json", exclude_unset=True), "threads": best.threads})
+            (f"targets.{name}", {**target.model_dump(mode="json", exclude_defaults=True), "threads": best.threads})
         )
     serving = best.serving.model_dump(mode="json")
     tables.append((f"variants.{variant}", {"target": name, "serving": {key: serving[key] for key in TUNED_KEYS}}))
@@ -236,7 +236,3 @@ def _reasons(fallen: Sequence[Fallen]) -> str:
         "not tried": "left when the search ended",
     }
     return ", ".join(f"{count} {words.get(kind, kind)}" for kind, count in counts.items())
-
-
-NO_VERDICT = (Reason.BOTTLENECK, Reason.TIME, Reason.REQUESTS)
-"""Ends of a search after which the best is named only if it is known well enough."""

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from workloads import Serving, Workload
 from workloads.document import Document
+from workloads.instances import NEURON_FAMILIES, hardware
 from workloads.tune import Tune
 
 T = TypeVar("T")
@@ -19,7 +20,7 @@ BATCHES = (1, 4, 16)
 DELAYS = (0.0, 0.02, 0.1)
 """Shares of the latency limit."""
 GPU_INSTANCES = (1, 2)
-CPU_RUNTIMES = ("onnxruntime", "torchscript")
+GPU_RUNTIMES = ("cuda", "tensorrt")
 
 
 class Configuration(Document):
@@ -27,7 +28,7 @@ class Configuration(Document):
 
     target: str
     threads: int | None
-    """Threads of each model instance; None where the target has no such key."""
+    """Threads of each model instance; None on a GPU."""
     serving: Serving
 
     @property
@@ -114,9 +115,9 @@ def own(workload: Workload, target: str) -> Configuration:
 
 
 def default_targets(workload: Workload, *, gpu: bool) -> tuple[str, ...]:
-    """Returns the hosted target, or the one for CPUs where this machine has no GPU."""
+    """Returns the hosted target, or the one for CPUs where a Triton of this machine cannot run that."""
     hosted = workload.variant(workload.hosting.target).target
-    runs_here = gpu or workload.targets[hosted].runtime in CPU_RUNTIMES
+    runs_here = workload.targets[hosted].runtime not in NEURON_FAMILIES and (gpu or not _on_gpu(workload, hosted))
     return (hosted,) if runs_here or workload.cpu_target is None else (workload.cpu_target,)
 
 
@@ -124,7 +125,7 @@ def _completed(workload: Workload, tune: Tune, machine: Machine) -> Tune:
     """Fills in what `[tune]` leaves to the machine."""
     own_serving = [own(workload, target).serving for target in tune.targets]
     limit = workload.latency_objective.model_latency_ms
-    on_cpu = all(workload.targets[target].runtime in CPU_RUNTIMES for target in tune.targets)
+    on_cpu = not any(_on_gpu(workload, target) for target in tune.targets)
     powers = _powers_of_two(machine.cores)
     return Tune(
         targets=tune.targets,
@@ -175,8 +176,14 @@ def _plain(target: str, threads: int | None, serving: Serving) -> Configuration:
 
 
 def _threads(workload: Workload, target: str) -> int | None:
+    """Returns the threads of a target's model instances; None where they run on a GPU."""
     threads = getattr(workload.targets[target], "threads", None)
-    return None if threads is None else int(threads)
+    return None if threads is None or _on_gpu(workload, target) else int(threads)
+
+
+def _on_gpu(workload: Workload, target: str) -> bool:
+    known = workload.targets[target]
+    return known.runtime in GPU_RUNTIMES or "GPU" in map(hardware, known.instance_types)
 
 
 def _powers_of_two(most: int) -> tuple[int, ...]:

@@ -135,8 +135,12 @@ class TunedTriton:
 
 
 def overridden(config: Mapping[str, Any], serving: Serving, threads: int | None) -> dict[str, Any]:
-    """Returns a model's configuration, as Triton tells it, served as `serving` says."""
+    """Returns a model's configuration, as Triton tells it, served as `serving` says.
+
+    It has no response cache: the payloads come again and again, and would be answered from there.
+    """
     changed: dict[str, Any] = copy.deepcopy(dict(config))
+    changed.pop("response_cache", None)
     changed["max_batch_size"] = serving.max_batch_size
     if "ensemble_scheduling" in changed:
         return changed

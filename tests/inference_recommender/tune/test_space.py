@@ -87,6 +87,13 @@ def test_a_gpus_target_keeps_its_threads_and_has_one_or_two_copies() -> None:
 def test_the_hosted_target_is_searched_where_it_runs() -> None:
     assert default_targets(SPELLCHECK, gpu=True) == ("tensorrt",)
     assert default_targets(SPELLCHECK, gpu=False) == ("cpu",)
+    assert default_targets(load_workload("query_intent").workload, gpu=True) == ("cpu",)
+
+
+def test_pytorch_on_a_gpu_has_no_threads_to_choose() -> None:
+    workload = load_workload("text_classification").workload
+    found = space(workload, Tune(targets=("pytorch",), max_batch_sizes=(16,)), Machine(cores=8))
+    assert {(each.serving.model_instances, each.threads) for each in found.configurations} == {(1, None), (2, None)}
 
 
 @pytest.mark.parametrize(
