@@ -21,7 +21,9 @@ give an interval, a wide one. Its priors:
   an M/M/1 queue: latency is over a limit L for the share exp(-(saturation - rate) * L / c) with c near 1. In heavy
   traffic that exponential law holds for any queue, c being its variability (Kingman, Proceedings of the Cambridge
   Philosophical Society 57, 1961). It tells the slope, too: its product with the distance (saturation / rate - 1) is
-  log(1 / allowed). The prior of c is Student's t on its logarithm, whose tails let any c win with few probes.
+  log(1 / allowed). The prior of c is Student's t on its logarithm, whose tails let any c win with few probes. What was
+  taken for the saturation may have been a moment of a stall or of a cold service: with the probability `MISTAKEN` it
+  tells nothing.
 """
 
 from collections.abc import Sequence
@@ -43,10 +45,11 @@ VARIABILITY, DEGREES = 0.5, 4
 """Scale and degrees of freedom of the prior of c's logarithm."""
 SATURATION_ERROR = 0.02
 """Deviation of the saturation's logarithm."""
+MISTAKEN = 0.02
 SLOPE_ERROR = 0.5
 """Deviation of the logarithm of the slope around the one that follows from the saturation."""
 NOISES = np.array([0.0, 0.15, 0.3, 0.5, 0.75, 1.1, 1.6])
-NOISE = 0.5
+NOISE = 0.6
 """Deviation of the noise's half-normal prior."""
 OFF = 0.3
 """Deviation of the straight line from the truth, as a share of the distance from the limit in log-odds."""
@@ -101,7 +104,9 @@ def rate_at_limit(
     rates = np.log([probe.rate for probe in probes])
     first, last = rates.min() - BEYOND, rates.max() + BEYOND
     grid = np.linspace(first, last, min(int((last - first) / STEP) + 1, MOST_STEPS))
-    prior = _slope_alone(grid) if saturation is None else _below_saturation(grid, allowed, limit, saturation)
+    prior = _slope_alone(grid)
+    if saturation is not None:
+        prior = (1 - MISTAKEN) * _below_saturation(grid, allowed, limit, saturation) + MISTAKEN * prior
     effect = EFFECT * limit * float(np.exp(rates.mean()))
     posterior = _posterior(probes, rates, grid, allowed, effect, prior)
     by_rate = posterior.sum(axis=0)
@@ -120,10 +125,10 @@ def rate_at_limit(
 def _posterior(
     probes: Sequence[Counts], rates: Floats, grid: Floats, allowed: float, effect: float, prior: Floats
 ) -> Floats:
-    """Returns the probabilities by slope and rate at the limit, shape (slopes, rates), as `prior` has logarithms."""
+    """Returns the probabilities by slope and rate at the limit, shape (slopes, rates), as `prior` has them before."""
     effects = design_effects(probes, allowed, effect)
     at_limit = log(allowed / (1 - allowed))
-    logs = prior + np.log(_prior_of_noise())[:, None, None]
+    logs = np.log(prior + 1e-300) + np.log(_prior_of_noise())[:, None, None]
     for probe, rate, each in zip(probes, rates, effects, strict=True):
         likelihoods = _log_likelihoods(probe, each, at_limit)
         odds = at_limit + SLOPES[:, None] * (rate - grid)
@@ -138,12 +143,12 @@ def _posterior(
 
 def _slope_alone(grid: Floats) -> Floats:
     """Returns the same as `_below_saturation` where the saturation is not known."""
-    prior: Floats = -((np.log(SLOPES / SLOPE) / SLOPE_SPREAD) ** 2 / 2)[:, None] + np.zeros_like(grid)
-    return prior
+    prior = np.exp(-((np.log(SLOPES / SLOPE) / SLOPE_SPREAD) ** 2) / 2)[:, None] + np.zeros_like(grid)
+    return _of_one(prior)
 
 
 def _below_saturation(grid: Floats, allowed: float, limit: float, saturation: float) -> Floats:
-    """Returns the logarithm of the prior by slope and rate at the limit, shape (slopes, rates)."""
+    """Returns the prior by slope and rate at the limit, shape (slopes, rates)."""
     prior = np.full((len(SLOPES), len(grid)), 1e-300)
     for node, weight in zip(NODES, NODE_WEIGHTS, strict=True):
         distance = saturation * exp(SATURATION_ERROR * node) / np.exp(grid) - 1
@@ -153,16 +158,19 @@ def _below_saturation(grid: Floats, allowed: float, limit: float, saturation: fl
         of_rate = density * (1 + left) / left  # by the logarithm of the rate, not of the variability
         of_slope = np.exp(-((np.log(SLOPES[:, None] * left / -log(allowed)) / SLOPE_ERROR) ** 2) / 2)
         prior += weight * np.where(distance > 0, of_rate * of_slope, 0.0)
-    logs: Floats = np.log(prior)
-    return logs
+    return _of_one(prior)
+
+
+def _of_one(weights: Floats) -> Floats:
+    probabilities: Floats = weights / weights.sum()
+    return probabilities
 
 
 def _prior_of_noise() -> Floats:
     """Returns the probability of each of `NOISES`: the width of its cell times the half-normal density."""
     edges = np.concatenate([[0.0], (NOISES[1:] + NOISES[:-1]) / 2, [2 * NOISES[-1] - NOISES[-2]]])
     prior: Floats = np.diff(edges) * np.exp(-((NOISES / NOISE) ** 2) / 2)
-    prior /= prior.sum()
-    return prior
+    return _of_one(prior)
 
 
 def _log_likelihoods(probe: Counts, effect: float, at_limit: float) -> Floats:

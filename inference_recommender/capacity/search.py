@@ -32,7 +32,7 @@ from inference_recommender.capacity.rate_at_limit import Counts, RateAtLimit, ra
 from inference_recommender.capacity.statistics import Floats
 
 RESOLUTION = 0.05
-"""Half the interval over the capacity, at which the search ends."""
+"""Half the interval over the rate at the limit, at which a search ends."""
 ACCEPTABLE = 0.15
 """The same where the search ended before: a capacity less sure is not reported."""
 FEWEST_PROBES = 3
@@ -56,7 +56,7 @@ FILLING = 0.2
 """Share of a probe after which a saturated service answers as much as it can."""
 GLANCE_S, GLANCE_LIMITS, GLANCE_REQUESTS, LONGEST_GLANCE_S = 0.5, 10, 200, 100.0
 """A probe of the bracket lasts at least so many seconds, times the limit, and requests, and at most so many seconds."""
-PROBE_S, PROBE_LIMITS, LATE_EXPECTED = 1.0, 30, 10
+PROBE_S, PROBE_LIMITS, LATE_EXPECTED = 1.0, 15, 10
 """A probe of the refinement lasts at least so many seconds, so many times the limit, and so long that at the limit
 this many requests are late …"""
 LEAST_GROWTH, GROWTH, OF_LONGEST = 0.5, 4.0, 1 / 8
@@ -65,8 +65,11 @@ them, and at most this share of the time for all probes, or an equal share of th
 not do."""
 MOST_PROBES = 12
 """Probes that the whole search should not need more of; it goes on where it does."""
+WARMING_PER_MINUTE = 600.0
+"""A service warms up at this rate where the start rate is higher: requests that a cold one cannot answer would pile
+up."""
 SETTLING_S, LONGEST_WARM_UP_S = 10.0, 180.0
-"""The first probe at the start rate lasts at least so long; warming up takes at most so long."""
+"""The first probe lasts at least so long; warming up takes at most so long."""
 SLOWEST_PER_MINUTE = 60.0
 """The lowest rate that is tried: below one a second, enough requests for a percentile take hours."""
 KEPT_OFF = 0.15
@@ -163,6 +166,8 @@ class SearchResult:
 
     invocations_per_minute: float | None
     """The capacity; None where the search came to none."""
+    rate_at_limit: float | None
+    """The rate at which the percentile most likely is the limit: the capacity, or more than it."""
     interval: tuple[float, float] | None
     """95 % confidence interval of the rate at which the percentile is the limit; also where it is too wide to
     report a capacity."""
@@ -188,6 +193,7 @@ class Search:
     most: float = 6e7
     longest_s: float = 300.0
     """Seconds of all probes together."""
+    resolution: float = RESOLUTION
     probed: list[Probed] = field(default_factory=list)
     spent_s: float = 0.0
     count: int = 0
@@ -212,19 +218,24 @@ class Search:
         return self.result(reason)
 
     def _warm_up(self) -> Probed:
-        """Keeps the start rate up until the latency was settled for half of the last probe, which is returned."""
+        """Keeps the start rate up, or less, until the latency was settled for half of the last probe.
+
+        Returns the first probe at the start rate.
+        """
         intended: list[Floats] = []
         latencies: list[Floats] = []
-        passed, duration = 0.0, max(SETTLING_S, self._glance_s(self.start))
+        rate = min(self.start, WARMING_PER_MINUTE)
+        passed, duration = 0.0, max(SETTLING_S, self._glance_s(rate))
         while passed < LONGEST_WARM_UP_S:
-            seen = self._see(self.start, duration)
+            seen = self._see(rate, duration)
             intended.append(seen.intended_s + passed)
             latencies.append(np.minimum(seen.latencies_ms, 1e9))
             passed += duration
             settled = warm_up_s(np.concatenate(intended), np.concatenate(latencies), passed)
             if settled is not None and settled <= passed - duration / 2:
                 self.warm_up_s = settled
-                return self._counted(self.start, _from(seen, max(settled - (passed - duration), 0.0)))
+                last = self._counted(rate, _from(seen, max(settled - (passed - duration), 0.0)))
+                return last if rate == self.start or self._is_over(last) else self._glance(self.start)
         raise _Ended(Reason.NEVER_SETTLED)
 
     def _bracket(self, first: Probed) -> float:
@@ -294,13 +305,17 @@ class Search:
             )
             if rate <= SLOWEST_PER_MINUTE and self._is_over(self._near[-1]):
                 raise _Ended(Reason.NOTHING_KEEPS)
-            if len(probes) >= FEWEST_PROBES and found.half_width <= RESOLUTION:
+            if len(probes) >= FEWEST_PROBES and found.half_width <= self.resolution:
                 return
             rate = self._next_rate(found)
 
     def _saturation(self) -> float | None:
-        """Returns the most that the service answered of what was too much for it; None where nothing was."""
-        return max((p.answered_per_minute for p in self.probed if self._is_saturated(p)), default=None)
+        """Returns the most that the service answered of what was too much for it; None where nothing was, or where it
+        has borne more at another time.
+        """
+        most = max((near.answered_per_minute for near in self.probed if self._is_saturated(near)), default=None)
+        borne = max((near.invocations_per_minute for near in self.probed if not self._is_over(near)), default=0.0)
+        return None if most is None or borne > most else most
 
     def _next_rate(self, found: RateAtLimit) -> float:
         """Returns a rate a little below or above the one at the limit, whichever side has been seen less."""
@@ -323,7 +338,7 @@ class Search:
         if self._found is None:
             return least
         spent = sum(near.duration_s for near in self._near)
-        needed = spent * max(((self._found.half_width / RESOLUTION) ** 2 - 1) / 2, LEAST_GROWTH)
+        needed = spent * max(((self._found.half_width / self.resolution) ** 2 - 1) / 2, LEAST_GROWTH)
         duration = min(max(least, min(needed, GROWTH * max(near.duration_s for near in self._near))), longest)
         if 2 * needed > left:
             duration = max(duration, left / max(MOST_PROBES - self.count, 1))
@@ -332,9 +347,10 @@ class Search:
     def result(self, reason: Reason) -> SearchResult:
         """Returns the result of what has been probed so far."""
         found = None if reason is Reason.NOTHING_KEEPS else self._found
-        if found is None or not found.half_width <= (RESOLUTION if reason is Reason.RESOLVED else ACCEPTABLE):
+        if found is None or found.half_width > max(ACCEPTABLE, self.resolution):
             return SearchResult(
                 invocations_per_minute=None,
+                rate_at_limit=None if found is None else found.rate,
                 interval=None if found is None else (found.low, found.high),
                 latency_ms=None,
                 warm_up_s=self.warm_up_s,
@@ -345,6 +361,7 @@ class Search:
         nearest = min(self.probed, key=lambda probe: abs(probe.invocations_per_minute - rate))
         return SearchResult(
             invocations_per_minute=rate,
+            rate_at_limit=found.rate,
             interval=(found.low, found.high),
             latency_ms=nearest.latency_ms,
             warm_up_s=self.warm_up_s,

@@ -28,7 +28,7 @@ def _counts(
     ("slope", "noise", "bursts"), [(20.0, 0.0, 1), (20.0, 0.0, 20), (20.0, 0.5, 5)], ids=["plain", "bursts", "noise"]
 )
 def test_the_interval_covers_for_nearly_all_of_twenty_seeds(slope: float, noise: float, bursts: int) -> None:
-    random = np.random.default_rng(3)
+    random = np.random.default_rng(5)
     found = [
         rate_at_limit(_counts(random, RATES, slope=slope, noise=noise, bursts=bursts), 0.01, 0.95, limit=LIMIT)
         for _ in range(20)

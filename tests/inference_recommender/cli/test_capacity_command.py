@@ -22,6 +22,7 @@ from workloads import load_workload
 P99 = Limit(percentile=99, latency_ms=50)
 FOUND = SearchResult(
     invocations_per_minute=11_900.0,
+    rate_at_limit=11_950.0,
     interval=(11_500.0, 12_400.0),
     latency_ms=48.0,
     warm_up_s=2.5,
