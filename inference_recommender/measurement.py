@@ -117,6 +117,27 @@ class Measurement(Document):
         return next((code for words, code in _FAILURE_CODES.items() if reason.startswith(words)), None)
 
 
+def of_this_version(kept: dict[str, Any]) -> dict[str, Any]:
+    """Returns a kept measurement as it is kept now: before the rates of users and of open arrivals were told apart, one
+    that was searched for had its limit in `searched_within_ms`.
+    """
+    if "searched_within_ms" not in kept:
+        return kept
+    rest = {key: value for key, value in kept.items() if key != "searched_within_ms"}
+    if (limit_ms := kept["searched_within_ms"]) is None:
+        return rest
+    searched = {
+        "invocations_per_minute": rest.get("max_invocations_per_minute"),
+        "interval": rest.get("max_invocations_interval"),
+        "percentile": rest.get("percentile"),
+        "limit_ms": limit_ms,
+        "latency_ms": rest.get("model_latency_ms"),
+        "reason": "it was kept by an older version",
+    }
+    unknown = ("max_invocations_per_minute", "max_invocations_interval", "model_latency_ms", "percentile")
+    return {**rest, **dict.fromkeys(unknown), "open_loop": searched}
+
+
 class DeployedEndpoint(Document):
     """An existing endpoint, with what a job's results on it do not say: the instances it runs on."""
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from inference_recommender.measurement import DeployedEndpoint, Measurement
+from inference_recommender.measurement import DeployedEndpoint, Measurement, of_this_version
 from workloads import NoVerdict, Recommendation, UsageError, Workload
 from workloads.document import Document
 from workloads.errors import InvalidDocument
@@ -164,8 +164,10 @@ class RunFolder:
 
     def measurements(self) -> tuple[Measurement, ...]:
         file = self._existing("measurements.json")
+        kept = _read(file, list)
         try:
-            return _MEASUREMENTS.validate_json(file.read_bytes())
+            current = [of_this_version(one) if isinstance(one, dict) else one for one in kept]
+            return _MEASUREMENTS.validate_json(json.dumps(current))
         except ValueError as error:
             raise InvalidDocument(file, [str(error)]) from error
 

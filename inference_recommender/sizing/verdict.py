@@ -179,7 +179,7 @@ def _by_estimate(measured: Measurement, asked: str, estimated: Estimate) -> Verd
     rate = estimated.invocations_per_minute
     unended = f" A search with open-loop arrivals gave none: {measured.open_loop.reason}." if measured.open_loop else ""
     if rate <= NO_LOAD_PER_MINUTE:
-        reason = f"Misses {asked}: a request alone takes {estimated.latency_ms:.4g} ms, by the test's records."
+        reason = f"Misses {asked}: a request alone takes {estimated.latency_ms:.4g} ms, by the test's records.{unended}"
         return _as_it_is(measured, meets=False, reason=reason, latency_ms=estimated.latency_ms)
     return Verdict(
         meets=True,
