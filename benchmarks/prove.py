@@ -174,7 +174,7 @@ def _proven(
         instances=recommended.recommended.instance_count or 0,
         peak_of_capacity=peak / capacity,
         loss_of_capacity=None if loss is None else loss / capacity,
-        verdicts=verdicts,
+        verdicts=dict(verdicts),
         passed=verdicts[right] / seeds,
         median_s=statistics.median(spent_s),
     )
@@ -196,7 +196,7 @@ def _at_the_limit(name: str, capacity: float, workload: Workload, seeds: int, lo
         instances=1,
         peak_of_capacity=1.0,
         loss_of_capacity=None,
-        verdicts=verdicts,
+        verdicts=dict(verdicts),
         passed=None,
         median_s=statistics.median(spent_s),
     )

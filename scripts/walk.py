@@ -37,7 +37,7 @@ PROVE = "python -m inference_recommender prove spellcheck --max-duration-s 60"
 PROVEN = {
     1: "So this machine, as busy as it is now, does not bear what was recommended: measure and prove it where little "
     "else runs.",
-    4: "Half a minute for each load was too little here: without --max-duration-s a proof may take ten minutes.",
+    4: "Half a minute for each load was too little here: without --max-duration-s a proof may take 15 minutes.",
 }
 """Words on a proof that is not kept, by its exit code."""
 QUERIES = (

@@ -45,7 +45,7 @@ from workloads import (
 
 EXIT_CODES = {"kept": 0, "missed": 1, "unclear": 4}
 PAYLOADS = "payloads.tar.gz"
-DURATION_S = 600.0
+DURATION_S = 900.0
 BETWEEN_PROBES_S = 0.1
 """Share of the load's time that is added for starting the generator and for answers under way."""
 

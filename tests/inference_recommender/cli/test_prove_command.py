@@ -252,7 +252,7 @@ def test_the_stacks_endpoint_is_asked_by_name_and_every_instance_gets_its_share(
         (
             {"tags": [{"Key": TAG, "Value": "2026-01-01T00:00:00+00:00"}]},
             (),
-            "--max-duration-s: the proof may take 726 s, but SpellcheckStack expires in 0 s, ",
+            "--max-duration-s: the proof may take 1,056 s, but SpellcheckStack expires in 0 s, ",
         ),
         ({}, ("--max-duration-s", "1"), "--max-duration-s: 1 s are too short: P90 at 2,400 invocations/min needs at "),
         ({}, ("--instances", "2"), "--instances: goes with --url; of an endpoint AWS knows it."),
