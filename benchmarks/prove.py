@@ -1,4 +1,4 @@
-"""Proves true recommendations and inflated ones on simulated services, whose capacity is known.
+"""Proves true recommendations and inflated ones: on simulated services, whose capacity is known, and on a real Triton.
 
 For each service a fleet is sized for spellcheck's peak, once by its true capacity (`benchmarks/simulated_service.py`)
 and once by `INFLATED` times that, as the recommender would size it. Each recommendation is proven with so many seeds,
@@ -6,6 +6,10 @@ as `prove` proves it, in virtual time. A proof that is unclear has not passed, a
 very test is taken at the rate at which the percentile is the limit, where every clear verdict is an error.
 
     python benchmarks/prove.py [--seeds N] [--max-duration-s S] [SERVICE ...]
+    python benchmarks/prove.py --triton RUNS [--capacity N]
+
+With --triton, `prove` itself asks a Triton on this machine, which serves spellcheck as it was built for `cpu`. Its
+capacity is searched for first, or given. What else the machine has to do is in the load average, and in the latencies.
 
 Exits with 1 where fewer than 95 % of the true ones pass or of the inflated ones fail. The last line is one JSON
 document.
@@ -13,12 +17,20 @@ document.
 
 import argparse
 import json
+import os
 import statistics
+import subprocess
 import sys
+import tempfile
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # run as a file, Python finds only this folder
 from benchmarks.simulated_service import (
     BATCHING,
     MM1,
@@ -35,7 +47,8 @@ from inference_recommender.prove.proving import Origin, Proving
 from inference_recommender.prove.sequential import SequentialTest, looks_s, warm_up
 from inference_recommender.prove.target import Target
 from inference_recommender.sizing.fleet import Demand, fleet
-from workloads import Candidate, Provenance, Recommendation, Workload, load_workload
+from local_aws.process.triton import TritonServer
+from workloads import ROOT, Candidate, Provenance, Recommendation, Workload, load_artifact, load_workload
 
 SERVICES = {"batching": BATCHING, "stalling": STALLING, "M/M/1": MM1, "noisy": NOISY}
 INFLATED = 1.3
@@ -66,8 +79,12 @@ def main() -> int:
     parser.add_argument("services", nargs="*", metavar="SERVICE", help=f"default: {', '.join(SERVICES)}")
     parser.add_argument("--seeds", type=int, default=100, metavar="N")
     parser.add_argument("--max-duration-s", type=float, default=DURATION_S, metavar="S")
+    parser.add_argument("--triton", type=int, metavar="RUNS", help="so many proofs of each kind on a real Triton")
+    parser.add_argument("--capacity", type=float, metavar="N", help="of that Triton; default: searched for")
     options = parser.parse_args()
     workload = load_workload("spellcheck").workload
+    if options.triton:
+        return on_triton(workload, options.triton, options.capacity, options.max_duration_s)
     rows: list[Row] = []
     print("service   sized by  count  peak  loss  kept missed unclear     s", flush=True)
     for name in options.services or SERVICES:
@@ -123,7 +140,7 @@ def recommendation(workload: Workload, max_invocations_per_minute: float) -> Rec
     return Recommendation(
         workload=workload.name,
         target=workload.hosting.target,
-        archive_sha256="",
+        archive_sha256="simulated",
         objective=workload.latency_objective,
         recommended=chosen,
         candidates=(chosen,),
@@ -200,6 +217,67 @@ def _at_the_limit(name: str, capacity: float, workload: Workload, seeds: int, lo
         passed=None,
         median_s=statistics.median(spent_s),
     )
+
+
+def on_triton(workload: Workload, runs: int, capacity: float | None, longest_s: float) -> int:
+    """Proves by the command itself; true and inflated recommendations take turns."""
+    kinds, done = {"truth": 1.0, f"{INFLATED:g} times": INFLATED}, list[dict[str, Any]]()
+    with tempfile.TemporaryDirectory(prefix="prove_") as scratch, _served(Path(scratch)) as url:
+        capacity = capacity or _searched(url, Path(scratch))
+        print(
+            f"capacity {capacity:,.0f} invocations/min\nsized by   count  verdict  decided by     sent  latency  load"
+        )
+        for sized_by, factor in [*kinds.items()] * runs:
+            file = Path(scratch) / "recommendation.json"
+            recommended = recommendation(workload, capacity * factor).model_copy(
+                update={"target": "cpu", "archive_sha256": load_artifact(ROOT, "spellcheck", "cpu").archive_sha256}
+            )
+            recommended.write_json(file)
+            began, load = time.monotonic(), os.getloadavg()[0]
+            asked = ["--from", str(file), "--max-duration-s", str(longest_s), "--runs", scratch]
+            proof = _asked("prove", url, *asked)
+            seconds = time.monotonic() - began
+            done.append({"sized_by": sized_by, "seconds": seconds, "load_average": load, "proof": proof})
+            chosen = recommended.recommended
+            assert chosen is not None
+            low, high = proof["latency_interval_ms"]
+            print(
+                f"{sized_by:9} {chosen.instance_count:6}  {proof['verdict']:7}  {proof['scenario']:13} "
+                f"{proof['invocations_per_minute']:6,.0f}  {proof['latency_ms']} ({low} to {high})  {load:.1f}",
+                flush=True,
+            )
+    print(json.dumps({"capacity_per_minute": capacity, "runs": done}))
+    right = {"truth": "kept"}
+    wrong = sum(each["proof"]["verdict"] != right.get(each["sized_by"], "missed") for each in done)
+    return int(wrong > (1 - ENOUGH) * len(done))
+
+
+@contextmanager
+def _served(scratch: Path) -> Iterator[str]:
+    """Yields the address of a Triton that serves spellcheck, built for `cpu`."""
+    artifact = load_artifact(ROOT, "spellcheck", "cpu")
+    with TritonServer.start(
+        ROOT / "build/spellcheck/cpu/repository",
+        default_model=artifact.default_model,
+        environment=artifact.environment,
+        log_file=scratch / "triton.log",
+    ) as server:
+        yield f"{server.sagemaker_url}/invocations"
+
+
+def _searched(url: str, scratch: Path) -> float:
+    found = _asked("capacity", url, "--runs", str(scratch))
+    return float(found["max_invocations_per_minute"])
+
+
+def _asked(command: str, url: str, *more: str) -> dict[str, Any]:
+    """Returns the JSON document of a command; its words go to stderr."""
+    program = [sys.executable, "-m", "inference_recommender", command, "spellcheck", "--url", url, "--json", *more]
+    done = subprocess.run(program, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    if not done.stdout:
+        raise SystemExit(f"{command} ended with exit code {done.returncode} and without a result.")
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def _line(row: Row) -> str:
