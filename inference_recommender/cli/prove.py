@@ -93,8 +93,9 @@ def add(commands: Commands) -> None:
 def _prove(options: argparse.Namespace, stderr: Console) -> int:
     folder = load_workload(options.workload)
     workload, file = folder.workload, options.source or folder.recommendation_file
+    objective = workload.latency_objective
     recommendation, chosen = recommendation_to_prove(folder, file)
-    if recommendation.objective != workload.latency_objective:
+    if recommendation.objective != objective:
         warn(
             stderr,
             f"{file}: was measured for another objective than workload.toml has now, and is proven for that.",

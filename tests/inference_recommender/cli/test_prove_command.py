@@ -276,6 +276,11 @@ def test_what_could_not_be_proven_is_refused_before_any_load(
     assert (servers.plans, (file.parent.parent / "runs").exists()) == ([], False)
 
 
+def test_a_batch_has_no_arrivals_to_prove(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", "duplicates"]) == 2
+    assert capsys.readouterr().err.startswith("workloads/duplicates/workload.toml: objective: is a throughput")
+
+
 def test_an_objective_that_has_changed_since_is_told(
     servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
