@@ -7,10 +7,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from inference_recommender.output import LOG_WIDTH, Commands, add_command, tell, warn
+from inference_recommender.output import LOG_WIDTH, MISSING, Commands, add_command, tell, warn
 from inference_recommender.sizing import prices
 from inference_recommender.sizing.prices import Catalogue
-from workloads import ROOT, load_workload, workload_names
+from workloads import ROOT, SageMakerEndpointHosting, load_workload, workload_names
 
 NOTHING_FOUND = 1
 
@@ -45,6 +45,8 @@ def _show(options: argparse.Namespace, stderr: Console) -> int:
     for region, listed in catalogue.regions.items():
         for name, price in listed.items():
             table.add_row(region, name, f"{price.usd_per_hour:g}", price.collected, price.source)
+    for name, why in catalogue.unlisted.items():
+        table.add_row(MISSING, name, MISSING, MISSING, why)
     Console(width=LOG_WIDTH).print(table)
     return 0
 
@@ -54,7 +56,7 @@ def _refresh(options: argparse.Namespace, stderr: Console) -> int:
 
     catalogue = Catalogue.from_json(prices.CATALOGUE_FILE)
     regions = options.region or list(catalogue.regions)
-    types = options.instance_type or sorted({*catalogue.instance_types, *_types_of_workloads()})
+    types = options.instance_type or sorted({*catalogue.instance_types, *catalogue.unlisted, *named_types()})
     fresh, unclear = fresh_prices(regions, types, connected(), datetime.now(UTC).date().isoformat())
     for sentence in unclear:
         warn(stderr, sentence)
@@ -66,6 +68,15 @@ def _refresh(options: argparse.Namespace, stderr: Console) -> int:
     return 0
 
 
-def _types_of_workloads() -> set[str]:
-    loaded = (load_workload(name).workload for name in workload_names(ROOT / "workloads"))
-    return {name for workload in loaded for target in workload.targets.values() for name in target.instance_types}
+def named_types() -> set[str]:
+    """Returns every instance type that a workload names: its targets', its hosting's and its experiments'."""
+    loaded = [load_workload(name).workload for name in workload_names(ROOT / "workloads")]
+    targets = {name for each in loaded for target in each.targets.values() for name in target.instance_types}
+    published = {name for each in loaded for table in each.published.values() for name in table.instance_types}
+    fallbacks = {
+        name
+        for each in loaded
+        if isinstance(each.hosting, SageMakerEndpointHosting)
+        for name in each.hosting.fallback_instance_types
+    }
+    return targets | published | fallbacks

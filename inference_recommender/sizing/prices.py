@@ -2,8 +2,8 @@
 
 `prices.json` is the catalogue: on-demand USD per hour by region and instance type, each with its source and date. A
 source in brackets names two independent public lists that agree on the figure; where lists disagree, as for
-SageMaker's Inferentia types, the catalogue has none. SageMaker's types begin with "ml."; the others are EC2's.
-`prices refresh` writes the file; nothing is fetched here.
+SageMaker's Inf1 types, the catalogue has the reason in `unlisted` instead. SageMaker's types begin with "ml."; the
+others are EC2's. `prices refresh` writes the file; nothing is fetched here.
 """
 
 import functools
@@ -12,7 +12,8 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
+from typing_extensions import Self
 
 from workloads.document import Document
 
@@ -43,6 +44,14 @@ class Listing(Document):
 
 class Catalogue(Document):
     regions: dict[str, dict[str, Listing]]
+    unlisted: dict[str, str] = {}
+    """Why the catalogue has no price for an instance type, in any region."""
+
+    @model_validator(mode="after")
+    def _each_type_is_listed_or_has_a_reason(self) -> Self:
+        if both := sorted({*self.instance_types} & {*self.unlisted}):
+            raise ValueError(f"unlisted.{both[0]}: regions has a price of it; remove one of the two.")
+        return self
 
     @property
     def instance_types(self) -> tuple[str, ...]:
@@ -53,10 +62,16 @@ class Catalogue(Document):
         return self.regions.get(region, {}).get(instance_type)
 
     def joined_by(self, fresh: "Catalogue") -> "Catalogue":
-        """Returns this catalogue with the listings of `fresh` added or replaced, in alphabetical order."""
+        """Returns this catalogue with the listings of `fresh` added or replaced, in alphabetical order.
+
+        A type that `fresh` lists needs no reason any more.
+        """
         names = sorted({*self.regions, *fresh.regions})
         joined = {name: {**self.regions.get(name, {}), **fresh.regions.get(name, {})} for name in names}
-        return Catalogue(regions={name: dict(sorted(listed.items())) for name, listed in joined.items()})
+        return Catalogue(
+            regions={name: dict(sorted(listed.items())) for name, listed in joined.items()},
+            unlisted={name: why for name, why in self.unlisted.items() if name not in fresh.instance_types},
+        )
 
 
 def price(instance_type: str, region: str | None, reported_usd_per_hour: float | None) -> Price:
@@ -66,19 +81,16 @@ def price(instance_type: str, region: str | None, reported_usd_per_hour: float |
     if region is None:
         return Price(usd_per_hour=None, reason="The job reported no price, and its region is not known.")
     listed = listed_price(instance_type, region)
-    if listed is None:
-        return Price(
-            usd_per_hour=None,
-            reason=f"The job reported no price, and prices.json has none for {instance_type} in {region}.",
-        )
-    return listed
+    return listed or Price(
+        usd_per_hour=None, reason=f"The job reported no price, and {why_unlisted(instance_type, region)}"
+    )
 
 
 def price_elsewhere(instance_type: str, region: str, job_region: str) -> Price:
     """Returns the catalogue's price for another region than the job's, to which the reported price does not apply."""
     return listed_price(instance_type, region) or Price(
         usd_per_hour=None,
-        reason=f"The job's price is of {job_region}, and prices.json has none for {instance_type} in {region}.",
+        reason=f"The job's price is of {job_region}, and {why_unlisted(instance_type, region)}",
     )
 
 
@@ -88,6 +100,12 @@ def listed_price(instance_type: str, region: str) -> Price | None:
     if listed is None:
         return None
     return Price(usd_per_hour=listed.usd_per_hour, reason=f"{listed.source}, {region}, {listed.collected}.")
+
+
+def why_unlisted(instance_type: str, region: str) -> str:
+    """Returns the end of a sentence that says that the catalogue has no price, and why where it knows."""
+    why = committed_catalogue().unlisted.get(instance_type)
+    return f"prices.json has none for {instance_type} in {region}{f': {why}' if why else ''}."
 
 
 @functools.cache

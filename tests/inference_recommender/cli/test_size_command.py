@@ -217,11 +217,11 @@ def test_a_job_that_did_not_end_by_itself_is_doubted() -> None:
 
 
 def test_an_unknown_price_is_none_with_the_reason_and_the_count_stands() -> None:
-    evidence = _evidence(_result(instance_type="ml.inf1.xlarge", MaxInvocations=100, ModelLatency=1))
+    evidence = _evidence(_result(instance_type="ml.trn1.32xlarge", MaxInvocations=100, ModelLatency=1))
     found = _document(evidence, Demand(peak_invocations_per_minute=250), Sizing(headroom=0))["recommended"]
     assert (found["instance_count"], found["cost_per_hour_usd"]) == (3, None)
     assert found["reason"].endswith(
-        "Price: The job reported no price, and prices.json has none for ml.inf1.xlarge in us-east-1."
+        "Price: The job reported no price, and prices.json has none for ml.trn1.32xlarge in us-east-1."
     )
 
 

@@ -245,7 +245,7 @@ def test_a_price_is_the_jobs_then_the_catalogues_then_unknown() -> None:
     assert price("ml.g5.xlarge", "us-east-1", None) == Price(
         usd_per_hour=1.408, reason="Amazon SageMaker pricing, Hosting, on demand, us-east-1, 2026-11-20."
     )
-    assert price("ml.inf1.xlarge", "us-east-1", None) == Price(
+    assert price("ml.trn1.32xlarge", "us-east-1", None) == Price(
         usd_per_hour=None,
-        reason="The job reported no price, and prices.json has none for ml.inf1.xlarge in us-east-1.",
+        reason="The job reported no price, and prices.json has none for ml.trn1.32xlarge in us-east-1.",
     )

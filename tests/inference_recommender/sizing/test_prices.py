@@ -1,6 +1,7 @@
 """The catalogue of prices, and how it is fetched: the questions, the answers in the API's format, the file written."""
 
 import json
+import re
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,15 @@ from typing import Any
 import pytest
 
 from inference_recommender.__main__ import main
+from inference_recommender.cli.prices import named_types
 from inference_recommender.sizing import prices
 from inference_recommender.sizing.price_list import fresh_prices, hourly_usd, product_query
 from inference_recommender.sizing.prices import Catalogue, Listing
 from tests.inference_recommender.server import serving
-from workloads import ROOT, load_workload, workload_names
+from workloads import ROOT
+from workloads.errors import InvalidDocument
+
+INSTANCE_TYPE = re.compile(r"\bml\.(?:c5|m5|g4dn|g5|inf1|inf2)\.\d*x?large\b")
 
 
 def product(*usd: str, unit: str = "Hrs", **attributes: str) -> str:
@@ -134,13 +139,39 @@ def test_every_committed_price_has_its_source_and_its_day() -> None:
             assert date.fromisoformat(listing.collected) >= date(2026, 11, 20)
 
 
-def test_what_a_workload_may_be_hosted_on_has_a_price_but_inf1_on_sagemaker_of_which_sources_disagree() -> None:
-    listed = prices.committed_catalogue().regions["us-east-1"]
-    workloads = [load_workload(name).workload for name in workload_names(ROOT / "workloads")]
-    targets = [target for workload in workloads for target in workload.targets.values()]
-    wanted = {instance_type for target in targets for instance_type in target.instance_types}
-    assert {name for name in wanted - listed.keys() if not name.startswith("ml.inf1.")} == set()
-    assert {name for name in wanted & listed.keys() if "inf2." in name} == {"inf2.xlarge", "ml.inf2.xlarge"}
+def test_every_type_that_a_workload_names_has_a_price_or_the_reason_why_not() -> None:
+    catalogue, named = prices.committed_catalogue(), named_types()
+    assert {"inf1.6xlarge", "ml.inf2.xlarge", "ml.g4dn.12xlarge"} < named
+    assert named - catalogue.regions["us-east-1"].keys() == {"ml.inf1.xlarge", "ml.inf1.6xlarge"}
+    assert catalogue.unlisted.keys() == {"ml.inf1.xlarge", "ml.inf1.6xlarge"}
+
+
+def test_every_type_of_a_table_that_is_kept_has_a_price_or_the_reason_why_not() -> None:
+    catalogue, goldens = prices.committed_catalogue(), ROOT / "tests/inference_recommender"
+    kept = [*goldens.rglob("goldens/*.json"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.html")]
+    named = {name for file in kept for name in INSTANCE_TYPE.findall(file.read_text("utf-8"))}
+    assert "ml.g4dn.12xlarge" in named
+    assert named - {*catalogue.instance_types, *catalogue.unlisted} == set()
+
+
+def test_a_reason_goes_where_the_price_is_missing_and_ends_when_there_is_one() -> None:
+    reason = prices.price("ml.inf1.xlarge", "us-east-1", None).reason
+    assert reason == (
+        "The job reported no price, and prices.json has none for ml.inf1.xlarge in us-east-1: public lists of 2023 to "
+        "2026 disagree, 0.228, 0.297, 0.362 and 0.368 USD an hour; `prices refresh` asks AWS."
+    )
+    listed = {"us-east-1": {"a": Listing(usd_per_hour=1, source="s", collected="2026-11-21")}}
+    assert Catalogue(regions={}, unlisted={"a": "x", "b": "y"}).joined_by(Catalogue(regions=listed)).unlisted == {
+        "b": "y"
+    }
+
+
+def test_a_type_with_both_a_price_and_a_reason_is_refused(tmp_path: Path) -> None:
+    file, table = tmp_path / "prices.json", json.loads(prices.CATALOGUE_FILE.read_text("utf-8"))
+    file.write_text(json.dumps({**table, "unlisted": {"ml.g5.xlarge": "why"}}))
+    with pytest.raises(InvalidDocument) as refused:
+        Catalogue.from_json(file)
+    assert "unlisted.ml.g5.xlarge: regions has a price of it; remove one of the two." in str(refused.value)
 
 
 @pytest.fixture
@@ -236,5 +267,6 @@ def test_show_prints_the_catalogue(catalogue_file: Path, capsys: pytest.CaptureF
     assert main(["prices", "show"]) == 0
     shown = capsys.readouterr().out
     assert "us-east-1   ml.g5.xlarge" in shown
+    assert "ml.inf1.xlarge" in shown
     assert main(["prices", "show", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(catalogue_file.read_text("utf-8"))
