@@ -34,6 +34,8 @@ STATE = ROOT / "build" / "walk"
 DEPLOY = "cdk deploy SpellcheckStack --require-approval never --ci"
 MEASURE = "python -m inference_recommender run spellcheck --job advanced --traffic"
 PROVE = "python -m inference_recommender prove spellcheck --max-duration-s 60"
+NO_CANDIDATE = 1
+"""Exit code of a run in which nothing kept the objective: a machine with other work to do may be too slow for it."""
 PROVEN = {
     1: "So this machine, as busy as it is now, does not bear what was recommended: measure and prove it where little "
     "else runs.",
@@ -95,8 +97,8 @@ class Walk:
         self._end(began)
 
     def measure(self, traffic: str) -> bool:
-        """Returns whether a job came to a verdict."""
-        return self._in_full_view(f"{MEASURE} {traffic}", allowed=(0, NoVerdict.exit_code)) == 0
+        """Returns whether a job came to a recommendation."""
+        return self._in_full_view(f"{MEASURE} {traffic}", allowed=(0, NO_CANDIDATE, NoVerdict.exit_code)) == 0
 
     def prove(self) -> None:
         """Proves the recommendation, and says what a proof means that is not kept."""

@@ -154,8 +154,9 @@ def test_a_command_that_fails_ends_the_walk_with_its_code_and_the_end_of_the_log
     assert "the account has ended" in shown
 
 
-def test_a_job_without_a_verdict_is_repeated_with_longer_traffic(stage: Stage) -> None:
-    stage.answers(("--traffic quick", 4))
+@pytest.mark.parametrize("outcome", [1, 4])
+def test_a_job_without_a_recommendation_is_repeated_with_longer_traffic(stage: Stage, outcome: int) -> None:
+    stage.answers(("--traffic quick", outcome))
     code, shown = stage.take()
     assert code == 0
     assert "This machine was too busy for a verdict. Once more, with traffic of three minutes:" in shown

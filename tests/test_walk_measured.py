@@ -21,6 +21,7 @@ type = "phases"
 phases = [{{ initial_users = 1, spawn_rate_per_minute = 12, duration_s = {seconds} }}]
 stop = {{ flat_invocations = "Continue" }}
 """
+NO_CANDIDATE = 1
 DURATIONS_S = {"tiny": 12, "longer-tiny": 60, "long": 90}
 
 
@@ -62,11 +63,13 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCop
 
 @pytest.fixture(scope="module")
 def recommended(deployed: RepositoryCopy) -> Recommendation:
-    """The recommendation of a short job, deployed. Measures up to three times where noise allows no verdict."""
+    """The recommendation of a short job, deployed. Measures up to three times where noise allows no verdict, or is such
+    that no rate of open arrivals keeps the objective.
+    """
     for traffic in ("tiny", "longer-tiny", "longer-tiny"):
         process = deployed.start(*recommend("--traffic", traffic, "--json"))
         stdout, stderr = process.communicate(timeout=300)
-        if process.returncode != NoVerdict.exit_code:
+        if process.returncode not in (NO_CANDIDATE, NoVerdict.exit_code):
             break
     else:
         pytest.skip(f"this machine is too busy to measure: {stderr.splitlines()[-1]}")
