@@ -106,8 +106,9 @@ class TestEndpoint:
     def deployed(self, copy: RepositoryCopy, released: tuple[str, str]) -> RepositoryCopy:
         if released != ENDPOINT:
             pytest.skip("the service is not behind an endpoint, and no task or batch runs on this machine")
-        copy.run("cdk", "bootstrap", "--ci")
-        copy.deploy("-c", f"hosting-target={ENDPOINT[1]}", "-c", "recommendation=ignore", stack=STACK)
+        options = ("-c", f"hosting-target={ENDPOINT[1]}", "-c", "recommendation=ignore")
+        copy.run("cdk", "bootstrap", "--ci", *options)
+        copy.deploy(*options, stack=STACK)
         return copy
 
     def test_the_production_client_is_answered(self, deployed: RepositoryCopy) -> None:
