@@ -46,8 +46,8 @@ from workloads import (
 EXIT_CODES = {"kept": 0, "missed": 1, "unclear": 4}
 PAYLOADS = "payloads.tar.gz"
 DURATION_S = 900.0
-BETWEEN_PROBES_S = 0.1
-"""Share of the load's time that is added for starting the generator and for answers under way."""
+OVERHEAD_SHARE = 0.1
+"""What starting the generator and answers under way add to the seconds of load."""
 
 DESCRIPTION = """Sends to each instance what the recommended fleet would give it: at the peak, and at the peak with an
 instance or a zone lost. Open loop, Poisson arrivals; latency counts from when each request was due. Each load ends when
@@ -104,7 +104,7 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
     refuse_another(target, recommendation, chosen, file)
     if options.fleet:
         refuse_less_than_the_fleet(target, chosen, recommendation.objective.peak_invocations_per_minute)
-    longest_s = (options.max_duration_s + LONGEST_WARM_UP_S) * (1 + BETWEEN_PROBES_S)
+    longest_s = (options.max_duration_s + LONGEST_WARM_UP_S) * (1 + OVERHEAD_SHARE)
     refuse_beyond_the_lease(target, longest_s, datetime.now(UTC))
     if target.archive_sha256 is None:
         warn(stderr, f"Nothing tells which archive {target.name} serves: the proof is of whatever does.")
