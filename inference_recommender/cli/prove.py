@@ -47,7 +47,7 @@ EXIT_CODES = {"kept": 0, "missed": 1, "unclear": 4}
 PAYLOADS = "payloads.tar.gz"
 DURATION_S = 900.0
 OVERHEAD_SHARE = 0.1
-"""What starting the generator and answers under way add to the seconds of load."""
+"""The share of the load's seconds that starting the generator and draining it take beside them."""
 
 DESCRIPTION = """Sends to each instance what the recommended fleet would give it: at the peak, and at the peak with an
 instance or a zone lost. Open loop, Poisson arrivals; latency counts from when each request was due. Each load ends when
