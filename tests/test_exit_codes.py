@@ -59,6 +59,7 @@ CHILDREN = {
     "containers/triton/server_times.py",
     "inference_recommender/load_generator/null_server.py",
     "local_aws/process/guard.py",
+    "local_aws/process/loadable_triton.py",
     "local_aws/process/serve_model.py",
     "model_build/encoder/export.py",
     "scripts/rehearsal/stand_ins/container_entry.py",

@@ -83,9 +83,9 @@ class TunedTriton:
             self._put_in_place(configuration.target)
         process = self._process
         assert process is not None
-        process.unload(self._model, self._configs)
-        self._set_threads(configuration.threads)
         members = [name for name in self._configs if name != self._model]
+        process.unload([self._model, *members])
+        self._set_threads(configuration.threads)
         for name in (*members, self._model):
             changed = overridden(self._configs[name], configuration.serving, configuration.threads)
             if problem := process.load(name, changed):
@@ -100,7 +100,7 @@ class TunedTriton:
             self._process.stop()
             self._process = None
         if self._process is not None:
-            self._process.unload(self._model, self._configs)
+            self._process.unload([self._model, *(name for name in self._configs if name != self._model)])
         shutil.rmtree(place, ignore_errors=True)
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(built.repository, place, copy_function=_link)
@@ -204,11 +204,12 @@ class _Process:
         status, answer = self._call("POST", f"/v2/repository/models/{model}/load", body, LOAD_S)
         return "" if status == http.HTTPStatus.OK else str(answer.get("error", f"status {status}"))
 
-    def unload(self, model: str, members: Sequence[str] | Mapping[str, Any]) -> None:
-        """Unloads a model and all that it consists of, and returns when they are gone."""
-        self._call("POST", f"/v2/repository/models/{model}/unload", {"parameters": {"unload_dependents": True}})
+    def unload(self, models: Sequence[str]) -> None:
+        """Unloads models in their order, an ensemble before its members, and returns when they are gone."""
+        for model in models:
+            self._call("POST", f"/v2/repository/models/{model}/unload", {})
         deadline = time.monotonic() + UNLOADED_S
-        while ready := [name for name in members if self._is_ready(name)]:
+        while ready := [name for name in models if self._is_ready(name)]:
             if time.monotonic() > deadline:
                 raise Unavailable(
                     f"Triton did not unload {', '.join(ready)} in {UNLOADED_S:g} s. Its log is {self.log}."
