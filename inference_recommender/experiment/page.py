@@ -28,7 +28,7 @@ HEADS = (
     "count",
     "invocations per minute and instance",
     "open arrivals that size it",
-    "model latency ms",
+    "job's latency ms",
     "P95 ms",
     "GPU %",
     "cost USD/h",
@@ -128,7 +128,7 @@ def _on_gpus(result: Result) -> str:
 
 
 def _plots(result: Result) -> dict[str, Markup]:
-    if not any(row.rate and row.latency_ms for row in result.rows):
+    if not any(row.rate and row.compared_ms for row in result.rows):
         return {}
     over_costs = result.front_against == "cost per million"
     shown = {
@@ -148,6 +148,8 @@ def _facts(result: Result) -> dict[str, str]:
     origin = result.origin
     return {
         "experiment": result.experiment,
+        "published as": result.published or "nothing: the workload's own model and load",
+        "model": result.model,
         "measured on": f"{origin.measured_on}: {origin.machine}",
         "traffic": result.traffic,
         "measured at": origin.measured_at,

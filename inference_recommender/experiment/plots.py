@@ -36,7 +36,7 @@ def tradeoff(result: Result) -> str:
     figure, axes = new_figure(WIDE_IN)
     costs = result.front_against == "cost per million"
     types = list(dict.fromkeys(row.instance_type for row in result.rows))
-    shown = [(row, x, row.latency_ms) for row in result.rows if (x := _x(row, costs)) and row.latency_ms]
+    shown = [(row, x, row.compared_ms) for row in result.rows if (x := _x(row, costs)) and row.compared_ms]
     front = sorted((x, y) for row, x, y in shown if row.on_pareto_front)
     axes.plot([x for x, _ in front], [y for _, y in front], color=GREY, linewidth=1.2, zorder=1, label="Pareto front")
     for name in types:
@@ -48,7 +48,8 @@ def tradeoff(result: Result) -> str:
         axes.add_line(Line2D([], [], color=BLUE, marker=marker, linestyle="", label=name))
     _objective(axes, result, [y for *_, y in shown])
     axes.set(xlabel="USD per million invocations at capacity" if costs else "invocations per minute, per instance")
-    axes.set(ylabel="model latency, ms", ylim=(0, None))
+    p95 = all(row.p95_ms is not None for row, _, _ in shown)
+    axes.set(ylabel="P95 model latency, ms" if p95 else "model latency, ms", ylim=(0, None))
     axes.margins(x=0.12, y=0.15)
     axes.xaxis.set_major_formatter("{x:,.3g}" if costs else "{x:,.0f}")
     legend(figure, axes, columns=6)

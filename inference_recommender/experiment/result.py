@@ -20,7 +20,7 @@ from inference_recommender.experiment.plan import Experiment
 from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.decision import cost_per_million_usd, decide, why_invalid
 from inference_recommender.sizing.prices import price
-from workloads import Candidate, InstanceGroup, LatencyObjective, Provenance, Serving, Workload
+from workloads import Candidate, InstanceGroup, LatencyObjective, Provenance, RandomWeights, Serving, Workload
 from workloads.document import Document
 from workloads.instances import InstanceShape, instance_shape
 
@@ -90,10 +90,17 @@ class Row(Document):
     def p95_ms(self) -> float | None:
         return self.candidate.model_latency_percentiles_ms.p95 if self.candidate else None
 
+    @property
+    def compared_ms(self) -> float | None:
+        """The latency by which cells are compared: the P95 of the whole test, or where nothing has it the job's own."""
+        return self.latency_ms if self.p95_ms is None else self.p95_ms
+
 
 class Result(Document):
     experiment: str
     workload: str
+    published: str | None = Field(default=None, description="The workload's [published.NAME] that was measured.")
+    model: str = Field(default="unknown", description="What was measured, in words.")
     traffic: str
     objective: LatencyObjective
     origin: Origin
@@ -123,6 +130,8 @@ def result(
     return Result(
         experiment=experiment.name,
         workload=workload.name,
+        published=experiment.published,
+        model=_model(workload),
         traffic=experiment.traffic,
         objective=workload.latency_objective,
         origin=origin,
@@ -147,7 +156,7 @@ def result(
 
 def pareto_front(rows: Sequence[Row]) -> tuple[Against, frozenset[Cell]]:
     """Returns the cells that no other beats in both latency and a second figure, and which figure that is."""
-    known = [(row, row.latency_ms, row.rate) for row in rows]
+    known = [(row, row.compared_ms, row.rate) for row in rows]
     measured = [(row, latency, rate) for row, latency, rate in known if latency is not None and rate]
     costs = [row.cost_per_million_at_capacity_usd for row, _, _ in measured]
     against: Against = "invocations per minute" if None in costs else "cost per million"
@@ -186,6 +195,17 @@ def _row(workload: Workload, cell: Cell, result: tuple[Candidate, Measurement] |
         if candidate and measured
         else None,
     )
+
+
+def _model(workload: Workload) -> str:
+    model, checkpoint = workload.model, workload.model.checkpoint
+    if isinstance(checkpoint, RandomWeights):
+        shrunk = "" if checkpoint.shrink == 1 else f", layers, heads and width divided by {checkpoint.shrink}"
+        what = f"{checkpoint.architecture} with random weights{shrunk}"
+    else:
+        what = checkpoint
+    padded = getattr(model, "padding", "longest") == "max_length"
+    return f"{what}; {'every request of' if padded else 'requests of at most'} {model.max_input_tokens} tokens"
 
 
 def _batching(serving: Serving) -> str | None:

@@ -19,7 +19,7 @@ HEADS = (
     "count",
     "inv/min",
     "open\n/min",
-    "latency\nms",
+    "job's\nms",
     "P95\nms",
     "GPU\n%",
     "USD/h",

@@ -143,7 +143,7 @@ def test_eight_cells_killed_midway_and_resumed_end_in_one_table_and_page(laborat
     assert not repeated, "a finished cell was measured again"
     assert {file: file.read_bytes() for file in before} == before
     assert laboratory.client("sagemaker").list_models()["Models"] == []
-    assert (folder / "report.html").read_text("utf-8").count("<svg") == 3
+    assert (folder / "report.html").read_text("utf-8").count("<svg") == 4
 
 
 def test_the_table_of_a_finished_experiment_is_drawn_without_measuring(laboratory: Laboratory) -> None:

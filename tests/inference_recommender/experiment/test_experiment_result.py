@@ -197,8 +197,23 @@ def test_a_speed_up_is_that_of_the_optimisation_on_the_same_instance_type() -> N
     )
     assert [row.speed_up for row in compared.rows] == [1.0, 6.0, 1.0, 2.5, None]
     text = page(compared, REVIEWS.description)
+    assert "./checkpoint; requests of at most 512 tokens" in text
     assert "Speed-up by optimisation" in text
     assert "GPU utilisation" in text
+
+
+def test_the_page_of_a_published_experiment_says_what_model_was_measured() -> None:
+    asked = load_workload("text_classification").as_published("cpu-twin").workload
+    measured = _measured("ts-base", "ml.c5.xlarge", 900.0, 300.0, percentile="P95")
+    cell = Cell(variant="ts-base", instance_type="ml.c5.xlarge")
+    experiment = Experiment(
+        name="e", workload=asked.name, traffic="published-short", archives={}, cells=(cell,), published="cpu-twin"
+    )
+    shown = result(experiment, asked, [measured], ORIGIN, ())
+    assert (shown.published, shown.model) == (
+        "cpu-twin",
+        "bert-large-uncased with random weights, layers, heads and width divided by 8; every request of 512 tokens",
+    )
 
 
 def test_a_page_without_any_figure_still_says_why() -> None:
