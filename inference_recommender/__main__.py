@@ -68,6 +68,12 @@ def _size(commands: Commands) -> None:
     size.add(commands)
 
 
+def _batch(commands: Commands) -> None:
+    from inference_recommender.cli import batch
+
+    batch.add(commands)
+
+
 def _prices(commands: Commands) -> None:
     from inference_recommender.cli import prices
 
@@ -124,6 +130,7 @@ COMMANDS: dict[str, Callable[[Commands], None]] = {
     "tune": _tune,
     "compare": _compare,
     "size": _size,
+    "batch": _batch,
     "prices": _prices,
     "report": _report,
     "invoke": _invoke,

@@ -1,6 +1,7 @@
 """The contract: what people write, what a build makes, what the recommender decides. Imports nothing of ours."""
 
 from workloads.artifact import ModelArtifact, ParityReport, artifact_file, file_sha256, load_artifact
+from workloads.batch_recommendation import BatchFleet, BatchRecommendation, BatchSizing
 from workloads.endpoint_hosting import (
     Canary,
     DataCapture,
@@ -55,6 +56,9 @@ __all__ = [
     "METRICS",
     "ROOT",
     "Autoscaling",
+    "BatchFleet",
+    "BatchRecommendation",
+    "BatchSizing",
     "Canary",
     "Candidate",
     "CudaTarget",

@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 
 from pydantic import create_model
 
+from workloads.batch_recommendation import BatchRecommendation
 from workloads.document import Document
 from workloads.errors import InvalidDocument, UsageError
+from workloads.objective import ThroughputObjective
 from workloads.recommendation import Recommendation
 from workloads.serving import Variant
 from workloads.target import Target
@@ -121,10 +123,20 @@ class WorkloadFolder:
         return self.path / "recommendation.json"
 
     def recommendation(self) -> Recommendation | None:
-        """Returns the reviewed recommendation, or None when the workload has none yet."""
-        if not self.recommendation_file.exists():
+        """Returns the reviewed recommendation of a fleet, or None when the workload has none yet, or is a batch."""
+        if self._is_batch or not self.recommendation_file.exists():
             return None
         return Recommendation.from_json(self.recommendation_file)
+
+    def batch_recommendation(self) -> BatchRecommendation | None:
+        """Returns the reviewed recommendation of a batch, or None when the workload has none yet, or is no batch."""
+        if not self._is_batch or not self.recommendation_file.exists():
+            return None
+        return BatchRecommendation.from_json(self.recommendation_file)
+
+    @property
+    def _is_batch(self) -> bool:
+        return isinstance(self.workload.objective, ThroughputObjective)
 
 
 def workload_names(folder: Path) -> list[str]:

@@ -72,7 +72,9 @@ class ScheduledBatchHosting(_OnEc2):
     target: Hosted
     schedule: str = Field(description="In EventBridge's syntax: cron(0 2 * * ? *), in UTC; at most once a day.")
     shards: Annotated[int, Field(ge=1, le=1000)] = Field(
-        default=1, description="Instances at work at once; each answers its share of the rows."
+        default=1,
+        description="Instances at work at once, until recommendation.json says how many; each answers its share of the "
+        "rows.",
     )
     deadline_hours: Annotated[int, Field(ge=1, le=23)] = Field(
         default=6, description="A run that takes longer is stopped, and an alarm says so."

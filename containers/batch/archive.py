@@ -38,6 +38,13 @@ def as_folder(location: str, scratch: Path) -> Path:
     return folder
 
 
+def archive_sha256(location: str, scratch: Path) -> "str | None":
+    """Returns the hash of the archive that `as_folder` unpacked, or None where it was given a folder."""
+    if not location.endswith(ENDING):
+        return None
+    return _file_sha256(scratch / "model.tar.gz" if location.startswith("s3://") else Path(location))
+
+
 def unpack(location: str, folder: Path, copy: Path) -> None:
     """Unpacks into `folder`, which is not there or empty; an archive in S3 is downloaded to `copy` first."""
     file = _fetched(location, copy) if location.startswith("s3://") else Path(location)

@@ -54,6 +54,10 @@ class Summary:
     rows_per_second: float | None
     padding_share: float | None
     manifest: dict[str, Any] | None
+    archive_sha256: str | None
+    """None where the model was a folder."""
+    stack: str | None
+    """The stack whose run this is, on AWS."""
 
     @property
     def bad_share(self) -> float:
@@ -78,6 +82,7 @@ def run(options: Options, environment: Mapping[str, str], progress: Progress) ->
         files = find(options.input, Path(scratch))
         sources, chunks = survey(files, options.chunk_rows)
         model = archive.model_sha256(folder)
+        archive_sha256 = archive.archive_sha256(options.model, Path(scratch))
         described = manifest.job(model, sources, options.chunk_rows, batch_rows)
         storage = open_storage(options.output)
         manifest.claim(storage, described)
@@ -96,6 +101,8 @@ def run(options: Options, environment: Mapping[str, str], progress: Progress) ->
         rows_per_second=_rows(left) / worked.seconds if left else None,
         padding_share=1 - worked.counts.tokens / worked.counts.slots if worked.counts.slots else None,
         manifest=_account(storage, described, chunks),
+        archive_sha256=archive_sha256,
+        stack=None if "AWS_ENDPOINT_URL" in environment else environment.get("METRICS_STACK"),
         seconds=time.monotonic() - started,
     )
 

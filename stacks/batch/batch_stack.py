@@ -6,6 +6,7 @@ from constructs import Construct
 
 from stacks.batch.ecs_work import EcsBatchWork, EcsBatchWorkProps
 from stacks.batch.processing_work import ProcessingBatchWork, ProcessingBatchWorkProps, check_processing_type
+from stacks.batch.shards import Shards, plan_shards
 from stacks.batch.steps import BatchSteps, BatchStepsProps, BatchWork
 from stacks.batch.storage import BatchStorage, BatchStorageProps
 from stacks.batch.watch import BatchWatch, BatchWatchProps
@@ -14,10 +15,9 @@ from stacks.deployment import problems_of_hardware
 from stacks.ecs.fleet import EcsFleet, EcsFleetProps, machine
 from stacks.ecs.private_network import PrivateNetwork, PrivateNetworkProps, Shared
 from stacks.ecs.task import EcsTask, EcsTaskProps
-from stacks.fitness import Wanted
 from stacks.model_archive import ModelArchive, ModelArchiveProps
 from stacks.own_image import OwnImage, OwnImageProps
-from stacks.workload_stack import WorkloadStackProps, add_legacy_note, named_key, refuse, region_of
+from stacks.workload_stack import WorkloadStackProps, add_legacy_note, add_warnings, named_key, refuse, region_of
 from workloads import ScheduledBatchHosting, ThroughputObjective, UsageError
 
 
@@ -38,6 +38,8 @@ class ScheduledBatchStack(Stack):
                 "Set objective.rows_per_second and nothing else, or choose another hosting.kind."
             )
         add_legacy_note(self, props.folder)
+        shards = plan_shards(props, hosting)
+        add_warnings(self, shards.warnings)
         if not props.options.in_production:
             text = "The schedule is off outside of -c stage=production: start a run by hand, as docs/deploying.md says."
             Annotations.of(self).add_info_v2("batch:schedule-off", text)
@@ -52,7 +54,7 @@ class ScheduledBatchStack(Stack):
             assumed_by=iam.ServicePrincipal("states.amazonaws.com"),
             description=f"Lets the steps of {workload.name} start what answers and accounts for its rows.",
         )
-        work = self._work(hosting, props, storage, archive, role)
+        work = self._work(hosting, shards, props, storage, archive, role)
         steps = BatchSteps(
             self,
             "Steps",
@@ -60,7 +62,7 @@ class ScheduledBatchStack(Stack):
                 schedule=hosting.schedule,
                 scheduled=props.options.in_production,
                 input=storage.input,
-                shards=hosting.shards,
+                shards=shards.count,
                 deadline=Duration.hours(hosting.deadline_hours),
                 work=work,
                 role=role,
@@ -86,20 +88,18 @@ class ScheduledBatchStack(Stack):
     def _work(
         self,
         hosting: ScheduledBatchHosting,
+        shards: Shards,
         props: WorkloadStackProps,
         storage: BatchStorage,
         archive: ModelArchive,
         role: iam.Role,
     ) -> BatchWork:
         """Chooses by the instance type: one that begins with ml. is SageMaker's, any other is EC2's."""
-        workload, file = props.folder.workload, props.folder.file
-        instance_type = workload.instance_types[0]
-        key = f"targets.{workload.variant(workload.hosting.target).target}.instance_types"
-        wanted = Wanted(instance_type=instance_type, file=file, key=key)
-        refuse(problems_of_hardware(props, wanted, region_of(self)))
+        workload, instance_type = props.folder.workload, shards.wanted.instance_type
+        refuse(problems_of_hardware(props, shards.wanted, region_of(self)))
         if not instance_type.startswith("ml."):
-            return self._on_ecs(hosting, props, storage, archive, role)
-        check_processing_type(file, instance_type)
+            return self._on_ecs(hosting, shards, props, storage, archive, role)
+        check_processing_type(shards.wanted.file, instance_type)
         return ProcessingBatchWork(
             self,
             "Work",
@@ -109,7 +109,7 @@ class ScheduledBatchStack(Stack):
                 archive=archive,
                 storage=storage,
                 instance_type=instance_type,
-                shards=hosting.shards,
+                shards=shards.count,
                 deadline_s=int(Duration.hours(hosting.deadline_hours).to_seconds()),
                 max_bad_share=hosting.max_bad_share,
                 role=role,
@@ -119,16 +119,16 @@ class ScheduledBatchStack(Stack):
     def _on_ecs(
         self,
         hosting: ScheduledBatchHosting,
+        shards: Shards,
         props: WorkloadStackProps,
         storage: BatchStorage,
         archive: ModelArchive,
         role: iam.Role,
     ) -> EcsBatchWork:
-        name, file = props.folder.workload.name, props.folder.file
-        runs_on = machine(file, props.folder.workload.instance_types[0])
+        name, runs_on = props.folder.workload.name, machine(shards.wanted.file, shards.wanted.instance_type)
         inside = PrivateNetworkProps(workload=props.folder.workload, existing=hosting.vpc, shared=self._shared)
         network = PrivateNetwork(self, "Network", inside)
-        fleet = EcsFleet(self, "Fleet", EcsFleetProps(network=network, machine=runs_on, max_instances=hosting.shards))
+        fleet = EcsFleet(self, "Fleet", EcsFleetProps(network=network, machine=runs_on, max_instances=shards.count))
         image = OwnImage(self, "Image", OwnImageProps(uri=hosting.image_uri, kind=runs_on.kind, workload=props))
 
         def task(id: str, purpose: str, devices: bool) -> EcsTask:

@@ -210,8 +210,7 @@ def _questions(folder: WorkloadFolder, stage: Stage, network: SharedZones) -> It
         case SageMakerEndpointHosting() as hosting:
             yield from _endpoint(folder, hosting, stage)
         case EcsServiceHosting() as hosting:
-            yield from _service(folder, hosting, stage)
-            yield from _on_ec2(folder, hosting, network)
+            yield from _service(folder, hosting, stage, network)
         case ScheduledBatchHosting() as hosting:
             yield from _batch(folder, hosting, network)
     yield from _images(folder)
@@ -259,7 +258,9 @@ def _beside(hosting: SageMakerEndpointHosting, most: int, stage: Stage) -> tuple
     return most, "a blue/green update runs both fleets"
 
 
-def _service(folder: WorkloadFolder, hosting: EcsServiceHosting, stage: Stage) -> Iterator[Question]:
+def _service(
+    folder: WorkloadFolder, hosting: EcsServiceHosting, stage: Stage, network: SharedZones
+) -> Iterator[Question]:
     chosen = _recommended(folder)
     instance_type = chosen.instance_type if chosen else folder.workload.instance_types[0]
     most = _most(chosen, 2 if stage == "production" else 1)
@@ -268,17 +269,20 @@ def _service(folder: WorkloadFolder, hosting: EcsServiceHosting, stage: Stage) -
     yield BALANCING
     if chosen is not None and chosen.autoscaling is not None:
         yield ECS_SCALING
+    yield from _on_ec2(folder, hosting, instance_type, network)
 
 
 def _batch(folder: WorkloadFolder, hosting: ScheduledBatchHosting, network: SharedZones) -> Iterator[Question]:
-    instance_type = folder.workload.instance_types[0]
+    found = folder.batch_recommendation()
+    shards = found.recommended.shards if found else hosting.shards
+    instance_type = found.recommended.instance_type if found else folder.workload.instance_types[0]
     if instance_type.startswith("ml."):
         quota = f"{instance_type} for processing job usage"
-        yield Quota(service="sagemaker", quota=quota, needed=hosting.shards, why=f"{hosting.shards} shards")
+        yield Quota(service="sagemaker", quota=quota, needed=shards, why=f"{shards} shards")
         return
-    why = f"{hosting.shards} {instance_type}, one for each shard"
-    yield _on_demand(folder, instance_type, hosting.shards, why)
-    yield from _on_ec2(folder, hosting, network)
+    why = f"{shards} {instance_type}, one for each shard"
+    yield _on_demand(folder, instance_type, shards, why)
+    yield from _on_ec2(folder, hosting, instance_type, network)
 
 
 def _on_demand(folder: WorkloadFolder, instance_type: str, instances: int, why: str) -> Quota:
@@ -293,10 +297,11 @@ def _on_demand(folder: WorkloadFolder, instance_type: str, instances: int, why: 
 
 
 def _on_ec2(
-    folder: WorkloadFolder, hosting: EcsServiceHosting | ScheduledBatchHosting, network: SharedZones
+    folder: WorkloadFolder,
+    hosting: EcsServiceHosting | ScheduledBatchHosting,
+    instance_type: str,
+    network: SharedZones,
 ) -> Iterator[Question]:
-    chosen = _recommended(folder)
-    instance_type = chosen.instance_type if chosen else folder.workload.instance_types[0]
     zones = hosting.vpc.availability_zones if hosting.vpc else tuple(network.of(folder.workload))
     if set(zones) & set(ORDINALS):
         yield Offered(instance_type=instance_type, first=len(zones))

@@ -1,5 +1,6 @@
 """The account of a batch after its shards: every row of the input is in the output, or the run has failed."""
 
+import hashlib
 import json
 import shutil
 import tarfile
@@ -81,6 +82,22 @@ def test_every_row_is_accounted_for_and_the_shards_speeds_add_up(
     assert printed["RowsPerSecond"] == printed["rows_per_second"]
     (directive,) = printed["_aws"]["CloudWatchMetrics"]
     assert directive["Dimensions"] == [["Workload", "Stack"]]
+
+
+def test_a_report_says_of_what_archive_it_is_and_which_stacks_run_made_it(
+    packed: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an account on this machine no stack's instance answers: AWS_ENDPOINT_URL tells."""
+    monkeypatch.setenv("METRICS_STACK", "DuplicatesStack")
+    stacks = []
+    for number, endpoint in ((1, None), (2, "http://localhost:1")):
+        if endpoint:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        assert run_shard(packed, source, tmp_path / "out", number, tmp_path / "summaries") == 0
+        report = json.loads((tmp_path / "summaries" / f"shard-{number}-of-2.json").read_text())
+        assert report["archive_sha256"] == hashlib.sha256(packed.read_bytes()).hexdigest()
+        stacks.append(report["stack"])
+    assert stacks == ["DuplicatesStack", None]
 
 
 def test_without_summaries_or_a_stack_there_is_neither_a_speed_nor_a_metric(
@@ -173,6 +190,8 @@ def test_in_s3_model_input_output_and_summaries_give_the_same(
     assert (code, told) == (0, "")
     assert printed is not None
     assert printed["rows_per_second"] > 0
+    report = json.loads(client.get_object(Bucket="nightly", Key="runs/1/shard-1-of-2.json")["Body"].read())
+    assert report["archive_sha256"] == hashlib.sha256(packed.read_bytes()).hexdigest()
     assert objects(client, "out/2026-11-21/") == contents(finished / "out")
 
 

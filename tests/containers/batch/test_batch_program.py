@@ -102,6 +102,7 @@ def test_the_summary_says_what_was_done_and_how_fast(model: Path, source: Path, 
     assert ended.summary["manifest"] == {"rows": ROWS, "answered": ROWS, "bad": 0}
     assert ended.summary["rows_per_second"] > 0
     assert 0 <= ended.summary["padding_share"] < 0.2
+    assert (ended.summary["archive_sha256"], ended.summary["stack"]) == (None, None)
     assert ended.told == "3,000 rows in 47 chunks, 0 of them finished before; 2 workers\n"
 
 

@@ -7,10 +7,13 @@ tokens, 500 ms, 30,000 invocations a minute. The prices of an instance are its c
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from inference_recommender.__main__ import main
+from inference_recommender.jobs.requests import stopping_conditions
+from workloads import load_workload
 
 FIGURES = Path(__file__).parent / "goldens" / "published_bert_large.json"
 PUBLISHED = {
@@ -37,3 +40,39 @@ def test_the_published_experiments_counts_and_costs(capsys: pytest.CaptureFixtur
     }
     assert sized == PUBLISHED
     assert (found["recommended"]["variant"], found["recommended"]["instance_count"]) == ("trt-db-ig", 6)
+
+
+def test_sixteen_thousand_requests_a_second_are_sized_from_a_rate_beyond_a_jobs_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By hand: 960,000 a minute and a fifth more, over 120,000 of one instance, are 9.6."""
+    found: dict[str, Any] = {
+        "max_invocations_per_minute": 120_000.0,
+        "max_invocations_interval": [115_000.0, 125_000.0],
+        "latency_ms": 9.1,
+        "percentile": "P99",
+        "latency_limit_ms": 10.0,
+        "warm_up_s": None,
+        "reason": "resolved",
+        "probes": [],
+        "instance_type": "inf1.6xlarge",
+    }
+    (tmp_path / "capacity.json").write_text(json.dumps(found))
+    source = ["size", "--from", str(tmp_path / "capacity.json"), "--workload", "query_intent", "--region", "us-east-1"]
+    assert main([*source, "--json"]) == 0
+    fleet = json.loads(capsys.readouterr().out)["recommended"]
+    assert (fleet["instance_type"], fleet["instance_count"], fleet["capacity_basis"]) == (
+        "inf1.6xlarge",
+        10,
+        "open-loop",
+    )
+    assert fleet["cost_per_hour_usd"] == pytest.approx(11.8)
+
+
+def test_the_harness_has_a_profile_that_no_service_stops() -> None:
+    folder = load_workload("query_intent")
+    limits = {
+        name: stopping_conditions(folder.traffic(name), folder.workload.latency_objective, "P99").get("MaxInvocations")
+        for name in ("production", "load-test")
+    }
+    assert limits == {"production": 30_000, "load-test": None}
