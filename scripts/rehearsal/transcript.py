@@ -40,7 +40,7 @@ _MASKED = (
 
 
 def page(lines: Iterable[str]) -> Iterator[str]:
-    """Yields the page's lines. A line that the CDK CLI repeats is written once."""
+    """Yields the page's lines. A line that the CDK CLI repeats, whole or cut off, is written once."""
     yield PREFACE
     inside, of_cdk, said = False, False, set[str]()
     for line in map(masked, lines):
@@ -53,7 +53,7 @@ def page(lines: Iterable[str]) -> Iterator[str]:
             yield line
         elif inside and not of_cdk:
             yield from [line] if line else []
-        elif inside and line not in said and _KEPT_OF_CDK.search(line):
+        elif inside and _KEPT_OF_CDK.search(line) and not any(other.startswith(line) for other in said):
             said.add(line)
             yield line.strip()
     yield from ["```"] if inside else []
