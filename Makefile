@@ -93,6 +93,7 @@ bench: setup ## this project beside its peers
 	python benchmarks/synth.py
 	python benchmarks/proxy.py
 	python benchmarks/unpack.py
+	python benchmarks/search.py
 	python benchmarks/prove.py
 	@test -x build/venv-generators/bin/python || $(TRITON_PYTHON) -m venv build/venv-generators
 	@$(INSTALL) "the load generators to compare with" $(LOCKED) build/venv-generators/bin/python benchmarks/generator-requirements.txt

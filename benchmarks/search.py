@@ -52,7 +52,7 @@ from benchmarks.simulated_service import (
     true_capacity_per_minute,
 )
 from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.search import RESOLUTION, Search
+from inference_recommender.capacity.search import MOST_PROBES, RESOLUTION, Reason, Search
 from workloads import ROOT, load_artifact
 
 START = 600.0
@@ -204,7 +204,7 @@ class Run:
 
     @property
     def is_resolved(self) -> bool:
-        return self.half_width is not None and self.half_width <= RIGHT and self.probes <= 12 and self.seconds <= 300
+        return self.reason == Reason.RESOLVED.value and self.probes <= MOST_PROBES and self.seconds <= 300
 
 
 def real(runs: int) -> dict[str, Any]:
