@@ -50,7 +50,9 @@ BRIEF_S = 1.0
 """The variance over periods up to so long is there at once; over longer ones it builds up with time."""
 MODEL_ERROR = 0.15
 """The model's own share of the interval: as far as it is off on simulated services (test_flow_equivalent.py)."""
-RESAMPLES = 80
+MOST_USERS = 10_000
+"""A file that tells of more closed-loop users at one service is no record of any."""
+RESAMPLES = 50
 HALVINGS = 24
 """A rate or a latency is then known to a ten-millionth of the range."""
 ROUNDS = 20
@@ -257,9 +259,10 @@ def records(series: Series, latencies: Mapping[str, Sequence[float | None]]) -> 
         for second, *row in zip(series.seconds[whole], *(column[whole] for column in columns), strict=True)
         if None not in row and row[0] >= 1 and row[1] > 0 and second >= warm_up + series.seconds[whole][0]
     ]
-    if not rows:
+    known = np.array(rows, dtype=np.float64).reshape(-1, 2 + len(names))
+    known = known[np.isfinite(known).all(axis=1) & (known[:, 0] <= MOST_USERS)]
+    if not len(known):
         return None
-    known = np.array(rows, dtype=np.float64)
     scores = [NormalDist().inv_cdf(float(name[1:]) / 100) for name in names]
     return Records(
         users=np.round(known[:, 0]),

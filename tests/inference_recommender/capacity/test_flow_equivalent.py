@@ -139,6 +139,8 @@ def test_of_periods_without_a_percentile_or_a_user_nothing_is_told() -> None:
     assert records(series, {}) is None
     assert records(series, {"p99": (None,) * 60}) is None
     assert records(series.model_copy(update={"users": (None,) * 60}), series.latency_ms) is None
+    assert records(series.model_copy(update={"users": (1e12,) * 60}), series.latency_ms) is None
+    assert records(series, {"p99": (float("inf"),) * 60}) is None
 
 
 def test_model_latency_has_the_clients_proportions() -> None:
