@@ -8,6 +8,7 @@ import pytest
 
 from aws_api.errors import AwsUnavailable
 from benchmarks.simulated_service import MM1, SimulatedService
+from inference_recommender.capacity.search import Seen
 from inference_recommender.load_test import open_arrivals
 from inference_recommender.load_test.open_arrivals import OwnEndpoints, search_s, searched
 from inference_recommender.measurement import Measurement, measurements
@@ -137,16 +138,20 @@ def test_a_refusal_of_the_account_leaves_the_estimate_to_decide(
 
 
 def test_a_search_begins_where_the_users_records_tell_to_look() -> None:
+    """After a slow rate at which it warms up."""
     rates: list[float] = []
+    simulated = SimulatedService(MM1, seed=0)
 
-    def gone(rate_per_minute: float, duration_s: float) -> Any:
+    def gone_when_warm(rate_per_minute: float, duration_s: float) -> Seen:
         rates.append(rate_per_minute)
-        raise Unavailable("it is gone.")
+        if rate_per_minute > rates[0]:
+            raise Unavailable("it is gone.")
+        return simulated.probe(rate_per_minute, duration_s)
 
-    found = searched(MEASURED, gone, OBJECTIVE, 60.0, Silent()).open_loop
+    found = searched(MEASURED, gone_when_warm, OBJECTIVE, 60.0, Silent()).open_loop
     expected = where_to_look(MEASURED, OBJECTIVE)
     assert expected is not None
-    assert rates[0] == pytest.approx(expected, rel=0.5)
+    assert rates[-1] == pytest.approx(expected)
     assert expected < (MEASURED.max_invocations_per_minute or 0)
     assert found is not None
     assert found.reason == "it is gone"
