@@ -92,6 +92,7 @@ bench: setup ## this project beside its peers
 	python benchmarks/build_memory.py
 	python benchmarks/synth.py
 	python benchmarks/proxy.py
+	python benchmarks/serving.py
 	python benchmarks/unpack.py
 	python benchmarks/search.py
 	python benchmarks/prove.py

@@ -1,0 +1,345 @@
+"""One real Triton asked by JSON, binary HTTP and gRPC, at several rows a request, and its response cache by hit ratio.
+
+  python -m model_build build spellcheck --target cpu
+  python benchmarks/serving.py
+
+Blocks of requests take turns in changing order and send the same texts, so that each ratio is a median over rounds that
+saw the same machine. All clients are tritonclient's for asyncio, in one process, on kept connections to loopback; a
+request's time holds building the tensors and reading the answer.
+
+  json     KServe v2 over HTTP, tensors as JSON, as `payload_archive` and InvokeEndpoint have them
+  binary   the same with tensors as bytes behind a short JSON head
+  grpc     ModelInfer, as the ECS stack's port 8001 takes it
+  rows     texts of one request, which Triton hands to the model as one batch
+
+  off      the model without a cache
+  0.5      a copy of it in the same server, whose config.pbtxt enables the response cache: half of the requests are
+           among 64 that were asked before, the others are new. `told` is the ratio of hits by the server's statistics
+
+  p50 ms, p99 ms   one caller; p50 is the median over rounds of each block's, p99 that of all blocks' requests together
+  requests/s       `--callers` at once in closed loop, the median over rounds
+  p50 x, req x     over `json` of the same rows, or over `off`: medians over rounds of the round's ratio
+  us client, us server   CPU of a request at `--callers`: this process, and Triton with its models
+
+What to take from it: a protocol is worth its change where `p50 x` is well under 1 at your rows; a cache where `req x`
+at your traffic's hit ratio pays for its memory. A workload's key `serving.response_cache_mb` turns it on. It says
+nothing of networks, and of busy machines only ratios. Answers are compared first; exits with 1 where two ways differ,
+or the cache's hits are not what was sent. The last line is one JSON document.
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import random
+import shutil
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import tritonclient.grpc.aio as grpc_client
+import tritonclient.http.aio as http_client
+from plain_triton import PlainTriton, plain_triton
+from side_by_side import machine, p99
+
+from workloads import ROOT, Row, load_artifact, load_workload
+
+ROWS = (1, 4, 16)
+PROTOCOLS = ("json", "binary", "grpc")
+HIT_RATIOS = (0.0, 0.5, 0.9)
+KNOWN_REQUESTS = 64
+CACHE_FLAG = "--cache-config=local,size=67108864"
+
+Ask = Callable[[str, Sequence[Row]], Awaitable[dict[str, list[Any]]]]
+
+
+@dataclass(kw_only=True, slots=True)
+class Way:
+    """One line of the table, and what its blocks measured, a figure a round."""
+
+    name: str
+    rows: int
+    model: str
+    ask: Ask
+    hit_ratio: float | None = None
+    known: int = 0
+    """Requests sent that a cache holds."""
+    new: int = 0
+    p50_ms: list[float] = field(default_factory=list)
+    all_ms: list[float] = field(default_factory=list)
+    per_s: list[float] = field(default_factory=list)
+    client_us: list[float] = field(default_factory=list)
+    server_us: list[float] = field(default_factory=list)
+
+
+class Texts:
+    """A workload's rows, each made new by a number, so that a cache knows none but those that it was warmed with."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self._rows = rows
+        self._number = itertools.count(100_000)
+        self.known = [self.new(random.Random(each), 1) for each in range(KNOWN_REQUESTS)]
+
+    def new(self, draw: random.Random, count: int) -> list[Row]:
+        return [
+            {name: f"{text} {next(self._number)}" for name, text in row.items()}
+            for row in draw.choices(self._rows, k=count)
+        ]
+
+    def request(self, draw: random.Random, way: Way) -> list[Row]:
+        if way.hit_ratio is not None and draw.random() < way.hit_ratio:
+            way.known += 1
+            return draw.choice(self.known)
+        way.new += 1
+        return self.new(draw, way.rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", default="spellcheck", help="built for cpu before (default spellcheck)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="of all blocks (default 5; 65 seconds, longer on a busy machine)"
+    )
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each of a round's 13 blocks (default 1)")
+    parser.add_argument("--callers", type=int, default=4, help="at once, for requests a second (default 4)")
+    options = parser.parse_args()
+    artifact = load_artifact(ROOT, options.workload, "cpu")
+    rows = load_workload(options.workload).payloads()
+    repository = ROOT / "build" / options.workload / "cpu" / "repository"
+    with _server(repository, artifact.default_model, dict(artifact.environment)) as (triton, grpc):
+        found = asyncio.run(_measure(triton, grpc, artifact.default_model, rows, options))
+    print(_table(found), end="")
+    packages = machine(["tritonclient", "grpcio", "aiohttp"])
+    print(json.dumps({"workload": options.workload, **found, "load_average": os.getloadavg(), "machine": packages}))
+    problems = _problems(found)
+    print(*problems, sep="\n", end="\n" if problems else "", file=sys.stderr)
+    return 1 if problems else 0
+
+
+@contextmanager
+def _server(repository: Path, model: str, environment: dict[str, str]) -> Iterator[tuple[PlainTriton, str]]:
+    """Starts one Triton on a copy of `repository` with a second `model` that is cached; yields its gRPC address too."""
+    http, grpc = _free_port(), _free_port()
+    flags = ["--allow-metrics=false", CACHE_FLAG, f"--load-model={_cached(model)}"]
+    flags += ["--http-address=127.0.0.1", f"--http-port={http}", "--grpc-address=127.0.0.1", f"--grpc-port={grpc}"]
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "repository"
+        shutil.copytree(repository, copy)
+        shutil.copytree(copy / model, copy / _cached(model))
+        file = copy / _cached(model) / "config.pbtxt"
+        config = file.read_text("utf-8").replace(f'name: "{model}"', f'name: "{_cached(model)}"', 1)
+        file.write_text(f"{config}\nresponse_cache {{ enable: true }}\n", "utf-8")
+        url = f"http://127.0.0.1:{http}"
+        with plain_triton(
+            copy, default_model=model, environment=environment, flags=flags, url=url, ready="/v2/health/ready"
+        ) as triton:
+            yield triton, f"127.0.0.1:{grpc}"
+
+
+def _cached(model: str) -> str:
+    return f"{model}_cached"
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+async def _measure(
+    triton: PlainTriton, grpc: str, model: str, rows: Sequence[Row], options: argparse.Namespace
+) -> dict[str, Any]:
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(http_client.InferenceServerClient(triton.url.removeprefix("http://")))
+        rpc = await stack.enter_async_context(grpc_client.InferenceServerClient(grpc))
+        outputs = [each["name"] for each in (await http.get_model_metadata(model))["outputs"]]
+        asks: dict[str, Ask] = {
+            "json": lambda model, rows: _http(http, model, rows, outputs, binary=False),
+            "binary": lambda model, rows: _http(http, model, rows, outputs, binary=True),
+            "grpc": lambda model, rows: _grpc(rpc, model, rows),
+        }
+        texts = Texts(rows)
+        differ = await _differences(asks, model, texts)
+        protocols = [Way(name=name, rows=count, model=model, ask=asks[name]) for count in ROWS for name in PROTOCOLS]
+        cache = [Way(name="off", rows=1, model=model, ask=asks["json"], hit_ratio=0.0)]
+        for ratio in HIT_RATIOS:
+            cache.append(Way(name=f"{ratio:g}", rows=1, model=_cached(model), ask=asks["json"], hit_ratio=ratio))
+        hits: dict[str, list[int]] = {way.name: [0, 0] for way in cache[1:]}
+        server = psutil.Process(triton.pid)
+        for turn in range(options.rounds):
+            print(f"… round {turn + 1} of {options.rounds}", file=sys.stderr)
+            for way in [*protocols, *cache] if turn % 2 else [*reversed(cache), *reversed(protocols)]:
+                before = await _cache_counts(http, way.model)
+                await _block(way, texts, turn, options, server)
+                if way.name in hits:
+                    after = await _cache_counts(http, way.model)
+                    hits[way.name] = [had + b - a for had, a, b in zip(hits[way.name], before, after, strict=True)]
+    return {
+        "rounds": options.rounds,
+        "block_s": options.seconds,
+        "callers": options.callers,
+        "answers_differ": differ,
+        "protocols": [_figures(way, protocols[len(PROTOCOLS) * ROWS.index(way.rows)], None) for way in protocols],
+        "cache": [_figures(way, cache[0], hits.get(way.name)) for way in cache],
+    }
+
+
+async def _http(
+    client: Any, model: str, rows: Sequence[Row], outputs: Sequence[str], *, binary: bool
+) -> dict[str, list[Any]]:
+    inputs = []
+    for name, values in _tensors(rows).items():
+        inputs.append(http_client.InferInput(name, values.shape, "BYTES"))
+        inputs[-1].set_data_from_numpy(values, binary_data=binary)
+    # Without a list of outputs this client asks for all of them as bytes.
+    asked = [http_client.InferRequestedOutput(name, binary_data=binary) for name in outputs]
+    return _outputs(await client.infer(model, inputs, outputs=asked), outputs)
+
+
+async def _grpc(client: Any, model: str, rows: Sequence[Row]) -> dict[str, list[Any]]:
+    inputs = []
+    for name, values in _tensors(rows).items():
+        inputs.append(grpc_client.InferInput(name, values.shape, "BYTES"))
+        inputs[-1].set_data_from_numpy(values)
+    answer = await client.infer(model, inputs)
+    return _outputs(answer, [each.name for each in answer.get_response().outputs])
+
+
+def _tensors(rows: Sequence[Row]) -> dict[str, np.ndarray[Any, Any]]:
+    """Returns a column of text per field, [rows, 1]."""
+    return {name.upper(): np.array([[row[name].encode()] for row in rows], dtype=np.object_) for name in rows[0]}
+
+
+def _outputs(answer: Any, names: Sequence[str]) -> dict[str, list[Any]]:
+    """Returns each output's values, text as text: HTTP's JSON has str where the others have bytes."""
+    return {
+        name: [each.decode() if isinstance(each, bytes) else each for each in answer.as_numpy(name).ravel().tolist()]
+        for name in sorted(names)
+    }
+
+
+async def _differences(asks: dict[str, Ask], model: str, texts: Texts) -> list[str]:
+    """Warms every way and returns those whose answers are not the same as one row of JSON's after another."""
+    wanted = [await asks["json"](model, request) for request in texts.known]
+    differ = set()
+    for name, ask in asks.items():
+        for served in (model, _cached(model), _cached(model)):
+            got = [await ask(served, request) for request in texts.known]
+            if not all(map(_same, got, wanted)):
+                differ.add(f"{name} {served}")
+        for count in ROWS:
+            together = await ask(model, [request[0] for request in texts.known[:count]])
+            single = {key: [each[key][0] for each in wanted[:count]] for key in wanted[0]}
+            if not _same(together, single):
+                differ.add(f"{name} {count} rows")
+    return sorted(differ)
+
+
+def _same(one: dict[str, list[Any]], other: dict[str, list[Any]]) -> bool:
+    """Numbers may differ in their last digits: a row in a batch is added up in another order than alone."""
+    return one.keys() == other.keys() and all(
+        np.allclose(one[key], other[key], atol=1e-4) if isinstance(one[key][0], float) else one[key] == other[key]
+        for key in one
+    )
+
+
+async def _cache_counts(client: Any, model: str) -> list[int]:
+    """Returns the requests that the cache answered and that it did not, by Triton's own count."""
+    told = await client.get_inference_statistics(model)
+    stats = told["model_stats"][0]["inference_stats"]
+    return [stats["cache_hit"]["count"], stats["cache_miss"]["count"]]
+
+
+async def _block(way: Way, texts: Texts, turn: int, options: argparse.Namespace, server: psutil.Process) -> None:
+    """Asks one at a time, then `--callers` at once, for half of the block's seconds each."""
+    draw = random.Random(turn)  # the same texts in all blocks of a round, but for their numbers
+    alone, _ = await _load(way, texts, draw, 1, options.seconds / 2)
+    cpu_server, cpu_client = _cpu_s(server), time.process_time()
+    together, seconds = await _load(way, texts, draw, options.callers, options.seconds / 2)
+    way.client_us.append((time.process_time() - cpu_client) / len(together) * 1e6)
+    way.server_us.append((_cpu_s(server) - cpu_server) / len(together) * 1e6)
+    way.p50_ms.append(statistics.median(alone))
+    way.all_ms += alone
+    way.per_s.append(len(together) / seconds)
+
+
+async def _load(way: Way, texts: Texts, draw: random.Random, callers: int, seconds: float) -> tuple[list[float], float]:
+    """Returns the milliseconds of each request, at least one of each caller, and how long all of it took."""
+    milliseconds: list[float] = []
+    start = time.perf_counter()
+
+    async def call() -> None:
+        while True:
+            request = texts.request(draw, way)
+            sent = time.perf_counter()
+            await way.ask(way.model, request)
+            got = time.perf_counter()
+            milliseconds.append((got - sent) * 1000)
+            if got > start + seconds:
+                return
+
+    await asyncio.gather(*(call() for _ in range(callers)))
+    return milliseconds, time.perf_counter() - start
+
+
+def _cpu_s(server: psutil.Process) -> float:
+    """Returns the CPU time of Triton and its models' processes, in seconds; the kernel counts hundredths."""
+    times = [process.cpu_times() for process in (server, *server.children(recursive=True))]
+    return sum(each.user + each.system for each in times)
+
+
+def _figures(way: Way, beside: Way, hits: Sequence[int] | None) -> dict[str, Any]:
+    return {
+        "way": way.name,
+        "rows": way.rows,
+        "p50_ms": round(statistics.median(way.p50_ms), 3),
+        "p99_ms": round(p99(way.all_ms), 3) if len(way.all_ms) >= 100 else None,
+        "requests_per_s": round(statistics.median(way.per_s), 1),
+        "p50_ratio": _ratio(way.p50_ms, beside.p50_ms),
+        "requests_ratio": _ratio(way.per_s, beside.per_s),
+        "client_us": round(statistics.median(way.client_us)),
+        "server_us": round(statistics.fmean(way.server_us)),
+        "requests": len(way.all_ms),
+        "hit_ratio_told": round(hits[0] / sum(hits), 3) if hits is not None else None,
+        "hits_as_sent": list(hits) == [way.known, way.new] if hits is not None else None,
+    }
+
+
+def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    return round(statistics.median(one / other for one, other in zip(ours, theirs, strict=True)), 3)
+
+
+def _table(found: dict[str, Any]) -> str:
+    lines = []
+    for title, kind in (("rows  protocol", "protocols"), ("rows  cache   ", "cache")):
+        lines.append(f"{title}  p50 ms  p99 ms  requests/s  p50 x  req x  us client  us server  told")
+        for each in found[kind]:
+            tail = f"{each['p99_ms']:>8.2f}" if each["p99_ms"] is not None else f"{'-':>8}"
+            told = f"{each['hit_ratio_told']:.2f}" if each["hit_ratio_told"] is not None else "-"
+            lines.append(
+                f"{each['rows']:>4}  {each['way']:<8}{each['p50_ms']:>8.2f}{tail}{each['requests_per_s']:>12,.0f}"
+                f"{each['p50_ratio']:>7.2f}{each['requests_ratio']:>7.2f}{each['client_us']:>11,}{each['server_us']:>11,}"
+                f"{told:>6}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _problems(found: dict[str, Any]) -> list[str]:
+    problems = [f"{each}: other answers than JSON, one row at a time" for each in found["answers_differ"]]
+    for each in found["cache"][1:]:
+        if not each["hits_as_sent"]:
+            problems.append(f"cache {each['way']}: the server counts other hits than known requests were sent")
+    return problems
+
+
+if __name__ == "__main__":
+    sys.exit(main())
