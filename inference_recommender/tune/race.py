@@ -252,8 +252,8 @@ class Race:
 
     def _look(self, entrant: Entrant, rate: float, length: float) -> Glimpse:
         """Probes, and drops the entrant where it is surely less than the leader."""
-        screening_s = max(LATE_EXPECTED / self.limit.allowed / rate * 60, LIMITS * self._limit_s, self.shortest_s)
-        seen = self._see(entrant, rate, screening_s * length)
+        screening_s = max(LATE_EXPECTED / self.limit.allowed / rate * 60, LIMITS * self._limit_s)
+        seen = self._see(entrant, rate, max(screening_s * length, self.shortest_s))
         entrant.estimate = estimate(entrant.glimpses, self.limit)
         if self.leader is not None and entrant is not self.leader:
             entrant.out = self._why_out(entrant, self.leader, seen)
