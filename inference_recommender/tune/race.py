@@ -217,7 +217,10 @@ class Race:
         self._lead(entrant)
 
     def _lead(self, entrant: Entrant) -> None:
-        """Gets to know an entrant's capacity roughly, and lets it lead where that is the highest."""
+        """Gets to know an entrant's capacity roughly, and lets it lead where that is the highest; the first one leads
+        from the beginning, so that a search whose time is over names it.
+        """
+        self.leader = self.leader or entrant
         for look in range(LOOKS):
             if entrant.out or entrant.is_known_within(ROUGHLY):
                 break

@@ -113,7 +113,7 @@ def test_a_generator_that_never_follows_ends_the_search() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bound", "reason"), [({"longest_s": 100.0}, Reason.TIME), ({"most_requests": 5000}, Reason.REQUESTS)]
+    ("bound", "reason"), [({"longest_s": 70.0}, Reason.TIME), ({"most_requests": 5000}, Reason.REQUESTS)]
 )
 def test_a_search_that_is_bounded_ends_with_the_best_so_far(bound: dict[str, float], reason: Reason) -> None:
     race = Race(configurations=SPACE, probe=Analytic(bears), limit=P99, **bound)  # type: ignore[arg-type]
