@@ -5,6 +5,7 @@ of it when it builds, so both versions' commands are shown.
 """
 
 from pathlib import Path
+from textwrap import indent
 from typing import get_args
 
 from containers.encoder.load_engine import CUDA_GRAPHS
@@ -27,6 +28,9 @@ from workloads import (
     TorchScriptTarget,
 )
 
+MIXED = 'torch.autocast("cpu", torch.float16, cache_enabled=False)'
+"""What a trace of mixed precision is made in, `export.trace_mixed`."""
+
 
 def steps(model: Model, target: Target, serving: Serving, checkpoint: Checkpoint) -> list[str]:
     """Returns one text for each call or command, in order."""
@@ -42,7 +46,8 @@ def steps(model: Model, target: Target, serving: Serving, checkpoint: Checkpoint
             return [_call("torch.jit.trace", graph, f"{graph}.pt") for graph in ("encoder", "decoder")]
         case TorchScriptTarget() | CudaTarget():
             file = "model.pt" if isinstance(target, TorchScriptTarget) else CUDA_GRAPHS
-            return [_call("torch.jit.trace", f"model, ({', '.join(model_inputs(model))})", file)]
+            traced = _call("torch.jit.trace", f"model, ({', '.join(model_inputs(model))})", file)
+            return [traced if target.precision == "fp32" else f"with {MIXED}:\n{indent(traced, '    ')}"]
 
 
 def model_inputs(model: Model) -> list[str]:

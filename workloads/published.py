@@ -18,7 +18,7 @@ FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+\.jsonl$")]
 
 
 class Published(Document):
-    variants: tuple[str, ...] = Field(min_length=1, description="Names of [variants], in the order of the table.")
+    variants: tuple[str, ...] = Field(min_length=1, description="Names of [variants] or [targets].")
     baseline: str = Field(description="The variant to which speed-ups are told, on the same instance type.")
     instance_types: tuple[InstanceType, ...] = Field(min_length=1, max_length=10)
     traffic: str = Field(description="The name of a [traffic.NAME].")

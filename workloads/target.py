@@ -64,8 +64,20 @@ class TorchScriptTarget(_Target):
     """PyTorch, traced: the baseline. Triton's PyTorch backend on a GPU, its Python backend on CPU."""
 
     runtime: Literal["torchscript"]
-    precision: Literal["fp32"] = "fp32"
+    precision: Literal["fp32", "fp16"] = Field(
+        default="fp32", description="fp16: mixed precision on a GPU, as PyTorch's autocast casts."
+    )
     threads: PositiveInt = Field(default=1, description="Intra-op threads of each model instance, on CPU.")
+
+    @model_validator(mode="after")
+    def _mixed_precision_is_for_gpus(self) -> Self:
+        wrong = [name for name in self.instance_types if hardware(name) != "GPU"]
+        if self.precision == "fp16" and (wrong or not self.instance_types):
+            raise ValueError(
+                f"precision: fp16 is mixed precision on an NVIDIA GPU, but instance_types is {list(self.instance_types)}."
+                " Name GPU types alone, such as ml.g4dn.xlarge, or leave precision out."
+            )
+        return self
 
 
 class CudaTarget(_Target):

@@ -100,9 +100,9 @@ class Workload(Document):
             if isinstance(self.model, TextToText):
                 raise ValueError(f"published.{name}: is for encoders, and {self.model.task} is none.")
             for each in published.variants:
-                if each not in self.variants:
-                    known = ", ".join(self.variants) or "none"
-                    raise ValueError(f"published.{name}.variants: '{each}' is no variant; known variants: {known}.")
+                if each not in self.deployables:
+                    known = ", ".join(self.deployables)
+                    raise ValueError(f"published.{name}.variants: '{each}' is no target or variant; known: {known}.")
             if published.traffic not in self.traffic:
                 known = ", ".join(self.traffic) or "none"
                 raise ValueError(f"published.{name}.traffic: '{published.traffic}' is no profile; known: {known}.")

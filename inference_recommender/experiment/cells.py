@@ -11,6 +11,9 @@ from workloads import NeuronTarget, Target, TensorRtTarget, UsageError, Workload
 from workloads.document import Document
 from workloads.instances import NEURON_FAMILIES, instance_shape
 
+CORES_PER_CHIP = 4
+"""NeuronCores of a chip of Inf1, over which alone a pipeline goes."""
+
 
 class Cell(Document):
     variant: str
@@ -88,10 +91,21 @@ def _runs_on(target: Target, instance_type: str) -> bool:
         case TensorRtTarget():
             return family in target.families
         case NeuronTarget():
-            return family == NEURON_FAMILIES[target.runtime]
+            return family == NEURON_FAMILIES[target.runtime] and _has_the_cores(target, instance_type)
         case _:
             shape = instance_shape(instance_type)
             return shape is not None and shape.accelerator == _accelerator(target)
+
+
+def _has_the_cores(target: NeuronTarget, instance_type: str) -> bool:
+    """Tells whether a pipeline fits: an automatic one was made for the smallest of the target's own types."""
+    shape = instance_shape(instance_type)
+    if shape is None or target.pipeline_cores == 1:
+        return shape is not None
+    if target.pipeline_cores != "auto":
+        return shape.neuron_chips * CORES_PER_CHIP >= target.pipeline_cores
+    own = [own for name in target.instance_types if (own := instance_shape(name)) is not None]
+    return shape.neuron_chips >= min((one.neuron_chips for one in own), default=0)
 
 
 def _accelerator(target: Target) -> str:

@@ -25,9 +25,9 @@ def compile_graphs(inputs: CompileInputs, graphs: Path, scratch: Path, progress:
     Raises `UsageError` for a layer that the graph has not, or `Unavailable` where TensorRT is not there or refuses.
     """
     match inputs.target:
-        case TorchScriptTarget():
+        case TorchScriptTarget() as target:
             progress("Tracing")
-            export.trace_checkpoint(inputs.checkpoint, inputs.encoder, graphs)
+            export.trace_checkpoint(inputs.checkpoint, inputs.encoder, graphs, target.precision)
             return {}
         case CudaTarget():
             progress("Tracing")
@@ -52,7 +52,9 @@ def check_engines(inputs: CompileInputs, scratch: Path, progress: Progress) -> t
 
 
 def layers(inputs: CompileInputs, scratch: Path, progress: Progress) -> tuple[str, ...]:
-    """The layers that `fp32_layers` can name, in the order of the graph."""
+    """The layers that `fp32_layers` can name, in the order of the graph; none of PyTorch's mixed precision."""
+    if isinstance(inputs.target, TorchScriptTarget):
+        return ()
     portable = _export(inputs, scratch, progress)
     if isinstance(inputs.target, TensorRtTarget):
         return tuple(engines.layer_names(inputs, {"model": portable}))

@@ -1,19 +1,19 @@
 """Exports a `Bert` as a portable ONNX graph, or traces it by TorchScript.
 
     model.onnx  the workload's inputs, int64 [batch, sequence] (valid_length [batch]) → the task's outputs
-    model.pt    the same, traced; a Neuron graph is traced by Neuron's own `trace`
+    model.pt    the same, traced, in fp32 or in mixed precision; a Neuron graph is traced by Neuron's own `trace`
 
 Weights above 1 GB lie beside the graph in model.onnx.data: protobuf stops at 2 GB, and a graph without its weights
 costs no memory to pass through. torch does not let go of what it exported or traced, so models of that size get a
 process of their own:
 
-    python -m model_build.encoder.export FILE CHECKPOINT ENCODER < model.json
+    python -m model_build.encoder.export FORMAT FOLDER CHECKPOINT ENCODER < model.json
 """
 
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import onnx
 import torch
@@ -39,22 +39,24 @@ def example(model: Bert, rows: int, length: int) -> tuple[Tensor, ...]:
 
 def export_checkpoint(checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
     """Writes `model.onnx` into `folder`."""
-    return _written(GRAPH, checkpoint, model, folder)
+    return _written("onnx", checkpoint, model, folder)
 
 
-def trace_checkpoint(checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
-    """Writes `model.pt` into `folder`."""
-    return _written(TRACED, checkpoint, model, folder)
+def trace_checkpoint(
+    checkpoint: Checkpoint, model: EncoderModel, folder: Path, precision: Literal["fp32", "fp16"] = "fp32"
+) -> Path:
+    """Writes `model.pt` into `folder`; fp16 is mixed precision."""
+    return _written("torchscript" if precision == "fp32" else "torchscript-mixed", checkpoint, model, folder)
 
 
-def _written(name: str, checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
+def _written(form: str, checkpoint: Checkpoint, model: EncoderModel, folder: Path) -> Path:
     if sum(file.stat().st_size for file in checkpoint.weights) <= INLINE_LIMIT:
-        return WRITERS[name](load(checkpoint, model), folder)
-    command = [sys.executable, "-m", __name__, str(folder / name), str(checkpoint.folder), str(checkpoint.encoder)]
+        return WRITERS[form](load(checkpoint, model), folder)
+    command = [sys.executable, "-m", __name__, form, str(folder), str(checkpoint.folder), str(checkpoint.encoder)]
     done = subprocess.run(command, input=model.model_dump_json(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"the export ended with exit status {done.returncode}:\n{done.stderr}")
-    return folder / name
+    return folder / (GRAPH if form == "onnx" else TRACED)
 
 
 def export_onnx(model: Bert, folder: Path) -> Path:
@@ -95,6 +97,16 @@ def trace(model: Bert, folder: Path) -> Path:
     return file
 
 
+def trace_mixed(model: Bert, folder: Path) -> Path:
+    """Writes `model.pt` into `folder` as PyTorch's autocast runs it: matrices are multiplied in fp16, the rest is fp32.
+
+    The trace holds the casts themselves, so that Triton's PyTorch backend, which turns no autocast on, runs them, and
+    so that the parity gate sees the very numbers without a GPU. Weights are cast anew in each run, as autocast does.
+    """
+    with torch.autocast("cpu", torch.float16, cache_enabled=False):
+        return trace(model, folder)
+
+
 def _name_axes(file: Path) -> None:
     """Names the dynamic axes, which torch numbers."""
     model = onnx.load(file, load_external_data=False)
@@ -105,14 +117,14 @@ def _name_axes(file: Path) -> None:
     onnx.save(model, file)
 
 
-WRITERS = {GRAPH: export_onnx, TRACED: trace}
+WRITERS = {"onnx": export_onnx, "torchscript": trace, "torchscript-mixed": trace_mixed}
 
 
-def _main(file: Path, checkpoint: Path, encoder: Path) -> None:
+def _main(form: str, folder: Path, checkpoint: Path, encoder: Path) -> None:
     model = TypeAdapter[Model](Model).validate_json(sys.stdin.read())
     assert not isinstance(model, TextToText)
-    WRITERS[file.name](load(read(checkpoint, encoder, model), model), file.parent)
+    WRITERS[form](load(read(checkpoint, encoder, model), model), folder)
 
 
 if __name__ == "__main__":
-    _main(*map(Path, sys.argv[1:]))
+    _main(sys.argv[1], *map(Path, sys.argv[2:]))

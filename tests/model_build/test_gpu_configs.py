@@ -112,3 +112,20 @@ def test_a_trace_can_be_moved_to_a_gpu_and_tells_no_names_of_its_inputs(task: st
     graph = load(str(export.trace(bert(BERTS[task]), tmp_path)))
     assert "Device = prim::Constant" not in str(graph.inlined_graph)
     assert not {argument.name for argument in graph.forward.schema.arguments} & set(BERTS[task].inputs)
+
+
+@pytest.mark.parametrize("task", BERTS)
+def test_in_mixed_precision_matrices_are_multiplied_in_fp16_and_the_answer_is_near_and_fp32(
+    task: str, tmp_path: Path
+) -> None:
+    """Without a GPU and without an autocast around it, because the trace holds the casts."""
+    load: Any = torch.jit.load
+    model = bert(BERTS[task])
+    graph = load(str(export.trace_mixed(model, tmp_path)))
+    text = str(graph.inlined_graph)
+    assert "Device = prim::Constant" not in text
+    inputs = export.example(model, 3, 5)
+    with torch.inference_mode():
+        for mixed, full in zip(graph(*inputs), model(*inputs), strict=True):
+            assert mixed.dtype == torch.float32
+            assert 0 < (mixed - full).abs().max() < 0.01

@@ -58,7 +58,7 @@ def answers_on_inf1(folder: Path, pipeline_cores: str) -> BuildPlan:
     shutil.copytree(ROOT / "workloads" / "question_answering", folder / "question_answering")
     file = folder / "question_answering" / "workload.toml"
     text = file.read_text("utf-8")
-    assert text.count('pipeline_cores = "auto"') == 1
+    assert text.count('pipeline_cores = "auto"') == 4
     file.write_text(text.replace('pipeline_cores = "auto"', f"pipeline_cores = {pipeline_cores}"), "utf-8")
     return plan(load_workload("question_answering", folder), "inf1-pipeline", folder)
 

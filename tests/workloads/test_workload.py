@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from tests.conftest import EditToml
 from workloads import (
@@ -11,6 +12,7 @@ from workloads import (
     ProjectError,
     RandomWeights,
     TextClassification,
+    TorchScriptTarget,
     Workload,
     load_workload,
     workload_names,
@@ -239,6 +241,15 @@ def test_the_published_experiment_has_the_published_model_load_and_machines() ->
     assert folder.workload.model.checkpoint == "./checkpoint", "what is deployed stays as it is"
     assert published.builds(Path("r")) == Path("r/build/published/bert-large")
     assert {len(row["text"].split()) > 400 for row in published.payloads()} == {True}
+
+
+def test_mixed_precision_of_pytorch_is_refused_on_a_cpu() -> None:
+    with pytest.raises(ValidationError) as caught:
+        TorchScriptTarget(runtime="torchscript", precision="fp16", instance_types=("ml.c5.xlarge",))
+    assert (
+        "precision: fp16 is mixed precision on an NVIDIA GPU, but instance_types is ['ml.c5.xlarge']. Name GPU types "
+        "alone, such as ml.g4dn.xlarge, or leave precision out."
+    ) in str(caught.value)
 
 
 def test_an_experiment_that_nobody_published_lists_the_known() -> None:

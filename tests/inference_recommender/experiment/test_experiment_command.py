@@ -102,6 +102,25 @@ def test_the_published_experiment_is_eight_variants_on_three_types_under_the_pub
         assert types == ["ml.g4dn.xlarge", "ml.g4dn.2xlarge", "ml.g4dn.12xlarge"]
 
 
+@pytest.mark.usefixtures("built")
+def test_question_answering_is_published_on_inferentia_against_a_gpu_in_mixed_precision(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both types of Inf1, one and six requests an inference, copies and pipelines: 10 cells, and the baseline's."""
+    assert _run("question_answering", "--published", "--runs", str(tmp_path), "--dry-run", *ACCESS) == 0
+    experiment = json.loads(capsys.readouterr().out)["experiment"]
+    assert (experiment["published"], experiment["load"]) == ("bert-base", "load-test")
+    assert experiment["baseline"] == {"variant": "gpu-autocast", "instance_type": "ml.g4dn.xlarge"}
+    kinds, sizes = ("data-parallel", "chip-pipeline"), ("xlarge", "6xlarge")
+    both = {(f"inf1-{kind}{rows}", f"ml.inf1.{size}") for kind in kinds for rows in ("", "-6") for size in sizes}
+    whole = {("inf1-pipeline", "ml.inf1.6xlarge"), ("inf1-pipeline-6", "ml.inf1.6xlarge")}
+    assert {(cell["variant"], cell["instance_type"]) for cell in experiment["cells"]} == {
+        *both,
+        *whole,
+        ("gpu-autocast", "ml.g4dn.xlarge"),
+    }
+
+
 def test_a_published_variant_that_was_not_built_is_told_with_the_command_that_builds_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +147,7 @@ def test_a_dry_run_prints_the_plan_and_every_request_and_sends_nothing(
 
 
 def test_a_dry_run_without_aws_or_builds_says_what_stands_in(cli: Cli) -> None:
-    shown = cli("experiment", "question_answering", "--variants", "inf1-*", "--dry-run")
+    shown = cli("experiment", "question_answering", "--variants", "inf1-data-parallel", "inf1-pipeline", "--dry-run")
     assert shown.returncode == 0
     document = json.loads(shown.stdout)
     assert len(document["jobs"]) == 2

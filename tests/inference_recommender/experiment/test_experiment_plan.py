@@ -38,7 +38,7 @@ def test_every_variant_is_measured_on_every_type_of_its_target() -> None:
 
 
 def test_a_workload_without_variants_compares_its_targets() -> None:
-    compared = cells(ANSWERS, ["inf1-*"])
+    compared = cells(ANSWERS, ["inf1-data-parallel", "inf1-pipeline"])
     assert [str(cell) for cell in compared] == [
         "ml.inf1.xlarge/inf1-data-parallel",
         "ml.inf1.6xlarge/inf1-data-parallel",
@@ -53,6 +53,17 @@ def test_named_types_go_to_the_variants_that_can_run_on_them() -> None:
         "ml.g5.2xlarge/pt-base",
         "ml.g5.2xlarge/trt-base",
         "ml.c5.2xlarge/ort-base",
+    ]
+
+
+def test_a_pipeline_goes_to_no_type_with_fewer_cores_than_it_was_made_for() -> None:
+    chosen = cells(ANSWERS, ["*pipeline"], ["ml.inf1.xlarge", "ml.inf1.6xlarge", "ml.inf1.24xlarge"])
+    assert [str(cell) for cell in chosen] == [
+        "ml.inf1.xlarge/inf1-chip-pipeline",
+        "ml.inf1.6xlarge/inf1-chip-pipeline",
+        "ml.inf1.24xlarge/inf1-chip-pipeline",
+        "ml.inf1.6xlarge/inf1-pipeline",
+        "ml.inf1.24xlarge/inf1-pipeline",
     ]
 
 
@@ -99,7 +110,7 @@ def test_an_experiment_that_an_older_version_began_is_read() -> None:
 
 
 def test_a_baseline_is_one_cell() -> None:
-    among = cells(ANSWERS, ["inf1-*"])
+    among = cells(ANSWERS, ["inf1-data-parallel", "inf1-pipeline"])
     assert baseline_cell("ml.inf1.xlarge", among) == among[0]
     assert baseline_cell("ml.inf1.6xlarge/inf1-pipeline", among) == among[2]
     with pytest.raises(ProjectError) as caught:

@@ -24,6 +24,16 @@ PUBLISHED = {
 }
 """Instances, USD per hour, and whether 500 ms are kept."""
 
+INF1_FIGURES = Path(__file__).parent / "goldens" / "published_bert_base_inf1.json"
+INF1_PUBLISHED = {
+    "bert-base-data-parallel-4": (63_360, 0.060),
+    "bert-base-uncased-data-parallel-6": (70_920, 0.054),
+    "bert-base-cased-data-parallel-8": (67_260, 0.056),
+    "bert-base-uncased-pipeline": (118_080, 0.167),
+}
+"""Inferences a minute and USD per million, of AWS Neuron's "Inf1 Inference Performance" (Neuron 2.18, April 2024):
+BERT-base, 128 tokens, PyTorch, at EC2's prices. Published are inferences a second, and P99 in whole milliseconds."""
+
 
 def test_the_published_experiments_counts_and_costs(capsys: pytest.CaptureFixture[str]) -> None:
     """Every row is sized, also those that miss the objective; the table was published with no headroom."""
@@ -40,6 +50,17 @@ def test_the_published_experiments_counts_and_costs(capsys: pytest.CaptureFixtur
     }
     assert sized == PUBLISHED
     assert (found["recommended"]["variant"], found["recommended"]["instance_count"]) == ("trt-db-ig", 6)
+
+
+@pytest.mark.parametrize("variant", INF1_PUBLISHED)
+def test_the_published_costs_of_bert_base_on_inferentia(variant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are of one instance at its capacity: price per hour / inferences per hour · 10⁶."""
+    rate, cost = INF1_PUBLISHED[variant]
+    demand = ("--peak-invocations-per-minute", str(rate), "--headroom", "0")
+    assert main(["size", "--from", str(INF1_FIGURES), *demand, "--json"]) == 0
+    (found,) = [one for one in json.loads(capsys.readouterr().out)["candidates"] if one["variant"] == variant]
+    assert found["instance_count"] == 1
+    assert round(found["cost_per_million_invocations_usd"], 3) == cost
 
 
 def test_sixteen_thousand_requests_a_second_are_sized_from_a_rate_beyond_a_jobs_limit(
