@@ -74,8 +74,8 @@ class TorchScriptTarget(_Target):
         wrong = [name for name in self.instance_types if hardware(name) != "GPU"]
         if self.precision == "fp16" and (wrong or not self.instance_types):
             raise ValueError(
-                f"precision: fp16 is mixed precision on an NVIDIA GPU, but instance_types is {list(self.instance_types)}."
-                " Name GPU types alone, such as ml.g4dn.xlarge, or leave precision out."
+                "precision: fp16 is mixed precision on an NVIDIA GPU, but instance_types is "
+                f"{list(self.instance_types)}. Name GPU types alone, such as ml.g4dn.xlarge, or leave precision out."
             )
         return self
 
