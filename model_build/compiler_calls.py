@@ -29,7 +29,7 @@ from workloads import (
 )
 
 MIXED = 'torch.autocast("cpu", torch.float16, cache_enabled=False)'
-"""What a trace of mixed precision is made in, `export.trace_mixed`."""
+"""The context in which `export.trace_mixed` traces."""
 
 
 def steps(model: Model, target: Target, serving: Serving, checkpoint: Checkpoint) -> list[str]:
