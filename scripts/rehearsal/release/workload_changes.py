@@ -13,7 +13,7 @@ REPOSITORY = "team/transformers-in-production"
 CONNECTION = "arn:aws:codeconnections:us-east-1:123456789012:connection/00000000-0000-0000-0000-000000000000"
 ENDPOINTS = ("question_answering", "spellcheck", "text_classification")
 ON_CPU = ("spellcheck", "text_classification")
-QUICK_S = (10, 20)
+QUICK_S = (20, 40)
 
 
 def as_rehearsed(repository: Repository) -> Iterator[str]:
