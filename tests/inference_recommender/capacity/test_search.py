@@ -37,9 +37,10 @@ def _rates(model: Model, limit: Limit, seeds: range) -> np.ndarray:
 
 
 def test_the_capacity_of_a_cold_stalling_batching_service_of_mixed_lengths_is_search() -> None:
-    """Four of the hundred seeds of the slow test below."""
-    rates = _rates(COLD, P99_80, range(1003, 1007))
-    assert (np.abs(rates / TRUE_CAPACITY - 1) <= 0.05).all()
+    """The first four of the hundred seeds of the slow test below, of which five may be further off."""
+    rates = _rates(COLD, P99_80, range(1000, 1004))
+    assert (np.abs(rates / TRUE_CAPACITY - 1) <= 0.05).sum() >= 3
+    assert (np.abs(rates / TRUE_CAPACITY - 1) <= 0.10).all()
     assert (rates > TRUE_FAR_OVER).sum() <= 1
 
 
