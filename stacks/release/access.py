@@ -132,6 +132,7 @@ class ReleaseAccess(Construct):
             acknowledge_resources(role, [models], "CloudFormation names each model of an endpoint.")
         verbs = ("Create", "Describe", "Stop")
         actions = [f"sagemaker:{verb}InferenceRecommendationsJob" for verb in verbs]
+        actions.append("sagemaker:GetScalingConfigurationRecommendation")
         allow(role, [*actions, "sagemaker:AddTags", "sagemaker:ListTags"], [jobs])
         allow_passing_to_sagemaker(role, [passed])
         allow(role, READ_LOGS, logs)
