@@ -223,7 +223,7 @@ def test_documents_inside_a_page_are_sound(page: Path) -> None:
         checks[block.kind](block.text)
 
 
-@pytest.mark.parametrize("name", ["security.md", "accelerators.md", "first-day.md"])
+@pytest.mark.parametrize("name", ["security.md", "accelerators.md", "first-day.md", "published.md"])
 def test_every_test_that_is_named_exists(name: str) -> None:
     files = list((ROOT / "tests").rglob("*.py"))
     there = {file.name for file in files}
