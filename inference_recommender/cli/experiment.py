@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +16,7 @@ from inference_recommender.experiment.account import Prepared
 from inference_recommender.experiment.aws import ExperimentAws
 from inference_recommender.experiment.cells import baseline_cell, cells
 from inference_recommender.experiment.folder import ExperimentFolder
+from inference_recommender.experiment.images import PLATFORMS, Platform, host_ami, resolved, stand_ins
 from inference_recommender.experiment.measure import run
 from inference_recommender.experiment.page import conclude
 from inference_recommender.experiment.plan import Experiment, batches, job_plan, lifetime
@@ -32,14 +32,13 @@ from workloads import (
     ModelArtifact,
     NoVerdict,
     ProjectError,
-    SageMakerEndpointHosting,
     UsageError,
     WorkloadFolder,
     artifact_file,
     load_artifact,
     load_workload,
 )
-from workloads.instances import HOST_AMIS, needs_host_ami
+from workloads.instances import needs_host_ami
 
 NO_CELL = 1
 TABLE_WIDTH = 190
@@ -115,13 +114,31 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--baseline", metavar="TYPE[/VARIANT]", help="the cell that ratios are to; default: none")
     parser.add_argument("--role-arn", metavar="ARN", help="of jobs and models; default: the stack's recommender role")
-    parser.add_argument("--image-uri", metavar="URI", help="of the models; default: that of the stack's model")
+    parser.add_argument(
+        "--image-uri",
+        type=image_argument,
+        action="append",
+        default=[],
+        metavar="[PLATFORM=]URI",
+        help="of the models, or of those on cpu, gpu, inf1 or inf2; may be repeated; default: that of the stack's "
+        "model, and for other hardware ours that was built and pushed last",
+    )
     parser.add_argument("--payload-bucket", metavar="BUCKET", help="default: SageMaker's bucket of account and region")
     parser.add_argument("--runs", type=Path, metavar="DIR", help="where the experiment's folder goes; default: runs")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with an experiment; finished cells are kept")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and its requests as JSON, send nothing")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     parser.set_defaults(command=_experiment)
+
+
+def image_argument(text: str) -> tuple[Platform | None, str]:
+    """Parses URI, the image of every model, or PLATFORM=URI, that of the models on such hardware."""
+    name, equals, uri = text.rpartition("=")
+    named = next((each for each in PLATFORMS if each == name), None)
+    if not uri or (equals and named is None):
+        allowed = ", ".join(f"{each}=URI" for each in PLATFORMS)
+        raise argparse.ArgumentTypeError(f"got '{text}'. Allowed: URI, or {allowed}.")
+    return named, uri
 
 
 def _experiment(options: argparse.Namespace, stderr: Console) -> int:
@@ -142,7 +159,7 @@ def _experiment(options: argparse.Namespace, stderr: Console) -> int:
         source=source,
         artifacts=artifacts,
         archives={n: artifact_file(root, source.workload.name, n).with_name(a.archive) for n, a in artifacts.items()},
-        access=folder.access() if options.resume else _access(options, aws, source),
+        access=folder.access() if options.resume else _access(options, aws, source, experiment),
     )
     folder.begin(experiment, source.workload, prepared.access)
     return _measure(prepared, aws, folder, stderr, as_json=options.json)
@@ -274,22 +291,23 @@ def _refuse_other_archives(
             )
 
 
-def _access(options: argparse.Namespace, aws: ExperimentAws, source: WorkloadFolder) -> Access:
-    """Returns the role and the image named on the command line, or else the stack's."""
-    role, image = options.role_arn, options.image_uri
-    if not (role and image):
-        outputs = aws.stack_outputs(source.workload.stack_name)
-        role, image = role or outputs.role_arn, image or aws.image_uri(outputs.model_name)
-    bucket = options.payload_bucket or aws.default_bucket()
-    return Access(role_arn=role, image_uri=image, bucket=bucket, host_ami=options.host_ami or host_ami(source, image))
-
-
-def host_ami(source: WorkloadFolder, image_uri: str) -> str | None:
-    """Returns the InferenceAmiVersion whose driver starts an image: by the version in its tag, or by the hosting's."""
-    tagged = re.search(r":(\d\d\.\d\d)-py3", image_uri)
-    hosting = source.workload.hosting
-    version = tagged[1] if tagged else hosting.triton_version if isinstance(hosting, SageMakerEndpointHosting) else None
-    return HOST_AMIS.get(version or "")
+def _access(options: argparse.Namespace, aws: ExperimentAws, source: WorkloadFolder, experiment: Experiment) -> Access:
+    """Returns the role and the images named on the command line, or else the stack's and ours."""
+    stack, workload = source.workload.stack_name, source.workload
+    images = resolved(
+        experiment.cells,
+        workload,
+        options.image_uri,
+        stacks=lambda: aws.image_uri(aws.stack_outputs(stack).model_name),
+        region=lambda: aws.region,
+        root=ROOT,
+    )
+    return Access(
+        role_arn=options.role_arn or aws.stack_outputs(stack).role_arn,
+        images=images,
+        bucket=options.payload_bucket or aws.default_bucket(),
+        host_ami=options.host_ami or host_ami(workload, images),
+    )
 
 
 def _to_show(
@@ -297,15 +315,17 @@ def _to_show(
 ) -> dict[str, Any]:
     """Returns the plan and its requests, with names that stand for what AWS would have told where it cannot."""
     try:
-        access = ExperimentFolder(options.resume).access() if options.resume else _access(options, aws, source)
+        access = (
+            ExperimentFolder(options.resume).access() if options.resume else _access(options, aws, source, experiment)
+        )
     except AwsUnavailable as error:
         warn(stderr, f"{error} Until then ACCOUNT, REGION and the names of role and image stand for the real ones.")
-        image = options.image_uri or "ACCOUNT.dkr.ecr.REGION.amazonaws.com/sagemaker-tritonserver"
+        images = stand_ins(experiment.cells, source.workload, options.image_uri)
         access = Access(
             role_arn=options.role_arn or STAND_IN_ROLE,
-            image_uri=image,
+            images=images,
             bucket=options.payload_bucket or "sagemaker-REGION-ACCOUNT",
-            host_ami=options.host_ami or host_ami(source, image),
+            host_ami=options.host_ami or host_ami(source.workload, images),
         )
     try:
         artifacts = _artifacts(experiment, source)
@@ -322,7 +342,7 @@ def _to_show(
     return {
         "experiment": experiment.model_dump(mode="json"),
         "models": [
-            model_request(batch.name, artifacts[batch.variant], access, begin + lifetime(experiment, batch, workload))
+            model_request(batch, artifacts[batch.variant], access, begin + lifetime(experiment, batch, workload))
             for batch in planned
             if batch.variant in artifacts
         ],

@@ -2,6 +2,7 @@
 
 cells              what is measured: variant × instance type. Pure
 plan               the cells that are left → batches of one variant, at most ten instance types each. Pure
+images             the container image of each kind of hardware
 resources          a batch's model and a cell's endpoint, as requests. Pure
 measure            runs every batch, by a job of Inference Recommender or, in `by_load_test`, by our own generator
 account, aws       the port to AWS, and its adapter

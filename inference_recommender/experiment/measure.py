@@ -49,7 +49,7 @@ def _run_batch(
     artifact = prepared.artifacts[batch.variant]
     account.upload_archive(prepared.access.archive_url(artifact), prepared.archives[batch.variant])
     expires_at = datetime.now(UTC) + lifetime(prepared.experiment, batch, prepared.source.workload)
-    account.make_model(model_request(batch.name, artifact, prepared.access, expires_at))
+    account.make_model(model_request(batch, artifact, prepared.access, expires_at))
     measure = {"sagemaker": measure_by_job, "load-test": measure_by_load_test}[prepared.experiment.load]
     try:
         measure(prepared, batch, account, folder, progress, sleep)

@@ -8,7 +8,13 @@ from markupsafe import Markup
 from inference_recommender.experiment import plots
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.result import Result, Row, result
-from inference_recommender.experiment.terminal import locality, milliseconds
+from inference_recommender.experiment.terminal import (
+    OPTIMISED_HEADS,
+    locality,
+    milliseconds,
+    optimised,
+    optimised_figures,
+)
 from inference_recommender.report.page import UNKNOWN, render
 from workloads.instances import shapes_source
 
@@ -64,6 +70,9 @@ def page(result: Result, description: str) -> str:
         figures=lambda row: _figures(row, with_ratios=result.baseline is not None),
         missing=MISSING,
         notes=list(_notes(result)),
+        optimised=optimised(result),
+        optimised_heads=OPTIMISED_HEADS,
+        optimised_figures=optimised_figures,
         plots=_plots(result),
         missed=[row for row in result.rows if row.candidate is None or not row.candidate.meets_objective],
         facts=_facts(result),

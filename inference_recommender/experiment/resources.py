@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pydantic import model_validator
+
 from aws_api.expiry import expiry_tag
+from inference_recommender.experiment.images import PLATFORMS, Platform, platform
+from inference_recommender.experiment.plan import Batch
 from inference_recommender.jobs.job_run import PAYLOAD_PREFIX, payload_key
 from inference_recommender.jobs.tested_model import TestedModel
 from workloads import ModelArtifact
@@ -17,14 +21,30 @@ LONGEST_NAME = 63
 
 
 class Access(Document):
-    """The role, image and bucket that an experiment uses in its account."""
+    """The role, images and bucket that an experiment uses in its account."""
 
     role_arn: str
-    """The role of the jobs and of the models' containers: it reads archives and payloads, and pulls the image."""
-    image_uri: str
+    """The role of the jobs and of the models' containers: it reads archives and payloads, and pulls the images."""
+    images: dict[Platform, str]
+    """The image of the models on each kind of hardware that has a cell."""
     bucket: str
     host_ami: str | None = None
     """InferenceAmiVersion of the GPU instances of load tests; a job of Inference Recommender cannot choose it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_an_older_version(cls, table: Any) -> Any:
+        """An experiment begun by an older version has one image for all of its cells."""
+        if isinstance(table, dict) and "image_uri" in table:
+            return {
+                **{k: v for k, v in table.items() if k != "image_uri"},
+                "images": dict.fromkeys(PLATFORMS, table["image_uri"]),
+            }
+        return table
+
+    def image(self, batch: Batch) -> str:
+        """Returns the image of a batch's model: its instance types are all of one kind."""
+        return self.images[platform(batch.instance_types[0])]
 
     def tested_model(self, workload: str, model_name: str) -> TestedModel:
         return TestedModel(
@@ -36,16 +56,16 @@ class Access(Document):
         return f"s3://{self.bucket}/{PAYLOAD_PREFIX}/{artifact.workload}/models/{artifact.archive_sha256}.tar.gz"
 
 
-def model_request(name: str, artifact: ModelArtifact, access: Access, expires_at: datetime) -> dict[str, Any]:
+def model_request(batch: Batch, artifact: ModelArtifact, access: Access, expires_at: datetime) -> dict[str, Any]:
     """Returns the request of CreateModel: the artifact's archive, served as the endpoint's stack would serve it.
     `sweep` may delete it from `expires_at` on.
     """
     return {
-        "ModelName": name,
+        "ModelName": batch.name,
         "ExecutionRoleArn": access.role_arn,
         "EnableNetworkIsolation": True,
         "PrimaryContainer": {
-            "Image": access.image_uri,
+            "Image": access.image(batch),
             "ModelDataUrl": access.archive_url(artifact),
             "Environment": environment(artifact),
         },

@@ -6,10 +6,11 @@
 Where the price of any measured cell is unknown, the front is latency against invocations per minute and instance: no
 price is invented, and cells with a price are not preferred to those without. Ratios are to a baseline cell, above 1
 where the figure is larger than the baseline's; a speed-up is to the baseline's variant on the cell's own instance type,
-and tells what the optimisation alone is worth.
+and tells what the optimisation alone is worth. With a baseline there are two short tables besides, as published: the
+cell of the lowest P95 of each instance type, and the one whose requests cost least.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -109,7 +110,19 @@ class Result(Document):
     recommended: Cell | None = Field(description="The cheapest that meets the objective.")
     baseline: Cell | None
     front_against: Against
+    lowest_latency: tuple[Cell, ...] = Field(
+        default=(), description="With a baseline, the cell of the lowest P95 on each instance type."
+    )
+    lowest_cost: tuple[Cell, ...] = Field(
+        default=(),
+        description="With a baseline, the cell of the highest rate on each instance type, whose requests cost least.",
+    )
     why_no_verdict: str | None = Field(description="Why nothing may be concluded; then nothing is recommended.")
+
+    def rows_of(self, cells: Sequence[Cell]) -> tuple[Row, ...]:
+        """Returns the rows of `cells`, in their order."""
+        by_cell = {row.cell: row for row in self.rows}
+        return tuple(by_cell[cell] for cell in cells)
 
 
 def result(
@@ -150,6 +163,8 @@ def result(
         recommended=chosen,
         baseline=experiment.baseline,
         front_against=against,
+        lowest_latency=_best(rows, lambda row: row.compared_ms) if base else (),
+        lowest_cost=_best(rows, lambda row: row.rate and -row.rate) if base else (),
         why_no_verdict=why,
     )
 
@@ -166,6 +181,16 @@ def pareto_front(rows: Sequence[Row]) -> tuple[Against, frozenset[Cell]]:
     ]
     front = {cell for cell, *point in points if not any(_beats(other, point) for _, *other in points)}
     return against, frozenset(front)
+
+
+def _best(rows: Sequence[Row], figure: Callable[[Row], float | None]) -> tuple[Cell, ...]:
+    """Returns the cell whose figure is smallest on each instance type, in the order of the rows."""
+    best: dict[str, tuple[float, Cell]] = {}
+    for row in rows:
+        found = figure(row) if row.rate else None
+        if found is not None and (row.instance_type not in best or found < best[row.instance_type][0]):
+            best[row.instance_type] = found, row.cell
+    return tuple(cell for _, cell in best.values())
 
 
 def _beats(one: Sequence[float], other: Sequence[float]) -> bool:

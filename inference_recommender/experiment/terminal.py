@@ -25,6 +25,7 @@ HEADS = (
     "USD/h",
     "USD/1M",
 )
+OPTIMISED_HEADS = ("P95 ms", "inv/min", "USD/1M", "P95 ×", "inv/min ×", "USD/1M ×")
 RATIO_HEADS = ("speed-up\n×", "inv/min\n×", "P95\n×", "USD/1M\n×")
 
 
@@ -42,8 +43,43 @@ def show(result: Result, console: Console) -> None:
         missed = row.candidate is None or not row.candidate.meets_objective
         table.add_row(*_cells(row, with_ratios=result.baseline is not None), style="dim" if missed else "")
     console.print(table)
+    for short, best in optimised(result).items():
+        console.print(_short_table(short, best))
     for line in (*_reasons(result.rows), *legend(result), verdict(result)):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def optimised(result: Result) -> dict[str, tuple[Row, ...]]:
+    """Returns the short tables of an experiment with a baseline, by their titles: the best row of each type."""
+    tables = {
+        "Optimised for latency: the lowest P95 of each instance type": result.lowest_latency,
+        "Optimised for cost: the cheapest requests of each instance type": result.lowest_cost,
+    }
+    return {title: result.rows_of(cells) for title, cells in tables.items() if cells}
+
+
+def optimised_figures(row: Row) -> tuple[tuple[float | None, str], ...]:
+    """Returns a row's figures, each with its format, in the order of `OPTIMISED_HEADS`; costs are at capacity."""
+    ratios = row.ratios
+    return (
+        (row.compared_ms, milliseconds(row.compared_ms)),
+        (row.rate, ",.0f"),
+        (row.cost_per_million_at_capacity_usd, ",.3f"),
+        (ratios.p95_latency if ratios else None, ".2f"),
+        (ratios.invocations_per_minute if ratios else None, ".2f"),
+        (ratios.cost_per_million if ratios else None, ".2f"),
+    )
+
+
+def _short_table(title: str, rows: Sequence[Row]) -> Table:
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    for head in ("instance type", "variant"):
+        table.add_column(head, no_wrap=True)
+    for head in OPTIMISED_HEADS:
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(row.instance_type, row.variant, *(number(*figure) for figure in optimised_figures(row)))
+    return table
 
 
 def legend(result: Result) -> list[str]:

@@ -20,6 +20,7 @@ from inference_recommender.capacity.time_series import Series
 from inference_recommender.experiment.account import Prepared
 from inference_recommender.experiment.cells import cells
 from inference_recommender.experiment.folder import ExperimentFolder
+from inference_recommender.experiment.images import PLATFORMS
 from inference_recommender.experiment.measure import run
 from inference_recommender.experiment.plan import Experiment
 from inference_recommender.experiment.resources import Access
@@ -237,7 +238,7 @@ def prepared(kept: ExperimentFolder, variants: Sequence[str], instance_types: Se
         archives=dict.fromkeys(names, "a" * 64),
         cells=chosen,
     )
-    access = Access(role_arn=ROLE, image_uri=IMAGE, bucket="bucket")
+    access = Access(role_arn=ROLE, images=dict.fromkeys(PLATFORMS, IMAGE), bucket="bucket")
     kept.begin(experiment, source.workload, access)
     artifacts = {name: an_artifact(workload="text_classification", variant=name) for name in names}
     return Prepared(

@@ -20,7 +20,7 @@ from inference_recommender.experiment.measure import run
 from inference_recommender.progress import Silent
 from tests.artifacts import an_artifact
 from tests.inference_recommender.experiment.experiment_account import IMAGE, ROLE, DiskAccount, prepared
-from workloads import UsageError, load_workload
+from workloads import UsageError
 
 ACCESS = ("--role-arn", ROLE, "--image-uri", IMAGE, "--payload-bucket", "bucket")
 
@@ -121,6 +121,33 @@ def test_question_answering_is_published_on_inferentia_against_a_gpu_in_mixed_pr
     }
 
 
+@pytest.mark.usefixtures("built")
+def test_both_of_its_kinds_of_hardware_are_one_run_with_an_image_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images = ("--image-uri", f"inf1={IMAGE}-neuron", "--image-uri", f"gpu={IMAGE}:25.04-py3")
+    access = ("--role-arn", ROLE, "--payload-bucket", "bucket", *images)
+    assert _run("question_answering", "--published", "--runs", str(tmp_path), "--dry-run", *access) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert {
+        model["Tags"][1]["Value"]: model["PrimaryContainer"]["Image"].removeprefix(IMAGE) for model in shown["models"]
+    } == {
+        **dict.fromkeys({cell["variant"] for cell in shown["experiment"]["cells"]}, "-neuron"),
+        "gpu-autocast": ":25.04-py3",
+    }
+
+
+@pytest.mark.parametrize("argument", ["tpu=URI", "gpu=", ""])
+def test_an_image_is_for_every_cell_or_for_a_known_kind_of_hardware(
+    argument: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        _options("text_classification", "--image-uri", argument)
+    assert capsys.readouterr().err.endswith(
+        f"argument --image-uri: got '{argument}'. Allowed: URI, or cpu=URI, gpu=URI, inf1=URI, inf2=URI.\n"
+    )
+
+
 def test_a_published_variant_that_was_not_built_is_told_with_the_command_that_builds_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,20 +208,6 @@ def test_gpu_cells_are_measured_by_load_tests_and_not_by_jobs(cli: Cli) -> None:
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith("ml.g5.xlarge: hosts of these types start with NVIDIA driver 470,")
     assert refused.stderr.endswith(" inference_recommender experiment text_classification --with load-test`.\n")
-
-
-@pytest.mark.parametrize(
-    ("image", "ami"),
-    [
-        ("sagemaker-tritonserver:25.09-py3", "al2023-ami-sagemaker-inference-gpu-4-1"),
-        ("sagemaker-tritonserver:24.09-py3", "al2-ami-sagemaker-inference-gpu-3-1"),
-        ("sagemaker-tritonserver:19.01-py3", None),
-        ("team/triton@sha256:0", "al2023-ami-sagemaker-inference-gpu-4-1"),  # hosting.triton_version is 25.09
-    ],
-)
-def test_the_host_ami_is_that_of_the_images_triton(image: str, ami: str | None) -> None:
-    source = load_workload("text_classification")
-    assert command.host_ami(source, f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}") == ami
 
 
 def test_an_experiment_of_nothing_is_refused(cli: Cli) -> None:

@@ -80,6 +80,42 @@ def test_data_parallel_against_pipeline_by_throughput_p95_and_cost() -> None:
     assert [row.cheapest for row in (data_parallel, large, pipeline)] == [True, False, False]
 
 
+def test_a_baseline_gives_the_published_tables_optimised_for_latency_and_for_cost() -> None:
+    gpu = _measured("gpu-autocast", "ml.g4dn.xlarge", 40_000.0, 13.0)
+    slow = _measured("inf1-chip-pipeline", "ml.inf1.6xlarge", 10_000.0, 8.0)
+    died = _measured("inf1-pipeline-6", "ml.inf1.6xlarge", None, None, failure_reason="It died.")
+    compared = _result(
+        DATA_PARALLEL,
+        LARGE,
+        PIPELINE,
+        slow,
+        died,
+        gpu,
+        baseline=Cell(variant="gpu-autocast", instance_type="ml.g4dn.xlarge"),
+    )
+    assert [str(cell) for cell in compared.lowest_latency] == [
+        "ml.inf1.xlarge/inf1-data-parallel",
+        "ml.inf1.6xlarge/inf1-pipeline",
+        "ml.g4dn.xlarge/gpu-autocast",
+    ]
+    assert [str(cell) for cell in compared.lowest_cost] == [
+        "ml.inf1.xlarge/inf1-data-parallel",
+        "ml.inf1.6xlarge/inf1-data-parallel",
+        "ml.g4dn.xlarge/gpu-autocast",
+    ]
+    shown = _table(compared)
+    latency = shown.index("Optimised for latency: the lowest P95 of each instance type")
+    cost = shown.index("Optimised for cost: the cheapest requests of each instance type")
+    assert "ml.inf1.6xlarge inf1-pipeline 4 100,000 0.250 0.33 2.50" in " ".join(shown[latency:cost].split())
+    assert "ml.inf1.6xlarge inf1-data-parallel 9 200,000 0.125 0.75 5.00" in " ".join(shown[cost:].split())
+    text = page(compared, WORKLOAD.description)
+    assert text.count("<h2>Optimised for") == 2
+    assert "× is the ratio to ml.g4dn.xlarge/gpu-autocast." in text
+    without = _result(DATA_PARALLEL, LARGE, PIPELINE)
+    assert (without.lowest_latency, without.lowest_cost) == ((), ())
+    assert "Optimised for" not in _table(without) + page(without, WORKLOAD.description)
+
+
 def test_the_fleet_and_its_cost_are_those_of_the_sizing() -> None:
     (row,) = _result(DATA_PARALLEL).rows
     assert row.candidate is not None
