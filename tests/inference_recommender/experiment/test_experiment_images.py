@@ -67,7 +67,8 @@ def test_hardware_without_an_image_is_refused_with_the_command_that_builds_one(
         images(tmp_path)
     assert str(caught.value) == (
         f"--image-uri: ml.g4dn.xlarge needs another image than the stack's model has, and {why}. Build and push "
-        "one for us-east-1 with `bash scripts/release/build_image.sh triton-25.09-gpu`, or name one: --image-uri gpu=URI."
+        "one for us-east-1 with `bash scripts/release/build_image.sh triton-25.09-gpu`, or name one: "
+        "--image-uri gpu=URI."
     )
 
 
