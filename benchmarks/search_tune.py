@@ -36,7 +36,7 @@ from inference_recommender.tune.race import Race
 from inference_recommender.tune.space import Configuration, Machine, space
 from inference_recommender.tune.triton import Built, TunedTriton
 from workloads import ROOT, Serving, artifact_file, load_artifact, load_workload
-from workloads.tune import Tune
+from workloads.serving import Tune
 
 LIMIT = Limit(percentile=99.0, latency_ms=100.0)
 WORK_MS = {"cpu": 2.5, "cpu-int8": 1.8}

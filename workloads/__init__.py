@@ -1,7 +1,6 @@
 """The contract: what people write, what a build makes, what the recommender decides. Imports nothing of ours."""
 
 from workloads.artifact import ModelArtifact, ParityReport, artifact_file, file_sha256, load_artifact
-from workloads.batch_recommendation import BatchFleet, BatchRecommendation, BatchSizing
 from workloads.endpoint_hosting import (
     Canary,
     DataCapture,
@@ -29,9 +28,11 @@ from workloads.model import (
     TextToText,
 )
 from workloads.objective import LatencyObjective, Sizing, ThroughputObjective
-from workloads.published import Published
 from workloads.recommendation import (
     Autoscaling,
+    BatchFleet,
+    BatchRecommendation,
+    BatchSizing,
     Candidate,
     LatencyPercentiles,
     Proof,
@@ -49,7 +50,7 @@ from workloads.target import (
     TensorRtTarget,
     TorchScriptTarget,
 )
-from workloads.traffic import PhasedTraffic, StairTraffic, Traffic
+from workloads.traffic import PhasedTraffic, Published, StairTraffic, Traffic
 from workloads.workload import Workload
 
 __all__ = [

@@ -11,11 +11,10 @@ from typing import Any, TypeVar
 
 from pydantic import create_model
 
-from workloads.batch_recommendation import BatchRecommendation
 from workloads.document import Document
 from workloads.errors import InvalidDocument, UsageError
 from workloads.objective import ThroughputObjective
-from workloads.recommendation import Recommendation
+from workloads.recommendation import BatchRecommendation, Recommendation
 from workloads.serving import Variant
 from workloads.target import Target
 from workloads.traffic import PhasedTraffic, StairTraffic

@@ -1,5 +1,10 @@
-"""`[objective]` and `[sizing]` of workload.toml: the latency or throughput to keep, the load, and the headroom."""
+"""`[objective]` and `[sizing]` of workload.toml: the latency or throughput to keep, the load, and the headroom.
 
+Here are also the names of the custom CloudWatch metrics that show whether it is kept: programs and client code publish
+them, a stack's alarms read them.
+"""
+
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -10,6 +15,10 @@ from workloads.document import Document
 Percentile = Annotated[str, Field(pattern=r"^P\d{1,2}(\.\d{1,2})?$")]
 PositiveInt = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
+
+METRIC_NAMESPACE = "TransformersInProduction"
+CLIENT_LATENCY = "ClientLatency"
+"""How long a caller waited for an answer or for the last error, retries included, in milliseconds: one value a call."""
 
 
 class LatencyObjective(Document):
@@ -75,3 +84,10 @@ class Sizing(Document):
     availability_zones: Annotated[int, Field(ge=2, le=6)] | None = Field(
         default=None, description="Zones of which one may fail and the rest still bear the load; None asks for none."
     )
+
+
+def metric_dimensions(workload: str, stack: str) -> Mapping[str, str]:
+    """Returns the dimensions of the custom metrics. The CloudFormation stack that serves the callers tells beta from
+    production, which would else share one metric in one account, and with it an alarm that rolls back.
+    """
+    return {"Workload": workload, "Stack": stack}

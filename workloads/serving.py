@@ -1,4 +1,4 @@
-"""`[serving]` and `[variants]` of workload.toml: Triton's scheduling of a model."""
+"""`[serving]`, `[variants]` and `[tune]` of workload.toml: how Triton schedules a model, and what `tune` tries."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -10,6 +10,8 @@ from workloads.document import Document
 
 PositiveInt = Annotated[int, Field(ge=1)]
 GroupKind = Literal["KIND_CPU", "KIND_GPU"]
+Tried = Annotated[int, Field(ge=1, le=1024)]
+TriedDelay = Annotated[float, Field(ge=0, le=60_000)]
 
 
 class InstanceGroup(Document):
@@ -84,6 +86,28 @@ class Variant(Document):
 
     target: str
     serving: Serving
+
+
+class Tune(Document):
+    """The values to try of each key; every combination that makes sense is a configuration. An empty list leaves the
+    choice to the machine: powers of two up to its cores, and the workload's own values."""
+
+    targets: tuple[str, ...] = Field(default=(), description="Runtimes and precisions; default: the hosted target.")
+    threads: tuple[Tried, ...] = Field(
+        default=(), description="Of each model instance; default: powers of two up to the cores, and on GPUs as it is."
+    )
+    model_instances: tuple[Tried, ...] = Field(
+        default=(), description="Default: powers of two for which instances times threads are at most the cores."
+    )
+    max_batch_sizes: tuple[Tried, ...] = Field(
+        default=(), description="1 answers each request by itself; default: 1, 4, 16 and the workload's own."
+    )
+    preferred_batch_sizes: tuple[tuple[Tried, ...], ...] = Field(
+        default=(), description="Lists of preferred sizes; default: none, and the workload's own."
+    )
+    max_queue_delays_ms: tuple[TriedDelay, ...] = Field(
+        default=(), description="Default: 0, 2 % and 10 % of the latency limit, and the workload's own."
+    )
 
 
 def inherited(variant: Any, common: Mapping[str, Any]) -> Any:

@@ -1,15 +1,23 @@
-"""`[traffic.NAME]` and `[recommender]` of workload.toml: the load of a test, and what the test may vary."""
+"""`[traffic.NAME]`, `[recommender]` and `[published.NAME]` of workload.toml.
+
+They are the load of a test, what the test may vary, and the tests of others that can be run again.
+"""
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
 from workloads.document import Document
 from workloads.endpoint_hosting import KeyArn
+from workloads.model import Checkpoint, Padding
+from workloads.objective import Sizing
+from workloads.target import InstanceType
 
 PositiveInt = Annotated[int, Field(ge=1)]
 ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 ParameterValue = Annotated[str, Field(max_length=128)]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+\.jsonl$")]
 
 
 class Phase(Document):
@@ -77,3 +85,30 @@ class Recommender(Document):
         default=False,
         description="A release proves what it recommends, on beta's endpoint, and stops where it is missed or unclear.",
     )
+
+
+class Published(Document):
+    """An experiment of which others published the figures, with their model and their load.
+
+    What it names stands in the place of the workload's own keys for `build --published` and `experiment --published`;
+    what is deployed stays as it is. Its builds have a folder of their own, so that the two are never taken for each
+    other.
+    """
+
+    variants: tuple[str, ...] = Field(min_length=1, description="Names of [variants] or [targets].")
+    baseline: str = Field(description="The variant to which speed-ups are told, on the same instance type.")
+    instance_types: tuple[InstanceType, ...] = Field(min_length=1, max_length=10)
+    traffic: str = Field(description="The name of a [traffic.NAME].")
+    checkpoint: Checkpoint
+    padding: Padding = "longest"
+    truncation: bool = False
+    sizing: Sizing = Field(
+        default=Sizing(headroom=0.0), description="In the place of [sizing]: a published fleet bears its peak, no more."
+    )
+    payloads: FileName = Field(default="payloads.jsonl", description="The file of requests, in the workload's folder.")
+
+    @model_validator(mode="after")
+    def _baseline_is_measured(self) -> Self:
+        if self.baseline not in self.variants:
+            raise ValueError(f"baseline: got '{self.baseline}', which is none of variants: {', '.join(self.variants)}.")
+        return self

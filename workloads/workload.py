@@ -17,11 +17,9 @@ from workloads.hosting import Hosting
 from workloads.instances import hardware, instance_shape
 from workloads.model import METRICS, Model, TextToText
 from workloads.objective import LatencyObjective, Objective, Sizing
-from workloads.published import Published
-from workloads.serving import Serving, Variant, inherited
+from workloads.serving import Serving, Tune, Variant, inherited
 from workloads.target import NeuronTarget, Target, TensorRtTarget
-from workloads.traffic import Recommender, Traffic
-from workloads.tune import Tune
+from workloads.traffic import Published, Recommender, Traffic
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 Metric = Annotated[float, Field(ge=-1, le=1)]

@@ -35,7 +35,7 @@ from workloads import (
     load_workload,
 )
 from workloads.document import Document
-from workloads.tune import Tune
+from workloads.serving import Tune
 
 NOTHING_KEEPS = 1
 SHORTEST_PROBE_S = 2.0

@@ -22,7 +22,7 @@ from typing import Any, Self, TypeVar
 import boto3
 from botocore.config import Config
 
-from workloads import client_metric
+from workloads.objective import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensions
 
 MINUTE_S = 60
 KEPT_S = 3600
@@ -110,7 +110,7 @@ class LatencyMetric:
             return
         if self._client is None:
             self._client = boto3.Session().client("cloudwatch", config=SHORT)
-        for request in requests(client_metric.dimensions(self._workload, self._stack), dict(counts)):
+        for request in requests(metric_dimensions(self._workload, self._stack), dict(counts)):
             self._client.put_metric_data(**request)
             for datum in request["MetricData"]:
                 for value in datum["Values"]:
@@ -131,7 +131,7 @@ def bucket(latency_ms: float, at_s: float) -> tuple[int, float]:
 def requests(dimensions: Mapping[str, str], counts: Mapping[tuple[int, float], int]) -> Iterator[dict[str, Any]]:
     """Yields the requests of PutMetricData, oldest minutes first."""
     for data in _parts(list(_data(dimensions, counts)), DATA_PER_REQUEST):
-        yield {"Namespace": client_metric.NAMESPACE, "MetricData": data}
+        yield {"Namespace": METRIC_NAMESPACE, "MetricData": data}
 
 
 def _data(dimensions: Mapping[str, str], counts: Mapping[tuple[int, float], int]) -> Iterator[dict[str, Any]]:
@@ -139,12 +139,12 @@ def _data(dimensions: Mapping[str, str], counts: Mapping[tuple[int, float], int]
         values = sorted((value, count) for (start, value), count in counts.items() if start == minute)
         for part in _parts(values, VALUES_PER_DATUM):
             yield {
-                "MetricName": client_metric.METRIC_NAME,
+                "MetricName": CLIENT_LATENCY,
                 "Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()],
                 "Timestamp": datetime.fromtimestamp(minute, UTC),
                 "Values": [value for value, _ in part],
                 "Counts": [float(count) for _, count in part],
-                "Unit": client_metric.UNIT,
+                "Unit": "Milliseconds",
             }
 
 

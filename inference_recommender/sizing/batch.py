@@ -21,7 +21,7 @@ from inference_recommender.sizing.decision import cost_per_million_usd
 from inference_recommender.sizing.fleet import Demand, fleet
 from inference_recommender.sizing.prices import listed_price, why_unlisted
 from workloads import BatchFleet, ModelArtifact, NoVerdict, Sizing, ThroughputObjective, UsageError
-from workloads.batch_recommendation import KnownBy
+from workloads.recommendation import KnownBy
 
 SHORTEST_S = 10.0
 """A report of less says little: a worker's last chunk is awaited while the others have none."""

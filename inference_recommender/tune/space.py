@@ -12,7 +12,7 @@ from typing import TypeVar
 from workloads import Serving, Workload
 from workloads.document import Document
 from workloads.instances import NEURON_FAMILIES, hardware
-from workloads.tune import Tune
+from workloads.serving import Tune
 
 T = TypeVar("T")
 

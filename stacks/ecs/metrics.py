@@ -2,7 +2,7 @@
 
 A network load balancer counts connections, not requests, and measures no latency. So requests and response times come
 from the Neuron server's log (containers/neuron/telemetry.py), rows from the batch's (containers/batch/account.py), and
-the client latency from the callers (workloads/client_metric.py).
+the client latency from the callers (workloads/objective.py).
 """
 
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from aws_cdk import Aws, Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from workloads import client_metric
+from workloads.objective import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensions
 
 
 def client_latency(workload: str, statistic: str) -> cloudwatch.Metric:
     """Milliseconds that callers wait, end to end."""
-    return _metric(client_metric.NAMESPACE, client_metric.METRIC_NAME, reported_dimensions(workload), statistic)
+    return _metric(METRIC_NAMESPACE, CLIENT_LATENCY, reported_dimensions(workload), statistic)
 
 
 def response_time(workload: str, statistic: str) -> cloudwatch.Metric:
@@ -62,11 +62,11 @@ def bad_rows(workload: str) -> cloudwatch.Metric:
 
 def reported_dimensions(workload: str) -> Mapping[str, str]:
     """Returns the dimensions that EcsTask hands to the programs. The stack tells two stages of a workload apart."""
-    return client_metric.dimensions(workload, Aws.STACK_NAME)
+    return metric_dimensions(workload, Aws.STACK_NAME)
 
 
 def _reported(workload: str, name: str, statistic: str) -> cloudwatch.Metric:
-    return _metric(client_metric.NAMESPACE, name, reported_dimensions(workload), statistic)
+    return _metric(METRIC_NAMESPACE, name, reported_dimensions(workload), statistic)
 
 
 def _metric(namespace: str, name: str, dimensions: Mapping[str, str], statistic: str) -> cloudwatch.Metric:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from workloads import client_metric
+from workloads.objective import CLIENT_LATENCY, METRIC_NAMESPACE, metric_dimensions
 
 VARIANT = "AllTraffic"
 MICROSECONDS_PER_MILLISECOND = 1000
@@ -30,7 +30,7 @@ class EndpointMetrics:
 
     def client_latency(self, statistic: str) -> cloudwatch.Metric:
         """Milliseconds that callers waited, as they publish it."""
-        return self._reported(client_metric.METRIC_NAME, statistic)
+        return self._reported(CLIENT_LATENCY, statistic)
 
     def response_time(self, statistic: str) -> cloudwatch.Metric:
         """Milliseconds in the Neuron server, from the whole request's arrival to its answer.
@@ -91,11 +91,11 @@ class EndpointMetrics:
     def _reported(self, name: str, statistic: str) -> cloudwatch.Metric:
         """A metric that callers or containers publish under the workload and the stack, called like the endpoint."""
         return cloudwatch.Metric(
-            namespace=client_metric.NAMESPACE,
+            namespace=METRIC_NAMESPACE,
             metric_name=name,
             statistic=statistic,
             period=MINUTE,
-            dimensions_map=dict(client_metric.dimensions(self.workload, self.endpoint_name)),
+            dimensions_map=dict(metric_dimensions(self.workload, self.endpoint_name)),
         )
 
     def _hardware(self, name: str) -> cloudwatch.Metric:

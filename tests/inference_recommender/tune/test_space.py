@@ -8,7 +8,7 @@ import pytest
 from inference_recommender.tune.space import Machine, default_targets, own, space
 from workloads import Workload, load_workload
 from workloads.errors import InvalidDocument
-from workloads.tune import Tune
+from workloads.serving import Tune
 
 SPELLCHECK = load_workload("spellcheck").workload
 TWO_CORES = Machine(cores=2)
