@@ -4,12 +4,14 @@ In: a workload's folder and the name of a target or variant. Out: a frozen `Buil
 checkpoint (a remote one is fetched into the cache); writes nothing into the target's folder and needs no torch.
 """
 
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from model_build import compiler_calls, repository
 from model_build.checkpoint import Checkpoint, resolve, torchscript_file
+from model_build.checkpoint.encoder_config import inputs_for
 from model_build.compile_inputs import CALIBRATION_ROWS, CompileInputs
 from model_build.compiled import compile_key
 from model_build.encoder import repository as encoder
@@ -187,6 +189,7 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
     if isinstance(source.workload.model, TextToText):
         _check_unchanged_rate_can_be_measured(source, examples)
     checkpoint = resolve(source, root / "build" / "checkpoints")
+    source = _with_inputs_of(checkpoint, source)
     if isinstance(target, NeuronTarget):
         target = arguments.with_pipeline(target, checkpoint.weight_count)
     planned = BuildPlan(
@@ -200,6 +203,17 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
     )
     planned.document()  # what cannot be planned is refused now, not after a long compile
     return planned
+
+
+def _with_inputs_of(checkpoint: Checkpoint, source: WorkloadFolder) -> WorkloadFolder:
+    """Returns the workload with the inputs that its checkpoint takes, where workload.toml leaves them open."""
+    model = source.workload.model
+    if isinstance(model, TextToText) or checkpoint.family is None:
+        return source
+    inputs = inputs_for(model, checkpoint.encoder_config, source.file)
+    other = copy(source)
+    other.workload = source.workload.model_copy(update={"model": model.model_copy(update={"inputs": inputs})})
+    return other
 
 
 def _check_runtime(source: WorkloadFolder, name: str, target: Target) -> None:

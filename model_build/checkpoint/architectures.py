@@ -160,21 +160,28 @@ def _bert(source: RandomWeights, model: Model) -> tuple[dict[str, Any], Shapes]:
 
 
 def bert_weights(config: Mapping[str, Any], task: str, labels: int) -> Shapes:
-    """Yields BERT's weights for a config.json, with its own initialisation: deviation 0.02, norms one, biases zero."""
+    """Yields BERT's weights for a config.json, with its own initialisation: deviation 0.02, norms one, biases zero.
+
+    A family may have no token types (0), and embeddings of another width than its layers.
+    """
     wide, inner = config["hidden_size"], config["intermediate_size"]
+    embedded = config.get("embedding_size", wide)
 
     def linear(name: str, out: int, into: int) -> Shapes:
         yield f"{name}.weight", (out, into), 0.02
         yield f"{name}.bias", (out,), 0.02
 
-    def norm(name: str) -> Shapes:
-        yield f"{name}.weight", (wide,), 0
-        yield f"{name}.bias", (wide,), 0.02
+    def norm(name: str, size: int = wide) -> Shapes:
+        yield f"{name}.weight", (size,), 0
+        yield f"{name}.bias", (size,), 0.02
 
     rows = {"word": "vocab_size", "position": "max_position_embeddings", "token_type": "type_vocab_size"}
     for name, key in rows.items():
-        yield f"bert.embeddings.{name}_embeddings.weight", (config[key], wide), 0.02
-    yield from norm("bert.embeddings.LayerNorm")
+        if config[key]:
+            yield f"bert.embeddings.{name}_embeddings.weight", (config[key], embedded), 0.02
+    yield from norm("bert.embeddings.LayerNorm", embedded)
+    if embedded != wide:
+        yield from linear("bert.embeddings_project", wide, embedded)
     for index in range(config["num_hidden_layers"]):
         layer = f"bert.encoder.layer.{index}"
         for part in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
@@ -185,9 +192,11 @@ def bert_weights(config: Mapping[str, Any], task: str, labels: int) -> Shapes:
         yield from norm(f"{layer}.output.LayerNorm")
     if task == "question-answering":
         yield from linear("qa_outputs", 2, wide)
-        return
-    yield from linear("bert.pooler.dense", wide, wide)
-    yield from linear("classifier", labels, wide)
+    elif task == "token-classification":
+        yield from linear("classifier", labels, wide)
+    elif task != "feature-extraction":
+        yield from linear("bert.pooler.dense", wide, wide)
+        yield from linear("classifier", labels, wide)
     if task == "text-pair-scoring":
         yield from linear("scorer", 1, wide)
 

@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from model_build.checkpoint.architectures import bert_weights, t5_weights, write_random
-from model_build.checkpoint.config import check_bert, check_t5, read_backbone, read_config
+from model_build.checkpoint.config import read_t5
+from model_build.checkpoint.encoder_config import read_encoder
+from model_build.checkpoint.families import Family
 from model_build.checkpoint.fetch import PATTERNS, fetch_from_hub, fetch_from_s3
 from model_build.checkpoint.files import broken
 from model_build.checkpoint.tokenizer import check_tokenizer, padding_token
-from model_build.checkpoint.weights import check_files, check_weights, plain_name, stored, stored_in_bert, stored_in_t5
+from model_build.checkpoint.weights import check_files, check_weights, stored, stored_in_encoder, stored_in_t5
 from workloads import (
+    EncoderModel,
     Model,
-    QuestionAnswering,
     RandomWeights,
     TextToText,
     UsageError,
@@ -36,6 +38,8 @@ class Checkpoint:
     config: dict[str, Any]
     encoder_config: dict[str, Any]
     sha256: str
+    family: Family | None = None
+    """The family of an encoder; None of a text2text model and of a TorchScript file, of which nothing is known."""
     torchscript: Path | None = None
     """The TorchScript file that is the whole model, beside which is only the tokenizer; None for weights."""
     preprocess: Path | None = None
@@ -91,33 +95,44 @@ def _resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
 
 def read(folder: Path, encoder: Path, model: Model) -> Checkpoint:
     """Checks the files of a local checkpoint against the workload's [model]. Raises `UsageError`."""
-    config = encoder_config = read_config(folder, model.task)
+    return _read_t5(folder, model) if isinstance(model, TextToText) else _read_encoder(folder, encoder, model)
+
+
+def _read_t5(folder: Path, model: TextToText) -> Checkpoint:
+    config = read_t5(folder)
     check_files(folder)
-    digest = _sha256(folder)
-    if encoder != folder:
-        encoder_config = read_backbone(encoder)
-        check_files(encoder)
-        digest = hashlib.sha256(f"{digest}{_sha256(encoder)}".encode()).hexdigest()
-    if isinstance(model, TextToText):
-        config = encoder_config = check_t5(folder, config)
-    else:
-        encoder_config = check_bert(folder, config, encoder, encoder_config, model)
-    checkpoint = Checkpoint(folder=folder, encoder=encoder, config=config, encoder_config=encoder_config, sha256=digest)
-    _check_parts(checkpoint, model)
+    checkpoint = Checkpoint(folder=folder, encoder=folder, config=config, encoder_config=config, sha256=_sha256(folder))
+    stored = stored_in_t5(checkpoint.weights, tied=config["tie_word_embeddings"])
+    check_weights(folder, stored, t5_weights(config))
+    check_tokenizer(checkpoint.tokenizer, config["vocab_size"])
     return checkpoint
 
 
-def _check_parts(checkpoint: Checkpoint, model: Model) -> None:
-    """Checks that weights and tokenizer are those of the configuration."""
-    config, files = checkpoint.encoder_config, checkpoint.weights
-    if isinstance(model, TextToText):
-        check_weights(checkpoint.folder, stored_in_t5(files, tied=config["tie_word_embeddings"]), t5_weights(config))
-        check_tokenizer(checkpoint.tokenizer, config["vocab_size"])
-        return
-    labels = 0 if isinstance(model, QuestionAnswering) else len(model.labels)
-    wanted = ((plain_name(name), shape, _) for name, shape, _ in bert_weights(config, model.task, labels))
-    check_weights(checkpoint.folder, stored_in_bert(files), wanted)
-    check_tokenizer(checkpoint.tokenizer, config["vocab_size"], len(model.segments))
+def _read_encoder(folder: Path, encoder: Path, model: EncoderModel) -> Checkpoint:
+    config, encoder_config, family = read_encoder(folder, encoder, model)
+    check_files(folder)
+    digest = _sha256(folder)
+    if encoder != folder:
+        check_files(encoder)
+        digest = hashlib.sha256(f"{digest}{_sha256(encoder)}".encode()).hexdigest()
+    checkpoint = Checkpoint(
+        folder=folder,
+        encoder=encoder,
+        config=config,
+        encoder_config=encoder_config,
+        sha256=digest,
+        family=family,
+    )
+    stored = stored_in_encoder(checkpoint.weights, family, model.task)
+    wanted = bert_weights(encoder_config, model.task, head_outputs(model))
+    check_weights(folder, stored, ((name.removeprefix("bert."), shape, _) for name, shape, _ in wanted))
+    check_tokenizer(checkpoint.tokenizer, encoder_config["vocab_size"], len(model.segments))
+    return checkpoint
+
+
+def head_outputs(model: EncoderModel) -> int:
+    """Returns the number of outputs of the head's last product; 0 where workload.toml does not say it."""
+    return len(getattr(model, "labels", ()))
 
 
 def torchscript_file(workload: WorkloadFolder) -> Path | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from model_build.checkpoint.architectures import Shapes
+from model_build.checkpoint.families import Family
 from model_build.checkpoint.files import broken, first_line, read_json
 
 FLOATS = ("F64", "F32", "F16", "BF16")
@@ -22,6 +23,8 @@ USELESS = {
     "embeddings.position_ids",
     "pooler.dense.weight",
     "pooler.dense.bias",
+    "unused.pooler.dense.weight",
+    "unused.pooler.dense.bias",
     "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
 }
 """The weights that published checkpoints hold beside those of their task; transformers does not load them, either."""
@@ -32,12 +35,6 @@ class Stored(NamedTuple):
 
     dtype: str
     shape: tuple[int, ...]
-
-
-def plain_name(name: str) -> str:
-    """Returns BertModel's name of a weight: whole models have a prefix, and the oldest say gamma and beta in a norm."""
-    name = name.removeprefix("bert.")
-    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def check_files(folder: Path) -> None:
@@ -80,9 +77,10 @@ def check_weights(folder: Path, held: Mapping[str, Stored], wanted: Shapes) -> N
         raise broken(folder, f"config.json has no place for its weight '{min(left)}'. Save the model again.")
 
 
-def stored_in_bert(files: Iterable[Path]) -> dict[str, Stored]:
-    """Returns all weights by BertModel's own names."""
-    return {plain_name(name): tensor for file in files for name, tensor in stored(file).items()}
+def stored_in_encoder(files: Iterable[Path], family: Family, task: str) -> dict[str, Stored]:
+    """Returns the weights that a task reads, by BertModel's own names; for embeddings those of the encoder alone."""
+    tensors = {name: tensor for file in files for name, tensor in stored(file).items()}
+    return {family.plain_name(name): tensors[name] for name in family.read_for(task, tensors)}
 
 
 def stored_in_t5(files: Iterable[Path], *, tied: bool) -> dict[str, Stored]:

@@ -1,11 +1,12 @@
 """A BERT with a head, the same for every runtime: plain arithmetic over the checkpoint's own weights.
 
 `forward` takes the workload's `model.inputs`, in order, each int64: input_ids, attention_mask, position_ids and
-token_type_ids [rows, length], valid_length [rows]. It returns a tuple, named by `outputs`:
+token_type_ids [rows, length], valid_length [rows]. It returns a tuple, named by `outputs` (`heads`).
 
-    text-classification  logits [rows, labels]
-    text-pair-scoring    logits [rows, labels], score [rows], through a sigmoid
-    question-answering   start_logits, end_logits [rows, length]
+Families that differ from BERT in names alone are this network, too (`checkpoint/families.py`); what else they have is
+here: RoBERTa counts positions from behind that of the padding, DistilBERT has no token types, and ELECTRA's embeddings
+may be narrower than its layers. A "<pad>" that a text itself holds counts as any other token here; transformers gives
+it RoBERTa's position of the padding.
 
 Query, key and value are one product, which is then split. `apart` has three products instead, and a head for each of
 the two logits of question answering: neuronx-cc can compile `split` to wrong numbers without a word, and slices in its
@@ -16,55 +17,48 @@ Builds for Inf1 run this under the torch 1.13.1 of its image; tests/model_build/
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from safetensors import safe_open
 from torch import Tensor, nn
 
+from containers.encoder.settings import GRAPH_OUTPUTS
 from model_build.checkpoint import Checkpoint, loading
-from model_build.checkpoint.weights import plain_name
+from model_build.checkpoint.families import FAMILIES, Family
+from model_build.encoder.heads import Answering, Linear, Weights, answer, head_layers, parameter
 from workloads import EncoderModel
 
 MASKED = -1e4
-OUTPUTS = {
-    "text-classification": ("logits",),
-    "text-pair-scoring": ("logits", "score"),
-    "question-answering": ("start_logits", "end_logits"),
+ACTIVATIONS = {
+    "gelu": ("gelu", "none"),
+    "gelu_python": ("gelu", "none"),
+    "gelu_new": ("gelu", "tanh"),
+    "gelu_fast": ("gelu", "tanh"),
+    "gelu_pytorch_tanh": ("gelu", "tanh"),
+    "relu": ("relu", ""),
+    "silu": ("silu", ""),
+    "swish": ("silu", ""),
 }
-ACTIVATIONS = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
-
-Weights = Mapping[str, Tensor]
 
 
 def load(checkpoint: Checkpoint, model: EncoderModel, *, apart: bool = False) -> "Bert":
     """Loads the checkpoint's weights in fp32, ready to infer. Raises `UsageError`."""
+    family = checkpoint.family or FAMILIES["bert"]
     weights: dict[str, Tensor] = {}
     with loading(checkpoint.folder):
         for file in checkpoint.weights:
             with safe_open(file, framework="pt") as stored:
-                for name in stored.keys():  # noqa: SIM118 - not a mapping
-                    weights[plain_name(name)] = stored.get_tensor(name).float()
-        return Bert(weights, checkpoint.encoder_config, model, apart=apart).eval()
-
-
-class Linear(nn.Module):
-    """Projections of one input, side by side in a single product. Weights are [in, out]; `outputs` chooses some."""
-
-    def __init__(self, weights: Weights, *names: str, outputs: slice = slice(None)) -> None:
-        super().__init__()
-        self.weight = _parameter(torch.cat([weights[f"{name}.weight"] for name in names])[outputs].T.contiguous())
-        self.bias = _parameter(torch.cat([weights[f"{name}.bias"] for name in names])[outputs])
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        return hidden @ self.weight + self.bias
+                for name in family.read_for(model.task, list(stored.keys())):
+                    weights[family.plain_name(name)] = stored.get_tensor(name).float()
+        return Bert(weights, checkpoint.encoder_config, model, family, apart=apart).eval()
 
 
 class Norm(nn.Module):
     def __init__(self, weights: Weights, name: str, epsilon: float) -> None:
         super().__init__()
-        self.weight, self.bias = _parameter(weights[f"{name}.weight"]), _parameter(weights[f"{name}.bias"])
+        self.weight, self.bias = parameter(weights[f"{name}.weight"]), parameter(weights[f"{name}.bias"])
         self.epsilon = epsilon
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -72,12 +66,14 @@ class Norm(nn.Module):
 
 
 class Embeddings(nn.Module):
-    def __init__(self, weights: Weights, config: Mapping[str, Any]) -> None:
+    def __init__(self, weights: Weights, config: Mapping[str, Any], *, first_position: int) -> None:
         super().__init__()
-        self.word, self.position, self.token_type = (
-            _parameter(weights[f"embeddings.{name}_embeddings.weight"]) for name in ("word", "position", "token_type")
-        )
+        self.word = parameter(weights["embeddings.word_embeddings.weight"])
+        self.position = parameter(weights["embeddings.position_embeddings.weight"][first_position:])
+        types = weights.get("embeddings.token_type_embeddings.weight")
+        self.token_type = None if types is None else parameter(types)
         self.norm = Norm(weights, "embeddings.LayerNorm", config["layer_norm_eps"])
+        self.project = Linear(weights, "embeddings_project") if "embeddings_project.weight" in weights else None
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor | None, position_ids: Tensor | None) -> Tensor:
         hidden = nn.functional.embedding(input_ids, self.word)
@@ -85,11 +81,13 @@ class Embeddings(nn.Module):
             hidden = hidden + self.position[: input_ids.shape[1]]
         else:
             hidden = hidden + nn.functional.embedding(position_ids, self.position)
-        if token_type_ids is None:
-            hidden = hidden + self.token_type[0]
-        else:
-            hidden = hidden + nn.functional.embedding(token_type_ids, self.token_type)
-        return self.norm(hidden)  # type: ignore[no-any-return]
+        if self.token_type is not None:
+            if token_type_ids is None:
+                hidden = hidden + self.token_type[0]
+            else:
+                hidden = hidden + nn.functional.embedding(token_type_ids, self.token_type)
+        normed: Tensor = self.norm(hidden)
+        return normed if self.project is None else self.project(normed)
 
 
 class Layer(nn.Module):
@@ -108,12 +106,16 @@ class Layer(nn.Module):
         self.attention_norm = Norm(weights, f"{name}.attention.output.LayerNorm", epsilon)
         self.into, self.out = Linear(weights, f"{name}.intermediate.dense"), Linear(weights, f"{name}.output.dense")
         self.norm = Norm(weights, f"{name}.output.LayerNorm", epsilon)
-        self.approximate = ACTIVATIONS[config["hidden_act"]]
+        self.activation, self.approximate = ACTIVATIONS[config["hidden_act"]]
 
     def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
         hidden = self.attention_norm(hidden + self.joined(self._attend(hidden, mask)))
-        inner = nn.functional.gelu(self.into(hidden), approximate=self.approximate)
-        return self.norm(hidden + self.out(inner))  # type: ignore[no-any-return]
+        return self.norm(hidden + self.out(self._activate(self.into(hidden))))  # type: ignore[no-any-return]
+
+    def _activate(self, inner: Tensor) -> Tensor:
+        if self.activation == "gelu":
+            return nn.functional.gelu(inner, approximate=self.approximate)
+        return torch.relu(inner) if self.activation == "relu" else nn.functional.silu(inner)
 
     def _attend(self, hidden: Tensor, mask: Tensor) -> Tensor:
         rows, length = hidden.shape[0], hidden.shape[1]
@@ -131,55 +133,41 @@ class Layer(nn.Module):
 
 class Bert(nn.Module):
     def __init__(
-        self, weights: Weights, config: Mapping[str, Any], model: EncoderModel, *, apart: bool = False
+        self,
+        weights: Weights,
+        config: Mapping[str, Any],
+        model: EncoderModel,
+        family: Family = FAMILIES["bert"],
+        *,
+        apart: bool = False,
     ) -> None:
         super().__init__()
-        self.inputs, self.outputs = model.inputs, OUTPUTS[model.task]
-        self.embeddings = Embeddings(weights, config)
+        assert family.like_bert is not None
+        self.inputs, self.outputs = model.inputs, GRAPH_OUTPUTS[model.task]
+        first = config["pad_token_id"] + 1 if family.after_padding else 0
+        self.embeddings = Embeddings(weights, config, first_position=first)
         # A table, not an `arange`: a trace would hold on to the device that it was made on.
         self.places: Tensor
         self.register_buffer("places", torch.arange(len(self.embeddings.position)))
         layers = range(config["num_hidden_layers"])
         self.layers = nn.ModuleList(Layer(weights, index, config, apart=apart) for index in layers)
-        self.heads = nn.ModuleList(_heads(weights, model, apart=apart))
+        self.heads = nn.ModuleList(head_layers(weights, model, apart=apart))
+        self.answering = Answering(model.task, family.like_bert.pooler)
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         given: dict[str, Tensor] = dict(zip(self.inputs, tensors, strict=True))
         hidden = self.embeddings(given["input_ids"], given.get("token_type_ids"), given.get("position_ids"))
-        mask = _mask(given, self.places, hidden.dtype)
+        real = real_tokens(given, self.places)
+        mask = (1.0 - real.to(hidden.dtype))[:, None, None, :] * MASKED
         for layer in self.layers:
             hidden = layer(hidden, mask)
-        return self._answer(hidden)
-
-    def _answer(self, hidden: Tensor) -> tuple[Tensor, ...]:
-        if self.outputs == OUTPUTS["question-answering"]:
-            both = [head(hidden) for head in self.heads]
-            start, end = both if len(both) == 2 else torch.split(both[0], 1, 2)
-            return start.squeeze(2), end.squeeze(2)
-        first, *others = self.heads
-        pooled = torch.tanh(first(hidden[:, 0]))
-        logits, *scores = (head(pooled) for head in others)
-        return (logits, *(torch.sigmoid(score).squeeze(1) for score in scores))
+        return answer(self.answering, self.heads, hidden, real)
 
 
-def _heads(weights: Weights, model: EncoderModel, *, apart: bool) -> Iterator[Linear]:
-    """Yields the pooler and a head for each output; for question answering, one for both logits or one for each."""
-    if model.task == "question-answering":
-        for outputs in [slice(0, 1), slice(1, 2)] if apart else [slice(None)]:
-            yield Linear(weights, "qa_outputs", outputs=outputs)
-        return
-    names = ["pooler.dense", "classifier", *(["scorer"] if model.task == "text-pair-scoring" else [])]
-    yield from (Linear(weights, name) for name in names)
-
-
-def _mask(given: Mapping[str, Tensor], places: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns what is added to attention scores, [rows, 1, 1, length]: 0 for a token, `MASKED` for padding."""
+def real_tokens(given: Mapping[str, Tensor], places: Tensor) -> Tensor:
+    """Returns 1 for a token and 0 for padding, int64 [rows, length]. `places` counts from 0 to the last position."""
     input_ids = given["input_ids"]
     real = given.get("attention_mask", torch.ones_like(input_ids))
     if (length := given.get("valid_length")) is not None:
         real = real * (places[: input_ids.shape[1]] < length[:, None]).long()
-    return (1.0 - real.to(dtype))[:, None, None, :] * MASKED
-
-
-def _parameter(tensor: Tensor) -> nn.Parameter:
-    return nn.Parameter(tensor, requires_grad=False)
+    return real

@@ -4,6 +4,7 @@ It is independent of `bert.py`, which is what gets compiled. Tokens come from tr
 is compared too.
 """
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from safetensors import safe_open
 from transformers import (
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
     AutoTokenizer,
     BertConfig,
     BertForQuestionAnswering,
@@ -20,10 +23,14 @@ from transformers import (
 )
 
 from model_build.checkpoint import Checkpoint, loading
-from model_build.checkpoint.weights import plain_name
+from model_build.checkpoint.families import FAMILIES
 from model_build.torch_threads import every_core
 from workloads import EncoderModel, Row, TextClassification, TextPairScoring
 
+AUTO: dict[str, Any] = {
+    "text-classification": AutoModelForSequenceClassification,
+    "question-answering": AutoModelForQuestionAnswering,
+}
 Floats = NDArray[np.float32]
 Outputs = dict[str, Floats]
 """The outputs of one row, by name."""
@@ -39,13 +46,14 @@ class Reference:
             self._tokenizer = AutoTokenizer.from_pretrained(checkpoint.encoder, local_files_only=True)
         with loading(checkpoint.folder):
             self._network = _network(checkpoint, model).eval()
+        self._taken = inspect.signature(self._network.forward).parameters.keys()
 
     def outputs(self, rows: Sequence[Row]) -> list[Outputs]:
         """Returns for each row what the compiled model should give; starts and ends [length] without the padding."""
         segments = [[" ".join(row[field] for field in segment) for row in rows] for segment in self._model.segments]
         with loading(self._folder), torch.inference_mode(), every_core():
             inputs = self._tokenizer(*segments, padding=True, return_tensors="pt", **self._cut())
-            outputs = self._forward(dict(inputs))
+            outputs = self._forward({name: tensor for name, tensor in inputs.items() if name in self._taken})
         lengths = inputs["attention_mask"].sum(1).tolist()
         return [
             {name: _own(name, output[index], length) for name, output in outputs.items()}
@@ -75,6 +83,11 @@ def _own(name: str, output: torch.Tensor, length: int) -> Floats:
 
 def _network(checkpoint: Checkpoint, model: EncoderModel) -> Any:
     """Loads transformers' own class with the checkpoint's weights."""
+    if checkpoint.family is not None and checkpoint.family.model_type != "bert":
+        auto: Any = AUTO[model.task]
+        return auto.from_pretrained(
+            checkpoint.folder, attn_implementation="eager", dtype=torch.float32, local_files_only=True
+        )
     kind: Any = BertConfig
     config = kind(**{**checkpoint.encoder_config, **_labels(model)}, attn_implementation="eager")
     network: Any
@@ -103,7 +116,7 @@ def _weights(checkpoint: Checkpoint, prefix: str) -> dict[str, torch.Tensor]:
     for file in checkpoint.weights:
         with safe_open(file, framework="pt") as stored:
             for name in stored.keys():  # noqa: SIM118 - not a mapping
-                bare = plain_name(name)
+                bare = FAMILIES["bert"].plain_name(name)
                 own = bare.startswith(("embeddings.", "encoder.", "pooler."))
                 weights[f"{prefix}{bare}" if own else bare] = stored.get_tensor(name).float()
     return weights

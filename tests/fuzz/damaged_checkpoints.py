@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from model_build.checkpoint import Checkpoint, read
 from model_build.checkpoint.architectures import Shapes, bert_weights, t5_weights
-from model_build.checkpoint.config import BACKBONE
 from model_build.text2text.repository import settings
 from workloads import Model, OnnxRuntimeTarget, ProjectError, TextClassification, TextToText
 
@@ -41,7 +40,7 @@ T5 = {
     "eos_token_id": 1,
 }
 BERT = {
-    "architectures": [BACKBONE],
+    "architectures": ["BertModel"],
     "model_type": "bert",
     "vocab_size": 64,
     "hidden_size": 8,

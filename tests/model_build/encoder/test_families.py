@@ -1,0 +1,158 @@
+"""Every family computes what transformers' own class computes; one that is not built is refused in a sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from model_build.build import build
+from model_build.checkpoint import Checkpoint, read
+from model_build.checkpoint.families import FAMILIES
+from model_build.encoder import bert
+from model_build.plan import BuildPlan, plan
+from tests.model_build.encoder.tiny_families import AUTO, TINY, make_checkpoint, make_workload
+from tests.model_build.tiny_bert import LABELS
+from workloads import EncoderModel, ProjectError, QuestionAnswering, TextClassification, UsageError, WorkloadFolder
+
+OWN = [name for name, family in FAMILIES.items() if family.own_network]
+CELLS = [(family, task) for family in OWN for task in AUTO]
+
+
+def model_of(task: str) -> EncoderModel:
+    if task == "question-answering":
+        return QuestionAnswering(task="question-answering", checkpoint="./checkpoint", max_input_tokens=32)
+    return TextClassification(task="text-classification", checkpoint="./checkpoint", max_input_tokens=32, labels=LABELS)
+
+
+def read_tiny(folder: Path, family: str, task: str) -> Checkpoint:
+    make_checkpoint(folder, family, task)
+    return read(folder, folder, model_of(task))
+
+
+def test_every_family_has_a_tiny_model() -> None:
+    assert TINY.keys() == FAMILIES.keys()
+
+
+@pytest.mark.parametrize(("family", "task"), CELLS)
+def test_our_network_computes_what_transformers_computes(family: str, task: str, tmp_path: Path) -> None:
+    checkpoint = read_tiny(tmp_path, family, task)
+    model = model_of(task).model_copy(update={"inputs": ("input_ids", "attention_mask")})
+    network = bert.load(checkpoint, model)
+    original = AUTO[task].from_pretrained(tmp_path, attn_implementation="eager").eval()
+    pad = checkpoint.encoder_config["pad_token_id"]
+    input_ids = torch.randint(4, 50, (3, 12), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(input_ids)
+    input_ids[1, 7:], mask[1, 7:] = pad, 0
+    with torch.inference_mode():
+        given = network(input_ids, mask)
+        wanted = original(input_ids=input_ids, attention_mask=mask)
+    for output, name in zip(given, network.outputs, strict=True):
+        ours, theirs = output, wanted[name]
+        if task == "question-answering":
+            ours, theirs = ours * mask, theirs * mask
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def refusal(folder: Path, family: str = "bert", **changes: Any) -> str:
+    """Returns what is said of a text classifier of the family with another config.json."""
+    make_checkpoint(folder, family, "text-classification")
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    with pytest.raises(ProjectError) as caught:
+        read(folder, folder, model_of("text-classification"))
+    return str(caught.value).removeprefix(f"{folder}/")
+
+
+def test_an_unknown_family_names_the_known_ones_and_the_nearest(tmp_path: Path) -> None:
+    names = ", ".join(family.name for family in FAMILIES.values())
+    assert refusal(tmp_path, model_type="xlm-roberta-xxl") == (
+        'config.json: model_type: got "xlm-roberta-xxl", which is no family of encoders that is built. '
+        f"Allowed: {names}. By its name XLM-RoBERTa is the nearest. docs/families.md says how to add one."
+    )
+
+
+def test_a_head_for_another_task_names_the_task(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "roberta", architectures=["RobertaForTokenClassification"]) == (
+        'config.json: architectures: got ["RobertaForTokenClassification"], allowed is '
+        "RobertaForSequenceClassification. It can do token-classification: say so as model.task in workload.toml."
+    )
+
+
+def test_a_model_without_a_head(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "distilbert", architectures=["DistilBertForMultipleChoice"]) == (
+        'config.json: architectures: got ["DistilBertForMultipleChoice"], allowed is '
+        "DistilBertForSequenceClassification."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"problem_type": "multi_label_classification"},
+            'problem_type: got "multi_label_classification", but model.problem_type in workload.toml is '
+            '"single_label_classification".',
+        ),
+        (
+            {"position_embedding_type": "relative_key"},
+            'position_embedding_type: got "relative_key", which is not built.',
+        ),
+        ({"is_decoder": True}, "is_decoder: got true, which is not built."),
+        ({"pruned_heads": {"0": [1]}}, 'pruned_heads: got {"0": [1]}, which is not built.'),
+        (
+            {"hidden_act": "mish"},
+            "hidden_act: got \"mish\". Input should be 'gelu', 'gelu_python', 'gelu_new', 'gelu_fast', "
+            "'gelu_pytorch_tanh', 'relu', 'silu' or 'swish'.",
+        ),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_a_config_asks_for_and_is_not_built(changes: dict[str, Any], told: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path, **changes) == f"config.json: {told}"
+
+
+def test_positions_behind_the_paddings_are_fewer(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path, "roberta", "text-classification")
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, tmp_path, model_of("text-classification").model_copy(update={"max_input_tokens": 65}))
+    assert str(caught.value) == (
+        f"{tmp_path / 'config.json'}: max_position_embeddings: got 66, room for 64 tokens, but model.max_input_tokens "
+        "in workload.toml is 65. Lower it, or take a model of longer inputs."
+    )
+
+
+def test_labels_that_nobody_named_are_called_as_the_workload_says(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path, "roberta", "text-classification", labels=("LABEL_0", "LABEL_1", "LABEL_2"))
+    assert read(tmp_path, tmp_path, model_of("text-classification")).family == FAMILIES["roberta"]
+
+
+def test_inputs_that_are_left_open_have_no_token_types_where_the_model_has_none(tmp_path: Path) -> None:
+    workload = make_workload(tmp_path / "workloads", "distilbert", "text-classification")
+    assert plan_of(workload, "cpu").compile_inputs.encoder.inputs == ("input_ids", "attention_mask")
+    text = workload.file.read_text()
+    workload.file.write_text(text.replace("[model]", '[model]\ninputs = ["input_ids", "token_type_ids"]'))
+    with pytest.raises(UsageError) as caught:
+        plan_of(WorkloadFolder(workload.path), "cpu")
+    assert str(caught.value) == (
+        f'{workload.file}: model.inputs: got ["input_ids", "token_type_ids"], but the model knows no token types. '
+        "Leave token_type_ids out."
+    )
+
+
+def plan_of(workload: WorkloadFolder, target: str) -> BuildPlan:
+    return plan(workload, target, workload.path.parent.parent)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "task"), CELLS)
+def test_a_build_answers_as_the_original(family: str, task: str, tmp_path: Path) -> None:
+    workload = make_workload(tmp_path / "workloads", family, task)
+    fp32 = build(plan_of(workload, "cpu")).parity
+    assert fp32 is not None
+    assert fp32.identical_answers == fp32.examples == 24
+    int8 = build(plan_of(workload, "cpu-int8")).parity
+    assert int8 is not None
+    assert int8.identical_answers > 16

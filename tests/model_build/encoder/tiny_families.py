@@ -1,0 +1,118 @@
+"""A tiny model of every family with random weights, saved by transformers' own class for a task, and a workload of it.
+
+The weights are seeded. Their tokenizers know letters, with the special tokens that the family has.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import (
+    AutoConfig,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+)
+
+from tests.model_build import tiny_bert
+from workloads import WorkloadFolder
+
+LENGTH, WIDE = 64, 32
+AUTO: dict[str, Any] = {
+    "text-classification": AutoModelForSequenceClassification,
+    "question-answering": AutoModelForQuestionAnswering,
+}
+BERT_TOKENS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+ROBERTA_TOKENS = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "unk_token": "<unk>"}
+"""In the order of their ids."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiny:
+    """How a family's tiny model is made: the configuration, by its own keys, and the special tokens."""
+
+    tokens: dict[str, str] = field(default_factory=lambda: BERT_TOKENS)
+    config: dict[str, Any] = field(default_factory=dict)
+    token_types: bool = True
+
+
+SIZES = {"hidden_size": WIDE, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 2 * WIDE}
+BERT = {**SIZES, "max_position_embeddings": LENGTH, "pad_token_id": 0}
+ROBERTA = {
+    **SIZES,
+    "max_position_embeddings": LENGTH + 2,
+    "type_vocab_size": 1,
+    "pad_token_id": 1,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+}
+TINY: dict[str, Tiny] = {
+    "bert": Tiny(config=BERT),
+    "roberta": Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False),
+    "xlm-roberta": Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False),
+    "camembert": Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False),
+    "distilbert": Tiny(
+        config={
+            "dim": WIDE,
+            "n_layers": 2,
+            "n_heads": 4,
+            "hidden_dim": 2 * WIDE,
+            "max_position_embeddings": LENGTH,
+            "pad_token_id": 0,
+        },
+        token_types=False,
+    ),
+    "electra": Tiny(config={**BERT, "embedding_size": WIDE // 2}),
+}
+
+
+def make_workload(folder: Path, family: str, task: str) -> WorkloadFolder:
+    """The workload `tiny` below `folder`, with a checkpoint of the family."""
+    workload = tiny_bert.make_workload(folder, task)
+    shutil.rmtree(workload.path / "checkpoint")
+    make_checkpoint(workload.path / "checkpoint", family, task)
+    return workload
+
+
+def make_checkpoint(folder: Path, family: str, task: str, *, labels: tuple[str, ...] = tiny_bert.LABELS) -> None:
+    """Writes the model that transformers' own class for the task makes of the tiny configuration."""
+    tiny = TINY[family]
+    tokenizer = make_tokenizer(tiny.tokens)
+    config: Any = AutoConfig.for_model(
+        family,
+        **tiny.config,
+        vocab_size=tokenizer.get_vocab_size(),
+        **({"id2label": dict(enumerate(labels))} if task != "question-answering" else {}),
+    )
+    torch.manual_seed(0)
+    network = AUTO[task].from_config(config, attn_implementation="eager")
+    with torch.no_grad():
+        for name, weights in network.named_parameters():
+            if weights.dim() == 2 and "embeddings" not in name:
+                weights.mul_(8)  # as initialised, answers hardly depend on the text
+            elif weights.dim() == 1:
+                weights.add_(torch.randn(weights.shape) * 0.1)  # biases of zero would hide one that is left out
+    network.save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    kinds: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **tiny.tokens}
+    types = ["token_type_ids"] if tiny.token_types else []
+    kinds["model_input_names"] = ["input_ids", *types, "attention_mask"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(kinds))
+
+
+def make_tokenizer(tokens: dict[str, str]) -> Tokenizer:
+    """Letters as tokens."""
+    special = list(tokens.values())
+    pieces = [*special, *tiny_bert.LETTERS, *(f"##{letter}" for letter in tiny_bert.LETTERS)]
+    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=tokens["unk_token"]))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    first, last = ((tokens[name], vocabulary[tokens[name]]) for name in ("cls_token", "sep_token"))
+    kind: Any = processors.RobertaProcessing if tokens is ROBERTA_TOKENS else processors.BertProcessing
+    tokenizer.post_processor = kind(last, first)
+    tokenizer.add_special_tokens(special)
+    return tokenizer
