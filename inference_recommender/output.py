@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from inference_recommender.progress import ProgressUpdate
-from workloads import Candidate, Recommendation, Sizing
+from workloads import Candidate, LatencyObjective, Recommendation, Sizing
 from workloads.recommendation import ScalingAdvice
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -146,6 +146,8 @@ def show(recommendation: Recommendation, console: Console) -> None:
             console,
             f"{_name(candidate)}: {' '.join((candidate.reason, *notes(candidate), candidate.cost_reason or ''))}",
         )
+    if explained := rows_explained(recommendation.objective, recommendation.recommended):
+        tell(console, explained)
     tell(console, _decision(recommendation))
 
 
@@ -172,10 +174,17 @@ def _name(candidate: Candidate) -> str:
 
 def _asked(recommendation: Recommendation) -> str:
     objective = recommendation.objective
-    return (
-        f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms "
-        f"at {objective.peak_invocations_per_minute:,} invocations/min"
-    )
+    return f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms at {objective.peak}"
+
+
+def rows_explained(objective: LatencyObjective, candidate: Candidate | None) -> str:
+    """Says what the figures are in rows, where a request has several; "" where it has one."""
+    rows = objective.rows_per_invocation
+    if rows == 1:
+        return ""
+    peak = f"Each invocation has {rows} rows: the peak is {objective.peak_invocations_per_minute * rows:,} rows/min"
+    cost = candidate.cost_per_million_invocations_usd if candidate else None
+    return f"{peak}." if cost is None else f"{peak}, and a million rows cost {cost / rows:,.3f} USD."
 
 
 def _decision(recommendation: Recommendation) -> str:

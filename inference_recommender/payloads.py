@@ -5,6 +5,7 @@ A row is the text of each of the model's fields; a field's tensor is its name in
 
 import gzip
 import io
+import itertools
 import json
 import tarfile
 from collections.abc import Mapping, Sequence
@@ -18,10 +19,16 @@ MOST_BYTES = 6_291_456
 """Largest request body that InvokeEndpoint takes."""
 
 
-def request_body(row: Row) -> bytes:
-    """Returns a KServe v2 JSON request of `row` as a batch of one."""
+def request_body(*rows: Row) -> bytes:
+    """Returns a KServe v2 JSON request of one row or several, which have the same fields."""
     tensors = [
-        {"name": field.upper(), "shape": [1, 1], "datatype": "BYTES", "data": [text]} for field, text in row.items()
+        {
+            "name": field.upper(),
+            "shape": [len(rows), 1],
+            "datatype": "BYTES",
+            "data": [row[field] for row in rows],
+        }
+        for field in rows[0]
     ]
     return json.dumps({"inputs": tensors}, ensure_ascii=False).encode()
 
@@ -42,9 +49,9 @@ def row_of(argument: str, fields: Sequence[str]) -> Row:
     return row
 
 
-def tensors(row: Row) -> dict[str, list[list[str]]]:
-    """Returns the inputs of a request for `row` as a batch of one."""
-    return {field.upper(): [[text]] for field, text in row.items()}
+def tensors(*rows: Row) -> dict[str, list[list[str]]]:
+    """Returns the inputs of a request for one row or several, as the client takes them."""
+    return {field.upper(): [[row[field]] for row in rows] for field in rows[0]}
 
 
 def answer(outputs: Mapping[str, npt.NDArray[Any]]) -> str:
@@ -62,22 +69,31 @@ def _plain(values: npt.NDArray[Any]) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def check_payloads(workload: str, rows: Sequence[Row]) -> None:
-    """Raises `UsageError` for the first row whose request no endpoint would take."""
-    for number, row in enumerate(rows, start=1):
-        if (size := len(request_body(row))) > MOST_BYTES:
+def request_bodies(rows: Sequence[Row], rows_per_invocation: int = 1) -> list[bytes]:
+    """Returns the bodies of requests with so many rows each, in order: every row is in one of them, and the last is
+    filled up from the first row on.
+    """
+    count = -(-len(rows) // rows_per_invocation)
+    endless = itertools.cycle(rows)
+    return [request_body(*itertools.islice(endless, rows_per_invocation)) for _ in range(count)]
+
+
+def check_payloads(workload: str, rows: Sequence[Row], rows_per_invocation: int = 1) -> None:
+    """Raises `UsageError` for the first request that no endpoint would take."""
+    for number, body in enumerate(request_bodies(rows, rows_per_invocation), start=1):
+        if len(body) > MOST_BYTES:
+            of = f" of {rows_per_invocation} rows" if rows_per_invocation > 1 else ""
             raise UsageError(
-                f"workloads/{workload}/payloads.jsonl: request {number} is {size:,} bytes. "
+                f"workloads/{workload}/payloads.jsonl: request {number}{of} is {len(body):,} bytes. "
                 f"Allowed: {MOST_BYTES:,} at most, as InvokeEndpoint takes."
             )
 
 
-def payload_archive(rows: Sequence[Row]) -> bytes:
+def payload_archive(rows: Sequence[Row], rows_per_invocation: int = 1) -> bytes:
     """Returns a tar.gz with one request body per file. The same rows give the same bytes."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as archive:
-        for number, row in enumerate(rows):
-            body = request_body(row)
+        for number, body in enumerate(request_bodies(rows, rows_per_invocation)):
             member = tarfile.TarInfo(f"payload-{number:05d}.json")
             member.size = len(body)
             archive.addfile(member, io.BytesIO(body))

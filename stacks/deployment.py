@@ -167,8 +167,7 @@ def _recommendation_warnings(props: WorkloadStackProps, recommendation: Recommen
 
 def _sizing_objective(objective: LatencyObjective) -> str:
     """Returns the part of the objective that decides a fleet's size."""
-    peak = objective.peak_invocations_per_minute
-    return f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms at {peak:,} invocations/min"
+    return f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms at {objective.peak}"
 
 
 def _fleet_warnings(props: WorkloadStackProps, wanted: Wanted, region: str | None) -> Iterator[SynthWarning]:

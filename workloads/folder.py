@@ -13,7 +13,7 @@ from pydantic import create_model
 
 from workloads.document import Document
 from workloads.errors import InvalidDocument, UsageError
-from workloads.objective import ThroughputObjective
+from workloads.objective import LatencyObjective, ThroughputObjective
 from workloads.recommendation import BatchRecommendation, Recommendation
 from workloads.serving import Variant
 from workloads.target import Target
@@ -81,6 +81,8 @@ class WorkloadFolder:
         table["model"] |= published.model_dump(mode="json", include={"checkpoint", "padding", "truncation"})
         table["model"].pop("backbone", None)  # the checkpoint is whole
         table["sizing"] = published.sizing.model_dump(mode="json")
+        if isinstance(self.workload.objective, LatencyObjective):
+            table["objective"]["rows_per_invocation"] = published.rows_per_invocation
         other = copy(self)
         other.workload = Workload.from_table(self.file, table)
         other.payload_file = self.path / published.payloads

@@ -34,6 +34,16 @@ class LatencyObjective(Document):
     trough_invocations_per_minute: Annotated[int, Field(ge=0)] = Field(
         default=0, description="The quietest hour; the fleet never scales in below what it needs."
     )
+    rows_per_invocation: PositiveInt = Field(
+        default=1,
+        description="Rows of every request, in tests as in production. Rates, counts and costs are of invocations.",
+    )
+
+    @property
+    def peak(self) -> str:
+        """Returns the peak in words."""
+        of = f" of {self.rows_per_invocation} rows" if self.rows_per_invocation > 1 else ""
+        return f"{self.peak_invocations_per_minute:,} invocations/min{of}"
 
     @property
     def percentile_rank(self) -> float:

@@ -102,6 +102,9 @@ class Published(Document):
     checkpoint: Checkpoint
     padding: Padding = "longest"
     truncation: bool = False
+    rows_per_invocation: PositiveInt = Field(
+        default=1, description="Rows of every request, in the place of [objective]'s."
+    )
     sizing: Sizing = Field(
         default=Sizing(headroom=0.0), description="In the place of [sizing]: a published fleet bears its peak, no more."
     )

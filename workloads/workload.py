@@ -93,6 +93,18 @@ class Workload(Document):
         return self
 
     @model_validator(mode="after")
+    def _requests_fit_a_batch(self) -> Self:
+        if isinstance(self.objective, LatencyObjective):
+            rows = self.objective.rows_per_invocation
+            for name in self.deployed:
+                if rows > (most := self.variant(name).serving.max_batch_size):
+                    raise ValueError(
+                        f"objective.rows_per_invocation: got {rows}, and a request to '{name}' has at most {most} "
+                        "rows, its serving.max_batch_size."
+                    )
+        return self
+
+    @model_validator(mode="after")
     def _published_names_meet(self) -> Self:
         for name, published in self.published.items():
             if isinstance(self.model, TextToText):

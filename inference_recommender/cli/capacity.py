@@ -86,12 +86,12 @@ def _capacity(options: argparse.Namespace, stderr: Console) -> int:
     limit = Limit(percentile=float(percentile[1:]), latency_ms=options.latency_limit_ms or objective.model_latency_ms)
     run_folder = RunFolder(options.runs / _name(options.workload))
     run_folder.keep_workload(folder.workload)
-    run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads()))
+    run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads(), objective.rows_per_invocation))
     url = infer_url(options.url, options.model or options.workload)
     say = partial(tell, stderr)
     probe = GeneratorProbe(run_folder.path / PAYLOADS, run_folder.path, url=url, tell=say)
     search = Search(probe=told(probe, limit, percentile, say), limit=limit, longest_s=options.max_duration_s)
-    of = _origin(options, url)
+    of = {**_origin(options, url), "rows_per_invocation": objective.rows_per_invocation}
     found = _run(search, run_folder, percentile, of)
     code = _conclude(found, search, run_folder, percentile, of, as_json=options.json)
     if artifact is not None and code == 0:
@@ -197,7 +197,7 @@ def _conclude(
     if as_json:
         print(json.dumps(result, indent=2, ensure_ascii=False))
     else:
-        _show(found, search.limit, percentile, run_folder.path)
+        _show(found, search.limit, percentile, run_folder.path, of["rows_per_invocation"])
     if found.reason is Reason.BOTTLENECK:
         raise run_folder.no_verdict(why_none(found, search))
     return 0 if found.invocations_per_minute is not None else NOTHING_KEEPS
@@ -256,7 +256,7 @@ def _finite(interval: tuple[float, float] | None) -> list[float | None] | None:
     return None if interval is None else [end if end < float("inf") else None for end in interval]
 
 
-def _show(found: SearchResult, limit: Limit, percentile: str, run: Path) -> None:
+def _show(found: SearchResult, limit: Limit, percentile: str, run: Path, rows_per_invocation: int) -> None:
     console = stdout_console()
     table = Table(box=SIMPLE_HEAD)
     for name in ("invocations/min", "s", "requests", percentile, "late"):
@@ -266,6 +266,9 @@ def _show(found: SearchResult, limit: Limit, percentile: str, run: Path) -> None
         table.add_row(rate, f"{point.duration_s:.0f}", requests, _latency(point), f"{point.late_share:.2%}")
     console.print(table)
     tell(console, sentence(found, limit, percentile))
+    if rows_per_invocation > 1 and found.invocations_per_minute is not None:
+        rows = found.invocations_per_minute * rows_per_invocation
+        tell(console, f"Each invocation had {rows_per_invocation} rows: {rows:,.0f} rows/min.")
     tell(console, f"Kept in {run}")
 
 

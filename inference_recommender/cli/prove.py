@@ -124,7 +124,7 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
         sizing=workload.sizing,
         looked=partial(_tell_look, stderr, recommendation),
     )
-    run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads()))
+    run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads(), recommendation.objective.rows_per_invocation))
     proof = _run(proving, run_folder)
     report = add_proof(recommendation, proof, file, options.runs)
     if options.json:
@@ -202,7 +202,7 @@ def _show(proof: Proof, recommendation: Recommendation) -> None:
     assert chosen is not None, "it was proven"
     table = Table(
         title=f"{recommendation.workload}: {chosen.instance_count} × {chosen.instance_type}, {proof.percentile} ≤ "
-        f"{proof.limit_ms:g} ms at {recommendation.objective.peak_invocations_per_minute:,} invocations/min",
+        f"{proof.limit_ms:g} ms at {recommendation.objective.peak}",
         title_justify="left",
         box=SIMPLE_HEAD,
     )

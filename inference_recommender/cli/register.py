@@ -28,11 +28,12 @@ def add(commands: Commands) -> None:
 def _register(options: argparse.Namespace, stderr: Console) -> int:
     aws, folder = Aws(), load_workload(options.workload)
     workload, rows = folder.workload, folder.payloads()
-    check_payloads(workload.name, rows)
+    of_each = workload.latency_objective.rows_per_invocation
+    check_payloads(workload.name, rows, of_each)
     model = aws.model(options.model_name or aws.stack_outputs(workload.stack_name).model_name)
     url = f"s3://{options.payload_bucket or aws.default_bucket()}/{payload_key(workload.name)}"
     package = package_request(workload, model, url, options.description or workload.description)
-    aws.upload(url, payload_archive(rows))
+    aws.upload(url, payload_archive(rows, of_each))
     arn = aws.register(group_request(workload), package)
     print(json.dumps({"model_package_arn": arn}) if options.json else arn)
     tell(

@@ -126,7 +126,8 @@ def _tune(options: argparse.Namespace, stderr: Console) -> int:
     artifacts = {each.target: load_artifact(ROOT, plan.workload, each.target) for each in plan.configurations}
     _refuse_other_archives(options, plan, artifacts)
     plan = plan.model_copy(update={"archives": {name: each.archive_sha256 for name, each in artifacts.items()}})
-    folder.begin(plan, source.workload, payload_archive(source.payloads()))
+    rows = source.workload.latency_objective.rows_per_invocation
+    folder.begin(plan, source.workload, payload_archive(source.payloads(), rows))
     tell(stderr, f"{len(plan.configurations)} configurations. Kept in {folder.path}")
     return _search(plan, source.workload, folder, artifacts, stderr, as_json=options.json)
 

@@ -31,6 +31,7 @@ def cells(folder: WorkloadFolder, patterns: Sequence[str] = (), instance_types: 
     target where there are no variants. `instance_types` replace those of the targets.
     """
     variants = _variants(folder, patterns)
+    _refuse_small_batches(folder, variants)
     for name in instance_types:
         if not name.startswith("ml.") or instance_shape(name) is None:
             raise UsageError(
@@ -73,6 +74,17 @@ def _variants(folder: WorkloadFolder, patterns: Sequence[str]) -> tuple[str, ...
     if patterns:
         return tuple(name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns))
     return tuple(folder.workload.variants) or tuple(folder.workload.targets)
+
+
+def _refuse_small_batches(folder: WorkloadFolder, variants: Sequence[str]) -> None:
+    """Raises `UsageError` for a variant that would refuse every request."""
+    rows = folder.workload.latency_objective.rows_per_invocation
+    for name in variants:
+        if rows > (most := folder.workload.variant(name).serving.max_batch_size):
+            raise UsageError(
+                f"{folder.file}: rows_per_invocation: got {rows}, and a request to '{name}' has at most {most} rows, "
+                "its serving.max_batch_size. Raise that, or leave the variant out with --variants."
+            )
 
 
 def _target(folder: WorkloadFolder, variant: str) -> Target:

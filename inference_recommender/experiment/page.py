@@ -72,7 +72,7 @@ def page(result: Result, description: str) -> str:
         notes=list(_notes(result)),
         optimised=optimised(result),
         optimised_heads=OPTIMISED_HEADS,
-        optimised_figures=optimised_figures,
+        optimised_figures=lambda row: optimised_figures(row, objective.rows_per_invocation),
         plots=_plots(result),
         missed=[row for row in result.rows if row.candidate is None or not row.candidate.meets_objective],
         facts=_facts(result),
@@ -117,6 +117,8 @@ def _notes(result: Result) -> Iterator[str]:
         "answers, and callers do not: a fleet is sized by the rate of open arrivals within the objective, measured or "
         "estimated from the users' records; where no rate is within it, by the users' own."
     )
+    if result.objective.rows_per_invocation > 1:
+        yield f"An invocation has {result.objective.rows_per_invocation} rows; USD per million is of invocations."
     yield _on_gpus(result)
     yield f"Front: no other cell beats it in latency and in {result.front_against} both."
     if result.front_against == "invocations per minute":

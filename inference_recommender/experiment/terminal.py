@@ -25,7 +25,7 @@ HEADS = (
     "USD/h",
     "USD/1M",
 )
-OPTIMISED_HEADS = ("P95 ms", "inv/min", "USD/1M", "P95 ×", "inv/min ×", "USD/1M ×")
+OPTIMISED_HEADS = ("P95 ms", "rows/min", "USD/1M rows", "P95 ×", "rows/min ×", "USD/1M ×")
 RATIO_HEADS = ("speed-up\n×", "inv/min\n×", "P95\n×", "USD/1M\n×")
 
 
@@ -33,7 +33,7 @@ def show(result: Result, console: Console) -> None:
     """Prints the table, why cells have no figures, and the verdict."""
     objective = result.objective
     asked = f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms"
-    title = f"{result.workload}: {asked} at {objective.peak_invocations_per_minute:,} invocations/min"
+    title = f"{result.workload}: {asked} at {objective.peak}"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for head in WORDS:
         table.add_column(head, no_wrap=True)
@@ -44,7 +44,7 @@ def show(result: Result, console: Console) -> None:
         table.add_row(*_cells(row, with_ratios=result.baseline is not None), style="dim" if missed else "")
     console.print(table)
     for short, best in optimised(result).items():
-        console.print(_short_table(short, best))
+        console.print(_short_table(short, best, objective.rows_per_invocation))
     for line in (*_reasons(result.rows), *legend(result), verdict(result)):
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
@@ -58,27 +58,29 @@ def optimised(result: Result) -> dict[str, tuple[Row, ...]]:
     return {title: result.rows_of(cells) for title, cells in tables.items() if cells}
 
 
-def optimised_figures(row: Row) -> tuple[tuple[float | None, str], ...]:
+def optimised_figures(row: Row, rows_per_invocation: int) -> tuple[tuple[float | None, str], ...]:
     """Returns a row's figures, each with its format, in the order of `OPTIMISED_HEADS`; costs are at capacity."""
-    ratios = row.ratios
+    ratios, cost = row.ratios, row.cost_per_million_at_capacity_usd
     return (
         (row.compared_ms, milliseconds(row.compared_ms)),
-        (row.rate, ",.0f"),
-        (row.cost_per_million_at_capacity_usd, ",.3f"),
+        (row.rate and row.rate * rows_per_invocation, ",.0f"),
+        (None if cost is None else cost / rows_per_invocation, ",.3f"),
         (ratios.p95_latency if ratios else None, ".2f"),
         (ratios.invocations_per_minute if ratios else None, ".2f"),
         (ratios.cost_per_million if ratios else None, ".2f"),
     )
 
 
-def _short_table(title: str, rows: Sequence[Row]) -> Table:
+def _short_table(title: str, rows: Sequence[Row], rows_per_invocation: int) -> Table:
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for head in ("instance type", "variant"):
         table.add_column(head, no_wrap=True)
     for head in OPTIMISED_HEADS:
         table.add_column(head, justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(row.instance_type, row.variant, *(number(*figure) for figure in optimised_figures(row)))
+        table.add_row(
+            row.instance_type, row.variant, *(number(*each) for each in optimised_figures(row, rows_per_invocation))
+        )
     return table
 
 
@@ -90,6 +92,8 @@ def legend(result: Result) -> list[str]:
         "inv/min is per instance, of the test's users; open/min is the rate of open arrivals that sizes the fleet. "
         "Count and USD are of the fleet for the peak.",
     ]
+    if result.objective.rows_per_invocation > 1:
+        lines.append(f"An invocation has {result.objective.rows_per_invocation} rows; USD/1M is of invocations.")
     if result.baseline:
         lines.append(
             f"× is the ratio to {result.baseline}, and for the speed-up to {result.baseline.variant} on the same type; "

@@ -173,10 +173,10 @@ def measure(
 
 def _begin(plan: JobPlan, folder: WorkloadFolder, run_folder: RunFolder) -> None:
     """Writes down all that the run consists of. Nothing is sent."""
-    rows = folder.payloads()
-    check_payloads(folder.workload.name, rows)
+    rows, of_each = folder.payloads(), folder.workload.latency_objective.rows_per_invocation
+    check_payloads(folder.workload.name, rows, of_each)
     run_folder.keep_workload(folder.workload)
-    run_folder.keep_bytes("payloads.tar.gz", payload_archive(rows))
+    run_folder.keep_bytes("payloads.tar.gz", payload_archive(rows, of_each))
     token = uuid.uuid4().hex
     jobs = Jobs(
         token=token,

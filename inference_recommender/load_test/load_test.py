@@ -160,7 +160,7 @@ def _keep_request(prepared: Prepared, run_folder: RunFolder) -> None:
             "StoppingConditions": stopping_conditions(prepared.traffic, objective, objective.percentile),
         },
     )
-    run_folder.keep_bytes(PAYLOADS, payload_archive(prepared.source.payloads()))
+    run_folder.keep_bytes(PAYLOADS, payload_archive(prepared.source.payloads(), objective.rows_per_invocation))
 
 
 def _keep(outcome: Outcome, prepared: Prepared, run_folder: RunFolder) -> Measurement:

@@ -38,6 +38,7 @@ def page(
         none_chosen=output.none_chosen(recommendation.candidates),
         chosen=chosen,
         count_explained=output.count_explained(chosen, peak, workload.sizing) if chosen else "",
+        rows_explained=output.rows_explained(objective, chosen),
         scaling_explained=output.scaling_explained(chosen, workload.sizing) if chosen else "",
         parts=_parts(chosen) if chosen else {},
         candidates=recommendation.candidates,

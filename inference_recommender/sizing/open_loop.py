@@ -55,6 +55,7 @@ class CapacityFound(Document):
     warm_up_s: float | None
     reason: str
     probes: tuple[dict[str, Any], ...]
+    rows_per_invocation: int = Field(default=1, ge=1, description="Of every request; all rates are of invocations.")
     url: str | None = None
     instance_type: str = UNKNOWN_TYPE
     instances: int = Field(default=1, ge=1)

@@ -87,17 +87,20 @@ class Space:
 def space(workload: Workload, tune: Tune, machine: Machine) -> Space:
     """Returns the configurations to search."""
     all_of = dict.fromkeys(_combinations(workload, _completed(workload, tune, machine)))
-    limit = workload.latency_objective.model_latency_ms
+    limit, rows = workload.latency_objective.model_latency_ms, workload.latency_objective.rows_per_invocation
     named = bool(tune.threads and tune.model_instances)
-    tried, slow, crowded = [], [], []
+    tried, small, slow, crowded = [], [], [], []
     for each in all_of:
-        if each.serving.max_queue_delay_ms >= limit and each.batch > 1:
+        if each.serving.max_batch_size < rows:
+            small.append(each)
+        elif each.serving.max_queue_delay_ms >= limit and each.batch > 1:
             slow.append(each)
         elif not named and each.serving.model_instances * (each.threads or 0) > machine.cores:
             crowded.append(each)
         else:
             tried.append(each)
     reasons = (
+        (small, f"their batches do not hold the {rows} rows of a request"),
         (slow, f"a queue delay of the whole limit of {limit:g} ms keeps it for no request that waits"),
         (crowded, f"model instances times threads are more than the {machine.cores} cores"),
     )

@@ -11,6 +11,7 @@ from inference_recommender.output import (
     count_explained,
     cpu_utilization,
     notes,
+    rows_explained,
     scaling_explained,
     show,
 )
@@ -85,6 +86,18 @@ def test_the_terminal_says_them_after_the_reason() -> None:
     )
     show(recommendation, Console(file=shown, width=120))
     assert f"ml.c5.xlarge: Keeps it. {' '.join(SAID)} Listed.\n" in shown.getvalue()
+
+
+def test_figures_of_invocations_are_told_in_rows_where_a_request_has_several() -> None:
+    objective = LatencyObjective(
+        percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000, rows_per_invocation=4
+    )
+    assert objective.peak == "30,000 invocations/min of 4 rows"
+    assert rows_explained(objective, None) == "Each invocation has 4 rows: the peak is 120,000 rows/min."
+    assert rows_explained(objective, _candidate(cost_per_million_invocations_usd=2.0)) == (
+        "Each invocation has 4 rows: the peak is 120,000 rows/min, and a million rows cost 0.500 USD."
+    )
+    assert rows_explained(objective.model_copy(update={"rows_per_invocation": 1}), INFORMED) == ""
 
 
 def _sized(rate: float, sizing: Sizing) -> Candidate:

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.client.kserve import encode
-from inference_recommender.payloads import answer, payload_archive, request_body, row_of, tensors
+from inference_recommender.payloads import (
+    answer,
+    check_payloads,
+    payload_archive,
+    request_bodies,
+    request_body,
+    row_of,
+    tensors,
+)
 from workloads import UsageError
 
 
@@ -35,6 +43,33 @@ def test_the_archive_has_a_file_per_payload_and_is_reproducible() -> None:
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as stream:
         bodies = [file.read() for member in stream if (file := stream.extractfile(member))]
     assert bodies == [request_body(row) for row in rows]
+
+
+def test_requests_of_several_rows_have_every_row_in_one_and_the_last_is_filled_up_from_the_first() -> None:
+    rows = [{"question": f"q{number}", "context": f"c{number}"} for number in range(5)]
+    bodies = [json.loads(body)["inputs"] for body in request_bodies(rows, 2)]
+    assert [[tensor["data"] for tensor in body] for body in bodies] == [
+        [["q0", "q1"], ["c0", "c1"]],
+        [["q2", "q3"], ["c2", "c3"]],
+        [["q4", "q0"], ["c4", "c0"]],
+    ]
+    assert {tuple(tensor["shape"]) for body in bodies for tensor in body} == {(2, 1)}
+    (more_than_there_are,) = request_bodies(rows[:2], 5)
+    assert json.loads(more_than_there_are)["inputs"][0]["data"] == ["q0", "q1", "q0", "q1", "q0"]
+    assert (
+        json.loads(encode(tensors(*rows), binary=False).content)["inputs"] == json.loads(request_body(*rows))["inputs"]
+    )
+
+
+def test_a_request_of_several_rows_that_no_endpoint_takes_is_named() -> None:
+    rows = [{"text": "a"}, {"text": "b"}, {"text": "c" * 4_000_000}, {"text": "d" * 4_000_000}]
+    check_payloads("spellcheck", rows)
+    with pytest.raises(UsageError) as refused:
+        check_payloads("spellcheck", rows, 2)
+    assert str(refused.value) == (
+        "workloads/spellcheck/payloads.jsonl: request 2 of 2 rows is 8,000,086 bytes. Allowed: 6,291,456 at most, as "
+        "InvokeEndpoint takes."
+    )
 
 
 def test_an_answer_is_the_text_and_the_other_outputs_with_their_names() -> None:

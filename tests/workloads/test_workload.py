@@ -1,5 +1,6 @@
 """workload.toml through the real loader: every file in the repository reads, and every fault is one clear sentence."""
 
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,12 @@ def _refusal(folder: Path) -> str:
             "serving: preferred_batch_sizes [32] exceed max_batch_size 16.",
         ),
         (
+            "percentile =",
+            "rows_per_invocation = 17\npercentile =",
+            "(document): objective.rows_per_invocation: got 17, and a request to 'cpu' has at most 16 rows, its "
+            "serving.max_batch_size.",
+        ),
+        (
             'name = "spellcheck"',
             'name = "speling"',
             "name: got 'speling', but the folder is called 'spellcheck'.",
@@ -241,6 +248,15 @@ def test_the_published_experiment_has_the_published_model_load_and_machines() ->
     assert folder.workload.model.checkpoint == "./checkpoint", "what is deployed stays as it is"
     assert published.builds(Path("r")) == Path("r/build/published/bert-large")
     assert {len(row["text"].split()) > 400 for row in published.payloads()} == {True}
+
+
+def test_a_published_experiment_says_how_many_rows_its_requests_have(tmp_path: Path) -> None:
+    folder = copy(load_workload("question_answering"))
+    table = folder.workload.model_dump(mode="json")
+    table["published"]["bert-base"]["rows_per_invocation"] = 6
+    folder.workload = Workload.from_table(folder.file, table)
+    assert folder.workload.latency_objective.peak == "60,000 invocations/min"
+    assert folder.as_published("bert-base").workload.latency_objective.peak == "60,000 invocations/min of 6 rows"
 
 
 def test_mixed_precision_of_pytorch_is_refused_on_a_cpu() -> None:

@@ -11,11 +11,15 @@ import pytest
 from inference_recommender.__main__ import main
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.search import Reason, Search, SearchResult, Seen
+from inference_recommender.cli import capacity as command_line
 from inference_recommender.cli.capacity import document, recommend, sentence, told, why_none
+from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.load_test.probe import seen
+from inference_recommender.payloads import request_bodies
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.open_loop import CapacityFound
 from tests.artifacts import an_artifact
+from tests.conftest import EditToml
 from tests.inference_recommender.server import serving
 from workloads import load_workload
 
@@ -212,6 +216,19 @@ def test_a_capacity_above_the_rates_of_a_job_becomes_a_recommendation_for_review
     assert written.provenance.traffic == "open-loop"
     assert written.provenance.measured_on == "service"
     assert "6 × ml.g5.xlarge" in run_folder.report.read_text("utf-8")
+
+
+def test_requests_have_as_many_rows_as_the_objective_says_and_the_result_tells(
+    edit_toml: EditToml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = load_workload("spellcheck", edit_toml("[objective]", "[objective]\nrows_per_invocation = 4"))
+    monkeypatch.setattr(command_line, "load_workload", lambda name: folder)
+    monkeypatch.setattr(Search, "run", lambda search: FOUND)
+    assert main(_arguments("http://127.0.0.1:9", tmp_path / "runs")) == 0
+    assert "Each invocation had 4 rows: 47,600 rows/min." in capsys.readouterr().out
+    (run,) = (tmp_path / "runs").iterdir()
+    assert read_payloads(run / "payloads.tar.gz") == request_bodies(folder.payloads(), 4)
+    assert CapacityFound.from_json(run / "capacity.json").rows_per_invocation == 4
 
 
 def test_a_batch_has_no_latency_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,9 @@ from inference_recommender.__main__ import main
 from inference_recommender.cli import prove as command_line
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
+from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.load_test import probe
+from inference_recommender.payloads import request_bodies
 from inference_recommender.prove.target import Described, ProveAws
 from inference_recommender.run_folder import RunFolder
 from tests.inference_recommender.load_generator.virtual_run import URL, run_command
@@ -102,6 +104,14 @@ def test_a_recommendation_that_is_kept_exits_with_0_and_carries_its_proof(
     assert "<h2>Proof: kept</h2>" in report
     assert proof.reason in report
     assert "instance lost, which [sizing] does not ask for" in report
+
+
+def test_a_proof_sends_requests_of_as_many_rows_as_were_measured(servers: Servers, file: Path) -> None:
+    objective = OBJECTIVE.model_copy(update={"rows_per_invocation": 3})
+    a_recommendation(objective=objective).write_json(file)
+    assert _at_url(file) == 0
+    rows = load_workload("spellcheck").payloads()
+    assert read_payloads(_proof_folder(file) / "payloads.tar.gz") == request_bodies(rows, 3)
 
 
 def test_what_was_proven_is_shown_as_a_table_and_a_sentence(

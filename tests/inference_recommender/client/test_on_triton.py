@@ -12,9 +12,11 @@ import pytest
 
 from inference_recommender.client import HttpServer, InferenceClient, Refused, SageMakerEndpoint
 from inference_recommender.client.inference import Server
+from inference_recommender.client.kserve import Body, decode
+from inference_recommender.payloads import request_bodies, tensors
 from local_aws.process.triton import TritonServer
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
-from tests.quick_triton import over_tcp
+from tests.quick_triton import EXTRA, over_tcp, start_triton, statistics
 
 pytestmark = [
     pytest.mark.integration,
@@ -51,6 +53,28 @@ class TritonPythonModel:
 """
 
 
+UPPER_CONFIG = """
+backend: "python"
+max_batch_size: 4
+input [{name: "TEXT" data_type: TYPE_STRING dims: [1]}]
+output [{name: "UPPER" data_type: TYPE_STRING dims: [1]}]
+instance_group [{count: 1 kind: KIND_CPU}]
+"""
+
+UPPER = """
+import numpy as np
+import triton_python_backend_utils as pb
+
+class TritonPythonModel:
+    def execute(self, requests):
+        texts = [pb.get_input_tensor_by_name(request, "TEXT").as_numpy() for request in requests]
+        return [
+            pb.InferenceResponse([pb.Tensor("UPPER", np.array([[row[0].upper()] for row in rows], object))])
+            for rows in texts
+        ]
+"""
+
+
 @pytest.fixture(scope="module")
 def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     folder: Path = tmp_path_factory.mktemp("triton")
@@ -58,7 +82,16 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     version.mkdir(parents=True)
     (version / "model.py").write_text(MODEL, "utf-8")
     (version.parent / "config.pbtxt").write_text(CONFIG, "utf-8")
-    with TritonServer.start(folder / "models", default_model="echo", log_file=folder / "triton.log") as server:
+    upper = folder / "models" / "upper"
+    (upper / "1").mkdir(parents=True)
+    (upper / "1" / "model.py").write_text(UPPER, "utf-8")
+    (upper / "config.pbtxt").write_text(UPPER_CONFIG, "utf-8")
+    with start_triton(
+        folder / "models",
+        default_model="echo",
+        environment={EXTRA: "--load-model=upper"},
+        log_file=folder / "triton.log",
+    ) as server:
         yield server
 
 
@@ -124,6 +157,27 @@ def test_tensors_go_there_and_back(server: Server, binary: bool) -> None:
 def test_only_the_outputs_asked_for_come_back(server: Server) -> None:
     inputs = {"TEXT": [["a"]], "NUMBER": np.ones((1, 3), np.float32)}
     assert list(InferenceClient(server).infer(inputs, ["DOUBLE"])) == ["DOUBLE"]
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_requests_of_several_rows_are_answered_as_their_rows_alone(
+    triton: TritonServer, triton_url: str, binary: bool
+) -> None:
+    """Triton itself counts the rows: four to each request that a load test sends."""
+    rows = [{"text": f"query {number}"} for number in range(10)]
+    bodies = request_bodies(rows, 4)
+    before = statistics(triton, "upper")["inference_count"]
+    with HttpServer(triton_url, "upper") as server:
+        client = InferenceClient(server, binary=binary)
+        if binary:
+            asked = [client.infer(tensors(*rows[first : first + 4]))["UPPER"] for first in (0, 4)]
+        else:
+            asked = [decode(server.send(Body(content=body), 5.0))["UPPER"] for body in bodies]
+        assert statistics(triton, "upper")["inference_count"] - before == 4 * len(asked)
+        for answers, first in zip(asked, (0, 4, 8), strict=False):
+            alone = [client.infer(tensors(rows[place % 10]))["UPPER"].item() for place in range(first, first + 4)]
+            assert answers.ravel().tolist() == alone
+            assert alone[0] == b"QUERY %d" % first
 
 
 def test_tritons_refusal_is_told_in_its_words(triton_url: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from copy import copy
 
 import pytest
 from hypothesis import given
@@ -102,6 +103,18 @@ def test_what_cannot_be_measured_is_refused_in_the_words_of_the_command_line(
         cells(REVIEWS, patterns, types)
     assert str(caught.value) == problem
     assert caught.value.exit_code == 2
+
+
+def test_a_variant_whose_batch_does_not_hold_a_request_is_refused() -> None:
+    folder = copy(REVIEWS)
+    objective = REVIEWS.workload.latency_objective.model_copy(update={"rows_per_invocation": 17})
+    folder.workload = REVIEWS.workload.model_copy(update={"objective": objective})
+    with pytest.raises(ProjectError) as caught:
+        cells(folder, ["ort-base"])
+    assert str(caught.value) == (
+        f"{REVIEWS.file}: rows_per_invocation: got 17, and a request to 'ort-base' has at most 16 rows, its "
+        "serving.max_batch_size. Raise that, or leave the variant out with --variants."
+    )
 
 
 def test_an_experiment_that_an_older_version_began_is_read() -> None:

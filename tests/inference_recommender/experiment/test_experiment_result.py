@@ -116,6 +116,19 @@ def test_a_baseline_gives_the_published_tables_optimised_for_latency_and_for_cos
     assert "Optimised for" not in _table(without) + page(without, WORKLOAD.description)
 
 
+def test_requests_of_several_rows_are_told_apart_from_rows() -> None:
+    base = Cell(variant="inf1-data-parallel", instance_type="ml.inf1.xlarge")
+    of_one = _result(DATA_PARALLEL, PIPELINE, baseline=base)
+    compared = of_one.model_copy(update={"objective": of_one.objective.model_copy(update={"rows_per_invocation": 6})})
+    shown = _table(compared)
+    assert "P99 ≤ 25 ms at 60,000 invocations/min of 6 rows" in shown
+    assert "An invocation has 6 rows; USD/1M is of invocations." in shown
+    short = " ".join(shown[shown.index("Optimised for cost") :].split())
+    assert "P95 ms rows/min USD/1M rows" in short
+    assert "ml.inf1.6xlarge inf1-pipeline 4 600,000 0.042 0.50 1.67 3.00" in short
+    assert "An invocation has 6 rows; USD per million is of invocations." in page(compared, WORKLOAD.description)
+
+
 def test_the_fleet_and_its_cost_are_those_of_the_sizing() -> None:
     (row,) = _result(DATA_PARALLEL).rows
     assert row.candidate is not None

@@ -13,22 +13,26 @@ from inference_recommender.jobs.job_run import JobFailed, Prepared, run
 from inference_recommender.jobs.requests import plan_job
 from inference_recommender.jobs.service import poll_interval_s, stop_and_wait, wait_for_job
 from inference_recommender.jobs.tested_model import TestedModel
+from inference_recommender.load_generator.requests import read_payloads
+from inference_recommender.payloads import request_bodies
 from inference_recommender.progress import ProgressUpdate, Silent
 from inference_recommender.run_folder import RunFolder
 from tests.artifacts import an_artifact
+from tests.conftest import EditToml
 from tests.inference_recommender.api import SERIES, FakeService, description, step
 from workloads import Interrupted, NoVerdict, Recommendation, UsageError, load_workload
+
+TESTED = TestedModel(
+    model_name="m",
+    role_arn="arn:aws:iam::123456789012:role/r",
+    payload_url="s3://bucket/inference-recommender/spellcheck/payloads.tar.gz",
+)
 
 
 @pytest.fixture
 def prepared(workloads_copy: Path) -> Prepared:
     folder = load_workload("spellcheck", workloads_copy)
-    subject = TestedModel(
-        model_name="m",
-        role_arn="arn:aws:iam::123456789012:role/r",
-        payload_url="s3://bucket/inference-recommender/spellcheck/payloads.tar.gz",
-    )
-    plan = plan_job(folder.workload, "quick", folder.traffic("quick"), subject, "job-1")
+    plan = plan_job(folder.workload, "quick", folder.traffic("quick"), TESTED, "job-1")
     return Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick")
 
 
@@ -89,6 +93,20 @@ def test_the_payloads_are_where_the_request_says(prepared: Prepared, run_folder:
     assert expires_at is not None
     longest_s = prepared.plan.request["InputConfig"]["JobDurationInSeconds"]
     assert 0 < longest_s < (expires_at - datetime.now(UTC)).total_seconds() < longest_s + 7201
+
+
+def test_the_payloads_have_as_many_rows_as_the_objective_says(edit_toml: EditToml, run_folder: RunFolder) -> None:
+    folder = load_workload("spellcheck", edit_toml("[objective]", "[objective]\nrows_per_invocation = 4"))
+    rows = folder.payloads()
+    plan = plan_job(folder.workload, "quick", folder.traffic("quick"), TESTED, "job-1")
+    found = _run(
+        Prepared(folder=folder, artifact=an_artifact(), plan=plan, traffic_name="quick"),
+        FakeService([description()]),
+        run_folder,
+    )
+    assert read_payloads(run_folder.path / "payloads.tar.gz") == request_bodies(rows, 4)
+    assert found.objective.rows_per_invocation == 4, "what proves or deploys the recommendation knows it"
+    assert "Each invocation has 4 rows" in (run_folder.path / "report.html").read_text("utf-8")
 
 
 def test_the_wait_shows_the_latest_complete_point(prepared: Prepared, run_folder: RunFolder) -> None:

@@ -30,6 +30,13 @@ def test_a_machine_of_one_core_leaves_one_copy_with_one_thread() -> None:
     assert {(each.serving.model_instances, each.threads) for each in found.configurations} == {(1, 1)}
 
 
+def test_batches_that_do_not_hold_a_request_are_left_out() -> None:
+    objective = SPELLCHECK.latency_objective.model_copy(update={"rows_per_invocation": 8})
+    found = space(SPELLCHECK.model_copy(update={"objective": objective}), Tune(targets=("cpu",)), TWO_CORES)
+    assert {each.serving.max_batch_size for each in found.configurations} == {16}
+    assert found.left_out[0].reason == "their batches do not hold the 8 rows of a request"
+
+
 def test_what_is_named_is_tried_even_where_it_is_more_than_the_cores() -> None:
     tune = Tune(
         targets=("cpu",),
