@@ -15,17 +15,22 @@ from workloads.endpoint_hosting import (
     Shadow,
 )
 from workloads.errors import Interrupted, MissingArtifact, NoVerdict, ProjectError, Unavailable, UsageError
-from workloads.folder import ROOT, Example, Row, WorkloadFolder, load_workload, workload_names
+from workloads.evaluation import Entity, Example, Row
+from workloads.folder import ROOT, WorkloadFolder, load_workload, workload_names
 from workloads.hosting import EcsServiceHosting, ExistingNetwork, Hosting, ScheduledBatchHosting
 from workloads.model import (
     METRICS,
     EncoderModel,
+    FeatureExtraction,
     Model,
     QuestionAnswering,
     RandomWeights,
     TextClassification,
     TextPairScoring,
+    TextRanking,
     TextToText,
+    TokenClassification,
+    metrics_of,
 )
 from workloads.objective import LatencyObjective, Sizing, ThroughputObjective
 from workloads.recommendation import (
@@ -69,9 +74,11 @@ __all__ = [
     "EndpointNetwork",
     "EndpointScalingRules",
     "EndpointUpdate",
+    "Entity",
     "Example",
     "ExistingNetwork",
     "ExistingVpc",
+    "FeatureExtraction",
     "Hosting",
     "InstanceGroup",
     "Interrupted",
@@ -108,8 +115,10 @@ __all__ = [
     "TensorRtTarget",
     "TextClassification",
     "TextPairScoring",
+    "TextRanking",
     "TextToText",
     "ThroughputObjective",
+    "TokenClassification",
     "TorchScriptTarget",
     "Traffic",
     "Unavailable",
@@ -121,5 +130,6 @@ __all__ = [
     "file_sha256",
     "load_artifact",
     "load_workload",
+    "metrics_of",
     "workload_names",
 ]

@@ -5,14 +5,13 @@ A workload is a folder with a `workload.toml`; adding one needs no code. Nothing
 
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from pydantic import create_model
-
+from workloads import evaluation
 from workloads.document import Document
 from workloads.errors import InvalidDocument, UsageError
+from workloads.evaluation import Example, Row
 from workloads.objective import LatencyObjective, ThroughputObjective
 from workloads.recommendation import BatchRecommendation, Recommendation
 from workloads.serving import Variant
@@ -23,19 +22,6 @@ from workloads.workload import Workload
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-Row = Mapping[str, str]
-"""A request: the text of each of the model's fields."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Example:
-    """A labelled line of evaluation.jsonl. Only pairs that are scored have a score."""
-
-    row: Row
-    label: str
-    score: float | None = None
 
 
 class WorkloadFolder:
@@ -99,20 +85,19 @@ class WorkloadFolder:
 
     def payloads(self) -> list[Row]:
         """Returns the lines of payloads.jsonl, or of a published experiment's own file, each a real request."""
-        return [document.model_dump() for document in self._documents(self.payload_file.name, {})]
+        documents = self._documents(self.payload_file.name, evaluation.fields_of(self.workload.model))
+        return [document.model_dump() for _, document in documents]
 
     def evaluation(self) -> list[Example]:
-        labels: dict[str, type] = {"label": str}
-        if self.workload.model.task == "text-pair-scoring":
-            labels["score"] = float
-        return [_example(document.model_dump()) for document in self._documents("evaluation.jsonl", labels)]
+        """Returns the lines of evaluation.jsonl. Raises `InvalidDocument`, which names the line."""
+        model, line = self.workload.model, evaluation.line_of(self.workload.model)
+        documents = self._documents("evaluation.jsonl", line)
+        return [evaluation.example(model, file, document) for file, document in documents]
 
-    def _documents(self, name: str, labels: Mapping[str, type]) -> list[Document]:
-        """Reads the lines of a file: the model's fields, and `labels`."""
-        kinds: dict[str, Any] = dict.fromkeys(self.workload.model.fields, (str, ...))
-        kinds |= {label: (kind, ...) for label, kind in labels.items()}
-        line = create_model("Line", __base__=Document, **kinds)
-        return [line.from_json_text(_line(self.path / name, i), text) for i, text in _lines(self.path / name)]
+    def _documents(self, name: str, line: type[Document]) -> list[tuple[Path, Document]]:
+        """Reads the lines of a file, each with its place as an error names it: payloads.jsonl:17."""
+        places = ((_line(self.path / name, number), text) for number, text in _lines(self.path / name))
+        return [(place, line.from_json_text(place, text)) for place, text in places]
 
     def _pick(self, table: Mapping[str, T], name: str, kind: str, kinds: str) -> T:
         if name not in table:
@@ -149,11 +134,6 @@ def load_workload(name: str, folder: Path = ROOT / "workloads") -> WorkloadFolde
     if name not in (known := workload_names(folder)):
         raise UsageError(f"There is no workload '{name}'. Known workloads: {', '.join(known) or 'none'}.")
     return WorkloadFolder(folder / name)
-
-
-def _example(line: dict[str, Any]) -> Example:
-    label, score = line.pop("label"), line.pop("score", None)
-    return Example(row=line, label=label, score=score)
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:

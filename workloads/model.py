@@ -15,6 +15,16 @@ Architecture = Literal["t5-small", "t5-base", "bert-base-uncased", "bert-large-u
 FieldName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
 Label = Annotated[str, Field(min_length=1, max_length=60)]
 Padding = Literal["longest", "max_length"]
+Segments = tuple[tuple[FieldName, ...], ...]
+ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
+Share = Annotated[float, Field(ge=0, le=1)]
+Stride = Annotated[
+    Annotated[int, Field(ge=0)] | None,
+    Field(
+        description="Read a longer request in windows of max_input_tokens, of which two share so many tokens; the best "
+        "answer of all windows is given. Without it, longer requests are refused, or with truncation cut."
+    ),
+]
 ModelInput = Literal["input_ids", "attention_mask", "position_ids", "valid_length", "token_type_ids"]
 
 
@@ -67,7 +77,7 @@ class TextToText(Document):
 
 
 class Encoder(Document):
-    """The keys that the encoder tasks share: a BERT with a head."""
+    """The keys that the encoder tasks share: an encoder with a head."""
 
     checkpoint: Checkpoint
     backbone: Location | None = Field(
@@ -82,7 +92,7 @@ class Encoder(Document):
         "stays beside the checkpoint for the padding: takes List[List[str]], the texts of each row, and returns their "
         "token ids and types. Not for question answering, which needs the place of each token in the text.",
     )
-    segments: tuple[tuple[FieldName, ...], ...] = Field(
+    segments: Segments = Field(
         min_length=1, max_length=2, description="The request's text fields. Those of one segment are joined by a space."
     )
     max_input_tokens: PositiveInt = Field(
@@ -107,6 +117,16 @@ class Encoder(Document):
     def fields(self) -> tuple[str, ...]:
         return tuple(field for segment in self.segments for field in segment)
 
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names of the head's outputs, in order; none where they are numbers and no labels."""
+        return ()
+
+    @property
+    def head_size(self) -> int:
+        """How many numbers the head gives for a row, or for question answering and tagging for a token; 0: no head."""
+        return 0
+
     @field_validator("framework", mode="before")
     @classmethod
     def _framework_is_supported(cls, value: Any) -> Any:
@@ -130,38 +150,197 @@ class Encoder(Document):
 
 
 class TextClassification(Encoder):
-    """Answers with one of `labels` and how sure the model is."""
+    """Answers with one of `labels` and how sure the model is; or with all that apply; or, as regression, with a number.
+
+    The head is trained for one of the three, and its config.json says for which by the same words.
+    """
 
     task: Literal["text-classification"]
-    segments: tuple[tuple[FieldName, ...], ...] = Field(default=(("text",),), min_length=1, max_length=2)
-    labels: tuple[Label, ...] = Field(min_length=2, description="In the order of the head's outputs.")
+    problem_type: ProblemType = Field(
+        default="single_label_classification",
+        description="single_label_classification: one of labels, by softmax. multi_label_classification: every label "
+        "whose own sigmoid reaches threshold, or none. regression: the head's one number as it is.",
+    )
+    segments: Segments = Field(default=(("text",),), min_length=1, max_length=2)
+    labels: tuple[Label, ...] = Field(
+        default=(), description="In the order of the head's outputs; none for regression, whose output is a number."
+    )
+    threshold: Share = Field(
+        default=0.5, description="For multi_label_classification: a label of at least this score is in the answer."
+    )
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self.labels
+
+    @property
+    def head_size(self) -> int:
+        return len(self.labels) or 1
+
+    @model_validator(mode="after")
+    def _labels_are_the_problems(self) -> Self:
+        if self.problem_type == "regression" and self.labels:
+            raise ValueError("labels: a regression answers with a number; leave them out.")
+        least = {"regression": 0, "multi_label_classification": 1}.get(self.problem_type, 2)
+        if len(self.labels) < least:
+            raise ValueError(f"labels: got {len(self.labels)}; {self.problem_type} needs at least {least}.")
+        if self.threshold != 0.5 and self.problem_type != "multi_label_classification":
+            raise ValueError(f"threshold: is for multi_label_classification, and problem_type is {self.problem_type}.")
+        return self
 
 
 class TextPairScoring(Encoder):
     """Answers how alike two texts are, 0 to 1, and with one of `labels` how they relate."""
 
     task: Literal["text-pair-scoring"]
-    segments: tuple[tuple[FieldName, ...], ...] = Field(min_length=2, max_length=2)
+    segments: Segments = Field(min_length=2, max_length=2)
     labels: tuple[Label, ...] = Field(min_length=2, description="In the order of the head's outputs.")
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self.labels
+
+    @property
+    def head_size(self) -> int:
+        return len(self.labels)
+
+
+class TextRanking(Encoder):
+    """Answers how relevant a text is to a query: a cross-encoder, which reads both at once. A request has one pair."""
+
+    task: Literal["text-ranking"]
+    segments: Segments = Field(
+        default=(("query",), ("text",)), min_length=2, max_length=2, description="The query, and what is ranked."
+    )
+    activation: Literal["sigmoid", "none"] = Field(
+        default="sigmoid",
+        description="sigmoid: the score is 0 to 1. none: it is the head's number, as rerankers that were trained on "
+        "differences of scores give it. The order of texts is the same.",
+    )
+
+    @property
+    def head_size(self) -> int:
+        return 1
+
+
+class TokenClassification(Encoder):
+    """Answers with the entities in a text: their labels, scores and places in characters."""
+
+    task: Literal["token-classification"]
+    segments: Segments = Field(default=(("text",),), min_length=1, max_length=1)
+    labels: tuple[Label, ...] = Field(
+        min_length=2,
+        description="In the order of the head's outputs. B- begins an entity and I- goes on with it; O is none.",
+    )
+    aggregation: Literal["none", "simple", "first", "max", "average"] = Field(
+        default="simple",
+        description="How tokens become entities, as transformers' aggregation_strategy. none: each token by itself. "
+        "simple: neighbours of one label. first, max, average: the same of whole words, each of which has the label of "
+        "its first token, of its surest, or of its tokens' mean.",
+    )
+    stride: Stride = None
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self.labels
+
+    @property
+    def head_size(self) -> int:
+        return len(self.labels)
+
+    @model_validator(mode="after")
+    def _windows_overlap(self) -> Self:
+        _check_stride(self, self.stride)
+        if self.stride is not None and self.aggregation == "none":
+            raise ValueError(
+                "stride: what two windows both say of an entity becomes one answer; that needs an aggregation other "
+                "than none."
+            )
+        return self
+
+
+class FeatureExtraction(Encoder):
+    """Answers with the embedding of a text: one vector, made of those of its tokens."""
+
+    task: Literal["feature-extraction"]
+    segments: Segments = Field(default=(("text",),), min_length=1, max_length=1)
+    pooling: Literal["mean", "cls", "max", "last"] = Field(
+        default="mean",
+        description="How the vectors of the tokens become one. mean, max: over all tokens of the text. cls: the first "
+        "token's. last: the last token's. The model was trained with one of them: sentence-transformers keeps it in "
+        "1_Pooling/config.json.",
+    )
+    normalize: bool = Field(
+        default=True, description="Scale the vector to length 1, so that a dot product is the cosine similarity."
+    )
+    dimensions: Annotated[int, Field(ge=0)] = Field(
+        default=0,
+        description="Keep the first of the vector's numbers, for a model that was trained for it (Matryoshka); then "
+        "normalize. 0 keeps all.",
+    )
 
 
 class QuestionAnswering(Encoder):
     """Answers a question with a span of a context."""
 
     task: Literal["question-answering"]
-    segments: tuple[tuple[FieldName, ...], ...] = Field(
+    segments: Segments = Field(
         default=(("question",), ("context",)), min_length=2, max_length=2, description="The answer is in the second."
     )
     max_answer_tokens: PositiveInt = 30
+    stride: Stride = None
+
+    @property
+    def head_size(self) -> int:
+        return 2
+
+    @model_validator(mode="after")
+    def _windows_overlap(self) -> Self:
+        _check_stride(self, self.stride)
+        return self
 
 
-EncoderModel = TextClassification | TextPairScoring | QuestionAnswering
-Model = Annotated[TextToText | TextClassification | TextPairScoring | QuestionAnswering, Field(discriminator="task")]
+def _check_stride(model: Encoder, stride: int | None) -> None:
+    if stride is None:
+        return
+    if model.truncation:
+        raise ValueError("stride: a long request is read in windows or cut (truncation), not both.")
+    if stride >= model.max_input_tokens // 2:
+        raise ValueError(
+            f"stride: got {stride}; windows of max_input_tokens = {model.max_input_tokens} overlap by less than half."
+        )
+
+
+EncoderModel = (
+    TextClassification | TextPairScoring | TextRanking | TokenClassification | FeatureExtraction | QuestionAnswering
+)
+Model = Annotated[
+    TextToText
+    | TextClassification
+    | TextPairScoring
+    | TextRanking
+    | TokenClassification
+    | FeatureExtraction
+    | QuestionAnswering,
+    Field(discriminator="task"),
+]
 
 METRICS: dict[str, tuple[str, ...]] = {
     "text2text-generation": ("exact_match", "unchanged_rate"),
     "text-classification": ("accuracy", "macro_f1"),
+    "multi_label_classification": ("micro_f1", "macro_f1"),
+    "regression": ("pearson", "spearman"),
     "text-pair-scoring": ("accuracy", "macro_f1", "score_correlation"),
+    "text-ranking": ("ndcg_at_10", "mrr_at_10", "spearman"),
+    "token-classification": ("entity_f1",),
+    "feature-extraction": ("cosine_spearman", "cosine_to_original"),
     "question-answering": ("exact_match", "f1"),
 }
-"""The metrics that are measured on evaluation.jsonl, by task: shares of 0 to 1, correlations of -1 to 1."""
+"""The metrics that are measured on evaluation.jsonl, by task, or by the problem of a classification that has others:
+shares of 0 to 1, correlations and cosines of -1 to 1."""
+
+
+def metrics_of(model: TextToText | EncoderModel) -> tuple[str, ...]:
+    """Returns the names of the metrics that a model is measured by."""
+    problem = model.problem_type if isinstance(model, TextClassification) else ""
+    return METRICS.get(problem) or METRICS[model.task]

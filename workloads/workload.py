@@ -15,7 +15,7 @@ from workloads.endpoint_hosting import SageMakerEndpointHosting
 from workloads.errors import UsageError
 from workloads.hosting import Hosting
 from workloads.instances import hardware, instance_shape
-from workloads.model import METRICS, Model, TextToText
+from workloads.model import Model, TextToText, metrics_of
 from workloads.objective import LatencyObjective, Objective, Sizing
 from workloads.serving import Serving, Tune, Variant, inherited
 from workloads.target import NeuronTarget, Target, TensorRtTarget
@@ -57,7 +57,7 @@ class Workload(Document):
     def _metrics_are_the_tasks(cls, quality: dict[str, float], info: ValidationInfo) -> dict[str, float]:
         if (model := info.data.get("model")) is None:
             return quality
-        known = METRICS[model.task]
+        known = metrics_of(model)
         if "min_left_alone" in quality:
             raise ValueError("min_left_alone is called min_unchanged_rate now; rename the key.")
         if set(quality) != {f"min_{metric}" for metric in known}:

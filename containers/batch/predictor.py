@@ -12,7 +12,7 @@ from ..encoder.answers import Outputs, answer
 from ..encoder.predictor import Predictor as Encoder
 from ..encoder.preprocess import Preprocessor
 from ..encoder.settings import Settings
-from ..encoder.tensors import Encoding, padded_length
+from ..encoder.tensors import Encoding, padded_length, windows
 from .archive import not_a_model
 
 Values = Mapping[str, Any]
@@ -92,7 +92,7 @@ class EncoderPredictor:
 
     def encode(self, rows: Sequence[Values]) -> list[Encoded | str]:
         return [
-            Encoded(len(code), code) if isinstance(code, Encoding) else code.message
+            Encoded(sum(map(len, windows([code]))), code) if isinstance(code, Encoding) else code.message
             for code in self._encoder.preprocessor.encode(rows)
         ]
 
@@ -105,6 +105,6 @@ class EncoderPredictor:
         return answer(self._encoder.settings, outputs, [code.content for code in encoded], rows)
 
     def slots(self, encoded: Sequence[Encoded]) -> int:
-        settings = self._encoder.settings
-        fill = -len(encoded) % settings.batch_size if settings.batch_size else 0
-        return padded_length(max(code.length for code in encoded), settings.pad_to) * (len(encoded) + fill)
+        settings, read = self._encoder.settings, windows(code.content for code in encoded)
+        fill = -len(read) % settings.batch_size if settings.batch_size else 0
+        return padded_length(max(map(len, read)), settings.pad_to) * (len(read) + fill)

@@ -15,6 +15,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from ..encoder.goldens import Golden, Recorded
 from ..encoder.predictor import Predictor
 from ..encoder.preprocess import Preprocessor
 from ..encoder.row import Refusal
-from ..encoder.tensors import Encoding, padded_length
+from ..encoder.tensors import Encoding, padded_length, windows
 from ..errors import ContainerError, exit_code_of
 from . import archive
 from .predictor import find_model
@@ -40,14 +41,16 @@ def record(folder: Path, lines: Sequence[str], name: str) -> Recorded:
     preprocessor = Preprocessor.load(model.preprocessing)
     predictor = Predictor(preprocessor, load_engine.load(model.graphs, preprocessor.settings))
     golden_check.check(predictor.engine, predictor.settings, model.graphs)
-    encodings = [_good(code, number, name) for number, code in enumerate(preprocessor.encode(_rows(lines, name)), 1)]
+    codes = [_good(code, number, name) for number, code in enumerate(preprocessor.encode(_rows(lines, name)), 1)]
+    numbers = [number for number, code in enumerate(codes, 1) for _ in windows([code])]
+    encodings = [replace(window, more=()) for window in windows(codes)]
     recorded: dict[int, Golden] = {}
     for length, rows in _by_length(encodings, predictor.settings.pad_to).items():
         for start in range(0, len(rows), BATCHES * model.batch_rows):
             batch = rows[start : start + BATCHES * model.batch_rows]
             given = predictor.outputs([encodings[index] for index in batch])
             recorded |= {
-                index: _recorded(index + 1, length, encodings[index], outputs)
+                index: _recorded(numbers[index], length, encodings[index], outputs)
                 for index, outputs in zip(batch, given, strict=True)
             }
     return Recorded(archive.model_sha256(folder), [recorded[index] for index in range(len(encodings))])

@@ -1,4 +1,4 @@
-"""Serves the encoder tasks: text classification, text pair scoring, question answering.
+"""Serves the encoder tasks: classification of texts and tokens, ranking, pair scoring, embeddings, question answering.
 
 `predictor.Predictor` does all the work in one process: the batch program, the HTTP server and the build's parity gate
 use it. In Triton the same work is an ensemble of three models: tokenise, engine and postprocess. `python -m
@@ -21,5 +21,5 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tensors.py",
         "torchscript_engine.py",
     ),
-    "postprocess": ("triton_postprocess.py", "answers.py", "row.py", "settings.py", "tensors.py"),
+    "postprocess": ("triton_postprocess.py", "answers.py", "entities.py", "row.py", "settings.py", "tensors.py"),
 }

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 class Engine(Protocol):
     """Takes the tensors of `settings.inputs` and returns those of `settings.graph_outputs`, row for row.
 
-    Outputs are float32: logits [rows, labels], score [rows], start_logits and end_logits [rows, length].
+    Outputs are float32, of the shapes that `settings.GRAPH_OUTPUTS` has for a row.
     """
 
     def run(self, tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]: ...

@@ -120,7 +120,9 @@ def _compare(engine: Engine, settings: Settings, goldens: Sequence[Golden], copi
 def _deviation(golden: Golden, copy: int, name: str, output: "NDArray[Any]") -> Deviation:
     wanted = np.array(golden.outputs[name], np.float64)
     given = np.atleast_1d(output).astype(np.float64)
-    given = given[: len(golden.token_ids)] if name in PER_TOKEN_OUTPUTS else given
+    if name in PER_TOKEN_OUTPUTS or given.ndim == 2:
+        given = given[: len(golden.token_ids)]
+    given = given.ravel()
     differences = np.abs(given - wanted)
     return Deviation(
         copy=copy,

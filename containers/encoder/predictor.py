@@ -14,7 +14,7 @@ from .answers import Answer, answer
 from .engine import Engine
 from .preprocess import Preprocessor
 from .row import Refusal
-from .tensors import Encoding, split, tensors
+from .tensors import Encoding, split, tensors, windows
 
 
 class Predictor:
@@ -41,15 +41,13 @@ class Predictor:
         return answer(self.settings, self.run(encodings), encodings, rows) if encodings else []
 
     def outputs(self, encodings: Sequence[Encoding]) -> list[dict[str, NDArray[Any]]]:
-        """Returns the compiled model's outputs for each row; those with one value per token are cut to the row's
-        length.
-        """
+        """Returns the compiled model's outputs for each window of each row; those per token are cut to its length."""
         if not encodings:
             return []
-        apart = split(self.run(encodings), [(1, len(encoding)) for encoding in encodings])
+        apart = split(self.run(encodings), [(1, len(window)) for window in windows(encodings)])
         return [{name: output[0] for name, output in row.items()} for row in apart]
 
     def run(self, encodings: Sequence[Encoding]) -> dict[str, NDArray[Any]]:
-        """Returns the compiled model's outputs for all rows, padded to one length."""
+        """Returns the compiled model's outputs for all windows of all rows, padded to one length."""
         settings = self.settings
-        return self.engine.run(tensors(encodings, settings.inputs, settings.pad_to, settings.pad_token_id))
+        return self.engine.run(tensors(windows(encodings), settings.inputs, settings.pad_to, settings.pad_token_id))

@@ -4,15 +4,29 @@ Both sides of the file are here: the build writes `to_json`, the container reads
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import Field, asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 GRAPH_OUTPUTS: dict[str, tuple[str, ...]] = {
     "text-classification": ("logits",),
     "text-pair-scoring": ("logits", "score"),
+    "text-ranking": ("logits",),
+    "token-classification": ("logits",),
+    "feature-extraction": ("embedding",),
     "question-answering": ("start_logits", "end_logits"),
 }
-"""The outputs of a compiled model in order, by task. `score` has been through the sigmoid; the others are raw."""
+"""The outputs of a compiled model in order, by task, for each row:
+
+    logits [labels], of token-classification [length, labels]; score, a number that has been through the sigmoid;
+    embedding [dimensions], pooled, cut and normalised; start_logits and end_logits [length]
+"""
+PER_TOKEN = frozenset({"token-classification", "question-answering"})
+"""The tasks whose outputs have a value for each token, and whose answers are pieces of the text."""
+
+
+OTHER_PROBLEMS = ("multi_label_classification", "regression")
+OF_SOME_TASKS = frozenset({"problem_type", "threshold", "activation", "aggregation", "stride", "max_windows"})
 
 
 @dataclass(frozen=True)
@@ -23,7 +37,7 @@ class Settings:
     segments: tuple[tuple[str, ...], ...]
     inputs: tuple[str, ...]
     max_input_tokens: int
-    labels: tuple[str, ...]  # empty for question answering
+    labels: tuple[str, ...]  # empty where the outputs have no names
     max_answer_tokens: int  # 0 for all but question answering
     pad_token_id: int
     threads: int
@@ -31,6 +45,12 @@ class Settings:
     batch_size: int  # rows of a compiled batch; 0: any number
     truncation: bool = False  # a row of more tokens is cut, not refused
     input_types: tuple[tuple[str, str], ...] = ()  # of the graph's inputs that are not int64, on Neuron
+    problem_type: str = ""  # of text-classification; empty is single_label_classification
+    threshold: float = 0.5  # of multi_label_classification: the score that a label needs
+    activation: str = ""  # of text-ranking: sigmoid, or none
+    aggregation: str = ""  # of token-classification, in transformers' words
+    stride: "int | None" = None  # tokens that two windows of a long row share; None: it is refused or cut
+    max_windows: int = 64  # of a row, and in Triton of a request
 
     def __post_init__(self) -> None:
         if self.task not in GRAPH_OUTPUTS:
@@ -46,11 +66,26 @@ class Settings:
         return tuple(field for segment in self.segments for field in segment)
 
     @property
+    def kind(self) -> str:
+        """The key of `answers.OUTPUTS`: the task, or the problem of a classification that answers otherwise."""
+        return self.problem_type if self.problem_type in OTHER_PROBLEMS else self.task
+
+    @property
     def graph_outputs(self) -> tuple[str, ...]:
         return GRAPH_OUTPUTS[self.task]
 
+    @property
+    def per_token(self) -> bool:
+        return self.task in PER_TOKEN
+
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=2) + "\n"
+        """Returns settings.json, without the keys of other tasks."""
+        values = asdict(self)
+        kept = {field.name: values[field.name] for field in fields(self) if not self._is_of_other_tasks(field)}
+        return json.dumps(kept, indent=2) + "\n"
+
+    def _is_of_other_tasks(self, field: "Field[Any]") -> bool:
+        return field.name in OF_SOME_TASKS and getattr(self, field.name) == field.default
 
     @classmethod
     def from_json(cls, text: str) -> "Settings":

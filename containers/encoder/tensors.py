@@ -16,6 +16,7 @@ Integers = NDArray[np.int64]
 Tensors = dict[str, NDArray[Any]]
 
 PER_TOKEN_OUTPUTS = frozenset({"start_logits", "end_logits"})
+"""The outputs with one value for each token. Those with several have a dimension more than the others."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,19 @@ class Encoding:
 
     token_ids: tuple[int, ...]
     type_ids: tuple[int, ...]
-    answer_spans: tuple[tuple[int, int], ...] = ()
-    """For question answering, the first character and the end of each token in the answer's segment, counted in code
-    points; (-1, -1) for a token outside it."""
+    spans: tuple[tuple[int, ...], ...] = ()
+    """Where the answer is a piece of the text: the first character and the end of each token of its segment, counted
+    in code points, and for token classification 1 where the token goes on with a word; -1 for a token outside it."""
+    more: "tuple[Encoding, ...]" = ()
+    """The other windows of a row that is too long for one."""
 
     def __len__(self) -> int:
         return len(self.token_ids)
+
+
+def windows(encodings: Iterable[Encoding]) -> list[Encoding]:
+    """Returns the windows of all rows, one after the other: what the compiled model takes for rows."""
+    return [window for encoding in encodings for window in (encoding, *encoding.more)]
 
 
 def tensors(
@@ -60,11 +68,11 @@ def tensors(
     return made
 
 
-def answer_spans(encodings: Sequence[Encoding], length: int) -> Integers:
-    """Returns the characters of every token, [rows, length, 2]; -1 outside the answer's segment and in the padding."""
-    spans = np.full((len(encodings), length, 2), -1, np.int64)
+def token_spans(encodings: Sequence[Encoding], length: int) -> Integers:
+    """Returns the `spans` of all tokens, [rows, length, 2 or 3]; -1 outside the answer's segment and in the padding."""
+    spans = np.full((len(encodings), length, len(encodings[0].spans[0])), -1, np.int64)
     for row, encoding in zip(spans, encodings, strict=True):
-        row[: len(encoding)] = encoding.answer_spans
+        row[: len(encoding)] = encoding.spans
     return spans
 
 
@@ -103,11 +111,16 @@ def split(outputs: Mapping[str, NDArray[Any]], shapes: Sequence[tuple[int, int]]
     starts = np.cumsum([0, *(rows for rows, _ in shapes)]).tolist()
     return [
         {
-            name: output[start : start + rows, :length] if name in PER_TOKEN_OUTPUTS else output[start : start + rows]
+            name: output[start : start + rows, :length] if per_token(name, output) else output[start : start + rows]
             for name, output in outputs.items()
         }
         for start, (rows, length) in zip(starts, shapes, strict=False)
     ]
+
+
+def per_token(name: str, output: NDArray[Any]) -> bool:
+    """Tells whether axis 1 of a batch's output is the token."""
+    return name in PER_TOKEN_OUTPUTS or output.ndim == 3
 
 
 def _filled(real: NDArray[np.bool_], rows: Iterable[Sequence[int]], padding: int) -> Integers:

@@ -81,7 +81,7 @@ class Model:
         self._encode = encode
         self._errors = errors
         self._record = record
-        self._fields, self._task = settings.fields, settings.task
+        self._fields, self._kind = settings.fields, settings.kind
         self._serving = serving
         self._unwell = unwell
         self._reading = ThreadPoolExecutor(1, "read")
@@ -127,7 +127,7 @@ class Model:
         else:
             parsed, rows = await asyncio.get_running_loop().run_in_executor(self._reading, self._read, request)
         answers = await self._batcher.answer(rows)
-        content, size = kserve.answer(parsed, answers, self._serving.model, self._task)
+        content, size = kserve.answer(parsed, answers, self._serving.model, self._kind)
         self._record.add((time.monotonic() - arrived) * 1000)
         if size is None:
             return Answer(200, content)
@@ -138,7 +138,7 @@ class Model:
     def _read(self, request: Request) -> "tuple[kserve.Request, Sequence[object]]":
         """Returns the request and its rows, tokenised. Raises `kserve.BadRequest`."""
         body = kserve.Body(request.body, kserve.json_size(request.headers))
-        parsed = kserve.parse(body, self._fields, self._task, self._serving.max_batch_size)
+        parsed = kserve.parse(body, self._fields, self._kind, self._serving.max_batch_size)
         rows = self._encode(parsed.rows)
         kserve.check(rows)
         return parsed, rows

@@ -1,7 +1,7 @@
 """Reads KServe v2 requests and writes answers, in the shapes that Triton has for the same workload. Pure.
 
 A request has one input for each of the model's fields, upper-cased, BYTES of shape [rows, 1]. An answer has the outputs
-of `encoder.answers`, each [rows, 1].
+of `encoder.answers`, each [rows, 1], or [rows, numbers] where an answer has several.
 
 Both may be JSON or binary: then the JSON is followed by the raw tensors, little-endian, with 4 bytes before each
 element of BYTES that hold its length. Sources: KServe's Open Inference Protocol, Triton's extension_binary_data.
@@ -15,9 +15,10 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
-from ..encoder.answers import OUTPUTS, Answer
+from ..encoder.answers import OUTPUTS, VECTORS, Answer
 from ..encoder.row import Refusal
 
 LONGEST_ANSWER = 6_291_456
@@ -68,8 +69,8 @@ def json_size(headers: Mapping[bytes, bytes]) -> "int | None":
     return None if size is None else int(size)
 
 
-def parse(body: Body, fields: Sequence[str], task: str, max_rows: int) -> Request:
-    """Raises `BadRequest`."""
+def parse(body: Body, fields: Sequence[str], kind: str, max_rows: int) -> Request:
+    """Reads a request to a model of a `Settings.kind`. Raises `BadRequest`."""
     content, size = body
     if size is not None and size > len(content):
         raise BadRequest(f"the JSON should have {size} bytes, and the body has {len(content)}.")
@@ -95,7 +96,7 @@ def parse(body: Body, fields: Sequence[str], task: str, max_rows: int) -> Reques
     rows = [{field: columns[field.upper()][row] for field in fields} for row in range(count)]
     for index, row in enumerate(rows):
         _check_text(index, row, count)
-    outputs, binary = _wanted(document.get("outputs"), task, _parameter(document, "binary_data_output", False))
+    outputs, binary = _wanted(document.get("outputs"), kind, _parameter(document, "binary_data_output", False))
     return Request(rows, outputs, binary, _id(document.get("id")))
 
 
@@ -105,16 +106,19 @@ def check(encoded: Sequence[object]) -> None:
         raise BadRequest(_refusal(encoded))
 
 
-def answer(request: Request, answers: Sequence[Answer], model: str, task: str) -> Body:
+def answer(request: Request, answers: Sequence[Answer], model: str, kind: str) -> Body:
     """Returns the body of the answer. Raises `BadAnswer` for a number that is not finite, and for an answer over
     LONGEST_ANSWER.
     """
-    types = dict(OUTPUTS[task])
+    types = dict(OUTPUTS[kind])
     outputs: list[dict[str, object]] = []
     tensors: list[bytes] = []
     for name in request.outputs:
-        values = [row[name] for row in answers]
-        output = {"name": name, "datatype": DATA_TYPES[types[name]], "shape": [len(answers), 1]}
+        values: list[Any] = [row[name] for row in answers]
+        width = 1
+        if name in VECTORS:
+            values, width = list(chain.from_iterable(values)), len(values[0])
+        output = {"name": name, "datatype": DATA_TYPES[types[name]], "shape": [len(answers), width]}
         if name in request.binary:
             tensors.append(_raw(types[name], values))
             outputs.append({**output, "parameters": {"binary_data_size": len(tensors[-1])}})
@@ -226,9 +230,9 @@ def _id(given: object) -> "str | int | None":
     raise BadRequest(f'"id" must be a string of at most {LONGEST_ID} characters, or a whole number.')
 
 
-def _wanted(outputs: Any, task: str, binary: bool) -> "tuple[tuple[str, ...], frozenset[str]]":
+def _wanted(outputs: Any, kind: str, binary: bool) -> "tuple[tuple[str, ...], frozenset[str]]":
     """Returns the names of the answer's outputs, those the request names or all, and which are wanted in binary."""
-    known = tuple(name for name, _ in OUTPUTS[task])
+    known = tuple(name for name, _ in OUTPUTS[kind])
     if not outputs:
         return known, frozenset(known if binary else ())
     given = outputs if isinstance(outputs, list) else [outputs]

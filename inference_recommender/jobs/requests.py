@@ -37,6 +37,9 @@ TASKS = {
     "text2text-generation": "TEXT_GENERATION",
     "text-classification": "CLASSIFICATION",
     "text-pair-scoring": "REGRESSION",
+    "text-ranking": "REGRESSION",
+    "token-classification": "CLASSIFICATION",
+    "feature-extraction": "OTHER",
     "question-answering": "OTHER",
 }
 """A workload's task in the service's words: IMAGE_CLASSIFICATION, OBJECT_DETECTION, TEXT_GENERATION,

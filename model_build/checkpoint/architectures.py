@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads import Model, QuestionAnswering, RandomWeights, TextToText, UsageError
+from workloads import Model, RandomWeights, TextToText, UsageError
 
 T5: dict[str, dict[str, int]] = {
     "t5-small": {"d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_heads": 8},
@@ -136,7 +136,7 @@ def _bert(source: RandomWeights, model: Model) -> tuple[dict[str, Any], Shapes]:
     if (published := BERT.get(source.architecture)) is None:
         raise _wrong_architecture(source.architecture, model.task, list(BERT))
     size = _shrunk(source, published)
-    labels = () if isinstance(model, QuestionAnswering | TextToText) else model.labels
+    labels = () if isinstance(model, TextToText) else model.label_names
     architecture = {
         "text-classification": "BertForSequenceClassification",
         "text-pair-scoring": "BertForPairScoring",

@@ -124,15 +124,10 @@ def _read_encoder(folder: Path, encoder: Path, model: EncoderModel) -> Checkpoin
         family=family,
     )
     stored = stored_in_encoder(checkpoint.weights, family, model.task)
-    wanted = bert_weights(encoder_config, model.task, head_outputs(model))
+    wanted = bert_weights(encoder_config, model.task, model.head_size)
     check_weights(folder, stored, ((name.removeprefix("bert."), shape, _) for name, shape, _ in wanted))
     check_tokenizer(checkpoint.tokenizer, encoder_config["vocab_size"], len(model.segments))
     return checkpoint
-
-
-def head_outputs(model: EncoderModel) -> int:
-    """Returns the number of outputs of the head's last product; 0 where workload.toml does not say it."""
-    return len(getattr(model, "labels", ()))
 
 
 def torchscript_file(workload: WorkloadFolder) -> Path | None:

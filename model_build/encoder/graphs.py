@@ -1,6 +1,7 @@
 """The files a BERT is compiled to, what Triton runs them with, and what the serving code must know of them. Pure."""
 
 from pathlib import Path
+from typing import Any
 
 from containers.encoder.load_engine import CUDA_GRAPHS
 from containers.encoder.settings import Settings
@@ -13,6 +14,9 @@ from workloads import (
     QuestionAnswering,
     Target,
     TensorRtTarget,
+    TextClassification,
+    TextRanking,
+    TokenClassification,
     TorchScriptTarget,
 )
 
@@ -37,7 +41,7 @@ def settings(model: EncoderModel, target: Target, checkpoint: Checkpoint) -> Set
         segments=model.segments,
         inputs=model.inputs,
         max_input_tokens=model.max_input_tokens,
-        labels=() if isinstance(model, QuestionAnswering) else model.labels,
+        labels=model.label_names,
         max_answer_tokens=model.max_answer_tokens if isinstance(model, QuestionAnswering) else 0,
         pad_token_id=checkpoint.encoder_config.get("pad_token_id") or 0,
         threads=getattr(target, "threads", 1),
@@ -45,7 +49,25 @@ def settings(model: EncoderModel, target: Target, checkpoint: Checkpoint) -> Set
         batch_size=target.batch_size if isinstance(target, NeuronTarget) else 0,
         truncation=model.truncation,
         input_types=tuple(sorted(target.input_types.items())) if isinstance(target, NeuronTarget) else (),
+        **_of_task(model),
     )
+
+
+def _of_task(model: EncoderModel) -> dict[str, Any]:
+    """Returns the settings that only this task has."""
+    match model:
+        case TextClassification(problem_type="single_label_classification"):
+            return {}  # the default, which older archives do not name either
+        case TextClassification():
+            return {"problem_type": model.problem_type, "threshold": model.threshold}
+        case TextRanking():
+            return {"activation": model.activation}
+        case TokenClassification():
+            return {"aggregation": model.aggregation, "stride": model.stride}
+        case QuestionAnswering():
+            return {"stride": model.stride}
+        case _:
+            return {}
 
 
 def padded_lengths(model: EncoderModel, target: Target) -> tuple[int, ...]:

@@ -39,7 +39,6 @@ from workloads import (
     CudaTarget,
     EncoderModel,
     Example,
-    QuestionAnswering,
     Row,
     Serving,
     Target,
@@ -47,7 +46,7 @@ from workloads import (
     TorchScriptTarget,
 )
 
-SPANS = Tensor(name="answer_spans", data_type="TYPE_INT64", dims=(-1, 2))
+SEGMENT = Tensor(name="segment", data_type="TYPE_STRING", dims=(1,))
 
 
 def triton_models(
@@ -61,33 +60,33 @@ def triton_models(
 ) -> list[TritonModel]:
     """Returns the three models and, first, the ensemble. `graphs` is the folder with the compiled graphs."""
     known = settings(model, target, checkpoint)
+    if known.stride is not None:  # a request in windows is a batch of them, which Triton gives the model as a whole
+        known = replace(known, max_windows=serving.max_batch_size)
     longest = max((example.row for example in examples), key=lambda row: sum(map(len, row.values())))
     return [
-        TritonModel(config=_ensemble(name, model, serving, target)),
+        TritonModel(config=_ensemble(name, known, serving, target)),
         _tokenise(f"{name}_tokenise", known, serving, checkpoint, longest),
         _model(f"{name}_model", known, serving, target, graph_files(target, checkpoint, graphs)),
         _postprocess(f"{name}_postprocess", known, serving),
     ]
 
 
-def _ensemble(name: str, model: EncoderModel, serving: Serving, target: TritonTarget) -> ModelConfig:
-    fields, between, outputs = _fields(model.fields), [*map(_graph_input, model.inputs)], _graph_outputs(model.task)
-    answers = _answers(model.task)
-    spans = [SPANS] if isinstance(model, QuestionAnswering) else []
-    context = _fields(model.segments[1]) if spans else ()
+def _ensemble(name: str, known: Settings, serving: Serving, target: TritonTarget) -> ModelConfig:
+    fields, between, outputs = _fields(known.fields), [*map(_graph_input, known.inputs)], _graph_outputs(known)
+    answers, pieces = _answers(known), _pieces(known)
     return ModelConfig(
         name=name,
         max_batch_size=serving.max_batch_size,
         inputs=fields,
         outputs=answers,
         steps=(
-            Step(model=f"{name}_tokenise", inputs=_same(fields), outputs=_same([*between, *spans])),
+            Step(model=f"{name}_tokenise", inputs=_same(fields), outputs=_same([*between, *pieces])),
             Step(
                 model=f"{name}_model",
                 inputs=_by_own_name(between, target),
                 outputs=_by_own_name(outputs, target),
             ),
-            Step(model=f"{name}_postprocess", inputs=_same([*outputs, *spans, *context]), outputs=_same(answers)),
+            Step(model=f"{name}_postprocess", inputs=_same([*outputs, *pieces]), outputs=_same(answers)),
         ),
         response_cache=serving.response_cache_mb > 0,
     )
@@ -95,13 +94,12 @@ def _ensemble(name: str, model: EncoderModel, serving: Serving, target: TritonTa
 
 def _tokenise(name: str, known: Settings, serving: Serving, checkpoint: Checkpoint, longest: Row) -> TritonModel:
     fields = _fields(known.fields)
-    spans = (SPANS,) if known.task == "question-answering" else ()
     config = ModelConfig(
         name=name,
         backend="python",
         max_batch_size=serving.max_batch_size,
         inputs=fields,
-        outputs=(*map(_graph_input, known.inputs), *spans),
+        outputs=(*map(_graph_input, known.inputs), *_pieces(known)),
         serving=serving.on_cpu,
         warm_ups=tuple(
             WarmUp(batch_size=size, tensors={field.name: (field, field.name) for field in fields})
@@ -122,7 +120,7 @@ def _model(
     python = not native(target)
     inputs = {each: _graph_input(each, ragged=python) for each in known.inputs}
     own = dict(zip(inputs, _own_names(inputs, target), strict=True))
-    outputs = _graph_outputs(known.task)
+    outputs = _graph_outputs(known)
     warm = _warm_up_tensors(known)
     config = ModelConfig(
         name=name,
@@ -152,16 +150,14 @@ def _model(
 
 
 def _postprocess(name: str, known: Settings, serving: Serving) -> TritonModel:
-    answering = known.task == "question-answering"
-    extra = (replace(SPANS, ragged=True), *_fields(known.segments[1])) if answering else ()
     # Different lengths can share a batch: rows are looked at one request at a time.
-    inputs = (*_graph_outputs(known.task, ragged=answering), *extra)
+    inputs = (*_graph_outputs(known, ragged=known.per_token), *_pieces(known, ragged=True))
     config = ModelConfig(
         name=name,
         backend="python",
         max_batch_size=serving.max_batch_size,
         inputs=inputs,
-        outputs=_answers(known.task),
+        outputs=_answers(known),
         serving=serving.on_cpu,
     )
     return TritonModel(config=config, files=_code("postprocess", known))
@@ -207,8 +203,19 @@ def _fields(names: tuple[str, ...]) -> tuple[Tensor, ...]:
     return tuple(Tensor(name=name.upper(), data_type="TYPE_STRING", dims=(1,)) for name in names)
 
 
-def _answers(task: str) -> tuple[Tensor, ...]:
-    return tuple(Tensor(name=name, data_type=data_type, dims=(1,)) for name, data_type in OUTPUTS[task])
+def _answers(known: Settings) -> tuple[Tensor, ...]:
+    widths = {"SCORES": len(known.labels), "EMBEDDING": -1}
+    return tuple(
+        Tensor(name=name, data_type=data_type, dims=(widths.get(name, 1),)) for name, data_type in OUTPUTS[known.kind]
+    )
+
+
+def _pieces(known: Settings, ragged: bool = False) -> list[Tensor]:
+    """Returns what the last step needs of the first where answers are pieces of the text."""
+    if not known.per_token:
+        return []
+    width = 3 if known.task == "token-classification" else 2
+    return [Tensor(name="token_spans", data_type="TYPE_INT64", dims=(-1, width), ragged=ragged), SEGMENT]
 
 
 def _graph_input(name: str, ragged: bool = False) -> Tensor:
@@ -217,15 +224,16 @@ def _graph_input(name: str, ragged: bool = False) -> Tensor:
     return Tensor(name=name, data_type="TYPE_INT64", dims=(-1,), ragged=ragged)
 
 
-def _graph_outputs(task: str, ragged: bool = False) -> list[Tensor]:
-    """Returns the outputs of the task: logits [labels]; score, a number; start_logits and end_logits [length]."""
-    if task == "question-answering":
-        names = ("start_logits", "end_logits")
-        return [Tensor(name=name, data_type="TYPE_FP32", dims=(-1,), ragged=ragged) for name in names]
-    logits = Tensor(name="logits", data_type="TYPE_FP32", dims=(-1,))
-    if task == "text-classification":
-        return [logits]
-    return [logits, Tensor(name="score", data_type="TYPE_FP32", dims=(1,), scalar=True)]
+def _graph_outputs(known: Settings, ragged: bool = False) -> list[Tensor]:
+    """Returns the compiled model's outputs (`settings.GRAPH_OUTPUTS`); `ragged`: those per token differ in length."""
+    if known.task == "token-classification":
+        return [Tensor(name="logits", data_type="TYPE_FP32", dims=(-1, len(known.labels)), ragged=ragged)]
+    return [
+        Tensor(name=name, data_type="TYPE_FP32", dims=(1,), scalar=True)
+        if name == "score"
+        else Tensor(name=name, data_type="TYPE_FP32", dims=(-1,), ragged=ragged)
+        for name in known.graph_outputs
+    ]
 
 
 def _same(tensors: Any) -> dict[str, str]:

@@ -93,7 +93,9 @@ def _comparison(
 
 def _answer(compiled: Predictor, served: Served) -> Answer:
     score = served.get("DUPLICATE_SCORE")
-    return Answer(text=str(served[ANSWER_KEYS[compiled.settings.task]]), score=None if score is None else float(score))
+    return Answer(
+        text=str(served[ANSWER_KEYS[compiled.settings.task]]), score=score if isinstance(score, float) else None
+    )
 
 
 def _encode(compiled: Predictor, examples: Sequence[Example], file: Path) -> list[Encoding]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from containers.encoder.goldens import GOLDENS, Golden, to_json
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.settings import Settings
-from containers.encoder.tensors import PER_TOKEN_OUTPUTS, Encoding, padded_length, tensors
+from containers.encoder.tensors import Encoding, padded_length, per_token, tensors
 from model_build.checkpoint import loading
 from model_build.compile_inputs import CompileInputs
 from model_build.encoder.graphs import settings
@@ -87,10 +87,9 @@ def _ask(module: Any, known: Settings, row: int, encoding: Encoding, shape: tupl
     with torch.no_grad():
         answered = module(*(torch.from_numpy(given[name]).to(getattr(torch, types[name])) for name in known.inputs))
     named = zip(known.graph_outputs, answered, strict=True)
-    numbers = {name: output[0].reshape(-1).tolist() for name, output in named}
+    own = {name: output[0, : len(encoding)] if per_token(name, output) else output[0] for name, output in named}
     outputs = {
-        name: [float(f"{number:.{DIGITS}g}") for number in each[: len(encoding) if name in PER_TOKEN_OUTPUTS else None]]
-        for name, each in numbers.items()
+        name: [float(f"{number:.{DIGITS}g}") for number in each.reshape(-1).tolist()] for name, each in own.items()
     }
     return _Original(row, encoding, outputs, min(_margin(numbers) for numbers in outputs.values()))
 

@@ -16,7 +16,8 @@ from containers.batch.archive import model_sha256
 from containers.encoder.goldens import Recorded
 from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
-from containers.encoder.tensors import PER_TOKEN_OUTPUTS, Encoding
+from containers.encoder.settings import Settings
+from containers.encoder.tensors import Encoding, windows
 from model_build.progress import Progress
 from workloads import UsageError
 from workloads.errors import InvalidDocument
@@ -39,10 +40,17 @@ class RecordedModel(Predictor):
 
     def run(self, encodings: Sequence[Encoding]) -> dict[str, NDArray[Any]]:
         """Raises `UsageError` for a row that was not asked on the chip."""
-        longest = max(map(len, encodings))
-        rows = [self._row(encoding) for encoding in encodings]
+        read = windows(encodings)
+        longest = max(map(len, read))
+        rows = [self._row(encoding) for encoding in read]
         return {
-            name: np.stack([_array(name, row[name], longest) for row in rows]) for name in self.settings.graph_outputs
+            name: np.stack(
+                [
+                    _array(name, row[name], len(code), longest, self.settings)
+                    for row, code in zip(rows, read, strict=True)
+                ]
+            )
+            for name in self.settings.graph_outputs
         }
 
     def _row(self, encoding: Encoding) -> Mapping[str, list[float]]:
@@ -95,9 +103,12 @@ def read(file: Path) -> Recorded:
         raise InvalidDocument(file, [f"is not what containers.batch.record writes ({error})."]) from None
 
 
-def _array(name: str, numbers: list[float], longest: int) -> NDArray[np.float32]:
-    """Returns a row's output in the graph's shape; one with a number for each token is padded to `longest` tokens."""
+def _array(name: str, numbers: list[float], length: int, longest: int, settings: Settings) -> NDArray[np.float32]:
+    """Returns a row's output in the graph's shape; one with numbers for each token is padded to `longest` tokens."""
     if name == "score":
         return np.array(numbers[0], np.float32)
-    fill = longest - len(numbers) if name in PER_TOKEN_OUTPUTS else 0
-    return np.pad(np.array(numbers, np.float32), (0, fill))
+    values = np.array(numbers, np.float32)
+    if not settings.per_token:
+        return values
+    by_token = values.reshape(length, -1) if settings.task == "token-classification" else values
+    return np.pad(by_token, [(0, longest - length), *[(0, 0)] * (by_token.ndim - 1)])

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import containers
 from containers.encoder import MODULES
-from containers.encoder.answers import OUTPUTS
+from containers.encoder.answers import OUTPUTS, VECTORS
 from containers.encoder.settings import Settings
 from tests.containers.encoder.encoder_miniature import make_folder
 
 SOURCES = Path(containers.__path__[0]) / "encoder"
 MAX_BATCH_SIZE = 8
+SEGMENT = {"segment": "[ 1 ]"}
 FIXED = "[ 1 ] reshape { shape: [ ] }"  # valid_length and score have one number per row, and Triton no empty dims.
 
 
@@ -39,35 +40,35 @@ def lay_out(repository: Path, settings: Settings, model: str, extra: Mapping[str
 
 def _tokenise(settings: Settings) -> str:
     fields = {field.upper(): "[ 1 ]" for field in settings.fields}
-    return _python(
-        "tokenise", _tensors("input", "TYPE_STRING", fields), _tensors("output", "TYPE_INT64", _made(settings))
-    )
+    made = _tensors("output", "TYPE_INT64", _made(settings))
+    if settings.per_token:
+        made += _tensors("output", "TYPE_STRING", SEGMENT)
+    return _python("tokenise", _tensors("input", "TYPE_STRING", fields), made)
 
 
 def _engine(settings: Settings) -> str:
     inputs = _tensors("input", "TYPE_INT64", {name: _dims(name) for name in settings.inputs}, ragged=True)
-    outputs = {name: _dims(name, len(settings.labels)) for name in settings.graph_outputs}
+    outputs = _graph_outputs(settings)
     return _python("engine", inputs, _tensors("output", "TYPE_FP32", outputs))
 
 
 def _postprocess(settings: Settings) -> str:
-    graph = {name: _dims(name, len(settings.labels)) for name in settings.graph_outputs}
-    inputs = _tensors("input", "TYPE_FP32", graph, ragged=settings.task == "question-answering")
-    if settings.task == "question-answering":
-        inputs += _tensors("input", "TYPE_INT64", {"answer_spans": "[ -1, 2 ]"}, ragged=True)
-        inputs += _tensors("input", "TYPE_STRING", _contexts(settings))
+    inputs = _tensors("input", "TYPE_FP32", _graph_outputs(settings), ragged=settings.per_token)
+    if settings.per_token:
+        inputs += _tensors("input", "TYPE_INT64", _spans(settings), ragged=True)
+        inputs += _tensors("input", "TYPE_STRING", SEGMENT)
     return _python("postprocess", inputs, _answers(settings))
 
 
 def _ensemble(settings: Settings) -> str:
     fields = [field.upper() for field in settings.fields]
     to_postprocess = list(settings.graph_outputs)
-    if settings.task == "question-answering":
-        to_postprocess += ["answer_spans", *_contexts(settings)]
+    if settings.per_token:
+        to_postprocess += [*_spans(settings), *SEGMENT]
     steps = [
-        _step("tokenise", fields, list(_made(settings))),
+        _step("tokenise", fields, [*_made(settings), *(SEGMENT if settings.per_token else ())]),
         _step("engine", list(settings.inputs), list(settings.graph_outputs)),
-        _step("postprocess", to_postprocess, [name for name, _ in OUTPUTS[settings.task]]),
+        _step("postprocess", to_postprocess, [name for name, _ in OUTPUTS[settings.kind]]),
     ]
     inputs = _tensors("input", "TYPE_STRING", dict.fromkeys(fields, "[ 1 ]"))
     return (
@@ -78,12 +79,17 @@ def _ensemble(settings: Settings) -> str:
 
 def _made(settings: Settings) -> dict[str, str]:
     """Returns the outputs of tokenise, with their dims."""
-    spans = {"answer_spans": "[ -1, 2 ]"} if settings.task == "question-answering" else {}
-    return {name: _dims(name) for name in settings.inputs} | spans
+    return {name: _dims(name) for name in settings.inputs} | _spans(settings)
 
 
-def _contexts(settings: Settings) -> dict[str, str]:
-    return dict.fromkeys([field.upper() for field in settings.segments[1]], "[ 1 ]")
+def _spans(settings: Settings) -> dict[str, str]:
+    return {"token_spans": f"[ -1, {3 if settings.labels else 2} ]"} if settings.per_token else {}
+
+
+def _graph_outputs(settings: Settings) -> dict[str, str]:
+    if settings.task == "token-classification":
+        return {"logits": f"[ -1, {len(settings.labels)} ]"}
+    return {name: _dims(name, max(1, len(settings.labels))) for name in settings.graph_outputs}
 
 
 def _dims(name: str, labels: int = 0) -> str:
@@ -91,7 +97,10 @@ def _dims(name: str, labels: int = 0) -> str:
 
 
 def _answers(settings: Settings) -> str:
-    return "".join(_tensors("output", data_type, {name: "[ 1 ]"}) for name, data_type in OUTPUTS[settings.task])
+    return "".join(
+        _tensors("output", data_type, {name: "[ -1 ]" if name in VECTORS else "[ 1 ]"})
+        for name, data_type in OUTPUTS[settings.kind]
+    )
 
 
 def _tensors(kind: str, data_type: str, dims: Mapping[str, str], ragged: bool = False) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from containers.encoder.engine import FixedBatch
-from containers.encoder.tensors import Encoding, answer_spans, merge, padded_length, split, tensors
+from containers.encoder.tensors import Encoding, merge, padded_length, split, tensors, token_spans
 from tests.containers.encoder.encoder_miniature import FIVE_INPUTS
 
 PAD = 9
@@ -53,7 +53,7 @@ def test_every_row_is_itself_and_then_padding_up_to_the_smallest_bucket(
         assert made["attention_mask"][number].tolist() == [1] * len(row) + [0] * padding
         assert made["position_ids"][number].tolist() == [*range(len(row)), *[0] * padding]
         assert made["valid_length"][number] == len(row)
-        assert answer_spans(rows, length)[number].tolist() == [*map(list, row.answer_spans), *[[-1, -1]] * padding]
+        assert token_spans(rows, length)[number].tolist() == [*map(list, row.spans), *[[-1, -1]] * padding]
 
 
 def test_without_buckets_the_longest_row_decides() -> None:

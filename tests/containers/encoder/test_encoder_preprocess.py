@@ -53,7 +53,7 @@ def test_the_fields_of_a_segment_are_joined_by_a_space_and_some_may_be_blank() -
 def test_the_characters_of_every_token_of_the_context_are_known_and_of_no_other() -> None:
     encoding = encode_one(QUESTION_ANSWERING, {"question": "who", "context": "É 李 ab"})
     assert len(encoding) == 10
-    assert encoding.answer_spans == (*[(-1, -1)] * 5, (0, 1), (2, 3), (4, 5), (5, 6), (-1, -1))
+    assert encoding.spans == (*[(-1, -1)] * 5, (0, 1), (2, 3), (4, 5), (5, 6), (-1, -1))
 
 
 REFUSALS: list[tuple[Settings, dict[str, Any], str]] = [
@@ -138,7 +138,7 @@ def test_any_text_is_read_or_refused_and_batching_changes_neither(texts: list[st
     assert encoded == [encode(QUESTION_ANSWERING, row)[0] for row in rows]
     for row, encoding in zip(rows, encoded, strict=True):
         if isinstance(encoding, Encoding):
-            assert all(0 <= start <= end <= len(row["context"]) for start, end in encoding.answer_spans if start >= 0)
+            assert all(0 <= start <= end <= len(row["context"]) for start, end in encoding.spans if start >= 0)
 
 
 def test_settings_survive_the_way_through_the_file() -> None:

@@ -95,8 +95,12 @@ def _bert_weights(model: EncoderModel) -> dict[str, torch.Tensor]:
         shapes |= {f"{layer}.attention.output.dense": (wide, wide), f"{layer}.intermediate.dense": (inner, wide)}
         shapes |= {f"{layer}.output.dense": (wide, inner)}
         norms += [f"{layer}.attention.output.LayerNorm", f"{layer}.output.LayerNorm"]
-    labels = 2 if isinstance(model, QuestionAnswering) else len(model.labels)
-    shapes |= {"pooler.dense": (wide, wide), "classifier": (labels, wide), "scorer": (1, wide), "qa_outputs": (2, wide)}
+    shapes |= {
+        "pooler.dense": (wide, wide),
+        "classifier": (model.head_size, wide),
+        "scorer": (1, wide),
+        "qa_outputs": (2, wide),
+    }
     weights = {f"{name}.weight": torch.randn(shape) * 0.3 for name, shape in shapes.items()}
     weights |= {f"{name}.bias": torch.randn(shape[0]) * 0.1 for name, shape in shapes.items()}
     weights |= {f"{name}.weight": 1 + torch.randn(wide) * 0.1 for name in norms}
