@@ -157,5 +157,6 @@ def test_a_compiled_batch_is_the_batch_and_its_filling_counts_as_padding(tmp_pat
     (folder / "settings.json").write_text(replace(SETTINGS, batch_size=6, pad_to=(16, 40)).to_json(), "utf-8")
     assert find_model(folder).batch_rows == 6
     predictor = EncoderPredictor.load(folder)
-    assert predictor.slots([Encoded(9, None)] * 4) == 6 * 16
-    assert predictor.slots([Encoded(17, None), Encoded(3, None)]) == 6 * 40
+    nine, seventeen, three = (Encoded(length, Encoding((1,) * length, (0,) * length)) for length in (9, 17, 3))
+    assert predictor.slots([nine] * 4) == 6 * 16
+    assert predictor.slots([seventeen, three]) == 6 * 40

@@ -3,7 +3,9 @@
 Its answers are nonsense, but the same nonsense every time, and other rows of a batch must not change them.
 """
 
+import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,6 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 WIDTH, HEADS, LONGEST = 16, 2, 64
 FIVE_INPUTS = ("input_ids", "attention_mask", "position_ids", "valid_length", "token_type_ids")
-TASKS = ("text-classification", "text-pair-scoring", "question-answering")
 
 CLASSIFICATION = Settings(
     task="text-classification",
@@ -55,7 +56,42 @@ QUESTION_ANSWERING = Settings(
     pad_to=(),
     batch_size=0,
 )
-SETTINGS = {settings.task: settings for settings in (CLASSIFICATION, PAIR_SCORING, QUESTION_ANSWERING)}
+MULTI_LABEL = replace(CLASSIFICATION, problem_type="multi_label_classification", threshold=0.4)
+REGRESSION = replace(CLASSIFICATION, problem_type="regression", labels=())
+RANKING = replace(
+    CLASSIFICATION, task="text-ranking", segments=(("query",), ("text",)), labels=(), activation="sigmoid"
+)
+TAGGING = replace(
+    CLASSIFICATION,
+    task="token-classification",
+    labels=("O", "B-SIZE", "I-SIZE", "B-COLOUR", "I-COLOUR"),
+    aggregation="simple",
+)
+EMBEDDING = replace(CLASSIFICATION, task="feature-extraction", labels=())
+SETTINGS = {
+    settings.kind: settings
+    for settings in (
+        CLASSIFICATION,
+        PAIR_SCORING,
+        QUESTION_ANSWERING,
+        MULTI_LABEL,
+        REGRESSION,
+        RANKING,
+        TAGGING,
+        EMBEDDING,
+    )
+}
+
+
+def flat(answer: Any) -> dict[str, Any]:
+    """Returns an answer without lists in it, so that `pytest.approx` can compare its numbers."""
+    read = {key: json.loads(value) if key in ("ENTITIES", "LABELS") else value for key, value in answer.items()}
+    found: dict[str, Any] = {}
+    for key, value in read.items():
+        for place, each in enumerate(value if isinstance(value, list) else [value]):
+            parts = each if isinstance(each, dict) else {"": each}
+            found |= {f"{key} {place} {name}": part for name, part in parts.items()}
+    return found
 
 
 def make_tokenizer() -> Tokenizer:
@@ -82,7 +118,7 @@ class Graph(nn.Module):
         self.positions = nn.Embedding(LONGEST, WIDTH)
         self.types = nn.Embedding(2, WIDTH)
         self.projection = nn.Linear(WIDTH, 3 * WIDTH)
-        self.head = nn.Linear(WIDTH, 2 if settings.task == "question-answering" else len(settings.labels) + 1)
+        self.head = nn.Linear(WIDTH, 2 if settings.task == "question-answering" else max(1, len(settings.labels)) + 1)
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         given = dict(zip(self.names, tensors, strict=True))
@@ -100,8 +136,12 @@ class Graph(nn.Module):
         if self.task == "question-answering":
             start, end = (3 * self.head(hidden)).unbind(-1)
             return start, end
+        if self.task == "token-classification":
+            return (9 * self.head(hidden)[:, :, 1:],)
+        if self.task == "feature-extraction":
+            return ((hidden * real[:, :, None]).sum(1) / real.sum(1, keepdim=True),)
         outputs = 3 * self.head(hidden[:, 0])
-        return (outputs[:, 1:],) if self.task == "text-classification" else (outputs[:, 1:], outputs[:, 0].sigmoid())
+        return (outputs[:, 1:], outputs[:, 0].sigmoid()) if self.task == "text-pair-scoring" else (outputs[:, 1:],)
 
     def _attend(self, embedded: Tensor, real: Tensor) -> Tensor:
         query, key, value = self.projection(embedded).unflatten(-1, (3, HEADS, WIDTH // HEADS)).unbind(-3)
@@ -128,7 +168,7 @@ def make_folder(folder: Path, settings: Settings, model: str) -> Path:
 
 def _export_onnx(graph: Graph, settings: Settings, file: Path) -> None:
     outputs = settings.graph_outputs
-    per_token = {*settings.inputs, "start_logits", "end_logits"} - {"valid_length"}
+    per_token = {*settings.inputs, *(outputs if settings.per_token else ())} - {"valid_length"}
     names = (*settings.inputs, *outputs)
     torch.onnx.export(
         graph,

@@ -17,7 +17,7 @@ from containers.encoder.tensors import Encoding, tensors
 from containers.encoder.torchscript_engine import TorchScriptEngine
 from model_build.encoder.export import TRACED, trace
 from model_build.torch_threads import threads_kept
-from tests.containers.encoder.encoder_miniature import SETTINGS, TASKS
+from tests.containers.encoder.encoder_miniature import SETTINGS
 from tests.containers.text2text.test_static_engines import Recorder, needs_gpu
 from tests.model_build.tensorrt.tensorrt_graphs import BERTS, VOCABULARY, bert
 
@@ -26,7 +26,7 @@ BATCHES = [(1, 3), (3, 9), (4, 9), (3, 5), (1, 3), (7, 17), (8, 24)]
 KINDS = {"text-classification": "classification", "text-pair-scoring": "scoring", "question-answering": "answering"}
 
 
-@pytest.fixture(scope="module", params=TASKS)
+@pytest.fixture(scope="module", params=list(KINDS))
 def settings(request: pytest.FixtureRequest) -> Settings:
     return SETTINGS[request.param]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from containers.encoder.answers import OUTPUTS, answer, best_span
+from containers.encoder.answers import OUTPUTS, VECTORS, answer, best_span
 from containers.encoder.tensors import Encoding
 from tests.containers.encoder.encoder_miniature import CLASSIFICATION, PAIR_SCORING, QUESTION_ANSWERING, SETTINGS
 
@@ -116,13 +116,14 @@ def test_a_duplicate_score_and_a_relation() -> None:
     ]
 
 
-@pytest.mark.parametrize("task", SETTINGS)
-def test_the_answers_have_the_keys_and_types_that_config_pbtxt_is_told(task: str) -> None:
-    settings = SETTINGS[task]
-    outputs = {name: np.zeros((1, 3), np.float32) for name in settings.graph_outputs} | {"score": np.zeros(1)}
-    encoding = Encoding((1, 2, 3), (0, 1, 1), ((-1, -1), (0, 1), (2, 3)))
-    [found] = answer(settings, outputs, [encoding], [{"question": "?", "context": "a b"}])
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_the_answers_have_the_keys_and_types_that_config_pbtxt_is_told(kind: str) -> None:
+    settings = SETTINGS[kind]
+    shape = (1, 3, len(settings.labels)) if settings.task == "token-classification" else (1, 3)
+    outputs = {name: np.zeros(shape, np.float32) for name in settings.graph_outputs} | {"score": np.zeros(1)}
+    encoding = Encoding((1, 2, 3), (0, 1, 1), ((-1, -1, -1), (0, 1, 0), (2, 3, 0)))
+    [found] = answer(settings, outputs, [encoding], [{"question": "?", "context": "a b", "text": "a b"}])
     python = {"TYPE_STRING": str, "TYPE_FP32": float, "TYPE_INT64": int}
     assert [(name, type(value)) for name, value in found.items()] == [
-        (name, python[data_type]) for name, data_type in OUTPUTS[task]
+        (name, list if name in VECTORS else python[data_type]) for name, data_type in OUTPUTS[kind]
     ]

@@ -14,7 +14,7 @@ from containers.encoder.predictor import Predictor
 from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
 from containers.encoder.tensors import Encoding, tensors
-from tests.containers.encoder.encoder_miniature import CLASSIFICATION, LETTERS, SETTINGS, TASKS, Graph, make_folder
+from tests.containers.encoder.encoder_miniature import CLASSIFICATION, LETTERS, SETTINGS, Graph, flat, make_folder
 
 MODELS = ("model.onnx", "model.pt")
 
@@ -28,10 +28,10 @@ def make_rows(settings: Settings, count: int = 12) -> list[dict[str, str]]:
     ]
 
 
-@pytest.fixture(scope="module", params=[(task, model) for task in TASKS for model in MODELS], ids="-".join)
+@pytest.fixture(scope="module", params=[(kind, model) for kind in SETTINGS for model in MODELS], ids="-".join)
 def predictor(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Predictor:
-    task, model = request.param
-    return Predictor.load(make_folder(tmp_path_factory.mktemp("made") / "folder", SETTINGS[task], model))
+    kind, model = request.param
+    return Predictor.load(make_folder(tmp_path_factory.mktemp("made") / "folder", SETTINGS[kind], model))
 
 
 def encodings_of(predictor: Predictor) -> list[Encoding]:
@@ -60,7 +60,7 @@ def test_batching_changes_no_answer(predictor: Predictor) -> None:
     together = predictor.predict(rows)
     for row, answer in zip(rows, together, strict=True):
         [alone] = predictor.predict([row])
-        assert answer == pytest.approx(alone, abs=1e-5)
+        assert flat(answer) == pytest.approx(flat(alone), abs=1e-5)
 
 
 def test_refused_rows_keep_their_place(predictor: Predictor) -> None:
@@ -81,7 +81,7 @@ def test_a_model_compiled_for_one_batch_size_gives_the_same_answers(predictor: P
     rows = make_rows(predictor.settings)
     fixed = Predictor(predictor.preprocessor, FixedBatch(predictor.engine, batch_size))
     for answer, expected in zip(fixed.predict(rows), predictor.predict(rows), strict=True):
-        assert answer == pytest.approx(expected, abs=1e-5)
+        assert flat(answer) == pytest.approx(flat(expected), abs=1e-5)
 
 
 def test_the_settings_say_that_a_batch_size_is_compiled_in(tmp_path: Path) -> None:

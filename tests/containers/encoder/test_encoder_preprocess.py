@@ -17,6 +17,7 @@ from tests.containers.encoder.encoder_miniature import (
     LETTERS,
     PAIR_SCORING,
     QUESTION_ANSWERING,
+    SETTINGS,
     make_tokenizer,
 )
 
@@ -142,7 +143,7 @@ def test_any_text_is_read_or_refused_and_batching_changes_neither(texts: list[st
 
 
 def test_settings_survive_the_way_through_the_file() -> None:
-    for settings in (CLASSIFICATION, PAIR_SCORING, QUESTION_ANSWERING):
+    for settings in SETTINGS.values():
         assert Settings.from_json(settings.to_json()) == settings
 
 
@@ -155,7 +156,8 @@ def test_settings_know_the_fields_in_order() -> None:
     [
         (
             {"task": "translation"},
-            "task: got 'translation'; allowed: text-classification, text-pair-scoring, question-answering.",
+            "task: got 'translation'; allowed: text-classification, text-pair-scoring, text-ranking, "
+            "token-classification, feature-extraction, question-answering.",
         ),
         ({"pad_to": (16, 8, 32)}, "pad_to: got [16, 8, 32]; it must ascend and its last fit max_input_tokens = 32."),
         ({"pad_to": (8, 16)}, "pad_to: got [8, 16]; it must ascend and its last fit max_input_tokens = 32."),
