@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from containers.batch.answering import Answered, Counts, finish, start
 from containers.batch.chunks import Chunk
 from containers.batch.predictor import Encoded, EncoderPredictor, Predictor, Values, find_model
+from containers.encoder.tensors import Encoding
 from tests.containers.batch.batch_model import SETTINGS, row, write_model
 
 

@@ -96,7 +96,7 @@ def put(name: str, content: bytes) -> Callable[[Tree], None]:
             "unreadable-neuron-file",
             "settings.json",
             "settings.json cannot be read (ValueError: task: got 'translation'; allowed: text-classification, "
-            "text-pair-scoring, question-answering.).",
+            "text-pair-scoring, text-ranking, token-classification, feature-extraction, question-answering.).",
         ),
         (
             lambda tree: tree.pop("model.16.neuron.pt"),
