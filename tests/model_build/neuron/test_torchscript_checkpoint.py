@@ -21,9 +21,6 @@ from model_build.remote.source import source_files
 from tests import fake_neuron
 from workloads import ROOT, UsageError, WorkloadFolder, load_workload
 
-PUBLISHED = """input_types = { input_ids = "int32", attention_mask = "float16", position_ids = "int32", \
-valid_length = "int32", token_type_ids = "int32" }
-"""
 NAME = "query_intent"
 jit: Any = torch.jit
 
@@ -35,7 +32,7 @@ def keep_a_few_rows(folder: Path) -> None:
 
 
 def traced_workload(folder: Path) -> WorkloadFolder:
-    """Copies query_intent, with a traced file in the place of its weights and the published call's types on Inf1."""
+    """Copies query_intent, with a traced file in the place of its weights; its Inf1 has the published call's types."""
     source = load_workload(NAME)
     checkpoint = resolve(source, ROOT / "build" / "checkpoints")
     model: Any = source.workload.model
@@ -53,7 +50,7 @@ def traced_workload(folder: Path) -> WorkloadFolder:
     text = "\n".join(
         'checkpoint = "./traced/cpu_model.pt"' if line.startswith("checkpoint = ") else line for line in lines
     )
-    file.write_text(text.replace("[targets.inf1]\n", f"[targets.inf1]\n{PUBLISHED}"), "utf-8")
+    file.write_text(text, "utf-8")
     return load_workload(NAME, folder)
 
 
