@@ -56,6 +56,12 @@ def _tune(commands: Commands) -> None:
     tune.add(commands)
 
 
+def _simulate(commands: Commands) -> None:
+    from inference_recommender.cli import simulate
+
+    simulate.add(commands)
+
+
 def _compare(commands: Commands) -> None:
     from inference_recommender.cli import compare
 
@@ -128,6 +134,7 @@ COMMANDS: dict[str, Callable[[Commands], None]] = {
     "capacity": _capacity,
     "prove": _prove,
     "tune": _tune,
+    "simulate": _simulate,
     "compare": _compare,
     "size": _size,
     "batch": _batch,

@@ -1,0 +1,138 @@
+"""The share of late requests of an instance by its load, from what was measured. Pure.
+
+With the probes of a search (`capacity.json`, or the measurements of a run) the curve goes through their late shares,
+made to rise by isotonic regression, and through the capacity, at which by definition exactly the share is late that the
+percentile allows. Between them the logarithm of the late share is linear in the rate.
+
+A recommendation alone has the capacity c and the limit L, no probes. Then an instance answers like the M/M/1 queue of
+that capacity, whose time in system is exponential with rate mu - lambda:
+
+    P(latency > L) = exp(-(mu - rate) * L),   mu = c - ln(1 - percentile) / L
+
+An instance is never taken to answer more than was seen: more than its highest probed rate at which most requests were
+in time, or than its capacity where there are no probes. What comes above that waits in a queue.
+
+The band: a seed's capacity is drawn from a log-normal distribution whose 95 % interval is the measured one, and the
+curve is stretched with it.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from inference_recommender.capacity.statistics import Floats, isotonic
+from inference_recommender.measurement import OpenLoop
+from workloads import Candidate, LatencyObjective, UsageError
+
+NORMAL_95 = 1.959964
+FEWEST_LATE = 1e-6
+"""Late shares below this are not told apart."""
+MOST_IN_TIME = 0.5
+"""A rate at which fewer than half of the requests are late was kept up with."""
+POINTS = 33
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LatencyCurve:
+    """Rates are per second and instance."""
+
+    rates: tuple[float, ...]
+    late_shares: tuple[float, ...]
+    """At those rates; they rise."""
+    capacity: float
+    """Highest rate within the objective."""
+    saturation: float
+    """Most requests per second that an instance answers."""
+    measured_up_to: float
+    limit_s: float
+    allowed: float
+    """The late share that the percentile allows."""
+    spread: float = 0.0
+    """Standard deviation of the capacity's logarithm."""
+    basis: str = ""
+    """Where the curve is from, in words."""
+
+    def stretched(self, factor: float) -> "LatencyCurve":
+        """Returns the curve of a service that bears `factor` times as much."""
+        return replace(
+            self,
+            rates=tuple(rate * factor for rate in self.rates),
+            capacity=self.capacity * factor,
+            saturation=self.saturation * factor,
+        )
+
+    def late_share(self, rates: Floats) -> Floats:
+        """Returns the late shares at rates per second and instance, in the steady state; flat beyond the last."""
+        shares: Floats = np.exp(np.interp(rates, self.rates, np.log(self.late_shares)))
+        return shares
+
+    def mean_latency_s(self, rate: float) -> float:
+        """Returns the mean of an exponential latency that is late as often, which is exact for M/M/1."""
+        late = math.exp(float(np.interp(rate, self.rates, np.log(self.late_shares))))
+        return self.limit_s / -math.log(min(late, 1 - 1e-9))
+
+
+def curve_of_candidate(candidate: Candidate, objective: LatencyObjective) -> LatencyCurve:
+    """Returns the curve of a recommended configuration, of which no probes are known."""
+    capacity = (candidate.max_invocations_per_minute or 0) / 60
+    limit_s, allowed = objective.model_latency_ms / 1000, 1 - objective.percentile_rank / 100
+    service = capacity - math.log(allowed) / limit_s
+    rates = np.linspace(0, capacity, POINTS)
+    shares = np.maximum(np.exp(-(service - rates) * limit_s), FEWEST_LATE)
+    return LatencyCurve(
+        rates=tuple(rates.tolist()),
+        late_shares=tuple(shares.tolist()),
+        capacity=capacity,
+        saturation=capacity,
+        measured_up_to=capacity,
+        limit_s=limit_s,
+        allowed=allowed,
+        spread=_spread(candidate.max_invocations_interval),
+        basis="the recommended rate, as an M/M/1 queue",
+    )
+
+
+def curve_of_search(found: OpenLoop, objective: LatencyObjective) -> LatencyCurve:
+    """Returns the curve through a search's probes. Raises `UsageError` where no rate keeps the objective."""
+    limit_s, allowed = objective.model_latency_ms / 1000, 1 - objective.percentile_rank / 100
+    if (found.limit_ms, found.percentile) != (objective.model_latency_ms, objective.percentile):
+        raise UsageError(
+            f"The measurement is of {found.percentile} ≤ {found.limit_ms:g} ms, and the objective is now "
+            f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms: measure again."
+        )
+    capacity = (found.invocations_per_minute or 0) / 60
+    probes = sorted(found.probes, key=lambda probe: probe.invocations_per_minute)
+    if not capacity:
+        latency = next((probe.latency_ms for probe in probes if probe.latency_ms is not None), None)
+        at = "" if latency is None else f": {latency:g} ms at the lowest rate that was tried"
+        raise UsageError(
+            f"The objective, {found.percentile} ≤ {found.limit_ms:g} ms, is below the latency without load{at}. No "
+            "fleet keeps it; raise model_latency_ms, or measure a faster target."
+        )
+    rates = np.array([probe.invocations_per_minute / 60 for probe in probes])
+    weights = rates * [probe.duration_s for probe in probes]
+    shares = isotonic(np.clip([probe.late_share for probe in probes], FEWEST_LATE, 1.0), weights)
+    known = dict(zip(rates.tolist(), shares.tolist(), strict=True))
+    knots = {0.0: min(float(shares[0]), allowed)} if len(probes) else {0.0: FEWEST_LATE}
+    knots |= {rate: min(share, allowed) if rate <= capacity else max(share, allowed) for rate, share in known.items()}
+    knots[capacity] = allowed
+    at_rates = sorted(knots)
+    in_time = [rate for rate, share in known.items() if share < MOST_IN_TIME]
+    return LatencyCurve(
+        rates=tuple(at_rates),
+        late_shares=tuple(max(knots[rate], FEWEST_LATE) for rate in at_rates),
+        capacity=capacity,
+        saturation=max([capacity, *in_time]),
+        measured_up_to=max([capacity, *known]),
+        limit_s=limit_s,
+        allowed=allowed,
+        spread=_spread(found.interval),
+        basis=f"{len(probes)} probe{'s' * (len(probes) != 1)} with open arrivals",
+    )
+
+
+def _spread(interval: tuple[float, float] | None) -> float:
+    if interval is None or interval[0] <= 0:
+        return 0.0
+    return math.log(interval[1] / interval[0]) / (2 * NORMAL_95)

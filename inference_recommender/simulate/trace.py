@@ -1,0 +1,163 @@
+"""A recorded trace of traffic: a CSV file of times and requests per second, checked and brought to even steps. Pure.
+
+The first column is a time, in ISO 8601 (2026-11-22T13:00:00Z; without a zone it is UTC) or in seconds since 1970; the
+second is the mean rate until the next line's time. A first line that holds no numbers is a heading. Lines have to be in
+order and evenly spaced, by a number of seconds that divides a minute or is a number of minutes.
+"""
+
+import csv
+import hashlib
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from inference_recommender.capacity.statistics import Floats
+from inference_recommender.simulate.policy import HIGH_RESOLUTION_S, MINUTE_S, Load
+from workloads import UsageError
+
+FEWEST_LINES = 2
+EXAMPLE = "A line is a time and requests per second: 2026-11-22T13:00:00Z,41.5"
+LONGEST_MINUTES = 2 * 366 * 24 * 60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trace:
+    """A recorded trace; each seed has the same rates."""
+
+    name: str
+    sha256: str
+    start: datetime
+    step_s: int
+    """A minute, or ten seconds where the recording is finer than a minute."""
+    rates: Floats
+    """Mean requests per second, an entry per step."""
+
+    def load(self, seed: int) -> Load:
+        return Load(start=self.start, step_s=self.step_s, rates=self.rates)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Line:
+    number: int
+    at_s: float
+    zone: str
+    rate: float
+
+
+def read_trace(file: Path) -> Trace:
+    """Reads a CSV file. Raises `UsageError`, one sentence that names the line."""
+    try:
+        content = file.read_bytes()
+        text = content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--trace: {file} cannot be read: {error}.") from error
+    return parse_trace(str(file), text, hashlib.sha256(content).hexdigest(), file.name)
+
+
+def parse_trace(file: str, text: str, sha256: str, name: str) -> Trace:
+    lines = _lines(file, text)
+    if len(lines) < FEWEST_LINES:
+        had = "no line" if not lines else "one line"
+        raise UsageError(f"{file}: has {had} with a rate; a trace needs at least {FEWEST_LINES}. {EXAMPLE}.")
+    _refuse_mixed_zones(file, lines)
+    spacing = _spacing(file, lines)
+    return even_trace(name, sha256, lines[0].at_s, spacing, [line.rate for line in lines])
+
+
+def even_trace(name: str, sha256: str, first_s: float, spacing_s: int, rates: Sequence[float]) -> Trace:
+    """Returns rates that are `spacing_s` apart as a trace of steps of a minute, or of ten seconds."""
+    step_s = MINUTE_S if spacing_s >= MINUTE_S else HIGH_RESOLUTION_S
+    values = np.array(rates)
+    if spacing_s >= step_s:
+        values = np.repeat(values, spacing_s // step_s)
+    else:
+        whole = len(values) // (MINUTE_S // spacing_s) * (MINUTE_S // spacing_s)
+        values = values[:whole].reshape(-1, step_s // spacing_s).mean(axis=1)
+    whole_minutes = len(values) // (MINUTE_S // step_s) * (MINUTE_S // step_s)
+    if not whole_minutes:
+        raise UsageError(f"{name}: is shorter than a minute: record for longer.")
+    return Trace(
+        name=name,
+        sha256=sha256,
+        start=datetime.fromtimestamp(first_s, UTC),
+        step_s=step_s,
+        rates=values[:whole_minutes],
+    )
+
+
+def _lines(file: str, text: str) -> list[_Line]:
+    found: list[_Line] = []
+    for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
+        cells = [cell.strip() for cell in row]
+        if not any(cells) or (not found and number == 1 and not _is_number(cells[-1])):
+            continue
+        if len(cells) != 2:
+            raise UsageError(f"{file}:{number}: has {len(cells)} columns instead of two. {EXAMPLE}.")
+        at_s, zone = _time(file, number, cells[0])
+        rate = float(cells[1]) if _is_number(cells[1]) else math.nan
+        if not math.isfinite(rate):
+            raise UsageError(f"{file}:{number}: got '{cells[1]}' for requests per second, which is no number.")
+        if rate < 0:
+            raise UsageError(f"{file}:{number}: got {rate:g} requests per second; a rate cannot be negative.")
+        found.append(_Line(number=number, at_s=at_s, zone=zone, rate=rate))
+    return found
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _time(file: str, number: int, text: str) -> tuple[float, str]:
+    """Returns seconds since 1970, and the offset that was written, "" for none."""
+    if _is_number(text) and math.isfinite(float(text)):
+        return float(text), "seconds since 1970"
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"{file}:{number}: got '{text}' for a time, which is not ISO 8601. {EXAMPLE}.") from error
+    zone: tzinfo = at.tzinfo or UTC
+    return at.replace(tzinfo=zone).timestamp(), at.strftime("%z") if at.tzinfo else ""
+
+
+def _refuse_mixed_zones(file: str, lines: Sequence[_Line]) -> None:
+    first = lines[0]
+    other = next((line for line in lines if line.zone != first.zone), None)
+    if other is not None:
+        had, got = (zone or "no zone" for zone in (first.zone, other.zone))
+        raise UsageError(
+            f"{file}:{other.number}: time zones are mixed: {got}, after {had} in line {first.number}. "
+            "Write all times in UTC."
+        )
+
+
+def _spacing(file: str, lines: Sequence[_Line]) -> int:
+    """Returns the seconds between lines. Raises `UsageError` where they are out of order or not even."""
+    apart = [after.at_s - before.at_s for before, after in pairwise(lines)]
+    for line, gap in zip(lines[1:], apart, strict=True):
+        if gap <= 0:
+            raise UsageError(f"{file}:{line.number}: is not after the line before it; sort the trace by time.")
+    spacing = sorted(apart)[len(apart) // 2]
+    for line, gap in zip(lines[1:], apart, strict=True):
+        if gap != spacing:
+            raise UsageError(
+                f"{file}:{line.number}: comes {gap:g} s after the line before it, and most lines are {spacing:g} s "
+                "apart; fill the gap, with 0 where there was no traffic."
+            )
+    allowed = spacing in (1, 2, 5, 10) if spacing < MINUTE_S else spacing % MINUTE_S == 0
+    if not allowed:
+        raise UsageError(
+            f"{file}: lines are {spacing:g} s apart. Allowed: 1, 2, 5 or 10 s, or whole minutes; 60 s fits best."
+        )
+    if len(lines) * spacing / MINUTE_S > LONGEST_MINUTES:
+        raise UsageError(f"{file}: is longer than two years; simulate a part of it.")
+    return int(spacing)

@@ -1,0 +1,267 @@
+"""`simulate` on the command line: traces and shapes, today's policy and others, and a sentence for each bad input."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference_recommender.__main__ import main
+from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
+from inference_recommender.run_folder import RunFolder
+from tests.inference_recommender.prove.recommended import a_candidate, a_recommendation
+from workloads import Autoscaling, load_workload
+
+FOLDER = load_workload("spellcheck")
+OBJECTIVE = FOLDER.workload.latency_objective
+CHOSEN = a_candidate(
+    10,
+    30_000.0,
+    instance_type="ml.g5.xlarge",
+    autoscaling=Autoscaling(min_capacity=2, max_capacity=20, target_invocations_per_instance=15_000.0),
+    cost_per_hour_usd=14.08,
+)
+QUICK = ("--seeds", "3")
+
+
+def capacity_json(folder: Path, **changes: Any) -> Path:
+    found = {
+        "max_invocations_per_minute": 30_000.0,
+        "max_invocations_interval": [28_000.0, 32_000.0],
+        "latency_ms": 49.0,
+        "percentile": OBJECTIVE.percentile,
+        "latency_limit_ms": OBJECTIVE.model_latency_ms,
+        "warm_up_s": 5.0,
+        "reason": "found",
+        "probes": [
+            {"invocations_per_minute": 6_000.0, "duration_s": 20.0, "latency_ms": 12.0, "late_share": 0.0001},
+            {"invocations_per_minute": 30_000.0, "duration_s": 60.0, "latency_ms": 49.0, "late_share": 0.0095},
+            {"invocations_per_minute": 36_000.0, "duration_s": 20.0, "latency_ms": 450.0, "late_share": 0.6},
+        ],
+        "instance_type": "ml.g5.xlarge",
+        **changes,
+    }
+    file = folder / "capacity.json"
+    file.write_text(json.dumps(found), "utf-8")
+    return file
+
+
+@pytest.fixture
+def recommendation(tmp_path: Path) -> Path:
+    file = tmp_path / "recommendation.json"
+    a_recommendation(CHOSEN, objective=OBJECTIVE).write_json(file)
+    return file
+
+
+def simulated(file: Path, *more: str, trace: str = "diurnal") -> int:
+    runs = str(file.parent / "runs")
+    return main(["simulate", "spellcheck", "--trace", trace, "--from", str(file), "--runs", runs, *QUICK, *more])
+
+
+def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def refusal(file: Path, capsys: pytest.CaptureFixture[str], *more: str, trace: str = "diurnal") -> str:
+    assert simulated(file, *more, trace=trace) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    return shown.err.strip()
+
+
+def test_the_document_has_the_keys_that_are_promised(recommendation: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulated(recommendation, "--json") == 0
+    found = document(capsys)
+    promised = ("minutes_over_objective", "requests", "late_share", "dropped", "instance_hours", "cost_usd")
+    assert {*promised, "lower_bound_cost_usd", "policy", "timeline"} <= found.keys()
+    assert found["policy"]["target_invocations_per_instance"] == 15_000
+    assert (found["policy"]["scale_out_cooldown_s"], found["policy"]["scale_in_cooldown_s"]) == (300, 600)
+    assert found["trace"]["name"] == "diurnal"
+    assert len(found["trace"]["sha256"]) == 64
+    assert found["requests"] == pytest.approx(1.9e8, rel=0.05)
+    assert found["cost_usd"] == pytest.approx(found["instance_hours"] * 1.408)
+    assert found["lower_bound_cost_usd"] < found["cost_usd"] < found["fixed_fleet"]["cost_usd"]
+    assert found["fixed_fleet"]["instance_hours"] == 240
+    assert found["today"] is None
+    assert len(found["timeline"]["late_share"]) == 1440
+    assert found["timeline"]["minutes_per_entry"] == 1
+
+
+def test_the_same_seeds_have_the_same_result(recommendation: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    simulated(recommendation, "--json")
+    first = document(capsys)
+    simulated(recommendation, "--json")
+    assert document(capsys) == first
+    simulated(recommendation, "--json", "--first-seed", "7")
+    assert document(capsys)["requests"] != first["requests"]
+
+
+def test_the_table_compares_todays_policy_a_fixed_fleet_and_the_lower_bound(
+    recommendation: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulated(recommendation) == 0
+    shown = capsys.readouterr().out
+    assert "spellcheck on diurnal, 1 day, 3 seeds: P99 ≤ 50 ms" in shown
+    assert "today's: 2 to 20, 15,000/min each" in shown
+    assert "never scaled: 10" in shown
+    assert "lower bound: the future known" in shown
+    assert "Within the tolerance: at most 5 minutes over the objective in 99% of seeds; 0 of 3 have more." in shown
+    assert "An instance is taken to serve 360 s after it is asked for, and an alarm to see a minute 120 s late" in shown
+
+
+def test_another_policy_is_compared_with_todays(recommendation: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--target-invocations", "28000", "--min-instances", "2", "--scale-out-cooldown-s", "0", "--json")
+    assert simulated(recommendation, *asked) == 1
+    found = document(capsys)
+    assert found["policy"]["target_invocations_per_instance"] == 28_000
+    assert found["today"]["policy"]["target_invocations_per_instance"] == 15_000
+    assert found["cost_usd"] < found["today"]["cost_usd"]
+    assert (found["kept"], found["today"]["kept"]) == (False, True)
+
+
+def test_a_recorded_trace_and_a_longer_shape(
+    recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "day.csv"
+    trace.write_text("".join(f"{60 * minute},{500 + minute}\n" for minute in range(120)), "utf-8")
+    assert simulated(recommendation, "--json", trace=str(trace)) == 0
+    found = document(capsys)
+    assert (found["trace"]["name"], found["trace"]["minutes"]) == ("day.csv", 120)
+    assert found["trace"]["start"] == "1970-01-01T00:00:00+00:00"
+    simulated(recommendation, "--json", "--days", "3")
+    assert document(capsys)["timeline"]["minutes_per_entry"] == 3
+
+
+def test_a_measurement_is_sized_and_simulated_with_its_probes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulated(capacity_json(tmp_path), "--region", "us-east-1", "--json") == 0
+    found = document(capsys)
+    assert found["curve"]["basis"] == "3 probes with open arrivals"
+    assert found["curve"]["measured_up_to"] == 36_000
+    assert found["price_per_hour_usd"] == pytest.approx(1.408)
+
+
+def test_the_probes_of_the_recommendations_run_are_found(
+    recommendation: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    probe = ProbeSeen(invocations_per_minute=33_000.0, duration_s=30.0, latency_ms=80.0, late_share=0.03)
+    found = OpenLoop(invocations_per_minute=30_000.0, percentile="P99", limit_ms=50.0, reason="found", probes=(probe,))
+    run = RunFolder(recommendation.parent / "runs" / "job-1")
+    run.keep_recommendation(a_recommendation(CHOSEN, objective=OBJECTIVE))
+    run.keep_measurements(
+        (
+            Measurement(
+                instance_type="ml.g5.xlarge",
+                endpoint_name="e",
+                max_invocations_per_minute=None,
+                model_latency_ms=None,
+                open_loop=found,
+            ),
+        )
+    )
+    simulated(recommendation, "--json")
+    assert document(capsys)["curve"]["basis"] == "1 probe with open arrivals"
+
+
+def test_a_load_beyond_anything_measured_is_said_to_be_extrapolated(
+    recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "storm.csv"
+    trace.write_text("".join(f"{60 * minute},{10_000 if minute else 800}\n" for minute in range(30)), "utf-8")
+    assert simulated(recommendation, "--json", "--max-instances", "10", trace=str(trace)) == 1
+    shown = capsys.readouterr()
+    beyond = json.loads(shown.out)["extrapolated"]
+    assert beyond["times"] == pytest.approx(5, rel=0.05)
+    assert (
+        f"The load goes beyond anything measured, to {beyond['highest_invocations_per_minute_and_instance']:,.0f} "
+        f"invocations/min on an instance, {beyond['times']:.2f} times the highest rate measured, 30,000: "
+        f"{beyond['minutes']:,.1f} minutes of the trace are extrapolated, as if an instance answered "
+        "30,000 and no more."
+    ) in shown.err
+
+
+def test_a_missing_price_is_said_and_missing_in_the_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulated(capacity_json(tmp_path), "--json")
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["cost_usd"] is None
+    assert "The price of an instance is not known: The job reported no price, and its region is not known." in shown.err
+
+
+def test_bad_input_is_refused_in_a_sentence(
+    recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is wrong with a trace's lines is tested beside the reader."""
+    shapes = "diurnal, weekly, flash-sale, steady-growth, zone-lost, retry-storm"
+    assert refusal(recommendation, capsys, trace="black-friday") == (
+        f"--trace: 'black-friday' is neither a file nor a shape. Shapes: {shapes}."
+    )
+    empty = tmp_path / "empty.csv"
+    empty.write_text("time,rate\n", "utf-8")
+    assert refusal(recommendation, capsys, trace=str(empty)).startswith(f"{empty}: has no line with a rate;")
+    assert refusal(recommendation, capsys, "--days", "2", trace=str(empty)) == (
+        "--days: a file is as long as it is; give it with one of the shapes."
+    )
+    assert refusal(recommendation, capsys, "--region", "us-east-1") == (
+        "--region goes with a measurement in --from: a recommendation has its own price."
+    )
+    assert refusal(recommendation, capsys, "--min-instances", "30") == (
+        "The policy's minimum of 30 instances is above its maximum of 20: give --min-instances and --max-instances "
+        "that fit."
+    )
+    nothing = capacity_json(tmp_path, max_invocations_per_minute=0.0, max_invocations_interval=None)
+    assert refusal(nothing, capsys) == (
+        "The objective, P99 ≤ 50 ms, is below the latency without load: 12 ms at the lowest rate that was tried. No "
+        "fleet keeps it; raise model_latency_ms, or measure a faster target."
+    )
+
+
+def test_a_recommendation_that_cannot_be_simulated_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "recommendation.json"
+    assert refusal(file, capsys) == (
+        f"{file} does not exist: there is no policy to simulate. Measure one with `python -m inference_recommender run "
+        "spellcheck`, or name a measurement with --from PATH."
+    )
+    a_recommendation(CHOSEN).write_json(file)
+    assert refusal(file, capsys) == (
+        f"{file}: objective: was measured for P90 ≤ 50 ms, and {FOLDER.file} now says P99 ≤ 50 ms: measure again."
+    )
+    a_recommendation(CHOSEN, objective=OBJECTIVE, recommended=None).write_json(file)
+    assert refusal(file, capsys) == (
+        f"{file}: recommended: no candidate keeps P99 ≤ 50 ms, so there is no fleet to simulate. Measure another "
+        "configuration, or raise the objective."
+    )
+    a_recommendation(CHOSEN, objective=OBJECTIVE, workload="query_intent").write_json(file)
+    assert refusal(file, capsys) == f"{file}: workload: is 'query_intent', and 'spellcheck' is simulated."
+
+
+def test_a_service_of_ecs_is_simulated_with_its_capacity_provider(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    intent = load_workload("query_intent").workload.latency_objective
+    file = capacity_json(tmp_path, latency_limit_ms=intent.model_latency_ms, percentile=intent.percentile)
+    main(["simulate", "query_intent", "--trace", "diurnal", "--from", str(file), "--seeds", "2", "--json"])
+    assert document(capsys)["timing"]["hosts"] == "ecs"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--seeds", "0"), "argument --seeds: got 0. Allowed: a whole number from 1 on."),
+        (("--first-seed", "x"), "argument --first-seed: got x. Allowed: a whole number."),
+        (("--provisioning-s", "-1"), "argument --provisioning-s: got -1. Allowed: a number from 0 on."),
+        (("--confidence", "1"), "argument --confidence: got 1. Allowed: between 0 and 1."),
+    ],
+)
+def test_numbers_of_options_are_checked(
+    arguments: tuple[str, ...], said: str, recommendation: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        simulated(recommendation, *arguments)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,166 @@
+"""The latency curve, and the steady state against queueing theory: M/M/1, M/M/4 and M/D/1 within 2 %."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from benchmarks.simulated_service import ALIKE, EXPONENTIAL, SimulatedService
+from benchmarks.simulated_service import Service as Queue
+from inference_recommender.measurement import OpenLoop, ProbeSeen
+from inference_recommender.simulate.curve import LatencyCurve, curve_of_candidate, curve_of_search
+from inference_recommender.simulate.policy import FIRST_MONDAY, Load, Policy, Timing
+from inference_recommender.simulate.simulation import simulate
+from workloads import Candidate, LatencyObjective, UsageError
+
+OBJECTIVE = LatencyObjective(percentile="P80", model_latency_ms=50.0, peak_invocations_per_minute=1000)
+LIMIT_S = 0.05
+SERVICE_S = 0.02
+NEAR = 0.02
+"""The part by which a steady state may be off."""
+
+
+def late_mm(rate: float, servers: int) -> float:
+    """Returns P(time in system > LIMIT_S) of M/M/c (Gross and Harris, Fundamentals of Queueing Theory, 2.3)."""
+    mu = 1 / SERVICE_S
+    offered = rate / mu
+    terms = [offered**k / math.factorial(k) for k in range(servers)]
+    last = offered**servers / math.factorial(servers) * servers / (servers - offered)
+    waits = last / (sum(terms) + last)
+    spare = servers - 1 - offered
+    if abs(spare) < 1e-9:
+        return math.exp(-mu * LIMIT_S) * (1 + waits * mu * LIMIT_S)
+    return math.exp(-mu * LIMIT_S) * (1 + waits * (1 - math.exp(-mu * LIMIT_S * spare)) / spare)
+
+
+def late_md1(rate: float) -> float:
+    """Returns the same of M/D/1: Erlang's distribution of the wait, beyond which each is served for SERVICE_S."""
+    wait, rho = LIMIT_S - SERVICE_S, rate * SERVICE_S
+    terms = (
+        (rate * (k * SERVICE_S - wait)) ** k / math.factorial(k) * math.exp(-rate * (k * SERVICE_S - wait))
+        for k in range(int(wait / SERVICE_S) + 1)
+    )
+    return 1 - (1 - rho) * sum(terms)
+
+
+QUEUES: dict[str, tuple[Queue, Callable[[float], float], float]] = {
+    "M/M/1": (
+        Queue(workers=1, max_batch=1, fixed_ms=0, per_unit_ms=20, lengths=EXPONENTIAL),
+        lambda rate: late_mm(rate, 1),
+        50.0,
+    ),
+    "M/M/4": (
+        Queue(workers=4, max_batch=1, fixed_ms=0, per_unit_ms=20, lengths=EXPONENTIAL),
+        lambda rate: late_mm(rate, 4),
+        200.0,
+    ),
+    "M/D/1": (Queue(workers=1, max_batch=1, fixed_ms=20, per_unit_ms=0, lengths=ALIKE), late_md1, 50.0),
+}
+
+
+def capacity_of(late: Callable[[float], float], most: float) -> float:
+    """Returns the rate at which exactly the objective's share is late."""
+    rates = np.linspace(0.01, most * 0.999, 200_001)
+    return float(np.interp(0.2, [late(rate) for rate in rates[::100]], rates[::100]))
+
+
+def searched(capacity: float, probes: list[tuple[float, float]]) -> LatencyCurve:
+    """Returns the curve of a search with probes of a rate per second and a late share."""
+    seen = tuple(
+        ProbeSeen(invocations_per_minute=rate * 60, duration_s=60.0, latency_ms=None, late_share=late)
+        for rate, late in probes
+    )
+    found = OpenLoop(invocations_per_minute=capacity * 60, percentile="P80", limit_ms=50.0, reason="found", probes=seen)
+    return curve_of_search(found, OBJECTIVE)
+
+
+def steady_late_share(curve: LatencyCurve, rate: float, instances: int = 8) -> float:
+    """Returns the late share of a day at a constant rate per instance."""
+    load = Load(start=FIRST_MONDAY, step_s=60, rates=np.full(1440, rate * instances))
+    fixed = Policy(target_invocations_per_instance=1.0, min_capacity=instances, max_capacity=instances)
+    return simulate(load, fixed, curve, Timing(), 0).late_share
+
+
+@pytest.mark.parametrize("name", QUEUES)
+def test_a_steady_state_is_that_of_queueing_theory(name: str) -> None:
+    """The probes are the theory's own; a day of half a million requests and more is between them."""
+    _, late, most = QUEUES[name]
+    capacity = capacity_of(late, most)
+    probes = [
+        (share * capacity, late(share * capacity)) for share in np.linspace(0.1, 1.3, 13) if share * capacity < most
+    ]
+    curve = searched(capacity, probes)
+    for share in (0.35, 0.65, 0.95):
+        assert steady_late_share(curve, share * capacity) == pytest.approx(late(share * capacity), rel=NEAR)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUEUES)
+def test_a_steady_state_measured_on_a_queue_is_that_of_queueing_theory(name: str) -> None:
+    """The probes are measured: each is a run of a million requests through the queue, one by one."""
+    queue, late, most = QUEUES[name]
+    capacity = capacity_of(late, most)
+    probes = []
+    for seed, share in enumerate((0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)):
+        run = SimulatedService(queue, seed).open_loop(share * capacity * 60, 1_000_000 / (share * capacity))
+        probes.append((share * capacity, float((run.latencies_ms[1000:] > 50).mean())))
+    curve = searched(capacity, probes)
+    for share in (0.6, 0.75, 0.9):
+        assert steady_late_share(curve, share * capacity) == pytest.approx(late(share * capacity), rel=NEAR)
+
+
+def test_a_recommendation_alone_is_an_mm1_queue_of_its_capacity() -> None:
+    """Its late share at the capacity is the one allowed, and its mean latency 1 / (mu - rate)."""
+    objective = OBJECTIVE.model_copy(update={"percentile": "P99"})
+    chosen = Candidate(
+        instance_type="ml.c5.xlarge",
+        max_invocations_per_minute=6000.0,
+        max_invocations_interval=(5400.0, 6600.0),
+        meets_objective=True,
+        reason="",
+    )
+    curve = curve_of_candidate(chosen, objective)
+    mu = 100 + math.log(100) / 0.05
+    shares = curve.late_share(np.array([0.0, 50.0, 100.0]))
+    assert shares == pytest.approx([max(math.exp(-(mu - rate) * 0.05), 1e-6) for rate in (0, 50, 100)], rel=1e-6)
+    assert shares[2] == pytest.approx(0.01)
+    assert curve.mean_latency_s(100) == pytest.approx(1 / (mu - 100))
+    assert curve.spread == pytest.approx(math.log(6600 / 5400) / (2 * 1.96), rel=1e-4)
+    assert curve.saturation == curve.measured_up_to == 100
+
+
+def test_late_shares_of_probes_rise_and_pass_through_the_capacity() -> None:
+    curve = searched(100.0, [(50.0, 0.02), (80.0, 0.01), (99.0, 0.5), (120.0, 0.3), (150.0, 0.9)])
+    shares = curve.late_share(np.linspace(0, 150, 151))
+    assert (np.diff(shares) >= 0).all()
+    assert curve.late_share(np.array([99.0]))[0] <= 0.2
+    assert curve.late_share(np.array([100.0]))[0] == pytest.approx(0.2)
+    assert (curve.saturation, curve.measured_up_to) == (120.0, 150.0)
+
+
+def test_a_service_that_bears_more_has_its_curve_stretched() -> None:
+    curve = searched(100.0, [(50.0, 0.02), (120.0, 0.4)])
+    twice = curve.stretched(2)
+    assert twice.late_share(np.array([100.0, 200.0])) == pytest.approx(curve.late_share(np.array([50.0, 100.0])))
+    assert (twice.capacity, twice.saturation, twice.measured_up_to) == (200.0, 240.0, 120.0)
+
+
+def test_an_objective_below_the_latency_without_load_is_refused() -> None:
+    slow = ProbeSeen(invocations_per_minute=60.0, duration_s=30.0, latency_ms=61.5, late_share=0.9)
+    found = OpenLoop(invocations_per_minute=0.0, percentile="P80", limit_ms=50.0, reason="nothing", probes=(slow,))
+    with pytest.raises(UsageError) as refused:
+        curve_of_search(found, OBJECTIVE)
+    assert str(refused.value) == (
+        "The objective, P80 ≤ 50 ms, is below the latency without load: 61.5 ms at the lowest rate that was tried. No "
+        "fleet keeps it; raise model_latency_ms, or measure a faster target."
+    )
+
+
+def test_a_measurement_of_another_objective_is_refused() -> None:
+    found = OpenLoop(invocations_per_minute=600.0, percentile="P99", limit_ms=20.0, reason="found")
+    with pytest.raises(UsageError) as refused:
+        curve_of_search(found, OBJECTIVE)
+    assert str(refused.value) == (
+        "The measurement is of P99 ≤ 20 ms, and the objective is now P80 ≤ 50 ms: measure again."
+    )

@@ -1,0 +1,303 @@
+"""Target tracking, worked out by hand: each case says what AWS documents, where, and what follows minute by minute.
+
+[TT] https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html
+[SS] https://docs.aws.amazon.com/autoscaling/application/userguide/step-scaling-policy-overview.html
+[SC] https://docs.aws.amazon.com/autoscaling/application/userguide/application-auto-scaling-scheduled-scaling.html
+[CW] https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/AlarmThatSendsEmail.html
+[API] https://docs.aws.amazon.com/autoscaling/application/APIReference/API_TargetTrackingScalingPolicyConfiguration.html
+[SM] https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpointWeightsAndCapacities.html
+[HR] https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-add-code-define.html
+[ECS] https://docs.aws.amazon.com/AmazonECS/latest/developerguide/cluster-auto-scaling.html
+[AZ] https://docs.aws.amazon.com/sagemaker/latest/dg/best-practices-deployment.html
+
+The target is 100 invocations per minute and instance. An instance serves three minutes after it is asked for. The load
+of minute k is known when it is over; a change that it causes is seen in minute k + 1.
+"""
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from inference_recommender.simulate.policy import FIRST_MONDAY, Loss
+from inference_recommender.simulate.tracking import Alarms, Capacity, scheduled
+from tests.inference_recommender.simulate.service import POLICY, course, policy, timing
+from workloads import UsageError
+from workloads.endpoint_hosting import ScheduledMinimum
+
+
+def test_a_scale_out_waits_for_three_minutes_above_the_target() -> None:
+    """[TT]: the alarms that the service makes for a policy have three datapoints of a minute.
+
+    One instance has 150 a minute from minute 2 on. Minutes 2, 3, 4 are above 100: in minute 5, ceil(150 / 100) = 2 are
+    wanted. Two minutes above the target, as in minutes 0 and 1 of the second load, ask for nothing.
+    """
+    assert course([90, 90, *[150] * 6])["desired"] == [1, 1, 1, 1, 1, 2, 2, 2]
+    assert course([150, 150, 90, 150, 150, 90, 90])["desired"][2:] == [2] * 5  # it begins with two, for 150 a minute
+
+
+def test_a_new_instance_serves_when_it_is_provisioned_and_its_model_is_loaded() -> None:
+    """[SM]: the endpoint is Updating, then InService. Asked for in minute 5, it serves in minute 8."""
+    found = course([90, 90, *[150] * 8])
+    assert found["serving"] == [1, 1, 1, 1, 1, 1, 1, 1, 2, 2]
+    assert found["paid"] == [1, 1, 1, 1, 1, 2, 2, 2, 2, 2]
+
+
+def test_a_scale_out_is_proportional_to_the_metric() -> None:
+    """[TT]: it adds capacity in proportion to the metric, as fast as it can.
+
+    Two instances have 1000 a minute: the metric is 500, and 2 * 500 / 100 = 10 are wanted at once.
+    """
+    assert course([180, *[1000] * 4])["desired"] == [2, 2, 2, 2, 10]
+
+
+def test_a_fraction_of_an_instance_is_a_whole_one() -> None:
+    """[TT]: it rounds so that it does not add too little. 4 instances at 110 are 4.4, and 5 are wanted."""
+    assert course([400, *[440] * 4])["desired"][-1] == 5
+
+
+def test_exactly_the_target_adds_nothing() -> None:
+    """[TT]: a policy scales out when the metric is above the target."""
+    assert course([300, *[300] * 10])["desired"] == [3] * 11
+
+
+def test_a_scale_in_waits_for_fifteen_minutes_below_nine_tenths() -> None:
+    """[TT]: capacity goes only when the metric is far enough below the target, usually more than 10 %.
+
+    10 instances have 550 a minute from minute 1 on, 55 each, below 90. Minutes 1 to 15 are fifteen: in minute 16,
+    ceil(5.5) = 6 are wanted, since it never removes too much.
+    """
+    found = course([1000, *[550] * 17])["desired"]
+    assert found[:16] == [10] * 16
+    assert found[16:] == [6, 6]
+
+
+def test_between_nine_tenths_and_the_target_nothing_happens() -> None:
+    """[TT], as above: 10 instances at 91 each stay ten, though 9.1 would do."""
+    assert course([1000, *[910] * 30])["desired"] == [10] * 31
+
+
+def test_a_minute_that_is_not_low_begins_the_fifteen_anew() -> None:
+    """[CW]: an alarm of 15 of 15 datapoints. Minute 10 has 95 for each; minutes 11 to 25 are fifteen."""
+    found = course([1000, *[500] * 9, 950, *[500] * 16])["desired"]
+    assert found[:26] == [10] * 26
+    assert found[26] == 5
+
+
+def test_the_maximum_bounds_a_scale_out() -> None:
+    """[TT]: a policy's capacity stays within the bounds of the scalable target. 9 are wanted, 6 are allowed."""
+    assert course([200, *[900] * 4], policy(max_capacity=6))["desired"][-1] == 6
+
+
+def test_the_minimum_bounds_a_scale_in() -> None:
+    """[TT], as above: one instance would do for 50 a minute, three stay."""
+    assert course([1000, *[50] * 20], policy(min_capacity=3))["desired"][-1] == 3
+
+
+def test_the_cooldown_of_a_scale_out_begins_when_it_is_complete() -> None:
+    """[API]: seconds to wait for a previous scale-out to take effect; [SS]: it begins after a successful scale-out.
+
+    Minutes 1 to 3 have 300: in minute 4, 3 are wanted, which serve in minute 7, when 300 s of cooldown begin: until
+    minute 12. The load is 310 from minute 7 on, so from minute 10 on the alarm asks for a fourth each minute; the
+    action that is heard is the one at the end of minute 11.
+    """
+    found = course([100, *[300] * 6, *[310] * 8])["desired"]
+    assert found == [1, 1, 1, 1, 3, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4]
+
+
+def test_an_alarm_that_lasts_asks_again_each_minute() -> None:
+    """[CW]: the action of autoscaling is invoked once a minute while the alarm lasts.
+
+    Without a cooldown, the same load has its fourth instance as soon as the endpoint takes it and a minute says so: the
+    alarm has lasted since minute 3, and minute 7 is the first that three instances share.
+    """
+    found = course([100, *[300] * 6, *[310] * 8], policy(scale_out_cooldown_s=0))["desired"]
+    assert found[7:9] == [3, 4]
+
+
+def test_within_the_cooldown_only_a_larger_scale_out_adds_its_difference() -> None:
+    """[SS]: two were added; an alarm that asks for three within the cooldown adds one, and one that asks for two none.
+
+    Capacity was 10 when 12 became desired, and the datapoint was averaged over those 10.
+    """
+    capacity = Capacity(policy(scale_out_cooldown_s=300), 10)
+    assert capacity.scale_out(0, 12, 10) == 2
+    capacity.scaled_out(0)
+    assert capacity.scale_out(60, 12, 10) == 0
+    assert capacity.scale_out(60, 13, 10) == 1
+    assert capacity.scale_out(60, 14, 12) == 0, "two more than the twelve that serve by then are no larger scale-out"
+    assert capacity.scale_out(300, 14, 12) == 1
+
+
+def test_a_scale_in_waits_for_the_cooldown_of_the_one_before() -> None:
+    """[API]: seconds after a scale-in before another can start.
+
+    Fifteen minutes below the target take 10 instances to 8 in minute 16; a minute later they are gone, and 1200 s of
+    cooldown end with minute 36. The load falls further in minute 17; minutes 17 to 31 are fifteen, but the scale-in
+    waits until the cooldown is over.
+    """
+    found = course([1000, *[800] * 16, *[300] * 25], policy(scale_in_cooldown_s=1200))["desired"]
+    assert found[15:18] == [10, 8, 8]
+    assert found[36:38] == [8, 3]
+
+
+def test_a_scale_out_does_not_wait_for_the_cooldown_of_a_scale_in() -> None:
+    """[TT]: another alarm's scale-out acts at once during a scale-in's cooldown, which then ends."""
+    capacity = Capacity(policy(scale_in_cooldown_s=3600, scale_out_cooldown_s=0), 10)
+    assert capacity.scale_in(0, 6) == 4
+    capacity.scaled_in(0)
+    assert capacity.scale_in(60, 5) == 0
+    assert capacity.scale_out(120, 9, 6) == 3
+    assert capacity.scale_in(180, 7) == 2, "the cooldown stopped"
+
+
+def test_without_scale_in_instances_only_come() -> None:
+    """[API]: DisableScaleIn; the policy will not remove capacity."""
+    assert course([1000, *[10] * 40], policy(scale_in=False))["desired"] == [10] * 41
+
+
+def test_missing_data_never_removes_instances() -> None:
+    """[TT]: a policy does not scale in while its alarm has insufficient data."""
+    alarms = Alarms(100)
+    assert [alarms.observe(10) for _ in range(14)] == [0] * 14
+    assert alarms.observe(None) == 0
+    assert [alarms.observe(10) for _ in range(15)] == [0] * 14 + [-1]
+
+
+def test_an_endpoint_that_is_updating_takes_no_other_change() -> None:
+    """[SM]: the endpoint is Updating until it has its new capacity. With half an hour to provision, nothing is added
+    until the first two serve at the end of minute 34, however the load grows; then six more are.
+    """
+    found = course([100, *[300] * 5, *[900] * 32], timing=timing(provisioning_s=1800))
+    assert found["desired"][4:36] == [3] * 31 + [9]
+    assert found["serving"][34:36] == [1, 3]
+
+
+def test_a_metric_of_ten_seconds_adds_instances_within_a_minute() -> None:
+    """[HR]: ConcurrentRequestsPerModel comes every 10 s. Three datapoints above it are half a minute.
+
+    By Little's law an instance has rate * mean latency requests at once; here 0.05 s / ln(1e6) at 1200 a minute, so the
+    target of a hundredth of that is passed at once, and the metric of a minute needs three.
+    """
+    at_once = 20 * 0.05 / 13.8155 * 0.5
+    both = policy(concurrent_requests_per_instance=at_once, target_invocations_per_instance=5000)
+    slow = policy(target_invocations_per_instance=600)
+    load = [100, *[1200] * 6]
+    assert course(load, both, timing(high_resolution_delay_s=0))["desired"] == [1, 1, 2, 2, 2, 2, 2]
+    assert course(load, slow)["desired"] == [1, 1, 1, 1, 2, 2, 2]
+
+
+def test_of_two_policies_both_have_to_agree_to_remove_instances() -> None:
+    """[TT]: it scales out if any policy is ready, and in only if all are.
+
+    The target of the requests in flight is met ten times over from the start. Invocations are at 95 for each of the ten
+    instances, which is not low; from minute 21 on they are at 20, and in minute 36 the larger of what
+    the two want stays.
+    """
+    in_flight = 10 * 1000 / 60 / 10 * 0.05 / 13.8155
+    both = policy(concurrent_requests_per_instance=in_flight)
+    found = course([1000, *[950] * 20, *[200] * 20], both, timing(high_resolution_delay_s=0))["desired"]
+    assert found[:36] == [10] * 36
+    assert found[36] == 2
+
+
+@pytest.mark.parametrize(("minimum", "then"), [(6, 6), (2, 3)])
+def test_a_scheduled_minimum_acts_at_once(minimum: int, then: int) -> None:
+    """[SC]: below the new minimum, it scales out to it, whatever the cooldowns; above it, nothing happens.
+
+    Three serve 300 a minute. The minimum of minute 5 is looked at when that minute is over.
+    """
+    rise = ScheduledMinimum(schedule="cron(5 0 * * ? *)", min_capacity=minimum)
+    assert course([300] * 8, policy(scheduled_minimums=(rise,)))["desired"][4:] == [3, 3, then, then]
+
+
+def test_a_scheduled_minimum_holds_until_the_next_one() -> None:
+    """[SC]: a scheduled action sets the minimum, and scaling goes on within it."""
+    rise = ScheduledMinimum(schedule="at(2026-01-05T00:00:00)", min_capacity=6)
+    fall = ScheduledMinimum(schedule="at(2026-01-05T00:30:00)", min_capacity=2)
+    found = course([100] * 33, policy(scheduled_minimums=(rise, fall)))["desired"]
+    assert found[1] == 6
+    assert found[30] == 6
+    assert found[31] == 2, "the low alarm has lasted for long"
+
+
+def test_an_ecs_task_without_an_instance_waits_for_the_capacity_provider() -> None:
+    """[ECS]: a CapacityProviderReservation above 100 % starts instances, and each minute it is looked at.
+
+    In minute 4 two tasks more are desired. A minute later their instances are asked for, which take two minutes, and
+    the model one: they serve in minute 8.
+    """
+    found = course([100, *[300] * 9], timing=timing(hosts="ecs"))
+    assert found["desired"] == [1, 1, 1, 1, 3, 3, 3, 3, 3, 3]
+    assert found["serving"] == [1, 1, 1, 1, 1, 1, 1, 1, 3, 3]
+    assert found["paid"] == [1, 1, 1, 1, 1, 3, 3, 3, 3, 3]
+
+
+def test_an_idle_instance_of_ecs_stays_for_fifteen_minutes_and_takes_a_task_at_once() -> None:
+    """[ECS]: below 100 %, an instance without a task goes, after the fifteen datapoints of the low alarm.
+
+    Ten tasks become five in minute 16. Minutes 18 to 20 have 800: in minute 21 eight are desired, and three of the five
+    idle instances have tasks a minute later, when the model is loaded; the other two go in minute 32.
+    """
+    found = course([1000, *[500] * 17, *[800] * 16], timing=timing(hosts="ecs"))
+    assert found["desired"][15:23] == [10, 5, 5, 5, 5, 5, 8, 8]
+    assert found["serving"][20:23] == [5, 5, 8]
+    assert found["paid"][20:34] == [10] * 12 + [8, 8]
+
+
+def test_a_capacity_provider_starts_no_instance_while_one_is_warming_up() -> None:
+    """[ECS]: the scale-out is blocked within instanceWarmupPeriod, here 300 s from minute 5 on.
+
+    A zone fails in minute 6. Its instance is missed a minute later and could be asked for in minute 8; it is in 10.
+    """
+    found = course([100, *[300] * 14], timing=timing(hosts="ecs"), losses=(Loss(at_s=360, zones=2),))
+    assert found["serving"][5:15] == [1, 0, 0, 2, 2, 2, 2, 2, 3, 3]
+
+
+def test_what_a_failed_zone_takes_is_replaced() -> None:
+    """[AZ]: SageMaker spreads instances over zones and replaces those that fail.
+
+    Half of four fail in minute 2, are missed a minute later, and their replacements serve in minute 6.
+    """
+    found = course(
+        [400] * 8, policy(target_invocations_per_instance=1000, min_capacity=4), losses=(Loss(at_s=120, zones=2),)
+    )
+    assert found["serving"] == [4, 4, 2, 2, 2, 2, 4, 4]
+    assert found["desired"] == [4] * 8
+
+
+def test_schedules_are_read_as_application_auto_scaling_writes_them() -> None:
+    """[SC]: cron expressions and times, in a time zone."""
+    berlin = ZoneInfo("Europe/Berlin")
+    weekdays = ScheduledMinimum(schedule="cron(30 7,19 ? * MON-FRI *)", min_capacity=4, timezone="Europe/Berlin")
+    found = scheduled((weekdays,), FIRST_MONDAY, 7 * 86_400)
+    assert len(found) == 10
+    first = datetime.fromtimestamp(FIRST_MONDAY.timestamp() + found[0][0], UTC).astimezone(berlin)
+    assert (first.hour, first.minute, found[0][1]) == (7, 30, 4)
+    every = ScheduledMinimum(schedule="cron(0/20 0-1 1 JAN/3 ? 2026)", min_capacity=2)
+    assert [at for at, _ in scheduled((every,), datetime(2026, 4, 1, tzinfo=UTC), 7200.0)] == [
+        0,
+        1200,
+        2400,
+        3600,
+        4800,
+        6000,
+    ]
+
+
+def test_a_schedule_that_is_not_simulated_is_refused() -> None:
+    last = ScheduledMinimum(schedule="cron(0 0 L * ? *)", min_capacity=2)
+    with pytest.raises(UsageError) as refused:
+        scheduled((last,), FIRST_MONDAY, 86_400)
+    assert str(refused.value) == (
+        "scheduled_minimums: schedule: 'cron(0 0 L * ? *)' cannot be simulated. A cron expression has minutes, hours, "
+        "day of month, month, day of week and year, with numbers, names, *, ?, lists, ranges and steps."
+    )
+    nowhere = ScheduledMinimum(schedule="cron(0 0 * * ? *)", min_capacity=2, timezone="Mars/Olympus")
+    with pytest.raises(UsageError) as refused:
+        scheduled((nowhere,), FIRST_MONDAY, 86_400)
+    assert str(refused.value) == "scheduled_minimums: timezone: got 'Mars/Olympus', which is no time zone."
+
+
+def test_the_policy_of_the_cases_has_the_defaults_of_workload_toml() -> None:
+    assert (POLICY.scale_out_cooldown_s, POLICY.scale_in_cooldown_s) == (300, 600)
