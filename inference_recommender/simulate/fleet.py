@@ -21,7 +21,7 @@ from inference_recommender.simulate.policy import MINUTE_S, Timing
 
 
 class Fleet:
-    """What serves and what is paid for, moved on by the times at which that changes."""
+    """Counts what serves and what is paid for, and moves both on by the times at which they change."""
 
     def __init__(self, count: int, timing: Timing, random: Random) -> None:
         self.serving = count

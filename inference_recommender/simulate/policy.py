@@ -122,7 +122,7 @@ class Traffic(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What a seed's traffic and a policy came to."""
+    """The figures of a policy with the traffic of a seed."""
 
     seed: int
     minutes_over_objective: float
@@ -133,7 +133,7 @@ class Outcome:
     """Requests that were never answered."""
     instance_hours: float
     lower_bound_hours: float
-    """Of the fewest instances that keep the objective in every step, had the future been known."""
+    """Those of the fewest instances that keep the objective in every step, had the future been known."""
     most_instances: int
     """Most that were paid for at once."""
     highest_rate: float

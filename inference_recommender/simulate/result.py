@@ -1,4 +1,4 @@
-"""What the simulation of a policy came to over all seeds, and the document of `simulate --json`. Pure."""
+"""The result of a policy over all seeds, and the document of `simulate --json`. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -194,7 +194,7 @@ def test_a_missing_price_is_said_and_missing_in_the_document(
 def test_bad_input_is_refused_in_a_sentence(
     recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is wrong with a trace's lines is tested beside the reader."""
+    """The lines of a trace are tested beside their reader."""
     shapes = "diurnal, weekly, flash-sale, steady-growth, zone-lost, retry-storm"
     assert refusal(recommendation, capsys, trace="black-friday") == (
         f"--trace: 'black-friday' is neither a file nor a shape. Shapes: {shapes}."

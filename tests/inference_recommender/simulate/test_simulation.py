@@ -122,7 +122,7 @@ def outcomes(*minutes_over: float) -> tuple[Outcome, ...]:
 
 
 def test_a_tolerance_is_of_a_month_and_of_a_share_of_seeds() -> None:
-    """Of 100 seeds, 99 % lets one be over; five minutes a month are ten of two months, and five of a day."""
+    """With 99 %, one of 100 seeds may be over; five minutes a month are ten of two months, and five of a day."""
     tolerance = Tolerance(minutes=5, confidence=0.99)
     assert tolerance.allowed(1440) == 5
     assert tolerance.allowed(60 * 24 * 60) == 10
