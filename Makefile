@@ -94,8 +94,8 @@ bench: setup ## this project beside its peers
 	python benchmarks/proxy.py
 	python benchmarks/serving.py
 	python benchmarks/unpack.py
-	python benchmarks/search.py
-	python benchmarks/prove.py
+	python benchmarks/searches/capacity.py
+	python benchmarks/searches/prove.py
 	@test -x build/venv-generators/bin/python || $(TRITON_PYTHON) -m venv build/venv-generators
 	@$(INSTALL) "the load generators to compare with" $(LOCKED) build/venv-generators/bin/python benchmarks/generator-requirements.txt
 	python benchmarks/generator.py

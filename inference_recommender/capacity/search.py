@@ -14,9 +14,9 @@ send, so that an overloaded service cannot slow down its own measurement (coordi
    confidence: noise makes the result smaller, never larger.
 
 Where the time is over before that, the result is what is known by then, with its interval, if that is within
-`ACCEPTABLE`. `benchmarks/search.py` prints how often the result is right, and for how many requests and probes, on
-simulated services of known capacity. It assumes that the service stays as fast as it is now, and knows no other
-machine.
+`ACCEPTABLE`. `benchmarks/searches/capacity.py` prints how often the result is right, and for how many requests and
+probes, on simulated services of known capacity. It assumes that the service stays as fast as it is now, and knows no
+other machine.
 """
 
 from collections.abc import Callable

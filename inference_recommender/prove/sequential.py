@@ -4,7 +4,7 @@ Requests arrive in an open loop. The test looks after `FIRST_LOOK_S`, or as soon
 percentile, then each time it has run about twice as long. It ends at the look whose interval of the percentile lies
 clear of the limit (`capacity.percentile_interval`), or when its time is over. The interval holds at all looks together,
 so that looking often is no way to pass: on simulated services, a percentile that is the limit itself came out as kept
-in 18 of 400 tests, as missed in 2, and as unclear in all others (`benchmarks/prove.py`).
+in 18 of 400 tests, as missed in 2, and as unclear in all others (`benchmarks/searches/prove.py`).
 
 What it assumes is that the service stays as it is: an hour in which it is slower is not foreseen by minutes in which
 it is not.

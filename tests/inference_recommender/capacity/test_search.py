@@ -24,8 +24,9 @@ P99_50 = Limit(percentile=99, latency_ms=50)
 
 TRUE_CAPACITY, TRUE_FAR_OVER = 43_030, 43_390
 """Invocations per minute at which P99 of STALLING is 80 and 88 ms: the mean of `true_capacity_per_minute` of
-benchmarks/simulated_service.py for the seeds 7 and 77, with 12 million requests each, which differ by 0.14 %. It counts
-the late requests of all runs together; the mean of ten runs' percentiles, which was taken before, is 0.3 % lower."""
+benchmarks/searches/simulated_service.py for the seeds 7 and 77, with 12 million requests each, which differ by 0.14 %.
+It counts the late requests of all runs together; the mean of ten runs' percentiles, which was taken before, is 0.3 %
+lower."""
 
 
 def _search(model: Model, limit: Limit, seed: int) -> SearchResult:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aws_api.errors import AwsUnavailable
-from benchmarks.simulated_service import MM1, SimulatedService
+from benchmarks.searches.simulated_service import MM1, SimulatedService
 from inference_recommender.capacity.search import Seen
 from inference_recommender.load_test import open_arrivals
 from inference_recommender.load_test.open_arrivals import OwnEndpoints, search_s, searched

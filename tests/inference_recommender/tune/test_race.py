@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from benchmarks.search_tune import configurations, race_simulated
+from benchmarks.searches.tune import configurations, race_simulated
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.tune.evidence import Glimpse
 from inference_recommender.tune.race import Race, Reason, Refused

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.simulated_service import (
+from benchmarks.searches.simulated_service import (
     ALIKE,
     MM1,
     NOISY,

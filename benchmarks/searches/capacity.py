@@ -1,7 +1,7 @@
 """The capacity search: how often it is right, and for how many requests and probes, beside doubling and bisection.
 
-  python benchmarks/search.py [--seeds 50]           simulated services of known capacity, in virtual time
-  python benchmarks/search.py --triton RUNS          `capacity spellcheck` against a real Triton on this machine
+  python benchmarks/searches/capacity.py [--seeds 50]       simulated services of known capacity, in virtual time
+  python benchmarks/searches/capacity.py --triton RUNS      `capacity spellcheck` against a real Triton on this machine
 
 Doubling and bisection is how AIPerf's and perf_analyzer's searches go, written here anew: 1,000 requests a probe, the
 rate doubled until a probe's percentile is over the limit, then the bracket halved until it is within 5 %; the result
@@ -38,10 +38,9 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # run as a file, Python finds only this folder
+sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
 from benchmarks.plain_triton import plain_triton
-from benchmarks.side_by_side import machine
-from benchmarks.simulated_service import (
+from benchmarks.searches.simulated_service import (
     BATCHING,
     COLD,
     MM1,
@@ -51,6 +50,7 @@ from benchmarks.simulated_service import (
     mm1_capacity_per_minute,
     true_capacity_per_minute,
 )
+from benchmarks.side_by_side import machine
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.search import MOST_PROBES, RESOLUTION, Reason, Search
 from workloads import ROOT, load_artifact

@@ -1,7 +1,7 @@
 """`tune` against brute force, which is a whole capacity search of each configuration: what either finds, and its price.
 
-    python benchmarks/search_tune.py [--seeds 10] [--brute-force-seeds 2]
-    python benchmarks/search_tune.py --triton spellcheck --target cpu
+    python benchmarks/searches/tune.py [--seeds 10] [--brute-force-seeds 2]
+    python benchmarks/searches/tune.py --triton spellcheck --target cpu
 
 On a simulated service (`simulated_service`), 160 configurations in virtual time: two precisions, one or two threads and
 model instances, five batch sizes, four queue delays. Either's choice is judged by its true capacity, which long runs
@@ -22,8 +22,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # run as a file, Python finds only this folder
-from benchmarks.simulated_service import NOISY, Service, SimulatedService, true_capacity_per_minute
+sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
+from benchmarks.searches.simulated_service import NOISY, Service, SimulatedService, true_capacity_per_minute
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.search import Search, SearchResult
 from inference_recommender.cli.tune import SHORTEST_PROBE_S, Served

@@ -1,12 +1,12 @@
 """Proves true recommendations and inflated ones: on simulated services, whose capacity is known, and on a real Triton.
 
-For each service a fleet is sized for spellcheck's peak, once by its true capacity (`benchmarks/simulated_service.py`)
-and once by `INFLATED` times that, as the recommender would size it. Each recommendation is proven with so many seeds,
-as `prove` proves it, in virtual time. A proof that is unclear has not passed, and has not failed either. Last, the
-very test is taken at the rate at which the percentile is the limit, where every clear verdict is an error.
+For each service (simulated_service.py) a fleet is sized for spellcheck's peak, once by its true capacity and once by
+`INFLATED` times that, as the recommender would size it. Each recommendation is proven with so many seeds, as `prove`
+proves it, in virtual time. A proof that is unclear has not passed, and has not failed either. Last, the very test is
+taken at the rate at which the percentile is the limit, where every clear verdict is an error.
 
-    python benchmarks/prove.py [--seeds N] [--max-duration-s S] [SERVICE ...]
-    python benchmarks/prove.py --triton RUNS [--capacity N]
+    python benchmarks/searches/prove.py [--seeds N] [--max-duration-s S] [SERVICE ...]
+    python benchmarks/searches/prove.py --triton RUNS [--capacity N]
 
 With --triton, `prove` itself asks a Triton on this machine, which serves spellcheck as it was built for `cpu`. Its
 capacity is searched for first, or given. What else the machine has to do is in the load average, and in the latencies.
@@ -30,8 +30,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # run as a file, Python finds only this folder
-from benchmarks.simulated_service import (
+sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
+from benchmarks.searches.simulated_service import (
     BATCHING,
     MM1,
     NOISY,
