@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.searches.simulated_service import COLD, STALLING, Requests, SimulatedService
 from inference_recommender.capacity.closed_loop import Capacity, Limit, capacity, sustained
 from inference_recommender.capacity.statistics import samples_needed
-from tests.inference_recommender.capacity.simulated_service import COLD, STALLING, Requests, SimulatedService
 
 P99 = Limit(percentile=99, latency_ms=50)
 
@@ -28,7 +28,7 @@ def _capacity(finished: np.ndarray, latencies: np.ndarray, end_s: float, failed:
 
 
 def _estimate(run: Requests, limit: Limit, end_s: float) -> Capacity | None:
-    return capacity(run.finished_s, run.latencies_ms, run.succeeded, limit, end_s)
+    return capacity(run.finished_s, run.latencies_ms, np.ones(len(run.finished_s), dtype=bool), limit, end_s)
 
 
 def test_the_highest_load_within_the_limit_is_the_capacity() -> None:
@@ -200,7 +200,8 @@ def test_the_walk_of_a_minute_comes_to_a_capacity_with_an_interval() -> None:
 def test_one_load_is_judged_as_a_whole() -> None:
     """Arrivals at a fixed rate: no quiet stretch of them is picked."""
     run = SimulatedService(STALLING, 5).open_loop(40_000, 120)
-    estimate = sustained(run.finished_s, run.latencies_ms, run.succeeded, Limit(percentile=99, latency_ms=80), 120)
+    succeeded = np.ones(len(run.finished_s), dtype=bool)
+    estimate = sustained(run.finished_s, run.latencies_ms, succeeded, Limit(percentile=99, latency_ms=80), 120)
     assert estimate is not None
     assert (estimate.start_s, estimate.end_s) == (estimate.warm_up_s, 120)
     assert estimate.invocations_per_minute == pytest.approx(40_000, rel=0.02)

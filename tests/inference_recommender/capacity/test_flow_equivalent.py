@@ -5,6 +5,7 @@ from math import exp, factorial, log
 import numpy as np
 import pytest
 
+from benchmarks.searches.simulated_service import BATCHING, MM1, STALLING, Service, SimulatedService
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.flow_equivalent import (
     SHARES,
@@ -16,7 +17,6 @@ from inference_recommender.capacity.flow_equivalent import (
 )
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.capacity.time_series import Series
-from tests.inference_recommender.capacity.simulated_service import BATCHING, MM1, STALLING, Model, SimulatedService
 
 P99 = Limit(percentile=99.0, latency_ms=50.0)
 JOINS = (0.0, 20.0, *(20 + 2.5 * number for number in range(1, 16)))
@@ -92,7 +92,7 @@ def test_variance_over_minutes_counts_for_as_long_as_the_queue_lasts() -> None:
     assert Dispersion(over_s=60.0, index=0.4).at(6.0) == 0.4
 
 
-def _series(model: Model, seed: int) -> Series:
+def _series(model: Service, seed: int) -> Series:
     """The time series of users who join at `JOINS`, in points of a second."""
     run = SimulatedService(model, seed).closed_loop(JOINS, 60.0)
     second = np.minimum(run.finished_s.astype(np.intp), 59)
@@ -110,7 +110,7 @@ def _series(model: Model, seed: int) -> Series:
     )
 
 
-def _records(model: Model, seed: int) -> Records:
+def _records(model: Service, seed: int) -> Records:
     series = _series(model, seed)
     found = records(series, series.latency_ms)
     assert found is not None
@@ -126,7 +126,7 @@ def _records(model: Model, seed: int) -> Records:
         pytest.param(STALLING, 39_000, id="stalls"),
     ],
 )
-def test_a_minute_of_closed_loop_users_tells_the_capacity_for_arrivals(model: Model, truth: float) -> None:
+def test_a_minute_of_closed_loop_users_tells_the_capacity_for_arrivals(model: Service, truth: float) -> None:
     found = _records(model, 0).estimate(P99)
     assert found.invocations_per_minute == pytest.approx(truth, rel=0.12)
     assert found.latency_ms == pytest.approx(50, rel=0.01)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.searches.simulated_service import COLD, STALLING, SimulatedService
 from inference_recommender.capacity.levels import settled_from, warm_up_s
-from tests.inference_recommender.capacity.simulated_service import COLD, STALLING, SimulatedService
 
 
 def _warm_up(model_seed: int, seconds: float, rate: float = 6_000, cold: bool = True) -> float | None:
@@ -25,7 +25,11 @@ def test_a_warm_service_that_stalls_is_not_seen_to_warm_up() -> None:
 
 
 def test_a_run_that_is_too_short_to_settle_is_all_warm_up() -> None:
-    assert _warm_up(1, 10) == 10
+    """Requests of a service that is five times as fast after ten seconds, and on its way there all the time."""
+    finished = np.linspace(0, 10, 1000)
+    for seed in range(20):
+        noise = np.exp(np.random.default_rng(seed).normal(0, 0.05, 1000))
+        assert warm_up_s(finished, np.geomspace(50, 10, 1000) * noise, 10) == 10
 
 
 def test_too_few_requests_give_no_warm_up() -> None:

@@ -5,19 +5,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.late_share_regression import late_share_regression
-from inference_recommender.capacity.search import Bottleneck, Probe, Reason, Search, SearchResult, Seen
-from tests.inference_recommender.capacity.simulated_service import (
+from benchmarks.searches.simulated_service import (
     COLD,
     EXPONENTIAL,
     MM1,
     STALLING,
-    Model,
+    Service,
     SimulatedService,
-    long_run_percentile_ms,
     mm1_capacity_per_minute,
 )
+from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.late_share_regression import late_share_regression
+from inference_recommender.capacity.search import Bottleneck, Probe, Reason, Search, SearchResult, Seen
 
 P99_80 = Limit(percentile=99, latency_ms=80)
 P99_50 = Limit(percentile=99, latency_ms=50)
@@ -29,12 +28,22 @@ It counts the late requests of all runs together; the mean of ten runs' percenti
 lower."""
 
 
-def _search(model: Model, limit: Limit, seed: int) -> SearchResult:
-    return Search(probe=SimulatedService(model, seed).probe, limit=limit, longest_s=3600).run()
+def _search(service: Service, limit: Limit, seed: int) -> SearchResult:
+    return Search(probe=SimulatedService(service, seed).probe, limit=limit, longest_s=3600).run()
 
 
-def _rates(model: Model, limit: Limit, seeds: range) -> np.ndarray:
-    return np.array([_search(model, limit, seed).invocations_per_minute or 0.0 for seed in seeds])
+def _long_run_percentile_ms(
+    service: Service, rate_per_minute: float, percentile: float, requests: int, seed: int
+) -> tuple[float, float]:
+    """Returns the percentile of a warm service at a fixed rate and its standard error, over ten runs."""
+    duration_s = requests / 10 / (rate_per_minute / 60)
+    runs = [SimulatedService(service, seed + run).open_loop(rate_per_minute, duration_s) for run in range(10)]
+    percentiles = [float(np.percentile(run.latencies_ms, percentile)) for run in runs]
+    return float(np.mean(percentiles)), float(np.std(percentiles, ddof=1) / np.sqrt(10))
+
+
+def _rates(service: Service, limit: Limit, seeds: range) -> np.ndarray:
+    return np.array([_search(service, limit, seed).invocations_per_minute or 0.0 for seed in seeds])
 
 
 def test_the_capacity_of_a_cold_stalling_batching_service_of_mixed_lengths_is_search() -> None:
@@ -56,7 +65,7 @@ def test_95_of_a_hundred_seeds_are_within_5_percent_and_at_most_5_pass_falsely()
 @pytest.mark.slow
 @pytest.mark.parametrize(("rate", "limit"), [(TRUE_CAPACITY, 80.0), (TRUE_FAR_OVER, 88.0)])
 def test_the_known_capacity_is_known(rate: int, limit: float) -> None:
-    result, error = long_run_percentile_ms(STALLING, rate, 99, 4_000_000, 99)
+    result, error = _long_run_percentile_ms(STALLING, rate, 99, 4_000_000, 99)
     assert abs(result / limit - 1) < 0.06 + 2 * error / limit
 
 
@@ -78,7 +87,7 @@ def test_the_capacity_of_an_mm1_queue_is_within_5_percent_for_95_of_a_hundred_se
 
 def test_the_simulator_is_an_mm1_queue_where_it_should_be() -> None:
     """Percentile q of the time in system is -ln(1 - q) / (mu - lambda): 48.0 ms at 9,240 a minute."""
-    result, _ = long_run_percentile_ms(MM1, 9_240, 99, 500_000, 5)
+    result, _ = _long_run_percentile_ms(MM1, 9_240, 99, 500_000, 5)
     assert result == pytest.approx(-np.log(0.01) / (1000 / MM1.per_unit_ms - 9_240 / 60) * 1000, rel=0.03)
 
 
@@ -170,7 +179,7 @@ def test_five_minutes_and_twelve_probes_are_enough_for_an_interval() -> None:
 
 def test_a_service_that_the_start_rate_is_too_much_for_is_searched_below_it() -> None:
     """It answers 300 requests a minute, and the search starts with 600."""
-    slow = Model(max_batch=1, fixed_ms=0.0, per_unit_ms=200.0, lengths=EXPONENTIAL)
+    slow = Service(max_batch=1, fixed_ms=0.0, per_unit_ms=200.0, lengths=EXPONENTIAL)
     limit = Limit(percentile=90, latency_ms=1000)
     result = Search(probe=SimulatedService(slow, 1).probe, limit=limit, longest_s=900).run()
     assert result.invocations_per_minute == pytest.approx(mm1_capacity_per_minute(slow, 90, 1000), rel=0.1)
