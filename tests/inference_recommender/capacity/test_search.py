@@ -15,7 +15,6 @@ from benchmarks.searches.simulated_service import (
     mm1_capacity_per_minute,
 )
 from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.late_share_regression import late_share_regression
 from inference_recommender.capacity.search import Bottleneck, Probe, Reason, Search, SearchResult, Seen
 
 P99_80 = Limit(percentile=99, latency_ms=80)
@@ -229,22 +228,3 @@ def test_a_step_that_the_generator_cannot_follow_is_made_smaller() -> None:
     result = Search(probe=_up_to(14_000, _independent(12_000)), limit=P99_50).run()
     assert result.reason is Reason.RESOLVED
     assert result.invocations_per_minute == pytest.approx(capacity, rel=0.05)
-
-
-def test_the_rate_at_the_limit_has_an_interval_that_covers() -> None:
-    """Late requests in bursts of ten, so that Poisson's own errors would be three times too small."""
-    random = np.random.default_rng(7)
-    rates = np.repeat([900.0, 950.0, 1000.0, 1050.0, 1100.0], 60)
-    requests = np.full(len(rates), 500.0)
-    expected = requests * 0.01 * (rates / 1000) ** 12
-    bursts = [random.poisson(expected / 10).astype(np.float64) for _ in range(200)]
-    result = [late_share_regression(rates, requests, 10 * late, 0.01, 0.95) for late in bursts]
-    assert all(estimate is not None for estimate in result)
-    known = [estimate for estimate in result if estimate is not None]
-    assert sum(estimate.low <= 1000 <= estimate.high for estimate in known) >= 180
-    assert np.mean([estimate.rate for estimate in known]) == pytest.approx(1000, rel=0.01)
-
-
-def test_without_late_requests_there_is_no_rate_at_the_limit() -> None:
-    rates = np.array([900.0, 1000.0, 1100.0])
-    assert late_share_regression(rates, np.full(3, 500.0), np.zeros(3), 0.01, 0.95) is None
