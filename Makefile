@@ -80,25 +80,18 @@ rehearse: setup ## every stack deployed, checked, changed, broken and destroyed;
 rehearse-release: setup aws-cli uv ## releases through the synthesised pipeline, each as it should end; writes docs/release-rehearsal.md
 	@python -m scripts.rehearsal.release
 
+BENCHMARKS := spellcheck_latency t5_latency t5_cache batch warm_up build_memory synth proxy serving unpack \
+  searches/capacity searches/prove generator
+
 bench: setup ## this project beside its peers
 	@$(INSTALL) "the engines to compare with" $(LOCKED) $(VENV)/bin/python requirements/bench.txt
 	python -m model_build build --all --target cpu
 	python -m model_build build --all --target cpu-int8
-	python benchmarks/spellcheck_latency.py
-	python benchmarks/t5_latency.py
-	python benchmarks/t5_cache.py
-	python benchmarks/batch.py
-	python benchmarks/warm_up.py
-	python benchmarks/build_memory.py
-	python benchmarks/synth.py
-	python benchmarks/proxy.py
-	python benchmarks/serving.py
-	python benchmarks/unpack.py
-	python benchmarks/searches/capacity.py
-	python benchmarks/searches/prove.py
 	@test -x build/venv-generators/bin/python || $(TRITON_PYTHON) -m venv build/venv-generators
 	@$(INSTALL) "the load generators to compare with" $(LOCKED) build/venv-generators/bin/python benchmarks/generator-requirements.txt
-	python benchmarks/generator.py
+	@missed=; for each in $(BENCHMARKS); do \
+	  echo "python benchmarks/$$each.py"; python "benchmarks/$$each.py" || missed="$$missed $$each"; \
+	done; [ -z "$$missed" ] || { echo "A goal is missed, or there was no verdict:$$missed" >&2; exit 1; }
 
 setup: $(VENV)/.installed triton node_modules/.installed ## the environments that all others need
 
