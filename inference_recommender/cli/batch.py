@@ -8,6 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from inference_recommender.cli import arguments
 from inference_recommender.load_test.load_test import machine_description
 from inference_recommender.output import Commands, add_command, number, stdout_console, tell
 from inference_recommender.sizing.batch import Throughput, check_one_model, measured, saving, sized
@@ -42,16 +43,22 @@ def add(commands: Commands) -> None:
     parser.add_argument("workload", metavar="WORKLOAD", help="whose objective and [sizing] count")
     rate = parser.add_mutually_exclusive_group(required=True)
     rate.add_argument("--from", type=Path, nargs="+", dest="reports", metavar="PATH", help="reports, or their folders")
-    rate.add_argument("--rows-per-second", type=_positive, metavar="X", help="of one instance, as --source states it")
+    rate.add_argument(
+        "--rows-per-second", type=arguments.positive, metavar="X", help="of one instance, as --source states it"
+    )
     parser.add_argument("--source", metavar="TEXT", help="the document that states it: of what model, and when")
     parser.add_argument("--target", metavar="T", help="that was measured; default: the one that is hosted")
     parser.add_argument("--instance-type", metavar="TYPE", help="that was measured; default: the target's first")
     other = parser.add_argument_group("what to compare with")
     other.add_argument("--baseline", type=Path, nargs="+", metavar="PATH", help="reports, or their folders")
-    other.add_argument("--baseline-rows-per-second", type=_positive, metavar="X", help="of one instance, as stated")
+    other.add_argument(
+        "--baseline-rows-per-second", type=arguments.positive, metavar="X", help="of one instance, as stated"
+    )
     other.add_argument("--baseline-source", metavar="TEXT", help="the document that states it")
     other.add_argument("--baseline-instance-type", metavar="TYPE", help="that answered so many")
-    parser.add_argument("--rows-per-run", type=_count, metavar="N", help="default: those that the reports answered")
+    parser.add_argument(
+        "--rows-per-run", type=arguments.count, metavar="N", help="default: those that the reports answered"
+    )
     parser.add_argument("--region", default="us-east-1", metavar="REGION", help="whose prices; default: us-east-1")
     parser.add_argument("--recommend", action="store_true", help="write the workload's recommendation.json for review")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
@@ -210,16 +217,3 @@ def _cells(fleet: BatchFleet) -> tuple[str, ...]:
 
 def _dashed(name: str) -> str:
     return name.replace("_", "-")
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"got {text}, it must be above 0")
-    return value
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"got {text}, it must be a whole number above 0")
-    return int(text)

@@ -17,6 +17,7 @@ from aws_api.errors import AwsUnavailable
 from aws_api.session import AwsSession, is_this_machine
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.search import Probe, Probed, Reason, Search, SearchResult, Seen, probed
+from inference_recommender.cli import arguments
 from inference_recommender.load_test.load_test import machine_description
 from inference_recommender.load_test.probe import GeneratorProbe
 from inference_recommender.load_test.served import infer_url
@@ -60,10 +61,14 @@ def add(commands: Commands) -> None:
     parser.add_argument("workload", metavar="WORKLOAD", help="whose payloads are sent and whose objective is kept")
     parser.add_argument("--url", required=True, metavar="URL", help="of a KServe v2 server, or of its model's infer")
     parser.add_argument("--model", metavar="NAME", help="in the server; default: the workload's name")
-    parser.add_argument("--percentile", type=_percentile, metavar="P", help="default: the objective's")
-    parser.add_argument("--latency-limit-ms", type=_positive, metavar="N", help="default: the objective's")
+    parser.add_argument("--percentile", type=arguments.percentile, metavar="P", help="default: the objective's")
+    parser.add_argument("--latency-limit-ms", type=arguments.positive, metavar="N", help="default: the objective's")
     parser.add_argument(
-        "--max-duration-s", type=_positive, default=270.0, metavar="S", help="of all probes together; default: 270"
+        "--max-duration-s",
+        type=arguments.positive,
+        default=270.0,
+        metavar="S",
+        help="of all probes together; default: 270",
     )
     parser.add_argument("--instance-type", metavar="TYPE", help="what serves at the URL, which a fleet is sized in")
     parser.add_argument("--instances", type=int, default=1, metavar="N", help="how many serve there; default: 1")
@@ -291,21 +296,3 @@ def sentence(found: SearchResult, limit: Limit, percentile: str) -> str:
 
 def _name(workload: str) -> str:
     return f"{workload}-capacity-{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}"
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"got '{text}', but it must be more than 0.")
-    return value
-
-
-def _percentile(text: str) -> str:
-    """Parses P99, p99.9 or 99 as P99."""
-    try:
-        rank = float(text.removeprefix("P").removeprefix("p"))
-    except ValueError:
-        rank = 0.0
-    if not 0 < rank < 100:
-        raise argparse.ArgumentTypeError(f"got '{text}', but a percentile is P50, P99, P99.9 and the like.")
-    return f"P{rank:g}"

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from inference_recommender.capacity.percentile_interval import PercentileInterval
 from inference_recommender.capacity.search import Bottleneck
+from inference_recommender.cli import arguments
 from inference_recommender.load_test.load_test import machine_description
 from inference_recommender.load_test.probe import GeneratorProbe
 from inference_recommender.output import Commands, add_command, number, stdout_console, tell, warn
@@ -80,7 +81,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--fleet", action="store_true", help="refuse fewer instances than the recommended fleet has")
     parser.add_argument(
         "--max-duration-s",
-        type=_positive,
+        type=arguments.positive,
         default=DURATION_S,
         metavar="S",
         help=f"of both loads together; default: {DURATION_S:g}",
@@ -226,13 +227,6 @@ def _show(proof: Proof, recommendation: Recommendation) -> None:
 
 def _words(name: str) -> str:
     return name.replace("-", " ")
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"got '{text}', but it must be more than 0.")
-    return value
 
 
 def _name(workload: str) -> str:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from inference_recommender.cli import arguments
 from inference_recommender.output import (
     MISSING,
     Commands,
@@ -56,24 +56,35 @@ def add(commands: Commands) -> None:
         help="a response of DescribeInferenceRecommendationsJob as JSON, the folder of a run or an experiment, or "
         "capacity.json or its folder",
     )
-    subject.add_argument("--throughput-per-second", type=_positive, metavar="X", help="of one instance, with its price")
+    subject.add_argument(
+        "--throughput-per-second", type=arguments.positive, metavar="X", help="of one instance, with its price"
+    )
     _add_demand(parser.add_argument_group("with --from"))
     plain = parser.add_argument_group("with --throughput-per-second")
-    plain.add_argument("--price-per-hour", type=_positive, metavar="USD", help="of one instance")
-    plain.add_argument("--baseline-throughput", type=_positive, metavar="X", help="per second, of what to compare with")
-    plain.add_argument("--baseline-price", type=_positive, metavar="USD", help="per hour, of what to compare with")
+    plain.add_argument("--price-per-hour", type=arguments.positive, metavar="USD", help="of one instance")
+    plain.add_argument(
+        "--baseline-throughput", type=arguments.positive, metavar="X", help="per second, of what to compare with"
+    )
+    plain.add_argument(
+        "--baseline-price", type=arguments.positive, metavar="USD", help="per hour, of what to compare with"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     parser.set_defaults(command=_size)
 
 
 def _add_demand(group: "argparse._ArgumentGroup") -> None:
     group.add_argument(
-        "--peak-invocations-per-minute", type=_positive, metavar="N", help="default: the workload's, where it is known"
+        "--peak-invocations-per-minute",
+        type=arguments.positive,
+        metavar="N",
+        help="default: the workload's, where it is known",
     )
-    group.add_argument("--latency-limit-ms", type=_positive, metavar="N", help="the most that model latency may be")
+    group.add_argument(
+        "--latency-limit-ms", type=arguments.positive, metavar="N", help="the most that model latency may be"
+    )
     group.add_argument(
         "--percentile",
-        type=_percentile,
+        type=arguments.percentile,
         metavar="P",
         help="of the limit; default: the folder's, else none, and a job's one figure is judged",
     )
@@ -215,18 +226,3 @@ def _sentence(cost: PlainCost) -> str:
     change = f"{abs(cost.saving_percent):.1f} % {'less' if cost.saving_percent >= 0 else 'more'}"
     baseline = f"${cost.baseline_cost_per_million_invocations_usd:,.4f} of the baseline"
     return f"{price}: {change} than the {baseline}, at {cost.throughput_ratio:.2f} times its throughput."
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"got {text}, it must be above 0")
-    return value
-
-
-def _percentile(text: str) -> str:
-    """Parses P99, p99 or 99 as P99."""
-    match = re.fullmatch(r"[Pp]?(\d{1,2}(\.\d{1,2})?)", text)
-    if not match:
-        raise argparse.ArgumentTypeError(f"got {text}, a percentile is P50, P95, P99.9 and the like")
-    return f"P{match[1]}"
