@@ -166,10 +166,11 @@ def _hosted_on_cpu(folder: workloads.WorkloadFolder) -> workloads.WorkloadFolder
 
 
 def _tell_target(stack: Stack, folder: workloads.WorkloadFolder, wanted: workloads.WorkloadFolder) -> None:
+    shadow = ", and no shadow" if len(folder.workload.deployed) < len(wanted.workload.deployed) else ""
     Annotations.of(stack).add_info_v2(
         "hosting:local",
         f"{folder.file}: the local account gets '{folder.workload.hosting.target}' in place of hosting.target "
-        f"'{wanted.workload.hosting.target}', whose hardware it lacks. -c hosting-target=NAME chooses another.",
+        f"'{wanted.workload.hosting.target}', whose hardware it lacks{shadow}. -c hosting-target=NAME chooses another.",
     )
 
 

@@ -235,6 +235,29 @@ def test_the_local_account_gets_the_build_for_cpus_and_one_line_says_so(reposito
     ]
 
 
+def test_the_local_account_gets_no_shadow_on_hardware_that_it_lacks(repository: Repository) -> None:
+    repository.host("tensorrt", shadow={"target": "tensorrt", "instance_type": "ml.g4dn.xlarge"})
+    stack = local_stack(repository)
+    Template.from_stack(stack).has_resource_properties(
+        "AWS::SageMaker::EndpointConfig", {"ShadowProductionVariants": Match.absent()}
+    )
+    assert told(stack) == [
+        f"{repository.workload_file}: the local account gets 'cpu' in place of hosting.target 'tensorrt', whose "
+        "hardware it lacks, and no shadow. -c hosting-target=NAME chooses another. [ack: hosting:local]"
+    ]
+
+
+def test_the_local_account_gets_a_shadow_on_its_own_hardware(repository: Repository) -> None:
+    repository.build("cpu-int8")
+    repository.host("tensorrt", shadow={"target": "cpu-int8", "instance_type": "ml.c5.xlarge"})
+    stack = local_stack(repository)
+    shadows = Match.array_with([Match.object_like({"InstanceType": "ml.c5.xlarge"})])
+    Template.from_stack(stack).has_resource_properties(
+        "AWS::SageMaker::EndpointConfig", {"ShadowProductionVariants": shadows}
+    )
+    assert "and no shadow" not in told(stack)[0]
+
+
 def test_the_local_account_gets_the_target_that_the_option_names(repository: Repository) -> None:
     repository.host("tensorrt")
     stack = local_stack(repository, hosting_target="tensorrt")

@@ -10,8 +10,10 @@ from typing import TypeVar
 
 from workloads import evaluation
 from workloads.document import Document
+from workloads.endpoint_hosting import SageMakerEndpointHosting
 from workloads.errors import InvalidDocument, UsageError
 from workloads.evaluation import Example, Row
+from workloads.instances import hardware
 from workloads.objective import LatencyObjective, ThroughputObjective
 from workloads.recommendation import BatchRecommendation, Recommendation
 from workloads.serving import Variant
@@ -50,15 +52,24 @@ class WorkloadFolder:
     def hosted_on(self, target: str) -> "WorkloadFolder":
         """Returns the same folder with `target` in place of hosting.target. Raises `InvalidDocument`.
 
-        Types to fall back on are of the other target's hardware, and are left out.
+        Types to fall back on are of the other target's hardware, and are left out, as is a shadow on other hardware
+        than this target's.
         """
         table = self.workload.model_dump(mode="json")
         if target != self.workload.hosting.target:
             table["hosting"].pop("fallback_instance_types", None)
+            if self._shadow_is_elsewhere(target):
+                table["hosting"].pop("shadow")
         table["hosting"]["target"] = target
         other = copy(self)
         other.workload = Workload.from_table(self.file, table)
         return other
+
+    def _shadow_is_elsewhere(self, target: str) -> bool:
+        hosting, hosts = self.workload.hosting, self.workload.targets.get(self.workload.variant(target).target)
+        if not isinstance(hosting, SageMakerEndpointHosting) or hosting.shadow is None or hosts is None:
+            return False
+        return hardware(hosting.shadow.instance_type) not in map(hardware, hosts.instance_types)
 
     def as_published(self, name: str) -> "WorkloadFolder":
         """Returns the same folder with the model and the requests of [published.NAME]. Raises `UsageError`."""

@@ -133,6 +133,7 @@ class ProcessingJobs:
         self._runner = runner
         self._environment = environment
         self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
         self.all: dict[str, FakeProcessingJob] = {}
         """By name; moto's lists and tags read them."""
 
@@ -146,15 +147,16 @@ class ProcessingJobs:
             raise ValidationError(
                 f"This local account runs a job on one instance, and {name} asks for {cluster['InstanceCount']}."
             )
-        if name in self.all:
-            raise ResourceInUseException(
-                message=f"Job name must be unique within an AWS account and region, and a job with this name already "
-                f"exists ({job.arn})"
-            )
-        self.all[name] = job
         thread = threading.Thread(target=self._run, args=(job, self._runner), name=f"processing-{name}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        with self._lock:
+            if name in self.all:
+                raise ResourceInUseException(
+                    message=f"Job name must be unique within an AWS account and region, and a job with this name "
+                    f"already exists ({job.arn})"
+                )
+            self.all[name] = job
+            self._threads.append(thread)
+            thread.start()
         return job
 
     def get(self, name: str) -> LocalProcessingJob:
@@ -174,9 +176,11 @@ class ProcessingJobs:
 
     def close(self) -> None:
         """Stops every job and waits until none runs."""
-        for name in list(self.all):
+        with self._lock:
+            names, threads = list(self.all), list(self._threads)
+        for name in names:
             self.get(name).stop()
-        for thread in self._threads:
+        for thread in threads:
             thread.join()
 
     def _run(self, job: LocalProcessingJob, runner: Runner) -> None:
