@@ -73,7 +73,7 @@ def measure(folder: WorkloadFolder, account: LocalAccount) -> tuple[int, dict[st
     )
     print(done.stderr, file=sys.stderr)
     named = re.search(r"^Experiment: (.+)$", done.stderr, re.MULTILINE)
-    return done.returncode, json.loads(done.stdout or "{}"), Path(named[1]) if named else None
+    return done.returncode, json.loads(done.stdout or "{}"), ROOT / named[1] if named else None
 
 
 def make_role(account: LocalAccount) -> str:

@@ -10,7 +10,7 @@ from inference_recommender.measurement import DeployedEndpoint, Measurement, of_
 from workloads import NoVerdict, Recommendation, UsageError, Workload
 from workloads.document import Document
 from workloads.errors import InvalidDocument
-from workloads.files import PRIVATE, replace_text, replacing
+from workloads.files import PRIVATE, from_here, replace_text, replacing
 
 T = TypeVar("T")
 
@@ -69,13 +69,17 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    def __str__(self) -> str:
+        """Returns the path from the working folder, where it lies below it."""
+        return str(from_here(self.path))
+
     @property
     def report(self) -> Path:
         return self.path / "report.html"
 
     def no_verdict(self, why: str) -> NoVerdict:
         """Returns the error of a run that measured something from which nothing may be concluded."""
-        return NoVerdict(f"No verdict: {why} What was measured is kept in {self.path}.")
+        return NoVerdict(f"No verdict: {why} What was measured is kept in {self}.")
 
     def keep(self, name: str, document: Any) -> None:
         """Writes one of the API's documents; datetimes become ISO 8601."""
@@ -106,7 +110,7 @@ class RunFolder:
         file = self.path / "recommendation.json"
         if not file.exists():
             raise UsageError(
-                f"{self.path} holds no recommendation: its job came to no verdict. What was measured is in "
+                f"{self} holds no recommendation: its job came to no verdict. What was measured is in "
                 "measurements.json."
             )
         return Recommendation.from_json(file)
@@ -131,7 +135,7 @@ class RunFolder:
     def jobs(self) -> Jobs:
         if not self.begun:
             raise UsageError(
-                f"--resume: {self.path} holds no run that can be continued: it has no jobs.json. Runs are in the "
+                f"--resume: {self} holds no run that can be continued: it has no jobs.json. Runs are in the "
                 "folder that --runs names, runs/ by default."
             )
         return Jobs.from_json(self.path / "jobs.json")
@@ -177,7 +181,7 @@ class RunFolder:
     def _existing(self, name: str) -> Path:
         file = self.path / name
         if not file.exists():
-            raise UsageError(f"{self.path} is no run folder: it has no {name}.")
+            raise UsageError(f"{self} is no run folder: it has no {name}.")
         return file
 
     def _write(self, name: str, text: str) -> None:

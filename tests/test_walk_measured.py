@@ -162,8 +162,7 @@ def test_ctrl_c_stops_the_job_and_keeps_what_was_measured(deployed: RepositoryCo
     running.send_signal(signal.SIGINT)
     stderr = finish(running)
     assert running.returncode == 130
-    run_folder = deployed.root / "runs" / job
-    assert stderr.splitlines()[-1] == f"Interrupted: job {job} was stopped. What was measured is kept in {run_folder}."
+    assert stderr.splitlines()[-1] == f"Interrupted: job {job} was stopped. What was measured is kept in runs/{job}."
     assert status(deployed, job) == "STOPPED"
     assert {server.pid for server in deployed.tritons()} == before
 
@@ -189,9 +188,8 @@ def test_a_job_that_another_stops_midway_gives_no_verdict(deployed: RepositoryCo
     deployed.client("sagemaker").stop_inference_recommendations_job(JobName=job)
     stderr = finish(running)
     assert running.returncode == 4
-    run_folder = deployed.root / "runs" / job
     assert stderr.splitlines()[-1] == (
-        f"No verdict: Job {job} was stopped before its traffic ended. What was measured is kept in {run_folder}."
+        f"No verdict: Job {job} was stopped before its traffic ended. What was measured is kept in runs/{job}."
     )
 
 

@@ -1,4 +1,6 @@
-"""Files that are whole or not there, whatever ends the program or fills the disk while they are written."""
+"""Files that are whole or not there, whatever ends the program or fills the disk while they are written; their names as
+one types them.
+"""
 
 import contextlib
 import os
@@ -40,3 +42,9 @@ def replace_text(file: Path, text: str, mode: int = 0o666) -> None:
     """Writes `text` as UTF-8 in the place of `file`; see `replacing`."""
     with replacing(file, mode) as stream:
         stream.write(text.encode())
+
+
+def from_here(path: Path) -> Path:
+    """Returns the path from the working folder, where it lies below it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

@@ -25,6 +25,7 @@ from workloads import (
     load_artifact,
     load_workload,
 )
+from workloads.files import from_here
 
 DESCRIPTION = """A report is the summary that `python -m containers.batch` writes, on AWS one for each shard below
 runs/DAY/ of the stack's output bucket. An instance's throughput is the mean of the reports. Where nothing was measured,
@@ -75,7 +76,7 @@ def _batch(options: argparse.Namespace, stderr: Console) -> int:
         _show(found)
     if options.recommend:
         found.write_json(folder.recommendation_file)
-        tell(stderr, f"Written for review: {folder.recommendation_file}")
+        tell(stderr, f"Written for review: {from_here(folder.recommendation_file)}")
     return 0
 
 

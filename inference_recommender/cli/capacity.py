@@ -38,6 +38,7 @@ from workloads import (
     load_artifact,
     load_workload,
 )
+from workloads.files import from_here
 
 NOTHING_KEEPS = 1
 PAYLOADS = "payloads.tar.gz"
@@ -103,8 +104,8 @@ def _capacity(options: argparse.Namespace, stderr: Console) -> int:
         recommended = recommend(folder, artifact, CapacityFound.from_json(run_folder.path / NAME), run_folder)
         if not options.json:
             show(recommended, stdout_console())
-        tell(stderr, f"Report: {run_folder.report}")
-        tell(stderr, f"Written for review: {folder.recommendation_file}")
+        tell(stderr, f"Report: {from_here(run_folder.report)}")
+        tell(stderr, f"Written for review: {from_here(folder.recommendation_file)}")
     return code
 
 
@@ -187,9 +188,7 @@ def _run(search: Search, run_folder: RunFolder, percentile: str, of: Mapping[str
         return search.run()
     except KeyboardInterrupt:
         run_folder.keep(NAME, {**document(search.result(Reason.INTERRUPTED), search.limit, percentile), **of})
-        raise Interrupted(
-            f"Interrupted: the search was stopped. What was measured is kept in {run_folder.path}."
-        ) from None
+        raise Interrupted(f"Interrupted: the search was stopped. What was measured is kept in {run_folder}.") from None
 
 
 def _conclude(
@@ -202,7 +201,7 @@ def _conclude(
     if as_json:
         print(json.dumps(result, indent=2, ensure_ascii=False))
     else:
-        _show(found, search.limit, percentile, run_folder.path, of["rows_per_invocation"])
+        _show(found, search.limit, percentile, run_folder, of["rows_per_invocation"])
     if found.reason is Reason.BOTTLENECK:
         raise run_folder.no_verdict(why_none(found, search))
     return 0 if found.invocations_per_minute is not None else NOTHING_KEEPS
@@ -261,7 +260,7 @@ def _finite(interval: tuple[float, float] | None) -> list[float | None] | None:
     return None if interval is None else [end if end < float("inf") else None for end in interval]
 
 
-def _show(found: SearchResult, limit: Limit, percentile: str, run: Path, rows_per_invocation: int) -> None:
+def _show(found: SearchResult, limit: Limit, percentile: str, run: RunFolder, rows_per_invocation: int) -> None:
     console = stdout_console()
     table = Table(box=SIMPLE_HEAD)
     for name in ("invocations/min", "s", "requests", percentile, "late"):

@@ -115,7 +115,7 @@ def _refuse_unlike(baseline: RunFolder, candidate: RunFolder) -> None:
 
 def _unlike(candidate: RunFolder, what: str, got: str, baseline: RunFolder, wanted: str) -> UsageError:
     return UsageError(
-        f"{candidate.path}: its {what} is {got}, but that of the baseline {baseline.path} is {wanted}. Only runs of "
+        f"{candidate}: its {what} is {got}, but that of the baseline {baseline} is {wanted}. Only runs of "
         f"the same workload and traffic compare: measure the candidate with the baseline's {what}."
     )
 

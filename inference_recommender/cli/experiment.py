@@ -38,6 +38,7 @@ from workloads import (
     load_artifact,
     load_workload,
 )
+from workloads.files import from_here
 from workloads.instances import needs_host_ami
 
 NO_CELL = 1
@@ -168,7 +169,7 @@ def _experiment(options: argparse.Namespace, stderr: Console) -> int:
 def _measure(
     prepared: Prepared, aws: ExperimentAws, folder: ExperimentFolder, stderr: Console, *, as_json: bool
 ) -> int:
-    tell(stderr, f"Experiment: {folder.path}")
+    tell(stderr, f"Experiment: {folder}")
     try:
         with JobProgress(stderr) as progress:
             run(prepared, aws, folder, progress)
@@ -178,9 +179,9 @@ def _measure(
         raise _suspended(error, prepared, folder) from error
     result = conclude(folder)
     _render(result, as_json)
-    tell(stderr, f"Report: {folder.report}")
+    tell(stderr, f"Report: {from_here(folder.report)}")
     if result.why_no_verdict:
-        raise NoVerdict(f"No verdict: {result.why_no_verdict} What was measured is kept in {folder.path}.")
+        raise NoVerdict(f"No verdict: {result.why_no_verdict} What was measured is kept in {folder}.")
     return 0 if result.recommended else NO_CELL
 
 
@@ -190,7 +191,7 @@ def _suspended(error: ProjectError, prepared: Prepared, folder: ExperimentFolder
     cells = prepared.experiment.cells
     return ExperimentSuspended(
         f"{error}\n{len(cells) - len(folder.left(cells))} of {len(cells)} cells are measured. Go on with "
-        f"`python -m inference_recommender experiment --resume {folder.path}`: none of them is measured again.",
+        f"`python -m inference_recommender experiment --resume {folder}`: none of them is measured again.",
         error.exit_code,
     )
 
@@ -286,7 +287,7 @@ def _refuse_other_archives(
     for variant, then in experiment.archives.items():
         if (now := artifacts[variant].archive_sha256) != then:
             raise UsageError(
-                f"--resume: {folder.path} began with an archive of '{variant}' whose sha256 is {then}; the one in "
+                f"--resume: {folder} began with an archive of '{variant}' whose sha256 is {then}; the one in "
                 f"build/ now has {now}. Cells of different archives cannot be compared: start a new experiment."
             )
 

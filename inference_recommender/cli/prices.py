@@ -11,6 +11,7 @@ from inference_recommender.output import LOG_WIDTH, MISSING, Commands, add_comma
 from inference_recommender.sizing import prices
 from inference_recommender.sizing.prices import Catalogue
 from workloads import ROOT, SageMakerEndpointHosting, load_workload, workload_names
+from workloads.files import from_here
 
 NOTHING_FOUND = 1
 
@@ -64,7 +65,7 @@ def _refresh(options: argparse.Namespace, stderr: Console) -> int:
     if not count:
         return NOTHING_FOUND
     catalogue.joined_by(fresh).write_json(prices.CATALOGUE_FILE)
-    tell(stderr, f"{count} prices written for review: {prices.CATALOGUE_FILE}")
+    tell(stderr, f"{count} prices written for review: {from_here(prices.CATALOGUE_FILE)}")
     return 0
 
 

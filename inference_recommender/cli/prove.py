@@ -43,6 +43,7 @@ from workloads import (
     load_artifact,
     load_workload,
 )
+from workloads.files import from_here
 
 EXIT_CODES = {"kept": 0, "missed": 1, "unclear": 4}
 PAYLOADS = "payloads.tar.gz"
@@ -99,7 +100,8 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
     if recommendation.objective != objective:
         warn(
             stderr,
-            f"{file}: was measured for another objective than workload.toml has now, and is proven for that.",
+            f"{from_here(file)}: was measured for another objective than workload.toml has now, and is proven for "
+            "that.",
         )
     target = _target(options, workload, recommendation)
     refuse_another(target, recommendation, chosen, file)
@@ -132,8 +134,11 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
         print(json.dumps(proof.model_dump(mode="json"), indent=2, ensure_ascii=False))
     else:
         _show(proof, recommendation)
-    tell(stderr, f"Report: {report}" if report else f"The report of {recommendation.provenance.run} is not here.")
-    tell(stderr, f"Added to {file}")
+    if report:
+        tell(stderr, f"Report: {from_here(report)}")
+    else:
+        tell(stderr, f"The report of {recommendation.provenance.run} is not here.")
+    tell(stderr, f"Added to {from_here(file)}")
     if proof.verdict == "unclear":
         raise run_folder.no_verdict(f"{proof.reason} Give it longer with --max-duration-s.")
     return EXIT_CODES[proof.verdict]
@@ -178,7 +183,7 @@ def _run(proving: Proving, run_folder: RunFolder) -> Proof:
         proving.run()
     except KeyboardInterrupt:
         so_far()
-        raise Interrupted(f"Interrupted: the proof was stopped. What was measured is kept in {path}.") from None
+        raise Interrupted(f"Interrupted: the proof was stopped. What was measured is kept in {run_folder}.") from None
     except Bottleneck as bottleneck:
         so_far()
         raise run_folder.no_verdict(

@@ -18,6 +18,7 @@ from inference_recommender.output import Commands, JobProgress, add_command, sho
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
+from workloads.files import from_here
 from workloads.instances import needs_host_ami
 
 NO_CANDIDATE = 1
@@ -294,10 +295,10 @@ def _conclude(
         print(recommendation.model_dump_json(indent=2))
     else:
         show(recommendation, stdout_console())
-    tell(stderr, f"Report: {run_folder.report}")
+    tell(stderr, f"Report: {from_here(run_folder.report)}")
     if recommendation.recommended is None:
         return NO_CANDIDATE
-    tell(stderr, f"Written for review: {folder.recommendation_file}")
+    tell(stderr, f"Written for review: {from_here(folder.recommendation_file)}")
     return 0
 
 

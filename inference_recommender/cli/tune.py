@@ -35,6 +35,7 @@ from workloads import (
     load_workload,
 )
 from workloads.document import Document
+from workloads.files import from_here
 from workloads.serving import Tune
 
 NOTHING_KEEPS = 1
@@ -128,7 +129,7 @@ def _tune(options: argparse.Namespace, stderr: Console) -> int:
     plan = plan.model_copy(update={"archives": {name: each.archive_sha256 for name, each in artifacts.items()}})
     rows = source.workload.latency_objective.rows_per_invocation
     folder.begin(plan, source.workload, payload_archive(source.payloads(), rows))
-    tell(stderr, f"{len(plan.configurations)} configurations. Kept in {folder.path}")
+    tell(stderr, f"{len(plan.configurations)} configurations. Kept in {folder}")
     return _search(plan, source.workload, folder, artifacts, stderr, as_json=options.json)
 
 
@@ -164,8 +165,8 @@ def _search(
         except KeyboardInterrupt:
             _keep(race, plan, workload, folder)
             raise Interrupted(
-                f"Interrupted: {len(folder.lines())} probes are kept in {folder.path}. Go on with "
-                f"`python -m inference_recommender tune --resume {folder.path}`."
+                f"Interrupted: {len(folder.lines())} probes are kept in {folder}. Go on with "
+                f"`python -m inference_recommender tune --resume {folder}`."
             ) from None
     return _conclude(_keep(race, plan, workload, folder), race, folder, as_json=as_json)
 
@@ -300,12 +301,12 @@ def _conclude(found: TuneResult, race: Race, folder: TuneFolder, *, as_json: boo
     if race.reason is Reason.BOTTLENECK:
         raise NoVerdict(
             f"No verdict: {race.complaint}. Run it on a machine with more cores, or with nothing else to do. What was "
-            f"measured is kept in {folder.path}."
+            f"measured is kept in {folder}."
         )
     if race.reason is not Reason.NOTHING_KEEPS and not found.is_known:
         raise NoVerdict(
             f"No verdict: after {found.load_s:,.0f} s of probes the best is not known to 15 %. Give it longer with "
-            f"--max-duration-s, on a machine with nothing else to do. What was measured is kept in {folder.path}."
+            f"--max-duration-s, on a machine with nothing else to do. What was measured is kept in {folder}."
         )
     if as_json:
         print(found.model_dump_json(indent=2))
@@ -314,7 +315,7 @@ def _conclude(found: TuneResult, race: Race, folder: TuneFolder, *, as_json: boo
         for line in sentences(found):
             tell(console, line)
         if found.is_known:
-            tell(console, f"As [variants.tuned], to be appended to workload.toml: {folder.path / PATCH}")
+            tell(console, f"As [variants.tuned], to be appended to workload.toml: {from_here(folder.path / PATCH)}")
     return 0 if found.best is not None else NOTHING_KEEPS
 
 

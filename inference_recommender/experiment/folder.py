@@ -17,6 +17,7 @@ from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import why_invalid
 from workloads import LatencyObjective, UsageError, Workload
 from workloads.document import Document
+from workloads.files import from_here
 
 
 class Origin(Document):
@@ -38,6 +39,10 @@ class ExperimentFolder:
         self.path = path
         self._run = RunFolder(path)
 
+    def __str__(self) -> str:
+        """Returns the path from the working folder, where it lies below it."""
+        return str(from_here(self.path))
+
     @property
     def report(self) -> Path:
         return self.path / "report.html"
@@ -57,7 +62,7 @@ class ExperimentFolder:
     def experiment(self) -> Experiment:
         """Raises `UsageError` or `InvalidDocument`."""
         if not self.begun:
-            raise UsageError(f"--resume: {self.path} is no experiment's folder: it has no experiment.json.")
+            raise UsageError(f"--resume: {self} is no experiment's folder: it has no experiment.json.")
         return Experiment.from_json(self.path / "experiment.json")
 
     def access(self) -> Access:
@@ -88,7 +93,7 @@ class ExperimentFolder:
     def origin(self) -> Origin:
         """Raises `UsageError`."""
         if not self.has_measured:
-            raise UsageError(f"{self.path}: no cell is measured yet. Go on with `experiment --resume {self.path}`.")
+            raise UsageError(f"{self}: no cell is measured yet. Go on with `experiment --resume {self}`.")
         return Origin.from_json(self.path / "origin.json")
 
     def job_arns(self) -> tuple[str, ...]:

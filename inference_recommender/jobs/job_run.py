@@ -78,8 +78,8 @@ def run(
     """
     if run_folder.begun:
         raise UsageError(
-            f"{run_folder.path} holds a run already: go on with it by `python -m inference_recommender run "
-            f"--resume {run_folder.path}`, or choose another name with --job-name."
+            f"{run_folder} holds a run already: go on with it by `python -m inference_recommender run "
+            f"--resume {run_folder}`, or choose another name with --job-name."
         )
     inputs = RunInputs(traffic=prepared.traffic_name, archive_sha256=prepared.artifact.archive_sha256)
     run_folder.keep_inputs(inputs)
@@ -120,7 +120,7 @@ def _with_what_follows(
     except KeyboardInterrupt:
         raise Interrupted(
             "Interrupted: the search with open-loop arrivals was stopped. What the job measured is kept in "
-            f"{run_folder.path}."
+            f"{run_folder}."
         ) from None
     run_folder.keep_measurements(found)
     return found
@@ -131,9 +131,9 @@ def candidates_of(run_folder: RunFolder, workload: str) -> tuple[Configuration, 
     chose, best rate first. Raises `UsageError` where there is none.
     """
     if run_folder.request().get("JobType") != "Default":
-        raise UsageError(f"--from-default: {run_folder.path} is not the run of a default job.")
+        raise UsageError(f"--from-default: {run_folder} is not the run of a default job.")
     if (other := run_folder.workload().name) != workload:
-        raise UsageError(f"--from-default: {run_folder.path} measured {other}, not {workload}.")
+        raise UsageError(f"--from-default: {run_folder} measured {other}, not {workload}.")
     endpoint = run_folder.jobs().deployed
     tested = [
         measurement
@@ -143,7 +143,7 @@ def candidates_of(run_folder: RunFolder, workload: str) -> tuple[Configuration, 
         and (not endpoint or measurement.endpoint_name != endpoint.name)
     ]
     if not tested:
-        raise UsageError(f"--from-default: {run_folder.path} found no capacity for any instance type.")
+        raise UsageError(f"--from-default: {run_folder} found no capacity for any instance type.")
     tested.sort(key=lambda measurement: -(measurement.max_invocations_per_minute or 0))
     chosen = [(measurement.instance_type, tuple(measurement.environment.items())) for measurement in tested]
     return tuple(
@@ -247,7 +247,7 @@ def _resumable(run_folder: RunFolder, *kinds: type[AwsUnavailable]) -> Iterator[
         raise
     except kinds as error:
         raise AwsUnavailable(
-            f"{error}\nNothing is lost: continue with `python -m inference_recommender run --resume {run_folder.path}`."
+            f"{error}\nNothing is lost: continue with `python -m inference_recommender run --resume {run_folder}`."
             " No job is created twice."
         ) from error
 
@@ -293,13 +293,13 @@ def _stop_and_keep(
         measured = _keep(service, stop_and_wait(service, name, sleep), jobs, run_folder, number)
         run_folder.keep_measurements((*before, *measured))
     except NotFound:
-        return f"job {name} was not created yet. What was measured is kept in {run_folder.path}."
+        return f"job {name} was not created yet. What was measured is kept in {run_folder}."
     except ProjectError as error:
         return (
             f"job {name} could not be stopped and may still run. {error} Stop it by `python -m inference_recommender "
-            f"stop {name}`, or go on with the run by `python -m inference_recommender run --resume {run_folder.path}`."
+            f"stop {name}`, or go on with the run by `python -m inference_recommender run --resume {run_folder}`."
         )
-    return f"job {name} was stopped. What was measured is kept in {run_folder.path}."
+    return f"job {name} was stopped. What was measured is kept in {run_folder}."
 
 
 def _tell(described: Sequence[Mapping[str, Any]], measured: Sequence[Measurement], progress: Progress) -> None:
@@ -328,7 +328,7 @@ def _refuse_invalid(
         tests = [f"{one.instance_type}: {one.failure_reason}" for one in measured if one.failure_reason]
         unknown = [line for line in tests if line.partition(": ")[2] not in reason]
         told = "\n".join([f"Job {name} failed: {reason}", *unknown])
-        raise JobFailed(f"{told}\nWhat was measured is kept in {run_folder.path}.")
+        raise JobFailed(f"{told}\nWhat was measured is kept in {run_folder}.")
 
 
 def _reason(job: Mapping[str, Any]) -> str:

@@ -179,7 +179,7 @@ def _refuse(outcome: Outcome, measured: Measurement, prepared: Prepared, run_fol
 
 
 def _kept_in(run_folder: RunFolder) -> str:
-    return f"What was measured is kept in {run_folder.path}."
+    return f"What was measured is kept in {run_folder}."
 
 
 def _progress_updates(prepared: Prepared, progress: Progress) -> OnEvent:

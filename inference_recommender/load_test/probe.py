@@ -12,6 +12,7 @@ from inference_recommender.capacity.search import Bottleneck, Seen
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, SageMakerEndpoint, StoppingConditions
 from inference_recommender.load_generator.process import Outcome, generate
 from workloads import Unavailable
+from workloads.files import from_here
 
 LAGGED = "generator lagged"
 INVALID = 4
@@ -68,7 +69,7 @@ class GeneratorProbe:
         if outcome.summary is None or outcome.exit_code not in (0, INVALID):
             why = outcome.reason.rstrip(".")
             asked = self._endpoint.name if self._endpoint else self._url
-            raise Unavailable(f"{asked}: {why}. What was measured is kept in {self._folder}.")
+            raise Unavailable(f"{asked}: {why}. What was measured is kept in {from_here(self._folder)}.")
 
 
 def seen(records: Path, duration_s: float) -> Seen:

@@ -16,7 +16,7 @@ from inference_recommender.tune.space import Configuration, LeftOut
 from workloads import UsageError, Workload
 from workloads.document import Document
 from workloads.errors import InvalidDocument
-from workloads.files import replace_text
+from workloads.files import from_here, replace_text
 
 PLAN, PROBES, RESULT, PATCH = "tune.json", "probes.jsonl", "result.json", "patch.toml"
 
@@ -51,6 +51,10 @@ class TuneFolder:
         self.path = path
         self._run = RunFolder(path)
 
+    def __str__(self) -> str:
+        """Returns the path from the working folder, where it lies below it."""
+        return str(from_here(self.path))
+
     def begin(self, plan: TunePlan, workload: Workload, payloads: bytes) -> None:
         self._run.keep_workload(workload)
         self._run.keep_bytes("payloads.tar.gz", payloads)
@@ -59,7 +63,7 @@ class TuneFolder:
     def plan(self) -> TunePlan:
         """Raises `UsageError` or `InvalidDocument`."""
         if not (self.path / PLAN).exists():
-            raise UsageError(f"--resume: {self.path} is no folder of tune: it has no {PLAN}.")
+            raise UsageError(f"--resume: {self} is no folder of tune: it has no {PLAN}.")
         return TunePlan.from_json(self.path / PLAN)
 
     def workload(self) -> Workload:

@@ -126,6 +126,14 @@ def test_what_was_proven_is_shown_as_a_table_and_a_sentence(
     assert err.endswith(f"Report: {file.parent / 'report.html'}\nAdded to {file}\n")
 
 
+def test_paths_are_told_from_the_working_folder(
+    servers: Servers, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(file.parent.parent)
+    assert _at_url(file) == 0
+    assert capsys.readouterr().err.endswith("Report: candidate/report.html\nAdded to candidate/recommendation.json\n")
+
+
 def test_a_recommendation_that_is_missed_exits_with_1(servers: Servers, file: Path) -> None:
     servers.service_ms = 80.0
     assert _at_url(file) == 1
