@@ -1,4 +1,4 @@
-"""What the values of options are read as, and what is said of others."""
+"""How the values of options are read, and what is said of those that are refused."""
 
 import argparse
 from collections.abc import Callable

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from benchmarks.simulated_service import ALIKE, EXPONENTIAL, SimulatedService
-from benchmarks.simulated_service import Service as Queue
+from benchmarks.searches.simulated_service import ALIKE, EXPONENTIAL, SimulatedService
+from benchmarks.searches.simulated_service import Service as Queue
 from inference_recommender.measurement import OpenLoop, ProbeSeen
 from inference_recommender.simulate.curve import LatencyCurve, curve_of_candidate, curve_of_search
 from inference_recommender.simulate.policy import FIRST_MONDAY, Load, Policy, Timing
