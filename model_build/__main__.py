@@ -1,4 +1,4 @@
-"""python -m model_build build|verify|plan|lint|record …"""
+"""python -m model_build init|build|verify|plan|lint|record …"""
 
 import argparse
 import contextlib
@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from model_build import render
+from model_build.init import command_line as initialising
 from model_build.lint import command_line as linting
 from model_build.plan import BuildPlan, plan
 from model_build.progress import Progress, silent
@@ -38,6 +39,10 @@ EXAMPLES = {
         "python -m model_build plan spellcheck --target cpu",
         "python -m model_build build spellcheck --target cpu",
         "python -m model_build lint build/spellcheck/cpu/model.tar.gz --workload spellcheck",
+    ),
+    "init": (
+        "python -m model_build init reviews --from ./my-checkpoint --examples reviews.csv",
+        "python -m model_build init search --from sentence-transformers/all-MiniLM-L6-v2 --examples queries.txt",
     ),
     "build": ("python -m model_build build spellcheck --target cpu",),
     "verify": (
@@ -83,6 +88,9 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = described.add_subparsers(dest="command")
+    command = _command(commands, "init", initialising.PURPOSE)
+    initialising.add_options(command)
+    command.set_defaults(run=_init)
     for name, purpose in PURPOSES.items():
         command = _command(commands, name, purpose)
         which = command.add_mutually_exclusive_group(required=True)
@@ -137,6 +145,15 @@ def _examples(command: str) -> str:
     return "\n".join([f"{heading}:", *(f"  {line}" for line in EXAMPLES[command]), "", f"exit codes: {EXIT_CODES}"])
 
 
+def _init(options: argparse.Namespace) -> int:
+    with _status() as show, _tools_installed():
+        written = initialising.run(options, ROOT, _named(show, options.name))
+    for warning in written.warnings:
+        print(f"Warning: {warning}", file=sys.stderr)
+    print(initialising.document(written) if options.json else initialising.text(written))
+    return 0
+
+
 def _build(options: argparse.Namespace) -> int:
     """Several are one after another; one that fails does not stop the others."""
     if options.command == "build" and options.dry_run and options.on == "local":
@@ -163,11 +180,17 @@ def _status() -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield silent
         return
-    with (
-        os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8") as terminal,
-        Console(file=terminal).status("") as status,
-    ):
-        yield status.update
+    with os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8") as terminal:
+        status = Console(file=terminal).status("")
+
+        def show(step: str) -> None:
+            status.update(step)
+            status.start()  # at the first step: `init` may ask a question before it
+
+        try:
+            yield show
+        finally:
+            status.stop()
 
 
 def _chosen(options: argparse.Namespace) -> Iterable[tuple[WorkloadFolder, str]]:

@@ -206,7 +206,7 @@ def _gate(plan: BuildPlan, made: Path, compare: parity.Compare | None, progress:
         return None
     with _engine_errors_explained(plan):
         comparisons = compare(backend(plan).served_folder(plan, made), progress)
-    figures = parity.report(plan.workload.model.task, comparisons)
+    figures = parity.report(plan.workload.metrics, comparisons)
     try:
         _judge(plan, figures, comparisons)
     except GateFailed:
@@ -217,12 +217,12 @@ def _gate(plan: BuildPlan, made: Path, compare: parity.Compare | None, progress:
 
 def _judge(plan: BuildPlan, figures: ParityReport, comparisons: Sequence[parity.Comparison]) -> None:
     """Raises `GateFailed`. Random weights know no label: only the numbers of their outputs are judged."""
-    limits = plan.target.parity
+    limits, quality = plan.target.parity, plan.workload.quality
     if isinstance(plan.workload.model.checkpoint, RandomWeights):
         limits = limits.model_copy(update={"max_metric_drop": 1.0})
     else:
-        parity.check_quality(figures, plan.workload.quality, comparisons)
-    parity.check_parity(figures, limits, comparisons)
+        parity.check_quality(figures, quality, comparisons)
+    parity.check_parity(figures, limits, comparisons, quality)
 
 
 def _with_advice(

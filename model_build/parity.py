@@ -14,7 +14,8 @@ from pathlib import Path
 from statistics import fmean
 
 from model_build.progress import Progress
-from workloads import METRICS, Example, Parity, ParityReport, ProjectError
+from workloads import Example, Parity, ParityReport, ProjectError
+from workloads.workload import AGREEMENT
 
 SHOWN_MISTAKES = 5
 
@@ -69,16 +70,23 @@ Compare = Callable[[Path, Progress], Sequence[Comparison]]
 """Compares the compiled graphs in a folder with the original, which is loaded already."""
 
 
-def report(task: str, comparisons: Sequence[Comparison]) -> ParityReport:
+def report(metrics: Sequence[str], comparisons: Sequence[Comparison]) -> ParityReport:
+    """Returns the figures of both models, with those of `metrics` that the examples can measure."""
     compared = sum(c.logits for c in comparisons)
     return ParityReport(
         examples=len(comparisons),
         identical_answers=sum(c.identical for c in comparisons),
         max_logit_difference=_largest([c.max_logit_difference for c in comparisons]),
         mean_logit_difference=sum(c.mean_logit_difference * c.logits for c in comparisons) / compared,
-        original=measure(task, [_answered(c, c.original) for c in comparisons]),
-        compiled=measure(task, [_answered(c, c.compiled) for c in comparisons]),
+        original=_agreement(metrics, 1.0) | measure(metrics, [_answered(c, c.original) for c in comparisons]),
+        compiled=_agreement(metrics, fmean(c.identical for c in comparisons))
+        | measure(metrics, [_answered(c, c.compiled) for c in comparisons]),
     )
+
+
+def _agreement(metrics: Sequence[str], share: float) -> dict[str, float]:
+    """Returns the share of the answers that are the original's own, where that is asked for."""
+    return {AGREEMENT: share} if AGREEMENT in metrics else {}
 
 
 def check_quality(parity: ParityReport, quality: Mapping[str, float], comparisons: Sequence[Comparison]) -> None:
@@ -86,7 +94,12 @@ def check_quality(parity: ParityReport, quality: Mapping[str, float], comparison
     reasons = [
         f"{name} is {value:.4f}, at least {quality[f'min_{name}']} is required (quality.min_{name})."
         for name, value in parity.original.items()
-        if not value >= quality[f"min_{name}"]  # NaN is not enough
+        if f"min_{name}" in quality and not value >= quality[f"min_{name}"]  # NaN is not enough
+    ]
+    reasons += [
+        f"{key.removeprefix('min_')} cannot be measured on these rows: leave out quality.{key}."
+        for key in quality
+        if key.removeprefix("min_") not in parity.original
     ]
     if reasons:
         wrong = [(c.asked, c.example.label, c.original.text) for c in comparisons if c.original.text != c.example.label]
@@ -94,9 +107,14 @@ def check_quality(parity: ParityReport, quality: Mapping[str, float], comparison
         raise GateFailed(_sentences("The original model is not good enough on", reasons, wrong, advice))
 
 
-def check_parity(parity: ParityReport, limits: Parity, comparisons: Sequence[Comparison]) -> None:
-    """Raises `ParityFailed` where the compiled model does not answer as the original does."""
-    if reasons := differences(parity, limits):
+def check_parity(
+    parity: ParityReport, limits: Parity, comparisons: Sequence[Comparison], quality: Mapping[str, float] | None = None
+) -> None:
+    """Raises `ParityFailed` where the compiled model does not answer as the original does.
+
+    `quality` may have the least agreement, of which the labels are the original's own answers.
+    """
+    if reasons := [*differences(parity, limits), *_disagreement(parity, quality or {})]:
         worst = sorted(comparisons, key=lambda c: (c.identical, -c.max_logit_difference))
         different = [c for c in worst if not c.identical] or worst[:SHOWN_MISTAKES]
         advice = "Build again, or for a coarser precision allow more in the target's parity in workload.toml."
@@ -129,6 +147,13 @@ def differences(parity: ParityReport, limits: Parity) -> list[str]:
     return reasons
 
 
+def _disagreement(parity: ParityReport, quality: Mapping[str, float]) -> list[str]:
+    least, agreement = quality.get(f"min_{AGREEMENT}"), parity.compiled.get(AGREEMENT)
+    if least is None or agreement is None or agreement >= least:
+        return []
+    return [f"agreement is {agreement:.4f}, at least {least} is required (quality.min_{AGREEMENT})."]
+
+
 def _sentences(title: str, reasons: Sequence[str], mistakes: Sequence[tuple[str, str, str]], advice: str) -> str:
     """The reasons and the worst examples: for each what was asked, what was expected and what the model said."""
     shown = [f"  {text!r}: expected {expected!r}, got {got!r}" for text, expected, got in mistakes[:SHOWN_MISTAKES]]
@@ -152,12 +177,14 @@ def _largest(differences: Sequence[float]) -> float:
     return math.nan if any(map(math.isnan, differences)) else max(differences)
 
 
-Metric = Callable[[Sequence[Answered]], float]
+Metric = Callable[[Sequence[Answered]], float | None]
+"""A metric of a model's answers; None where these examples cannot measure it."""
 
 
-def measure(task: str, answers: Sequence[Answered]) -> dict[str, float]:
-    """Returns every metric of the task, by name."""
-    return {name: _METRICS[name](answers) for name in METRICS[task]}
+def measure(metrics: Sequence[str], answers: Sequence[Answered]) -> dict[str, float]:
+    """Returns those of the metrics that the examples can measure, by name; agreement is the report's."""
+    measured = {name: _METRICS[name](answers) for name in metrics if name != AGREEMENT}
+    return {name: value for name, value in measured.items() if value is not None}
 
 
 def exact_match(answers: Sequence[Answered]) -> float:
@@ -165,10 +192,10 @@ def exact_match(answers: Sequence[Answered]) -> float:
     return fmean(each.answer == each.label for each in answers)
 
 
-def unchanged_rate(answers: Sequence[Answered]) -> float:
-    """Returns the share of the texts that were right already and came back unchanged; NaN when no text was right."""
+def unchanged_rate(answers: Sequence[Answered]) -> float | None:
+    """Returns the share of the texts that were right already and came back unchanged; None when no text was right."""
     right = [each for each in answers if each.text == each.label]
-    return fmean(each.answer == each.text for each in right) if right else math.nan
+    return fmean(each.answer == each.text for each in right) if right else None
 
 
 def macro_f1(answers: Sequence[Answered]) -> float:

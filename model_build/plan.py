@@ -186,7 +186,7 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
     examples = tuple(source.evaluation())
     if isinstance(source.workload.model.checkpoint, RandomWeights):
         examples = examples[:RANDOM_EXAMPLES]
-    if isinstance(source.workload.model, TextToText):
+    if "min_unchanged_rate" in source.workload.quality:
         _check_unchanged_rate_can_be_measured(source, examples)
     checkpoint = resolve(source, root / "build" / "checkpoints")
     source = _with_inputs_of(checkpoint, source)
@@ -258,5 +258,8 @@ def _check_unchanged_rate_can_be_measured(source: WorkloadFolder, examples: tupl
     if not any(example.row["text"] == example.label for example in examples):
         raise InvalidDocument(
             source.path / "evaluation.jsonl",
-            [f"none of its {len(examples)} pairs has a text equal to its label, so unchanged_rate cannot be measured."],
+            [
+                f"none of its {len(examples)} pairs has a text equal to its label, so unchanged_rate cannot be "
+                "measured. Leave out quality.min_unchanged_rate in workload.toml, or add such pairs."
+            ],
         )

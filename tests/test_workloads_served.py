@@ -20,7 +20,7 @@ from model_build.parity import Answered, measure
 from model_build.plan import plan
 from model_build.torch_threads import threads_kept
 from tests.quick_triton import start_triton
-from workloads import ROOT, Example, ModelArtifact, Row, WorkloadFolder, load_workload, workload_names
+from workloads import METRICS, ROOT, Example, ModelArtifact, Row, WorkloadFolder, load_workload, workload_names
 
 pytestmark = pytest.mark.integration
 
@@ -117,7 +117,7 @@ def test_what_it_answers_is_as_good_as_the_build_measured(served: Served) -> Non
     """The same metrics over the wire: tokenising, batching and the ensemble change no answer."""
     task, examples = served.folder.workload.model.task, served.folder.evaluation()
     answers = served.ask_all([example.row for example in examples])
-    measured = measure(task, [_answered(task, *each) for each in zip(examples, answers, strict=True)])
+    measured = measure(METRICS[task], [_answered(task, *each) for each in zip(examples, answers, strict=True)])
     assert served.artifact.parity is not None
     assert measured == pytest.approx(served.artifact.parity.compiled, abs=1e-5)
 

@@ -1,5 +1,5 @@
-"""Files that are whole or not there, whatever ends the program or fills the disk while they are written; their names as
-one types them.
+"""Files that are whole or not there, whatever ends the program or fills the disk while they are written; the text of
+files that others wrote, or the place where it is none; and names as one types them.
 """
 
 import contextlib
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+from workloads.errors import InvalidDocument
 
 PRIVATE = 0o600
 """The mode of files that hold requests of real users, or a password: only their owner reads them."""
@@ -48,3 +50,28 @@ def from_here(path: Path) -> Path:
     """Returns the path from the working folder, where it lies below it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def text_lines(file: Path) -> list[str]:
+    """Returns the lines of a UTF-8 file, without a byte order mark. Raises `InvalidDocument`, which names the line.
+
+    Only a line feed ends a line: JSON may hold the other characters that Python would end one at.
+    """
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise InvalidDocument(file, [f"cannot be read: {error}"]) from error
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InvalidDocument(file, ["is UTF-16. Save it as UTF-8, as `iconv -f UTF-16 -t UTF-8` does."])
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        number, begin = data.count(b"\n", 0, error.start) + 1, data.rfind(b"\n", 0, error.start) + 1
+        shown = data[max(begin, error.start - 10) : error.start + 10].split(b"\n")[0].decode("utf-8", "replace")
+        place = file.with_name(f"{file.name}:{number}")
+        problem = (
+            f"is not UTF-8: byte 0x{data[error.start]:02x} in {shown!r}. Save the file as UTF-8, as `iconv -f "
+            "WINDOWS-1252 -t UTF-8` does for one of Western Europe."
+        )
+        raise InvalidDocument(place, [problem]) from error
+    return [line.removesuffix("\r") for line in text.split("\n")]

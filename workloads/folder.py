@@ -3,7 +3,7 @@
 A workload is a folder with a `workload.toml`; adding one needs no code. Nothing here knows what a model is.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import copy
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +13,7 @@ from workloads.document import Document
 from workloads.endpoint_hosting import SageMakerEndpointHosting
 from workloads.errors import InvalidDocument, UsageError
 from workloads.evaluation import Example, Row
+from workloads.files import text_lines
 from workloads.instances import hardware
 from workloads.objective import LatencyObjective, ThroughputObjective
 from workloads.recommendation import BatchRecommendation, Recommendation
@@ -147,12 +148,12 @@ def load_workload(name: str, folder: Path = ROOT / "workloads") -> WorkloadFolde
     return WorkloadFolder(folder / name)
 
 
-def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    try:
-        text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidDocument(file, [f"cannot be read: {error}"]) from error
-    return ((number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip())
+def _lines(file: Path) -> list[tuple[int, str]]:
+    """Returns the lines with something in them, with their numbers. Raises `InvalidDocument` where there is none."""
+    lines = [(number, line) for number, line in enumerate(text_lines(file), start=1) if line.strip()]
+    if not lines:
+        raise InvalidDocument(file, ["has no rows. Write one JSON object a line, with the model's fields."])
+    return lines
 
 
 def _line(file: Path, number: int) -> Path:

@@ -3,11 +3,12 @@
 Units are in the names. A field without a default is one for which none can be computed.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 from typing_extensions import Self
 
 from workloads.document import Document
@@ -21,16 +22,41 @@ from workloads.serving import Serving, Tune, Variant, inherited
 from workloads.target import NeuronTarget, Target, TensorRtTarget
 from workloads.traffic import Published, Recommender, Traffic
 
+WORKLOAD_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
+AGREEMENT = "agreement"
+"""The metric of examples that the original model labelled: the share that a model answers as the original does."""
+
+
+def name_problem(name: str) -> str | None:
+    """Returns what is wrong with a workload's name, and one that is near; None where nothing is."""
+    if WORKLOAD_NAME.fullmatch(name):
+        return None
+    near = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")[:31]
+    hint = f" Say {near}." if WORKLOAD_NAME.fullmatch(near) else ""
+    return (
+        f"got '{name}', but a workload's name begins with a small letter, and small letters, digits and underscores "
+        f"follow, 31 at most.{hint}"
+    )
+
+
+def _named(name: str) -> str:
+    if problem := name_problem(name):
+        raise ValueError(problem)
+    return name
+
+
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 Metric = Annotated[float, Field(ge=-1, le=1)]
 
 
 class Workload(Document):
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
+    name: Annotated[str, AfterValidator(_named)]
     description: Annotated[str, Field(min_length=1)]
     model: Model
     quality: dict[str, Metric] = Field(
-        description="The least that the original model must reach on evaluation.jsonl before anything is built from it."
+        description="The least that the original model must reach on evaluation.jsonl before anything is built from "
+        "it, by metric: min_accuracy. A metric without one is only reported. min_agreement stands by itself: the "
+        "labels are then the original's own answers, and it is the share of them that the compiled model gives, too."
     )
     targets: dict[Name, Target] = Field(min_length=1)
     serving: Serving = Serving()
@@ -60,9 +86,14 @@ class Workload(Document):
         known = metrics_of(model)
         if "min_left_alone" in quality:
             raise ValueError("min_left_alone is called min_unchanged_rate now; rename the key.")
-        if set(quality) != {f"min_{metric}" for metric in known}:
+        if quality.keys() != {f"min_{AGREEMENT}"} and (
+            not quality or set(quality) - {f"min_{metric}" for metric in known}
+        ):
             wanted = ", ".join(f"min_{metric}" for metric in known)
-            raise ValueError(f"{model.task} has the keys {wanted}; got {', '.join(quality) or 'none'}.")
+            raise ValueError(
+                f"{model.task} has the keys {wanted}, or min_{AGREEMENT} alone where the original labelled the rows; "
+                f"got {', '.join(quality) or 'none'}."
+            )
         return quality
 
     @model_validator(mode="after")
@@ -122,6 +153,11 @@ class Workload(Document):
     @classmethod
     def _sorted_by_name(cls, table: dict[str, object]) -> dict[str, object]:
         return dict(sorted(table.items()))
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Returns what evaluation.jsonl measures: the model's metrics, or agreement with the original's labels."""
+        return (AGREEMENT,) if f"min_{AGREEMENT}" in self.quality else metrics_of(self.model)
 
     @property
     def stack_name(self) -> str:

@@ -6,6 +6,7 @@ per example. Both get the same rows; numbers are compared before, answers after 
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from containers.encoder.answers import Answer as Served
 from containers.encoder.answers import answer
 from containers.encoder.predictor import Predictor
 from containers.encoder.row import Refusal
+from containers.encoder.settings import Settings
 from containers.encoder.tensors import Encoding
 from model_build.encoder.reference import Outputs, Reference
 from model_build.parity import Answer, Comparison
@@ -79,7 +81,7 @@ def _comparison(
     rows = {name: output[None] for name, output in wanted.items()}
     (original,) = answer(compiled.settings, rows, [encoding], [example.row])
     differences = np.concatenate([np.abs(given[name] - output).ravel() for name, output in wanted.items()])
-    said, says = _answer(compiled, original), _answer(compiled, served)
+    said, says = answered(compiled.settings, original), answered(compiled.settings, served)
     return Comparison(
         example=example,
         original=said,
@@ -91,11 +93,15 @@ def _comparison(
     )
 
 
-def _answer(compiled: Predictor, served: Served) -> Answer:
+def answered(settings: Settings, served: Served) -> Answer:
     score = served.get("DUPLICATE_SCORE")
-    return Answer(
-        text=str(served[ANSWER_KEYS[compiled.settings.task]]), score=score if isinstance(score, float) else None
-    )
+    return Answer(text=str(served[ANSWER_KEYS[settings.task]]), score=score if isinstance(score, float) else None)
+
+
+def evaluation_keys(settings: Settings, served: Served) -> dict[str, Any]:
+    """Returns the keys that a row of evaluation.jsonl has where this answer is its label."""
+    own = answered(settings, served)
+    return {"label": own.text} | ({} if own.score is None else {"score": own.score})
 
 
 def _encode(compiled: Predictor, examples: Sequence[Example], file: Path) -> list[Encoding]:

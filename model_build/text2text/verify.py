@@ -94,7 +94,7 @@ def _compare_batch(
     answers = [answer for batch in batches for answer in compiled.generate(rows[batch])]
     logits = [forced_logits(compiled.engine, rows[batch], tokens[batch], settings) for batch in batches]
     difference = np.abs(np.concatenate(logits) - expected)
-    references = [row[: _length(row, settings.eos_token_ids)] for row in tokens]
+    references = [row[: length(row, settings.eos_token_ids)] for row in tokens]
     return [
         Comparison(
             example=example,
@@ -134,7 +134,7 @@ def _tokenise(compiled: TextGenerator, examples: Sequence[Example], file: Path) 
     return [row for row in rows if not isinstance(row, Refusal)]
 
 
-def _length(tokens: Tokens, eos_token_ids: tuple[int, ...]) -> int:
+def length(tokens: Tokens, eos_token_ids: tuple[int, ...]) -> int:
     """Returns the length up to and with the first end-of-sequence: `generate` pads behind it."""
     ends = np.flatnonzero(np.isin(tokens, eos_token_ids))
     return int(ends[0]) + 1 if len(ends) else len(tokens)

@@ -236,5 +236,6 @@ def test_an_evaluation_without_correct_texts_cannot_measure_unchanged_rate(tiny_
     with pytest.raises(InvalidDocument) as caught:
         plan(tiny_workload, "cpu", tiny_workload.path.parent.parent)
     assert str(caught.value) == (
-        f"{file}: none of its 1 pairs has a text equal to its label, so unchanged_rate cannot be measured."
+        f"{file}: none of its 1 pairs has a text equal to its label, so unchanged_rate cannot be "
+        "measured. Leave out quality.min_unchanged_rate in workload.toml, or add such pairs."
     )

@@ -9,11 +9,11 @@ from model_build import parity
 from model_build.parity import Answer, Comparison, GateFailed, check_parity, check_quality
 from workloads import Example, Parity, ParityReport
 
-T5 = "text2text-generation"
+METRICS = ("exact_match", "unchanged_rate")
 
 
 def report(comparisons: list[Comparison]) -> ParityReport:
-    return parity.report(T5, comparisons)
+    return parity.report(METRICS, comparisons)
 
 
 def comparison(

@@ -1,0 +1,378 @@
+"""Writes a workload's folder: all of it in a scratch folder first, which then takes its place in one step.
+
+In: a `Request`. Out: `Written`, and the folder below workloads/. Which targets a checkpoint can go to is found out by
+planning a build of each; the sentence with which a plan refuses one stands in workload.toml in the target's place.
+"""
+
+import json
+import math
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from model_build.checkpoint import broken, read
+from model_build.init import examples, labels, lengths, source, workload_toml
+from model_build.init.examples import OTHER, Columns, Examples, Given
+from model_build.init.found import Ask, Found, find
+from model_build.init.lengths import Lengths
+from model_build.init.model_table import ModelTable, model_table
+from model_build.init.original import ask_original, reached
+from model_build.init.workload_toml import TARGETS, Contents, Decisions
+from model_build.plan import plan
+from model_build.progress import Progress
+from workloads import Example, Model, ProjectError, TextToText, UsageError, WorkloadFolder, metrics_of
+from workloads.document import Document
+from workloads.errors import InvalidDocument
+from workloads.workload import AGREEMENT, name_problem
+
+MOST_ROWS = 1000
+"""Rows of evaluation.jsonl and of payloads.jsonl; of more examples, so many at equal distances."""
+MOST_GENERATED = 200
+"""Rows of a text2text model's evaluation: `generate` is slow."""
+TEXTS: dict[str, tuple[int, ...]] = {
+    "text-classification": (1, 2),
+    "feature-extraction": (1, 2),
+    "question-answering": (2,),
+    "text-pair-scoring": (2,),
+    "text-ranking": (2,),
+}
+"""How many texts an example of a task has; one where nothing is said."""
+FIELDS: dict[str, tuple[str, ...]] = {
+    "question-answering": ("question", "context"),
+    "text-ranking": ("query", "text"),
+    "feature-extraction": ("text", OTHER),
+}
+"""What the two texts of an example are called, whatever their columns are."""
+BELOW = 0.05
+"""How far below what the original reaches a minimum is set where nobody said one."""
+AGREES = 0.98
+"""The least agreement where nobody said one: a compiled model may differ by a rounding in one of fifty."""
+
+
+class _ModelAlone(Document):
+    """The [model] of a workload.toml that is not written yet."""
+
+    model: Model
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What the command line says. Empty and None leave it to the files."""
+
+    name: str
+    source: str
+    task: str | None = None
+    examples: Path | None = None
+    columns: Columns
+    labels: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    minimums: Mapping[str, float]
+    percentile: str
+    model_latency_ms: float
+    peak_invocations_per_minute: int
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """What was written: the document of --json."""
+
+    workload: str
+    folder: str
+    stack: str
+    architecture: str
+    task: str
+    max_input_tokens: int
+    lengths: str
+    evaluation_rows: int
+    payloads: int
+    labelled_by: str
+    minimums: Mapping[str, float]
+    targets: tuple[str, ...]
+    left_out: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+
+def write(request: Request, root: Path, ask: Ask, progress: Progress) -> Written:
+    """Raises `UsageError` for what the files or the command line have wrong, and `Unavailable` for what cannot be had.
+
+    Until all is written and has been planned, nothing lies below workloads/.
+    """
+    folder = _free_folder(request, root)
+    (root / "build").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".init-", dir=root / "build") as scratch:
+        made = Path(scratch) / request.name
+        made.mkdir()
+        written = _write(request, root, made, ask, progress)
+        _move(made, folder)
+    return written
+
+
+def _free_folder(request: Request, root: Path) -> Path:
+    if problem := name_problem(request.name):
+        raise UsageError(f"NAME: {problem}")
+    folder = root / "workloads" / request.name
+    if folder.exists() and not request.overwrite:
+        raise UsageError(f"{folder} is there already, and was left as it is. Give another name, or say --overwrite.")
+    return folder
+
+
+def _move(made: Path, folder: Path) -> None:
+    """Puts the files in their place; of a folder that is there, those that are written anew."""
+    if not folder.exists():
+        made.rename(folder)
+        return
+    for each in sorted(made.iterdir(), key=lambda each: each.name == "workload.toml"):
+        place = folder / each.name
+        if place.is_dir():
+            shutil.rmtree(place)
+        each.replace(place)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Draft:
+    """What is known before the original is asked. `folder` has the checkpoint as a build will read it."""
+
+    found: Found
+    folder: Path
+    table: ModelTable
+    counted: Lengths
+    rows: tuple[Given, ...]
+    """The examples that the model can be asked."""
+    labelled: bool
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Labelled:
+    """The evaluation, and what the original reaches on it; `reached` is empty where it labelled the rows itself."""
+
+    rows: int
+    table: ModelTable
+    minimums: dict[str, float]
+    reached: dict[str, float]
+
+
+def _write(request: Request, root: Path, made: Path, ask: Ask, progress: Progress) -> Written:
+    progress("Reading the checkpoint")
+    draft = _draft(request, root, made, ask)
+    labelled = _labelled(request, draft, made, progress)
+    payloads = [draft.rows[index].asked for index in _spread(len(draft.rows), MOST_ROWS)]
+    _write_lines(made / "payloads.jsonl", payloads)
+    progress("Planning a build for each target")
+    contents = _plannable(_contents(request, draft, labelled), request.targets, made, root)
+    return Written(
+        workload=request.name,
+        folder=f"workloads/{request.name}",
+        stack=WorkloadFolder(made).workload.stack_name,
+        architecture=draft.found.architecture,
+        task=draft.found.task,
+        max_input_tokens=labelled.table.max_input_tokens,
+        lengths=draft.counted.summary,
+        evaluation_rows=labelled.rows,
+        payloads=len(payloads),
+        labelled_by="examples" if draft.labelled else "original",
+        minimums=labelled.minimums,
+        targets=tuple(contents.targets),
+        left_out=contents.left_out,
+        warnings=draft.warnings,
+    )
+
+
+def _draft(request: Request, root: Path, made: Path, ask: Ask) -> _Draft:
+    folder, copied = source.fetch(request.source, root / "build" / "checkpoints")
+    found = find(folder, request.task, request.labels, ask)
+    beside = folder
+    if not (folder / "tokenizer.json").exists():
+        raise broken(
+            folder / "tokenizer.json",
+            "does not exist. Save the model's fast tokenizer there: AutoTokenizer's `save_pretrained` writes it.",
+        )
+    if copied := copied or not source.names_its_labels(found):
+        source.copy(folder, made / "checkpoint", found)
+        folder = made / "checkpoint"
+    given = _examples(request, found)
+    fields = tuple(given.given[0].asked)
+    counts = lengths.count(folder / "tokenizer.json", [tuple(row.asked.values()) for row in given.given])
+    counted = Lengths(counts=tuple(sorted(counts)))
+    named = source.COPY if copied else request.source
+    table = model_table(found, fields, counted, named, request.source, beside)
+    rows = tuple(row for row, count in zip(given.given, counts, strict=True) if table.takes(count))
+    if not rows:
+        raise UsageError(
+            f"--examples {request.examples}: all are longer than the {table.max_input_tokens} tokens that "
+            f"{found.architecture} has positions for. Give shorter ones."
+        )
+    return _Draft(
+        found=found,
+        folder=folder,
+        table=table,
+        counted=counted,
+        rows=rows,
+        labelled=given.labelled,
+        warnings=tuple(_warnings(request, found, len(counts) - len(rows), table)),
+    )
+
+
+def _examples(request: Request, found: Found) -> Examples:
+    texts, names = TEXTS.get(found.task, (1,)), FIELDS.get(found.task)
+    if request.examples is not None:
+        return examples.read(request.examples, texts, request.columns, names)
+    return examples.made_up(texts[0], names)
+
+
+def _warnings(request: Request, found: Found, left_out: int, table: ModelTable) -> Iterator[str]:
+    if request.examples is None:
+        yield (
+            "--examples: none given, so evaluation.jsonl and payloads.jsonl have a few made-up sentences in English. "
+            "Put real requests there before you believe a figure."
+        )
+    if left_out:
+        yield f"{left_out} examples are longer than the model's {table.max_input_tokens} tokens and were left out."
+    if found.labels and not found.labels_are_named:
+        yield f"config.json has no names for its labels: answers say {found.labels[0]} and so on. --labels names them."
+
+
+def _labelled(request: Request, draft: _Draft, made: Path, progress: Progress) -> _Labelled:
+    """Asks the original for its answers to the rows of the evaluation, and writes them with their labels."""
+    model = _ModelAlone.from_table(Path("workload.toml"), {"model": draft.table.keys}).model
+    rows = [draft.rows[index] for index in _spread(len(draft.rows), _most(model))]
+    keys = [_keys(draft.found, row) for row in rows] if draft.labelled else []
+    asked = [Example(row=row.asked, label="") for row in rows]
+    originals = ask_original(read(draft.folder, draft.folder, model), model, asked, progress)
+    table = draft.table
+    if isinstance(model, TextToText):
+        written = [str(each["label"]) for each in keys]
+        table = table.with_answers(originals.longest_answer, lengths.longest(draft.folder / "tokenizer.json", written))
+    agrees = not draft.labelled and draft.found.task in AGREEING and draft.found.problem_type != "regression"
+    names = (AGREEMENT,) if agrees else metrics_of(model)
+    if odd := sorted(set(request.minimums) - set(names)):
+        raise UsageError(f"--min: '{odd[0]}' is not measured on these examples. Allowed: {', '.join(names)}.")
+    lines = [{**row.asked, **each} for row, each in zip(rows, keys or originals.keys, strict=True)]
+    _write_lines(made / "evaluation.jsonl", lines)
+    if agrees:
+        return _Labelled(rows=len(lines), table=table, minimums={AGREEMENT: AGREES, **request.minimums}, reached={})
+    draft = replace(draft, table=table)
+    provisional = _Labelled(rows=len(lines), table=table, minimums=dict.fromkeys(names, -1.0), reached={})
+    (made / "workload.toml").write_text(workload_toml.text(_contents(request, draft, provisional)), "utf-8")
+    measured = reached(names, _read_back(made, rows), originals.answers)
+    default = {name: _below(value) for name, value in measured.items()}
+    return replace(provisional, minimums={**default, **request.minimums}, reached=measured)
+
+
+def _read_back(made: Path, rows: Sequence[Given]) -> list[Example]:
+    """Returns the evaluation as a build reads it. Raises `InvalidDocument` for a label at the user's own line."""
+    try:
+        return WorkloadFolder(made).evaluation()
+    except InvalidDocument as error:
+        number = error.file.name.rpartition(":")[2]
+        if not number.isdecimal():
+            raise
+        raise InvalidDocument(Path(rows[int(number) - 1].where), error.problems) from None
+
+
+def _below(value: float) -> float:
+    """Returns a minimum of two decimals for what the original reaches; none is below 0 for a share."""
+    least = math.floor((value - BELOW) * 100) / 100
+    return max(least, 0.0 if value >= 0 else -1.0)
+
+
+AGREEING = {
+    "text2text-generation",
+    "text-classification",
+    "text-pair-scoring",
+    "question-answering",
+    "token-classification",
+}
+"""Tasks whose answer is a text or a label, which another model gives or does not; numbers agree by a correlation."""
+
+
+def _most(model: Model) -> int:
+    return MOST_GENERATED if isinstance(model, TextToText) else MOST_ROWS
+
+
+def _keys(found: Found, given: Given) -> dict[str, Any]:
+    """Returns the keys of a labelled row, with the text that an embedding is compared with."""
+    return labels.evaluation_keys(found, given) | ({} if given.other is None else {OTHER: given.other})
+
+
+def _contents(request: Request, draft: _Draft, labelled: _Labelled) -> Contents:
+    return Contents(
+        name=request.name,
+        description=f"{draft.found.architecture}, {draft.found.task}",
+        origin=request.source if request.examples is None else f"{request.source} and {request.examples}",
+        model=labelled.table.keys,
+        notes=labelled.table.notes,
+        lengths=draft.counted,
+        quality_note=_quality_note(request, draft, labelled),
+        reached=labelled.reached,
+        decisions=Decisions(
+            minimums=labelled.minimums,
+            percentile=request.percentile,
+            model_latency_ms=request.model_latency_ms,
+            peak_invocations_per_minute=request.peak_invocations_per_minute,
+        ),
+        targets=request.targets or tuple(TARGETS),
+        left_out={},
+    )
+
+
+def _quality_note(request: Request, draft: _Draft, labelled: _Labelled) -> str:
+    count, file = labelled.rows, request.examples
+    if not labelled.reached:
+        return (
+            f"Nobody labelled the {count} rows of evaluation.jsonl, so their labels are the original's own answers, "
+            "and the metric is agreement: the share of rows that a compiled model answers as the original does. It "
+            "tells what compiling changes, and nothing of how good the model is."
+        )
+    if not draft.labelled:
+        return (
+            f"Nobody scored the {count} rows of evaluation.jsonl, so their scores are the original's own: the metrics "
+            "tell what compiling changes, and nothing of how good the model is."
+        )
+    return (
+        f"What the checkpoint must reach on the {count} rows of evaluation.jsonl, labelled in {file}, before anything "
+        f"is built from it. Each is set {BELOW:g} below what it reaches now."
+    )
+
+
+def _plannable(contents: Contents, asked: Sequence[str], made: Path, root: Path) -> Contents:
+    """Writes workload.toml with the targets for which a build can be planned, and the reasons for the others.
+
+    Raises the reason of a target that was asked for, and of the first where none can be planned.
+    """
+    left_out: dict[str, str] = {}
+    file = made / "workload.toml"
+    for name in contents.targets:
+        alone = replace(contents, targets=(name,))
+        file.write_text(workload_toml.text(alone), "utf-8")
+        try:
+            plan(WorkloadFolder(made), name, root)
+        except ProjectError as error:
+            if name in asked or name == contents.targets[0]:
+                raise
+            left_out[name] = _reason(str(error), name)
+    kept = replace(
+        contents, targets=tuple(name for name in contents.targets if name not in left_out), left_out=left_out
+    )
+    file.write_text(workload_toml.text(kept), "utf-8")
+    WorkloadFolder(made)
+    return kept
+
+
+def _reason(sentence: str, target: str) -> str:
+    """Returns a refusal without the file and the key that it names."""
+    return re.sub(rf"^\S+: (targets\.{re.escape(target)}\.\w+: )?", "", sentence.splitlines()[0])
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """Returns the numbers of `most` rows out of so many, at equal distances, or of all."""
+    return list(range(count)) if count <= most else [index * count // most for index in range(most)]
+
+
+def _write_lines(file: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    file.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8")

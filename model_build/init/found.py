@@ -1,0 +1,182 @@
+"""Finds out from a checkpoint's own files what the model does: its task, its labels and its longest input.
+
+The task follows from the class in `architectures`. Where that leaves it open, `ask` is asked: on a terminal a person;
+elsewhere it refuses and names --task. Whether a build can read the architecture is for `checkpoint` to say.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from model_build.checkpoint import broken
+from model_build.checkpoint.files import read_json
+from workloads import UsageError
+
+Ask = Callable[[str, Sequence[str]], str]
+"""Returns the choice among several for a question. Raises `UsageError` where nobody can be asked."""
+
+TASKS_OF_HEADS = {
+    "ForPairScoring": "text-pair-scoring",
+    "ForSequenceClassification": "text-classification",
+    "ForTokenClassification": "token-classification",
+    "ForQuestionAnswering": "question-answering",
+    "ForConditionalGeneration": "text2text-generation",
+    "MTModel": "text2text-generation",
+    "Model": "feature-extraction",
+}
+"""The task by how the name of the model's class ends, in transformers' words; the first that fits counts."""
+TASKS = (*dict.fromkeys(TASKS_OF_HEADS.values()), "text-ranking")
+DECODERS = ("ForCausalLM", "LMHeadModel", "DoubleHeadsModel")
+ONE_OUTPUT = ("text-ranking", "text-classification")
+LABELLED = {"text-classification", "text-pair-scoring", "token-classification"}
+CROSS_ENCODERS = ("sentence_transformers", "sbert_ce_default_activation_function")
+"""Keys of config.json that sentence-transformers writes for a reranker."""
+AFTER_PADDING = {"roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer"}
+"""Model types whose first position is pad_token_id + 1: of 514 positions, a row can have 512."""
+POOLING = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_lasttoken": "last",
+}
+"""sentence-transformers' keys of 1_Pooling/config.json."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """What the files of a checkpoint tell."""
+
+    architecture: str
+    task: str
+    problem_type: str | None
+    """Of a text classification, in transformers' words; None where it is the usual one label of several."""
+    labels: tuple[str, ...]
+    """In the order of the head's outputs; empty where they are numbers."""
+    labels_are_named: bool
+    positions: int | None
+    """The most tokens that the model has positions for; None where they are relative and have no end."""
+    config: Mapping[str, Any]
+
+
+def find(folder: Path, task: str | None, labels: Sequence[str], ask: Ask) -> Found:
+    """Raises `UsageError` where config.json names no class, one that is not served, or no task."""
+    config = read_json(folder / "config.json")
+    architecture = _architecture(folder, config)
+    done = task or _task(folder, architecture, config, ask)
+    if done not in TASKS:
+        raise UsageError(f"--task: '{done}' is not served. Allowed: {', '.join(TASKS)}.")
+    problem = _problem(folder, done, config)
+    has_labels = done in LABELLED and problem != "regression"
+    named, are_named = _labels(folder, config, labels) if has_labels else ((), True)
+    return Found(
+        architecture=architecture,
+        task=done,
+        problem_type=problem,
+        labels=named,
+        labels_are_named=are_named,
+        positions=_positions(folder, config),
+        config=config,
+    )
+
+
+def _architecture(folder: Path, config: Mapping[str, Any]) -> str:
+    file, names = folder / "config.json", config.get("architectures")
+    if not isinstance(names, list) or not names or not isinstance(names[0], str):
+        raise broken(
+            file,
+            f"architectures: got {json.dumps(names)}, but it names the model's class, as in "
+            '["BertForSequenceClassification"]. Save the model with `save_pretrained(…)`, which writes it.',
+        )
+    name: str = names[0]
+    if name.endswith(DECODERS):
+        raise broken(
+            file,
+            f"architectures: {name} is a decoder alone, which writes on from a prompt, and nothing here serves one. "
+            "Served: encoders, and encoders with a decoder (docs/families.md).",
+        )
+    return name
+
+
+def _task(folder: Path, architecture: str, config: Mapping[str, Any], ask: Ask) -> str:
+    if (folder / "modules.json").exists():  # sentence-transformers', whatever head was trained with the encoder
+        return "feature-extraction"
+    head = next((head for head in TASKS_OF_HEADS if architecture.endswith(head)), None)
+    if head is None:
+        return ask(f"{folder / 'config.json'}: architectures: {architecture} does not tell the task.", TASKS)
+    if head == "ForSequenceClassification" and _outputs(config) == 1 and not config.get("problem_type"):
+        if any(key in config for key in CROSS_ENCODERS):
+            return "text-ranking"
+        return ask(
+            f"{folder / 'config.json'}: the head has one output and no problem_type, so it may rank texts "
+            "(text-ranking) or estimate a number (text-classification).",
+            ONE_OUTPUT,
+        )
+    return TASKS_OF_HEADS[head]
+
+
+def _problem(folder: Path, task: str, config: Mapping[str, Any]) -> str | None:
+    problem = config.get("problem_type")
+    if task != "text-classification":
+        return None
+    if problem == "regression" and _outputs(config) > 1:
+        raise broken(
+            folder / "config.json",
+            f"problem_type: is regression with {_outputs(config)} outputs, and one is served. Save a head for each.",
+        )
+    if _outputs(config) == 1 and problem != "multi_label_classification":
+        return "regression"
+    return str(problem) if problem == "multi_label_classification" else None
+
+
+def _outputs(config: Mapping[str, Any]) -> int:
+    """Returns the number of the head's outputs as transformers counts them: two where nothing is said."""
+    if isinstance(named := config.get("id2label"), dict) and named:
+        return len(named)
+    count = config.get("num_labels") or 2
+    return count if isinstance(count, int) else 2
+
+
+def _labels(folder: Path, config: Mapping[str, Any], given: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """Returns the labels in the order of the head's outputs, and whether anybody named them."""
+    count = _outputs(config)
+    if given:
+        if len(given) != count:
+            raise UsageError(f"--labels: got {len(given)}, but the head of {folder} has {count} outputs.")
+        return tuple(given), True
+    named = config.get("id2label")
+    named = named if isinstance(named, dict) else {}
+    labels = tuple(str(named.get(str(index), f"LABEL_{index}")) for index in range(count))
+    return labels, any(label != f"LABEL_{index}" for index, label in enumerate(labels))
+
+
+def _positions(folder: Path, config: Mapping[str, Any]) -> int | None:
+    """Returns the most tokens of a row, or as many as the model was trained with where sentence-transformers tells."""
+    positions = config.get("max_position_embeddings")
+    if not isinstance(positions, int) or positions < 1:
+        return None
+    if config.get("model_type") in AFTER_PADDING:
+        positions -= int(config.get("pad_token_id") or 1) + 1
+    trained = folder / "sentence_bert_config.json"
+    limit = read_json(trained).get("max_seq_length") if trained.exists() else None
+    return min(positions, limit) if isinstance(limit, int) and limit > 0 else positions
+
+
+def pooling(folder: Path) -> dict[str, Any]:
+    """Returns `pooling` and `normalize` as sentence-transformers keeps them beside a checkpoint; empty without it."""
+    modules = folder / "modules.json"
+    if not modules.exists():
+        return {}
+    listed = json.loads(modules.read_text("utf-8"))
+    file = folder / "1_Pooling" / "config.json"
+    config = read_json(file) if file.exists() else {}
+    chosen = [mode for key, mode in POOLING.items() if config.get(key) is True]
+    named = config.get("pooling_mode")
+    if isinstance(named, str):
+        chosen = [{"lasttoken": "last"}.get(named, named)]
+    if len(chosen) != 1 or chosen[0] not in POOLING.values():
+        raise broken(
+            file, f"pools by {' and '.join(chosen) or 'nothing that is known'}. Served: mean, cls, max or last."
+        )
+    return {"pooling": chosen[0], "normalize": any("Normalize" in str(each.get("type")) for each in listed)}

@@ -1,0 +1,102 @@
+"""Puts together `[model]` of workload.toml from what was found in the checkpoint and counted in the examples. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from model_build.init.found import Found, pooling
+from model_build.init.lengths import Lengths, rounded
+
+WRITTEN_TOKENS = 64
+"""Most tokens of a generated answer where neither examples nor checkpoint tell."""
+MOST_WRITTEN_TOKENS = 128
+DEFAULT_FIELDS: dict[str, tuple[str, ...]] = {
+    "text-classification": ("text",),
+    "token-classification": ("text",),
+    "feature-extraction": ("text",),
+    "question-answering": ("question", "context"),
+    "text-ranking": ("query", "text"),
+    "text2text-generation": ("text",),
+}
+"""The request's fields that a task has where workload.toml does not name its segments."""
+WINDOWED = {"question-answering", "token-classification"}
+"""Tasks that read a request of more tokens than the model has positions in windows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelTable:
+    """The keys of [model] in order, and comments on some."""
+
+    keys: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def max_input_tokens(self) -> int:
+        return int(self.keys["max_input_tokens"])
+
+    def takes(self, tokens: int) -> bool:
+        """Tells whether a request of so many tokens is answered."""
+        return tokens <= self.max_input_tokens or "truncation" in self.keys or "stride" in self.keys
+
+    def with_answers(self, original: int, labels: int) -> "ModelTable":
+        """Returns the table with a length of generated answers that the original's and the labels' have room in."""
+        note = f"the longest answer of the original has {original}" + (
+            f", the longest label {labels}" if labels else ""
+        )
+        longest = max(original, labels)
+        keys = {**self.keys, "max_output_tokens": rounded(longest, None) if longest else self.keys["max_output_tokens"]}
+        return ModelTable(keys=keys, notes={**self.notes, "max_output_tokens": note})
+
+
+def model_table(
+    found: Found, fields: tuple[str, ...], counted: Lengths, checkpoint: str, origin: str, source: Path
+) -> ModelTable:
+    """Returns the table for requests of `fields`. `source` is where sentence-transformers' files are, if any."""
+    table = ModelTable()
+    _add(table, "task", found.task)
+    if found.problem_type is not None:
+        _add(table, "problem_type", found.problem_type)
+    _add(table, "checkpoint", checkpoint, None if checkpoint != "./checkpoint" else f"copied from {origin}")
+    if fields != DEFAULT_FIELDS.get(found.task):
+        _add(table, "segments", [[name] for name in fields])
+    limit = rounded(counted.longest, found.positions)
+    _add(table, "max_input_tokens", limit, f"of the examples {counted.summary}")
+    _add_long_inputs(table, found, counted, limit)
+    if found.task == "text2text-generation":
+        _add(table, "max_output_tokens", written_tokens(found.config))
+    if found.task == "feature-extraction":
+        known = pooling(source)
+        note = "as sentence-transformers' modules.json says" if known else "as most are trained; or cls, max, last"
+        _add(table, "pooling", known.get("pooling", "mean"), note)
+        _add(table, "normalize", known.get("normalize", True))
+    if found.labels:
+        note = "in the order of the head's outputs" if found.labels_are_named else "config.json has no names for them"
+        _add(table, "labels", list(found.labels), note)
+    if found.task == "text-classification" and found.problem_type == "multi_label_classification":
+        _add(table, "threshold", 0.5, "a label of at least this score is in the answer")
+    return table
+
+
+def _add_long_inputs(table: ModelTable, found: Found, counted: Lengths, limit: int) -> None:
+    """Says what happens to examples that are longer than the model's positions."""
+    longer = sum(count > limit for count in counted.counts)
+    if not longer:
+        return
+    said = f"{longer} of {len(counted.counts)} examples are longer than the model's {limit} positions"
+    if found.task in WINDOWED:
+        _add(table, "stride", limit // 4, f"{said}: they are read in windows that share so many tokens")
+    elif found.task != "text2text-generation":
+        _add(table, "truncation", True, f"{said}: they are cut")
+
+
+def _add(table: ModelTable, key: str, value: Any, note: str | None = None) -> None:
+    table.keys[key] = value
+    if note is not None:
+        table.notes[key] = note
+
+
+def written_tokens(config: Mapping[str, Any]) -> int:
+    """Returns how long the original may write before anything is known of its answers."""
+    said = config.get("max_new_tokens") or config.get("max_length") or WRITTEN_TOKENS
+    return min(int(said), MOST_WRITTEN_TOKENS)

@@ -1,0 +1,92 @@
+"""Asks the original model, as transformers runs it, for its answers to rows: they label rows that nobody labelled, and
+tell what minimums the checkpoint reaches on those that somebody did.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from model_build.checkpoint import Checkpoint
+from model_build.parity import Answer, Comparison, report
+from model_build.progress import Progress
+from workloads import EncoderModel, Example, Model, OnnxRuntimeTarget, TextToText, UsageError
+
+BATCH = 32
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Originals:
+    """The original's answers, one for each row; `keys` are what a row of evaluation.jsonl has for such an answer."""
+
+    answers: Sequence[Answer]
+    keys: Sequence[Mapping[str, Any]]
+    longest_answer: int
+    """In tokens, of a generated text; 0 for an encoder."""
+
+
+def ask_original(checkpoint: Checkpoint, model: Model, examples: Sequence[Example], progress: Progress) -> Originals:
+    """Runs the original over every example. Raises `UsageError` where transformers cannot load or run it."""
+    if isinstance(model, TextToText):
+        return _generated(checkpoint, model, examples, progress)
+    return _encoded(checkpoint, model, examples, progress)
+
+
+def reached(metrics: Sequence[str], examples: Sequence[Example], answers: Sequence[Answer]) -> dict[str, float]:
+    """Returns what the original's answers reach on labelled examples, by metric."""
+    same = [
+        Comparison(
+            example=example,
+            original=answer,
+            compiled=answer,
+            identical=True,
+            max_logit_difference=0.0,
+            mean_logit_difference=0.0,
+            logits=1,
+        )
+        for example, answer in zip(examples, answers, strict=True)
+    ]
+    return report(metrics, same).original
+
+
+def _encoded(checkpoint: Checkpoint, model: EncoderModel, examples: Sequence[Example], progress: Progress) -> Originals:
+    from tokenizers import Tokenizer
+
+    from containers.encoder.answers import answer
+    from containers.encoder.preprocess import Preprocessor
+    from containers.encoder.row import Refusal
+    from model_build.encoder import verify
+    from model_build.encoder.graphs import settings
+    from model_build.encoder.reference import Reference
+
+    known = settings(model, OnnxRuntimeTarget(runtime="onnxruntime"), checkpoint)
+    preprocessor = Preprocessor(Tokenizer.from_file(str(checkpoint.tokenizer)), known)
+    encodings = preprocessor.encode([example.row for example in examples])
+    good = [code for code in encodings if not isinstance(code, Refusal)]
+    if len(good) < len(encodings):
+        odd = next(index for index, code in enumerate(encodings) if isinstance(code, Refusal))
+        raise UsageError(f"the example {examples[odd].row} {encodings[odd].message}.")
+    outputs = verify.originals(Reference(checkpoint, model), examples, BATCH, progress)
+    served = [
+        answer(known, {name: output[None] for name, output in each.items()}, [code], [example.row])[0]
+        for each, code, example in zip(outputs, good, examples, strict=True)
+    ]
+    answers = [verify.answered(known, each) for each in served]
+    keys = [verify.evaluation_keys(known, each) for each in served]
+    return Originals(answers=answers, keys=keys, longest_answer=0)
+
+
+def _generated(checkpoint: Checkpoint, model: TextToText, examples: Sequence[Example], progress: Progress) -> Originals:
+    from model_build.text2text import export, repository, verify
+
+    known = repository.settings(model, OnnxRuntimeTarget(runtime="onnxruntime"), checkpoint)
+    original = verify.Original.load(checkpoint.folder, export.load(checkpoint.folder))
+    answers, longest = [], 0
+    for start in range(0, len(examples), BATCH):
+        progress(f"Asking the original, {start} of {len(examples)} examples")
+        tokens, _ = original.generate([example.row["text"] for example in examples[start : start + BATCH]], known)
+        for row in tokens:
+            own = row[: verify.length(row, known.eos_token_ids)]
+            longest = max(longest, len(own))
+            answers.append(Answer(text=original.decode(own)))
+    keys = [{"label": each.text} for each in answers]
+    return Originals(answers=answers, keys=keys, longest_answer=longest)
