@@ -165,7 +165,7 @@ def synopses() -> dict[tuple[str, str], set[str]]:
 @pytest.mark.parametrize(("program", "command"), synopses(), ids=" ".join)
 def test_the_flags_of_a_command_are_those_of_its_help(program: str, command: str) -> None:
     described = synopses()[program, command]
-    shown = set(FLAG.findall(help_of(program, command).partition("example")[0])) - {"--help"}
+    shown = set(FLAG.findall(help_of(program, command).partition("\nexample")[0])) - {"--help"}
     if program == "inference_recommender" and command == "prices":
         shown |= set(FLAG.findall(nested_help("prices", "show") + nested_help("prices", "refresh"))) - {"--help"}
     if command in ("build", "verify", "plan"):
