@@ -33,7 +33,7 @@ LABELS = (
 )
 SCORES = ("score", "similarity", "relevance", "rating")
 OTHER = "other"
-"""What the second text of an embedding's example is called."""
+"""The name of the second text of an embedding's example."""
 IGNORED = {"id", "idx", "index", "guid", "uid"}
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSON = {".jsonl", ".json", ".ndjson"}
@@ -73,7 +73,7 @@ class Examples:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Columns:
-    """What the command line says of the columns; empty and None leave it to their names."""
+    """The columns that the command line names; empty and None leave it to their names."""
 
     texts: tuple[str, ...] = ()
     label: str | None = None
@@ -121,7 +121,7 @@ def _table(file: Path, lines: Sequence[str], delimiter: str) -> Iterator[tuple[s
         for row in rows:
             where = f"{file}:{rows.line_num}"
             if None in row or None in row.values():
-                got = sum(value is not None for key, value in row.items() if key is not None) + len(row.get(None) or ())  # type: ignore[call-overload]
+                got = sum(value is not None for key, value in row.items() if key is not None) + len(row.get(None) or ())
                 raise UsageError(f"{where}: has {got} columns, but the header has {len(rows.fieldnames or ())}.")
             yield where, {key.strip(): value if value.strip() else None for key, value in row.items()}
     except csv.Error as error:

@@ -46,7 +46,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "text-ranking": ("query", "text"),
     "feature-extraction": ("text", OTHER),
 }
-"""What the two texts of an example are called, whatever their columns are."""
+"""The names of the two texts of an example, whatever their columns are called."""
 BELOW = 0.05
 """How far below what the original reaches a minimum is set where nobody said one."""
 AGREES = 0.98
@@ -61,7 +61,7 @@ class _ModelAlone(Document):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """What the command line says. Empty and None leave it to the files."""
+    """The options of the command line. Empty and None leave it to the files."""
 
     name: str
     source: str
@@ -79,7 +79,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Written:
-    """What was written: the document of --json."""
+    """The facts of a folder that was written: the document of --json."""
 
     workload: str
     folder: str
@@ -135,7 +135,7 @@ def _move(made: Path, folder: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Draft:
-    """What is known before the original is asked. `folder` has the checkpoint as a build will read it."""
+    """All that is known before the original is asked. `folder` has the checkpoint as a build will read it."""
 
     found: Found
     folder: Path

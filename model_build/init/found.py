@@ -46,12 +46,12 @@ POOLING = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """What the files of a checkpoint tell."""
+    """The facts that the files of a checkpoint tell."""
 
     architecture: str
     task: str
     problem_type: str | None
-    """Of a text classification, in transformers' words; None where it is the usual one label of several."""
+    """The problem of a text classification, in transformers' words; None where it is the usual one label of several."""
     labels: tuple[str, ...]
     """In the order of the head's outputs; empty where they are numbers."""
     labels_are_named: bool

@@ -61,10 +61,10 @@ def _encoded(checkpoint: Checkpoint, model: EncoderModel, examples: Sequence[Exa
     known = settings(model, OnnxRuntimeTarget(runtime="onnxruntime"), checkpoint)
     preprocessor = Preprocessor(Tokenizer.from_file(str(checkpoint.tokenizer)), known)
     encodings = preprocessor.encode([example.row for example in examples])
+    for example, code in zip(examples, encodings, strict=True):
+        if isinstance(code, Refusal):
+            raise UsageError(f"--examples: the row {' | '.join(example.row.values())[:60]!r} {code.message}.")
     good = [code for code in encodings if not isinstance(code, Refusal)]
-    if len(good) < len(encodings):
-        odd = next(index for index, code in enumerate(encodings) if isinstance(code, Refusal))
-        raise UsageError(f"the example {examples[odd].row} {encodings[odd].message}.")
     outputs = verify.originals(Reference(checkpoint, model), examples, BATCH, progress)
     served = [
         answer(known, {name: output[None] for name, output in each.items()}, [code], [example.row])[0]

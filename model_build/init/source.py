@@ -15,7 +15,7 @@ from workloads import UsageError
 
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 COPY = "./checkpoint"
-"""What model.checkpoint says of a copy."""
+"""The value of model.checkpoint for a copy."""
 
 
 def fetch(source: str, cache: Path) -> tuple[Path, bool]:

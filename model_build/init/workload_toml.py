@@ -77,7 +77,7 @@ class Contents:
     lengths: Lengths
     quality_note: str
     reached: Mapping[str, float]
-    """What the original reaches on the examples, by metric."""
+    """The original's own figures on the examples, by metric."""
     decisions: Decisions
     targets: Sequence[str]
     left_out: Mapping[str, str]

@@ -98,7 +98,7 @@ def test_rows_without_labels_are_labelled_by_the_original(init: Init, brought: P
 
 
 def test_questions_as_squad_has_them(init: Init, brought: Path, tmp_path: Path) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"id": str(i), "question": "who is it", "context": text, "answers": {"text": [text.split()[0]]}}
         for i, text in enumerate(checkpoints.texts(10))
     ]
