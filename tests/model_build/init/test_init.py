@@ -11,7 +11,7 @@ import pytest
 import model_build.__main__ as command_line
 from model_build.plan import plan
 from tests import checkpoints
-from workloads import QuestionAnswering, TextClassification, TextToText, WorkloadFolder, load_workload
+from workloads import ModelArtifact, QuestionAnswering, TextClassification, TextToText, WorkloadFolder, load_workload
 
 Capture = pytest.CaptureFixture[str]
 Init = Callable[..., WorkloadFolder]
@@ -226,3 +226,14 @@ def test_examples_that_cannot_be_read(
     file = tmp_path / name
     file.write_bytes(content)
     assert refusal(brought / "bert_classifier", "--examples", file) == problem.format(file=file)
+
+
+def test_a_folder_that_init_wrote_builds_as_it_is(init: Init, root: Path, tmp_path: Path) -> None:
+    checkpoints.roberta_classifier(tmp_path / "brought", num_hidden_layers=1)
+    (tmp_path / "texts.txt").write_text("\n".join(checkpoints.texts(20)), "utf-8")
+    init(tmp_path / "brought", "--examples", tmp_path / "texts.txt")
+    assert command_line.main(["build", "mine", "--target", "cpu"]) == 0
+    artifact = ModelArtifact.from_json(root / "build" / "mine" / "cpu" / "artifact.json")
+    assert artifact.parity is not None
+    assert artifact.parity.identical_answers == artifact.parity.examples == 20
+    assert artifact.parity.compiled == {"agreement": 1.0}
