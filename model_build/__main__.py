@@ -259,6 +259,11 @@ def _run_here(options: argparse.Namespace, planned: BuildPlan, progress: Progres
         print(f"Warning: {warning}", file=sys.stderr)
     if options.command == "plan":
         return planned.document()
+    if not (options.command == "verify" and (options.recorded or options.builder)):
+        with _tools_installed():
+            from model_build import rows  # --help is quick without the tokenizers
+
+            rows.check(planned)
     # Only here: --help and plan are quick without the packages that a build imports.
     from model_build.build import build, check_engines, verify_built, verify_outputs, verify_recorded
 

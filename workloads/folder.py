@@ -111,6 +111,10 @@ class WorkloadFolder:
         places = ((_line(self.path / name, number), text) for number, text in _lines(self.path / name))
         return [(place, line.from_json_text(place, text)) for place, text in places]
 
+    def place(self, name: str, index: int) -> Path:
+        """Returns a row of a file as an error names it, by its index among the rows: payloads.jsonl:17."""
+        return _line(self.path / name, _lines(self.path / name)[index][0])
+
     def _pick(self, table: Mapping[str, T], name: str, kind: str, kinds: str) -> T:
         if name not in table:
             raise UsageError(f"{self.file}: there is no {kind} '{name}'. Known {kinds}: {', '.join(table) or 'none'}.")
