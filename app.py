@@ -191,7 +191,13 @@ def _props(
 
 def _built(root: Path, folder: workloads.WorkloadFolder, target: str) -> BuiltArtifact:
     name = folder.workload.name
-    artifact = workloads.load_artifact(root, name, target)
+    try:
+        artifact = workloads.load_artifact(root, name, target)
+    except workloads.MissingArtifact as error:
+        built = [each for each in folder.workload.deployables if workloads.artifact_file(root, name, each).exists()]
+        if built:
+            error.args = (f"{error} Built is {', '.join(built)}: -c hosting-target={built[0]} deploys it instead.",)
+        raise
     archive_file = workloads.artifact_file(root, name, target).with_name(artifact.archive)
     return BuiltArtifact(artifact=artifact, archive_file=archive_file)
 

@@ -85,6 +85,18 @@ def test_without_any_build_only_the_stack_that_is_asked_for_is_named(
     assert capsys.readouterr().err.splitlines() == ["There is nothing to deploy:", *lines]
 
 
+def test_a_target_that_is_not_built_names_one_that_is(
+    repository: Repository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository.change_hosting(target="tensorrt")
+    repository.artifact_file("tensorrt").unlink()
+    assert add_all(App(), repository.root, Environment(), ["deploy", "SpellcheckStack"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "There is nothing to deploy:",
+        f"{not_built(repository, 'spellcheck', 'tensorrt')} Built is cpu: -c hosting-target=cpu deploys it instead.",
+    ]
+
+
 @pytest.mark.parametrize(
     ("command", "lines"),
     [

@@ -93,6 +93,11 @@ class WorkloadFolder:
 
     def traffic(self, name: str) -> PhasedTraffic | StairTraffic:
         """Raises `UsageError` where there is none of that name."""
+        if not self.workload.traffic:
+            raise UsageError(
+                f"{self.file}: there is no traffic profile '{name}', nor any other. Write one: [traffic.{name}] with "
+                'type = "phases" and phases = [{ initial_users = 1, spawn_rate_per_minute = 1, duration_s = 600 }].'
+            )
         return self._pick(self.workload.traffic, name, "traffic profile", "profiles")
 
     def payloads(self) -> list[Row]:

@@ -187,6 +187,19 @@ def test_an_unknown_target_and_profile_list_the_known() -> None:
     )
 
 
+def test_without_a_traffic_profile_there_is_an_example_of_one(workloads_copy: Path) -> None:
+    file = workloads_copy / "spellcheck" / "workload.toml"
+    text = file.read_text("utf-8")
+    file.write_text(f"{text[: text.index('[traffic.')]}{text[text.index('[hosting]') :]}", "utf-8")
+    folder = load_workload("spellcheck", workloads_copy)
+    with pytest.raises(ProjectError) as caught:
+        folder.traffic("quick")
+    assert str(caught.value) == (
+        f"{folder.file}: there is no traffic profile 'quick', nor any other. Write one: [traffic.quick] with type = "
+        '"phases" and phases = [{ initial_users = 1, spawn_rate_per_minute = 1, duration_s = 600 }].'
+    )
+
+
 def test_a_bad_line_of_payloads_is_named_by_its_number(workloads_copy: Path) -> None:
     file = workloads_copy / "spellcheck" / "payloads.jsonl"
     file.write_text('{"text": "a"}\n\n{"txt": "b"}\n', "utf-8")
