@@ -54,7 +54,8 @@ class CompileInputs:
         """The values that the compiled bytes depend on, as JSON."""
         facts: list[Any] = [
             self.checkpoint.sha256,
-            self.model.model_dump(mode="json"),
+            # How answers are looked for and named changes no graph.
+            self.model.model_dump(mode="json", exclude={"answer", "generation"}),
             self.target.model_dump(mode="json", exclude={"parity"}),
         ]
         if isinstance(self.target, TensorRtTarget):

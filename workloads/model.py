@@ -63,13 +63,36 @@ Checkpoint = Annotated[
 ]
 
 
+class Generation(Document):
+    """How answers are looked for, in transformers' words; what is not set is as in the checkpoint's
+    generation_config.json."""
+
+    num_beams: Annotated[int, Field(ge=1, le=32)] | None = None
+    length_penalty: Annotated[float, Field(ge=-10, le=10)] | None = None
+    early_stopping: bool | Literal["never"] | None = None
+    do_sample: bool | None = Field(default=None, description="Draw tokens by their likelihood.")
+    temperature: Annotated[float, Field(gt=0, le=100)] | None = None
+    top_k: Annotated[int, Field(ge=0)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    min_length: Annotated[int, Field(ge=0)] | None = None
+    no_repeat_ngram_size: Annotated[int, Field(ge=0)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
+    forced_bos_token: Annotated[str, Field(min_length=1, max_length=60)] | None = Field(
+        default=None, description="The token that every answer begins with: of a multilingual model, its language."
+    )
+
+
 class TextToText(Document):
-    """An encoder and a decoder that writes an answer: T5."""
+    """An encoder and a decoder that writes an answer: T5 and BART, and their kin."""
 
     task: Literal["text2text-generation"]
     checkpoint: Checkpoint
     max_input_tokens: PositiveInt = Field(description="Longer requests are refused, never cut.")
     max_output_tokens: PositiveInt = Field(description="Decoding stops here at the latest, end-of-sequence included.")
+    answer: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,30}$")] = Field(
+        default="CORRECTED", description="The name of the output that an answer is returned in."
+    )
+    generation: Generation | None = None
 
     @property
     def fields(self) -> tuple[str, ...]:

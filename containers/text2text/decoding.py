@@ -46,7 +46,7 @@ def greedy(engine: Engine[S], token_ids: Tokens, mask: Tokens, settings: Setting
     while position < limit:
         tokens = engine.step(state, live)[:, : limit - position]
         written[:, position : position + tokens.shape[1]] = tokens
-        ends = _is_end(tokens, settings.eos_token_ids)
+        ends = is_end(tokens, settings.eos_token_ids)
         ended = ends.any(1) & live
         if ended.any():
             lengths[ended] = position + ends[ended].argmax(1) + 1
@@ -57,7 +57,8 @@ def greedy(engine: Engine[S], token_ids: Tokens, mask: Tokens, settings: Setting
     return [row[:length] for row, length in zip(written, lengths, strict=True)]
 
 
-def _is_end(tokens: Tokens, eos_token_ids: tuple[int, ...]) -> NDArray[np.bool_]:
+def is_end(tokens: Tokens, eos_token_ids: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Tells which tokens end a sequence."""
     is_end: NDArray[np.bool_] = tokens == eos_token_ids[0]
     for other in eos_token_ids[1:]:
         is_end |= tokens == other

@@ -1,4 +1,4 @@
-"""Runs the two graphs of a T5 on ONNX Runtime: an `Engine` of the decoding loop.
+"""Runs the two graphs of an encoder–decoder on ONNX Runtime: an `Engine` of the decoding loop.
 
 The caches are plain numpy arrays. On CPU, ONNX Runtime reads them in place and returns its outputs without a copy, so
 I/O binding would save nothing and cost its own calls. A row leaves the batch as soon as it ends: copying the caches of
@@ -58,10 +58,29 @@ class OnnxEngine:
         spread[state.rows] = state.tokens
         return spread
 
-    def logits(self, state: Caches, tokens: Tokens) -> Floats:
-        """Appends `tokens`, [rows, 1], and returns the decoder's logits, for the parity gate."""
-        logits: Floats = self._advance(state, tokens, "logits")
-        return logits
+    def logits(self, state: Caches, tokens: Tokens, live: NDArray[np.bool_] | None = None) -> Floats:
+        """Appends `tokens`, [rows, 1], and returns the decoder's logits; those of rows that have ended mean nothing."""
+        if live is None:
+            logits: Floats = self._advance(state, tokens, "logits")
+            return logits
+        wanted = live[state.rows]
+        if not wanted.all():
+            _keep(state, wanted)
+        logits = self._advance(state, tokens[state.rows], "logits")
+        if len(state.rows) == len(live):
+            return logits
+        spread = np.zeros((len(live), logits.shape[1]), np.float32)
+        spread[state.rows] = logits
+        return spread
+
+    def select(self, state: Caches, rows: NDArray[np.intp]) -> None:
+        """Makes the caches those of these rows, each of which may come several times or not at all."""
+        if np.array_equal(rows, np.arange(len(state.rows))):
+            return
+        state.past, sources = state.past[rows], state.rows[rows]
+        # Beams of one row change places at every step, and have the same source.
+        if not np.array_equal(sources, state.rows):
+            state.cross_bias, state.cross, state.rows = state.cross_bias[rows], state.cross[rows], sources
 
     def _advance(self, state: Caches, tokens: Tokens, output: str) -> Any:
         answer, state.past = self._decoder.run(

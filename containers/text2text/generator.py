@@ -3,15 +3,18 @@
 It does not know Triton: a request is a list of rows as bytes, an answer a list of rows as bytes or a `Refusal`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
 
+from .beams import beam_search
 from .decoding import Engine, Tokens, greedy
+from .generation import Generation
+from .search import by_chance, most_likely, one_by_one
 from .settings import Settings
 
 GENEROUS_TOKEN = 32
@@ -43,16 +46,24 @@ class TextGenerator:
         engine = _load_engine(folder, settings, device)
         return cls(Tokenizer.from_file(str(folder / "tokenizer.json")), engine, settings)
 
-    def answer(self, requests: Sequence[Sequence[bytes]]) -> list[list[bytes] | Refusal]:
-        """Returns one answer per request. All good rows are decoded together.
+    def answer(
+        self, requests: Sequence[Sequence[bytes]], parameters: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[list[bytes] | Refusal]:
+        """Returns one answer per request. All good rows that are decoded in the same way are decoded together.
 
         Triton has one error per request, not per row: a request with a bad row is refused as a whole, the message names
-        its bad rows, and the other requests of the batch are answered.
+        its bad rows, and the other requests of the batch are answered. `parameters` are each request's own.
         """
-        checked = [self._check_request(rows) for rows in requests]
-        good = [rows for rows in checked if not isinstance(rows, Refusal)]
-        texts = iter(self.decode(self.generate([row for rows in good for row in rows])))
-        return [rows if isinstance(rows, Refusal) else [next(texts).encode() for _ in rows] for rows in checked]
+        served = self.settings.generation
+        asked = [_asked(served, each) for each in parameters] if parameters else [served] * len(requests)
+        checked = [
+            generation if isinstance(generation, Refusal) else self._check_request(rows)
+            for rows, generation in zip(requests, asked, strict=True)
+        ]
+        answers: list[list[bytes] | Refusal] = [rows if isinstance(rows, Refusal) else [] for rows in checked]
+        for way in dict.fromkeys(_way(generation) for generation in asked if not isinstance(generation, Refusal)):
+            self._answer_together(way, checked, asked, answers)
+        return answers
 
     def tokenise(self, row: bytes) -> list[int] | Refusal:
         """Returns the token ids of one row, or a refusal that completes a sentence which begins with the row's name."""
@@ -64,12 +75,49 @@ class TextGenerator:
             return Refusal("is empty or blank")
         return self._encode(text)
 
-    def generate(self, rows: Sequence[Sequence[int]]) -> list[Tokens]:
-        """Returns the output tokens of each row of token ids."""
-        return greedy(self.engine, *pad(rows, self.settings.pad_token_id), self.settings) if rows else []
+    def generate(
+        self,
+        rows: Sequence[Sequence[int]],
+        generation: Generation | None = None,
+        chances: Sequence[np.random.Generator] = (),
+    ) -> list[Tokens]:
+        """Returns the output tokens of each row of token ids; `chances` are the rows' own, where they are sampled."""
+        if not rows:
+            return []
+        generation = generation or self.settings.generation
+        engine: Any = self.engine  # those of GPUs search no beams, which the build refuses
+        batch = (engine, *pad(rows, self.settings.pad_token_id), self.settings)
+        if generation.plain:
+            return greedy(*batch)
+        if generation.num_beams > 1:
+            return beam_search(*batch, generation)
+        choose = by_chance(generation, chances) if generation.do_sample else most_likely
+        return one_by_one(*batch, generation, choose)
 
     def decode(self, outputs: Sequence[Tokens]) -> list[str]:
         return [self.tokenizer.decode(tokens.tolist(), skip_special_tokens=True) for tokens in outputs]
+
+    def _answer_together(
+        self,
+        way: Generation,
+        checked: Sequence[list[list[int]] | Refusal],
+        asked: Sequence[Generation | Refusal],
+        answers: list[list[bytes] | Refusal],
+    ) -> None:
+        """Decodes the rows of all requests that are decoded in this way, and puts their texts into `answers`."""
+        rows, chances, owners = [], [], []
+        for index, (request, generation) in enumerate(zip(checked, asked, strict=True)):
+            if isinstance(request, Refusal) or isinstance(generation, Refusal) or _way(generation) != way:
+                continue
+            rows += request
+            owners += [index] * len(request)
+            if way.do_sample:
+                # A row's answer depends on its request's seed and its place in it, on no neighbour in the batch.
+                chances += [_chance(generation.seed, place) for place in range(len(request))]
+        for index, text in zip(owners, self.decode(self.generate(rows, way, chances)), strict=True):
+            answer = answers[index]
+            assert isinstance(answer, list)
+            answer.append(text.encode())
 
     def _encode(self, text: str) -> list[int] | Refusal:
         limit = self.settings.max_input_tokens
@@ -97,6 +145,22 @@ class TextGenerator:
         if reasons:
             return Refusal(" ".join(reasons))
         return [row for row in tokenised if not isinstance(row, Refusal)]
+
+
+def _asked(served: Generation, parameters: Mapping[str, Any]) -> Generation | Refusal:
+    try:
+        return served.asked(parameters)
+    except ValueError as error:
+        return Refusal(str(error))
+
+
+def _way(generation: Generation) -> Generation:
+    """Returns all of it but the seed: rows of several seeds are decoded together."""
+    return replace(generation, seed=None)
+
+
+def _chance(seed: int | None, place: int) -> np.random.Generator:
+    return np.random.default_rng(None if seed is None else (seed, place))
 
 
 def _load_engine(folder: Path, settings: Settings, device: int) -> Engine[Any]:

@@ -1,5 +1,6 @@
 """Triton's entry point: turns inference requests into rows, and answers or refusals into inference responses."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ class TritonPythonModel:
         self._generator = TextGenerator.load(folder, settings, device)
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        return [_response(answer) for answer in self._generator.answer([_rows(request) for request in requests])]
+        parameters = [json.loads(request.parameters() or "{}") for request in requests]
+        answers = self._generator.answer([_rows(request) for request in requests], parameters)
+        return [_response(answer, self._generator.settings.answer) for answer in answers]
 
 
 def _rows(request: Any) -> list[bytes]:
@@ -27,10 +30,10 @@ def _rows(request: Any) -> list[bytes]:
     return rows
 
 
-def _response(answer: list[bytes] | Refusal) -> Any:
+def _response(answer: list[bytes] | Refusal, name: str) -> Any:
     if isinstance(answer, Refusal):
         # INVALID_ARG becomes HTTP 400, so that the caller's mistake does not count as a failure of the model.
         error = pb_utils.TritonError(answer.message, pb_utils.TritonError.INVALID_ARG)
         return pb_utils.InferenceResponse(error=error)
-    corrected = np.array(answer, np.object_).reshape(-1, 1)
-    return pb_utils.InferenceResponse([pb_utils.Tensor("CORRECTED", corrected)])
+    texts = np.array(answer, np.object_).reshape(-1, 1)
+    return pb_utils.InferenceResponse([pb_utils.Tensor(name, texts)])

@@ -5,7 +5,9 @@ Both sides of the file are here: the build writes `to_parameters`, the container
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+from .generation import Generation
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,11 @@ class Settings:
     eos_token_ids: tuple[int, ...]
     pad_token_id: int
     threads: int
+    generation: Generation = field(default_factory=Generation)
     max_batch_size: int = 1
     """Rows. Triton's own key of config.pbtxt, and so none of its `parameters`."""
+    answer: str = "CORRECTED"
+    """The output's name; config.pbtxt has it where it names the outputs."""
 
     def to_parameters(self) -> dict[str, str]:
         """Returns the settings as text for config.pbtxt; several end-of-sequence ids are joined by commas."""
@@ -30,6 +35,7 @@ class Settings:
             "max_output_tokens": str(self.max_output_tokens),
             "pad_token_id": str(self.pad_token_id),
             "threads": str(self.threads),
+            **({} if self.generation == Generation() else {"generation": self.generation.to_json()}),
         }
 
     @classmethod
@@ -41,6 +47,7 @@ class Settings:
             eos_token_ids=tuple(int(token) for token in parameters["eos_token_ids"].split(",")),
             pad_token_id=int(parameters["pad_token_id"]),
             threads=int(parameters["threads"]),
+            generation=Generation.from_json(parameters.get("generation", "{}")),
         )
 
     @classmethod
@@ -48,4 +55,4 @@ class Settings:
         """Reads the JSON of config.pbtxt that Triton passes to `initialize`."""
         config = json.loads(model_config)
         settings = cls.from_parameters({key: value["string_value"] for key, value in config["parameters"].items()})
-        return replace(settings, max_batch_size=config["max_batch_size"])
+        return replace(settings, max_batch_size=config["max_batch_size"], answer=config["output"][0]["name"])

@@ -87,8 +87,8 @@ class StaticEngine:
         state.steps += TOKENS_PER_LAUNCH
         return state.program.decode()[: state.rows]
 
-    def logits(self, state: Batch, tokens: Tokens) -> NDArray[Any]:
-        """Appends `tokens`, [rows, 1], and returns the decoder's logits, for the parity gate."""
+    def logits(self, state: Batch, tokens: Tokens, live: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+        """Appends `tokens`, [rows, 1], and returns the decoder's logits of all rows, whichever are live."""
         self._check(state)
         fed = np.zeros((state.program.rows, 1), np.int64)
         fed[: state.rows] = tokens

@@ -115,7 +115,7 @@ def t5_weights(config: Mapping[str, Any]) -> Shapes:
                 yield f"{prefix}.k.weight", (inner, wide), wide**-0.5
                 yield f"{prefix}.v.weight", (inner, wide), wide**-0.5
                 yield f"{prefix}.o.weight", (wide, inner), inner**-0.5
-                if block == layer == 0:
+                if layer == 0 and (block == 0 or config["model_type"] == "umt5"):
                     yield (
                         f"{prefix}.relative_attention_bias.weight",
                         (config["relative_attention_num_buckets"], heads),

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from model_build.checkpoint.architectures import bert_weights, t5_weights, write_random
-from model_build.checkpoint.config import read_t5
+from model_build.checkpoint.architectures import bert_weights, write_random
 from model_build.checkpoint.encoder_config import read_encoder
 from model_build.checkpoint.families import Family
 from model_build.checkpoint.fetch import PATTERNS, fetch_from_hub, fetch_from_s3
 from model_build.checkpoint.files import broken
+from model_build.checkpoint.text2text import check_text2text, read_text2text
 from model_build.checkpoint.tokenizer import check_tokenizer, padding_token
-from model_build.checkpoint.weights import check_files, check_weights, stored, stored_in_encoder, stored_in_t5
+from model_build.checkpoint.weights import check_files, check_weights, stored, stored_in_encoder
 from workloads import (
     EncoderModel,
     Model,
@@ -95,15 +95,14 @@ def _resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
 
 def read(folder: Path, encoder: Path, model: Model) -> Checkpoint:
     """Checks the files of a local checkpoint against the workload's [model]. Raises `UsageError`."""
-    return _read_t5(folder, model) if isinstance(model, TextToText) else _read_encoder(folder, encoder, model)
+    return _read_text2text(folder, model) if isinstance(model, TextToText) else _read_encoder(folder, encoder, model)
 
 
-def _read_t5(folder: Path, model: TextToText) -> Checkpoint:
-    config = read_t5(folder)
+def _read_text2text(folder: Path, model: TextToText) -> Checkpoint:
+    config = read_text2text(folder)
     check_files(folder)
     checkpoint = Checkpoint(folder=folder, encoder=folder, config=config, encoder_config=config, sha256=_sha256(folder))
-    stored = stored_in_t5(checkpoint.weights, tied=config["tie_word_embeddings"])
-    check_weights(folder, stored, t5_weights(config))
+    check_text2text(folder, checkpoint.weights, config, model)
     check_tokenizer(checkpoint.tokenizer, config["vocab_size"])
     return checkpoint
 

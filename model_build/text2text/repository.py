@@ -1,4 +1,4 @@
-"""The Triton repository of a text2text workload: one Python-backend model, `TEXT` in, `CORRECTED` out."""
+"""The Triton repository of a text2text workload: one Python-backend model, `TEXT` in, the workload's answer out."""
 
 import json
 from pathlib import Path
@@ -8,10 +8,20 @@ from containers.text2text.settings import Settings
 from model_build.checkpoint import Checkpoint, broken
 from model_build.config_pbtxt import ModelConfig, Tensor, WarmUp, warm_up_sizes
 from model_build.repository import TritonModel, serialise_texts
+from model_build.text2text import generation
 from model_build.text2text.graphs import graph_files
-from workloads import CudaTarget, Example, Serving, Target, TensorRtTarget, TextToText
+from workloads import CudaTarget, Example, OnnxRuntimeTarget, Serving, Target, TensorRtTarget, TextToText, UsageError
 
-SERVING_CODE = ("model.py", "generator.py", "decoding.py", "settings.py")
+SERVING_CODE = (
+    "model.py",
+    "generator.py",
+    "decoding.py",
+    "search.py",
+    "beams.py",
+    "constraints.py",
+    "generation.py",
+    "settings.py",
+)
 ENGINES = {
     "onnxruntime": ("engine.py",),
     "cuda": ("static_cache.py", "torch_engine.py"),
@@ -19,7 +29,6 @@ ENGINES = {
 }
 """The code that runs the graphs, by runtime: a container has the packages of its own runtime and no other."""
 TEXT = Tensor(name="TEXT", data_type="TYPE_STRING", dims=(1,))
-CORRECTED = Tensor(name="CORRECTED", data_type="TYPE_STRING", dims=(1,))
 
 
 def settings(model: TextToText, target: Target, checkpoint: Checkpoint) -> Settings:
@@ -32,6 +41,8 @@ def settings(model: TextToText, target: Target, checkpoint: Checkpoint) -> Setti
         eos_token_ids=_tokens(checkpoint, "eos_token_id"),
         pad_token_id=pad,
         threads=getattr(target, "threads", 1),
+        generation=generation.served(model, checkpoint),
+        answer=model.answer,
     )
 
 
@@ -47,13 +58,14 @@ def triton_models(
     """Returns the one model. `graphs` is the folder with the compiled graphs."""
     longest = max((example.row["text"] for example in examples), key=len)
     decoding = settings(model, target, checkpoint)
+    _check_served(decoding, serving, target)
     code = Path(containers.text2text.__path__[0])
     config = ModelConfig(
         name=name,
         backend="python",
         max_batch_size=serving.max_batch_size,
         inputs=(TEXT,),
-        outputs=(CORRECTED,),
+        outputs=(Tensor(name=model.answer, data_type="TYPE_STRING", dims=(1,)),),
         serving=serving,
         kind="KIND_GPU" if isinstance(target, CudaTarget | TensorRtTarget) else "KIND_CPU",
         parameters=decoding.to_parameters(),
@@ -66,6 +78,22 @@ def triton_models(
         | {"tokenizer.json": checkpoint.tokenizer}
     )
     return [TritonModel(config=config, files=files, warm_up={"text": serialise_texts([longest])})]
+
+
+def _check_served(decoding: Settings, serving: Serving, target: Target) -> None:
+    """Refuses what an engine or the cache before it cannot do. Raises `UsageError`."""
+    asked = decoding.generation
+    if asked.num_beams > 1 and not isinstance(target, OnnxRuntimeTarget):
+        raise UsageError(
+            f"num_beams: the checkpoint or model.generation asks for {asked.num_beams} beams, which '{target.runtime}' "
+            "does not search. Allowed: runtime onnxruntime, or model.generation.num_beams = 1 in workload.toml."
+        )
+    if serving.response_cache_mb and (asked.settable or asked.do_sample):
+        raise UsageError(
+            "serving.response_cache_mb: Triton's cache knows a request by its inputs alone, but requests to this model "
+            f"may set {', '.join(asked.settable)}. Set response_cache_mb = 0 in workload.toml, or leave these out of "
+            "the checkpoint's generation_config.json."
+        )
 
 
 def _tokens(checkpoint: Checkpoint, key: str) -> tuple[int, ...]:

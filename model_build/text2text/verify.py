@@ -1,12 +1,13 @@
 """Runs the original by Hugging Face `generate` and the compiled model by its own serving code, example by example.
 
 In: a checkpoint, a `TextGenerator` over compiled graphs, the evaluation pairs. Out: one `Comparison` per pair. The
-decoding loop is the container's, not a copy. Logits are compared by feeding the original's output tokens to the
-compiled decoder.
+decoding loop is the container's, not a copy. Both look for answers as the model is served: greedily or with beams,
+under the same constraints. Where it is served with sampling, both are greedy: chance has no equal answers. Logits are
+compared by feeding the original's output tokens to the compiled decoder.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from transformers import AutoTokenizer, GenerationConfig
 
 from containers.text2text.decoding import Tokens
+from containers.text2text.generation import Generation
 from containers.text2text.generator import Refusal, TextGenerator, pad
 from containers.text2text.settings import Settings
 from model_build.checkpoint import loading
@@ -27,6 +29,8 @@ from workloads.errors import InvalidDocument
 
 # Rows in a batch of the original alone: `generate` is slow, and wide batches help it most.
 ORIGINAL_BATCH = 64
+ORIGINAL_LOGITS = 2**27
+"""Numbers that such a batch may have as logits, half a gigabyte: a vocabulary of 250,000 takes smaller batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +47,24 @@ class Original:
             return cls(folder, model, AutoTokenizer.from_pretrained(folder, local_files_only=True))
 
     def generate(self, texts: list[str], settings: Settings) -> tuple[Tokens, NDArray[np.float32]]:
-        """Decodes greedily: output tokens [rows, steps] and their logits [rows, steps, vocabulary]."""
+        """Decodes as the settings say, greedily where they say by chance.
+
+        Returns output tokens [rows, steps] and their logits [rows, steps, vocabulary].
+        """
+        asked = deterministic(settings.generation)
         with loading(self.folder), torch.inference_mode(), every_core():
             inputs = self.tokenizer(texts, padding=True, return_tensors="pt")
-            output = self.model.generate(
-                input_ids=inputs["input_ids"],
-                attention_mask=inputs["attention_mask"],
-                generation_config=_greedy(settings),
-            )
-        logits: NDArray[np.float32] = torch.stack(output.logits, 1).numpy()
-        tokens: Tokens = output.sequences[:, 1:].numpy()
-        return tokens, logits
+            source = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+            # transformers takes from the model's own what a configuration leaves open.
+            self.model.generation_config = _configuration(settings, asked)
+            output = self.model.generate(**source)
+            tokens = output.sequences[:, 1:]
+            if asked.plain:
+                logits = torch.stack(output.logits, 1)
+            else:
+                # Those of `generate` are of all beams, and of the scores that constraints have changed.
+                logits = self.model(**source, decoder_input_ids=output.sequences[:, :-1], use_cache=False).logits
+        return tokens.numpy(), logits.numpy()
 
     def decode(self, tokens: Tokens) -> str:
         return str(self.tokenizer.decode(tokens.tolist(), skip_special_tokens=True))
@@ -74,9 +85,11 @@ def compare(
     """
     rows = _tokenise(compiled, examples, file)
     comparisons: list[Comparison] = []
-    for start in range(0, len(examples), ORIGINAL_BATCH):
+    width = original.model.get_output_embeddings().weight.shape[0] * compiled.settings.max_output_tokens
+    count = max(1, min(ORIGINAL_BATCH, ORIGINAL_LOGITS // width))
+    for start in range(0, len(examples), count):
         progress(f"Verifying, {start} of {len(examples)} examples")
-        window = slice(start, start + ORIGINAL_BATCH)
+        window = slice(start, start + count)
         comparisons += _compare_batch(original, compiled, examples[window], rows[window], batch_size)
     return comparisons
 
@@ -89,9 +102,10 @@ def _compare_batch(
     batch_size: int,
 ) -> list[Comparison]:
     settings = compiled.settings
+    asked = deterministic(settings.generation)
     tokens, expected = original.generate([example.row["text"] for example in examples], settings)
     batches = [slice(first, first + batch_size) for first in range(0, len(rows), batch_size)]
-    answers = [answer for batch in batches for answer in compiled.generate(rows[batch])]
+    answers = [answer for batch in batches for answer in compiled.generate(rows[batch], asked)]
     logits = [forced_logits(compiled.engine, rows[batch], tokens[batch], settings) for batch in batches]
     difference = np.abs(np.concatenate(logits) - expected)
     references = [row[: length(row, settings.eos_token_ids)] for row in tokens]
@@ -140,16 +154,33 @@ def length(tokens: Tokens, eos_token_ids: tuple[int, ...]) -> int:
     return int(ends[0]) + 1 if len(ends) else len(tokens)
 
 
-def _greedy(settings: Settings) -> Any:
-    """Returns a configuration of greedy search alone, whatever the checkpoint's generation_config.json would add."""
+def deterministic(generation: Generation) -> Generation:
+    """Returns it without chance."""
+    return replace(generation, do_sample=False)
+
+
+def _configuration(settings: Settings, asked: Generation) -> Any:
+    """Returns transformers' configuration of the same search."""
     kind: Any = GenerationConfig
     return kind(
         do_sample=False,
-        num_beams=1,
+        num_beams=asked.num_beams,
+        length_penalty=asked.length_penalty,
+        early_stopping=asked.early_stopping,
+        min_length=asked.min_length,
+        min_new_tokens=asked.min_new_tokens or None,
+        no_repeat_ngram_size=asked.no_repeat_ngram_size,
+        repetition_penalty=asked.repetition_penalty,
+        renormalize_logits=asked.renormalize_logits,
+        forced_bos_token_id=asked.forced_bos_token_id,
+        forced_eos_token_id=list(asked.forced_eos_token_ids) or None,
+        bad_words_ids=[list(word) for word in asked.bad_words_ids] or None,
+        suppress_tokens=list(asked.suppress_tokens) or None,
+        begin_suppress_tokens=list(asked.begin_suppress_tokens) or None,
         max_new_tokens=settings.max_output_tokens,
         decoder_start_token_id=settings.decoder_start_token_id,
         eos_token_id=list(settings.eos_token_ids),
         pad_token_id=settings.pad_token_id,
-        output_logits=True,
+        output_logits=asked.plain,
         return_dict_in_generate=True,
     )

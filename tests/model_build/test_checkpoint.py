@@ -99,7 +99,10 @@ def test_a_shard_that_only_the_index_knows(folder: Path) -> None:
 def test_another_architecture(folder: Path) -> None:
     edit_config(folder, architectures=["BertModel"])
     assert refusal(folder) == (
-        f'{folder / "config.json"}: architectures: got ["BertModel"], allowed is T5ForConditionalGeneration.'
+        f'{folder / "config.json"}: architectures: got ["BertModel"], allowed for text2text-generation is '
+        "T5ForConditionalGeneration, MT5ForConditionalGeneration, UMT5ForConditionalGeneration, "
+        "BartForConditionalGeneration, MBartForConditionalGeneration, MarianMTModel, PegasusForConditionalGeneration, "
+        "M2M100ForConditionalGeneration."
     )
 
 

@@ -16,7 +16,7 @@ from onnx.reference import ReferenceEvaluator
 from model_build import layers
 from model_build.fp32_layers import smallest
 from model_build.tensorrt.precision import T5_CACHES, element_types, to_fp16
-from model_build.text2text import export
+from model_build.text2text.t5 import SCALE
 from tests.model_build.tensorrt.tensorrt_graphs import GRAPHS, VOCABULARY, graph
 
 SIZES = {"batch": 3, "sequence": 7, "source": 7}
@@ -155,7 +155,7 @@ def test_caches_can_pass_the_border_in_fp16() -> None:
 def test_a_t5_whose_residual_goes_beyond_65504_needs_no_layer_in_fp32(name: str) -> None:
     """Unscaled, the sums behind `wo` would be infinite. Scaled, every product is in fp16, and only squares are not."""
     model = enlarge(graph(name), "layers.0.feed_forward.out", 1e4)
-    assert 65504 < largest_sum(model) / export.SCALE < 2e6
+    assert 65504 < largest_sum(model) / SCALE < 2e6
     half = to_fp16(model)
     assert agree(run(model), run(half))
     types = element_types(half)
@@ -165,7 +165,7 @@ def test_a_t5_whose_residual_goes_beyond_65504_needs_no_layer_in_fp32(name: str)
 
 def test_a_residual_that_left_fp16s_range_in_one_layer_stays_in_fp32_behind_it() -> None:
     """The layer behind the planted one is not kept: the sum it adds to is."""
-    model = enlarge(graph("t5-encoder"), "layers.0.feed_forward.out", 3e4 / export.SCALE)
+    model = enlarge(graph("t5-encoder"), "layers.0.feed_forward.out", 3e4 / SCALE)
     half = to_fp16(model, ["layers.0.feed_forward.out"])
     types = element_types(half)
     sums = [

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from model_build.text2text import export
+from model_build.text2text import export, t5
 from tests.model_build.tiny_t5 import make_checkpoint
 from workloads import ROOT
 
@@ -31,8 +31,8 @@ def outputs(folder: Path) -> list[Tensor]:
     mask = torch.ones_like(source)
     mask[1:, -3:] = 0
     with torch.inference_mode():
-        cross, cross_bias = export.Encoder(model, LENGTH)(source, mask)
-        decoder, made = export.Decoder(model, STEPS), [cross, cross_bias]
+        cross, cross_bias = t5.Encoder(model, LENGTH)(source, mask)
+        decoder, made = t5.T5Decoder(model, STEPS), [cross, cross_bias]
         tokens, past = torch.zeros(3, 1, dtype=torch.long), cross[:, :, :0]
         for _ in range(STEPS):
             tokens, logits, past = decoder(tokens, cross_bias, cross, past)
@@ -41,13 +41,13 @@ def outputs(folder: Path) -> list[Tensor]:
 
 
 def test_every_output_is_the_checkpoints_to_the_last_bit(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert export.SCALE == 2**-5
+    assert t5.SCALE == 2**-5
     scaled = outputs(checkpoint)
-    monkeypatch.setattr(export, "SCALE", 1.0)
+    monkeypatch.setattr(t5, "SCALE", 1.0)
     assert all(torch.equal(mine, original) for mine, original in zip(scaled, outputs(checkpoint), strict=True))
 
 
 def test_a_scale_that_is_no_power_of_two_would_show(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = outputs(checkpoint)
-    monkeypatch.setattr(export, "SCALE", 0.03)
+    monkeypatch.setattr(t5, "SCALE", 0.03)
     assert not all(torch.equal(mine, value) for mine, value in zip(outputs(checkpoint), original, strict=True))

@@ -17,6 +17,7 @@ from containers.text2text.settings import Settings
 from containers.text2text.static_cache import StaticEngine
 from model_build.tensorrt.profiles import text2text_profiles
 from model_build.text2text import export, optimise
+from model_build.text2text.t5 import SCALE
 from model_build.text2text.verify import Original, compare, forced_logits
 from tests.containers.fake_tensorrt import Gpu, install, write_plan
 from tests.model_build.tensorrt.tensorrt_graphs import T5, t5
@@ -174,7 +175,7 @@ def test_the_exporter_leaves_each_norm_its_small_epsilon(exported: Path, name: s
     sums = [makers[node.input[0]] for node in graph.node if node.op_type == "Sqrt"]
     assert {node.op_type for node in sums} == {"Add"}
     epsilons = [weights[name].item() for node in sums for name in node.input if name in weights]
-    assert epsilons == pytest.approx([1e-6 * export.SCALE**2] * len(sums))
+    assert epsilons == pytest.approx([1e-6 * SCALE**2] * len(sums))
 
 
 def test_the_compiled_graphs_answer_as_generate_does(exported: Path, tmp_path: Path) -> None:

@@ -1,0 +1,117 @@
+"""The frame that every family's graphs share: what goes in and out, the caches, and a decoder's step over its layers.
+
+    encoder   input_ids, attention_mask [batch, source]
+              → cross [batch, layers * 2 * heads, source, d_kv]: keys and values of every decoder layer
+                cross_bias [batch, 1, 1, source]: what padding adds to the attention scores
+    decoder   tokens [batch, 1], cross_bias, cross, past [batch, layers * 2 * heads, past, d_kv]
+              → next_tokens [batch, 1], logits [batch, vocabulary], present (past and one position more)
+    static    tokens, position [1], cross_bias, cross, past [batch, layers * 2 * heads, places, d_kv]
+              → next_tokens, logits, present (past with `position` written), next_position
+
+The growing cache is the faster one on CPU, which would copy and attend to empty places. On a GPU every step of the
+static one has the same shapes and addresses, so that a CUDA graph can hold several: places behind `position` are
+masked, and `next_tokens` and `next_position` are what the next step takes.
+
+The heads of all layers, keys then values, share axis 1: a step has one cache in and one out, taking rows out is one
+index, and the graph needs a single split instead of a squeeze per layer. A family gives its embeddings, its layers and
+its head, as its own arithmetic over the checkpoint's weights (`t5.py`, `bart.py`).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Append = Callable[[Tensor, Tensor], Tensor]
+"""Takes a layer's cached keys or values and the new ones of one place, and returns them together."""
+
+
+class Decoder(nn.Module):
+    """Has a cache that each step makes one place longer, up to `places`."""
+
+    layers: nn.ModuleList
+    """Each takes (hidden, (keys, values), append, bias, (cross keys, cross values), cross_bias), hidden being
+    [batch, d_model], and returns hidden and its keys and values with the new place."""
+    bias: Tensor | None
+    """What is added to the scores of a layer's own attention, [1, heads or 1, 1, places]: that of the last place's
+    query, the farthest key first; those of an earlier one are its tail. None where nothing is added."""
+
+    def __init__(self, places: int, heads: int) -> None:
+        super().__init__()
+        self.places, self.heads = places, heads
+
+    def embed(self, tokens: Tensor, position: Tensor | int) -> Tensor:
+        """Returns what goes into the first layer, [batch, d_model]; tokens are [batch]."""
+        raise NotImplementedError
+
+    def score(self, hidden: Tensor) -> Tensor:
+        """Returns the logits, [batch, vocabulary]."""
+        raise NotImplementedError
+
+    def layer_bias(self, bias: Tensor | None, index: int) -> Tensor | None:
+        """Returns what of `bias` is a layer's: all layers share it, unless a family's have their own."""
+        return bias
+
+    def forward(self, tokens: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor) -> tuple[Tensor, ...]:
+        position = past.shape[2]
+        bias = None if self.bias is None else self.bias[:, :, :, self.places - 1 - position :]
+        hidden = self.embed(tokens[:, 0], position)
+        return self.step(hidden, cross_bias, cross, past, bias, lambda past, new: torch.cat([past, new], 2))
+
+    def step(
+        self, hidden: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor, bias: Tensor | None, append: Append
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        pasts, crosses = torch.split(past, self.heads, 1), torch.split(cross, self.heads, 1)
+        present: list[Tensor] = []
+        for index, layer in enumerate(self.layers):
+            pair = slice(2 * index, 2 * index + 2)
+            own = self.layer_bias(bias, index)
+            hidden, keys, values = layer(hidden, pasts[pair], append, own, crosses[pair], cross_bias)
+            present += [keys, values]
+        logits = self.score(hidden)
+        return torch.argmax(logits, -1, keepdim=True), logits, torch.cat(present, 1)
+
+
+class StaticDecoder(Decoder):
+    """Has a cache of `places`, of which a step writes one. What is in the places behind it must be finite.
+
+    It comes before the family's decoder among the bases of a class, whose arguments it takes.
+    """
+
+    def __init__(self, model: Any, places: int) -> None:
+        super().__init__(model, places)
+        known = torch.zeros(1, 1, 1, places) if self.bias is None else self.bias
+        # Behind the bias of every distance comes the mask of the places that are still ahead.
+        ahead = torch.full((1, known.shape[1], 1, places - 1), torch.finfo(torch.float32).min)
+        self.bias = nn.Buffer(torch.cat([known, ahead], 3))
+        self.steps = nn.Buffer(torch.arange(places).reshape(1, 1, places, 1))
+        self.tail = nn.Buffer(torch.arange(places - 1, 2 * places - 1))
+
+    def forward(  # type: ignore[override]
+        self, tokens: Tensor, position: Tensor, cross_bias: Tensor, cross: Tensor, past: Tensor
+    ) -> tuple[Tensor, ...]:
+        assert self.bias is not None
+        written = self.steps == position
+        # A row of the table's last `places` entries, from the place that is being written backwards.
+        bias = torch.index_select(self.bias, 3, self.tail - position)
+        hidden = self.embed(tokens[:, 0], position)
+        made = self.step(hidden, cross_bias, cross, past, bias, lambda past, new: torch.where(written, new, past))
+        return *made, position + 1
+
+
+def attend(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+    """Returns softmax(q kᵀ + bias) v, [batch, heads, queries, d_kv]; q is scaled already where a family scales it."""
+    scores = q @ keys.transpose(2, 3)
+    return torch.softmax(scores if bias is None else scores + bias, -1) @ values
+
+
+def padding_bias(attention_mask: Tensor, like: Tensor) -> Tensor:
+    """Returns what padding adds to the scores, [batch, 1, 1, source]: nothing, or the least number of the type."""
+    return (1.0 - attention_mask.to(like.dtype))[:, None, None, :] * torch.finfo(like.dtype).min
+
+
+def weights(*linears: nn.Linear) -> nn.Parameter:
+    """Returns the weights of several projections of one input, side by side: [in, out]."""
+    joined = torch.cat([linear.weight for linear in linears]).detach().T.contiguous()
+    return nn.Parameter(joined, requires_grad=False)

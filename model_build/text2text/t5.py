@@ -1,0 +1,196 @@
+"""T5's arithmetic over a checkpoint's own weights: T5, T5 v1.1, Flan-T5, mT5 and umT5.
+
+q, k and v are one product; position biases come from transformers' own formula, as a table up to the workload's longest
+input and output. A umT5 has such a table in each layer, the others have one in all.
+
+The residual stream is `SCALE` times the checkpoint's: what is added to it (embeddings, every `o` and `wo`) is times
+`SCALE`, and each norm's epsilon by its square, so that a norm gives what it gave before. A power of two changes
+exponents alone. In fp32 every answer is the same to the last bit, and in fp16 the stream stays below its end at 65504.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from model_build.text2text.frame import Append, Decoder, StaticDecoder, attend, padding_bias, weights
+
+SCALE = 2.0**-5
+"""Scale of the residual stream. fp16 then holds one of up to 2.1 million, where published T5s go to 66,000
+(huggingface/transformers issue 5651) and mT5 to 280,000 (pull request 10956). A smaller scale would cost small weights
+their last bits, as fp16 has fewer of them below 6e-5."""
+
+
+class Norm(nn.Module):
+    """T5's layer norm of the scaled residual stream: a root mean square and a scale."""
+
+    def __init__(self, original: Any) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(original.weight.detach().clone(), requires_grad=False)
+        # Of one element, not a scalar: the exporter takes a scalar below 1e-8 for zero and leaves its addition out.
+        self.epsilon = nn.Buffer(torch.tensor([original.variance_epsilon * SCALE**2]))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        # Written as ONNX Runtime and TensorRT know it, so that they fuse it into one kernel.
+        # fp16 ends at 65504, the square of 256; the two casts are none in fp32.
+        wide = hidden.float()
+        normed = wide / torch.sqrt(wide.pow(2).mean(-1, keepdim=True) + self.epsilon)
+        scaled: Tensor = self.weight * normed.to(hidden.dtype)
+        return scaled
+
+
+class FeedForward(nn.Module):
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        dense = layer.DenseReluDense
+        self.norm, self.activation = Norm(layer.layer_norm), dense.act
+        self.gated = hasattr(dense, "wi_0")
+        self.into = weights(dense.wi_0 if self.gated else dense.wi)
+        self.gate = weights(dense.wi_1) if self.gated else None
+        self.out = _added(dense.wo)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        normed = self.norm(hidden)
+        inner = self.activation(normed @ self.into)
+        if self.gate is not None:
+            inner = inner * (normed @ self.gate)
+        out: Tensor = hidden + inner @ self.out
+        return out
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, block: Any) -> None:
+        super().__init__()
+        attention = block.layer[0].SelfAttention
+        self.heads, self.d_kv = attention.n_heads, attention.key_value_proj_dim
+        self.norm = Norm(block.layer[0].layer_norm)
+        self.qkv, self.out = weights(attention.q, attention.k, attention.v), _added(attention.o)
+        self.feed_forward = FeedForward(block.layer[1])
+
+    def forward(self, hidden: Tensor, bias: Tensor) -> Tensor:
+        batch, length, _ = hidden.shape
+        qkv = (self.norm(hidden) @ self.qkv).reshape(batch, length, 3 * self.heads, self.d_kv).transpose(1, 2)
+        q, k, v = torch.split(qkv, self.heads, 1)
+        mixed = attend(q, k, v, bias)
+        joined = mixed.transpose(1, 2).reshape(batch, length, self.heads * self.d_kv)
+        out: Tensor = self.feed_forward(hidden + joined @ self.out)
+        return out
+
+
+class Encoder(nn.Module):
+    def __init__(self, model: Any, max_input_tokens: int) -> None:
+        super().__init__()
+        blocks = model.encoder.block
+        self.embedding = _embedding(model.encoder)
+        tables = [
+            block.layer[0].SelfAttention.compute_bias(max_input_tokens, max_input_tokens)
+            for block in _with_tables(blocks)
+        ]
+        self.bias = nn.Buffer(torch.cat(tables, 1).detach())  # [1, tables * heads, query, key]
+        self.heads, self.own_tables = model.config.num_heads, len(tables) > 1
+        self.layers = nn.ModuleList(EncoderLayer(block) for block in blocks)
+        self.norm = Norm(model.encoder.final_layer_norm)
+        attentions = [block.layer[1].EncDecAttention for block in model.decoder.block]
+        self.cross_weights = weights(*(projection for a in attentions for projection in (a.k, a.v)))
+        self.channels, self.d_kv = 2 * len(attentions) * model.config.num_heads, model.config.d_kv
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+        batch, length = input_ids.shape
+        hidden = self.embedding(input_ids)
+        padding = padding_bias(attention_mask, hidden)
+        bias = self.bias[:, :, :length, :length]
+        shared = None if self.own_tables else bias + padding
+        for index, layer in enumerate(self.layers):
+            own = _heads(bias, self.heads, index) + padding if shared is None else shared
+            hidden = layer(hidden, own)
+        cross = (self.norm(hidden) @ self.cross_weights).reshape(batch, length, self.channels, self.d_kv)
+        return cross.transpose(1, 2), padding
+
+
+class DecoderLayer(nn.Module):
+    """One position; hidden is [batch, d_model]."""
+
+    def __init__(self, block: Any) -> None:
+        super().__init__()
+        own, cross = block.layer[0].SelfAttention, block.layer[1].EncDecAttention
+        self.heads, self.d_kv = own.n_heads, own.key_value_proj_dim
+        self.norm, self.cross_norm = Norm(block.layer[0].layer_norm), Norm(block.layer[1].layer_norm)
+        self.qkv, self.out = weights(own.q, own.k, own.v), _added(own.o)
+        self.cross_q, self.cross_out = weights(cross.q), _added(cross.o)
+        self.feed_forward = FeedForward(block.layer[2])
+
+    def forward(
+        self,
+        hidden: Tensor,
+        past: tuple[Tensor, Tensor],
+        append: Append,
+        bias: Tensor | None,
+        cross: tuple[Tensor, Tensor],
+        padding: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        qkv = (self.norm(hidden) @ self.qkv).reshape(-1, 3 * self.heads, 1, self.d_kv)
+        q, k, v = torch.split(qkv, self.heads, 1)
+        keys, values = append(past[0], k), append(past[1], v)
+        hidden = hidden + self._attend(q, keys, values, bias) @ self.out
+        q = (self.cross_norm(hidden) @ self.cross_q).reshape(-1, self.heads, 1, self.d_kv)
+        hidden = hidden + self._attend(q, *cross, padding) @ self.cross_out
+        return self.feed_forward(hidden), keys, values
+
+    def _attend(self, q: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+        return attend(q, keys, values, bias).reshape(-1, self.heads * self.d_kv)
+
+
+class T5Decoder(Decoder):
+    def __init__(self, model: Any, places: int) -> None:
+        super().__init__(places, model.config.num_heads)
+        blocks = model.decoder.block
+        self.embedding = _embedding(model.decoder)
+        tables = [block.layer[0].SelfAttention.compute_bias(places, places) for block in _with_tables(blocks)]
+        # The last query's row holds the bias of every distance, the farthest first: a step's is its tail.
+        self.bias = nn.Buffer(torch.cat([bias[:, :, -1:, :] for bias in tables], 1).detach().contiguous())
+        self.own_tables = len(tables) > 1
+        self.layers = nn.ModuleList(DecoderLayer(block) for block in blocks)
+        self.norm = Norm(model.decoder.final_layer_norm)
+        self.head = nn.Parameter(weights(model.lm_head) * _head_scale(model.config), requires_grad=False)
+
+    def embed(self, tokens: Tensor, position: Tensor | int) -> Tensor:
+        hidden: Tensor = self.embedding(tokens)
+        return hidden
+
+    def score(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.norm(hidden) @ self.head
+        return logits
+
+    def layer_bias(self, bias: Tensor | None, index: int) -> Tensor | None:
+        assert bias is not None
+        return _heads(bias, self.heads, index) if self.own_tables else bias
+
+
+class StaticT5Decoder(StaticDecoder, T5Decoder):
+    """T5's decoder with a static cache."""
+
+
+def _with_tables(blocks: Any) -> list[Any]:
+    """Returns the blocks whose attention has a table of position biases: the first, or in umT5 all."""
+    return [block for block in blocks if block.layer[0].SelfAttention.has_relative_attention_bias]
+
+
+def _heads(bias: Tensor, heads: int, index: int) -> Tensor:
+    return bias[:, index * heads : (index + 1) * heads]
+
+
+def _head_scale(config: Any) -> float:
+    """Returns the factor of a decoder's outputs before the head: T5 has it where its head is the embeddings, as its
+    config says; mT5 never; umT5 where transformers ties the two."""
+    scaled = {"t5": "scale_decoder_outputs", "umt5": "tie_word_embeddings"}.get(config.model_type)
+    return float(config.d_model**-0.5) if scaled and getattr(config, scaled) else 1.0
+
+
+def _added(linear: nn.Linear) -> nn.Parameter:
+    """Returns the weights of a projection whose result is added to the residual stream."""
+    return nn.Parameter(weights(linear) * SCALE, requires_grad=False)
+
+
+def _embedding(stack: Any) -> nn.Embedding:
+    table = stack.embed_tokens.weight.detach() * SCALE
+    return nn.Embedding(table.shape[0], table.shape[1], _weight=table)
