@@ -115,8 +115,10 @@ _STACK = {"layers": 2, "attention_heads": 4, "ffn_dim": 64}
 def save(model: Any, folder: Path, **generation: Any) -> Path:
     """Writes the checkpoint, with what its generation_config.json asks for."""
     folder.mkdir(parents=True, exist_ok=True)
-    model.generation_config.update(**generation)
     model.save_pretrained(folder)
+    file = folder / "generation_config.json"
+    # transformers would refuse to write some that published files have.
+    file.write_text(json.dumps(json.loads(file.read_text()) | generation))
     tokenizer = make_tokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
     tokenizer.save(str(folder / "tokenizer.json"))

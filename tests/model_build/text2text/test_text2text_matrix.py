@@ -1,0 +1,135 @@
+"""Every family is built whole: exported, held to `generate` by the gate, quantised; two are asked through Triton."""
+
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_aws.process.triton import TritonServer
+from model_build.build import build
+from model_build.plan import BuildPlan, plan
+from model_build.text2text import export
+from model_build.text2text.verify import Original
+from tests.model_build.tiny_bart import FAMILIES, WORKLOAD_TOML, make_workload
+from tests.model_build.tiny_t5 import make_texts
+from tests.quick_triton import start_triton
+from workloads import UsageError
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
+BEAMS = {"num_beams": 3, "length_penalty": 1.5, "early_stopping": True, "no_repeat_ngram_size": 3}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", [{}, BEAMS], ids=["greedy", "beams"])
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_a_family_is_built_with_identical_answers(kind: str, asked: dict[str, Any], tmp_path: Path) -> None:
+    workload = make_workload(tmp_path / "workloads", kind, **asked)
+    for target in ("cpu", "cpu-int8"):
+        parity = build(plan(workload, target, tmp_path)).parity
+        assert parity is not None
+        if target == "cpu":
+            assert parity.identical_answers == parity.examples == 24
+            assert parity.max_logit_difference is not None
+            assert parity.max_logit_difference < 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bart", "marian"])
+def test_a_real_triton_answers_with_beams_and_takes_parameters(kind: str, tmp_path: Path) -> None:
+    asked = {**BEAMS, "temperature": 0.9}
+    planned = plan(make_workload(tmp_path / "workloads", kind, **asked), "cpu", tmp_path)
+    build(planned)
+    texts = make_texts(6)
+    log = tmp_path / "triton.log"
+    with start_triton(planned.repository, default_model="tiny", environment={}, log_file=log) as server:
+        assert answers(server, texts) == expected(planned, texts)
+        drawn = {"do_sample": True, "temperature": 2.0, "seed": 7}
+        assert answers(server, texts, drawn) == answers(server, texts, drawn)
+        assert answers(server, texts, drawn) != answers(server, texts, {**drawn, "seed": 8})
+        assert answers(server, texts, {"num_beams": 3}) == expected(planned, texts)
+        status, refusal = post(server, texts, {"num_beams": 4})
+        assert (status, refusal["error"]) == (
+            400,
+            "The parameter num_beams is 4, but has to be a whole number from 1 to 3.",
+        )
+
+
+def expected(planned: BuildPlan, texts: list[str]) -> list[str]:
+    """The answers of transformers' `generate` with the checkpoint's own configuration."""
+    folder = planned.checkpoint.folder
+    original = Original.load(folder, export.load(folder))
+    inputs = original.tokenizer(texts, padding=True, return_tensors="pt")
+    said = original.model.generate(
+        input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], max_new_tokens=12
+    )
+    return [original.decode(row) for row in said]
+
+
+def answers(server: TritonServer, texts: list[str], parameters: dict[str, Any] | None = None) -> list[str]:
+    status, answer = post(server, texts, parameters)
+    assert (status, [output["name"] for output in answer["outputs"]]) == (200, ["GENERATED"])
+    said: list[str] = answer["outputs"][0]["data"]
+    return said
+
+
+def post(server: TritonServer, texts: list[str], parameters: dict[str, Any] | None = None) -> tuple[int, Any]:
+    tensor = {"name": "TEXT", "shape": [len(texts), 1], "datatype": "BYTES", "data": texts}
+    body = {"inputs": [tensor], **({"parameters": parameters} if parameters else {})}
+    request = urllib.request.Request(
+        f"{server.sagemaker_url}/invocations", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_beams_are_refused_where_the_runtime_searches_none(tmp_path: Path) -> None:
+    workload = make_workload(tmp_path / "workloads", "bart", num_beams=4)
+    with pytest.raises(UsageError) as refused:
+        plan(workload, "cuda", tmp_path)
+    assert str(refused.value) == (
+        "num_beams: the checkpoint or model.generation asks for 4 beams, which 'cuda' does not search. "
+        "Allowed: runtime onnxruntime, or model.generation.num_beams = 1 in workload.toml."
+    )
+    own = WORKLOAD_TOML.replace("[quality]", "[model.generation]\nnum_beams = 1\n\n[quality]")
+    greedy = make_workload(tmp_path / "workloads", "bart", own, num_beams=4)
+    assert '"generation"' not in plan(greedy, "cuda", tmp_path).document()["configuration"]["tiny/config.pbtxt"]
+
+
+def test_a_response_cache_does_not_know_what_requests_ask_for(tmp_path: Path) -> None:
+    toml = WORKLOAD_TOML.replace("max_queue_delay_ms", "response_cache_mb = 8\nmax_queue_delay_ms")
+    workload = make_workload(tmp_path / "workloads", "bart", toml, num_beams=4)
+    with pytest.raises(UsageError) as refused:
+        plan(workload, "cpu", tmp_path)
+    assert str(refused.value) == (
+        "serving.response_cache_mb: Triton's cache knows a request by its inputs alone, but requests to this model may "
+        "set num_beams. Set response_cache_mb = 0 in workload.toml, or leave these out of the checkpoint's "
+        "generation_config.json."
+    )
+
+
+def test_what_is_not_decoded_here_is_refused_and_not_left_out(tmp_path: Path) -> None:
+    workload = make_workload(tmp_path / "workloads", "bart", penalty_alpha=0.6)
+    with pytest.raises(UsageError) as refused:
+        plan(workload, "cpu", tmp_path)
+    file = workload.path / "checkpoint" / "generation_config.json"
+    assert str(refused.value) == (
+        f"{file}: penalty_alpha: got 0.6, which is not decoded here. Remove it; what is decoded: greedy search, beam "
+        "search and sampling, with lengths, forced, suppressed and repeated tokens."
+    )
+
+
+def test_an_answer_may_not_have_to_be_longer_than_it_may_be(tmp_path: Path) -> None:
+    workload = make_workload(tmp_path / "workloads", "bart", min_length=56)
+    with pytest.raises(UsageError) as refused:
+        plan(workload, "cpu", tmp_path)
+    file = workload.path / "checkpoint" / "generation_config.json"
+    assert str(refused.value) == (
+        f"{file}: min_length: an answer has at least 56 tokens, but model.max_output_tokens in workload.toml is 12. "
+        "Raise it, or set model.generation.min_length there."
+    )
