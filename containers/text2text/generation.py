@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 SAMPLING = ("do_sample", "temperature", "top_k", "top_p", "seed")
 SETTABLE = ("num_beams", *SAMPLING)
-"""What requests may set, where it is served. Triton's own parameters, and others that mean nothing here, are left."""
+"""Parameters that requests may set, where they are served. Others, Triton's own among them, are left alone."""
 MOST_TEMPERATURE = 100.0
 
 

@@ -53,7 +53,7 @@ class Projection(nn.Module):
 
 
 class Layer(nn.Module):
-    """What an encoder's layer and a decoder's have in common: attention to themselves, and the feed-forward."""
+    """The parts that layers of both stacks have: attention to themselves, and the feed-forward."""
 
     def __init__(self, layer: Any, family: Family) -> None:
         super().__init__()

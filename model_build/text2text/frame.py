@@ -34,7 +34,7 @@ class Decoder(nn.Module):
     """Each takes (hidden, (keys, values), append, bias, (cross keys, cross values), cross_bias), hidden being
     [batch, d_model], and returns hidden and its keys and values with the new place."""
     bias: Tensor | None
-    """What is added to the scores of a layer's own attention, [1, heads or 1, 1, places]: that of the last place's
+    """A term of the scores of a layer's own attention, [1, heads or 1, 1, places]: that of the last place's
     query, the farthest key first; those of an earlier one are its tail. None where nothing is added."""
 
     def __init__(self, places: int, heads: int) -> None:

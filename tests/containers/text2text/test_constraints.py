@@ -1,4 +1,4 @@
-"""What is forbidden, forced and discouraged, beside transformers' own processors on the same random scores."""
+"""Forbidden, forced and discouraged tokens, beside transformers' own processors on the same random scores."""
 
 from typing import Any
 

@@ -70,7 +70,7 @@ def sources(count: int, seed: int = 0) -> list[list[int]]:
 
 
 def original(kind: str, rows: list[list[int]], way: Generation) -> list[list[int]]:
-    """What transformers' `generate` says, up to each row's first end."""
+    """Returns the answers of transformers' `generate`, up to each row's first end."""
     model, (token_ids, mask) = tiny(kind), pad(rows, 0)
     model.generation_config = verify._configuration(decoding(kind), way)
     with torch.inference_mode():
