@@ -63,7 +63,7 @@ class Beams:
 
 @dataclass(frozen=True)
 class Continuations:
-    """What may come next, [rows, continuations], the best first."""
+    """Tokens that may come next, [rows, continuations], the best first."""
 
     sums: Floats
     beams: Rows
