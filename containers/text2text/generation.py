@@ -1,4 +1,4 @@
-"""Holds how a checkpoint asks for its answers, in transformers' words and meanings, and how far a request may change it.
+"""Holds how a checkpoint asks for its answers, in transformers' words, and how far a request may change it.
 
 The build writes it into config.pbtxt as JSON, the container reads it from there. A request brings its own in KServe's
 `parameters`; each is checked against what is served, and a wrong one is a sentence for the caller.
