@@ -39,7 +39,7 @@ def test_a_family_is_built_with_identical_answers(kind: str, asked: dict[str, An
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bart", "marian"])
 def test_a_real_triton_answers_with_beams_and_takes_parameters(kind: str, tmp_path: Path) -> None:
-    asked = {**BEAMS, "temperature": 0.9}
+    asked: dict[str, Any] = {**BEAMS, "temperature": 0.9}
     planned = plan(make_workload(tmp_path / "workloads", kind, **asked), "cpu", tmp_path)
     build(planned)
     texts = make_texts(6)
