@@ -17,8 +17,9 @@ two workers that slow each other down (workers), chance alone (mm1), and a machi
 Every service's quick search is judged by the same goals.
 
 --triton starts the server once and searches RUNS times, each as a command of its own, five minutes at most: whether it
-was resolved to 5 %, probes, seconds, and the load average meanwhile. The last line is one JSON document; exit code 1
-where a goal is not met.
+was resolved to 5 %, probes, seconds, and the load average meanwhile. A core of a shared machine is faster at some times
+than at others, and a capacity with it: `core` is what a fixed calculation took on it before and after the search,
+milliseconds, while the server was idle. The last line is one JSON document; exit code 1 where a goal is not met.
 """
 
 import argparse
@@ -199,6 +200,8 @@ class Run:
     """Seconds of the whole command."""
     load_average: float
     """The last minute's, when it ended: search, server and whatever else ran."""
+    calculation_ms: tuple[float, float]
+    """Milliseconds of a fixed calculation on one core, before and after."""
     reason: str
 
     @property
@@ -232,14 +235,15 @@ def real(runs: int) -> dict[str, Any]:
 
 
 def _runs(runs: int, url: str) -> Iterator[Run]:
-    print(f"{'run':>3}{'a minute':>10}{'interval':>20}{'± %':>6}{'probes':>8}{'s':>6}{'load':>6}")
+    print(f"{'run':>3}{'a minute':>10}{'interval':>20}{'± %':>6}{'probes':>8}{'s':>6}{'load':>6}{'core':>16}")
     for number in range(runs):
         run = _run(url)
         ends = " to ".join("?" if end is None else f"{end:,.0f}" for end in run.interval or (None, None))
         rate = "none" if run.invocations_per_minute is None else f"{run.invocations_per_minute:,.0f}"
         width = "?" if run.half_width is None else f"{run.half_width:.1%}"
+        core = " and ".join(f"{each:.1f}" for each in run.calculation_ms)
         print(
-            f"{number + 1:3}{rate:>10}{ends:>20}{width:>6}{run.probes:8}{run.seconds:6.0f}{run.load_average:6.1f}",
+            f"{number + 1:3}{rate:>10}{ends:>20}{width:>6}{run.probes:8}{run.seconds:6.0f}{run.load_average:6.1f}{core:>16}",
             flush=True,
         )
         yield run
@@ -247,6 +251,7 @@ def _runs(runs: int, url: str) -> Iterator[Run]:
 
 def _run(url: str) -> Run:
     with tempfile.TemporaryDirectory(prefix="search_") as folder:
+        before = _calculation_ms()
         began = time.monotonic()
         command = ["capacity", "spellcheck", "--url", url, "--runs", folder, "--json"]
         ended = subprocess.run(
@@ -274,8 +279,19 @@ def _run(url: str) -> Run:
         requests=sum(probe["requests"] for probe in found["probes"]),
         seconds=seconds,
         load_average=os.getloadavg()[0],
+        calculation_ms=(before, _calculation_ms()),
         reason=found["reason"],
     )
+
+
+def _calculation_ms() -> float:
+    """Returns the median of some hundred times of the same calculation."""
+    times = []
+    for _ in range(101):
+        began = time.perf_counter()
+        sum(number * number for number in range(100_000))
+        times.append((time.perf_counter() - began) * 1000)
+    return statistics.median(times)
 
 
 def main() -> int:
