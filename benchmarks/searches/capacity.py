@@ -242,10 +242,8 @@ def _runs(runs: int, url: str) -> Iterator[Run]:
         rate = "none" if run.invocations_per_minute is None else f"{run.invocations_per_minute:,.0f}"
         width = "?" if run.half_width is None else f"{run.half_width:.1%}"
         core = " and ".join(f"{each:.1f}" for each in run.calculation_ms)
-        print(
-            f"{number + 1:3}{rate:>10}{ends:>20}{width:>6}{run.probes:8}{run.seconds:6.0f}{run.load_average:6.1f}{core:>16}",
-            flush=True,
-        )
+        effort = f"{run.probes:8}{run.seconds:6.0f}{run.load_average:6.1f}{core:>16}"
+        print(f"{number + 1:3}{rate:>10}{ends:>20}{width:>6}{effort}", flush=True)
         yield run
 
 
