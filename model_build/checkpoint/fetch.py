@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,20 +22,26 @@ PATTERNS = (
 )
 
 
-def fetch_from_hub(name: str, cache: Path) -> Path:
+def fetch_from_hub(name: str, cache: Path, patterns: Sequence[str] = PATTERNS) -> Path:
     """Downloads a snapshot of a hub repository into the hub client's own cache."""
     from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=list(PATTERNS)))
+        return Path(snapshot_download(name, allow_patterns=list(patterns)))
+    except GatedRepoError as error:
+        raise Unavailable(
+            f"The checkpoint '{name}' is gated on the Hugging Face hub. Ask for access on "
+            f"https://huggingface.co/{name}, then set HF_TOKEN to a token of the account that was given it."
+        ) from error
     except Exception as error:  # The client raises its own, httpx's and the system's errors.
         raise _unreachable(
             name, first_line(error), "Check the id, the network, and for a private model HF_TOKEN."
         ) from error
 
 
-def fetch_from_s3(uri: str, cache: Path, client: Any = None) -> Path:
-    """Downloads the files right below an s3:// folder, anew each time, so that they are never out of date."""
+def fetch_from_s3(uri: str, cache: Path, client: Any = None, patterns: Sequence[str] = PATTERNS) -> Path:
+    """Downloads the files below an s3:// folder, anew each time, so that they are never out of date."""
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -49,7 +56,8 @@ def fetch_from_s3(uri: str, cache: Path, client: Any = None) -> Path:
         keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
         for key in keys:
             file = Path(key.removeprefix(prefix))
-            if len(file.parts) == 1 and any(file.match(pattern) for pattern in PATTERNS):
+            if any(file.match(pattern) and len(file.parts) == len(Path(pattern).parts) for pattern in patterns):
+                (folder / file).parent.mkdir(exist_ok=True)
                 s3.download_file(parts.netloc, key, str(folder / file))
     except (BotoCoreError, ClientError) as error:
         raise _unreachable(

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from model_build.checkpoint import broken, read
+from model_build.checkpoint import read
+from model_build.checkpoint.families import family_of
 from model_build.init import examples, labels, lengths, source, workload_toml
 from model_build.init.examples import OTHER, Columns, Examples, Given
 from model_build.init.found import Ask, Found, find
@@ -186,12 +187,9 @@ def _write(request: Request, root: Path, made: Path, ask: Ask, progress: Progres
 def _draft(request: Request, root: Path, made: Path, ask: Ask) -> _Draft:
     folder, copied = source.fetch(request.source, root / "build" / "checkpoints")
     found = find(folder, request.task, request.labels, ask)
+    if found.task != "text2text-generation":
+        family_of(found.config, folder / "config.json")  # an unknown one is told before all that depends on it
     beside = folder
-    if not (folder / "tokenizer.json").exists():
-        raise broken(
-            folder / "tokenizer.json",
-            "does not exist. Save the model's fast tokenizer there: AutoTokenizer's `save_pretrained` writes it.",
-        )
     if copied := copied or not source.names_its_labels(found):
         source.copy(folder, made / "checkpoint", found)
         folder = made / "checkpoint"

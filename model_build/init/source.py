@@ -10,10 +10,13 @@ import shutil
 from pathlib import Path
 
 from model_build.checkpoint.fetch import PATTERNS, fetch_from_hub, fetch_from_s3
+from model_build.init import convert
 from model_build.init.found import Found
 from workloads import UsageError
 
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+READ = (*PATTERNS, *convert.VOCABULARIES, "modules.json", "1_Pooling/config.json", "sentence_bert_config.json")
+"""All that is looked at, but for weights that have to be converted."""
 COPY = "./checkpoint"
 """The value of model.checkpoint for a copy."""
 
@@ -24,7 +27,10 @@ def fetch(source: str, cache: Path) -> tuple[Path, bool]:
     Raises `UsageError` where there is no such folder, and `Unavailable` where the checkpoint cannot be fetched.
     """
     if source.startswith("s3://"):
-        return fetch_from_s3(source, cache), False
+        found = fetch_from_s3(source, cache, patterns=READ)
+        if convert.lacks_weights(found):
+            found = fetch_from_s3(source, cache, patterns=(*READ, *convert.WEIGHTS))
+        return found, _has_to_be_converted(found)
     folder = Path(source).expanduser()
     if folder.is_dir():
         return folder.resolve(), True
@@ -33,7 +39,14 @@ def fetch(source: str, cache: Path) -> tuple[Path, bool]:
             f"--from: there is no folder {source}. Allowed: a folder, an s3:// URI of a folder, or a model id of the "
             "Hugging Face hub."
         )
-    return fetch_from_hub(source, cache), False
+    found = fetch_from_hub(source, cache, READ)
+    if convert.lacks_weights(found):
+        found = fetch_from_hub(source, cache, (*READ, *convert.WEIGHTS))
+    return found, _has_to_be_converted(found)
+
+
+def _has_to_be_converted(folder: Path) -> bool:
+    return convert.lacks_weights(folder) or convert.lacks_tokenizer(folder)
 
 
 def names_its_labels(found: Found) -> bool:
@@ -43,10 +56,14 @@ def names_its_labels(found: Found) -> bool:
 
 
 def copy(source: Path, folder: Path, found: Found) -> None:
-    """Copies the files that a build reads to a new folder, with the labels in config.json."""
+    """Copies the files that a build reads to a new folder, older ones converted, with the labels in config.json."""
     folder.mkdir()
     for file in sorted({file for pattern in PATTERNS for file in source.glob(pattern)}):
         shutil.copyfile(file, folder / file.name)
+    if convert.lacks_weights(source):
+        convert.write_weights(source, folder)
+    if convert.lacks_tokenizer(source):
+        convert.write_tokenizer(source, folder)
     if not names_its_labels(found):
         named = {str(index): label for index, label in enumerate(found.labels)}
         ids = {label: index for index, label in enumerate(found.labels)}

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import httpx
 import pytest
+from huggingface_hub.errors import GatedRepoError
 from moto import mock_aws
 
 from model_build.checkpoint import Checkpoint, read, resolve
@@ -255,6 +257,19 @@ def test_a_bucket_that_is_not_there(s3: Any, tmp_path: Path) -> None:
         "The checkpoint 's3://no-such-bucket/model' cannot be fetched: An error occurred (NoSuchBucket) when calling "
         "the ListObjectsV2 operation: The specified bucket does not exist. "
         "Check the URI and your AWS credentials, or start `python -m local_aws`."
+    )
+
+
+def test_a_gated_checkpoint_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gated(*_: object, **__: object) -> None:
+        raise GatedRepoError("403 Client Error", response=httpx.Response(403, request=httpx.Request("GET", "http://x")))
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", gated)
+    with pytest.raises(Unavailable) as caught:
+        fetch_from_hub("meta/secret", tmp_path)
+    assert str(caught.value) == (
+        "The checkpoint 'meta/secret' is gated on the Hugging Face hub. Ask for access on "
+        "https://huggingface.co/meta/secret, then set HF_TOKEN to a token of the account that was given it."
     )
 
 

@@ -1,14 +1,20 @@
 """`init` writes folders that build as they are, asks only what the files leave open, and refuses in one sentence."""
 
 import csv
+import io
 import json
+import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 import model_build.__main__ as command_line
+from model_build.init.command_line import ask
 from model_build.plan import plan
 from tests import checkpoints
 from workloads import ModelArtifact, QuestionAnswering, TextClassification, TextToText, WorkloadFolder, load_workload
@@ -226,6 +232,92 @@ def test_examples_that_cannot_be_read(
     file = tmp_path / name
     file.write_bytes(content)
     assert refusal(brought / "bert_classifier", "--examples", file) == problem.format(file=file)
+
+
+def copy_of(source: Path, folder: Path, **changes: Any) -> Path:
+    """Copies a checkpoint with changes in its config.json; None removes a key."""
+    shutil.copytree(source, folder)
+    config = json.loads((folder / "config.json").read_text()) | changes
+    (folder / "config.json").write_text(json.dumps({key: each for key, each in config.items() if each is not None}))
+    return folder
+
+
+def test_an_unknown_architecture_names_the_nearest(refusal: Callable[..., str], brought: Path, tmp_path: Path) -> None:
+    changes = {"model_type": "robertina", "architectures": ["RobertinaForSequenceClassification"]}
+    folder = copy_of(brought / "bert_classifier", tmp_path / "other", **changes)
+    said = refusal(folder)
+    assert said.startswith(f'{folder / "config.json"}: model_type: got "robertina", which is no family of encoders')
+    assert "By its name RoBERTa is the nearest. docs/families.md says how to add one." in said
+
+
+def test_a_decoder_alone(refusal: Callable[..., str], brought: Path, tmp_path: Path) -> None:
+    folder = copy_of(brought / "bert_classifier", tmp_path / "other", architectures=["GPT2LMHeadModel"])
+    assert refusal(folder) == (
+        f"{folder / 'config.json'}: architectures: GPT2LMHeadModel is a decoder alone, which writes on from a prompt, "
+        "and nothing here serves one. Served: encoders, and encoders with a decoder (docs/families.md)."
+    )
+
+
+def test_a_task_that_cannot_be_told_is_asked_for(refusal: Callable[..., str], brought: Path, tmp_path: Path) -> None:
+    folder = copy_of(brought / "bert_classifier", tmp_path / "one", id2label={"0": "LABEL_0"})
+    assert refusal(folder) == (
+        f"{folder / 'config.json'}: the head has one output and no problem_type, so it may rank texts (text-ranking) "
+        "or estimate a number (text-classification). Say --task text-ranking or --task text-classification."
+    )
+
+
+@pytest.mark.parametrize("answers", ["text-classification\n", "what?\ntext-classification\n"])
+def test_on_a_terminal_a_person_is_asked(monkeypatch: pytest.MonkeyPatch, capsys: Capture, answers: str) -> None:
+    terminal = io.StringIO(answers)
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert ask("It may be two things.", ("text-ranking", "text-classification")) == "text-classification"
+    assert capsys.readouterr().err.startswith("\nIt may be two things.\nWhich? text-ranking / text-classification: ")
+
+
+def test_no_class_is_named(refusal: Callable[..., str], brought: Path, tmp_path: Path) -> None:
+    folder = copy_of(brought / "bert_classifier", tmp_path / "other", architectures=None)
+    assert refusal(folder) == (
+        f"{folder / 'config.json'}: architectures: got null, but it names the model's class, as in "
+        '["BertForSequenceClassification"]. Save the model with `save_pretrained(…)`, which writes it.'
+    )
+
+
+def test_no_tokenizer(refusal: Callable[..., str], brought: Path, tmp_path: Path) -> None:
+    folder = copy_of(brought / "bert_classifier", tmp_path / "other")
+    (folder / "tokenizer.json").unlink()
+    assert refusal(folder) == (
+        f"{folder / 'tokenizer.json'}: does not exist, nor does what one is made from (vocab.txt, vocab.json, "
+        "merges.txt, *.model, *.spm, *.bpe, added_tokens.json). Save the model's tokenizer there: AutoTokenizer's "
+        "`save_pretrained` writes it."
+    )
+
+
+def test_older_files_are_converted(init: Init, brought: Path, tmp_path: Path, root: Path) -> None:
+    """A pickle of weights and WordPiece's vocabulary give the answers of safetensors and tokenizer.json."""
+    folder = copy_of(brought / "bert_classifier", tmp_path / "older")
+    weights = load_file(folder / "model.safetensors")
+    torch.save(weights, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in vocabulary))
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
+    (tmp_path / "texts.txt").write_text("\n".join(checkpoints.texts(20)), "utf-8")
+    options = ("--examples", tmp_path / "texts.txt", "--target", "cpu")
+    converted = init(folder, *options).evaluation()
+    assert converted == init(brought / "bert_classifier", *options, "--overwrite").evaluation()
+
+
+def test_a_pickle_of_more_than_weights_is_not_read(refusal: Callable[..., str], brought: Path, tmp_path: Path) -> None:
+    folder = copy_of(brought / "bert_classifier", tmp_path / "older")
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"a": Path("x")}, protocol=2))
+    assert refusal(folder) == (
+        f"{folder / 'pytorch_model.bin'}: holds more than tensors, which might run code, and was not read. Save the "
+        "model with `save_pretrained(…)`, which writes safetensors."
+    )
 
 
 def test_a_folder_that_init_wrote_builds_as_it_is(init: Init, root: Path, tmp_path: Path) -> None:
