@@ -16,6 +16,7 @@ from typing import Any
 
 from model_build.checkpoint import read
 from model_build.checkpoint.families import family_of
+from model_build.checkpoint.text2text import read_text2text
 from model_build.init import examples, labels, lengths, source, workload_toml
 from model_build.init.examples import OTHER, Columns, Examples, Given
 from model_build.init.found import Ask, Found, find
@@ -23,6 +24,7 @@ from model_build.init.lengths import Lengths
 from model_build.init.model_table import ModelTable, model_table
 from model_build.init.original import ask_original, reached
 from model_build.init.workload_toml import TARGETS, Contents, Decisions
+from model_build.library_log import libraries_logged
 from model_build.plan import plan
 from model_build.progress import Progress
 from workloads import Example, Model, ProjectError, TextToText, UsageError, WorkloadFolder, metrics_of
@@ -187,8 +189,7 @@ def _write(request: Request, root: Path, made: Path, ask: Ask, progress: Progres
 def _draft(request: Request, root: Path, made: Path, ask: Ask) -> _Draft:
     folder, copied = source.fetch(request.source, root / "build" / "checkpoints")
     found = find(folder, request.task, request.labels, ask)
-    if found.task != "text2text-generation":
-        family_of(found.config, folder / "config.json")  # an unknown one is told before all that depends on it
+    _check_family(folder, found)
     beside = folder
     if copied := copied or not source.names_its_labels(found):
         source.copy(folder, made / "checkpoint", found)
@@ -216,6 +217,14 @@ def _draft(request: Request, root: Path, made: Path, ask: Ask) -> _Draft:
     )
 
 
+def _check_family(folder: Path, found: Found) -> None:
+    """Raises `UsageError` for an architecture that no build reads, before anything that depends on it is looked at."""
+    if found.task == "text2text-generation":
+        read_text2text(folder)
+    else:
+        family_of(found.config, folder / "config.json")
+
+
 def _examples(request: Request, found: Found) -> Examples:
     texts, names = TEXTS.get(found.task, (1,)), FIELDS.get(found.task)
     if request.examples is not None:
@@ -241,7 +250,8 @@ def _labelled(request: Request, draft: _Draft, made: Path, progress: Progress) -
     rows = [draft.rows[index] for index in _spread(len(draft.rows), _most(model))]
     keys = [_keys(draft.found, row) for row in rows] if draft.labelled else []
     asked = [Example(row=row.asked, label="") for row in rows]
-    originals = ask_original(read(draft.folder, draft.folder, model), model, asked, progress)
+    with libraries_logged(made.parent / "libraries.log"):
+        originals = ask_original(read(draft.folder, draft.folder, model), model, asked, progress)
     table = draft.table
     if isinstance(model, TextToText):
         written = [str(each["label"]) for each in keys]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from model_build.checkpoint.files import read_json
 from model_build.init.found import Found, pooling
 from model_build.init.lengths import Lengths, rounded
 
@@ -64,7 +65,8 @@ def model_table(
     _add(table, "max_input_tokens", limit, f"of the examples {counted.summary}")
     _add_long_inputs(table, found, counted, limit)
     if found.task == "text2text-generation":
-        _add(table, "max_output_tokens", written_tokens(found.config))
+        _add(table, "max_output_tokens", _written_tokens(source, found.config))
+        _add(table, "answer", "GENERATED", "the name of the answer in a response")
     if found.task == "feature-extraction":
         known = pooling(source)
         note = "as sentence-transformers' modules.json says" if known else "as most are trained; or cls, max, last"
@@ -96,7 +98,9 @@ def _add(table: ModelTable, key: str, value: Any, note: str | None = None) -> No
         table.notes[key] = note
 
 
-def written_tokens(config: Mapping[str, Any]) -> int:
+def _written_tokens(folder: Path, config: Mapping[str, Any]) -> int:
     """Returns how long the original may write before anything is known of its answers."""
-    said = config.get("max_new_tokens") or config.get("max_length") or WRITTEN_TOKENS
-    return min(int(said), MOST_WRITTEN_TOKENS)
+    file = folder / "generation_config.json"
+    known = {**config, **(read_json(file) if file.exists() else {})}
+    said = known.get("max_new_tokens") or known.get("max_length")
+    return min(said if isinstance(said, int) and said > 0 else WRITTEN_TOKENS, MOST_WRITTEN_TOKENS)

@@ -81,9 +81,10 @@ def _generated(checkpoint: Checkpoint, model: TextToText, examples: Sequence[Exa
     known = repository.settings(model, OnnxRuntimeTarget(runtime="onnxruntime"), checkpoint)
     original = verify.Original.load(checkpoint.folder, export.load(checkpoint.folder))
     answers, longest = [], 0
-    for start in range(0, len(examples), BATCH):
+    count = verify.batch(original, known)
+    for start in range(0, len(examples), count):
         progress(f"Asking the original, {start} of {len(examples)} examples")
-        tokens, _ = original.generate([example.row["text"] for example in examples[start : start + BATCH]], known)
+        tokens, _ = original.generate([example.row["text"] for example in examples[start : start + count]], known)
         for row in tokens:
             own = row[: verify.length(row, known.eos_token_ids)]
             longest = max(longest, len(own))

@@ -85,13 +85,18 @@ def compare(
     """
     rows = _tokenise(compiled, examples, file)
     comparisons: list[Comparison] = []
-    width = original.model.get_output_embeddings().weight.shape[0] * compiled.settings.max_output_tokens
-    count = max(1, min(ORIGINAL_BATCH, ORIGINAL_LOGITS // width))
+    count = batch(original, compiled.settings)
     for start in range(0, len(examples), count):
         progress(f"Verifying, {start} of {len(examples)} examples")
         window = slice(start, start + count)
         comparisons += _compare_batch(original, compiled, examples[window], rows[window], batch_size)
     return comparisons
+
+
+def batch(original: Original, settings: Settings) -> int:
+    """Returns how many rows the original is asked at once."""
+    width = original.model.get_output_embeddings().weight.shape[0] * settings.max_output_tokens
+    return max(1, min(ORIGINAL_BATCH, ORIGINAL_LOGITS // width))
 
 
 def _compare_batch(
