@@ -95,7 +95,7 @@ def compare(
 
 def batch(original: Original, settings: Settings) -> int:
     """Returns how many rows the original is asked at once."""
-    width = original.model.get_output_embeddings().weight.shape[0] * settings.max_output_tokens
+    width = int(original.model.get_output_embeddings().weight.shape[0]) * settings.max_output_tokens
     return max(1, min(ORIGINAL_BATCH, ORIGINAL_LOGITS // width))
 
 
