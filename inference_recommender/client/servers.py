@@ -107,20 +107,23 @@ class HttpServer:
 
 
 class SageMakerEndpoint:
-    """Asks an endpoint by its name. `timeout_s` bounds one attempt and `max_answer_bytes` its answer; `client` is
-    boto3's for sagemaker-runtime, made where none is given. Its search for credentials is outside of the bounds.
+    """Asks an endpoint by its name; on one of many models, `target_model` is the archive's name below its prefix.
+    `timeout_s` bounds one attempt and `max_answer_bytes` its answer; `client` is boto3's for sagemaker-runtime, made
+    where none is given. Its search for credentials is outside of the bounds.
     """
 
     def __init__(
         self,
         name: str,
         *,
+        target_model: str | None = None,
         timeout_s: float = TIMEOUT_S,
         connections: int = 16,
         max_answer_bytes: int = MAX_ANSWER_BYTES,
         client: Any = None,
     ) -> None:
-        self._name = name
+        self._asked = {"EndpointName": name, **({} if target_model is None else {"TargetModel": target_model})}
+        self._where = f"Endpoint {name}" if target_model is None else f"Endpoint {name}, model {target_model}"
         self._timeout_s, self._max_answer_bytes = timeout_s, max_answer_bytes
         with translate_aws_errors("a client of sagemaker-runtime"):
             self._client = client or boto3.Session().client("sagemaker-runtime", config=_config(timeout_s, connections))
@@ -139,14 +142,14 @@ class SageMakerEndpoint:
 
     def send(self, request: Body, within_s: float) -> Body:
         """Raises `InferenceFailed`, or `AwsUnavailable` where there are no credentials or no region."""
-        where, within_s = f"Endpoint {self._name}", min(within_s, self._timeout_s)
+        where, within_s = self._where, min(within_s, self._timeout_s)
         with (
             translate_aws_errors("InvokeEndpoint"),
             Attempt(within_s=within_s, max_bytes=self._max_answer_bytes) as attempt,
         ):
             try:
                 response = self._client.invoke_endpoint(
-                    EndpointName=self._name, ContentType=_content_type(request), Body=request.content
+                    **self._asked, ContentType=_content_type(request), Body=request.content
                 )
                 headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
                 content = _content(response["Body"], headers, self._max_answer_bytes)

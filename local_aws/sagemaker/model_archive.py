@@ -22,6 +22,11 @@ DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
 
 def model_data_url(container: Mapping[str, Any]) -> str:
     """Returns the address of a container's model, from ModelDataUrl or ModelDataSource. Raises `Unavailable`."""
+    if container.get("Mode") == "MultiModel":
+        raise Unavailable(
+            "Mode is MultiModel, and this local account serves one archive on an endpoint: make a model and an "
+            "endpoint for each archive."
+        )
     source = container.get("ModelDataSource", {}).get("S3DataSource", {})
     url = container.get("ModelDataUrl") or source.get("S3Uri")
     if not url:

@@ -1,5 +1,6 @@
 """The table of T5's latency, made from what the engines' processes answered, and the refusal where there is no GPU."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,32 @@ def test_each_engine_is_shown_at_its_faster_number_of_threads(result: dict[str, 
         "ours int8                         2.10   5.24        1.00   8.00       12.75   7.86        2     1.39   50.0",
         "ours int8, triton                    -      -           -      -       15.50   6.47        2        -      -",
     ]
+
+
+def test_one_command_gives_the_published_table_on_a_gpu_for_both_shapes_in_both_precisions(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Encoder, decoder and end to end, each with its speed-up; the engines' processes are stood in for."""
+
+    def run(program: Path, task: str, folder: str, *more: str, **settings: object) -> Any:
+        if task == "prepare":
+            (Path(folder) / "case.json").write_text(json.dumps(CASE), "utf-8")
+        fp16 = task.endswith("fp16")
+        return answer(8.0, 6.0, (2.0, 0.5)) if fp16 and task.startswith("ours") else answer(50.0, 20.0, (10.0, 4.0))
+
+    monkeypatch.setattr(t5_latency, "_gpu", lambda: "Tesla T4")
+    monkeypatch.setattr(t5_latency, "alone", run)
+    monkeypatch.setattr(t5_engines, "missing", lambda engine, python: None)
+    assert t5_latency.main(["--device", "cuda", "--rounds", "1"]) == 0
+    *shown, last = capsys.readouterr().out.splitlines()
+    for shape in ("t5-small", "t5-base"):
+        start = next(at for at, line in enumerate(shown) if line.startswith(shape))
+        assert shown[start].split()[1:9] == ["encoder", "×", "a", "token", "×", "end", "to", "end"]
+        engines = {line[:26].strip(): line[26:].split() for line in shown[start + 1 : start + 9]}
+        assert set(engines) == set(t5_engines.ENGINES["cuda"])
+        assert engines["ours fp16"][:6] == ["2.00", "5.00", "0.50", "8.00", "8.25", "6.09"]
+    document = json.loads(last)
+    assert (document["device"], set(document["shapes"])) == ("Tesla T4", {"t5-small", "t5-base"})
 
 
 def test_goals_are_judged_by_pairs(result: dict[str, Any]) -> None:

@@ -119,6 +119,15 @@ def test_a_model_may_be_named_in_either_way(container: dict[str, Any], url: str)
     assert model_archive.model_data_url(container) == url
 
 
+def test_a_model_of_many_archives_is_refused() -> None:
+    with pytest.raises(Unavailable) as refused:
+        model_archive.model_data_url({"Mode": "MultiModel", "ModelDataUrl": "s3://bucket/models/"})
+    assert str(refused.value) == (
+        "Mode is MultiModel, and this local account serves one archive on an endpoint: make a model and an endpoint "
+        "for each archive."
+    )
+
+
 @pytest.fixture
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Nothing but this program is on PATH; the test writes it."""

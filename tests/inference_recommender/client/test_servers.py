@@ -68,6 +68,22 @@ def test_a_throttled_request_is_sent_again(connect: Connect, name: str, status: 
         assert server.seen[0] == server.seen[1]
 
 
+def test_an_endpoint_of_many_models_is_asked_for_one() -> None:
+    with serving(lambda body: (200, OUTPUT)) as server:
+        client = boto3.client("sagemaker-runtime", endpoint_url=server.root)
+        for target in ("query_intent.tar.gz", None):
+            InferenceClient(SageMakerEndpoint("e", target_model=target, client=client)).infer({"A": [1]})
+    named = [headers.get("X-Amzn-SageMaker-Target-Model") for _, headers in server.heads]
+    assert named == ["query_intent.tar.gz", None]
+
+
+def test_a_model_that_an_endpoint_of_many_has_not_is_named_in_the_refusal() -> None:
+    with serving(lambda body: (404, b'{"message": "no such model"}')) as server:
+        client = boto3.client("sagemaker-runtime", endpoint_url=server.root)
+        with pytest.raises(Refused, match=r"^Endpoint e, model other\.tar\.gz answered 404: .*no such model"):
+            InferenceClient(SageMakerEndpoint("e", target_model="other.tar.gz", client=client)).infer({"A": [1]})
+
+
 @BOTH
 def test_a_bad_request_is_refused_with_the_servers_words(connect: Connect, name: str) -> None:
     refusal = b'{"error": "unexpected shape", "message": "unexpected shape"}'
