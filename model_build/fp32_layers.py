@@ -35,7 +35,7 @@ def advice(plan: BuildPlan, compare: parity.Compare, scratch: Path, progress: Pr
         progress(f"Searching for layers to keep in fp32, trying {len(kept)}")
         target = plan.target.model_copy(update={"fp32_layers": tuple(sorted(kept))})
         chosen.compile_graphs(replace(plan.compile_inputs, target=target), tried, scratch, silent)
-        figures = parity.report(plan.workload.model.task, compare(tried, silent))
+        figures = parity.report(plan.workload.metrics, compare(tried, silent))
         return not parity.differences(figures, plan.target.parity)
 
     kept = smallest(layers, passes)

@@ -27,6 +27,7 @@ from workloads import (
     OnnxRuntimeTarget,
     QuestionAnswering,
     RandomWeights,
+    Row,
     Serving,
     Target,
     TensorRtTarget,
@@ -56,6 +57,9 @@ class BuildPlan:
     target: Target
     checkpoint: Checkpoint
     examples: tuple[Example, ...]
+    warm_up: Row
+    """The request that a model answers before it is ready: the longest of the payloads. Labelled rows are no part of
+    the archive, which stays as it is when they are edited."""
 
     @property
     def workload(self) -> Workload:
@@ -129,11 +133,11 @@ class BuildPlan:
         """Returns the files to pack; `graphs` is the folder with the compiled graphs, which may not be there yet."""
         name, model, serving = self.workload.name, self.workload.model, self.variant.serving
         if isinstance(model, TextToText):
-            parts = text2text.triton_models(name, model, serving, self.target, self.checkpoint, self.examples, graphs)
+            parts = text2text.triton_models(name, model, serving, self.target, self.checkpoint, self.warm_up, graphs)
             return repository.contents(parts)
         if isinstance(self.target, NeuronTarget):
             return neuron.contents(name, model, serving, self.target, self.checkpoint, graphs)
-        parts = encoder.triton_models(name, model, serving, self.target, self.checkpoint, self.examples, graphs)
+        parts = encoder.triton_models(name, model, serving, self.target, self.checkpoint, self.warm_up, graphs)
         return repository.contents(parts)
 
     @property
@@ -200,6 +204,7 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
         target=target,
         checkpoint=checkpoint,
         examples=examples,
+        warm_up=max(source.payloads(), key=lambda row: sum(map(len, row.values()))),
     )
     planned.document()  # what cannot be planned is refused now, not after a long compile
     return planned

@@ -38,7 +38,6 @@ from model_build.repository import TritonModel, serialise_numbers, serialise_tex
 from workloads import (
     CudaTarget,
     EncoderModel,
-    Example,
     Row,
     Serving,
     Target,
@@ -55,17 +54,16 @@ def triton_models(
     serving: Serving,
     target: TritonTarget,
     checkpoint: Checkpoint,
-    examples: tuple[Example, ...],
+    warm_up: Row,
     graphs: Path,
 ) -> list[TritonModel]:
     """Returns the three models and, first, the ensemble. `graphs` is the folder with the compiled graphs."""
     known = settings(model, target, checkpoint)
     if known.stride is not None:  # a request in windows is a batch of them, which Triton gives the model as a whole
         known = replace(known, max_windows=serving.max_batch_size)
-    longest = max((example.row for example in examples), key=lambda row: sum(map(len, row.values())))
     return [
         TritonModel(config=_ensemble(name, known, serving, target)),
-        _tokenise(f"{name}_tokenise", known, serving, checkpoint, longest),
+        _tokenise(f"{name}_tokenise", known, serving, checkpoint, warm_up),
         _model(f"{name}_model", known, serving, target, graph_files(target, checkpoint, graphs)),
         _postprocess(f"{name}_postprocess", known, serving),
     ]
@@ -92,7 +90,7 @@ def _ensemble(name: str, known: Settings, serving: Serving, target: TritonTarget
     )
 
 
-def _tokenise(name: str, known: Settings, serving: Serving, checkpoint: Checkpoint, longest: Row) -> TritonModel:
+def _tokenise(name: str, known: Settings, serving: Serving, checkpoint: Checkpoint, warm_up: Row) -> TritonModel:
     fields = _fields(known.fields)
     config = ModelConfig(
         name=name,
@@ -106,7 +104,7 @@ def _tokenise(name: str, known: Settings, serving: Serving, checkpoint: Checkpoi
             for size in warm_up_sizes(serving)
         ),
     )
-    texts = {field.upper(): serialise_texts([text]) for field, text in longest.items()}
+    texts = {field.upper(): serialise_texts([text]) for field, text in warm_up.items()}
     return TritonModel(
         config=config,
         files=_code("tokenise", known) | {"tokenizer.json": checkpoint.tokenizer},

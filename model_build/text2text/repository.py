@@ -10,7 +10,7 @@ from model_build.config_pbtxt import ModelConfig, Tensor, WarmUp, warm_up_sizes
 from model_build.repository import TritonModel, serialise_texts
 from model_build.text2text import generation
 from model_build.text2text.graphs import graph_files
-from workloads import CudaTarget, Example, OnnxRuntimeTarget, Serving, Target, TensorRtTarget, TextToText, UsageError
+from workloads import CudaTarget, OnnxRuntimeTarget, Row, Serving, Target, TensorRtTarget, TextToText, UsageError
 
 SERVING_CODE = (
     "model.py",
@@ -52,11 +52,10 @@ def triton_models(
     serving: Serving,
     target: Target,
     checkpoint: Checkpoint,
-    examples: tuple[Example, ...],
+    warm_up: Row,
     graphs: Path,
 ) -> list[TritonModel]:
     """Returns the one model. `graphs` is the folder with the compiled graphs."""
-    longest = max((example.row["text"] for example in examples), key=len)
     decoding = settings(model, target, checkpoint)
     _check_served(decoding, serving, target)
     code = Path(containers.text2text.__path__[0])
@@ -77,7 +76,7 @@ def triton_models(
         | graph_files(target, graphs)
         | {"tokenizer.json": checkpoint.tokenizer}
     )
-    return [TritonModel(config=config, files=files, warm_up={"text": serialise_texts([longest])})]
+    return [TritonModel(config=config, files=files, warm_up={"text": serialise_texts([warm_up["text"]])})]
 
 
 def _check_served(decoding: Settings, serving: Serving, target: Target) -> None:

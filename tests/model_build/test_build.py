@@ -230,6 +230,15 @@ def test_an_evaluation_text_that_cannot_be_asked_is_an_error_of_the_workload(cop
     )
 
 
+def test_labelled_rows_are_no_part_of_the_archive(tiny_workload: WorkloadFolder) -> None:
+    root = tiny_workload.path.parent.parent
+    before = plan(tiny_workload, "cpu", root)
+    file = tiny_workload.path / "evaluation.jsonl"
+    file.write_text('{"text": "a", "label": "a"}\n{"text": "ab", "label": "b"}\n')
+    after = plan(tiny_workload, "cpu", root)
+    assert after.contents(after.compiled) == before.contents(before.compiled)
+
+
 def test_an_evaluation_without_correct_texts_cannot_measure_unchanged_rate(tiny_workload: WorkloadFolder) -> None:
     file = tiny_workload.path / "evaluation.jsonl"
     file.write_text('{"text": "a", "label": "b"}\n')
