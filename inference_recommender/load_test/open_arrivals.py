@@ -22,7 +22,7 @@ from inference_recommender.sizing.open_loop import open_loop
 from inference_recommender.sizing.verdict import where_to_look
 from workloads import LatencyObjective, ProjectError, Unavailable
 
-SHORTEST_S, LONGEST_S = 75.0, 300.0
+SHORTEST_S, LONGEST_S = 60.0, 300.0
 """A search takes about as long as the users' traffic did, within these bounds."""
 POLL_S = 1.0
 START_S = 600.0
