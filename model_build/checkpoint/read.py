@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from model_build.checkpoint import marian
 from model_build.checkpoint.architectures import bert_weights, write_random
 from model_build.checkpoint.encoder_config import read_encoder
 from model_build.checkpoint.families import Family
@@ -88,6 +89,8 @@ def _resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
     if (torchscript := torchscript_file(workload)) is not None:
         return _read_torchscript(torchscript, model)
     folder = _locate(workload, "checkpoint", model.checkpoint, cache)
+    if isinstance(model, TextToText):
+        folder = marian.prepared(folder, cache)
     backbone = None if isinstance(model, TextToText) else model.backbone
     encoder = folder if backbone is None else _locate(workload, "backbone", backbone, cache)
     return read(folder, encoder, model)
