@@ -20,7 +20,7 @@ from tests.quick_triton import start_triton
 from workloads import UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
-BEAMS = {"num_beams": 3, "length_penalty": 1.5, "early_stopping": True, "no_repeat_ngram_size": 3}
+BEAMS: dict[str, Any] = {"num_beams": 3, "length_penalty": 1.5, "early_stopping": True, "no_repeat_ngram_size": 3}
 
 
 @pytest.mark.slow
@@ -40,7 +40,7 @@ def test_a_family_is_built_with_identical_answers(kind: str, asked: dict[str, An
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bart", "marian"])
 def test_a_real_triton_answers_with_beams_and_takes_parameters(kind: str, tmp_path: Path) -> None:
-    asked: dict[str, Any] = {**BEAMS, "temperature": 0.9}
+    asked = {**BEAMS, "temperature": 0.9}
     planned = plan(make_workload(tmp_path / "workloads", kind, **asked), "cpu", tmp_path)
     build(planned)
     texts = make_texts(6)
