@@ -141,10 +141,11 @@ def _instance_type(props: WorkloadStackProps, chosen: Candidate | None) -> Wante
 def _autoscaling(chosen: Candidate | None, least: int) -> Autoscaling | None:
     if chosen is None or chosen.autoscaling is None:
         return None
-    return Autoscaling(
-        min_capacity=max(chosen.autoscaling.min_capacity, least),
-        max_capacity=max(chosen.autoscaling.max_capacity, least),
-        target_invocations_per_instance=chosen.autoscaling.target_invocations_per_instance,
+    return chosen.autoscaling.model_copy(
+        update={
+            "min_capacity": max(chosen.autoscaling.min_capacity, least),
+            "max_capacity": max(chosen.autoscaling.max_capacity, least),
+        }
     )
 
 

@@ -12,6 +12,7 @@ from workloads.endpoint_hosting import (
     NewVpc,
     Rolling,
     SageMakerEndpointHosting,
+    ScheduledMinimum,
     Shadow,
 )
 from workloads.errors import Interrupted, MissingArtifact, NoVerdict, ProjectError, Unavailable, UsageError
@@ -44,6 +45,7 @@ from workloads.recommendation import (
     ProofScenario,
     Provenance,
     Recommendation,
+    SimulatedOn,
 )
 from workloads.serving import InstanceGroup, Serving, Variant
 from workloads.target import (
@@ -107,8 +109,10 @@ __all__ = [
     "Row",
     "SageMakerEndpointHosting",
     "ScheduledBatchHosting",
+    "ScheduledMinimum",
     "Serving",
     "Shadow",
+    "SimulatedOn",
     "Sizing",
     "StairTraffic",
     "Target",

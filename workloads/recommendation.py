@@ -11,6 +11,7 @@ from typing_extensions import Self
 
 from workloads.artifact import Sha256
 from workloads.document import Document
+from workloads.endpoint_hosting import Cooldown, ScheduledMinimum
 from workloads.objective import LatencyObjective, Percentile, PositiveFloat, PositiveInt, ThroughputObjective
 
 CapacityBasis = Literal["open-loop", "estimate", "closed-loop"]
@@ -27,15 +28,45 @@ class LatencyPercentiles(Document):
     p99: float | None = None
 
 
+class SimulatedOn(Document):
+    """The traffic that `simulate --optimise` chose a policy for, and what it found there."""
+
+    trace: str = Field(description="A file's name, or a shape's.")
+    trace_sha256: str
+    seeds: int = Field(ge=1)
+    first_seed: int = Field(ge=0)
+    tolerance_minutes: float = Field(ge=0, description="Over the objective, in a month.")
+    confidence: float = Field(gt=0, lt=1, description="The share of seeds that keep the tolerance.")
+    minutes_over_objective: float = Field(description="That so large a share of seeds does not exceed.")
+    instance_hours: float = Field(description="Mean over seeds, for the length of the trace.")
+    instance_hours_before: float = Field(description="The same of the policy that it replaced.")
+    kept_before: bool = Field(description="Whether that one kept the tolerance.")
+
+
 class Autoscaling(Document):
+    """Target tracking. What only `simulate --optimise` chooses is None or empty elsewhere."""
+
     min_capacity: int = Field(ge=1)
     max_capacity: int = Field(ge=1)
     target_invocations_per_instance: float = Field(gt=0, description="Per minute, as SageMaker's metric counts.")
+    target_share: float | None = Field(
+        default=None,
+        gt=0,
+        description="The same as a share of what an instance bears, for tracking of the CPU; None: the safety factor.",
+    )
+    scale_out_cooldown_s: Cooldown | None = Field(default=None, description="None: that of the hosting.")
+    scale_in_cooldown_s: Cooldown | None = Field(default=None, description="None: that of the hosting.")
+    scheduled_minimums: tuple[ScheduledMinimum, ...] = Field(default=(), description="Beside those of the hosting.")
+    simulated: SimulatedOn | None = Field(default=None, description="What the numbers were chosen on; None: by sizing.")
 
     @model_validator(mode="after")
     def _minimum_below_maximum(self) -> Self:
         if self.min_capacity > self.max_capacity:
             raise ValueError(f"min_capacity {self.min_capacity} exceeds max_capacity {self.max_capacity}.")
+        if high := [each for each in self.scheduled_minimums if each.min_capacity > self.max_capacity]:
+            raise ValueError(
+                f"scheduled_minimums: min_capacity {high[0].min_capacity} exceeds max_capacity {self.max_capacity}."
+            )
         return self
 
 

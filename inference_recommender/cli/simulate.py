@@ -2,31 +2,38 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
-from inference_recommender.output import Commands, add_command, number, stdout_console, tell, warn
-from inference_recommender.simulate.evidence import Service, measured_service, recommended_service, timing_of
-from inference_recommender.simulate.policy import Policy, Timing, Traffic
+from inference_recommender.output import Commands, add_command, tell
+from inference_recommender.simulate.evidence import (
+    Service,
+    given_minimums,
+    least_instances,
+    measured_service,
+    recommended_service,
+    timing_of,
+)
+from inference_recommender.simulate.optimise import SEARCH_SEEDS, Found, Search, recommended
+from inference_recommender.simulate.policy import Outcome, Policy, Timing, Traffic
 from inference_recommender.simulate.result import Result, Tolerance, document
 from inference_recommender.simulate.seeds import Case, Processes, Workers, steps_of, workers
 from inference_recommender.simulate.shapes import SHAPES, shape
 from inference_recommender.simulate.simulation import without_policy
+from inference_recommender.simulate.terminal import caution, progress, show, show_found
 from inference_recommender.simulate.trace import read_trace
-from workloads import ROOT, UsageError, WorkloadFolder, load_workload
+from workloads import ROOT, Recommendation, ScheduledMinimum, UsageError, WorkloadFolder, load_workload
 
 NOT_KEPT = 1
 SEEDS, SEEDS_OF_LONG = 100, 1
 LONG_STEPS = 7 * 24 * 60
 """A trace of more steps has one seed where none are asked for."""
-NO_PRICE = "The price of an instance is not known"
+SEARCHED = 80
+"""About so many policies does a search try."""
 
 DESCRIPTION = """Puts a trace of traffic through the fleet that the workload's recommendation deploys: CloudWatch's
 alarms, target tracking with its cooldowns, instances that take minutes to start, requests that wait, are late or
@@ -36,8 +43,9 @@ time that instances take, and the service's capacity within its measured interva
 
 Beside the policy stand a fleet of the recommended size that never changes, and the lower bound: the fewest instances
 that keep the objective in every step, had the future been known. With --target-invocations and the other options of a
-policy, what they change is compared with today's. Exit code 0: the minutes over the objective are within the
-tolerance; 1: they are not."""
+policy, what they change is compared with today's. With --optimise the cheapest policy within the tolerance is searched
+and, where a recommendation was simulated, written into it for review: the next `cdk deploy` has its numbers. Exit code
+0: the minutes over the objective are within the tolerance; 1: they are not."""
 
 
 def add(commands: Commands) -> None:
@@ -64,6 +72,11 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--first-seed", type=_whole, default=0, metavar="N", help="default: 0")
     _add_policy(parser.add_argument_group("another policy than today's"))
+    parser.add_argument(
+        "--optimise",
+        action="store_true",
+        help="search the cheapest policy within the tolerance, and write it into the recommendation",
+    )
     _add_timing(parser.add_argument_group("what AWS does not document, or only your account knows"))
     parser.add_argument(
         "--tolerance-minutes", type=_number, default=5.0, metavar="M", help="over the objective, in a month; default: 5"
@@ -106,34 +119,114 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     service = _service(options, folder)
     case = Case(traffic=traffic, curve=service.curve, timing=_timing(options, timing_of(workload)))
     policy = _policy(options, service.policy)
-    tolerance = Tolerance(minutes=options.tolerance_minutes, confidence=options.confidence)
     seeds = _seeds(options, steps_of(case, policy))
+    if options.optimise:
+        return _optimise(options, stderr, folder, case, service, seeds)
     fixed = without_policy(policy, max(service.candidate.instance_count or 1, policy.min_capacity))
     asked = [policy, *([service.policy] if policy != service.policy else []), fixed]
-    minutes = traffic.load(seeds[0]).minutes
-
-    def result(each: Policy, pool: Workers, done: Callable[[int], None]) -> Result:
-        return Result(
-            policy=each,
-            outcomes=pool.run(each, seeds, done),
-            minutes=minutes,
-            price_per_hour_usd=service.price_per_hour_usd,
-            tolerance=tolerance,
-        )
-
     with ExitStack() as stack:
-        pool = workers(case, policy, len(seeds) * len(asked))
-        if isinstance(pool, Processes):
-            stack.enter_context(pool)
-        done = stack.enter_context(_progress(stderr, len(seeds) * len(asked)))
-        results = [result(each, pool, done) for each in asked]
+        pool = _pool(stack, case, policy, len(seeds) * len(asked))
+        done = stack.enter_context(progress(stderr, len(seeds) * len(asked)))
+        results = [_result(options, case, service, each, pool.run(each, seeds, done)) for each in asked]
     found, today, never = results[0], results[1] if len(results) == 3 else None, results[-1]
-    _caution(stderr, case, service, found)
+    caution(stderr, case.curve, service, found)
     if options.json:
         print(json.dumps(document(workload.name, case, found, today, never), indent=2))
     else:
-        _show(folder, case, found, today, never)
+        rows = [("asked for", found), ("today's", today)] if today else [("today's", found)]
+        show(workload.name, case, workload.latency_objective, [*rows, ("never scaled", never)])
     return 0 if found.kept else NOT_KEPT
+
+
+def _optimise(
+    options: argparse.Namespace,
+    stderr: Console,
+    folder: WorkloadFolder,
+    case: Case,
+    service: Service,
+    seeds: Sequence[int],
+) -> int:
+    workload, given = folder.workload, given_minimums(folder.workload)
+    with ExitStack() as stack:
+        pool = _pool(stack, case, service.policy, SEARCH_SEEDS * SEARCHED)
+        found = Search(
+            case=case,
+            today=service.policy,
+            given=given,
+            least=least_instances(workload),
+            seeds=seeds,
+            tolerance=_tolerance(options),
+            price_per_hour_usd=service.price_per_hour_usd,
+            workers=pool,
+            done=stack.enter_context(progress(stderr, None)),
+        ).run()
+        fixed = without_policy(
+            found.today.policy, max(service.candidate.instance_count or 1, least_instances(workload))
+        )
+        never = _result(options, case, service, fixed, pool.run(fixed, seeds, lambda _: None))
+    caution(stderr, case.curve, service, found.chosen)
+    if options.json:
+        frontier = {"frontier": [each.summary() for each in found.frontier()], "policies_tried": len(found.tried)}
+        print(json.dumps(document(workload.name, case, found.chosen, found.today, never, frontier), indent=2))
+    else:
+        rows = [("chosen", found.chosen), ("today's", found.today), ("never scaled", never)]
+        show(workload.name, case, workload.latency_objective, rows)
+        show_found(found)
+    if not found.chosen.kept:
+        tell(stderr, "Nothing was written: no policy that was tried keeps the tolerance.", "yellow")
+        return NOT_KEPT
+    _write(options, stderr, folder, service, _recommended_policy(service, found, case, given))
+    return 0
+
+
+def _write(
+    options: argparse.Namespace,
+    stderr: Console,
+    folder: WorkloadFolder,
+    service: Service,
+    better: Recommendation | None,
+) -> None:
+    """Writes the recommendation that was simulated, if one was, with the policy that was found."""
+    file: Path = options.source or folder.recommendation_file
+    if better is None:
+        tell(stderr, "Nothing was written: a measurement was simulated, and no recommendation.", "yellow")
+    elif better == service.recommendation:
+        tell(stderr, f"{file} has this policy already.")
+    else:
+        better.write_json(file)
+        tell(stderr, f"Written for review: {file}")
+
+
+def _recommended_policy(
+    service: Service, found: Found, case: Case, given: Sequence[ScheduledMinimum]
+) -> Recommendation | None:
+    if service.recommendation is None:
+        return None
+    if found.choice is None:
+        return service.recommendation
+    return recommended(service.recommendation, found, case, given)
+
+
+def _result(
+    options: argparse.Namespace, case: Case, service: Service, policy: Policy, outcomes: tuple[Outcome, ...]
+) -> Result:
+    return Result(
+        policy=policy,
+        outcomes=outcomes,
+        minutes=case.traffic.load(0).minutes,
+        price_per_hour_usd=service.price_per_hour_usd,
+        tolerance=_tolerance(options),
+    )
+
+
+def _tolerance(options: argparse.Namespace) -> Tolerance:
+    return Tolerance(minutes=options.tolerance_minutes, confidence=options.confidence)
+
+
+def _pool(stack: ExitStack, case: Case, policy: Policy, seeds: int) -> Workers:
+    """Returns workers that end with the stack."""
+    pool = workers(case, policy, seeds)
+    return stack.enter_context(pool) if isinstance(pool, Processes) else pool
 
 
 def _traffic(options: argparse.Namespace, folder: WorkloadFolder) -> Traffic:
@@ -159,6 +252,7 @@ def _service(options: argparse.Namespace, folder: WorkloadFolder) -> Service:
 
 
 def _policy(options: argparse.Namespace, today: Policy) -> Policy:
+    """Returns today's policy with what the options say instead."""
     asked = {
         "target_invocations_per_instance": options.target_invocations,
         "min_capacity": options.min_instances,
@@ -166,7 +260,10 @@ def _policy(options: argparse.Namespace, today: Policy) -> Policy:
         "scale_out_cooldown_s": options.scale_out_cooldown_s,
         "scale_in_cooldown_s": options.scale_in_cooldown_s,
     }
-    policy = replace(today, **{name: value for name, value in asked.items() if value is not None})
+    given = {name: value for name, value in asked.items() if value is not None}
+    if options.optimise and given:
+        raise UsageError("--optimise chooses the policy: leave out the options of another one.")
+    policy = replace(today, **given)
     if policy.min_capacity > policy.max_capacity:
         raise UsageError(
             f"The policy's minimum of {policy.min_capacity} instances is above its maximum of {policy.max_capacity}: "
@@ -187,109 +284,6 @@ def _timing(options: argparse.Namespace, known: Timing) -> Timing:
 def _seeds(options: argparse.Namespace, steps: int) -> Sequence[int]:
     count = options.seeds or (SEEDS_OF_LONG if steps > LONG_STEPS else SEEDS)
     return range(options.first_seed, options.first_seed + count)
-
-
-@contextmanager
-def _progress(stderr: Console, total: int) -> Iterator[Callable[[int], None]]:
-    """Draws a bar on a terminal."""
-    bar = Progress(
-        TextColumn("simulating"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=stderr,
-        disable=not stderr.is_terminal,
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task("", total=total)
-        yield lambda count: bar.advance(task, count)
-
-
-def _caution(stderr: Console, case: Case, service: Service, found: Result) -> None:
-    if beyond := found.extrapolated(case.curve):
-        warn(
-            stderr,
-            f"The load goes beyond anything measured, to {beyond['highest_invocations_per_minute_and_instance']:,.0f} "
-            f"invocations/min on an instance, {beyond['times']:.2f} times the highest rate measured, "
-            f"{beyond['measured_up_to']:,.0f}: {beyond['minutes']:,.1f} minutes of the trace are extrapolated, as if "
-            f"an instance answered {case.curve.saturation * 60:,.0f} and no more.",
-        )
-    if service.price_per_hour_usd is None:
-        warn(stderr, f"{NO_PRICE}: {service.candidate.cost_reason or 'the recommendation has none.'}")
-
-
-def _show(folder: WorkloadFolder, case: Case, found: Result, today: Result | None, fixed: Result) -> None:
-    workload = folder.workload
-    objective, seeds = workload.latency_objective, len(found.outcomes)
-    console = stdout_console()
-    table = Table(
-        title=f"{workload.name} on {case.traffic.name}, {_length(found.minutes)}, {seeds} seed{'s' * (seeds != 1)}: "
-        f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-    )
-    table.add_column("fleet")
-    for head in ("minutes over\nmean", f"minutes over\n{found.tolerance.confidence:.0%}", "late", "dropped"):
-        table.add_column(head, justify="right")
-    for head in ("most", "instance\nhours", "USD"):
-        table.add_column(head, justify="right")
-    named = [("asked for", found), ("today's", today)] if today else [("today's", found)]
-    for name, each in named:
-        assert each is not None
-        table.add_row(f"{name}: {_in_words(each.policy)}", *_cells(each))
-    table.add_row(f"never scaled: {fixed.policy.min_capacity}", *_cells(fixed))
-    hours = found.lower_bound_hours
-    table.add_row(
-        "lower bound: the future known", *["0"] * 2, *[""] * 3, f"{hours:,.1f}", number(found.usd(hours), ",.2f")
-    )
-    console.print(table)
-    tell(console, _verdict(found))
-    worst = found.worst
-    tell(
-        console,
-        f"The worst seed is {worst.seed}: {worst.minutes_over_objective:,.0f} minutes over, "
-        f"{worst.late_share:.3%} late, {worst.dropped:,.0f} dropped.",
-    )
-    tell(console, f"The curve: {case.curve.basis}. {_assumed(case.timing)}")
-
-
-def _cells(result: Result) -> list[str]:
-    summary = result.summary()
-    return [
-        f"{result.minutes_over:,.1f}",
-        f"{result.minutes_over_at_confidence:,.0f}",
-        f"{summary['late_share']:.3%}",
-        f"{summary['dropped']:,.0f}",
-        f"{summary['most_instances']:,}",
-        f"{result.instance_hours:,.1f}",
-        number(result.usd(result.instance_hours), ",.2f"),
-    ]
-
-
-def _in_words(policy: Policy) -> str:
-    return f"{policy.min_capacity} to {policy.max_capacity}, {policy.target_invocations_per_instance:,.0f}/min each"
-
-
-def _verdict(result: Result) -> str:
-    tolerance = result.tolerance
-    allowed = f"{tolerance.allowed(result.minutes):g} minutes over the objective in {tolerance.confidence:.0%} of seeds"
-    if result.kept:
-        return f"Within the tolerance: at most {allowed}; {result.exceeding} of {len(result.outcomes)} have more."
-    return f"Beyond the tolerance of {allowed}: {result.exceeding} of {len(result.outcomes)} have more."
-
-
-def _assumed(timing: Timing) -> str:
-    ready = timing.provisioning_s + timing.model_load_s
-    return (
-        f"An instance is taken to serve {ready:g} s after it is asked for, and an alarm to see a minute "
-        f"{timing.metric_delay_s} s late: assumptions, which options change."
-    )
-
-
-def _length(minutes: float) -> str:
-    days = minutes / (24 * 60)
-    return f"{days:g} day{'s' * (days != 1)}" if days >= 1 and days == int(days) else f"{minutes:,.0f} minutes"
 
 
 def _positive(text: str) -> int:

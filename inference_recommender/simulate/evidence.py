@@ -23,6 +23,7 @@ from workloads import (
     LatencyObjective,
     Recommendation,
     SageMakerEndpointHosting,
+    ScheduledMinimum,
     UsageError,
     Workload,
     WorkloadFolder,
@@ -117,27 +118,40 @@ def todays_policy(workload: Workload, scaling: Autoscaling) -> Policy:
 
     A service of ECS on CPUs tracks the CPU, which is taken to grow with the invocations.
     """
-    hosting = workload.hosting
+    hosting, least = workload.hosting, least_instances(workload)
     if not isinstance(hosting, SageMakerEndpointHosting):
         out_s, in_s = ECS_COOLDOWNS_S
         return Policy(
             target_invocations_per_instance=scaling.target_invocations_per_instance,
-            min_capacity=max(scaling.min_capacity, LEAST_IN_PRODUCTION),
-            max_capacity=max(scaling.max_capacity, LEAST_IN_PRODUCTION),
-            scale_out_cooldown_s=out_s,
-            scale_in_cooldown_s=in_s,
+            min_capacity=max(scaling.min_capacity, least),
+            max_capacity=max(scaling.max_capacity, least),
+            scale_out_cooldown_s=out_s if scaling.scale_out_cooldown_s is None else scaling.scale_out_cooldown_s,
+            scale_in_cooldown_s=in_s if scaling.scale_in_cooldown_s is None else scaling.scale_in_cooldown_s,
+            scheduled_minimums=scaling.scheduled_minimums,
         )
-    least, rules = hosting.min_instances_in_production, hosting.scaling
+    rules, out_s, in_s = hosting.scaling, scaling.scale_out_cooldown_s, scaling.scale_in_cooldown_s
     return Policy(
         target_invocations_per_instance=scaling.target_invocations_per_instance,
         min_capacity=max(scaling.min_capacity, least),
         max_capacity=max(scaling.max_capacity, least),
-        scale_out_cooldown_s=rules.scale_out_cooldown_s,
-        scale_in_cooldown_s=rules.scale_in_cooldown_s,
+        scale_out_cooldown_s=rules.scale_out_cooldown_s if out_s is None else out_s,
+        scale_in_cooldown_s=rules.scale_in_cooldown_s if in_s is None else in_s,
         scale_in=rules.scale_in,
         concurrent_requests_per_instance=rules.concurrent_requests_per_instance,
-        scheduled_minimums=rules.scheduled_minimums,
+        scheduled_minimums=(*rules.scheduled_minimums, *scaling.scheduled_minimums),
     )
+
+
+def least_instances(workload: Workload) -> int:
+    """Returns the instances that a fleet has in production at least, whatever its policy."""
+    hosting = workload.hosting
+    return hosting.min_instances_in_production if isinstance(hosting, SageMakerEndpointHosting) else LEAST_IN_PRODUCTION
+
+
+def given_minimums(workload: Workload) -> tuple[ScheduledMinimum, ...]:
+    """Returns the scheduled minimums that people wrote into workload.toml."""
+    hosting = workload.hosting
+    return hosting.scaling.scheduled_minimums if isinstance(hosting, SageMakerEndpointHosting) else ()
 
 
 def _measurements(folder: Path, recommendation: Recommendation) -> Sequence[Measurement]:

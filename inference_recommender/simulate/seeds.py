@@ -54,7 +54,7 @@ class Processes:
     """Simulates in a process per core. Use as a context manager: leaving it ends the processes."""
 
     def __init__(self, case: Case, count: int) -> None:
-        self._case = case
+        self._case, self._count = case, count
         self._pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
 
     def __enter__(self) -> "Processes":
@@ -64,7 +64,7 @@ class Processes:
         self._pool.shutdown(cancel_futures=True)
 
     def run(self, policy: Policy, seeds: Sequence[int], done: Callable[[int], None]) -> tuple[Outcome, ...]:
-        each = seeds_at_once(self._case, policy)
+        each = min(seeds_at_once(self._case, policy), -(-len(seeds) // self._count))
         pieces = [seeds[first : first + each] for first in range(0, len(seeds), each)]
         work = [self._pool.submit(_simulated, self._case, policy, piece) for piece in pieces]
         outcomes: list[Outcome] = []

@@ -15,6 +15,7 @@ from constructs import Construct
 from stacks.ecs.fleet import EcsFleet
 from stacks.ecs.metrics import invocations_per_task, reported_dimensions
 from stacks.ecs.service import EcsService
+from stacks.endpoint.scaling import scheduled_actions
 from workloads import Autoscaling
 
 Tracking = scaling.CfnScalingPolicy.TargetTrackingScalingPolicyConfigurationProperty
@@ -46,6 +47,7 @@ class EcsScaling(Construct):
             resource_id=f"service/{props.fleet.cluster.cluster_name}/{props.service.service.service_name}",
             min_capacity=props.autoscaling.min_capacity,
             max_capacity=props.autoscaling.max_capacity,
+            scheduled_actions=scheduled_actions(props.autoscaling.scheduled_minimums),
         )
         by_invocations = bool(props.fleet.machine.devices)
         scaling.CfnScalingPolicy(
@@ -72,8 +74,8 @@ def _by_invocations(props: EcsScalingProps) -> Tracking:
             ],
         ),
         target_value=props.autoscaling.target_invocations_per_instance,
-        scale_out_cooldown=SCALE_OUT_COOLDOWN.to_seconds(),
-        scale_in_cooldown=SCALE_IN_COOLDOWN.to_seconds(),
+        scale_out_cooldown=_seconds(props.autoscaling.scale_out_cooldown_s, SCALE_OUT_COOLDOWN),
+        scale_in_cooldown=_seconds(props.autoscaling.scale_in_cooldown_s, SCALE_IN_COOLDOWN),
     )
 
 
@@ -82,7 +84,12 @@ def _by_cpu(props: EcsScalingProps) -> Tracking:
         predefined_metric_specification=scaling.CfnScalingPolicy.PredefinedMetricSpecificationProperty(
             predefined_metric_type="ECSServiceAverageCPUUtilization"
         ),
-        target_value=props.safety_factor * 100,
-        scale_out_cooldown=SCALE_OUT_COOLDOWN.to_seconds(),
-        scale_in_cooldown=SCALE_IN_COOLDOWN.to_seconds(),
+        target_value=(props.autoscaling.target_share or props.safety_factor) * 100,
+        scale_out_cooldown=_seconds(props.autoscaling.scale_out_cooldown_s, SCALE_OUT_COOLDOWN),
+        scale_in_cooldown=_seconds(props.autoscaling.scale_in_cooldown_s, SCALE_IN_COOLDOWN),
     )
+
+
+def _seconds(chosen: int | None, otherwise: Duration) -> float:
+    """Returns the cooldown of a simulated recommendation, or else the one of every service."""
+    return otherwise.to_seconds() if chosen is None else chosen

@@ -1,15 +1,17 @@
-"""Target tracking with the recommendation's numbers and the workload's rules, and no others.
+"""Target tracking with the recommendation's numbers and the workload's rules, and no others. A recommendation whose
+policy was simulated has cooldowns and scheduled minimums of its own.
 
 With two policies, one is enough to add instances, and both have to agree to remove some.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aws_cdk import aws_applicationautoscaling as scaling
 from constructs import Construct
 
 from stacks.endpoint.metrics import VARIANT
-from workloads import Autoscaling, EndpointScalingRules
+from workloads import Autoscaling, EndpointScalingRules, ScheduledMinimum
 
 INVOCATIONS = "SageMakerVariantInvocationsPerInstance"
 CONCURRENCY = "SageMakerVariantConcurrentRequestsPerModelHighResolution"
@@ -28,7 +30,7 @@ class EndpointScaling(Construct):
 
     def __init__(self, scope: Construct, id: str, props: EndpointScalingProps) -> None:
         super().__init__(scope, id)
-        self._rules = props.rules
+        self._rules, self._autoscaling = props.rules, props.autoscaling
         self._target = scaling.CfnScalableTarget(
             self,
             "Target",
@@ -37,14 +39,17 @@ class EndpointScaling(Construct):
             resource_id=f"endpoint/{props.endpoint_name}/variant/{VARIANT}",
             min_capacity=props.autoscaling.min_capacity,
             max_capacity=props.autoscaling.max_capacity,
-            scheduled_actions=_scheduled(props.rules) or None,
+            scheduled_actions=scheduled_actions(
+                (*props.rules.scheduled_minimums, *props.autoscaling.scheduled_minimums)
+            ),
         )
         self._track("Policy", "InvocationsPerInstance", INVOCATIONS, props.autoscaling.target_invocations_per_instance)
         if (requests := props.rules.concurrent_requests_per_instance) is not None:
             self._track("ConcurrencyPolicy", "ConcurrentRequestsPerInstance", CONCURRENCY, requests)
 
     def _track(self, id: str, name: str, metric: str, value: float) -> None:
-        rules = self._rules
+        rules, chosen = self._rules, self._autoscaling
+        out_s, in_s = chosen.scale_out_cooldown_s, chosen.scale_in_cooldown_s
         scaling.CfnScalingPolicy(
             self,
             id,
@@ -57,15 +62,18 @@ class EndpointScaling(Construct):
                         predefined_metric_type=metric
                     ),
                     target_value=value,
-                    scale_out_cooldown=rules.scale_out_cooldown_s,
-                    scale_in_cooldown=rules.scale_in_cooldown_s,
+                    scale_out_cooldown=rules.scale_out_cooldown_s if out_s is None else out_s,
+                    scale_in_cooldown=rules.scale_in_cooldown_s if in_s is None else in_s,
                     disable_scale_in=None if rules.scale_in else True,
                 )
             ),
         )
 
 
-def _scheduled(rules: EndpointScalingRules) -> list[scaling.CfnScalableTarget.ScheduledActionProperty]:
+def scheduled_actions(
+    minimums: Sequence[ScheduledMinimum],
+) -> list[scaling.CfnScalableTarget.ScheduledActionProperty] | None:
+    """Returns an action for each minimum, or None where there is none."""
     return [
         scaling.CfnScalableTarget.ScheduledActionProperty(
             scheduled_action_name=f"Minimum{number}",
@@ -75,5 +83,5 @@ def _scheduled(rules: EndpointScalingRules) -> list[scaling.CfnScalableTarget.Sc
                 min_capacity=minimum.min_capacity
             ),
         )
-        for number, minimum in enumerate(rules.scheduled_minimums)
-    ]
+        for number, minimum in enumerate(minimums)
+    ] or None

@@ -10,7 +10,7 @@ from inference_recommender.__main__ import main
 from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
 from inference_recommender.run_folder import RunFolder
 from tests.inference_recommender.prove.recommended import a_candidate, a_recommendation
-from workloads import Autoscaling, load_workload
+from workloads import Autoscaling, Recommendation, load_workload
 
 FOLDER = load_workload("spellcheck")
 OBJECTIVE = FOLDER.workload.latency_objective
@@ -118,6 +118,49 @@ def test_another_policy_is_compared_with_todays(recommendation: Path, capsys: py
     assert found["today"]["policy"]["target_invocations_per_instance"] == 15_000
     assert found["cost_usd"] < found["today"]["cost_usd"]
     assert (found["kept"], found["today"]["kept"]) == (False, True)
+
+
+def waves(folder: Path) -> str:
+    """Writes a trace of two gentle hours, in which the search is quick."""
+    file = folder / "waves.csv"
+    file.write_text("".join(f"{60 * minute},{3000 + 10 * (minute % 60)}\n" for minute in range(120)), "utf-8")
+    return str(file)
+
+
+def test_the_policy_that_is_found_is_written_into_the_recommendation(
+    recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulated(recommendation, "--optimise", "--json", trace=waves(tmp_path)) == 0
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert shown.err == f"Written for review: {recommendation}\n"
+    assert found["kept"]
+    assert found["cost_usd"] < found["today"]["cost_usd"]
+    assert [each["cost_usd"] for each in found["frontier"]] == sorted(each["cost_usd"] for each in found["frontier"])
+    written = Recommendation.from_json(recommendation).recommended
+    assert written is not None
+    assert written.autoscaling is not None
+    assert written.autoscaling.simulated is not None
+    assert written.autoscaling.simulated.trace_sha256 == found["trace"]["sha256"]
+    assert written.autoscaling.target_invocations_per_instance == found["policy"]["target_invocations_per_instance"]
+    simulated(recommendation, "--json", trace=waves(tmp_path))
+    assert document(capsys)["policy"] == found["policy"], "it is today's policy now"
+
+
+def test_without_a_recommendation_or_a_policy_that_keeps_the_tolerance_nothing_is_written(
+    recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = recommendation.read_bytes()
+    asked = ("--optimise", "--tolerance-minutes", "0", "--max-instances", "4")
+    assert refusal(recommendation, capsys, *asked) == (
+        "--optimise chooses the policy: leave out the options of another one."
+    )
+    assert simulated(capacity_json(tmp_path), "--optimise", trace=waves(tmp_path)) == 0
+    shown = capsys.readouterr()
+    assert "Nothing was written: a measurement was simulated, and no recommendation." in shown.err
+    assert "cheaper than today's policy, which keeps the tolerance, too." in shown.out
+    assert "Cost against risk, on the search's seeds" in shown.out
+    assert recommendation.read_bytes() == before
 
 
 def test_a_recorded_trace_and_a_longer_shape(

@@ -20,7 +20,7 @@ from tests.stacks.miniature import (
     service_candidate,
 )
 from tests.stacks.templates import api_problems, filled, in_ecs_case
-from workloads import LatencyObjective, UsageError, load_workload
+from workloads import Autoscaling, LatencyObjective, ScheduledMinimum, UsageError, load_workload
 from workloads.errors import InvalidDocument
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
@@ -201,6 +201,26 @@ def test_on_cpu_the_cpu_is_held_at_the_safety_factor(on_cpu: Synthesis) -> None:
     policy = on_cpu.only("AWS::ApplicationAutoScaling::ScalingPolicy")["TargetTrackingScalingPolicyConfiguration"]
     assert policy["PredefinedMetricSpecification"] == {"PredefinedMetricType": "ECSServiceAverageCPUUtilization"}
     assert policy["TargetValue"] == 50
+
+
+def test_a_simulated_policy_reaches_the_scaling_untouched(tmp_path: Path) -> None:
+    """`simulate --optimise` chooses cooldowns and scheduled minimums, too, and its target as a share for the CPU."""
+    repository = make_ec2_repository(tmp_path, "query_intent", "cpu")
+    scaling = Autoscaling(
+        min_capacity=3,
+        max_capacity=9,
+        target_invocations_per_instance=140_000.0,
+        target_share=0.7,
+        scale_out_cooldown_s=0,
+        scale_in_cooldown_s=1800,
+        scheduled_minimums=(ScheduledMinimum(schedule="cron(45 6 * * ? *)", min_capacity=7),),
+    )
+    repository.recommend(service_candidate(instance_type="c5.2xlarge", autoscaling=scaling))
+    synthesis = repository.synthesise()
+    (action,) = synthesis.only("AWS::ApplicationAutoScaling::ScalableTarget")["ScheduledActions"]
+    assert (action["Schedule"], action["ScalableTargetAction"]) == ("cron(45 6 * * ? *)", {"MinCapacity": 7})
+    policy = synthesis.only("AWS::ApplicationAutoScaling::ScalingPolicy")["TargetTrackingScalingPolicyConfiguration"]
+    assert (policy["TargetValue"], policy["ScaleOutCooldown"], policy["ScaleInCooldown"]) == (70, 0, 1800)
 
 
 def test_without_a_recommendation_one_task_runs_and_nothing_scales_it(repository: Repository) -> None:

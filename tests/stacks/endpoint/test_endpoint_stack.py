@@ -8,7 +8,7 @@ from aws_cdk import aws_iam as iam
 from stacks.endpoint.endpoint import WorkloadEndpoint
 from tests.stacks.miniature import Repository, Synthesis, candidate
 from tests.stacks.templates import filled
-from workloads import Autoscaling, file_sha256
+from workloads import Autoscaling, ScheduledMinimum, file_sha256
 
 
 def test_the_model_is_the_built_archive_under_its_own_hash(repository: Repository) -> None:
@@ -64,6 +64,34 @@ def test_a_recommendations_numbers_reach_the_scaling_policy_untouched(repository
         "ScaleOutCooldown": Duration.minutes(5).to_seconds(),
         "ScaleInCooldown": Duration.minutes(10).to_seconds(),
     }
+
+
+def test_a_simulated_policy_reaches_the_scaling_untouched(repository: Repository) -> None:
+    """`simulate --optimise` chooses cooldowns and scheduled minimums, too."""
+    morning = ScheduledMinimum(schedule="cron(45 6 * * ? *)", min_capacity=7)
+    scaling = Autoscaling(
+        min_capacity=3,
+        max_capacity=9,
+        target_invocations_per_instance=4321.0,
+        target_share=0.7,
+        scale_out_cooldown_s=0,
+        scale_in_cooldown_s=1800,
+        scheduled_minimums=(morning,),
+    )
+    repository.recommend(candidate(autoscaling=scaling))
+    synthesis = repository.synthesise()
+    target = synthesis.only("AWS::ApplicationAutoScaling::ScalableTarget")
+    assert (target["MinCapacity"], target["MaxCapacity"]) == (3, 9)
+    assert target["ScheduledActions"] == [
+        {
+            "ScheduledActionName": "Minimum0",
+            "Schedule": "cron(45 6 * * ? *)",
+            "Timezone": "UTC",
+            "ScalableTargetAction": {"MinCapacity": 7},
+        }
+    ]
+    policy = synthesis.only("AWS::ApplicationAutoScaling::ScalingPolicy")["TargetTrackingScalingPolicyConfiguration"]
+    assert (policy["TargetValue"], policy["ScaleOutCooldown"], policy["ScaleInCooldown"]) == (4321.0, 0, 1800)
 
 
 def test_the_scalable_target_is_the_endpoints_variant(measured: Synthesis) -> None:

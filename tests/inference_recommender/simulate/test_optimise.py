@@ -1,0 +1,197 @@
+"""The search of a policy: cheaper within the tolerance, never worse than today's, and what it writes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from inference_recommender.simulate.optimise import (
+    Found,
+    Search,
+    as_schedule,
+    hourly_minimums,
+    recommended,
+    usual_load,
+)
+from inference_recommender.simulate.policy import FIRST_MONDAY, Load, Outcome, Policy, Timing
+from inference_recommender.simulate.result import Result, Tolerance
+from inference_recommender.simulate.seeds import Case, Here, Processes, Workers
+from inference_recommender.simulate.shapes import SHAPES, ShapeName, shape
+from inference_recommender.simulate.tracking import scheduled
+from tests.inference_recommender.prove.recommended import a_candidate, a_recommendation
+from tests.inference_recommender.simulate.test_simulation import CURVE, OBJECTIVE
+from workloads import ScheduledMinimum, Sizing
+
+TODAY = Policy(target_invocations_per_instance=3000.0, min_capacity=2, max_capacity=20)
+"""Half of the 6,000 a minute that an instance bears."""
+
+
+@dataclass(frozen=True)
+class Waves:
+    """Two hours between 400 and 600 requests a second."""
+
+    name: str = "waves"
+    sha256: str = "b" * 64
+
+    def load(self, seed: int) -> Load:
+        wave = 500 + 100 * np.sin(2 * np.pi * (np.arange(120) + 7 * seed % 120) / 120)
+        return Load(start=FIRST_MONDAY, step_s=60, rates=wave)
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A quiet half hour, and then a busy one that no autoscaling can foresee."""
+
+    name: str = "jump"
+    sha256: str = "c" * 64
+
+    def load(self, seed: int) -> Load:
+        return Load(start=FIRST_MONDAY, step_s=60, rates=np.repeat([90.0, 900.0], 30))
+
+
+def search(
+    case: Case,
+    given: tuple[ScheduledMinimum, ...] = (),
+    seeds: Sequence[int] = range(20),
+    workers: Workers | None = None,
+) -> Found:
+    return Search(
+        case=case,
+        today=replace(TODAY, scheduled_minimums=given),
+        given=given,
+        least=2,
+        seeds=seeds,
+        tolerance=Tolerance(minutes=2),
+        price_per_hour_usd=0.5,
+        workers=workers or Here(case),
+        done=lambda count: None,
+    ).run()
+
+
+@pytest.fixture(scope="module")
+def waves() -> Found:
+    return search(Case(traffic=Waves(), curve=CURVE, timing=Timing()))
+
+
+def test_a_cheaper_policy_within_the_tolerance_is_found(waves: Found) -> None:
+    assert waves.today.kept
+    assert waves.chosen.kept
+    assert waves.chosen.instance_hours < 0.9 * waves.today.instance_hours
+    assert waves.chosen.instance_hours > waves.chosen.lower_bound_hours
+
+
+def test_the_frontier_has_no_policy_that_another_beats_in_both(waves: Found) -> None:
+    frontier = waves.frontier()
+    hours, minutes = [[getattr(each, name) for each in frontier] for name in ("instance_hours", "minutes_over")]
+    assert hours == sorted(hours)
+    assert minutes == sorted(minutes, reverse=True)
+    assert len(set(minutes)) == len(minutes)
+    assert {each.policy for each in frontier} <= {each.policy for each in waves.tried}
+
+
+def test_a_jump_that_todays_policy_misses_is_met_by_a_minimum() -> None:
+    found = search(Case(traffic=Jump(), curve=CURVE, timing=Timing()), seeds=range(3))
+    assert not found.today.kept
+    assert found.chosen.kept
+    assert found.chosen.policy.min_capacity >= 9 or found.chosen.policy.scheduled_minimums
+
+
+class Table:
+    """Workers that know how many minutes a policy is over, by its target, on either kind of seeds."""
+
+    def __init__(self, case: Case, minutes: Callable[[Policy, bool], float]) -> None:
+        self._outcome = case.run(TODAY, 0)
+        self._minutes = minutes
+
+    def run(self, policy: Policy, seeds: Sequence[int], done: Callable[[int], None]) -> tuple[Outcome, ...]:
+        hours = 100 - policy.target_invocations_per_instance / 1000
+        over = self._minutes(policy, seeds[0] >= 1_000_000)
+        return tuple(
+            replace(self._outcome, seed=seed, instance_hours=hours, minutes_over_objective=over) for seed in seeds
+        )
+
+
+def test_a_policy_that_only_the_searchs_seeds_like_is_not_chosen() -> None:
+    """Everything keeps the tolerance in the search; on the seeds that decide only targets up to 3,600 do."""
+    case = Case(traffic=Jump(), curve=CURVE, timing=Timing())
+
+    def minutes(policy: Policy, searching: bool) -> float:
+        return 0 if searching or policy.target_invocations_per_instance <= 3600 else 9
+
+    found = search(case, workers=Table(case, minutes))
+    assert found.chosen.kept
+    assert found.chosen.instance_hours <= found.today.instance_hours
+
+
+def test_minimums_that_people_wrote_stay_and_no_others_are_tried() -> None:
+    own = (ScheduledMinimum(schedule="cron(0 0 * * ? *)", min_capacity=4),)
+    case = Case(traffic=Jump(), curve=CURVE, timing=Timing())
+    found = search(case, given=own, workers=Table(case, lambda policy, searching: 0))
+    assert {each.policy.scheduled_minimums for each in found.tried} == {own}
+
+
+def test_an_hours_minimum_bears_its_usual_load_with_a_margin_and_spare_instances() -> None:
+    usual = usual_load(Case(traffic=Jump(), curve=CURVE, timing=Timing()))
+    assert usual.shape == (24,)
+    assert (usual[0], usual[1]) == (900, 0), "the second half hour is busy, and nothing is known of the second hour"
+    assert hourly_minimums(usual[:2], 100.0, 0.25, 1, 2) == [13, 2]
+
+
+def test_a_schedule_rises_before_its_hour_and_falls_on_it() -> None:
+    hourly = [2] * 8 + [5] * 4 + [3] * 12
+    actions = as_schedule(hourly)
+    assert [(each.schedule, each.min_capacity) for each in actions] == [
+        ("cron(0 0 * * ? *)", 2),
+        ("cron(45 7 * * ? *)", 5),
+        ("cron(0 12 * * ? *)", 3),
+    ]
+    assert [minimum for _, minimum in scheduled(actions, FIRST_MONDAY, 86_400)] == [2, 5, 3]
+    assert as_schedule([4] * 24) == ()
+
+
+def test_the_recommendation_gets_the_policy_and_what_it_was_found_on(waves: Found) -> None:
+    case = Case(traffic=Waves(), curve=CURVE, timing=Timing())
+    before = a_recommendation(a_candidate())
+    after = recommended(before, waves, case, ())
+    assert after.recommended is not None
+    assert after.recommended in after.candidates
+    scaling, policy = after.recommended.autoscaling, waves.chosen.policy
+    assert scaling is not None
+    assert scaling.target_invocations_per_instance == policy.target_invocations_per_instance
+    assert (scaling.min_capacity, scaling.max_capacity) == (policy.min_capacity, policy.max_capacity)
+    assert scaling.scale_in_cooldown_s == policy.scale_in_cooldown_s
+    assert scaling.scheduled_minimums == policy.scheduled_minimums
+    assert scaling.target_share == pytest.approx(policy.target_invocations_per_instance / 6000, abs=1e-4)
+    assert scaling.simulated is not None
+    assert (scaling.simulated.trace, scaling.simulated.trace_sha256) == ("waves", "b" * 64)
+    assert (scaling.simulated.seeds, scaling.simulated.kept_before) == (20, True)
+    assert scaling.simulated.instance_hours < scaling.simulated.instance_hours_before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHAPES)
+def test_it_is_never_worse_than_the_plain_recommendation_on_fifty_seeds(name: ShapeName) -> None:
+    case = Case(traffic=shape(name, OBJECTIVE, Sizing()), curve=CURVE, timing=Timing())
+    with Processes(case, 2) as pool:
+        found = Search(
+            case=case,
+            today=TODAY,
+            given=(),
+            least=2,
+            seeds=range(50),
+            tolerance=Tolerance(),
+            price_per_hour_usd=0.5,
+            workers=pool,
+            done=lambda count: None,
+        ).run()
+    assert worse(found.chosen, found.today) is False
+
+
+def worse(chosen: Result, today: Result) -> bool:
+    """Tells whether a policy keeps the tolerance less well, or equally well at a higher cost."""
+    if chosen.kept != today.kept:
+        return today.kept
+    if not today.kept:
+        return chosen.exceeding > today.exceeding
+    return chosen.instance_hours > today.instance_hours
