@@ -2,8 +2,8 @@
 
 A service that bears `CAPACITY` invocations a minute (95 % interval `INTERVAL`) within spellcheck's objective is sized
 as the recommender sizes it. For each shape of traffic, a policy is searched for it, on seeds of its own, and both
-policies are simulated on `--seeds` seeds, which decide, and on as many others that decided nothing. Worse is a policy that
-keeps the tolerance less well, or as well for more instance hours.
+policies are simulated on `--seeds` seeds, which decide, and on as many others that decided nothing. Worse is a policy
+that keeps the tolerance less well, or as well for more instance hours.
 
     python benchmarks/simulate.py [--seeds N] [SHAPE ...]
 

@@ -7,7 +7,7 @@ over the tolerance first, then fewer minutes over the objective, then fewer inst
 seeds, so that they differ by what they are and not by luck.
 
 Those that kept the tolerance, the cheapest first, and the policy of today are then simulated on seeds that the search
-has not seen, which decide: of those that keep the tolerance there the cheapest; where none does, the one that comes
+has not seen, which decide: the first that keeps the tolerance there is chosen; where none does, the one that comes
 nearest. Today's policy is among them, so the choice is never worse than it on those seeds.
 """
 
@@ -26,8 +26,8 @@ from workloads import Autoscaling, Recommendation, ScheduledMinimum, SimulatedOn
 SEARCH_SEEDS = 24
 FIRST_SEARCH_SEED = 1_000_000
 """The search's seeds begin here, beyond those that decide."""
-MOST_DECIDED = 10
-"""How many of the cheapest choices are simulated on the seeds that decide."""
+DECIDED_APART = 1.02
+"""Policies that are simulated on the seeds that decide cost at least so much more, one after the other."""
 USUAL_PERCENTILE = 95
 """An hour's usual load is this percentile of its minutes, the mean over days and seeds."""
 RISES_BEFORE_MINUTES = 15
@@ -52,7 +52,7 @@ class Choice:
     scale_out_cooldown_s: int
     scale_in_cooldown_s: int
     margin: float | None = None
-    """What scheduled minimums bear beyond the hour's usual load; None: there are none."""
+    """The share that scheduled minimums bear beyond the hour's usual load; None: there are none."""
     spare: int = 0
     """Instances that scheduled minimums have beside those."""
     more_at_most: float = 1.0
@@ -104,14 +104,24 @@ class Search:
             for choice, result in self._descend(begins):
                 if not result.exceeding:
                     kept[result.policy] = choice
-        cheapest = sorted(kept, key=lambda policy: self._tried[policy].instance_hours)[:MOST_DECIDED]
         today = self._result(self.today, self.seeds)
         best, choice = today, None
-        for policy in cheapest:
+        for policy in self._spaced(sorted(kept, key=lambda policy: self._tried[policy].instance_hours)):
             result = self._result(policy, self.seeds)
             if _rank(result) < _rank(best):
                 best, choice = result, kept[policy]
+            if result.kept:
+                break  # those that follow cost more
         return Found(chosen=best, today=today, choice=choice, tried=tuple(self._tried.values()))
+
+    def _spaced(self, policies: Sequence[Policy]) -> Iterator[Policy]:
+        """Yields the cheapest policy, then each time the cheapest one that costs some per cent more than the last."""
+        last = 0.0
+        for policy in policies:
+            hours = self._tried[policy].instance_hours
+            if hours >= last * DECIDED_APART:
+                last = hours
+                yield policy
 
     def policy(self, choice: Choice) -> Policy:
         """Returns the policy of a choice; what it does not choose is as today."""
