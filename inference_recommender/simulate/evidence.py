@@ -119,17 +119,18 @@ def todays_policy(workload: Workload, scaling: Autoscaling) -> Policy:
     A service of ECS on CPUs tracks the CPU, which is taken to grow with the invocations.
     """
     hosting, least = workload.hosting, least_instances(workload)
+    out_s, in_s = scaling.scale_out_cooldown_s, scaling.scale_in_cooldown_s
     if not isinstance(hosting, SageMakerEndpointHosting):
-        out_s, in_s = ECS_COOLDOWNS_S
+        default_out_s, default_in_s = ECS_COOLDOWNS_S
         return Policy(
             target_invocations_per_instance=scaling.target_invocations_per_instance,
             min_capacity=max(scaling.min_capacity, least),
             max_capacity=max(scaling.max_capacity, least),
-            scale_out_cooldown_s=out_s if scaling.scale_out_cooldown_s is None else scaling.scale_out_cooldown_s,
-            scale_in_cooldown_s=in_s if scaling.scale_in_cooldown_s is None else scaling.scale_in_cooldown_s,
+            scale_out_cooldown_s=default_out_s if out_s is None else out_s,
+            scale_in_cooldown_s=default_in_s if in_s is None else in_s,
             scheduled_minimums=scaling.scheduled_minimums,
         )
-    rules, out_s, in_s = hosting.scaling, scaling.scale_out_cooldown_s, scaling.scale_in_cooldown_s
+    rules = hosting.scaling
     return Policy(
         target_invocations_per_instance=scaling.target_invocations_per_instance,
         min_capacity=max(scaling.min_capacity, least),

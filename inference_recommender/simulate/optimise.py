@@ -101,11 +101,12 @@ class Search:
         self._minutes = self.case.traffic.load(0).minutes
         kept: dict[Policy, Choice] = {}
         for begins in self._beginnings():
-            for choice, result in self._descend(begins):
+            for tried, result in self._descend(begins):
                 if not result.exceeding:
-                    kept[result.policy] = choice
+                    kept[result.policy] = tried
         today = self._result(self.today, self.seeds)
-        best, choice = today, None
+        best = today
+        choice: Choice | None = None
         for policy in self._spaced(sorted(kept, key=lambda policy: self._tried[policy].instance_hours)):
             result = self._result(policy, self.seeds)
             if _rank(result) < _rank(best):
