@@ -92,6 +92,12 @@ def _report(commands: Commands) -> None:
     report.add(commands)
 
 
+def _reports(commands: Commands) -> None:
+    from inference_recommender.cli import reports
+
+    reports.add(commands)
+
+
 def _invoke(commands: Commands) -> None:
     from inference_recommender.cli import invoke
 
@@ -140,6 +146,7 @@ COMMANDS: dict[str, Callable[[Commands], None]] = {
     "batch": _batch,
     "prices": _prices,
     "report": _report,
+    "reports": _reports,
     "invoke": _invoke,
     "register": _register,
     "list": _list,

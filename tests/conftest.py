@@ -81,8 +81,11 @@ def spellcheck() -> WorkloadFolder:
 
 @pytest.fixture
 def workloads_copy(tmp_path: Path) -> Path:
-    """A folder of workloads with a copy of spellcheck, hosted on `cpu` and without its checkpoint."""
-    copy = tmp_path / "workloads"
+    return copy_of_workloads(tmp_path / "workloads")
+
+
+def copy_of_workloads(copy: Path) -> Path:
+    """Makes a folder of workloads with a copy of spellcheck, hosted on `cpu` and without its checkpoint."""
     shutil.copytree(
         ROOT / "workloads" / "spellcheck",
         copy / "spellcheck",

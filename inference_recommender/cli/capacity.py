@@ -23,7 +23,7 @@ from inference_recommender.load_test.probe import GeneratorProbe
 from inference_recommender.load_test.served import infer_url
 from inference_recommender.output import Commands, add_command, show, stdout_console, tell
 from inference_recommender.payloads import payload_archive
-from inference_recommender.report.page import page
+from inference_recommender.report.page import draw
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide
 from inference_recommender.sizing.open_loop import NAME, UNKNOWN_TYPE, CapacityFound
@@ -165,7 +165,7 @@ def recommend(
     run_folder.keep_measurements(measured)
     run_folder.keep("request.json", {"InputConfig": {}})
     run_folder.keep_recommendation(recommendation)
-    run_folder.keep_report(page(folder.workload, recommendation, measured, run_folder.request()))
+    draw(run_folder)
     if recommendation.recommended is not None:
         recommendation.write_json(folder.recommendation_file)
     return recommendation

@@ -39,9 +39,10 @@ def add(commands: Commands) -> None:
 
 def _compare(options: argparse.Namespace, stderr: Console) -> int:
     baseline, candidate = RunFolder(options.baseline), RunFolder(options.candidate)
-    _refuse_unlike(baseline, candidate)
+    if (why := unlike(baseline, candidate)) is not None:
+        raise why
     objective = candidate.workload().latency_objective
-    comparison = compare(_results(baseline, objective), _results(candidate, objective), objective)
+    comparison = compare(results(baseline, objective), results(candidate, objective), objective)
     if options.json:
         print(json.dumps(document(comparison), indent=2, ensure_ascii=False))
     else:
@@ -52,7 +53,7 @@ def _compare(options: argparse.Namespace, stderr: Console) -> int:
     return exit_code(comparison)
 
 
-def _results(run: RunFolder, objective: LatencyObjective) -> list[Result]:
+def results(run: RunFolder, objective: LatencyObjective) -> list[Result]:
     return [result(measured, objective) for measured in run.measurements()]
 
 
@@ -104,13 +105,15 @@ def document(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _refuse_unlike(baseline: RunFolder, candidate: RunFolder) -> None:
+def unlike(baseline: RunFolder, candidate: RunFolder) -> UsageError | None:
+    """Returns why two runs do not compare, or None."""
     names = baseline.workload().name, candidate.workload().name
     if names[0] != names[1]:
-        raise _unlike(candidate, "workload", names[1], baseline, names[0])
+        return _unlike(candidate, "workload", names[1], baseline, names[0])
     traffic = [run.request().get("InputConfig", {}).get("TrafficPattern") for run in (baseline, candidate)]
     if traffic[0] != traffic[1]:
-        raise _unlike(candidate, "traffic", _short(traffic[1]), baseline, _short(traffic[0]))
+        return _unlike(candidate, "traffic", _short(traffic[1]), baseline, _short(traffic[0]))
+    return None
 
 
 def _unlike(candidate: RunFolder, what: str, got: str, baseline: RunFolder, wanted: str) -> UsageError:

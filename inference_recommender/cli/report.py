@@ -1,32 +1,98 @@
-"""`report`: draw a run's or an experiment's report again from its folder, without AWS."""
+"""`report`: the evidence of a run, a proof, a search or an experiment, drawn from its folder without AWS."""
 
 import argparse
+import json
 from pathlib import Path
 
 from rich.console import Console
 
+from inference_recommender.experiment.evidence import experiment_report
 from inference_recommender.experiment.folder import ExperimentFolder
-from inference_recommender.experiment.page import conclude
+from inference_recommender.experiment.page import conclude, concluded_from
+from inference_recommender.experiment.page import page as experiment_page
 from inference_recommender.output import Commands, add_command
-from inference_recommender.report.page import page
+from inference_recommender.prove.kept import PROOF
+from inference_recommender.report.document import Kind, Report, as_json
+from inference_recommender.report.found import found
+from inference_recommender.report.markdown import markdown
+from inference_recommender.report.of_run import capacity_report, proof_report, run_report
+from inference_recommender.report.page import page_of, summary_page
 from inference_recommender.run_folder import RunFolder
+from inference_recommender.sizing.open_loop import NAME as CAPACITY
+from inference_recommender.sizing.open_loop import CapacityFound
+from workloads import Proof
+
+DESCRIPTION = """Draws what a folder below runs/ holds: a run, a proof, a search of a capacity or an experiment.
+html writes report.html into the folder and prints where it is. markdown prints the body of a pull request, json the
+same as a document, which docs/measuring.md describes."""
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "report", "draw a run's report.html again, without AWS", "report runs/NAME")
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder, or an experiment's")
+    parser = add_command(
+        commands, "report", "draw the evidence of a run again, without AWS", "report runs/NAME", DESCRIPTION
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="the folder of a run, a proof, a search or an experiment")
+    parser.add_argument(
+        "--format", choices=("html", "markdown", "json"), default="html", help="default: html, which is written"
+    )
     parser.set_defaults(command=_report)
 
 
 def _report(options: argparse.Namespace, stderr: Console) -> int:
-    experiment = ExperimentFolder(options.run)
-    if experiment.begun:
-        conclude(experiment)
-        print(experiment.report)
-        return 0
-    run_folder = RunFolder(options.run)
-    run_folder.keep_report(
-        page(run_folder.workload(), run_folder.recommendation(), run_folder.measurements(), run_folder.request())
-    )
-    print(run_folder.report)
+    match options.format:
+        case "html":
+            print(write_page(options.run))
+        case "markdown":
+            print(markdown(report(options.run)), end="")
+        case _:
+            print(json.dumps(as_json(report(options.run)), indent=2, ensure_ascii=False))
     return 0
+
+
+def kind_of(path: Path) -> Kind:
+    """Tells what a folder holds by the files in it; one that holds nothing of ours counts as a run's."""
+    if ExperimentFolder(path).begun:
+        return "experiment"
+    if (path / "recommendation.json").exists():
+        return "run"
+    if (path / PROOF).exists():
+        return "proof"
+    return "capacity" if (path / CAPACITY).exists() else "run"
+
+
+def report(path: Path) -> Report:
+    """Reads a folder of any kind. Raises `UsageError` or `InvalidDocument`."""
+    name, run_folder = path.resolve().name, RunFolder(path)
+    match kind_of(path):
+        case "experiment":
+            folder = ExperimentFolder(path)
+            return experiment_report(name, concluded_from(folder), folder.workload(), found(path))
+        case "proof":
+            return proof_report(name, Proof.from_json(path / PROOF), found(path))
+        case "capacity":
+            workload = run_folder.workload() if (path / "workload.json").exists() else None
+            return capacity_report(name, CapacityFound.from_json(path / CAPACITY), workload, found(path))
+        case _:
+            return run_report(name, run_folder.workload(), run_folder.recommendation(), found(path))
+
+
+def write_page(path: Path) -> Path:
+    """Writes a folder's report.html and returns where it is. Raises what `report` raises."""
+    run_folder = RunFolder(path)
+    if kind_of(path) == "experiment":
+        conclude(ExperimentFolder(path))
+    else:
+        run_folder.keep_report(page_text(path))
+    return run_folder.report
+
+
+def page_text(path: Path) -> str:
+    """Draws a folder's page and writes nothing. Raises what `report` raises."""
+    match kind_of(path):
+        case "experiment":
+            folder = ExperimentFolder(path)
+            return experiment_page(concluded_from(folder), folder.workload(), found(path))
+        case "run":
+            return page_of(RunFolder(path))
+        case _:
+            return summary_page(report(path))

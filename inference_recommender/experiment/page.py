@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from markupsafe import Markup
-
 from inference_recommender.experiment import plots
+from inference_recommender.experiment.evidence import experiment_report
 from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.result import Result, Row, result
 from inference_recommender.experiment.terminal import (
@@ -15,7 +14,10 @@ from inference_recommender.experiment.terminal import (
     optimised,
     optimised_figures,
 )
+from inference_recommender.report.found import NOTHING, Found, found
 from inference_recommender.report.page import UNKNOWN, render
+from inference_recommender.report.plots import Plot
+from workloads import Workload
 from workloads.instances import shapes_source
 
 MISSING = "–"
@@ -46,22 +48,28 @@ RATIO_HEADS = ("speed-up", "inv/min ×", "P95 ×", "USD/1M ×")
 
 def conclude(folder: ExperimentFolder) -> Result:
     """Sizes and compares the cells measured so far, and writes result and page into the folder."""
-    experiment, workload = folder.experiment(), folder.workload()
-    measured = folder.measured(experiment.cells)
-    concluded = result(experiment, workload, measured, folder.origin(), folder.job_arns())
+    concluded = concluded_from(folder)
     folder.keep_result(concluded)
-    folder.keep_page(page(concluded, workload.description))
+    folder.keep_page(page(concluded, folder.workload(), found(folder.path)))
     return concluded
 
 
-def page(result: Result, description: str) -> str:
-    """Returns the whole page; `description` is the workload's."""
+def concluded_from(folder: ExperimentFolder) -> Result:
+    """Sizes and compares the cells measured so far."""
+    experiment, workload = folder.experiment(), folder.workload()
+    measured = folder.measured(experiment.cells)
+    return result(experiment, workload, measured, folder.origin(), folder.job_arns())
+
+
+def page(result: Result, workload: Workload, found: Found = NOTHING) -> str:
+    """Returns the whole page."""
     objective = result.objective
     return render(
         "experiment.html",
         folder=Path(__file__).parent,
         result=result,
-        description=description,
+        description=workload.description,
+        report=experiment_report(result.experiment, result, workload, found),
         asked=f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms at "
         f"{objective.peak_invocations_per_minute:,} invocations per minute",
         chosen=next((row for row in result.rows if row.cheapest and row.candidate), None),
@@ -138,7 +146,7 @@ def _on_gpus(result: Result) -> str:
     return "GPU %: the mean utilisation of a GPU in the test's busiest minute."
 
 
-def _plots(result: Result) -> dict[str, Markup]:
+def _plots(result: Result) -> dict[str, Plot]:
     if not any(row.rate and row.compared_ms for row in result.rows):
         return {}
     over_costs = result.front_against == "cost per million"
@@ -152,7 +160,7 @@ def _plots(result: Result) -> dict[str, Markup]:
         shown["Speed-up by optimisation"] = plots.speed_ups(result)
     if any(row.gpu_utilization_percent is not None for row in result.rows):
         shown["GPU utilisation"] = plots.gpu_utilisation(result)
-    return {title: Markup(svg) for title, svg in shown.items()}
+    return shown
 
 
 def _facts(result: Result) -> dict[str, str]:

@@ -9,7 +9,19 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from inference_recommender.experiment.result import Result, Row
-from inference_recommender.report.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, asked, legend, new_figure, svg
+from inference_recommender.report.plots import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    RED,
+    Plot,
+    asked,
+    drawn,
+    legend,
+    new_figure,
+)
 
 Side = Literal["left", "center", "right"]
 PLACES: tuple[tuple[Side, tuple[int, int]], ...] = (
@@ -31,7 +43,7 @@ MARKERS = "osD^vP*X"
 """One for each instance type, starting again where there are more."""
 
 
-def tradeoff(result: Result) -> str:
+def tradeoff(result: Result) -> Plot:
     """Draws each cell's latency over its cost, or over its rate where costs are not known, and joins the front."""
     figure, axes = new_figure(WIDE_IN)
     costs = result.front_against == "cost per million"
@@ -54,10 +66,10 @@ def tradeoff(result: Result) -> str:
     axes.xaxis.set_major_formatter("{x:,.3g}" if costs else "{x:,.0f}")
     legend(figure, axes, columns=6)
     _name_points(figure, axes, shown)
-    return svg(figure)
+    return drawn(figure)
 
 
-def throughput(result: Result) -> str:
+def throughput(result: Result) -> Plot:
     """Draws a bar for each cell's rate per instance, with the confidence interval where there is one."""
     rows = [row for row in result.rows if row.rate]
     figure, axes = new_figure((WIDTH_IN, _height(rows)))
@@ -67,10 +79,10 @@ def throughput(result: Result) -> str:
         if row.candidate and (interval := row.candidate.max_invocations_interval):
             axes.plot(interval, (number, number), color=INK, linewidth=1.4, marker="|")
     _bars(axes, len(rows), "invocations per minute, per instance")
-    return svg(figure)
+    return drawn(figure)
 
 
-def latencies(result: Result) -> str:
+def latencies(result: Result) -> Plot:
     """Draws p50 to p99 of each cell's whole test with P95 marked, and the objective."""
     rows = [row for row in result.rows if row.p95_ms is not None]
     figure, axes = new_figure((WIDTH_IN, _height(rows)))
@@ -84,10 +96,10 @@ def latencies(result: Result) -> str:
     _objective(axes, result, [row.p95_ms or 0 for row in rows], vertical=True)
     _bars(axes, len(rows), "model latency, ms: p50 to p99, P95 marked")
     legend(figure, axes, columns=1)
-    return svg(figure)
+    return drawn(figure)
 
 
-def speed_ups(result: Result) -> str:
+def speed_ups(result: Result) -> Plot:
     """Draws a bar for what each optimisation multiplies the throughput by, on each instance type."""
     rows = [row for row in result.rows if row.speed_up is not None]
     figure, axes = new_figure((WIDTH_IN, _height(rows)))
@@ -98,10 +110,10 @@ def speed_ups(result: Result) -> str:
     base = result.baseline.variant if result.baseline else ""
     axes.margins(x=0.2)
     _bars(axes, len(rows), f"invocations per minute over those of {base}, same type")
-    return svg(figure)
+    return drawn(figure)
 
 
-def gpu_utilisation(result: Result) -> str:
+def gpu_utilisation(result: Result) -> Plot:
     """Draws a bar for the utilisation of a GPU in each cell's busiest minute."""
     rows = [row for row in result.rows if row.gpu_utilization_percent is not None]
     figure, axes = new_figure((WIDTH_IN, _height(rows)))
@@ -109,7 +121,7 @@ def gpu_utilisation(result: Result) -> str:
     axes.barh([_name(row) for row in rows], shares, color=_colours(rows), height=0.62)
     _bars(axes, len(rows), "GPU utilisation in the busiest minute, %")
     axes.set(xlim=(0, 100))
-    return svg(figure)
+    return drawn(figure)
 
 
 def _colours(rows: Sequence[Row]) -> list[str]:

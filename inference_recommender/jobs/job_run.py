@@ -22,7 +22,7 @@ from inference_recommender.jobs.tested_model import RUN_TAG, Configuration
 from inference_recommender.measurement import Measurement, limit_of, measurements
 from inference_recommender.payloads import check_payloads, payload_archive
 from inference_recommender.progress import Progress
-from inference_recommender.report.page import page
+from inference_recommender.report.page import draw
 from inference_recommender.run_folder import Jobs, RunFolder, RunInputs
 from inference_recommender.sizing.decision import decide, why_invalid, why_refused
 from workloads import (
@@ -106,7 +106,7 @@ def resume(
         provenance = _provenance(workload, inputs, service, run_folder)
     recommendation = decide(workload, inputs.archive_sha256, measured, provenance)
     run_folder.keep_recommendation(recommendation)
-    run_folder.keep_report(page(workload, recommendation, measured, run_folder.request()))
+    draw(run_folder)
     if recommendation.recommended is not None:
         recommendation.write_json(folder.recommendation_file)
     return recommendation

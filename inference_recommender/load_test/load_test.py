@@ -21,7 +21,7 @@ from inference_recommender.load_test.served import Served
 from inference_recommender.measurement import Measurement
 from inference_recommender.payloads import payload_archive
 from inference_recommender.progress import Progress, ProgressUpdate
-from inference_recommender.report.page import page
+from inference_recommender.report.page import draw
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide, why_invalid
 from workloads import (
@@ -84,7 +84,7 @@ def run(
     measured = (_with_open_arrivals(by_users, prepared, probe, run_folder, progress) if probe else by_users,)
     recommendation = decide(workload, prepared.artifact.archive_sha256, measured, _provenance(prepared, run_folder))
     run_folder.keep_recommendation(recommendation)
-    run_folder.keep_report(page(workload, recommendation, measured, run_folder.request()))
+    draw(run_folder)
     if recommendation.recommended is not None:
         recommendation.write_json(prepared.source.recommendation_file)
     return recommendation

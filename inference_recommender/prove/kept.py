@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from inference_recommender.report.page import page
+from inference_recommender.report.page import draw
 from inference_recommender.run_folder import RunFolder
 from workloads import Candidate, Proof, Recommendation, UsageError, WorkloadFolder
 
@@ -37,7 +37,7 @@ def add_proof(recommendation: Recommendation, proof: Proof, file: Path, runs: Pa
     if run_folder is None:
         return None
     run_folder.keep_recommendation(proven)
-    run_folder.keep_report(page(run_folder.workload(), proven, run_folder.measurements(), run_folder.request()))
+    draw(run_folder)
     return run_folder.report
 
 

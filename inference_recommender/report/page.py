@@ -4,17 +4,21 @@ The pages are Jinja2 templates beside this file; an experiment's page extends th
 same bytes.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from inference_recommender import output
 from inference_recommender.measurement import Measurement
 from inference_recommender.report import plots
-from workloads import Candidate, Provenance, Recommendation, Workload
+from inference_recommender.report.document import Report, shown
+from inference_recommender.report.found import NOTHING, Found, found
+from inference_recommender.report.of_run import run_report
+from inference_recommender.run_folder import RunFolder
+from workloads import Candidate, Proof, Provenance, Recommendation, Workload
 from workloads.instances import instance_shape
 
 UNKNOWN = "unknown"
@@ -22,7 +26,11 @@ HERE = Path(__file__).parent
 
 
 def page(
-    workload: Workload, recommendation: Recommendation, measured: Sequence[Measurement], request: Mapping[str, Any]
+    workload: Workload,
+    recommendation: Recommendation,
+    measured: Sequence[Measurement],
+    request: Mapping[str, Any],
+    found: Found = NOTHING,
 ) -> str:
     """Returns the page of a run. `request` is the job's: the plots show the traffic that it asked for."""
     objective, chosen = workload.latency_objective, recommendation.recommended
@@ -32,6 +40,7 @@ def page(
     return render(
         "run.html",
         workload=workload,
+        report=run_report(recommendation.provenance.job_name, workload, recommendation, found),
         asked=f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms at {peak:,} "
         "invocations per minute",
         percentile=objective.percentile,
@@ -47,12 +56,30 @@ def page(
         cpu=lambda candidate: _cpu(candidate, recommendation.provenance),
         origin=recommendation.provenance,
         evidence=[
-            (measurement.instance_type, _plots(workload, measurement, candidate, request))
+            (
+                measurement.instance_type,
+                _plots(workload, measurement, candidate, request, _proof_of(candidate, recommendation)),
+            )
             for measurement, candidate in zip(measured, recommendation.candidates, strict=False)
         ],
-        facts=_facts(recommendation),
         proof=recommendation.proof,
     )
+
+
+def draw(run_folder: RunFolder) -> None:
+    """Writes a run's report.html, of all that its folder holds. Raises `UsageError` or `InvalidDocument`."""
+    run_folder.keep_report(page_of(run_folder))
+
+
+def page_of(run_folder: RunFolder) -> str:
+    """Returns the page of all that a run's folder holds. Raises `UsageError` or `InvalidDocument`."""
+    inputs = run_folder.workload(), run_folder.recommendation(), run_folder.measurements(), run_folder.request()
+    return page(*inputs, found(run_folder.path))
+
+
+def summary_page(report: Report) -> str:
+    """Returns the page of a report that has tables and no plots of its own."""
+    return render("summary.html", report=report)
 
 
 def render(template: str, *, folder: Path = HERE, **values: Any) -> str:
@@ -64,7 +91,7 @@ def render(template: str, *, folder: Path = HERE, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"figure": _figure, "usd": _usd, "name": _name}
+    environment.filters |= {"figure": _figure, "usd": _usd, "name": _name, "shown": shown, "file_name": _file_name}
     return environment.get_template(template).render(values) + "\n"
 
 
@@ -83,8 +110,8 @@ def _cpu(candidate: Candidate, origin: Provenance) -> str:
 
 
 def _plots(
-    workload: Workload, measured: Measurement, candidate: Candidate, request: Mapping[str, Any]
-) -> dict[str, Markup]:
+    workload: Workload, measured: Measurement, candidate: Candidate, request: Mapping[str, Any], proof: Proof | None
+) -> dict[str, plots.Plot]:
     """Returns the plots of one test by title; none where there is no time series of it."""
     series = measured.series
     if series is None or not series.seconds:
@@ -94,29 +121,25 @@ def _plots(
         "Throughput over time": plots.throughput_over_time(
             complete, request["InputConfig"].get("TrafficPattern"), measured.warm_up_s
         ),
-        "Users and open arrivals": plots.latency_against_rate(complete, measured, candidate, objective),
+        "Users and open arrivals": plots.latency_against_rate(complete, measured, candidate, objective, proof),
     }
     if series.model_latency_quantiles_ms:
         shown["Latency distribution"] = plots.latency_distribution(series.model_latency_quantiles_ms, objective)
-    return {title: Markup(svg) for title, svg in shown.items()}
+    return shown
 
 
-def _facts(recommendation: Recommendation) -> dict[str, str]:
-    origin = recommendation.provenance
-    return {
-        "job": origin.job_name,
-        "measured on": f"{origin.measured_on}: {origin.machine}",
-        "traffic": origin.traffic,
-        "measured at": origin.measured_at,
-        "region": origin.region,
-        "model archive": recommendation.archive_sha256,
-        "run": origin.run,
-    }
+def _proof_of(candidate: Candidate, recommendation: Recommendation) -> Proof | None:
+    """A proof is of the recommended candidate alone."""
+    return recommendation.proof if candidate == recommendation.recommended else None
 
 
 def _name(candidate: Candidate) -> str:
     settings = ", ".join(f"{key}={value}" for key, value in candidate.environment.items())
     return f"{candidate.instance_type} {settings}".strip()
+
+
+def _file_name(title: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", title.lower()).strip("-")
 
 
 def _figure(value: float | None, spec: str, missing: str = UNKNOWN) -> str:

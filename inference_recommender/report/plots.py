@@ -4,21 +4,29 @@ Colours are CSS variables that `base.html` sets for light and dark pages. What a
 the axes, so that no label covers a point or another label.
 """
 
+import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
+from urllib.parse import quote
 
 import matplotlib as mpl
+import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
+from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
+from inference_recommender.capacity.statistics import Floats
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.verdict import expected_latencies
-from workloads import Candidate, LatencyObjective
+from workloads import Candidate, LatencyObjective, Proof
 
 BLUE, ORANGE, RED, GREEN, GREY = "#2f6fdb", "#e07b39", "#c8372d", "#1d7f4e", "#8b919c"
 INK, AXIS, GRID, TICK = "#3b4252", "#8a919c", "#e4e7ec", "#5b6472"
@@ -61,11 +69,29 @@ MOST_PHASE_NAMES = 8
 """Where a test has more phases, their numbers stand alone."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plot:
+    svg: str
+    """An <svg> element without prologue, date or fixed size, in the page's colours."""
+    csv: str
+    """The points that are drawn, a line each, with the series' name in the legend."""
+
+    @property
+    def csv_link(self) -> str:
+        """A link that holds the data itself."""
+        return f"data:text/csv;charset=utf-8,{quote(self.csv)}"
+
+
 def latency_against_rate(
-    series: Series, measured: Measurement, candidate: Candidate, objective: LatencyObjective
-) -> str:
+    series: Series,
+    measured: Measurement,
+    candidate: Candidate,
+    objective: LatencyObjective,
+    proof: Proof | None = None,
+) -> Plot:
     """Draws the objective's percentile over the rate of an instance: as closed-loop users saw it, as it is expected for
-    open arrivals, and as probes saw it; with the rate that users had and the one that sizes the fleet.
+    open arrivals, as probes saw it, and as a proof did, with its interval; the rate that users had and the one that
+    sizes the fleet, with its interval, within which the expected curve lies to the left or right as well.
     """
     figure, axes = new_figure()
     name, limit_ms = f"p{objective.percentile_rank:g}", objective.model_latency_ms
@@ -77,9 +103,11 @@ def latency_against_rate(
     if expected:
         rates, latencies = zip(*expected, strict=True)
         axes.plot(rates, latencies, color=GREEN, linewidth=1.6, label="open arrivals, estimated")
+        _band(axes, np.array(rates), latencies, candidate)
     probes = measured.open_loop.probes if measured.open_loop else ()
     known = [(probe.invocations_per_minute, probe.latency_ms) for probe in probes if probe.latency_ms is not None]
     _points(axes, known, BLUE, "D", "open arrivals, measured")
+    proven = _proven(axes, proof) if proof else []
     axes.axhline(limit_ms, color=RED, linewidth=1.2, linestyle="--", label=asked(objective))
     if candidate.max_invocations_interval:
         axes.axvspan(*candidate.max_invocations_interval, color=GREY, alpha=0.2, linewidth=0, label="95 % interval")
@@ -88,11 +116,35 @@ def latency_against_rate(
     if rate := candidate.closed_loop_invocations_per_minute:
         axes.axvline(rate, color=GREY, linewidth=1.4, linestyle=":", label=f"users had {rate:,.0f}/min")
     axes.set(xlabel="invocations per minute and instance", ylabel="latency, ms", xlim=(0, None))
-    axes.set_ylim(0, min(max([latency for _, latency in (*users, *known)], default=1) * 1.15, MOST_LIMITS * limit_ms))
+    axes.set_ylim(
+        0, min(max([latency for _, latency in (*users, *known, *proven)], default=1) * 1.15, MOST_LIMITS * limit_ms)
+    )
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_major_locator(MaxNLocator(6))
     legend(figure, axes, columns=2)
-    return svg(figure)
+    return drawn(figure)
+
+
+def _band(axes: Axes, rates: Floats, latencies: Sequence[float], candidate: Candidate) -> None:
+    """Draws where the estimated curve may lie: its rates are as unsure as the rate that was estimated by it."""
+    rate, interval = candidate.max_invocations_per_minute, candidate.max_invocations_interval
+    if candidate.capacity_basis == "estimate" and rate and interval:
+        low, high = interval
+        axes.fill_betweenx(latencies, rates * low / rate, rates * high / rate, color=GREEN, alpha=0.16, linewidth=0)
+
+
+def _proven(axes: Axes, proof: Proof) -> list[tuple[float, float]]:
+    """Draws each load of a proof with its interval, and returns the points."""
+    known = [
+        (each.invocations_per_minute / proof.instances, each.latency_ms, each.latency_interval_ms)
+        for each in proof.scenarios
+        if each.invocations_per_minute is not None and each.latency_ms is not None
+    ]
+    points = [(rate, latency) for rate, latency, _ in known]
+    _points(axes, points, RED, "s", "proof, with its 95 % interval")
+    for rate, latency, (low, high) in known:
+        axes.plot((rate, rate), (low or 0.0, latency if high is None else high), color=RED, linewidth=1.4)
+    return points
 
 
 def _points(axes: Axes, points: Sequence[tuple[float, float]], colour: str, marker: str, label: str) -> None:
@@ -103,7 +155,7 @@ def _points(axes: Axes, points: Sequence[tuple[float, float]], colour: str, mark
 
 def throughput_over_time(
     series: Series, traffic_pattern: Mapping[str, Any] | None, warm_up_s: float | None = None
-) -> str:
+) -> Plot:
     """Draws invocations per minute and users over the test, the start of each phase that it reached, and the warm-up.
 
     `traffic_pattern` is None where the service chose its own traffic.
@@ -133,7 +185,7 @@ def throughput_over_time(
     axes.set(xlabel="seconds since the first request", ylabel="invocations per minute", ylim=(0, None))
     axes.yaxis.set_major_formatter("{x:,.0f}")
     legend(figure, axes, columns=3)
-    return svg(figure)
+    return drawn(figure)
 
 
 def _phase_starts_s(traffic_pattern: Mapping[str, Any] | None) -> Sequence[float]:
@@ -148,7 +200,7 @@ def _phase_starts_s(traffic_pattern: Mapping[str, Any] | None) -> Sequence[float
     return list(accumulate(durations[:-1], initial=0.0))
 
 
-def latency_distribution(quantiles_ms: Mapping[str, float], objective: LatencyObjective) -> str:
+def latency_distribution(quantiles_ms: Mapping[str, float], objective: LatencyObjective) -> Plot:
     """Draws the share of invocations answered within a model latency, over the whole test."""
     figure, axes = new_figure()
     shares = [float(name[1:]) for name in quantiles_ms]
@@ -167,7 +219,7 @@ def latency_distribution(quantiles_ms: Mapping[str, float], objective: LatencyOb
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
     legend(figure, axes, columns=2)
-    return svg(figure)
+    return drawn(figure)
 
 
 def asked(objective: LatencyObjective) -> str:
@@ -186,8 +238,8 @@ def legend(figure: Figure, axes: Axes, columns: int) -> None:
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
 
 
-def svg(figure: Figure) -> str:
-    """Returns the figure as an <svg> element without prologue, date or fixed size, in the page's colours."""
+def drawn(figure: Figure) -> Plot:
+    """Returns the figure as the page has it, with its data."""
     with mpl.rc_context(STYLE):
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
@@ -195,7 +247,33 @@ def svg(figure: Figure) -> str:
     text = re.sub(r'width="[^"]*pt" height="[^"]*pt"', 'width="100%"', text[text.index("<svg") :], count=1)
     for colour, name in VARIABLES.items():
         text = text.replace(colour, f"var(--plot-{name})")
-    return text
+    return Plot(svg=text, csv=_csv(figure))
+
+
+def _csv(figure: Figure) -> str:
+    """Writes the points of every line and scatter and the lengths of every bar; lines that span the axes have one
+    coordinate of 0 to 1.
+    """
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    for axes in figure.axes:
+        lines.writerow(["series", axes.get_xlabel() or "x", axes.get_ylabel() or "y"])
+        names = [label.get_text() for label in axes.get_yticklabels()]
+        for bars in axes.containers:
+            if isinstance(bars, BarContainer):
+                widths = [bar.get_width() for bar in bars]
+                lines.writerows([" ".join(name.split()), width, ""] for name, width in zip(names, widths, strict=False))
+        for collection in axes.collections:
+            if isinstance(collection, PathCollection):
+                lines.writerows([_label(collection), *point] for point in np.asarray(collection.get_offsets()).tolist())
+        for line in axes.get_lines():
+            lines.writerows([_label(line), *point] for point in np.asarray(line.get_xydata()).tolist())
+    return text.getvalue()
+
+
+def _label(artist: Artist) -> str:
+    label = str(artist.get_label())
+    return "" if label.startswith("_") else label
 
 
 def _numbers(values: Sequence[float | None]) -> list[float]:

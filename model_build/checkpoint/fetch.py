@@ -19,8 +19,6 @@ PATTERNS = (
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
-    "source.spm",
-    "vocab.json",
 )
 
 

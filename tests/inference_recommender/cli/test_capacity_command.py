@@ -208,6 +208,7 @@ def test_a_capacity_above_the_rates_of_a_job_becomes_a_recommendation_for_review
         "machine": "a laptop",
         "measured_at": "2026-11-22T12:00:00+00:00",
     }
+    run_folder.keep_workload(folder.workload)
     written = recommend(folder, an_artifact(), CapacityFound.model_validate_json(json.dumps(found)), run_folder)
     assert written == folder.recommendation() == run_folder.recommendation()
     assert written.recommended is not None

@@ -108,12 +108,12 @@ def test_a_baseline_gives_the_published_tables_optimised_for_latency_and_for_cos
     cost = shown.index("Optimised for cost: the cheapest requests of each instance type")
     assert "ml.inf1.6xlarge inf1-pipeline 4 100,000 0.250 0.33 2.50" in " ".join(shown[latency:cost].split())
     assert "ml.inf1.6xlarge inf1-data-parallel 9 200,000 0.125 0.75 5.00" in " ".join(shown[cost:].split())
-    text = page(compared, WORKLOAD.description)
+    text = page(compared, WORKLOAD)
     assert text.count("<h2>Optimised for") == 2
     assert "× is the ratio to ml.g4dn.xlarge/gpu-autocast." in text
     without = _result(DATA_PARALLEL, LARGE, PIPELINE)
     assert (without.lowest_latency, without.lowest_cost) == ((), ())
-    assert "Optimised for" not in _table(without) + page(without, WORKLOAD.description)
+    assert "Optimised for" not in _table(without) + page(without, WORKLOAD)
 
 
 def test_requests_of_several_rows_are_told_apart_from_rows() -> None:
@@ -126,7 +126,7 @@ def test_requests_of_several_rows_are_told_apart_from_rows() -> None:
     short = " ".join(shown[shown.index("Optimised for cost") :].split())
     assert "P95 ms rows/min USD/1M rows" in short
     assert "ml.inf1.6xlarge inf1-pipeline 4 600,000 0.042 0.50 1.67 3.00" in short
-    assert "An invocation has 6 rows; USD per million is of invocations." in page(compared, WORKLOAD.description)
+    assert "An invocation has 6 rows; USD per million is of invocations." in page(compared, WORKLOAD)
 
 
 def test_the_fleet_and_its_cost_are_those_of_the_sizing() -> None:
@@ -198,13 +198,13 @@ def test_the_page_has_every_cell_its_plots_and_says_on_what_it_was_measured() ->
     compared = _result(
         DATA_PARALLEL, LARGE, PIPELINE, baseline=Cell(variant="inf1-pipeline", instance_type="ml.inf1.6xlarge")
     )
-    text = page(compared, WORKLOAD.description)
+    text = page(compared, WORKLOAD)
     assert text.count("<svg") == 4, "trade-off, throughput, latency, speed-up"
     assert text.count("<tr class=") == 3
     assert "No instance type here has a GPU" in text
     assert "Measured on this machine (Some CPU with 2 cores)" in text
     assert "Ratios are to ml.inf1.6xlarge/inf1-pipeline" in text
-    assert text == page(compared, WORKLOAD.description), "the same result gives the same bytes"
+    assert text == page(compared, WORKLOAD), "the same result gives the same bytes"
 
 
 REVIEWS = load_workload("text_classification").workload
@@ -245,7 +245,7 @@ def test_a_speed_up_is_that_of_the_optimisation_on_the_same_instance_type() -> N
         _on_gpu("trt-db", "ml.g4dn.2xlarge", 3_000.0),
     )
     assert [row.speed_up for row in compared.rows] == [1.0, 6.0, 1.0, 2.5, None]
-    text = page(compared, REVIEWS.description)
+    text = page(compared, REVIEWS)
     assert "./checkpoint; requests of at most 512 tokens" in text
     assert "Speed-up by optimisation" in text
     assert "GPU utilisation" in text
@@ -266,7 +266,7 @@ def test_the_page_of_a_published_experiment_says_what_model_was_measured() -> No
 
 
 def test_a_page_without_any_figure_still_says_why() -> None:
-    text = page(_result(_measured("inf2", "ml.inf2.xlarge", None, None, failure_reason="It <died>.")), "d")
+    text = page(_result(_measured("inf2", "ml.inf2.xlarge", None, None, failure_reason="It <died>.")), WORKLOAD)
     assert "It &lt;died&gt;." in text
     assert "<svg" not in text
 

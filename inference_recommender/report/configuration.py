@@ -1,0 +1,78 @@
+"""The configuration that was measured, as a diff: the deployed one from the schema's defaults, and each other variant
+or target from the deployed one. Pure.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from inference_recommender.report.document import Table, table
+from workloads import Candidate, Serving, Workload
+
+DEFAULTS = "the defaults"
+NOT_SERVED = frozenset({"instance_types", "parity"})
+"""Keys of a target that change nothing of what serves."""
+COLUMNS = (
+    ("configuration", "configuration", ""),
+    ("base", "differs from", ""),
+    ("key", "key", ""),
+    ("base_value", "there", ""),
+    ("value", "here", ""),
+)
+
+
+def configuration_table(workload: Workload, candidates: Sequence[Candidate], base: str | None = None) -> Table:
+    """Returns a row for each key that differs from its base. The others' base is `base`, by default what is hosted."""
+    hosted = base or workload.hosting.target
+    rows = list(_rows(hosted, DEFAULTS, _defaults(workload, hosted), _settings(workload, hosted)))
+    names = dict.fromkeys(candidate.variant for candidate in candidates if candidate.variant not in (None, hosted))
+    for name in names:
+        if name in workload.deployables:
+            rows += _rows(str(name), hosted, _settings(workload, hosted), _settings(workload, str(name)))
+    for candidate in candidates:
+        if candidate.environment:
+            rows += _rows(f"{candidate.instance_type}, by the job", hosted, {}, candidate.environment)
+    return table(
+        "configuration",
+        "Configuration, as a diff",
+        COLUMNS,
+        rows,
+        "" if rows else "Everything is as the defaults have it.",
+    )
+
+
+def _defaults(workload: Workload, name: str) -> dict[str, Any]:
+    """Returns the values that a key has where workload.toml does not name it; a target's other keys have none."""
+    fields = type(workload.targets[workload.variant(name).target]).model_fields
+    own = {name: info.get_default(call_default_factory=True) for name, info in fields.items() if not info.is_required()}
+    return _plain({**own, **Serving().model_dump()})
+
+
+def _settings(workload: Workload, name: str) -> dict[str, Any]:
+    variant = workload.variant(name)
+    target = workload.targets[variant.target]
+    return {**target.model_dump(mode="json"), **variant.serving.model_dump(mode="json")}
+
+
+def _rows(name: str, base: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str | None, ...]]:
+    for key in dict.fromkeys([*old, *new]):
+        if key not in NOT_SERVED and old.get(key) != new.get(key):
+            yield name, base, key, _text(old.get(key)), _text(new.get(key))
+
+
+def _text(value: Any) -> str | None:
+    match value:
+        case None:
+            return None
+        case str():
+            return value
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values as JSON has them, in which tuples are lists."""
+    dumped = {
+        key: value.model_dump(mode="json") if hasattr(value, "model_dump") else value for key, value in values.items()
+    }
+    return dict(json.loads(json.dumps(dumped)))

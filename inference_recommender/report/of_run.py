@@ -1,0 +1,283 @@
+"""The report of a run that ended with a recommendation, of a proof, and of a search of a server's capacity. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from inference_recommender.output import client_latencies, none_chosen
+from inference_recommender.report.configuration import configuration_table
+from inference_recommender.report.document import Report, Table, Verdict, asked, table
+from inference_recommender.report.found import Found, generator_table
+from inference_recommender.sizing.open_loop import CapacityFound
+from workloads import Candidate, Proof, Recommendation, Workload
+
+CANDIDATES = (
+    ("candidate", "candidate", ""),
+    ("meets_objective", "objective met", ""),
+    ("max_invocations_per_minute", "bears invocations/min", ",.0f"),
+    ("interval_low", "95 % from", ",.0f"),
+    ("interval_high", "to", ",.0f"),
+    ("capacity_basis", "known by", ""),
+    ("objective_latency_ms", "latency there, ms", ",.4g"),
+    ("warm_up_s", "warm-up, s", ",.3g"),
+    ("instance_count", "instances", ",d"),
+    ("cost_per_hour_usd", "USD/h", ",.2f"),
+    ("cost_per_million_invocations_usd", "USD/million", ",.3f"),
+    ("reason", "why", ""),
+)
+SCENARIOS = (
+    ("load", "load", ""),
+    ("instances_left", "instances left", "d"),
+    ("invocations_per_minute", "sent, invocations/min", ",.0f"),
+    ("latency_ms", "latency, ms", ",.4g"),
+    ("interval_low_ms", "95 % from, ms", ",.4g"),
+    ("interval_high_ms", "to, ms", ",.4g"),
+    ("requests", "requests", ",d"),
+    ("errors", "failed", ",d"),
+    ("duration_s", "seconds", ",.0f"),
+    ("verdict", "verdict", ""),
+)
+PROBES = (
+    ("invocations_per_minute", "invocations/min and instance", ",.0f"),
+    ("duration_s", "seconds", ",.1f"),
+    ("latency_ms", "latency, ms", ",.4g"),
+    ("late_share", "late", ".2%"),
+)
+VERDICTS: dict[str, Verdict] = {"kept": "met", "missed": "missed", "unclear": "unknown"}
+"""A proof's verdict → a report's."""
+ONE_KIND_OF_REQUEST = "Only the requests of payloads.jsonl were sent: longer or other ones were not."
+COLD_START = "How long a new instance takes until it answers within the objective was not measured."
+TRAFFIC_THAT_CHANGES = (
+    "Scaling out and in under traffic that changes was not tested; the command simulate estimates it."
+)
+
+
+def run_report(name: str, workload: Workload, recommendation: Recommendation, found: Found) -> Report:
+    """Returns the report of a recommendation, with its last proof where it has one."""
+    origin, proof = recommendation.provenance, recommendation.proof
+    tables = [
+        _candidates(recommendation),
+        *([proof_table(proof)] if proof else []),
+        _client_latency(recommendation.candidates),
+        generator_table(found),
+        configuration_table(workload, recommendation.candidates),
+    ]
+    facts = (recommendation.archive_sha256, origin.machine, origin.measured_on, origin.traffic, origin.region)
+    return Report(
+        kind="run",
+        name=name,
+        workload=workload.name,
+        description=workload.description,
+        asked=asked(recommendation.objective),
+        verdict=run_verdict(recommendation),
+        decision=decision(recommendation),
+        cautions=_local(origin.measured_on, origin.machine),
+        tables=tuple(table for table in tables if table is not None),
+        proof=proof,
+        not_tested=tuple(_untested(recommendation)),
+        environment={
+            "fingerprint": found.fingerprint(*facts),
+            "job": origin.job_name,
+            "measured on": f"{origin.measured_on}: {origin.machine}",
+            "traffic": origin.traffic,
+            "measured at": origin.measured_at,
+            "region": origin.region,
+            "model archive": recommendation.archive_sha256,
+            "run": origin.run,
+            **_hashes(found),
+        },
+    )
+
+
+def run_verdict(recommendation: Recommendation) -> Verdict:
+    if recommendation.recommended is None:
+        return "missed" if all(candidate.verified for candidate in recommendation.candidates) else "unknown"
+    return VERDICTS[recommendation.proof.verdict] if recommendation.proof else "met"
+
+
+def decision(recommendation: Recommendation) -> str:
+    """Returns what to do, in a sentence."""
+    chosen, proof = recommendation.recommended, recommendation.proof
+    if chosen is None:
+        return f"Deploy none of them: {none_chosen(recommendation.candidates).removesuffix('.').lower()}."
+    fleet = f"{chosen.instance_count} × {candidate_name(chosen)}"
+    costs = "" if chosen.cost_per_hour_usd is None else f", for {chosen.cost_per_hour_usd:,.2f} USD an hour"
+    match proof.verdict if proof else None:
+        case "kept":
+            return f"Deploy {fleet}{costs}: proven with open arrivals at the rates that the fleet would get."
+        case "missed":
+            assert proof is not None, "it has a verdict"
+            return f"Do not deploy {fleet}: {proof.reason.removesuffix('.')}."
+        case "unclear":
+            return f"Prove {fleet} for longer before it is deployed{costs}: the last proof came to no verdict."
+        case _:
+            return f"Deploy {fleet}{costs}, once it is proven: it was measured and sized, and not proven yet."
+
+
+def candidate_name(candidate: Candidate) -> str:
+    settings = ", ".join(f"{key}={value}" for key, value in candidate.environment.items())
+    return " ".join(part for part in (candidate.instance_type, candidate.variant or "", settings) if part)
+
+
+def proof_report(name: str, proof: Proof, found: Found) -> Report:
+    """Returns the report of a proof's own folder, which does not hold the recommendation."""
+    generator = generator_table(found)
+    archive = proof.archive_sha256 or "not known"
+    return Report(
+        kind="proof",
+        name=name,
+        workload=None,
+        asked=f"{proof.percentile} model latency ≤ {proof.limit_ms:g} ms",
+        verdict=VERDICTS[proof.verdict],
+        decision=f"{proof.verdict.capitalize()}: {proof.reason}",
+        cautions=_local(proof.measured_on, proof.machine),
+        tables=(proof_table(proof), *([generator] if generator else [])),
+        proof=proof,
+        not_tested=tuple(_untested_by(proof, None)),
+        environment={
+            "fingerprint": found.fingerprint(archive, proof.machine, proof.measured_on, proof.instance_type),
+            "asked": f"{proof.instances} × {proof.instance_type}: {proof.target}",
+            "measured on": f"{proof.measured_on}: {proof.machine}",
+            "measured at": proof.measured_at,
+            "model archive": archive,
+            "run": proof.run,
+            **_hashes(found),
+        },
+    )
+
+
+def capacity_report(name: str, capacity: CapacityFound, workload: Workload | None, found: Found) -> Report:
+    """Returns the report of a search of a server's capacity that was not sized."""
+    searched = capacity.open_loop()
+    limit = f"{searched.percentile} ≤ {searched.limit_ms:g} ms"
+    rate, (low, high) = searched.invocations_per_minute, searched.interval or (None, None)
+    if not rate:
+        said = f"No capacity within {limit} was found: {searched.reason}."
+    else:
+        between = "" if low is None else f" (95 % interval {low:,.0f} to {high:,.0f})"
+        said = f"An instance bears {rate:,.0f} invocations/min within {limit}{between}."
+    rows = [
+        (probe.invocations_per_minute, probe.duration_s, probe.latency_ms, probe.late_share)
+        for probe in sorted(searched.probes, key=lambda probe: probe.invocations_per_minute)
+    ]
+    generator = generator_table(found)
+    return Report(
+        kind="capacity",
+        name=name,
+        workload=workload.name if workload else None,
+        description=workload.description if workload else "",
+        asked=limit,
+        verdict="met" if rate else "unknown" if rate is None else "missed",
+        decision=said,
+        cautions=_local(capacity.measured_on, capacity.machine or "not known"),
+        tables=(table("probes", "Probes", PROBES, rows), *([generator] if generator else [])),
+        not_tested=(ONE_KIND_OF_REQUEST, COLD_START, "No fleet was sized or proven."),
+        environment={
+            "fingerprint": found.fingerprint(capacity.instance_type, capacity.machine or "", capacity.measured_on),
+            "asked": f"{capacity.instances} × {capacity.instance_type}: {capacity.url or 'not known'}",
+            "measured on": f"{capacity.measured_on}: {capacity.machine or 'not known'}",
+            "measured at": capacity.measured_at or "not known",
+            "warm-up": "not known" if capacity.warm_up_s is None else f"{capacity.warm_up_s:.3g} s",
+            **_hashes(found),
+        },
+    )
+
+
+def proof_table(proof: Proof) -> Table:
+    rows = [
+        (
+            each.name.replace("-", " ") + ("" if each.asked else ", which [sizing] does not ask for"),
+            each.instances_left,
+            each.invocations_per_minute,
+            each.latency_ms,
+            *each.latency_interval_ms,
+            each.requests,
+            each.errors,
+            each.duration_s,
+            each.verdict,
+        )
+        for each in proof.scenarios
+    ]
+    return table("proof", f"Proof: {proof.verdict}", SCENARIOS, rows, f"{proof.reason} Latency is {proof.percentile}.")
+
+
+def _candidates(recommendation: Recommendation) -> Table:
+    rows = [
+        (
+            candidate_name(each),
+            each.meets_objective,
+            each.max_invocations_per_minute,
+            *(each.max_invocations_interval or (None, None)),
+            each.capacity_basis,
+            each.objective_latency_ms,
+            each.warm_up_s,
+            each.instance_count,
+            each.cost_per_hour_usd,
+            each.cost_per_million_invocations_usd,
+            each.reason,
+        )
+        for each in recommendation.candidates
+    ]
+    note = f"Rates are of one instance, costs of the fleet; latency is {recommendation.objective.percentile}."
+    return table("candidates", "Candidates", CANDIDATES, rows, note)
+
+
+def _client_latency(candidates: Sequence[Candidate]) -> Table | None:
+    rows = [
+        (candidate_name(candidate), each.percentile, each.from_send_ms, each.from_intended_ms, each.difference_ms)
+        for candidate in candidates
+        for each in client_latencies(candidate)
+    ]
+    heads = (
+        ("candidate", "candidate", ""),
+        ("percentile", "percentile", ""),
+        ("from_send_ms", "from actual send, ms", ".4g"),
+        ("from_intended_ms", "from intended send, ms", ".4g"),
+        ("difference_ms", "difference, ms", ".3g"),
+    )
+    return table("client-latency", "Client latency", heads, rows) if rows else None
+
+
+def _local(measured_on: str, machine: str) -> tuple[str, ...]:
+    if measured_on != "local":
+        return ()
+    return (
+        f"Measured on this machine ({machine}), which stood in for every instance type, not on SageMaker: size "
+        "production from a job that SageMaker ran.",
+    )
+
+
+def _untested(recommendation: Recommendation) -> Iterator[str]:
+    chosen, proof = recommendation.recommended, recommendation.proof
+    for candidate in recommendation.candidates:
+        if not candidate.verified:
+            yield f"Nothing shows whether {candidate_name(candidate)} keeps the objective."
+    if proof is None:
+        yield "No fleet was proven with open arrivals; the command prove does it."
+    else:
+        yield from _untested_by(proof, chosen)
+        return
+    yield ONE_KIND_OF_REQUEST
+    yield COLD_START
+    yield TRAFFIC_THAT_CHANGES
+
+
+def _untested_by(proof: Proof, chosen: Candidate | None) -> Iterator[str]:
+    fleet = chosen.instance_count if chosen else max((each.instances_left for each in proof.scenarios), default=None)
+    if fleet and proof.instances < fleet:
+        yield (
+            f"The proof asked {proof.instances} of the {fleet} instances, at the rate that each would get: how a fleet "
+            "shares its load was not tested."
+        )
+    driven = {each.name for each in proof.scenarios}
+    if "zone-lost" not in driven:
+        yield "The loss of an availability zone was not driven."
+    if proof.archive_sha256 is None:
+        yield "Nothing tells which archive served the proof."
+    longest_s = max((each.duration_s for each in proof.scenarios), default=0.0)
+    yield f"The longest load lasted {longest_s:,.0f} s: an hour in which the service is slower is not foreseen by it."
+    yield ONE_KIND_OF_REQUEST
+    yield COLD_START
+    yield TRAFFIC_THAT_CHANGES
+
+
+def _hashes(found: Found) -> dict[str, str]:
+    return {f"sha256 of the {name}": value for name, value in found.hashes.items()}
