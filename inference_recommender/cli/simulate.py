@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -57,8 +58,15 @@ def add(commands: Commands) -> None:
         DESCRIPTION,
     )
     parser.add_argument("workload", metavar="WORKLOAD")
-    parser.add_argument("--trace", required=True, metavar="FILE|SHAPE", help="a CSV file, or one of the shapes")
-    parser.add_argument("--days", type=_positive, metavar="N", help="length of a shape; default: 1, or 7 of a week's")
+    traffic = parser.add_mutually_exclusive_group(required=True)
+    traffic.add_argument("--trace", metavar="FILE|SHAPE", help="a CSV file, or one of the shapes")
+    traffic.add_argument("--from-cloudwatch", metavar="ENDPOINT", help="the invocations that an endpoint has had")
+    parser.add_argument(
+        "--days",
+        type=_positive,
+        metavar="N",
+        help="length of a shape, default: 1, or 7 of a week's; with --from-cloudwatch the last days, default: 14",
+    )
     parser.add_argument(
         "--from",
         type=Path,
@@ -232,6 +240,8 @@ def _pool(stack: ExitStack, case: Case, policy: Policy, seeds: int) -> Workers:
 def _traffic(options: argparse.Namespace, folder: WorkloadFolder) -> Traffic:
     workload, name = folder.workload, options.trace
     objective = workload.latency_objective
+    if options.from_cloudwatch is not None:
+        return _recorded(options)
     for known in SHAPES:
         if name == known:
             return shape(known, objective, workload.sizing, options.days)
@@ -240,6 +250,15 @@ def _traffic(options: argparse.Namespace, folder: WorkloadFolder) -> Traffic:
     if not Path(name).exists():
         raise UsageError(f"--trace: '{name}' is neither a file nor a shape. Shapes: {', '.join(SHAPES)}.")
     return read_trace(Path(name))
+
+
+def _recorded(options: argparse.Namespace) -> Traffic:
+    from aws_api.session import AwsSession  # boto3, which traces and shapes do without
+    from inference_recommender.simulate.cloudwatch import DEFAULT_DAYS, check_days, recorded
+
+    days = options.days or DEFAULT_DAYS
+    check_days(days)
+    return recorded(AwsSession(), options.from_cloudwatch, days, datetime.now(UTC))
 
 
 def _service(options: argparse.Namespace, folder: WorkloadFolder) -> Service:
