@@ -21,7 +21,7 @@ from .engine import Engine
 from .goldens import GOLDENS, Golden, Limits, load
 from .load_engine import NEURON_GRAPHS
 from .settings import Settings
-from .tensors import PER_TOKEN_OUTPUTS, tensors
+from .tensors import own_tokens, tensors
 
 PLACEMENT, COUNT = "NEURON_PLACEMENT", "NEURON_RT_NUM_CORES"
 """The variables by which the launcher tells a worker of its cores (`neuron.cores`)."""
@@ -119,10 +119,7 @@ def _compare(engine: Engine, settings: Settings, goldens: Sequence[Golden], copi
 
 def _deviation(golden: Golden, copy: int, name: str, output: "NDArray[Any]") -> Deviation:
     wanted = np.array(golden.outputs[name], np.float64)
-    given = np.atleast_1d(output).astype(np.float64)
-    if name in PER_TOKEN_OUTPUTS or given.ndim == 2:
-        given = given[: len(golden.token_ids)]
-    given = given.ravel()
+    given = own_tokens(name, np.atleast_1d(output), len(golden.token_ids)).astype(np.float64).ravel()
     differences = np.abs(given - wanted)
     return Deviation(
         copy=copy,

@@ -118,6 +118,11 @@ def split(outputs: Mapping[str, NDArray[Any]], shapes: Sequence[tuple[int, int]]
     ]
 
 
+def own_tokens(name: str, output: NDArray[Any], length: int) -> NDArray[Any]:
+    """Returns a row's output without its padding."""
+    return output[:length] if name in PER_TOKEN_OUTPUTS or output.ndim == 2 else output
+
+
 def per_token(name: str, output: NDArray[Any]) -> bool:
     """Tells whether axis 1 of a batch's output is the token."""
     return name in PER_TOKEN_OUTPUTS or output.ndim == 3

@@ -1,7 +1,7 @@
 """Runs the original of an encoder task by transformers: a compiled model is compared with it.
 
 It is independent of `bert.py`, which is what gets compiled. Tokens come from transformers' own tokenizer, so that ours
-is compared too.
+is compared too. An embedding is pooled by the formulas of sentence-transformers' Pooling.
 """
 
 import inspect
@@ -13,27 +13,43 @@ import torch
 from numpy.typing import NDArray
 from safetensors import safe_open
 from transformers import (
+    AutoModel,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     AutoTokenizer,
     BertConfig,
     BertForQuestionAnswering,
     BertForSequenceClassification,
+    BertForTokenClassification,
     BertModel,
 )
 
+from containers.encoder.tensors import own_tokens
 from model_build.checkpoint import Checkpoint, loading
 from model_build.checkpoint.families import FAMILIES
 from model_build.torch_threads import every_core
-from workloads import EncoderModel, Row, TextClassification, TextPairScoring
+from workloads import (
+    EncoderModel,
+    FeatureExtraction,
+    QuestionAnswering,
+    Row,
+    TextClassification,
+    TextPairScoring,
+    TextRanking,
+    TokenClassification,
+)
 
 AUTO: dict[str, Any] = {
     "text-classification": AutoModelForSequenceClassification,
+    "text-ranking": AutoModelForSequenceClassification,
+    "token-classification": AutoModelForTokenClassification,
+    "feature-extraction": AutoModel,
     "question-answering": AutoModelForQuestionAnswering,
 }
 Floats = NDArray[np.float32]
 Outputs = dict[str, Floats]
-"""The outputs of one row, by name."""
+"""The outputs of one row, or of one window of a row, by name."""
 
 
 class Reference:
@@ -48,37 +64,60 @@ class Reference:
             self._network = _network(checkpoint, model).eval()
         self._taken = inspect.signature(self._network.forward).parameters.keys()
 
-    def outputs(self, rows: Sequence[Row]) -> list[Outputs]:
-        """Returns for each row what the compiled model should give; starts and ends [length] without the padding."""
+    def outputs(self, rows: Sequence[Row]) -> list[list[Outputs]]:
+        """Returns for each window of each row what the compiled model should give; padding is left out.
+
+        A row is one window, but for a long one of a model with `stride`.
+        """
         segments = [[" ".join(row[field] for field in segment) for row in rows] for segment in self._model.segments]
         with loading(self._folder), torch.inference_mode(), every_core():
             inputs = self._tokenizer(*segments, padding=True, return_tensors="pt", **self._cut())
             outputs = self._forward({name: tensor for name, tensor in inputs.items() if name in self._taken})
         lengths = inputs["attention_mask"].sum(1).tolist()
-        return [
-            {name: _own(name, output[index], length) for name, output in outputs.items()}
-            for index, length in enumerate(lengths)
-        ]
+        found: list[list[Outputs]] = [[] for _ in rows]
+        for window, row in enumerate(inputs.get("overflow_to_sample_mapping", torch.arange(len(rows))).tolist()):
+            own = {name: output[window].numpy() for name, output in outputs.items()}
+            found[row].append({name: own_tokens(name, output, lengths[window]) for name, output in own.items()})
+        return found
 
     def _cut(self) -> dict[str, Any]:
-        return {"truncation": True, "max_length": self._model.max_input_tokens} if self._model.truncation else {}
+        """Returns what transformers' tokenizer is told to do with a row that is too long."""
+        model = self._model
+        if isinstance(model, QuestionAnswering | TokenClassification) and model.stride is not None:
+            moved = "only_second" if len(model.segments) > 1 else "only_first"
+            windows = {"stride": model.stride, "return_overflowing_tokens": True}
+            return {"truncation": moved, "max_length": model.max_input_tokens, **windows}
+        return {"truncation": True, "max_length": model.max_input_tokens} if model.truncation else {}
 
     def _forward(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         answer = self._network(**inputs)
         match self._model:
-            case TextClassification():
+            case TextClassification() | TextRanking() | TokenClassification():
                 return {"logits": answer.logits}
             case TextPairScoring():
                 pooled = answer.pooler_output
                 score = torch.sigmoid(self._network.scorer(pooled))[:, 0]
                 return {"logits": self._network.classifier(pooled), "score": score}
+            case FeatureExtraction() as model:
+                return {"embedding": _embedding(model, answer.last_hidden_state, inputs["attention_mask"])}
             case _:
                 return {"start_logits": answer.start_logits, "end_logits": answer.end_logits}
 
 
-def _own(name: str, output: torch.Tensor, length: int) -> Floats:
-    values: Floats = output.numpy()
-    return values[:length] if name in ("start_logits", "end_logits") else values
+def _embedding(model: FeatureExtraction, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Pools the vectors of the tokens, [rows, length, width], to [rows, dimensions]."""
+    real = mask[:, :, None]
+    match model.pooling:
+        case "cls":
+            pooled = hidden[:, 0]
+        case "max":
+            pooled = hidden.masked_fill(real == 0, -torch.inf).max(1).values
+        case "last":
+            pooled = hidden[torch.arange(len(hidden)), mask.sum(1) - 1]
+        case _:
+            pooled = (hidden * real).sum(1) / real.sum(1)
+    cut = pooled[:, : model.dimensions or None]
+    return torch.nn.functional.normalize(cut, dim=1) if model.normalize else cut
 
 
 def _network(checkpoint: Checkpoint, model: EncoderModel) -> Any:
@@ -91,16 +130,20 @@ def _network(checkpoint: Checkpoint, model: EncoderModel) -> Any:
     kind: Any = BertConfig
     config = kind(**{**checkpoint.encoder_config, **_labels(model)}, attn_implementation="eager")
     network: Any
+    prefix = "bert."
     match model:
-        case TextClassification():
+        case TextClassification() | TextRanking():
             network = BertForSequenceClassification(config)
+        case TokenClassification():
+            network = BertForTokenClassification(config)
+        case FeatureExtraction():
+            network, prefix = BertModel(config, add_pooling_layer=False), ""
         case TextPairScoring():
-            network = BertModel(config)
+            network, prefix = BertModel(config), ""
             network.classifier = torch.nn.Linear(config.hidden_size, len(model.labels))
             network.scorer = torch.nn.Linear(config.hidden_size, 1)
         case _:
             network = BertForQuestionAnswering(config)
-    prefix = "" if isinstance(model, TextPairScoring) else "bert."
     places, weights = network.state_dict().keys(), _weights(checkpoint, prefix)
     weights = {name: tensor for name, tensor in weights.items() if name in places}  # the others, it has no use for
     network.load_state_dict(weights, assign=True)  # the files' own pages, not a copy
@@ -108,7 +151,10 @@ def _network(checkpoint: Checkpoint, model: EncoderModel) -> Any:
 
 
 def _labels(model: EncoderModel) -> Mapping[str, Any]:
-    return {} if not hasattr(model, "labels") else {"id2label": dict(enumerate(model.labels))}
+    """Returns what BERT's configuration says of the head: its labels, or of numbers without names how many."""
+    if model.label_names:
+        return {"id2label": dict(enumerate(model.label_names))}
+    return {"num_labels": model.head_size} if model.head_size else {}
 
 
 def _weights(checkpoint: Checkpoint, prefix: str) -> dict[str, torch.Tensor]:

@@ -2,42 +2,55 @@
 
 In: a `Predictor` over the compiled graph, which is the serving code itself, and the reference. Out: one `Comparison`
 per example. Both get the same rows; numbers are compared before, answers after the serving code's own last step.
+
+An example is one text, or of embeddings a pair of them; a long text is several windows of the model.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from containers.encoder.answers import Answer as Served
 from containers.encoder.answers import answer
 from containers.encoder.predictor import Predictor
 from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
-from containers.encoder.tensors import Encoding
+from containers.encoder.tensors import Encoding, split, windows
 from model_build.encoder.reference import Outputs, Reference
-from model_build.parity import Answer, Comparison
+from model_build.metrics import Answer
+from model_build.parity import Comparison
 from model_build.progress import Progress, silent
-from workloads import Example
+from workloads import Example, Row
 from workloads.errors import InvalidDocument
 
-ANSWER_KEYS = {"text-classification": "LABEL", "text-pair-scoring": "RELATION", "question-answering": "ANSWER"}
+SAME_SCORE = 1e-3
+"""Two scores that are no further apart are the same answer, and so are embeddings whose cosine is as near to 1."""
+SAME_DIRECTION = 1e-4
+Texts = list[list[Outputs]]
+"""What a model gives for an example: for each of its texts the outputs of each window."""
 
 
 def originals(
     reference: Reference, examples: Sequence[Example], batch_size: int, progress: Progress = silent
-) -> list[Outputs]:
+) -> list[Texts]:
     """Runs the original over every example and returns its outputs, so that it need not stay in memory afterwards."""
-    outputs: list[Outputs] = []
+    outputs: list[Texts] = []
     for start in range(0, len(examples), batch_size):
         progress(f"Asking the original, {start} of {len(examples)} examples")
-        outputs += reference.outputs([example.row for example in examples[start : start + batch_size]])
+        batch = examples[start : start + batch_size]
+        given = iter(reference.outputs([row for example in batch for row in rows_of(example)]))
+        outputs += [list(islice(given, len(rows_of(example)))) for example in batch]
     return outputs
 
 
 def compare(
-    wanted: Sequence[Outputs],
+    wanted: Sequence[Texts],
     compiled: Predictor,
     examples: Sequence[Example],
     *,
@@ -49,7 +62,8 @@ def compare(
 
     `file` is where the examples are from: `InvalidDocument` names it when one cannot be asked at all.
     """
-    encodings = _encode(compiled, examples, file)
+    encoded = iter(_encode(compiled, [row for example in examples for row in rows_of(example)], file))
+    encodings = [list(islice(encoded, len(rows_of(example)))) for example in examples]
     comparisons: list[Comparison] = []
     for start in range(0, len(examples), batch_size):
         progress(f"Verifying, {start} of {len(examples)} examples")
@@ -58,57 +72,156 @@ def compare(
     return comparisons
 
 
+def rows_of(example: Example) -> list[Row]:
+    """Returns the rows that are asked for an example: its own, and of a pair of embeddings the other text's."""
+    if example.other is None:
+        return [example.row]
+    first, *others = example.row
+    return [example.row, {first: example.other, **dict.fromkeys(others, "")}]
+
+
+def evaluation_keys(settings: Settings, served: Served) -> dict[str, Any]:
+    """Returns the keys that a line of evaluation.jsonl has where an answer is its label."""
+    match settings.kind:
+        case "multi_label_classification":
+            return {"labels": json.loads(str(served["LABELS"]))}
+        case "regression" | "text-ranking":
+            return {"score": served["SCORE"]}
+        case "text-pair-scoring":
+            return {"label": served["RELATION"], "score": served["DUPLICATE_SCORE"]}
+        case "token-classification":
+            found = json.loads(str(served["ENTITIES"]))
+            return {"entities": [{key: each[key] for key in ("label", "start", "end")} for each in found]}
+        case "feature-extraction":
+            return {}
+        case "question-answering":
+            return {"label": served["ANSWER"]}
+        case _:
+            return {"label": served["LABEL"]}
+
+
+def measured(settings: Settings) -> Settings:
+    """Returns the settings by which answers are compared: of tokens by themselves their entities are."""
+    return replace(settings, aggregation="simple") if settings.aggregation == "none" else settings
+
+
 def _compare_batch(
-    wanted: Sequence[Outputs],
+    wanted: Sequence[Texts],
     compiled: Predictor,
     examples: Sequence[Example],
-    encodings: Sequence[Encoding],
+    encodings: Sequence[Sequence[Encoding]],
 ) -> list[Comparison]:
-    given = compiled.outputs(encodings)
-    served = compiled.answer(encodings, [example.row for example in examples])
-    return [_comparison(compiled, *each) for each in zip(examples, encodings, wanted, given, served, strict=True)]
+    settings = measured(compiled.settings)
+    asked = [code for codes in encodings for code in codes]
+    rows = [row for example in examples for row in rows_of(example)]
+    outputs = compiled.run(asked)
+    apart = iter(split(outputs, [(1, len(window)) for window in windows(asked)]))
+    served = iter(answer(settings, outputs, asked, rows))
+    return [
+        _comparison(
+            settings,
+            example,
+            codes,
+            texts,
+            [[_first(each) for each in islice(apart, 1 + len(code.more))] for code in codes],
+            list(islice(served, len(codes))),
+        )
+        for example, codes, texts in zip(examples, encodings, wanted, strict=True)
+    ]
 
 
 def _comparison(
-    compiled: Predictor,
+    settings: Settings,
     example: Example,
-    encoding: Encoding,
-    wanted: Outputs,
-    given: Outputs,
-    served: Served,
+    encodings: Sequence[Encoding],
+    wanted: Texts,
+    given: Texts,
+    served: Sequence[Served],
 ) -> Comparison:
     # The serving code's last step over the original's numbers: what it would have answered with the original.
-    rows = {name: output[None] for name, output in wanted.items()}
-    (original,) = answer(compiled.settings, rows, [encoding], [example.row])
-    differences = np.concatenate([np.abs(given[name] - output).ravel() for name, output in wanted.items()])
-    said, says = answered(compiled.settings, original), answered(compiled.settings, served)
+    original = [
+        answer(settings, _stacked(text), [code], [row])[0]
+        for text, code, row in zip(wanted, encodings, rows_of(example), strict=True)
+    ]
+    pairs = zip(_flat(wanted), _flat(given), strict=True)
+    differences = np.concatenate([np.abs(ours[name] - output).ravel() for theirs, ours in pairs for name, output in theirs.items()])
+    said, says = (_answer(settings, each, original) for each in (original, served))
     return Comparison(
         example=example,
         original=said,
         compiled=says,
-        identical=said.text == says.text,
+        identical=_identical(settings, said, says),
         max_logit_difference=float(differences.max()),
         mean_logit_difference=float(differences.mean()),
         logits=differences.size,
     )
 
 
-def answered(settings: Settings, served: Served) -> Answer:
-    score = served.get("DUPLICATE_SCORE")
-    return Answer(text=str(served[ANSWER_KEYS[settings.task]]), score=score if isinstance(score, float) else None)
+def _answer(settings: Settings, served: Sequence[Served], original: Sequence[Served]) -> Answer:
+    """Returns what the gate reads of the answers to an example's texts; `original` are those with the original."""
+    first, keys = served[0], evaluation_keys(settings, served[0])
+    match settings.kind:
+        case "multi_label_classification":
+            return Answer(text=", ".join(keys["labels"]) or "no label", labels=frozenset(keys["labels"]))
+        case "regression" | "text-ranking":
+            return Answer(text=f"{keys['score']:.4f}", score=keys["score"])
+        case "token-classification":
+            found = json.loads(str(first["ENTITIES"]))
+            return Answer(
+                text=", ".join(f"{each['label']} {each['text']!r}" for each in found) or "no entity",
+                entities=frozenset((each["label"], each["start"], each["end"]) for each in found),
+            )
+        case "feature-extraction":
+            near = _cosine(first, original[0])
+            score = _cosine(*served) if len(served) > 1 else None
+            return Answer(text=f"cosine {near:.6f} with the original's", score=score, to_original=near)
+        case _:
+            return Answer(text=str(keys["label"]), score=keys.get("score"))
 
 
-def evaluation_keys(settings: Settings, served: Served) -> dict[str, Any]:
-    """Returns the keys that a row of evaluation.jsonl has where this answer is its label."""
-    own = answered(settings, served)
-    return {"label": own.text} | ({} if own.score is None else {"score": own.score})
+def _identical(settings: Settings, original: Answer, compiled: Answer) -> bool:
+    match settings.kind:
+        case "multi_label_classification" | "token-classification":
+            return (original.labels, original.entities) == (compiled.labels, compiled.entities)
+        case "regression" | "text-ranking":
+            return abs((original.score or 0.0) - (compiled.score or 0.0)) <= SAME_SCORE
+        case "feature-extraction":
+            return (compiled.to_original or 0.0) >= 1 - SAME_DIRECTION
+        case _:
+            return original.text == compiled.text
 
 
-def _encode(compiled: Predictor, examples: Sequence[Example], file: Path) -> list[Encoding]:
-    encoded = compiled.preprocessor.encode([example.row for example in examples])
+def _cosine(one: Served, other: Served) -> float:
+    first, second = (np.array(each["EMBEDDING"], np.float64) for each in (one, other))
+    norm = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(first @ second) / norm if norm else 0.0
+
+
+def _stacked(text: Sequence[Outputs]) -> dict[str, NDArray[Any]]:
+    """Returns the windows of a text as one batch; outputs per token are padded to the longest."""
+    return {name: np.stack([_padded(window[name], text, name) for window in text]) for name in text[0]}
+
+
+def _padded(output: NDArray[Any], text: Sequence[Outputs], name: str) -> NDArray[Any]:
+    if len(text) == 1:
+        return output
+    fill = max(len(window[name]) for window in text) - len(output)
+    return np.pad(output, [(0, fill), *[(0, 0)] * (output.ndim - 1)])
+
+
+def _flat(texts: Texts) -> list[Outputs]:
+    return [window for text in texts for window in text]
+
+
+def _first(outputs: Mapping[str, NDArray[Any]]) -> Outputs:
+    return {name: output[0] for name, output in outputs.items()}
+
+
+def _encode(compiled: Predictor, rows: Sequence[Row], file: Path) -> list[Encoding]:
+    encoded = compiled.preprocessor.encode(rows)
     problems = [
-        f"the row {' | '.join(example.row.values())[:60]!r} {code.message}."
-        for example, code in zip(examples, encoded, strict=True)
+        f"the row {' | '.join(row.values())[:60]!r} {code.message}."
+        for row, code in zip(rows, encoded, strict=True)
         if isinstance(code, Refusal)
     ]
     if problems:
