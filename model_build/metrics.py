@@ -145,7 +145,10 @@ def micro_f1(answers: Sequence[Answered]) -> float | None:
 def entity_f1(answers: Sequence[Answered]) -> float | None:
     """Returns the F1 over all entities of all texts; None where there is none."""
     return _f1(
-        [({(own.label, own.start, own.end) for own in example.entities}, answer.entities) for example, answer in answers]
+        [
+            ({(own.label, own.start, own.end) for own in example.entities}, answer.entities)
+            for example, answer in answers
+        ]
     )
 
 
@@ -167,7 +170,9 @@ def spearman(answers: Sequence[Answered]) -> float | None:
 def ndcg(answers: Sequence[Answered]) -> float | None:
     """Returns the mean over the queries that have a relevant text and another one; None where there is none."""
     queries = _ranked(answers)
-    return fmean(_discounted(gains) / _discounted(sorted(gains, reverse=True)) for gains in queries) if queries else None
+    return (
+        fmean(_discounted(gains) / _discounted(sorted(gains, reverse=True)) for gains in queries) if queries else None
+    )
 
 
 def reciprocal_rank(answers: Sequence[Answered]) -> float | None:

@@ -4,8 +4,8 @@ task.
 Scores are 0 to 1, but for a regression's and a ranking's without activation. START and END count characters (code
 points) of the answer's segment; END is excluded. LABELS and ENTITIES are lists, as JSON in a text.
 
-A row may be several windows of a long text (`Encoding.more`). Then its answer is the best of theirs: of question
-answering, the surest; of token classification, the entities of all, of which none overlap.
+A row may be several windows of a long text (`Encoding.more`). Then its answer is made of theirs: of question answering
+the surest; of token classification the entities of all, of which none overlap.
 """
 
 import json
@@ -105,27 +105,30 @@ def pieces(
 def _answered(
     settings: Settings, outputs: Outputs, characters: Integers, contexts: Sequence[str], own: Sequence[slice]
 ) -> dict[str, list[Any]]:
-    """Returns the answers of question answering: of each row, that of the window in which it is the surest."""
+    """Returns the answers of question answering. Of several windows, equal texts are one answer with the sum of their
+    scores, and the surest is given: transformers' pipeline (4.57) does so, and a sum may be over 1.
+    """
     allowed = characters[:, :, 0] >= 0
     starts, ends = (outputs[name].astype(np.float64) for name in ("start_logits", "end_logits"))
-    first, last = best_span(
-        np.where(allowed, starts, -np.inf), np.where(allowed, ends, -np.inf), settings.max_answer_tokens
-    )
+    inside = [np.where(allowed, logits, -np.inf) for logits in (starts, ends)]
+    first, last = best_span(inside[0], inside[1], settings.max_answer_tokens)
     counted = allowed.copy()
     if settings.stride is not None:
         # A model that was trained on windows says by its first token that the answer is in none of this one's.
         counted[:, 0] = True
     window = np.arange(len(first))
     shares = [_softmax(np.where(counted, logits, -np.inf)) for logits in (starts, ends)]
-    scores = shares[0][window, first] * shares[1][window, last]
-    best = [row.start + int(scores[row].argmax()) for row in own]
-    begins, stops = (characters[best, tokens[best], side].tolist() for tokens, side in ((first, 0), (last, 1)))
-    return {
-        "ANSWER": [context[begin:stop] for context, begin, stop in zip(contexts, begins, stops, strict=True)],
-        "SCORE": scores[best].tolist(),
-        "START": begins,
-        "END": stops,
-    }
+    scores = (shares[0][window, first] * shares[1][window, last]).tolist()
+    begins, stops = characters[window, first, 0].tolist(), characters[window, last, 1].tolist()
+    found: dict[str, list[Any]] = {"ANSWER": [], "SCORE": [], "START": [], "END": []}
+    for context, row in zip(contexts, own, strict=True):
+        answers: dict[str, list[Any]] = {}
+        for begin, stop, score in zip(begins[row], stops[row], scores[row], strict=True):
+            answers.setdefault(context[begin:stop].lower(), [0.0, begin, stop])[0] += score
+        score, begin, stop = max(answers.values(), key=lambda each: each[0])
+        for key, value in zip(found, (context[begin:stop], score, begin, stop), strict=True):
+            found[key].append(value)
+    return found
 
 
 def best_span(start: Floats, end: Floats, max_tokens: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

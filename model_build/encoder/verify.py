@@ -144,7 +144,9 @@ def _comparison(
         for text, code, row in zip(wanted, encodings, rows_of(example), strict=True)
     ]
     pairs = zip(_flat(wanted), _flat(given), strict=True)
-    differences = np.concatenate([np.abs(ours[name] - output).ravel() for theirs, ours in pairs for name, output in theirs.items()])
+    differences = np.concatenate(
+        [np.abs(ours[name] - output).ravel() for theirs, ours in pairs for name, output in theirs.items()]
+    )
     said, says = (_answer(settings, each, original) for each in (original, served))
     return Comparison(
         example=example,
