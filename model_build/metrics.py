@@ -3,7 +3,7 @@
 In: the examples with a model's answers. Out: a number for each metric that the rows can measure, under the names of
 `workloads.METRICS`. Where the definitions are from:
 
-    f1                  SQuAD's overlap of words (Rajpurkar et al., 2016) but for its removal of articles and punctuation
+    f1                  SQuAD's overlap of words (Rajpurkar et al., 2016), but articles and punctuation count as well
     entity_f1           seqeval's micro average: an entity counts where label, start and end are right
     micro_f1, macro_f1  scikit-learn's f1_score over the labels that a row has
     ndcg_at_10          trec_eval's ndcg_cut.10: the gain is the score itself, discounted by log2 of the rank + 1

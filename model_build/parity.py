@@ -1,18 +1,16 @@
 """Judges whether the compiled model is as good as the original, and the original as good as it must be. Pure.
 
 In: one `Comparison` per example. Out: a `ParityReport`, or `GateFailed` with the reasons and the worst examples. It
-does not know how either model was run. A metric is a function of the answers; `measure` has those of a task, under the
-names of `workloads.METRICS`. F1 of answer spans is SQuAD's (Rajpurkar et al., 2016) but for its removal of articles and
-punctuation.
+does not know how either model was run, nor what its metrics are (`metrics`).
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from model_build.metrics import Answer, Answered, intervals, measure
 from model_build.progress import Progress
 from workloads import Example, Parity, ParityReport, ProjectError
 from workloads.workload import AGREEMENT
@@ -31,25 +29,6 @@ class ParityFailed(GateFailed):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """A model's answer: the text or label, and the score of a scored pair."""
-
-    text: str
-    score: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Answered:
-    """One example with its label and the model's answer; a scored pair also has both scores."""
-
-    text: str
-    label: str
-    answer: str
-    score: float | None = None
-    scored: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
     """One example through both models. Differences are absolute, over all output numbers ("logits") compared."""
 
@@ -65,6 +44,12 @@ class Comparison:
     def asked(self) -> str:
         return " | ".join(self.example.row.values())
 
+    @property
+    def off(self) -> float:
+        """How far the original's score is from the labelled one; 0 where there are none."""
+        wanted, given = self.example.score, self.original.score
+        return 0.0 if wanted is None or given is None else abs(wanted - given)
+
 
 Compare = Callable[[Path, Progress], Sequence[Comparison]]
 """Compares the compiled graphs in a folder with the original, which is loaded already."""
@@ -73,14 +58,16 @@ Compare = Callable[[Path, Progress], Sequence[Comparison]]
 def report(metrics: Sequence[str], comparisons: Sequence[Comparison]) -> ParityReport:
     """Returns the figures of both models, with those of `metrics` that the examples can measure."""
     compared = sum(c.logits for c in comparisons)
+    original = [Answered(c.example, c.original) for c in comparisons]
+    compiled = [Answered(c.example, c.compiled) for c in comparisons]
     return ParityReport(
         examples=len(comparisons),
         identical_answers=sum(c.identical for c in comparisons),
         max_logit_difference=_largest([c.max_logit_difference for c in comparisons]),
         mean_logit_difference=sum(c.mean_logit_difference * c.logits for c in comparisons) / compared,
-        original=_agreement(metrics, 1.0) | measure(metrics, [_answered(c, c.original) for c in comparisons]),
-        compiled=_agreement(metrics, fmean(c.identical for c in comparisons))
-        | measure(metrics, [_answered(c, c.compiled) for c in comparisons]),
+        original=_agreement(metrics, 1.0) | measure(metrics, original),
+        compiled=_agreement(metrics, fmean(c.identical for c in comparisons)) | measure(metrics, compiled),
+        intervals=intervals(metrics, original),
     )
 
 
@@ -102,7 +89,8 @@ def check_quality(parity: ParityReport, quality: Mapping[str, float], comparison
         if key.removeprefix("min_") not in parity.original
     ]
     if reasons:
-        wrong = [(c.asked, c.example.label, c.original.text) for c in comparisons if c.original.text != c.example.label]
+        worst = sorted((c for c in comparisons if c.original.text != c.example.wanted), key=lambda c: -c.off)
+        wrong = [(c.asked, c.example.wanted, c.original.text) for c in worst]
         advice = "Train the checkpoint further, or lower the minimum in workload.toml."
         raise GateFailed(_sentences("The original model is not good enough on", reasons, wrong, advice))
 
@@ -162,78 +150,6 @@ def _sentences(title: str, reasons: Sequence[str], mistakes: Sequence[tuple[str,
     return "\n".join([f"{title} evaluation.jsonl:", *listed, *heading, *shown, advice])
 
 
-def _answered(comparison: Comparison, answer: Answer) -> Answered:
-    return Answered(
-        text=comparison.asked,
-        label=comparison.example.label,
-        answer=answer.text,
-        score=comparison.example.score,
-        scored=answer.score,
-    )
-
-
 def _largest(differences: Sequence[float]) -> float:
     """Returns the largest difference, and NaN if there is one: `max` would let it slip through."""
     return math.nan if any(map(math.isnan, differences)) else max(differences)
-
-
-Metric = Callable[[Sequence[Answered]], float | None]
-"""A metric of a model's answers; None where these examples cannot measure it."""
-
-
-def measure(metrics: Sequence[str], answers: Sequence[Answered]) -> dict[str, float]:
-    """Returns those of the metrics that the examples can measure, by name; agreement is the report's."""
-    measured = {name: _METRICS[name](answers) for name in metrics if name != AGREEMENT}
-    return {name: value for name, value in measured.items() if value is not None}
-
-
-def exact_match(answers: Sequence[Answered]) -> float:
-    """Returns the share answered with the label itself, character by character."""
-    return fmean(each.answer == each.label for each in answers)
-
-
-def unchanged_rate(answers: Sequence[Answered]) -> float | None:
-    """Returns the share of the texts that were right already and came back unchanged; None when no text was right."""
-    right = [each for each in answers if each.text == each.label]
-    return fmean(each.answer == each.text for each in right) if right else None
-
-
-def macro_f1(answers: Sequence[Answered]) -> float:
-    """Returns the F1 of each label, averaged: a rare label counts like a common one."""
-    return fmean(_label_f1(answers, label) for label in sorted({each.label for each in answers}))
-
-
-def span_f1(answers: Sequence[Answered]) -> float:
-    """Returns the mean overlap of an answer's words with its label's."""
-    return fmean(_words_f1(each.answer, each.label) for each in answers)
-
-
-def score_correlation(answers: Sequence[Answered]) -> float:
-    """Returns Pearson's correlation of the model's scores with the labelled ones; NaN when either never varies."""
-    pairs = [(each.score, each.scored) for each in answers if each.score is not None and each.scored is not None]
-    means = [fmean(column) for column in zip(*pairs, strict=True)]
-    wanted, given = [a - means[0] for a, _ in pairs], [b - means[1] for _, b in pairs]
-    norm = math.sqrt(math.fsum(a * a for a in wanted) * math.fsum(b * b for b in given))
-    return math.fsum(a * b for a, b in zip(wanted, given, strict=True)) / norm if norm else math.nan
-
-
-def _label_f1(answers: Sequence[Answered], label: str) -> float:
-    hits = sum(each.answer == each.label == label for each in answers)
-    total = sum(each.answer == label for each in answers) + sum(each.label == label for each in answers)
-    return 2 * hits / total
-
-
-def _words_f1(answer: str, label: str) -> float:
-    given, wanted = answer.lower().split(), label.lower().split()
-    common = sum((Counter(given) & Counter(wanted)).values())
-    return 2 * common / (len(given) + len(wanted)) if common else float(given == wanted)
-
-
-_METRICS: dict[str, Metric] = {
-    "accuracy": exact_match,
-    "exact_match": exact_match,
-    "f1": span_f1,
-    "macro_f1": macro_f1,
-    "score_correlation": score_correlation,
-    "unchanged_rate": unchanged_rate,
-}

@@ -85,13 +85,20 @@ def _engines(document: Mapping[str, Any]) -> str:
 def _parity(parity: Mapping[str, Any] | None) -> str:
     if not parity:
         return "not compared: this machine cannot run what was compiled"
-    original, compiled = parity["original"], parity["compiled"]
+    original, compiled, intervals = parity["original"], parity["compiled"], parity.get("intervals", {})
     return "\n".join(
         [
             f"identical answers     {parity['identical_answers']} of {parity['examples']}",
             f"logit difference      {parity['max_logit_difference']:.3g} at most, "
             f"{parity['mean_logit_difference']:.3g} on average",
-            "                      original  compiled",
-            *(f"{name.replace('_', ' '):<20}  {value:8.4f}  {compiled[name]:8.4f}" for name, value in original.items()),
+            "                      original  compiled" + ("  95 % interval" if intervals else ""),
+            *(
+                f"{name.replace('_', ' '):<20}  {value:8.4f}  {compiled[name]:8.4f}{_interval(intervals.get(name))}"
+                for name, value in original.items()
+            ),
         ]
     )
+
+
+def _interval(interval: Sequence[float] | None) -> str:
+    return f"  {interval[0]:.4f} to {interval[1]:.4f}" if interval else ""

@@ -21,6 +21,9 @@ class ParityReport(Document):
     mean_logit_difference: float
     original: dict[str, float] = Field(description="The task's metrics on evaluation.jsonl.")
     compiled: dict[str, float]
+    intervals: dict[str, tuple[float, float]] = Field(
+        default={}, description="Of few examples, how the original's metrics may be on other rows like them: 95 %."
+    )
 
     @field_validator("original", "compiled")
     @classmethod

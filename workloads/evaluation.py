@@ -57,6 +57,16 @@ class Example:
     entities: tuple[Entity, ...] = ()
     other: str | None = None
 
+    @property
+    def wanted(self) -> str:
+        """The answer that it should be, as answers are shown."""
+        if self.entities:
+            text = " ".join(self.row.values())
+            return ", ".join(f"{each.label} {text[each.start : each.end]!r}" for each in self.entities)
+        if self.labels:
+            return ", ".join(sorted(self.labels))
+        return self.label or ("none" if self.score is None else f"{self.score:.4f}")
+
 
 def fields_of(model: Model) -> type[Document]:
     """Returns what a line of payloads.jsonl is: the model's fields."""

@@ -138,16 +138,12 @@ def _comparison(
     given: Texts,
     served: Sequence[Served],
 ) -> Comparison:
-    # The serving code's last step over the original's numbers: what it would have answered with the original.
-    original = [
-        answer(settings, _stacked(text), [code], [row])[0]
-        for text, code, row in zip(wanted, encodings, rows_of(example), strict=True)
-    ]
+    original = by_original(settings, example, encodings, wanted)
     pairs = zip(_flat(wanted), _flat(given), strict=True)
     differences = np.concatenate(
         [np.abs(ours[name] - output).ravel() for theirs, ours in pairs for name, output in theirs.items()]
     )
-    said, says = (_answer(settings, each, original) for each in (original, served))
+    said, says = (answered(settings, each, original) for each in (original, served))
     return Comparison(
         example=example,
         original=said,
@@ -159,18 +155,26 @@ def _comparison(
     )
 
 
-def _answer(settings: Settings, served: Sequence[Served], original: Sequence[Served]) -> Answer:
+def by_original(settings: Settings, example: Example, encodings: Sequence[Encoding], given: Texts) -> list[Served]:
+    """Returns the answers to an example's texts by the serving code's last step over the original's numbers."""
+    return [
+        answer(settings, _stacked(text), [code], [row])[0]
+        for text, code, row in zip(given, encodings, rows_of(example), strict=True)
+    ]
+
+
+def answered(settings: Settings, served: Sequence[Served], original: Sequence[Served]) -> Answer:
     """Returns what the gate reads of the answers to an example's texts; `original` are those with the original."""
     first, keys = served[0], evaluation_keys(settings, served[0])
     match settings.kind:
         case "multi_label_classification":
-            return Answer(text=", ".join(keys["labels"]) or "no label", labels=frozenset(keys["labels"]))
+            return Answer(text=", ".join(sorted(keys["labels"])) or "none", labels=frozenset(keys["labels"]))
         case "regression" | "text-ranking":
             return Answer(text=f"{keys['score']:.4f}", score=keys["score"])
         case "token-classification":
             found = json.loads(str(first["ENTITIES"]))
             return Answer(
-                text=", ".join(f"{each['label']} {each['text']!r}" for each in found) or "no entity",
+                text=", ".join(f"{each['label']} {each['text']!r}" for each in found) or "none",
                 entities=frozenset((each["label"], each["start"], each["end"]) for each in found),
             )
         case "feature-extraction":

@@ -4,10 +4,12 @@ tell what minimums the checkpoint reaches on those that somebody did.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from model_build.checkpoint import Checkpoint
-from model_build.parity import Answer, Comparison, report
+from model_build.metrics import Answer
+from model_build.parity import Comparison, report
 from model_build.progress import Progress
 from workloads import EncoderModel, Example, Model, OnnxRuntimeTarget, TextToText, UsageError
 
@@ -51,27 +53,28 @@ def reached(metrics: Sequence[str], examples: Sequence[Example], answers: Sequen
 def _encoded(checkpoint: Checkpoint, model: EncoderModel, examples: Sequence[Example], progress: Progress) -> Originals:
     from tokenizers import Tokenizer
 
-    from containers.encoder.answers import answer
     from containers.encoder.preprocess import Preprocessor
     from containers.encoder.row import Refusal
     from model_build.encoder import verify
     from model_build.encoder.graphs import settings
     from model_build.encoder.reference import Reference
 
-    known = settings(model, OnnxRuntimeTarget(runtime="onnxruntime"), checkpoint)
+    known = verify.measured(settings(model, OnnxRuntimeTarget(runtime="onnxruntime"), checkpoint))
     preprocessor = Preprocessor(Tokenizer.from_file(str(checkpoint.tokenizer)), known)
-    encodings = preprocessor.encode([example.row for example in examples])
-    for example, code in zip(examples, encodings, strict=True):
+    rows = [verify.rows_of(example) for example in examples]
+    asked = [row for own in rows for row in own]
+    encodings = preprocessor.encode(asked)
+    for row, code in zip(asked, encodings, strict=True):
         if isinstance(code, Refusal):
-            raise UsageError(f"--examples: the row {' | '.join(example.row.values())[:60]!r} {code.message}.")
-    good = [code for code in encodings if not isinstance(code, Refusal)]
+            raise UsageError(f"--examples: the row {' | '.join(row.values())[:60]!r} {code.message}.")
+    good = (code for code in encodings if not isinstance(code, Refusal))
     outputs = verify.originals(Reference(checkpoint, model), examples, BATCH, progress)
     served = [
-        answer(known, {name: output[None] for name, output in each.items()}, [code], [example.row])[0]
-        for each, code, example in zip(outputs, good, examples, strict=True)
+        verify.by_original(known, example, list(islice(good, len(own))), texts)
+        for example, own, texts in zip(examples, rows, outputs, strict=True)
     ]
-    answers = [verify.answered(known, each) for each in served]
-    keys = [verify.evaluation_keys(known, each) for each in served]
+    answers = [verify.answered(known, each, each) for each in served]
+    keys = [verify.evaluation_keys(known, each[0]) for each in served]
     return Originals(answers=answers, keys=keys, longest_answer=0)
 
 

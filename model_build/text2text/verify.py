@@ -21,7 +21,8 @@ from containers.text2text.generation import Generation
 from containers.text2text.generator import Refusal, TextGenerator, pad
 from containers.text2text.settings import Settings
 from model_build.checkpoint import loading
-from model_build.parity import Answer, Comparison
+from model_build.metrics import Answer
+from model_build.parity import Comparison
 from model_build.progress import Progress, silent
 from model_build.torch_threads import every_core
 from workloads import Example

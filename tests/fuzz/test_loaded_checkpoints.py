@@ -62,7 +62,7 @@ def _run_bert(checkpoint: Checkpoint) -> None:
     from model_build.encoder.reference import Reference
 
     network = bert.load(checkpoint, BERT_MODEL)
-    (answer,) = Reference(checkpoint, BERT_MODEL).outputs([{"text": "ab"}])
+    ((answer,),) = Reference(checkpoint, BERT_MODEL).outputs([{"text": "ab"}])
     tokens = torch.tensor([[2, 4, 5, 3]])
     given = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "token_type_ids": torch.zeros_like(tokens)}
     with torch.inference_mode():

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from model_build import parity
-from model_build.parity import Answer, Comparison, GateFailed, check_parity, check_quality
+from model_build.metrics import Answer
+from model_build.parity import Comparison, GateFailed, check_parity, check_quality
 from workloads import Example, Parity, ParityReport
 
 METRICS = ("exact_match", "unchanged_rate")

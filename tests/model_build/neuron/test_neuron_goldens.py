@@ -67,7 +67,7 @@ def test_the_golden_rows_are_those_of_the_reference_that_the_parity_gate_uses(
     assert [sum(golden.length == length for golden in goldens) for length in (16, 32)] == [4, 4]
     asked = Reference(planned.checkpoint, planned.compile_inputs.encoder)
     for golden in goldens:
-        [wanted] = asked.outputs([planned.examples[golden.row - 1].row])
+        [[wanted]] = asked.outputs([planned.examples[golden.row - 1].row])
         assert golden.outputs.keys() == wanted.keys()
         for name, output in wanted.items():
             np.testing.assert_allclose(golden.outputs[name], np.atleast_1d(output), atol=1e-4)
