@@ -28,7 +28,7 @@ from workloads import Example
 SMALL = 500
 """Of fewer examples, an interval is given beside each metric."""
 RESAMPLES = 400
-Z_95 = 1.959964
+Z_95 = 1.959963984540054
 """The normal quantile of a 95 % interval."""
 CUT = 10
 
