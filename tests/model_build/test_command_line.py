@@ -76,9 +76,9 @@ def test_verify_prints_a_table_for_people(run: Run, capsys: Capture) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "identical answers     40 of 40"
     assert lines[2:] == [
-        "                      original  compiled",
-        "exact match             0.0000    0.0000",
-        "unchanged rate          0.0000    0.0000",
+        "                      original  compiled  95 % interval",
+        "exact match             0.0000    0.0000  0.0000 to 0.0876",
+        "unchanged rate          0.0000    0.0000  0.0000 to 0.2425",
     ]
 
 
