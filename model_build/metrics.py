@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from workloads import Example
 
 SMALL = 500
-"""Of fewer examples, an interval is given beside each metric."""
+"""Fewer examples have an interval beside each metric."""
 RESAMPLES = 400
 Z_95 = 1.959963984540054
 """The normal quantile of a 95 % interval."""

@@ -33,7 +33,7 @@ SAME_SCORE = 1e-3
 """Two scores that are no further apart are the same answer, and so are embeddings whose cosine is as near to 1."""
 SAME_DIRECTION = 1e-4
 Texts = list[list[Outputs]]
-"""What a model gives for an example: for each of its texts the outputs of each window."""
+"""The outputs of a model for an example: of each window of each of its texts."""
 
 
 def originals(
