@@ -80,7 +80,7 @@ rehearse: setup ## every stack deployed, checked, changed, broken and destroyed;
 rehearse-release: setup aws-cli uv ## releases through the synthesised pipeline, each as it should end; writes docs/release-rehearsal.md
 	@python -m scripts.rehearsal.release
 
-BENCHMARKS := spellcheck_latency t5_latency t5_cache batch warm_up build_memory synth proxy serving unpack \
+BENCHMARKS := spellcheck_latency t5/latency t5/cache batch warm_up build_memory synth proxy serving unpack \
   searches/capacity searches/prove generator
 
 bench: setup ## this project beside its peers

@@ -12,9 +12,11 @@ from typing import Any
 from model_build import compiler_calls, repository
 from model_build.checkpoint import Checkpoint, resolve, torchscript_file
 from model_build.checkpoint.encoder_config import inputs_for
+from model_build.checkpoint.families import FAMILIES
 from model_build.compile_inputs import CALIBRATION_ROWS, CompileInputs
 from model_build.compiled import compile_key
 from model_build.encoder import repository as encoder
+from model_build.encoder.graphs import native
 from model_build.neuron import arguments
 from model_build.neuron import package as neuron
 from model_build.repository import Content
@@ -32,6 +34,7 @@ from workloads import (
     Target,
     TensorRtTarget,
     TextToText,
+    TorchScriptTarget,
     UsageError,
     Variant,
     Workload,
@@ -194,6 +197,7 @@ def plan(source: WorkloadFolder, name: str, root: Path) -> BuildPlan:
         _check_unchanged_rate_can_be_measured(source, examples)
     checkpoint = resolve(source, root / "build" / "checkpoints")
     source = _with_inputs_of(checkpoint, source)
+    _check_family(source, variant.target, target, checkpoint)
     if isinstance(target, NeuronTarget):
         target = arguments.with_pipeline(target, checkpoint.weight_count)
     planned = BuildPlan(
@@ -235,6 +239,21 @@ def _check_runtime(source: WorkloadFolder, name: str, target: Target) -> None:
             f"{source.file}: targets.{name}.runtime: '{target.runtime}' is not built from a TorchScript file, which "
             "model.checkpoint names. Allowed: neuron, neuronx; or save the weights with `save_pretrained(…)`."
         )
+
+
+def _check_family(source: WorkloadFolder, name: str, target: Target, checkpoint: Checkpoint) -> None:
+    """Refuses runtimes that only our own network goes to: AWS's Neuron images have no transformers, and a trace of
+    transformers' module looks at its mask on the CPU, so that it stays there.
+    """
+    family = checkpoint.family
+    traced_for_gpu = isinstance(target, CudaTarget) or (isinstance(target, TorchScriptTarget) and native(target))
+    if family is None or family.own_network or not (traced_for_gpu or isinstance(target, NeuronTarget)):
+        return
+    own = ", ".join(each.name for each in FAMILIES.values() if each.own_network)
+    raise UsageError(
+        f"{source.file}: targets.{name}.runtime: '{target.runtime}' on this hardware takes a network of ours, of "
+        f"{own}; {family.name}'s is transformers'. Allowed: onnxruntime, tensorrt."
+    )
 
 
 def _check_preprocess(source: WorkloadFolder, name: str, target: Target) -> None:

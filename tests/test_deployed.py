@@ -1,6 +1,6 @@
 """Build, recommend, deploy, ask: real commands, the real CDK CLI and a real Triton; nothing is measured.
 
-tests/test_walk_measured.py has the jobs, whose answers depend on how busy the machine is.
+tests/scripts/test_walk_measured.py has the jobs, whose answers depend on how busy the machine is.
 """
 
 import json

@@ -14,7 +14,7 @@ from typing_extensions import Self
 
 from model_build.checkpoint.config import Epsilon, Known, Size, known
 from model_build.checkpoint.families import Family, check_head, family_of
-from model_build.checkpoint.files import broken, read_json
+from model_build.checkpoint.files import broken, loading, read_json
 from workloads import EncoderModel, UsageError
 from workloads.model import ModelInput
 
@@ -26,6 +26,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "is_decoder": (None, False),
     "add_cross_attention": (None, False),
     "pruned_heads": (None, {}),
+    "use_task_id": (None, False),
     "quantization_config": (None,),
 }
 """Keys that change what a network computes and are not built, with the values that change nothing."""
@@ -77,11 +78,22 @@ class DistilBert(Known):
         return self
 
 
+class Generic(Known):
+    """Those keys that are read of a family that transformers computes."""
+
+    vocab_size: Size
+    max_position_embeddings: Size
+    type_vocab_size: Annotated[int, Field(ge=0, le=2**24)] = 0
+    pad_token_id: Annotated[int, Field(ge=0)] | None = None
+
+
 KINDS: dict[str, type[Known]] = {
     "bert": Bert,
     "roberta": Roberta,
     "xlm-roberta": Roberta,
     "camembert": Roberta,
+    "data2vec-text": Roberta,
+    "ernie": Bert,
     "electra": Electra,
     "distilbert": DistilBert,
 }
@@ -99,7 +111,10 @@ def read_encoder(folder: Path, encoder: Path, model: EncoderModel) -> tuple[dict
     own = config if encoder == folder else _backbone(encoder_file, family)
     if refused := [key for key, harmless in REFUSED.items() if own.get(key) not in harmless]:
         raise broken(encoder_file, f"{refused[0]}: got {json.dumps(own[refused[0]])}, which is not built.")
-    read = own | as_bert(family, known(KINDS[family.model_type], encoder_file, own))
+    if family.own_network:
+        read = own | as_bert(family, known(KINDS[family.model_type], encoder_file, own))
+    else:
+        read = own | _of_transformers(encoder_file)
     _check_positions(encoder_file, family, read, model)
     _check_head_is_the_workloads(file, config, model)
     return config, read, family
@@ -134,6 +149,16 @@ def _backbone(file: Path, family: Family) -> dict[str, Any]:
     if not isinstance(named, list) or allowed not in named:
         raise broken(file, f"architectures: got {json.dumps(named)}, allowed is {allowed}.")
     return config
+
+
+def _of_transformers(file: Path) -> dict[str, Any]:
+    """Returns what is read of a family that transformers computes, with its defaults. Raises `UsageError`."""
+    from transformers import AutoConfig
+
+    with loading(file):
+        whole = AutoConfig.from_pretrained(file.parent, local_files_only=True)
+    named = {key: getattr(whole, key, None) for key in Generic.model_fields}
+    return known(Generic, file, {key: value for key, value in named.items() if value is not None})
 
 
 def _check_positions(file: Path, family: Family, config: Mapping[str, Any], model: EncoderModel) -> None:

@@ -52,6 +52,9 @@ class Family:
     after_padding: bool = False
     """Whether the first token's position is pad_token_id + 1 instead of 0."""
 
+    lacks: tuple[str, ...] = ()
+    """The tasks for which transformers has no class of the family."""
+
     @property
     def own_network(self) -> bool:
         """Tells whether the network is ours, or transformers'."""
@@ -59,7 +62,7 @@ class Family:
 
     def architectures(self, task: str) -> list[str]:
         """Returns the classes that can do a task; empty where the family has none."""
-        if task == "text-pair-scoring" and self.model_type != "bert":
+        if task in self.lacks or (task == "text-pair-scoring" and self.model_type != "bert"):
             return []
         return [f"{self.classes}{ending}" for ending in HEADS[task]]
 
@@ -105,6 +108,9 @@ DISTILBERT = LikeBert(
 )
 
 
+NO_SPANS = ("question-answering",)
+
+
 def _family(model_type: str, name: str, classes: str, prefix: str, **how: Any) -> tuple[str, Family]:
     return model_type, Family(model_type=model_type, name=name, classes=classes, prefix=f"{prefix}.", **how)
 
@@ -117,6 +123,29 @@ FAMILIES: dict[str, Family] = dict(
         _family("camembert", "CamemBERT", "Camembert", "roberta", like_bert=ROBERTA, after_padding=True),
         _family("distilbert", "DistilBERT", "DistilBert", "distilbert", like_bert=DISTILBERT),
         _family("electra", "ELECTRA", "Electra", "electra", like_bert=ELECTRA),
+        _family("ernie", "ERNIE", "Ernie", "ernie", like_bert=LikeBert()),
+        _family("data2vec-text", "Data2Vec", "Data2VecText", "data2vec_text", like_bert=ROBERTA, after_padding=True),
+        _family("albert", "ALBERT", "Albert", "albert"),
+        _family("mpnet", "MPNet", "MPNet", "mpnet", after_padding=True),
+        _family("deberta", "DeBERTa", "Deberta", "deberta"),
+        _family("deberta-v2", "DeBERTa-v2/v3", "DebertaV2", "deberta"),
+        _family("modernbert", "ModernBERT", "ModernBert", "model"),
+        _family("megatron-bert", "Megatron-BERT", "MegatronBert", "bert"),
+        _family("rembert", "RemBERT", "RemBert", "rembert"),
+        _family("roformer", "RoFormer", "RoFormer", "roformer"),
+        _family("squeezebert", "SqueezeBERT", "SqueezeBert", "transformer"),
+        _family("mobilebert", "MobileBERT", "MobileBert", "mobilebert"),
+        _family(
+            "roberta-prelayernorm",
+            "RoBERTa-PreLayerNorm",
+            "RobertaPreLayerNorm",
+            "roberta_prelayernorm",
+            after_padding=True,
+        ),
+        _family("xlm-roberta-xl", "XLM-RoBERTa-XL", "XLMRobertaXL", "roberta", after_padding=True),
+        _family("gte", "GTE", "Gte", "gte", lacks=NO_SPANS),
+        _family("nomic_bert", "NomicBERT", "NomicBert", "nomic_bert", lacks=NO_SPANS),
+        _family("eurobert", "EuroBERT", "EuroBert", "model", lacks=NO_SPANS),
     )
 )
 """By config.json's `model_type`."""
@@ -149,7 +178,8 @@ def check_head(config: Mapping[str, Any], family: Family, task: str, file: Path)
     if set(allowed) & set(_classes(config)):
         return
     if not allowed:
-        raise broken(file, f"model_type: got {json.dumps(family.model_type)}, but {task} is built of BERT alone.")
+        able = ", ".join(each.name for each in FAMILIES.values() if each.architectures(task))
+        raise broken(file, f"model_type: got {json.dumps(family.model_type)}, but {task} is built of {able} alone.")
     other = [each for each in tasks_of(config, family) if each != task]
     hint = f" It can do {' or '.join(other)}: say so as model.task in workload.toml." if other else ""
     raise broken(file, f"architectures: got {json.dumps(got)}, allowed is {' or '.join(allowed)}.{hint}")

@@ -19,6 +19,8 @@ PATTERNS = (
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
+    "source.spm",
+    "vocab.json",
 )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from model_build.checkpoint import marian
 from model_build.checkpoint.architectures import bert_weights, write_random
 from model_build.checkpoint.encoder_config import read_encoder
 from model_build.checkpoint.families import Family
@@ -88,6 +89,8 @@ def _resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
     if (torchscript := torchscript_file(workload)) is not None:
         return _read_torchscript(torchscript, model)
     folder = _locate(workload, "checkpoint", model.checkpoint, cache)
+    if isinstance(model, TextToText):
+        folder = marian.prepared(folder, cache)
     backbone = None if isinstance(model, TextToText) else model.backbone
     encoder = folder if backbone is None else _locate(workload, "backbone", backbone, cache)
     return read(folder, encoder, model)
@@ -122,9 +125,10 @@ def _read_encoder(folder: Path, encoder: Path, model: EncoderModel) -> Checkpoin
         sha256=digest,
         family=family,
     )
-    stored = stored_in_encoder(checkpoint.weights, family, model.task)
-    wanted = bert_weights(encoder_config, model.task, model.head_size)
-    check_weights(folder, stored, ((name.removeprefix("bert."), shape, _) for name, shape, _ in wanted))
+    if family.own_network:  # transformers says itself what it misses
+        stored = stored_in_encoder(checkpoint.weights, family, model.task)
+        wanted = bert_weights(encoder_config, model.task, model.head_size)
+        check_weights(folder, stored, ((name.removeprefix("bert."), shape, _) for name, shape, _ in wanted))
     check_tokenizer(checkpoint.tokenizer, encoder_config["vocab_size"], len(model.segments))
     return checkpoint
 

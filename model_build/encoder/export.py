@@ -1,4 +1,4 @@
-"""Exports a `Bert` as a portable ONNX graph, or traces it by TorchScript.
+"""Exports an encoder as a portable ONNX graph, or traces it by TorchScript: our own network, or transformers'.
 
     model.onnx  the workload's inputs, int64 [batch, sequence] (valid_length [batch]) → the task's outputs
     model.pt    the same, traced, in fp32 or in mixed precision; a Neuron graph is traced by Neuron's own `trace`
@@ -15,21 +15,33 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import onnx
 import torch
+from onnx import numpy_helper
 from pydantic import TypeAdapter
 from torch import Tensor
 
 from model_build.checkpoint import Checkpoint, read
-from model_build.encoder.bert import Bert, load
+from model_build.encoder import bert, wrapper
 from model_build.encoder.graphs import INLINE_LIMIT
 from workloads import EncoderModel, Model, TextToText
 
+Network = bert.Bert | wrapper.Wrapped
+
 OPSET = 18
+LEAST = -1e38
+"""A constant below it is transformers' mask, the least number of fp32."""
 GRAPH, TRACED = "model.onnx", "model.pt"
 
 
-def example(model: Bert, rows: int, length: int) -> tuple[Tensor, ...]:
+def load(checkpoint: Checkpoint, model: EncoderModel) -> Network:
+    """Loads the network of the checkpoint's family in fp32, ready to infer. Raises `UsageError`."""
+    own = checkpoint.family is None or checkpoint.family.own_network
+    return bert.load(checkpoint, model) if own else wrapper.load(checkpoint, model)
+
+
+def example(model: Network, rows: int, length: int) -> tuple[Tensor, ...]:
     """Returns inputs of a shape: real tokens without padding."""
     return tuple(
         torch.full((rows,), length) if name == "valid_length" else torch.ones(rows, length, dtype=torch.long)
@@ -59,7 +71,7 @@ def _written(form: str, checkpoint: Checkpoint, model: EncoderModel, folder: Pat
     return folder / (GRAPH if form == "onnx" else TRACED)
 
 
-def export_onnx(model: Bert, folder: Path) -> Path:
+def export_onnx(model: Network, folder: Path) -> Path:
     """Writes `model.onnx` into `folder`, batch and sequence dynamic."""
     # Sizes above 1: torch would take 0 and 1 for constants.
     dynamic = torch.export.Dim.DYNAMIC
@@ -79,11 +91,11 @@ def export_onnx(model: Bert, folder: Path) -> Path:
     file = folder / GRAPH
     size = sum(parameter.nbytes for parameter in model.parameters())
     program.save(file, external_data=size > INLINE_LIMIT)
-    _name_axes(file)
+    _tidy(file)
     return file
 
 
-def trace(model: Bert, folder: Path) -> Path:
+def trace(model: Network, folder: Path) -> Path:
     """Writes `model.pt` into `folder`; it takes any batch and length.
 
     Not frozen: a GPU gets the weights where the model is loaded, and constants would not follow.
@@ -97,7 +109,7 @@ def trace(model: Bert, folder: Path) -> Path:
     return file
 
 
-def trace_mixed(model: Bert, folder: Path) -> Path:
+def trace_mixed(model: Network, folder: Path) -> Path:
     """Writes `model.pt` into `folder` as PyTorch's autocast runs it: matrices are multiplied in fp16, the rest is fp32.
 
     The trace holds the casts themselves, so that Triton's PyTorch backend, which turns no autocast on, runs them, and
@@ -107,9 +119,13 @@ def trace_mixed(model: Bert, folder: Path) -> Path:
         return trace(model, folder)
 
 
-def _name_axes(file: Path) -> None:
-    """Names the dynamic axes, which torch numbers."""
+def _tidy(file: Path) -> None:
+    """Names the dynamic axes, which torch numbers, and masks with a number that fp16 can hold, as `bert` does."""
     model = onnx.load(file, load_external_data=False)
+    for tensor in model.graph.initializer:
+        scalar = tensor.data_type == onnx.TensorProto.FLOAT and not tensor.dims
+        if scalar and numpy_helper.to_array(tensor) < LEAST:
+            tensor.CopyFrom(numpy_helper.from_array(np.array(bert.MASKED, np.float32), tensor.name))
     for value in (*model.graph.input, *model.graph.output):
         for dimension, axis in zip(value.type.tensor_type.shape.dim, ("batch", "sequence"), strict=False):
             if dimension.dim_param:

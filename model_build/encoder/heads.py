@@ -17,17 +17,38 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from workloads import EncoderModel
+from workloads import EncoderModel, FeatureExtraction
 
 Weights = Mapping[str, Tensor]
+FAR_BELOW = -1e4
+"""Added to the vectors of padding, so that none of their numbers is the largest; fp16 can hold it."""
+SHORTEST = 1e-9
+"""The least length by which a vector is divided: one of zeros stays one."""
+
+
+class Embedding(NamedTuple):
+    """How the vectors of a text's tokens become one, in workload.toml's words."""
+
+    pooling: str
+    normalize: bool
+    dimensions: int
 
 
 class Answering(NamedTuple):
     """The task of a network, and how its head is made."""
 
     task: str
-    pooler: str
+    pooler: str = ""
     """The activation within a head on the first token: tanh, relu or gelu."""
+    embedding: Embedding | None = None
+    """None of another task than feature-extraction."""
+
+
+def answering(model: EncoderModel, pooler: str = "") -> Answering:
+    """Returns the head of a workload's model."""
+    if not isinstance(model, FeatureExtraction):
+        return Answering(model.task, pooler)
+    return Answering(model.task, pooler, Embedding(model.pooling, model.normalize, model.dimensions))
 
 
 class Linear(nn.Module):
@@ -67,10 +88,34 @@ def answer(how: Answering, heads: nn.ModuleList, hidden: Tensor, real: Tensor) -
         return start.squeeze(2), end.squeeze(2)
     if how.task == "token-classification":
         return (heads[0](hidden),)
+    if how.embedding is not None:
+        return (embed(how.embedding, hidden, real),)
     first, *others = heads
     pooled = _activate(first(hidden[:, 0]), how.pooler)
     logits, *scores = (head(pooled) for head in others)
     return (logits, *(torch.sigmoid(score).squeeze(1) for score in scores))
+
+
+def embed(how: Embedding, hidden: Tensor, real: Tensor) -> Tensor:
+    """Returns a vector for each row, [rows, dimensions], of those of its tokens: pooled, cut, then normalised."""
+    vector = _pooled(how.pooling, hidden, real.to(hidden.dtype)[:, :, None])
+    if how.dimensions:
+        vector = vector[:, : how.dimensions]
+    if how.normalize:
+        vector = vector / torch.sqrt((vector * vector).sum(1, keepdim=True)).clamp(min=SHORTEST)
+    return vector
+
+
+def _pooled(pooling: str, hidden: Tensor, real: Tensor) -> Tensor:
+    """Returns [rows, width] of [rows, length, width]; `real`, [rows, length, 1], is 0 for padding, on the right."""
+    if pooling == "cls":
+        return hidden[:, 0]
+    if pooling == "mean":
+        return (hidden * real).sum(1) / real.sum(1)
+    if pooling == "max":
+        return (hidden + (1.0 - real) * FAR_BELOW).amax(1)
+    after = torch.cat([real[:, 1:], torch.zeros_like(real[:, :1])], 1)
+    return (hidden * (real - after)).sum(1)  # 1 where padding or the end is next
 
 
 def _activate(pooled: Tensor, pooler: str) -> Tensor:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import t5_engines, t5_latency
+from benchmarks.t5 import engines as t5_engines
+from benchmarks.t5 import latency as t5_latency
 from workloads.program import exit_code
 
 CASE = {"source": [5] * 9, "output": [7] * 11, "encoder_weights": 20_000_000, "decoder_weights": 40_000_000}

@@ -7,24 +7,29 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import TypeAdapter
+from transformers import AutoModel
 
 from model_build.build import build
 from model_build.checkpoint import Checkpoint, read
 from model_build.checkpoint.families import FAMILIES
-from model_build.encoder import bert
+from model_build.encoder import export
 from model_build.plan import BuildPlan, plan
 from tests.model_build.encoder.tiny_families import AUTO, TINY, make_checkpoint, make_workload
 from tests.model_build.tiny_bert import LABELS
-from workloads import EncoderModel, ProjectError, QuestionAnswering, TextClassification, UsageError, WorkloadFolder
+from workloads import EncoderModel, ProjectError, UsageError, WorkloadFolder
 
-OWN = [name for name, family in FAMILIES.items() if family.own_network]
-CELLS = [(family, task) for family in OWN for task in AUTO]
+CELLS = [(family.model_type, task) for family in FAMILIES.values() for task in AUTO if family.architectures(task)]
+DIFFERENT = ("bert", "roberta", "distilbert", "electra", "albert")
+"""The families whose code differs: those of our own network, and one of transformers'."""
+QUICK = [pytest.param(*cell, marks=[] if cell[0] in DIFFERENT else pytest.mark.slow) for cell in CELLS]
 
 
-def model_of(task: str) -> EncoderModel:
-    if task == "question-answering":
-        return QuestionAnswering(task="question-answering", checkpoint="./checkpoint", max_input_tokens=32)
-    return TextClassification(task="text-classification", checkpoint="./checkpoint", max_input_tokens=32, labels=LABELS)
+def model_of(task: str, **keys: Any) -> EncoderModel:
+    table = {"task": task, "checkpoint": "./checkpoint", "max_input_tokens": 32, **keys}
+    if task.endswith("-classification"):
+        table |= {"labels": LABELS}
+    return TypeAdapter[EncoderModel](EncoderModel).validate_python(table)
 
 
 def read_tiny(folder: Path, family: str, task: str) -> Checkpoint:
@@ -36,24 +41,54 @@ def test_every_family_has_a_tiny_model() -> None:
     assert TINY.keys() == FAMILIES.keys()
 
 
-@pytest.mark.parametrize(("family", "task"), CELLS)
+@pytest.mark.parametrize(("family", "task"), QUICK)
 def test_our_network_computes_what_transformers_computes(family: str, task: str, tmp_path: Path) -> None:
     checkpoint = read_tiny(tmp_path, family, task)
-    model = model_of(task).model_copy(update={"inputs": ("input_ids", "attention_mask")})
-    network = bert.load(checkpoint, model)
+    model = model_of(task, inputs=("input_ids", "attention_mask"))
+    network = export.load(checkpoint, model)
     original = AUTO[task].from_pretrained(tmp_path, attn_implementation="eager").eval()
-    pad = checkpoint.encoder_config["pad_token_id"]
-    input_ids = torch.randint(4, 50, (3, 12), generator=torch.Generator().manual_seed(1))
-    mask = torch.ones_like(input_ids)
-    input_ids[1, 7:], mask[1, 7:] = pad, 0
+    input_ids, mask = padded_batch(checkpoint.encoder_config["pad_token_id"])
     with torch.inference_mode():
         given = network(input_ids, mask)
         wanted = original(input_ids=input_ids, attention_mask=mask)
+    if task == "feature-extraction":
+        mean = torch.stack([row[: len(real.nonzero())].mean(0) for row, real in zip(wanted[0], mask, strict=True)])
+        wanted = {"embedding": torch.nn.functional.normalize(mean)}
     for output, name in zip(given, network.outputs, strict=True):
         ours, theirs = output, wanted[name]
-        if task == "question-answering":
-            ours, theirs = ours * mask, theirs * mask
+        if task in ("question-answering", "token-classification"):
+            ours, theirs = ours[mask == 1], theirs[mask == 1]
+        assert ours.shape == theirs.shape
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def padded_batch(pad: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns token ids and mask of three rows, the second with padding."""
+    input_ids = torch.randint(4, 50, (3, 12), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(input_ids)
+    input_ids[1, 7:], mask[1, 7:] = pad, 0
+    return input_ids, mask
+
+
+@pytest.mark.parametrize("family", ["roberta", pytest.param("mpnet", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "last"])
+def test_an_embedding_is_pooled_over_the_tokens_then_cut_and_normalised(
+    family: str, pooling: str, normalize: bool, tmp_path: Path
+) -> None:
+    checkpoint = read_tiny(tmp_path, family, "feature-extraction")
+    keys = {"pooling": pooling, "normalize": normalize, "dimensions": 20}
+    model = model_of("feature-extraction", inputs=("input_ids", "attention_mask"), **keys)
+    input_ids, mask = padded_batch(1)
+    with torch.inference_mode():
+        (given,) = export.load(checkpoint, model)(input_ids, mask)
+        hidden = AutoModel.from_pretrained(tmp_path, attn_implementation="eager").eval()(input_ids, mask)[0]
+    for vector, states, real in zip(given, hidden, mask, strict=True):
+        tokens = states[: int(real.sum())]
+        pooled = {"mean": tokens.mean(0), "cls": tokens[0], "max": tokens.max(0).values, "last": tokens[-1]}[pooling]
+        cut = pooled[:20]
+        wanted = cut / cut.norm() if normalize else cut
+        np.testing.assert_allclose(vector, wanted, rtol=1e-4, atol=1e-5)
 
 
 def refusal(folder: Path, family: str = "bert", **changes: Any) -> str:
@@ -68,9 +103,19 @@ def refusal(folder: Path, family: str = "bert", **changes: Any) -> str:
 
 def test_an_unknown_family_names_the_known_ones_and_the_nearest(tmp_path: Path) -> None:
     names = ", ".join(family.name for family in FAMILIES.values())
-    assert refusal(tmp_path, model_type="xlm-roberta-xxl") == (
-        'config.json: model_type: got "xlm-roberta-xxl", which is no family of encoders that is built. '
+    assert refusal(tmp_path, model_type="xlm-roberta-wide") == (
+        'config.json: model_type: got "xlm-roberta-wide", which is no family of encoders that is built. '
         f"Allowed: {names}. By its name XLM-RoBERTa is the nearest. docs/families.md says how to add one."
+    )
+
+
+def test_a_task_that_is_not_built_of_the_family(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path, "roberta", "text-classification")
+    model = model_of("text-pair-scoring", labels=LABELS, segments=(("left",), ("right",)))
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, tmp_path, model)
+    assert str(caught.value) == (
+        f'{tmp_path / "config.json"}: model_type: got "roberta", but text-pair-scoring is built of BERT alone.'
     )
 
 
@@ -139,6 +184,22 @@ def test_inputs_that_are_left_open_have_no_token_types_where_the_model_has_none(
     assert str(caught.value) == (
         f'{workload.file}: model.inputs: got ["input_ids", "token_type_ids"], but the model knows no token types. '
         "Leave token_type_ids out."
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "runtime"), [("inf1", "neuron"), ("pytorch", "torchscript")], ids=lambda value: str(value)
+)
+def test_a_target_that_only_our_own_network_goes_to(target: str, runtime: str, tmp_path: Path) -> None:
+    own = make_workload(tmp_path / "own", "roberta", "text-classification")
+    assert plan_of(own, target).target.runtime == runtime
+    workload = make_workload(tmp_path / "other", "albert", "text-classification")
+    with pytest.raises(UsageError) as caught:
+        plan_of(workload, target)
+    names = ", ".join(family.name for family in FAMILIES.values() if family.own_network)
+    assert str(caught.value) == (
+        f"{workload.file}: targets.{target}.runtime: '{runtime}' on this hardware takes a network of ours, of {names}; "
+        "ALBERT's is transformers'. Allowed: onnxruntime, tensorrt."
     )
 
 

@@ -13,8 +13,10 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import (
     AutoConfig,
+    AutoModel,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
 )
 
 from tests.model_build import tiny_bert
@@ -23,7 +25,10 @@ from workloads import WorkloadFolder
 LENGTH, WIDE = 64, 32
 AUTO: dict[str, Any] = {
     "text-classification": AutoModelForSequenceClassification,
+    "text-ranking": AutoModelForSequenceClassification,
+    "token-classification": AutoModelForTokenClassification,
     "question-answering": AutoModelForQuestionAnswering,
+    "feature-extraction": AutoModel,
 }
 BERT_TOKENS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
 ROBERTA_TOKENS = {"cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>", "unk_token": "<unk>"}
@@ -66,6 +71,37 @@ TINY: dict[str, Tiny] = {
         token_types=False,
     ),
     "electra": Tiny(config={**BERT, "embedding_size": WIDE // 2}),
+    "albert": Tiny(config={**BERT, "embedding_size": WIDE // 2}),
+    "mpnet": Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False),
+    "deberta": Tiny(config={**BERT, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]}, token_types=False),
+    "deberta-v2": Tiny(
+        config={
+            **BERT,
+            "relative_attention": True,
+            "pos_att_type": ["c2p", "p2c"],
+            "position_buckets": 16,
+            "share_att_key": True,
+            "norm_rel_ebd": "layer_norm",
+            "position_biased_input": False,
+        },
+        token_types=False,
+    ),
+    "ernie": Tiny(config=BERT),
+    "megatron-bert": Tiny(config=BERT),
+    "rembert": Tiny(config={**BERT, "input_embedding_size": WIDE // 2}),
+    "roformer": Tiny(config={**BERT, "embedding_size": WIDE // 2}),
+    "squeezebert": Tiny(config={**BERT, "embedding_size": WIDE}),
+    "mobilebert": Tiny(config={**BERT, "embedding_size": WIDE, "intra_bottleneck_size": WIDE}),
+    "data2vec-text": Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False),
+    "roberta-prelayernorm": Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False),
+    "xlm-roberta-xl": Tiny(config=ROBERTA, tokens=ROBERTA_TOKENS, token_types=False),
+    "gte": Tiny(config={**BERT, "num_key_value_heads": 4}, token_types=False),
+    "nomic_bert": Tiny(config=BERT),
+    "eurobert": Tiny(config={**BERT, "num_key_value_heads": 4}, token_types=False),
+    "modernbert": Tiny(
+        config={**BERT, "num_hidden_layers": 4, "global_attn_every_n_layers": 3, "local_attention": 8},
+        token_types=False,
+    ),
 }
 
 
@@ -85,7 +121,7 @@ def make_checkpoint(folder: Path, family: str, task: str, *, labels: tuple[str, 
         family,
         **tiny.config,
         vocab_size=tokenizer.get_vocab_size(),
-        **({"id2label": dict(enumerate(labels))} if task != "question-answering" else {}),
+        **_head(task, labels),
     )
     torch.manual_seed(0)
     network = AUTO[task].from_config(config, attn_implementation="eager")
@@ -101,6 +137,12 @@ def make_checkpoint(folder: Path, family: str, task: str, *, labels: tuple[str, 
     types = ["token_type_ids"] if tiny.token_types else []
     kinds["model_input_names"] = ["input_ids", *types, "attention_mask"]
     (folder / "tokenizer_config.json").write_text(json.dumps(kinds))
+
+
+def _head(task: str, labels: tuple[str, ...]) -> dict[str, Any]:
+    if task == "text-ranking":
+        return {"num_labels": 1}
+    return {"id2label": dict(enumerate(labels))} if task.endswith("-classification") else {}
 
 
 def make_tokenizer(tokens: dict[str, str]) -> Tokenizer:

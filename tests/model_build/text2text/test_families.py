@@ -21,7 +21,7 @@ from model_build.checkpoint.text2text import check_text2text, read_text2text
 from model_build.text2text import export, verify
 from model_build.text2text.export import graphs
 from tests.model_build.text2text.eager_engine import EagerEngine
-from tests.model_build.tiny_bart import ANSWER, FAMILIES, SOURCE, VOCABULARY, ends, make_model, save
+from tests.model_build.tiny_bart import ANSWER, FAMILIES, SOURCE, VOCABULARY, ends, make_model, save, start
 from workloads import TextToText
 
 WAYS = {
@@ -57,7 +57,7 @@ def decoding(kind: str) -> Settings:
     return Settings(
         max_input_tokens=SOURCE,
         max_output_tokens=ANSWER,
-        decoder_start_token_id=0,
+        decoder_start_token_id=start(kind),
         eos_token_ids=ends(kind),
         pad_token_id=0,
         threads=1,
@@ -153,7 +153,7 @@ def test_the_static_decoder_gives_the_growing_ones_logits(kind: str) -> None:
         for _ in range(ANSWER):
             expected = growing.logits(state, tokens.numpy())
             tokens, logits, past, position = static(tokens, position, cross_bias, cross, past)
-            assert np.allclose(logits.numpy(), expected, atol=1e-4)
+            assert np.allclose(logits.numpy(), expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", FAMILIES)

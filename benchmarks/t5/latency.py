@@ -1,8 +1,8 @@
 """Latency of T5 at batch 1, 9 tokens in and 11 out, greedy: ours beside its peers, part by part.
 
-  python benchmarks/t5_latency.py                          on CPU: both shapes, five rounds
-  python benchmarks/t5_latency.py --shape t5-small --rounds 9
-  python benchmarks/t5_latency.py --device cuda            on an NVIDIA GPU: Hugging Face eager and compiled, and ours
+  python benchmarks/t5/latency.py                          on CPU: both shapes, five rounds
+  python benchmarks/t5/latency.py --shape t5-small --rounds 9
+  python benchmarks/t5/latency.py --device cuda            on an NVIDIA GPU: Hugging Face eager and compiled, and ours
 
 Weights are seeded and random, in the dimensions of t5-small and t5-base, the same for every engine. Every engine runs
 alone in a process of its own, in turn, round after round, on CPU with 1 and with 2 threads; the faster count is shown.
@@ -37,9 +37,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from benchmarks import t5_checkpoint, t5_engines
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.side_by_side import ROOT, alone, machine
+from benchmarks.t5 import checkpoint as t5_checkpoint
+from benchmarks.t5 import engines as t5_engines
 from workloads import Unavailable
 from workloads.program import exit_code
 

@@ -1,6 +1,6 @@
-"""The engines of t5_latency.py: each is prepared once from the checkpoint, then timed in a process of its own.
+"""The engines of latency.py: each is prepared once from the checkpoint, then timed in a process of its own.
 
-  python benchmarks/t5_engines.py TASK FOLDER SHAPE DEVICE THREADS
+  python benchmarks/t5/engines.py TASK FOLDER SHAPE DEVICE THREADS
 
 TASK is `make`, `prepare` or an engine; what they write and load is in FOLDER. Prints one JSON document. Optimum's
 environment has none of our dependencies, so only engines of ours import ours.
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from benchmarks import t5_checkpoint
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks.side_by_side import pairs, timed
+from benchmarks.t5 import checkpoint as t5_checkpoint
 
 Device = Literal["cpu", "cuda"]
 Case = dict[str, Any]

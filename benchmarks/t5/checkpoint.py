@@ -1,4 +1,4 @@
-"""T5 of the published dimensions and seeded random weights, for t5_latency.py.
+"""T5 of the published dimensions and seeded random weights, for latency.py and cache.py.
 
 A tokenizer of one word per token makes a text of any tokens. As initialised, a tied T5 echoes its last token. Here the
 last feed-forward layer outweighs the residual, so that the next token is a random function of the last one and of what

@@ -1,7 +1,7 @@
 """A T5 decoder's cache on CPU: the growing one that is served there, beside the static one of TensorRT.
 
-  python benchmarks/t5_cache.py                     the spellcheck model and t5-small, five minutes
-  python benchmarks/t5_cache.py --shape spellcheck
+  python benchmarks/t5/cache.py                     the spellcheck model and t5-small, five minutes
+  python benchmarks/t5/cache.py --shape spellcheck
 
 Both decoders are exported from one checkpoint, compiled for ONNX Runtime and fed their own tokens, 11 of them behind 9
 of the source, with 32 places for the cache. Each has to give the other's tokens. Figures are medians over pairs, in
@@ -19,12 +19,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 import numpy as np
 import onnxruntime
 
-from benchmarks import t5_checkpoint
 from benchmarks.side_by_side import ROOT, machine, pairs
+from benchmarks.t5 import checkpoint as t5_checkpoint
 from model_build.text2text import export, optimise
 
 SOURCE, TOKENS, PLACES = 9, 11, 32
