@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from workloads import Row, UsageError
 
+SHOWN = 4
+"""The most numbers of a vector that an answer on the command line shows."""
 MOST_BYTES = 6_291_456
 """Largest request body that InvokeEndpoint takes."""
 
@@ -65,6 +67,11 @@ def answer(outputs: Mapping[str, npt.NDArray[Any]]) -> str:
 
 
 def _plain(values: npt.NDArray[Any]) -> str:
+    """Returns a value, or of several numbers the first and their count."""
+    if values.size > SHOWN:
+        return f"[{', '.join(f'{value:.4g}' for value in values.flat[:SHOWN])}, … of {values.size}]"
+    if values.size > 1:
+        return f"[{', '.join(f'{value:.4g}' for value in values.flat)}]"
     value = values.flat[0]
     return value.decode() if isinstance(value, bytes) else str(value)
 

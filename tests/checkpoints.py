@@ -35,7 +35,7 @@ def _bert_tokenizer() -> tuple[Tokenizer, dict[str, str]]:
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     tokenizer.add_special_tokens(special)
     names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    return tokenizer, names
+    return tokenizer, names | {"tokenizer_class": "BertTokenizer"}  # which tells segments apart
 
 
 def _roberta_tokenizer() -> tuple[Tokenizer, dict[str, str]]:

@@ -24,6 +24,8 @@ EXAMPLES = 60
 def write_examples(kind: str, folder: Path) -> Path:
     """Writes a file of examples as somebody who brings such a model has one."""
     texts = checkpoints.texts(EXAMPLES)
+    if kind == "reranker":
+        texts = [f"{query}\t{text}" for query, text in zip(texts, checkpoints.texts(EXAMPLES, seed=1), strict=True)]
     file = folder / f"{kind}.txt"
     file.write_text("".join(f"{text}\n" for text in texts), "utf-8")
     return file

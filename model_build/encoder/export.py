@@ -88,11 +88,21 @@ def export_onnx(model: Network, folder: Path) -> Path:
     )
     if program is None:
         raise RuntimeError("torch.onnx.export returned no program")
+    _rename_namesakes(program)
     file = folder / GRAPH
     size = sum(parameter.nbytes for parameter in model.parameters())
     program.save(file, external_data=size > INLINE_LIMIT)
     _tidy(file)
     return file
+
+
+def _rename_namesakes(program: Any) -> None:
+    """Renames what has an output's name and is none: torch calls what a table of embeddings gives `embedding`, too."""
+    outputs = {value.name for value in program.model.graph.outputs}
+    for node in program.model.graph:
+        for value in node.outputs:
+            if value.name in outputs and not value.is_graph_output():
+                value.name = f"{value.name}.inner"
 
 
 def trace(model: Network, folder: Path) -> Path:

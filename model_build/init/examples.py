@@ -174,7 +174,7 @@ def _columns(
         wanted = " or ".join("one text" if count == 1 else f"{count} texts" for count in texts)
         raise UsageError(
             f"--examples {file}: has the columns {', '.join(names)}, and the task takes {wanted}. Name the columns of "
-            "the texts, each with --text-column, and of the label with --label-column."
+            "the texts, each with --text-column, and of the label with --label-column; plain text has tabs between."
         )
     return tuple(chosen), label, score
 

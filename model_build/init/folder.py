@@ -339,8 +339,8 @@ def _quality_note(request: Request, draft: _Draft, labelled: _Labelled) -> str:
         )
     if not draft.labelled:
         return (
-            f"Nobody scored the {count} rows of evaluation.jsonl, so their scores are the original's own: the metrics "
-            "tell what compiling changes, and nothing of how good the model is."
+            f"Nobody labelled the {count} rows of evaluation.jsonl, so the metrics hold a compiled model to the "
+            "original's own numbers: they tell what compiling changes, and nothing of how good the model is."
         )
     return (
         f"What the checkpoint must reach on the {count} rows of evaluation.jsonl, labelled in {file}, before anything "

@@ -78,6 +78,10 @@ def test_an_answer_is_the_text_and_the_other_outputs_with_their_names() -> None:
     score = np.array([[0.1]], np.float32)
     assert answer({"SCORE": score, "LABEL": text}) == "running shoes, score 0.1"
     assert answer({"SCORE": score}) == "0.1"
+    assert (
+        answer({"LABELS": text, "SCORES": np.array([[0.25, 0.5]], np.float32)}) == "running shoes, scores [0.25, 0.5]"
+    )
+    assert answer({"EMBEDDING": np.arange(384.0)[None]}) == "[0, 1, 2, 3, … of 384]"
 
 
 def test_the_clients_inputs_are_those_of_the_body() -> None:

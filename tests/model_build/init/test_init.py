@@ -223,7 +223,7 @@ def test_labels_that_the_checkpoint_does_not_name(
          '(char 9). Write one object a line, as {{"text": "…"}}.'),
         ("wide.csv", b"a,b,c,label\n1,2,3,neutral\n", "--examples {file}: has the columns a, b, c, label, and the task "
          "takes one text or 2 texts. Name the columns of the texts, each with --text-column, and of the label with "
-         "--label-column."),
+         "--label-column; plain text has tabs between."),
     ],
 )  # fmt: skip
 def test_examples_that_cannot_be_read(
