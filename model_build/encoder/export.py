@@ -88,21 +88,11 @@ def export_onnx(model: Network, folder: Path) -> Path:
     )
     if program is None:
         raise RuntimeError("torch.onnx.export returned no program")
-    _rename_namesakes(program)
     file = folder / GRAPH
     size = sum(parameter.nbytes for parameter in model.parameters())
     program.save(file, external_data=size > INLINE_LIMIT)
     _tidy(file)
     return file
-
-
-def _rename_namesakes(program: Any) -> None:
-    """Renames what has an output's name and is none: torch calls what a table of embeddings gives `embedding`, too."""
-    outputs = {value.name for value in program.model.graph.outputs}
-    for node in program.model.graph:
-        for value in node.outputs:
-            if value.name in outputs and not value.is_graph_output():
-                value.name = f"{value.name}.inner"
 
 
 def trace(model: Network, folder: Path) -> Path:
@@ -132,6 +122,8 @@ def trace_mixed(model: Network, folder: Path) -> Path:
 def _tidy(file: Path) -> None:
     """Names the dynamic axes, which torch numbers, and masks with a number that fp16 can hold, as `bert` does."""
     model = onnx.load(file, load_external_data=False)
+    for output in model.graph.output:
+        _rename_namesakes(model.graph, output.name)
     for tensor in model.graph.initializer:
         scalar = tensor.data_type == onnx.TensorProto.FLOAT and not tensor.dims
         if scalar and numpy_helper.to_array(tensor) < LEAST:
@@ -141,6 +133,23 @@ def _tidy(file: Path) -> None:
             if dimension.dim_param:
                 dimension.dim_param = axis
     onnx.save(model, file)
+
+
+def _rename_namesakes(graph: onnx.GraphProto, output: str) -> None:
+    """Gives an output's name to the node that makes the output alone.
+
+    torch calls what a table of embeddings gives `embedding`, which `output_names` does not look at.
+    """
+    *others, _ = makers = [node for node in graph.node if output in node.output]
+    if len(makers) == 1:
+        return
+    inner = f"{output}.inner"
+    for node in graph.node:
+        node.input[:] = [inner if name == output else name for name in node.input]
+    for node in others:
+        node.output[:] = [inner if name == output else name for name in node.output]
+    for value in [value for value in graph.value_info if value.name == output]:
+        graph.value_info.remove(value)
 
 
 WRITERS = {"onnx": export_onnx, "torchscript": trace, "torchscript-mixed": trace_mixed}
