@@ -118,7 +118,7 @@ def _model(engine: str, rows: int) -> Callable[[], Any]:
 def _best(engine: str, seconds: float) -> tuple[int, int]:
     """Returns the number of threads and of rows at once that answer most."""
     tried = [(threads, rows) for threads in sorted({1, os.cpu_count() or 1}) for rows in BATCH_ROWS]
-    return max(tried, key=lambda setting: _run(engine, *setting, seconds))
+    return max(tried, key=lambda setting: _run(engine, setting[0], setting[1], seconds))
 
 
 def _run(engine: str, threads: int, rows: int, seconds: float) -> float:
