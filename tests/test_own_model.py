@@ -16,7 +16,7 @@ from workloads import ROOT, Recommendation, load_workload
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
-KINDS = ["roberta_classifier", "t5", "bart", "marian"]
+KINDS = ["roberta_classifier", "embedding", "tagger", "reranker", "t5", "bart", "marian"]
 NO_VERDICT = 4
 EXAMPLES = 60
 
