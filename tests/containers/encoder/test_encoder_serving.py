@@ -5,6 +5,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -15,7 +16,14 @@ from containers.encoder.row import Refusal
 from containers.encoder.settings import Settings
 from local_aws.process.triton import TritonServer
 from tests.containers.encoder.encoder_ensemble import MAX_BATCH_SIZE, lay_out
-from tests.containers.encoder.encoder_miniature import CLASSIFICATION, PAIR_SCORING, QUESTION_ANSWERING, SETTINGS, flat
+from tests.containers.encoder.encoder_miniature import (
+    CLASSIFICATION,
+    PAIR_SCORING,
+    QUESTION_ANSWERING,
+    SETTINGS,
+    TAGGING,
+    flat,
+)
 from tests.quick_triton import start_triton, statistics
 
 pytestmark = pytest.mark.integration
@@ -210,6 +218,27 @@ def test_a_refused_request_spoils_nothing_for_its_neighbours_in_the_same_batch(
         if model.batch_sizes("tokenise") & {5, 6}:
             return
     pytest.fail(f"Triton never put more than 4 requests together: {model.batch_sizes('tokenise')}")
+
+
+@pytest.mark.parametrize("settings", [QUESTION_ANSWERING, TAGGING], ids=lambda settings: settings.kind)
+def test_long_texts_are_read_in_windows_and_each_row_has_one_answer(serve: Serve, settings: Settings) -> None:
+    """A row is several of what the model is given, and so the steps between have another batch than the request."""
+    model = serve(
+        replace(settings, max_input_tokens=16, stride=3, max_windows=MAX_BATCH_SIZE), WAITING, "", "model.onnx"
+    )
+    rows = [
+        {**row, settings.fields[-1]: " ".join("abcdefghij" * count)}
+        for row, count in zip(make_rows(settings)[:3], (1, 3, 2), strict=True)
+    ]
+    for request in ([rows[1]], rows[:2], [rows[2], rows[0]]):
+        assert model.post(request) == (200, model.expected(request))
+    status, problem = model.post(rows * 2)
+    assert status == 400
+    assert problem.startswith("in ensemble 'ensemble', The rows are ")
+    requests = [[rows[0]], [rows[1]], [rows[2]]]
+    expected = [(200, model.expected(request)) for request in requests]
+    for _ in range(5):
+        assert model.at_once(requests) == expected
 
 
 CACHED = "response_cache { enable: true }"
