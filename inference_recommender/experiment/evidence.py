@@ -56,7 +56,7 @@ def experiment_report(name: str, result: Result, workload: Workload, found: Foun
         asked=asked(result.objective),
         verdict="unknown" if result.why_no_verdict else "met" if result.recommended else "missed",
         decision=decision(result),
-        cautions=tuple(each for each in (locality(result),) if each),
+        cautions=_cautions(result),
         tables=tuple(table for table in tables if table is not None),
         not_tested=tuple(_untested(result)),
         environment={
@@ -69,6 +69,15 @@ def experiment_report(name: str, result: Result, workload: Workload, found: Foun
             "region": origin.region,
             **{f"sha256 of the {name}": value for name, value in found.hashes.items()},
         },
+    )
+
+
+def _cautions(result: Result) -> tuple[str, ...]:
+    if not (said := locality(result)):
+        return ()
+    return (
+        f"{said} vCPUs and memory are those of the types, not of this machine. The figures compare the variants; size "
+        "production from jobs that SageMaker ran.",
     )
 
 

@@ -9,7 +9,6 @@ from inference_recommender.experiment.folder import ExperimentFolder
 from inference_recommender.experiment.result import Result, Row, result
 from inference_recommender.experiment.terminal import (
     OPTIMISED_HEADS,
-    locality,
     milliseconds,
     optimised,
     optimised_figures,
@@ -73,7 +72,6 @@ def page(result: Result, workload: Workload, found: Found = NOTHING) -> str:
         asked=f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms at "
         f"{objective.peak_invocations_per_minute:,} invocations per minute",
         chosen=next((row for row in result.rows if row.cheapest and row.candidate), None),
-        locality=locality(result),
         heads=(*HEADS, *(RATIO_HEADS if result.baseline else ())),
         figures=lambda row: _figures(row, with_ratios=result.baseline is not None),
         missing=MISSING,
