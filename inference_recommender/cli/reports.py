@@ -28,8 +28,8 @@ VERDICTS: dict[int, Verdict] = {0: "met", 1: "missed", 4: "unknown"}
 DIFFERENCES = (
     ("configuration", "configuration", ""),
     ("figure", "figure", ""),
-    ("baseline", "baseline", ",.4g"),
-    ("candidate", "candidate", ",.4g"),
+    ("baseline", "baseline", ",.6g"),
+    ("candidate", "candidate", ",.6g"),
     ("ratio", "candidate over baseline", ".3f"),
     ("worst", "at worst", ".3f"),
     ("best", "at best", ".3f"),

@@ -240,8 +240,8 @@ def _local(measured_on: str, machine: str) -> tuple[str, ...]:
     if measured_on != "local":
         return ()
     return (
-        f"Measured on this machine ({machine}), which stood in for every instance type, not on SageMaker: size "
-        "production from a job that SageMaker ran.",
+        f"Measured on this machine, not on SageMaker. {machine} stood in for every instance type: size production from "
+        "a job that SageMaker ran.",
     )
 
 
