@@ -216,4 +216,10 @@ def test_a_build_answers_as_the_original(family: str, task: str, tmp_path: Path)
     assert fp32.identical_answers == fp32.examples == 24
     int8 = build(plan_of(workload, "cpu-int8")).parity
     assert int8 is not None
-    assert int8.identical_answers > 16
+    match task:  # a score or a vector in int8 is near the original's, and hardly ever the same
+        case "text-ranking":
+            assert int8.mean_logit_difference < 0.1
+        case "feature-extraction":
+            assert int8.compiled["cosine_to_original"] > 0.999
+        case _:
+            assert int8.identical_answers > 16

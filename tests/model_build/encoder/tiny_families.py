@@ -4,7 +4,6 @@ The weights are seeded. Their tokenizers know letters, with the special tokens t
 """
 
 import json
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from transformers import (
 )
 
 from tests.model_build import tiny_bert
-from workloads import WorkloadFolder
+from workloads import METRICS, WorkloadFolder, load_workload
 
 LENGTH, WIDE = 64, 32
 AUTO: dict[str, Any] = {
@@ -105,12 +104,44 @@ TINY: dict[str, Tiny] = {
 }
 
 
+MODELS = tiny_bert.MODELS | {
+    "text-ranking": "",
+    "token-classification": f"labels = {json.dumps(tiny_bert.LABELS)}",
+    "feature-extraction": "",
+}
+"""The keys of a task's [model]."""
+
+
 def make_workload(folder: Path, family: str, task: str) -> WorkloadFolder:
     """The workload `tiny` below `folder`, with a checkpoint of the family."""
-    workload = tiny_bert.make_workload(folder, task)
-    shutil.rmtree(workload.path / "checkpoint")
-    make_checkpoint(workload.path / "checkpoint", family, task)
+    path = folder / "tiny"
+    path.mkdir(parents=True)
+    quality = "\n".join(f"min_{metric} = -1.0" for metric in METRICS[task])
+    (path / "workload.toml").write_text(
+        tiny_bert.WORKLOAD_TOML.format(task=task, model=MODELS[task], backbone="", quality=quality)
+    )
+    make_checkpoint(path / "checkpoint", family, task)
+    workload = load_workload("tiny", folder)
+    fields = workload.workload.model.fields
+    lines = [_labelled(task, line, place) for place, line in enumerate(tiny_bert.make_lines(fields, task, 24))]
+    (path / "evaluation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    payloads = [{field: line[field] for field in fields} for line in lines]
+    (path / "payloads.jsonl").write_text("".join(json.dumps(line) + "\n" for line in payloads))
     return workload
+
+
+def _labelled(task: str, line: dict[str, Any], place: int) -> dict[str, Any]:
+    """Returns a line of `tiny_bert` with the answer that the task wants in the place of its label."""
+    label = line.pop("label")
+    match task:
+        case "text-ranking":
+            return line | {"query": "which"[: place % 2 + 3], "score": float(place % 3)}
+        case "token-classification":
+            return line | {"entities": [{"label": label, "start": 0, "end": 2}]}
+        case "feature-extraction":
+            return line | {"other": line["text"][::-1], "score": float(place % 5)}
+        case _:
+            return line | {"label": label}
 
 
 def make_checkpoint(folder: Path, family: str, task: str, *, labels: tuple[str, ...] = tiny_bert.LABELS) -> None:
