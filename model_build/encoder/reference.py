@@ -1,7 +1,9 @@
 """Runs the original of an encoder task by transformers: a compiled model is compared with it.
 
 It is independent of `bert.py`, which is what gets compiled. Tokens come from transformers' own tokenizer, so that ours
-is compared too. An embedding is pooled by the formulas of sentence-transformers' Pooling.
+is compared too. An embedding is pooled, cut and normalised as sentence-transformers does with `truncate_dim` and
+`normalize_embeddings`: tests/model_build/encoder/embeddings.json has its own answers. A Normalize module saved with a
+model would come before the cut there, and leave a cut vector shorter than one.
 """
 
 import inspect

@@ -158,9 +158,17 @@ def _positions(folder: Path, config: Mapping[str, Any]) -> int | None:
         return None
     if config.get("model_type") in AFTER_PADDING:
         positions -= int(config.get("pad_token_id") or 1) + 1
-    trained = folder / "sentence_bert_config.json"
-    limit = read_json(trained).get("max_seq_length") if trained.exists() else None
+    limit = _trained_length(folder)
     return min(positions, limit) if isinstance(limit, int) and limit > 0 else positions
+
+
+def _trained_length(folder: Path) -> Any:
+    """Returns what sentence-transformers cut texts to; its versions from 6 on keep that with the tokenizer."""
+    trained, tokenizer = folder / "sentence_bert_config.json", folder / "tokenizer_config.json"
+    if not trained.exists():
+        return None
+    limit = read_json(trained).get("max_seq_length")
+    return read_json(tokenizer).get("model_max_length") if limit is None and tokenizer.exists() else limit
 
 
 def pooling(folder: Path) -> dict[str, Any]:

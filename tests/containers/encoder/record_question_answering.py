@@ -14,13 +14,12 @@ import transformers
 from tokenizers import Tokenizer
 from transformers import BertConfig, BertForQuestionAnswering, PreTrainedTokenizerFast, pipeline
 
-from tests.containers.encoder.seeded_bert import LONGEST_ANSWER, QUESTIONS, STRIDE, WHOLE, WINDOW, seed
+from tests.containers.encoder.seeded_bert import LONGEST_ANSWER, QUESTIONS, SIZES, STRIDE, WHOLE, WINDOW, seed
 
 
 def main(tokenizer: Tokenizer) -> None:
     config: Any = BertConfig
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    shape = config(vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=WHOLE, pad_token_id=0, **sizes)
+    shape = config(vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=WHOLE, pad_token_id=0, **SIZES)
     network: Any = BertForQuestionAnswering
     wrapper: Any = PreTrainedTokenizerFast
     special = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}

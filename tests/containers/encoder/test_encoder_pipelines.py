@@ -3,7 +3,7 @@
 The network stands behind the serving code's port for compiled models, so that tokens, windows and the last step are
 compared and nothing else. transformers 5 has no pipeline for question answering; what that of 4.57.6 answered over
 these very weights is in question_answering.json, which `python -m tests.containers.encoder.record_question_answering`
-wrote. Embeddings are compared with sentence-transformers' pooling in tests/model_build/encoder.
+wrote. Embeddings are held to sentence-transformers in tests/model_build/encoder/test_embeddings.py.
 """
 
 import json
@@ -38,10 +38,9 @@ from tests.containers.encoder.encoder_miniature import (
     REGRESSION,
     TAGGING,
 )
-from tests.containers.encoder.seeded_bert import QUESTIONS, WHOLE, WINDOW, seed
+from tests.containers.encoder.seeded_bert import QUESTIONS, SIZES, WHOLE, WINDOW, seed
 from tests.model_build.tiny_bert import make_tokenizer
 
-SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 TEXTS = ("red shoe", "a blue-ish 李 lamp, xl", "socks", "do you sell warm winter socks in size xl")
 LONG = "red shoe with blue socks, a lamp 李 for the night and one more shoe in red or in blue-ish green"
 

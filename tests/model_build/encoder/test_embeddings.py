@@ -1,0 +1,84 @@
+"""Embeddings are those of sentence-transformers, which embeddings.json holds of a seeded BERT.
+
+`python -m tests.model_build.encoder.record_embeddings` wrote it. The original that builds are compared with and the
+network that is compiled are held to it, each by itself.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from containers.encoder.predictor import Predictor
+from containers.encoder.preprocess import Preprocessor
+from containers.encoder.row import Refusal
+from model_build.checkpoint import read
+from model_build.encoder import export
+from model_build.encoder.graphs import settings
+from model_build.encoder.reference import Reference
+from model_build.init.found import find, pooling
+from tests.containers.encoder.seeded_bert import save_encoder
+from tests.model_build.encoder.record_embeddings import CUT, LONGEST, POOLINGS, RECORDED, TEXTS
+from workloads import FeatureExtraction, OnnxRuntimeTarget
+
+DOCUMENT = json.loads(RECORDED.read_text("utf-8"))
+WAYS = [(way, normalize, dimensions) for way in POOLINGS for normalize in (False, True) for dimensions in (0, CUT)]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("embeddings") / "encoder"
+    save_encoder(folder)
+    return folder
+
+
+@pytest.mark.parametrize(("way", "normalize", "dimensions"), WAYS)
+def test_original_and_served_embeddings_are_those_of_sentence_transformers(
+    encoder: Path, way: Any, normalize: bool, dimensions: int
+) -> None:
+    keys = {"max_input_tokens": LONGEST, "pooling": way, "normalize": normalize, "dimensions": dimensions}
+    model = FeatureExtraction(task="feature-extraction", checkpoint="./encoder", **keys)
+    checkpoint = read(encoder, encoder, model)
+    recorded = DOCUMENT["embeddings"][f"{way} normalize={normalize} dimensions={dimensions}"]
+    rows = [{"text": text} for text in TEXTS]
+    original = [window["embedding"] for (window,) in Reference(checkpoint, model).outputs(rows)]
+    np.testing.assert_allclose(original, recorded, atol=2e-5)
+    known = settings(model, OnnxRuntimeTarget(runtime="onnxruntime"), checkpoint)
+    served = Predictor(
+        Preprocessor(Tokenizer.from_file(str(encoder / "tokenizer.json")), known),
+        Compiled(export.load(checkpoint, model)),
+    ).predict(rows)
+    for answer, expected in zip(served, recorded, strict=True):
+        assert not isinstance(answer, Refusal)
+        np.testing.assert_allclose(answer["EMBEDDING"], expected, atol=2e-5)
+
+
+class Compiled:
+    """The network that is exported, as the compiled model."""
+
+    def __init__(self, network: Any) -> None:
+        self._network = network
+
+    def run(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        with torch.inference_mode():
+            outputs = self._network(*(torch.from_numpy(tensors[name]) for name in self._network.inputs))
+        return dict(zip(self._network.outputs, (output.numpy() for output in outputs), strict=True))
+
+
+@pytest.mark.parametrize("way", POOLINGS)
+def test_init_reads_how_a_model_pools_from_what_sentence_transformers_saved(
+    way: str, encoder: Path, tmp_path: Path
+) -> None:
+    folder = copytree(encoder, tmp_path / "saved")
+    for name, content in DOCUMENT["files"][way].items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(content))
+    assert pooling(folder) == {"pooling": way, "normalize": True}
+    found = find(folder, None, (), lambda question, answers: pytest.fail(question))
+    assert (found.task, found.positions) == ("feature-extraction", LONGEST)
