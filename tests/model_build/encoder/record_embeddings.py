@@ -16,7 +16,7 @@ from tests.containers.encoder.seeded_bert import save_encoder
 
 TEXTS = ("red shoe", "a blue-ish lamp, xl", "do you sell warm winter socks in size xl", "socks")
 POOLINGS = {"mean": "mean", "cls": "cls", "max": "max", "last": "lasttoken"}
-"""What workload.toml calls a pooling, and what sentence-transformers does."""
+"""The names of poolings in workload.toml, and those of sentence-transformers."""
 CUT = 6
 LONGEST = 64
 RECORDED = Path(__file__).with_name("embeddings.json")
