@@ -50,7 +50,7 @@ def test_original_and_served_embeddings_are_those_of_sentence_transformers(
     original = [window["embedding"] for (window,) in Reference(checkpoint, model).outputs(rows)]
     np.testing.assert_allclose(original, recorded, atol=2e-5)
     known = settings(model, OnnxRuntimeTarget(runtime="onnxruntime"), checkpoint)
-    served = Predictor(
+    served: Any = Predictor(
         Preprocessor(Tokenizer.from_file(str(encoder / "tokenizer.json")), known),
         Compiled(export.load(checkpoint, model)),
     ).predict(rows)
