@@ -177,7 +177,7 @@ def _tell_target(stack: Stack, folder: workloads.WorkloadFolder, wanted: workloa
 def _props(
     root: Path, folder: workloads.WorkloadFolder, environment: Environment | None, options: Options
 ) -> WorkloadStackProps:
-    built = _built(root, folder, folder.workload.hosting.target)
+    built = _hosted(root, folder)
     return WorkloadStackProps(
         root=root,
         folder=folder,
@@ -189,16 +189,21 @@ def _props(
     )
 
 
-def _built(root: Path, folder: workloads.WorkloadFolder, target: str) -> BuiltArtifact:
-    name = folder.workload.name
+def _hosted(root: Path, folder: workloads.WorkloadFolder) -> BuiltArtifact:
+    """Returns what hosting.target names. Raises `MissingArtifact`, which tells what is built in its place."""
+    name, workload = folder.workload.name, folder.workload
     try:
-        artifact = workloads.load_artifact(root, name, target)
+        return _built(root, folder, workload.hosting.target)
     except workloads.MissingArtifact as error:
-        built = [each for each in folder.workload.deployables if workloads.artifact_file(root, name, each).exists()]
+        built = [each for each in workload.deployables if workloads.artifact_file(root, name, each).exists()]
         if built:
             error.args = (f"{error} Built is {', '.join(built)}: -c hosting-target={built[0]} deploys it instead.",)
         raise
-    archive_file = workloads.artifact_file(root, name, target).with_name(artifact.archive)
+
+
+def _built(root: Path, folder: workloads.WorkloadFolder, target: str) -> BuiltArtifact:
+    artifact = workloads.load_artifact(root, folder.workload.name, target)
+    archive_file = workloads.artifact_file(root, folder.workload.name, target).with_name(artifact.archive)
     return BuiltArtifact(artifact=artifact, archive_file=archive_file)
 
 

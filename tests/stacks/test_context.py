@@ -59,7 +59,8 @@ def test_a_rehearsal_takes_the_target_where_a_workload_has_it(repository: Reposi
     assert str(refusal.value) == (
         "There is nothing to deploy:\n"
         f"{artifact_file(repository.root, 'question_answering', 'inf2')} {build} question_answering --target inf2`.\n"
-        f"{artifact_file(repository.root, 'spellcheck', 'tensorrt')} {build} spellcheck --target tensorrt`."
+        f"{artifact_file(repository.root, 'spellcheck', 'tensorrt')} {build} spellcheck --target tensorrt`. "
+        "Built is cpu: -c hosting-target=cpu deploys it instead."
     )
     left_out = add_stacks(App(), repository.root, options=Options(hosting_target="cpu"))
     assert [str(error).split(" ")[0] for error in left_out.values()] == [

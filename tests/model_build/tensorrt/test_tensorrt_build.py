@@ -104,11 +104,15 @@ def test_a_t5_is_built_on_a_t4_and_its_archive_answers_as_the_original(
     assert (toolchain["tensorrt"], toolchain["gpu"]) == ("10.14.1.48", "Tesla T4")
     assert (toolchain["compute_capability"], toolchain["driver"]) == ("7.5", "535.104.05")
     assert packed(t5, tmp_path / "unpacked") == [
+        "tiny/1/beams.py",
+        "tiny/1/constraints.py",
         "tiny/1/decoder.7.5.plan",
         "tiny/1/decoding.py",
         "tiny/1/encoder.7.5.plan",
+        "tiny/1/generation.py",
         "tiny/1/generator.py",
         "tiny/1/model.py",
+        "tiny/1/search.py",
         "tiny/1/settings.py",
         "tiny/1/static_cache.py",
         "tiny/1/tensorrt_engine.py",
