@@ -34,6 +34,7 @@ from workloads import (
     Target,
     TensorRtTarget,
     TextToText,
+    TokenClassification,
     TorchScriptTarget,
     UsageError,
     Variant,
@@ -261,9 +262,9 @@ def _check_preprocess(source: WorkloadFolder, name: str, target: Target) -> None
     model = source.workload.model
     if isinstance(model, TextToText) or model.preprocess is None:
         return
-    if isinstance(model, QuestionAnswering):
+    if isinstance(model, QuestionAnswering | TokenClassification):
         raise UsageError(
-            f"{source.file}: model.preprocess: question answering needs the place of each token in the text, which a "
+            f"{source.file}: model.preprocess: {model.task} needs the place of each token in the text, which a "
             "TorchScript module does not tell. Leave it out: tokenizer.json tokenises."
         )
     if model.truncation:

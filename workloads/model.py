@@ -113,7 +113,8 @@ class Encoder(Document):
         default=None,
         description="For Inferentia, a local TorchScript module that tokenises in the place of tokenizer.json, which "
         "stays beside the checkpoint for the padding: takes List[List[str]], the texts of each row, and returns their "
-        "token ids and types. Not for question answering, which needs the place of each token in the text.",
+        "token ids and types. Not for question answering and token classification, which need the place of each token "
+        "in the text.",
     )
     segments: Segments = Field(
         min_length=1, max_length=2, description="The request's text fields. Those of one segment are joined by a space."

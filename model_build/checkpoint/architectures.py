@@ -136,10 +136,15 @@ def _bert(source: RandomWeights, model: Model) -> tuple[dict[str, Any], Shapes]:
     if (published := BERT.get(source.architecture)) is None:
         raise _wrong_architecture(source.architecture, model.task, list(BERT))
     size = _shrunk(source, published)
-    labels = () if isinstance(model, TextToText) else model.label_names
+    labels: tuple[str, ...] = () if isinstance(model, TextToText) else model.label_names
+    if model.task in ("text-classification", "text-ranking"):
+        labels = labels or ("LABEL_0",)  # the name that transformers gives to the one number of a head
     architecture = {
         "text-classification": "BertForSequenceClassification",
         "text-pair-scoring": "BertForPairScoring",
+        "text-ranking": "BertForSequenceClassification",
+        "token-classification": "BertForTokenClassification",
+        "feature-extraction": "BertModel",
         "question-answering": "BertForQuestionAnswering",
     }[model.task]
     config = {

@@ -2,14 +2,26 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from model_build.build import build, verify_recorded
+from model_build.checkpoint import resolve
 from model_build.checkpoint.architectures import write_random
+from model_build.encoder.reference import Reference
 from model_build.plan import BuildPlan, plan
 from tests.model_build import tiny_bert
-from workloads import EncoderModel, MissingArtifact, RandomWeights, UsageError, WorkloadFolder, load_artifact
+from workloads import (
+    EncoderModel,
+    MissingArtifact,
+    RandomWeights,
+    TokenClassification,
+    UsageError,
+    WorkloadFolder,
+    load_artifact,
+)
 
 PUBLISHED = """
 [published.small]
@@ -83,6 +95,43 @@ def test_an_architecture_is_divided_by_one_key_or_refused(source: WorkloadFolder
 
 def built_checkpoint(source: WorkloadFolder) -> Path:
     return plan(source, "traced", source.path.parents[1]).checkpoint.folder
+
+
+@pytest.mark.parametrize(
+    ("keys", "sizes"),
+    [
+        ({"task": "token-classification", "labels": ("O", "B-SIZE")}, {"logits": (7, 2)}),
+        ({"task": "text-ranking"}, {"logits": (1,)}),
+        ({"task": "text-classification", "problem_type": "regression"}, {"logits": (1,)}),
+        ({"task": "feature-extraction", "dimensions": 20}, {"embedding": (20,)}),
+    ],
+    ids=lambda value: value.get("problem_type", value.get("task")),
+)
+def test_random_weights_have_the_head_of_every_task(
+    keys: dict[str, Any], sizes: dict[str, tuple[int, ...]], source: WorkloadFolder
+) -> None:
+    """The checkpoint is read, and transformers' own class for the task runs it."""
+    made = {"architecture": "bert-base-uncased", "weights": "random", "shrink": 12}
+    table = {"checkpoint": made, "max_input_tokens": 32, **keys}
+    model = TypeAdapter[EncoderModel](EncoderModel).validate_python(table)
+    other = WorkloadFolder(source.path)
+    other.workload = source.workload.model_copy(update={"model": model})
+    checkpoint = resolve(other, source.path.parents[1] / "cache")
+    [[outputs]] = Reference(checkpoint, model).outputs([dict.fromkeys(model.fields, "a b c d e")])
+    assert {name: output.shape for name, output in outputs.items()} == sizes
+
+
+def test_a_tagger_needs_the_places_that_a_torchscript_module_does_not_tell(source: WorkloadFolder) -> None:
+    keys = {"checkpoint": "./checkpoint", "max_input_tokens": 32, "preprocess": "./p.pt"}
+    model = TokenClassification(task="token-classification", labels=("O", "B-SIZE"), **keys)
+    other = WorkloadFolder(source.path)
+    other.workload = source.workload.model_copy(update={"model": model})
+    with pytest.raises(UsageError) as caught:
+        plan(other, "inf1", source.path.parents[1])
+    assert str(caught.value) == (
+        f"{other.file}: model.preprocess: token-classification needs the place of each token in the text, which a "
+        "TorchScript module does not tell. Leave it out: tokenizer.json tokenises."
+    )
 
 
 def test_tokens_that_a_torchscript_module_makes_are_not_cut(source: WorkloadFolder) -> None:
