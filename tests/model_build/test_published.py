@@ -122,7 +122,7 @@ def test_random_weights_have_the_head_of_every_task(
 
 
 def test_a_tagger_needs_the_places_that_a_torchscript_module_does_not_tell(source: WorkloadFolder) -> None:
-    keys = {"checkpoint": "./checkpoint", "max_input_tokens": 32, "preprocess": "./p.pt"}
+    keys: dict[str, Any] = {"checkpoint": "./checkpoint", "max_input_tokens": 32, "preprocess": "./p.pt"}
     model = TokenClassification(task="token-classification", labels=("O", "B-SIZE"), **keys)
     other = WorkloadFolder(source.path)
     other.workload = source.workload.model_copy(update={"model": model})
