@@ -220,7 +220,13 @@ def test_a_refused_request_spoils_nothing_for_its_neighbours_in_the_same_batch(
     pytest.fail(f"Triton never put more than 4 requests together: {model.batch_sizes('tokenise')}")
 
 
-@pytest.mark.parametrize("settings", [QUESTION_ANSWERING, TAGGING], ids=lambda settings: settings.kind)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(QUESTION_ANSWERING, id="question-answering"),
+        pytest.param(TAGGING, id="token-classification", marks=pytest.mark.slow),
+    ],
+)
 def test_long_texts_are_read_in_windows_and_each_row_has_one_answer(serve: Serve, settings: Settings) -> None:
     """A row is several of what the model is given, and so the steps between have another batch than the request."""
     model = serve(

@@ -20,7 +20,7 @@ from model_build.plan import BuildPlan, plan
 from model_build.torch_threads import threads_kept
 from tests.model_build import tiny_t5
 from tests.model_build.shared_exports import SharedExports
-from tests.model_build.tiny_bert import make_workload
+from tests.model_build.tiny_bert import LABELS, make_workload
 from workloads import UsageError, WorkloadFolder, file_sha256, load_workload
 
 TASKS = ["text-classification", "text-pair-scoring", "question-answering"]
@@ -128,6 +128,35 @@ def test_two_builds_have_one_hash(shared_exports: SharedExports, make: Make) -> 
     with shared_exports.off():
         build(planned)
     assert file_sha256(planned.archive) == before
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_another_label_in_the_evaluation_changes_no_archive(make: Make, task: str) -> None:
+    """It is no part of what is packed, nor of what is compiled: of golden rows and calibration neither."""
+    workload = make(task)
+    names = ("cpu", "cpu-int8-static", "inf1", "tensorrt")
+
+    def planned() -> dict[str, Any]:
+        plans = {name: plan_of(workload, name) for name in names if name != "inf1" or task != "text-pair-scoring"}
+        return {name: (each.compiled_key, each.contents(each.compiled / "graphs")) for name, each in plans.items()}
+
+    before = planned()
+    file = workload.path / "evaluation.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    other = dict(zip(LABELS, LABELS[1:] + LABELS[:1], strict=True))
+    changed = [line | {"label": other.get(line["label"], "another")} for line in lines]
+    file.write_text("".join(json.dumps(line) + "\n" for line in changed))
+    assert planned() == before
+
+
+def test_another_label_in_the_evaluation_leaves_the_archives_hash(make: Make) -> None:
+    workload = make()
+    before = build(plan_of(workload, "cpu"))
+    file = workload.path / "evaluation.jsonl"
+    file.write_text(file.read_text().replace('"label": "buy"', '"label": "ask"', 1))
+    after = build(plan_of(workload, "cpu"))
+    assert after.archive_sha256 == before.archive_sha256
+    assert after.parity != before.parity
 
 
 def test_a_graph_above_the_inline_limit_keeps_its_weights_beside_it(
