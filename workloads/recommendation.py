@@ -35,6 +35,8 @@ class SimulatedOn(Document):
     trace_sha256: str
     seeds: int = Field(ge=1)
     first_seed: int = Field(ge=0)
+    confirmed_on_seeds: int = Field(default=0, ge=0, description="Seeds beside those, of which none failed.")
+    first_confirming_seed: int | None = Field(default=None, ge=0)
     tolerance_minutes: float = Field(ge=0, description="Over the objective, in a month.")
     confidence: float = Field(gt=0, lt=1, description="The share of seeds that keep the tolerance.")
     minutes_over_objective: float = Field(description="That so large a share of seeds does not exceed.")

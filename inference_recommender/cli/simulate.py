@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from inference_recommender.cli import arguments
 from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.simulate.evidence import (
     Service,
@@ -63,7 +64,7 @@ def add(commands: Commands) -> None:
     traffic.add_argument("--from-cloudwatch", metavar="ENDPOINT", help="the invocations that an endpoint has had")
     parser.add_argument(
         "--days",
-        type=_positive,
+        type=arguments.count,
         metavar="N",
         help="length of a shape, default: 1, or 7 of a week's; with --from-cloudwatch the last days, default: 14",
     )
@@ -76,7 +77,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--region", metavar="REGION", help="whose prices to take with --from; default: the job's")
     parser.add_argument(
-        "--seeds", type=_positive, metavar="N", help=f"default: {SEEDS}, or {SEEDS_OF_LONG} for more than a week"
+        "--seeds", type=arguments.count, metavar="N", help=f"default: {SEEDS}, or {SEEDS_OF_LONG} for more than a week"
     )
     parser.add_argument("--first-seed", type=_whole, default=0, metavar="N", help="default: 0")
     _add_policy(parser.add_argument_group("another policy than today's"))
@@ -98,9 +99,9 @@ def add(commands: Commands) -> None:
 
 
 def _add_policy(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument("--target-invocations", type=_number, metavar="X", help="per minute and instance")
-    group.add_argument("--min-instances", type=_positive, metavar="N")
-    group.add_argument("--max-instances", type=_positive, metavar="N")
+    group.add_argument("--target-invocations", type=arguments.positive, metavar="X", help="per minute and instance")
+    group.add_argument("--min-instances", type=arguments.count, metavar="N")
+    group.add_argument("--max-instances", type=arguments.count, metavar="N")
     group.add_argument("--scale-out-cooldown-s", type=_whole, metavar="S")
     group.add_argument("--scale-in-cooldown-s", type=_whole, metavar="S")
 
@@ -174,14 +175,21 @@ def _optimise(
         never = _result(options, case, service, fixed, pool.run(fixed, seeds, lambda _: None))
     caution(stderr, case.curve, service, found.chosen)
     if options.json:
-        frontier = {"frontier": [each.summary() for each in found.frontier()], "policies_tried": len(found.tried)}
+        confirmed = found.held_out and {"seeds": len(found.held_out), "first_seed": found.held_out.start}
+        frontier = {
+            "frontier": [each.summary() for each in found.frontier()],
+            "policies_tried": len(found.tried),
+            "decided_on": {"seeds": len(seeds), "first_seed": seeds[0]},
+            "confirmed_on": confirmed,
+        }
         print(json.dumps(document(workload.name, case, found.chosen, found.today, never, frontier), indent=2))
     else:
         rows = [("chosen", found.chosen), ("today's", found.today), ("never scaled", never)]
         show(workload.name, case, workload.latency_objective, rows)
         show_found(found)
-    if not found.chosen.kept:
-        tell(stderr, "Nothing was written: no policy that was tried keeps the tolerance.", "yellow")
+    if not found.safe:
+        why = "was confirmed on the seeds held out" if found.chosen.kept else "keeps the tolerance"
+        tell(stderr, f"Nothing was written: no policy that was tried {why}.", "yellow")
         return NOT_KEPT
     _write(options, stderr, folder, service, _recommended_policy(service, found, case, given))
     return 0
@@ -303,13 +311,6 @@ def _timing(options: argparse.Namespace, known: Timing) -> Timing:
 def _seeds(options: argparse.Namespace, steps: int) -> Sequence[int]:
     count = options.seeds or (SEEDS_OF_LONG if steps > LONG_STEPS else SEEDS)
     return range(options.first_seed, options.first_seed + count)
-
-
-def _positive(text: str) -> int:
-    value = _whole(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"got {text}. Allowed: a whole number from 1 on.")
-    return value
 
 
 def _whole(text: str) -> int:

@@ -6,12 +6,17 @@ have. A descent changes one of them at a time, from several beginnings, while th
 over the tolerance first, then fewer minutes over the objective, then fewer instance hours. All choices see the same
 seeds, so that they differ by what they are and not by luck.
 
-Those that kept the tolerance, the cheapest first, and the policy of today are then simulated on seeds that the search
-has not seen, which decide: the first that keeps the tolerance there is chosen; where none does, the one that comes
-nearest. Today's policy is among them, so the choice is never worse than it on those seeds.
+Those that kept the tolerance, the cheapest first, are then simulated on seeds that the search has not seen, which
+decide, and those that keep it there on seeds held out from both. Each policy has held-out seeds of its own, so that
+trying several does not look for luck. It is confirmed if on none of them it is over the objective for more than half
+the tolerated minutes. Where none of n seeds fails, fewer than a share p of all fail, with 95 % confidence, if
+(1 - p)^n = 0.05; n is such that p is a third of the share that the tolerance leaves. The first policy that is confirmed
+is chosen. Where none is that costs less than today's policy, today's stays; where today's exceeds the tolerance, too,
+the policy that comes nearest is shown and not written.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,8 +29,16 @@ from inference_recommender.simulate.seeds import Case, Workers
 from workloads import Autoscaling, Recommendation, ScheduledMinimum, SimulatedOn
 
 SEARCH_SEEDS = 24
-FIRST_SEARCH_SEED = 1_000_000
-"""The search's seeds begin here, beyond those that decide."""
+FIRST_SEARCH_SEED, FIRST_HELD_OUT_SEED = 1_000_000, 2_000_000
+"""The search's seeds and those held out begin here, beyond those that decide."""
+HELD_OUT_MINUTES = 0.5
+"""Share of the tolerated minutes that a seed held out may have."""
+HELD_OUT_SHARE = 1 / 3
+"""Share of the seeds that the tolerance leaves, which those held out have to stay below,"""
+HELD_OUT_CONFIDENCE = 0.95
+"""with this confidence."""
+HELD_OUT_AT_ONCE = 100
+"""A policy's simulation ends with so many seeds in which one failed."""
 DECIDED_APART = 1.02
 """Policies that are simulated on the seeds that decide cost at least so much more, one after the other."""
 USUAL_PERCENTILE = 95
@@ -68,6 +81,13 @@ class Found:
     choice: Choice | None
     """None where today's policy is the best."""
     tried: tuple[Result, ...]
+    held_out: range | None
+    """The seeds that confirmed the choice; None: it is today's policy, or was not confirmed."""
+
+    @property
+    def safe(self) -> bool:
+        """Tells whether the choice was confirmed, or is today's policy and keeps the tolerance."""
+        return self.held_out is not None or (self.choice is None and self.today.kept)
 
     def frontier(self) -> tuple[Result, ...]:
         """Returns the tried policies than which none has both fewer hours and fewer minutes over the objective."""
@@ -104,16 +124,31 @@ class Search:
             for tried, result in self._descend(begins):
                 if not result.exceeding:
                     kept[result.policy] = tried
+        return self._decided(kept)
+
+    def _decided(self, kept: Mapping[Policy, Choice]) -> Found:
+        """Returns the cheapest of the policies that is confirmed, or today's, or what comes nearest."""
         today = self._result(self.today, self.seeds)
-        best = today
-        choice: Choice | None = None
+        chosen, choice, confirmed = today, None, None
+        held_out = range(FIRST_HELD_OUT_SEED, FIRST_HELD_OUT_SEED + seeds_held_out(self.tolerance))
         for policy in self._spaced(sorted(kept, key=lambda policy: self._tried[policy].instance_hours)):
             result = self._result(policy, self.seeds)
-            if _rank(result) < _rank(best):
-                best, choice = result, kept[policy]
-            if result.kept:
+            if today.kept and result.instance_hours >= today.instance_hours:
                 break  # those that follow cost more
-        return Found(chosen=best, today=today, choice=choice, tried=tuple(self._tried.values()))
+            if result.kept and policy != self.today:
+                if self._confirmed(policy, held_out):
+                    chosen, choice, confirmed = result, kept[policy], held_out
+                    break
+                held_out = range(held_out.stop, held_out.stop + len(held_out))
+            if not today.kept and _rank(result) < _rank(chosen):
+                chosen, choice = result, kept[policy]
+        tried = tuple(self._tried.values())
+        return Found(chosen=chosen, today=today, choice=choice, tried=tried, held_out=confirmed)
+
+    def _confirmed(self, policy: Policy, seeds: range) -> bool:
+        tolerance = replace(self.tolerance, minutes=self.tolerance.minutes * HELD_OUT_MINUTES)
+        pieces = (seeds[first : first + HELD_OUT_AT_ONCE] for first in range(0, len(seeds), HELD_OUT_AT_ONCE))
+        return all(not replace(self._result(policy, piece), tolerance=tolerance).exceeding for piece in pieces)
 
     def _spaced(self, policies: Sequence[Policy]) -> Iterator[Policy]:
         """Yields the cheapest policy, then each time the cheapest one that costs some per cent more than the last."""
@@ -204,6 +239,12 @@ class Search:
         )
 
 
+def seeds_held_out(tolerance: Tolerance) -> int:
+    """Returns the fewest seeds that confirm a policy if none of them fails."""
+    share = (1 - tolerance.confidence) * HELD_OUT_SHARE
+    return math.ceil(math.log(1 - HELD_OUT_CONFIDENCE) / math.log1p(-share))
+
+
 def _rank(result: Result) -> tuple[float, float, float]:
     """Returns what is smaller for a better policy: seeds too many, then minutes over the objective, then hours.
 
@@ -269,6 +310,8 @@ def recommended(
             trace_sha256=case.traffic.sha256,
             seeds=len(result.outcomes),
             first_seed=result.outcomes[0].seed,
+            confirmed_on_seeds=len(found.held_out or ()),
+            first_confirming_seed=found.held_out.start if found.held_out else None,
             tolerance_minutes=result.tolerance.minutes,
             confidence=result.tolerance.confidence,
             minutes_over_objective=result.minutes_over_at_confidence,

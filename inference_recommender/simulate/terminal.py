@@ -11,7 +11,7 @@ from rich.table import Table
 from inference_recommender.output import number, stdout_console, tell, warn
 from inference_recommender.simulate.curve import LatencyCurve
 from inference_recommender.simulate.evidence import Service
-from inference_recommender.simulate.optimise import Found
+from inference_recommender.simulate.optimise import HELD_OUT_MINUTES, Found
 from inference_recommender.simulate.policy import Policy, Timing
 from inference_recommender.simulate.result import Result
 from inference_recommender.simulate.seeds import Case
@@ -95,7 +95,18 @@ def show_found(found: Found) -> None:
         table.add_row(_in_words(each.policy), f"{each.minutes_over:,.2f}", f"{each.instance_hours:,.1f}", cost)
     console.print(table)
     tell(console, f"Chosen, of {len(found.tried)} policies: {policy_in_words(found.chosen.policy)}.")
+    tell(console, _confirmed_in_words(found))
     tell(console, saving_in_words(found))
+
+
+def _confirmed_in_words(found: Found) -> str:
+    decided = f"Decided on {len(found.chosen.outcomes):,} seeds"
+    if found.held_out is not None:
+        minutes = HELD_OUT_MINUTES * found.chosen.tolerance.allowed(found.chosen.minutes)
+        return (
+            f"{decided}, and confirmed on {len(found.held_out):,} others: none has more than {minutes:g} minutes over."
+        )
+    return f"{decided}; no other policy {'that is cheaper ' if found.today.kept else ''}was confirmed on others."
 
 
 def policy_in_words(policy: Policy) -> str:

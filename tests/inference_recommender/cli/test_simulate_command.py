@@ -9,6 +9,7 @@ import pytest
 from inference_recommender.__main__ import main
 from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
 from inference_recommender.run_folder import RunFolder
+from inference_recommender.simulate import optimise
 from tests.inference_recommender.prove.recommended import a_candidate, a_recommendation
 from workloads import Autoscaling, Recommendation, load_workload
 
@@ -22,6 +23,8 @@ CHOSEN = a_candidate(
     cost_per_hour_usd=14.08,
 )
 QUICK = ("--seeds", "3")
+OPTIMISE = ("--optimise", "--confidence", "0.9")
+"""Which needs 89 seeds held out, and not 898."""
 
 
 def capacity_json(folder: Path, **changes: Any) -> Path:
@@ -121,16 +124,23 @@ def test_another_policy_is_compared_with_todays(recommendation: Path, capsys: py
 
 
 def waves(folder: Path) -> str:
-    """Writes a trace of two gentle hours, in which the search is quick."""
+    """Writes a trace of a gentle hour, in which the search is quick."""
     file = folder / "waves.csv"
-    file.write_text("".join(f"{60 * minute},{3000 + 10 * (minute % 60)}\n" for minute in range(120)), "utf-8")
+    file.write_text("".join(f"{60 * minute},{3000 + 10 * minute}\n" for minute in range(60)), "utf-8")
     return str(file)
 
 
+@pytest.fixture
+def few_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the search itself have fewer seeds."""
+    monkeypatch.setattr(optimise, "SEARCH_SEEDS", 6)
+
+
+@pytest.mark.usefixtures("few_seeds")
 def test_the_policy_that_is_found_is_written_into_the_recommendation(
     recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert simulated(recommendation, "--optimise", "--json", trace=waves(tmp_path)) == 0
+    assert simulated(recommendation, *OPTIMISE, "--json", trace=waves(tmp_path)) == 0
     shown = capsys.readouterr()
     found = json.loads(shown.out)
     assert shown.err == f"Written for review: {recommendation}\n"
@@ -141,12 +151,15 @@ def test_the_policy_that_is_found_is_written_into_the_recommendation(
     assert written is not None
     assert written.autoscaling is not None
     assert written.autoscaling.simulated is not None
+    assert found["decided_on"] == {"seeds": 3, "first_seed": 0}
+    assert found["confirmed_on"]["seeds"] == written.autoscaling.simulated.confirmed_on_seeds == 89
     assert written.autoscaling.simulated.trace_sha256 == found["trace"]["sha256"]
     assert written.autoscaling.target_invocations_per_instance == found["policy"]["target_invocations_per_instance"]
     simulated(recommendation, "--json", trace=waves(tmp_path))
     assert document(capsys)["policy"] == found["policy"], "it is today's policy now"
 
 
+@pytest.mark.usefixtures("few_seeds")
 def test_without_a_recommendation_or_a_policy_that_keeps_the_tolerance_nothing_is_written(
     recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,11 +168,29 @@ def test_without_a_recommendation_or_a_policy_that_keeps_the_tolerance_nothing_i
     assert refusal(recommendation, capsys, *asked) == (
         "--optimise chooses the policy: leave out the options of another one."
     )
-    assert simulated(capacity_json(tmp_path), "--optimise", trace=waves(tmp_path)) == 0
+    assert simulated(capacity_json(tmp_path), *OPTIMISE, trace=waves(tmp_path)) == 0
     shown = capsys.readouterr()
     assert "Nothing was written: a measurement was simulated, and no recommendation." in shown.err
     assert "cheaper than today's policy, which keeps the tolerance, too." in shown.out
     assert "Cost against risk, on the search's seeds" in shown.out
+    assert "Decided on 3 seeds, and confirmed on 89 others: none has more than 2.5 minutes over." in shown.out
+    assert recommendation.read_bytes() == before
+
+
+@pytest.mark.usefixtures("few_seeds")
+def test_a_policy_that_is_not_confirmed_is_not_written(
+    recommendation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Today's target is far too high for the trace, so that it cannot stay."""
+    monkeypatch.setattr(optimise.Search, "_confirmed", lambda *_: False)
+    autoscaling = Autoscaling(min_capacity=2, max_capacity=20, target_invocations_per_instance=60_000.0)
+    candidate = CHOSEN.model_copy(update={"autoscaling": autoscaling})
+    a_recommendation(candidate, objective=OBJECTIVE).write_json(recommendation)
+    before = recommendation.read_bytes()
+    assert simulated(recommendation, *OPTIMISE, trace=waves(tmp_path)) == 1
+    shown = capsys.readouterr()
+    assert shown.err == "Nothing was written: no policy that was tried was confirmed on the seeds held out.\n"
+    assert "Decided on 3 seeds; no other policy was confirmed on others." in shown.out
     assert recommendation.read_bytes() == before
 
 
@@ -295,7 +326,8 @@ def test_a_service_of_ecs_is_simulated_with_its_capacity_provider(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--seeds", "0"), "argument --seeds: got 0. Allowed: a whole number from 1 on."),
+        (("--seeds", "0"), "argument --seeds: got '0', but it must be a whole number above 0."),
+        (("--target-invocations", "0"), "argument --target-invocations: got '0', but it must be more than 0."),
         (("--first-seed", "x"), "argument --first-seed: got x. Allowed: a whole number."),
         (("--provisioning-s", "-1"), "argument --provisioning-s: got -1. Allowed: a number from 0 on."),
         (("--confidence", "1"), "argument --confidence: got 1. Allowed: between 0 and 1."),

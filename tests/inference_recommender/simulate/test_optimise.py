@@ -1,17 +1,21 @@
 """The search of a policy: cheaper within the tolerance, never worse than today's, and what it writes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
+from inference_recommender.simulate import optimise
 from inference_recommender.simulate.optimise import (
+    FIRST_HELD_OUT_SEED,
+    FIRST_SEARCH_SEED,
     Found,
     Search,
     as_schedule,
     hourly_minimums,
     recommended,
+    seeds_held_out,
     usual_load,
 )
 from inference_recommender.simulate.policy import FIRST_MONDAY, Load, Outcome, Policy, Timing
@@ -25,6 +29,8 @@ from workloads import ScheduledMinimum, Sizing
 
 TODAY = Policy(target_invocations_per_instance=3000.0, min_capacity=2, max_capacity=20)
 """Half of the 6,000 a minute that an instance bears."""
+QUICK = Tolerance(minutes=2, confidence=0.9)
+"""Needs 89 seeds held out, and not 898."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ def search(
         given=given,
         least=2,
         seeds=seeds,
-        tolerance=Tolerance(minutes=2),
+        tolerance=QUICK,
         price_per_hour_usd=0.5,
         workers=workers or Here(case),
         done=lambda count: None,
@@ -70,7 +76,15 @@ def search(
 
 
 @pytest.fixture(scope="module")
-def waves() -> Found:
+def few_seeds() -> Iterator[None]:
+    """Lets the search itself have fewer seeds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(optimise, "SEARCH_SEEDS", 6)
+        yield
+
+
+@pytest.fixture(scope="module")
+def waves(few_seeds: None) -> Found:
     return search(Case(traffic=Waves(), curve=CURVE, timing=Timing()))
 
 
@@ -90,7 +104,7 @@ def test_the_frontier_has_no_policy_that_another_beats_in_both(waves: Found) -> 
     assert {each.policy for each in frontier} <= {each.policy for each in waves.tried}
 
 
-def test_a_jump_that_todays_policy_misses_is_met_by_a_minimum() -> None:
+def test_a_jump_that_todays_policy_misses_is_met_by_a_minimum(few_seeds: None) -> None:
     found = search(Case(traffic=Jump(), curve=CURVE, timing=Timing()), seeds=range(3))
     assert not found.today.kept
     assert found.chosen.kept
@@ -98,36 +112,79 @@ def test_a_jump_that_todays_policy_misses_is_met_by_a_minimum() -> None:
 
 
 class Table:
-    """Workers that know how many minutes a policy is over, by its target, on either kind of seeds."""
+    """Workers that know how many minutes a policy is over, by its target and a seed."""
 
-    def __init__(self, case: Case, minutes: Callable[[Policy, bool], float]) -> None:
+    def __init__(self, case: Case, minutes: Callable[[float, int], float]) -> None:
         self._outcome = case.run(TODAY, 0)
         self._minutes = minutes
+        self.held_out: dict[float, list[int]] = {}
+        """What was simulated, by target."""
 
     def run(self, policy: Policy, seeds: Sequence[int], done: Callable[[int], None]) -> tuple[Outcome, ...]:
-        hours = 100 - policy.target_invocations_per_instance / 1000
-        over = self._minutes(policy, seeds[0] >= 1_000_000)
+        target = policy.target_invocations_per_instance
+        if seeds[0] >= FIRST_HELD_OUT_SEED:
+            self.held_out.setdefault(target, []).extend(seeds)
+        hours = 100 - target / 100
         return tuple(
-            replace(self._outcome, seed=seed, instance_hours=hours, minutes_over_objective=over) for seed in seeds
+            replace(self._outcome, seed=seed, instance_hours=hours, minutes_over_objective=self._minutes(target, seed))
+            for seed in seeds
         )
 
 
-def test_a_policy_that_only_the_searchs_seeds_like_is_not_chosen() -> None:
-    """Everything keeps the tolerance in the search; on the seeds that decide only targets up to 3,600 do."""
+def found_in_table(minutes: Callable[[float, int], float]) -> tuple[Found, Table]:
     case = Case(traffic=Jump(), curve=CURVE, timing=Timing())
+    table = Table(case, minutes)
+    return search(case, workers=table), table
 
-    def minutes(policy: Policy, searching: bool) -> float:
-        return 0 if searching or policy.target_invocations_per_instance <= 3600 else 9
 
-    found = search(case, workers=Table(case, minutes))
-    assert found.chosen.kept
-    assert found.chosen.instance_hours <= found.today.instance_hours
+def test_a_policy_that_only_the_searchs_seeds_like_is_not_chosen() -> None:
+    """Everything keeps the tolerance in the search; on the seeds that decide only targets up to 4,200 do."""
+    found, table = found_in_table(lambda target, seed: 9 if seed < FIRST_SEARCH_SEED and target > 4200 else 0)
+    assert found.chosen.policy.target_invocations_per_instance == 4200
+    assert list(table.held_out) == [4200], "what the deciding seeds refuse needs no others"
+    assert found.held_out == range(FIRST_HELD_OUT_SEED, FIRST_HELD_OUT_SEED + 89)
+    assert found.safe
+
+
+def test_a_policy_that_fails_on_the_seeds_held_out_makes_way_for_the_next_which_has_others() -> None:
+    def minutes(target: float, seed: int) -> float:
+        return 1.5 if seed >= FIRST_HELD_OUT_SEED and target > 3600 and seed % 80 == 7 else 0
+
+    found, table = found_in_table(minutes)
+    assert found.chosen.policy.target_invocations_per_instance == 3600, "more than half of two minutes is too much"
+    assert found.held_out is not None
+    assert len(table.held_out) > 1
+    simulated = [seed for seeds in table.held_out.values() for seed in seeds]
+    assert len(set(simulated)) == len(simulated)
+
+
+def test_where_nothing_cheaper_is_confirmed_todays_policy_stays() -> None:
+    found, table = found_in_table(lambda target, seed: 3 if seed >= FIRST_HELD_OUT_SEED else 0)
+    assert found.chosen.policy == TODAY
+    assert (found.choice, found.held_out, found.safe) == (None, None, True)
+    assert all(target > TODAY.target_invocations_per_instance for target in table.held_out)
+
+
+def test_where_nothing_is_confirmed_and_todays_policy_fails_the_choice_is_not_safe() -> None:
+    def minutes(target: float, seed: int) -> float:
+        return 3 if seed >= FIRST_HELD_OUT_SEED or (seed < FIRST_SEARCH_SEED and target == 3000) else 0
+
+    found, _ = found_in_table(minutes)
+    assert not found.today.kept
+    assert found.chosen.kept, "it comes nearest"
+    assert not found.safe
+
+
+def test_the_seeds_held_out_show_a_third_of_the_share_that_the_tolerance_leaves() -> None:
+    seeds = seeds_held_out(Tolerance())
+    assert seeds == 898
+    assert (1 - 0.01 / 3) ** seeds <= 0.05 < (1 - 0.01 / 3) ** (seeds - 1)
 
 
 def test_minimums_that_people_wrote_stay_and_no_others_are_tried() -> None:
     own = (ScheduledMinimum(schedule="cron(0 0 * * ? *)", min_capacity=4),)
     case = Case(traffic=Jump(), curve=CURVE, timing=Timing())
-    found = search(case, given=own, workers=Table(case, lambda policy, searching: 0))
+    found = search(case, given=own, workers=Table(case, lambda target, seed: 0))
     assert {each.policy.scheduled_minimums for each in found.tried} == {own}
 
 
@@ -166,6 +223,9 @@ def test_the_recommendation_gets_the_policy_and_what_it_was_found_on(waves: Foun
     assert scaling.simulated is not None
     assert (scaling.simulated.trace, scaling.simulated.trace_sha256) == ("waves", "b" * 64)
     assert (scaling.simulated.seeds, scaling.simulated.kept_before) == (20, True)
+    assert waves.held_out is not None
+    assert scaling.simulated.confirmed_on_seeds == len(waves.held_out) == 89
+    assert scaling.simulated.first_confirming_seed == waves.held_out.start
     assert scaling.simulated.instance_hours < scaling.simulated.instance_hours_before
 
 
@@ -185,7 +245,12 @@ def test_it_is_never_worse_than_the_plain_recommendation_on_fifty_seeds(name: Sh
             workers=pool,
             done=lambda count: None,
         ).run()
-    assert worse(found.chosen, found.today) is False
+        fresh = [
+            replace(each, outcomes=pool.run(each.policy, range(50_000, 50_050), lambda _: None))
+            for each in (found.chosen, found.today)
+        ]
+    assert not worse(found.chosen, found.today)
+    assert not worse(*fresh), "on seeds that neither the search nor its confirmation has seen"
 
 
 def worse(chosen: Result, today: Result) -> bool:
