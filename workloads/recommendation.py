@@ -35,7 +35,8 @@ class SimulatedOn(Document):
     trace_sha256: str
     seeds: int = Field(ge=1)
     first_seed: int = Field(ge=0)
-    confirmed_on_seeds: int = Field(default=0, ge=0, description="Seeds beside those, of which none failed.")
+    confirmed_on_seeds: int = Field(default=0, ge=0, description="Seeds beside those.")
+    failed_confirming_seeds: int = Field(default=0, ge=0, description="Those with over half the tolerated minutes.")
     first_confirming_seed: int | None = Field(default=None, ge=0)
     tolerance_minutes: float = Field(ge=0, description="Over the objective, in a month.")
     confidence: float = Field(gt=0, lt=1, description="The share of seeds that keep the tolerance.")

@@ -175,7 +175,8 @@ def _optimise(
         never = _result(options, case, service, fixed, pool.run(fixed, seeds, lambda _: None))
     caution(stderr, case.curve, service, found.chosen)
     if options.json:
-        confirmed = found.held_out and {"seeds": len(found.held_out), "first_seed": found.held_out.start}
+        held_out = found.held_out
+        confirmed = held_out and {"seeds": len(held_out), "first_seed": held_out.start, "failed": found.failed}
         frontier = {
             "frontier": [each.summary() for each in found.frontier()],
             "policies_tried": len(found.tried),

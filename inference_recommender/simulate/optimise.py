@@ -8,11 +8,13 @@ seeds, so that they differ by what they are and not by luck.
 
 Those that kept the tolerance, the cheapest first, are then simulated on seeds that the search has not seen, which
 decide, and those that keep it there on seeds held out from both. Each policy has held-out seeds of its own, so that
-trying several does not look for luck. It is confirmed if on none of them it is over the objective for more than half
-the tolerated minutes. Where none of n seeds fails, fewer than a share p of all fail, with 95 % confidence, if
-(1 - p)^n = 0.05; n is such that p is a third of the share that the tolerance leaves. The first policy that is confirmed
-is chosen. Where none is that costs less than today's policy, today's stays; where today's exceeds the tolerance, too,
-the policy that comes nearest is shown and not written.
+trying several does not look for luck. A seed fails there that is over the objective for more than half the tolerated
+minutes. Where today's policy keeps the tolerance, the choice must not be worse, and none may fail; else so many may as
+still show, with 95 % confidence, that fewer seeds fail than the tolerance leaves. There are so many held-out seeds that
+no failure among them shows a third of that share: where none of n fails, fewer than a share p do if (1 - p)^n = 0.05.
+
+The first policy that is confirmed is chosen. Where none is that costs less than today's policy, today's stays; where
+today's exceeds the tolerance, too, the policy that comes nearest is shown and not written.
 """
 
 import math
@@ -34,11 +36,10 @@ FIRST_SEARCH_SEED, FIRST_HELD_OUT_SEED = 1_000_000, 2_000_000
 HELD_OUT_MINUTES = 0.5
 """Share of the tolerated minutes that a seed held out may have."""
 HELD_OUT_SHARE = 1 / 3
-"""Share of the seeds that the tolerance leaves, which those held out have to stay below,"""
+"""Share of the seeds that the tolerance leaves: that fewer fail is what held-out seeds show if none of them does."""
 HELD_OUT_CONFIDENCE = 0.95
-"""with this confidence."""
 HELD_OUT_AT_ONCE = 100
-"""A policy's simulation ends with so many seeds in which one failed."""
+"""After so many seeds each it is asked whether too many failed."""
 DECIDED_APART = 1.02
 """Policies that are simulated on the seeds that decide cost at least so much more, one after the other."""
 USUAL_PERCENTILE = 95
@@ -83,6 +84,8 @@ class Found:
     tried: tuple[Result, ...]
     held_out: range | None
     """The seeds that confirmed the choice; None: it is today's policy, or was not confirmed."""
+    failed: int
+    """How many of them failed nevertheless."""
 
     @property
     def safe(self) -> bool:
@@ -129,26 +132,41 @@ class Search:
     def _decided(self, kept: Mapping[Policy, Choice]) -> Found:
         """Returns the cheapest of the policies that is confirmed, or today's, or what comes nearest."""
         today = self._result(self.today, self.seeds)
-        chosen, choice, confirmed = today, None, None
+        chosen, choice, confirmed, failed = today, None, None, 0
         held_out = range(FIRST_HELD_OUT_SEED, FIRST_HELD_OUT_SEED + seeds_held_out(self.tolerance))
+        may_fail = 0 if today.kept else held_out_that_may_fail(self.tolerance)
         for policy in self._spaced(sorted(kept, key=lambda policy: self._tried[policy].instance_hours)):
             result = self._result(policy, self.seeds)
             if today.kept and result.instance_hours >= today.instance_hours:
                 break  # those that follow cost more
             if result.kept and policy != self.today:
-                if self._confirmed(policy, held_out):
+                failed = self._failed(policy, held_out, may_fail)
+                if failed <= may_fail:
                     chosen, choice, confirmed = result, kept[policy], held_out
                     break
                 held_out = range(held_out.stop, held_out.stop + len(held_out))
             if not today.kept and _rank(result) < _rank(chosen):
                 chosen, choice = result, kept[policy]
         tried = tuple(self._tried.values())
-        return Found(chosen=chosen, today=today, choice=choice, tried=tried, held_out=confirmed)
+        return Found(
+            chosen=chosen,
+            today=today,
+            choice=choice,
+            tried=tried,
+            held_out=confirmed,
+            failed=failed if confirmed else 0,
+        )
 
-    def _confirmed(self, policy: Policy, seeds: range) -> bool:
+    def _failed(self, policy: Policy, seeds: range, may_fail: int) -> int:
+        """Returns how many held-out seeds fail, or, once more do than may, how many did so far."""
         tolerance = replace(self.tolerance, minutes=self.tolerance.minutes * HELD_OUT_MINUTES)
-        pieces = (seeds[first : first + HELD_OUT_AT_ONCE] for first in range(0, len(seeds), HELD_OUT_AT_ONCE))
-        return all(not replace(self._result(policy, piece), tolerance=tolerance).exceeding for piece in pieces)
+        failed = 0
+        for first in range(0, len(seeds), HELD_OUT_AT_ONCE):
+            result = self._result(policy, seeds[first : first + HELD_OUT_AT_ONCE])
+            failed += replace(result, tolerance=tolerance).exceeding
+            if failed > may_fail:
+                break
+        return failed
 
     def _spaced(self, policies: Sequence[Policy]) -> Iterator[Policy]:
         """Yields the cheapest policy, then each time the cheapest one that costs some per cent more than the last."""
@@ -245,6 +263,16 @@ def seeds_held_out(tolerance: Tolerance) -> int:
     return math.ceil(math.log(1 - HELD_OUT_CONFIDENCE) / math.log1p(-share))
 
 
+def held_out_that_may_fail(tolerance: Tolerance) -> int:
+    """Returns the most failures that still show, with confidence, that fewer seeds fail than are tolerated."""
+    seeds, share = seeds_held_out(tolerance), 1 - tolerance.confidence
+    likely, failed = 0.0, -1
+    while likely <= 1 - HELD_OUT_CONFIDENCE:
+        failed += 1
+        likely += math.comb(seeds, failed) * share**failed * tolerance.confidence ** (seeds - failed)
+    return failed - 1
+
+
 def _rank(result: Result) -> tuple[float, float, float]:
     """Returns what is smaller for a better policy: seeds too many, then minutes over the objective, then hours.
 
@@ -311,6 +339,7 @@ def recommended(
             seeds=len(result.outcomes),
             first_seed=result.outcomes[0].seed,
             confirmed_on_seeds=len(found.held_out or ()),
+            failed_confirming_seeds=found.failed,
             first_confirming_seed=found.held_out.start if found.held_out else None,
             tolerance_minutes=result.tolerance.minutes,
             confidence=result.tolerance.confidence,

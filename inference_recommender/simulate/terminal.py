@@ -101,12 +101,11 @@ def show_found(found: Found) -> None:
 
 def _confirmed_in_words(found: Found) -> str:
     decided = f"Decided on {len(found.chosen.outcomes):,} seeds"
-    if found.held_out is not None:
-        minutes = HELD_OUT_MINUTES * found.chosen.tolerance.allowed(found.chosen.minutes)
-        return (
-            f"{decided}, and confirmed on {len(found.held_out):,} others: none has more than {minutes:g} minutes over."
-        )
-    return f"{decided}; no other policy {'that is cheaper ' if found.today.kept else ''}was confirmed on others."
+    if found.held_out is None:
+        return f"{decided}; no other policy {'that is cheaper ' if found.today.kept else ''}was confirmed on others."
+    minutes = HELD_OUT_MINUTES * found.chosen.tolerance.allowed(found.chosen.minutes)
+    failed = f"{found.failed or 'none'} of them {'have' if found.failed > 1 else 'has'} more than {minutes:g}"
+    return f"{decided}, and confirmed on {len(found.held_out):,} others: {failed} minutes over."
 
 
 def policy_in_words(policy: Policy) -> str:

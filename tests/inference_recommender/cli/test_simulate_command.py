@@ -173,7 +173,7 @@ def test_without_a_recommendation_or_a_policy_that_keeps_the_tolerance_nothing_i
     assert "Nothing was written: a measurement was simulated, and no recommendation." in shown.err
     assert "cheaper than today's policy, which keeps the tolerance, too." in shown.out
     assert "Cost against risk, on the search's seeds" in shown.out
-    assert "Decided on 3 seeds, and confirmed on 89 others: none has more than 2.5 minutes over." in shown.out
+    assert "Decided on 3 seeds, and confirmed on 89 others: none of them has more than 2.5 minutes over." in shown.out
     assert recommendation.read_bytes() == before
 
 
@@ -182,7 +182,7 @@ def test_a_policy_that_is_not_confirmed_is_not_written(
     recommendation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Today's target is far too high for the trace, so that it cannot stay."""
-    monkeypatch.setattr(optimise.Search, "_confirmed", lambda *_: False)
+    monkeypatch.setattr(optimise.Search, "_failed", lambda *_: 99)
     autoscaling = Autoscaling(min_capacity=2, max_capacity=20, target_invocations_per_instance=60_000.0)
     candidate = CHOSEN.model_copy(update={"autoscaling": autoscaling})
     a_recommendation(candidate, objective=OBJECTIVE).write_json(recommendation)
