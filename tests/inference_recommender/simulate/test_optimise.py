@@ -119,7 +119,7 @@ class Table:
         self._outcome = case.run(TODAY, 0)
         self._minutes = minutes
         self.held_out: dict[float, list[int]] = {}
-        """What was simulated, by target."""
+        """The seeds that confirmed, or did not, by target."""
 
     def run(self, policy: Policy, seeds: Sequence[int], done: Callable[[int], None]) -> tuple[Outcome, ...]:
         target = policy.target_invocations_per_instance
