@@ -212,6 +212,19 @@ def test_the_answer_has_the_shape_of_tritons() -> None:
     }
 
 
+@pytest.mark.parametrize("in_binary", [False, True])
+def test_a_vector_has_its_numbers_side_by_side_and_the_client_reads_them(in_binary: bool) -> None:
+    kind, rows = "feature-extraction", np.array([["a"], ["b"]], object)
+    sent = client.encode({"TEXT": rows}, ["EMBEDDING"], binary=in_binary)
+    request = parse(Body(sent.content, sent.header_size), ("text",), kind, 4)
+    vectors = [[0.25, -1.5, 3.0], [1.0, 0.0, -0.5]]
+    body = answer(request, [{"EMBEDDING": vector} for vector in vectors], "mine", kind)
+    received = client.decode(client.Body(content=body.content, header_size=body.json_size))
+    assert (received["EMBEDDING"].tolist(), received["EMBEDDING"].dtype) == (vectors, np.dtype("<f4"))
+    with pytest.raises(BadAnswer):
+        answer(request, [{"EMBEDDING": [0.25, float("nan"), 3.0]}] * 2, "mine", kind)
+
+
 def test_only_the_outputs_that_are_asked_for_are_given() -> None:
     request = read({"inputs": GOOD, "outputs": [{"name": "SCORE"}]})
     document = json.loads(answer(request, [{"LABEL": "buy", "SCORE": 0.75}], "intent", TASK).content)
