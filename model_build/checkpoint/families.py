@@ -4,7 +4,7 @@ A family whose layers are BERT's becomes our own network (`encoder/bert.py`): it
 under BERT's names. Any other is transformers' own module, which `encoder/wrapper.py` makes exportable.
 
 To add a family that transformers has: a row in `FAMILIES` without `like_bert`, and a tiny configuration of it in
-tests/model_build/encoder/tiny_families.py, which holds every task of it to transformers' own answers.
+tests/model_build/miniatures/tiny_families.py, which holds every task of it to transformers' own answers.
 """
 
 import json

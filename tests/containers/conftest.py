@@ -11,8 +11,8 @@ from model_build.build import build
 from model_build.plan import BuildPlan, plan
 from model_build.text2text.repository import settings
 from model_build.torch_threads import threads_kept
+from tests.model_build.miniatures.tiny_t5 import make_workload
 from tests.model_build.shared_exports import sharing
-from tests.model_build.tiny_t5 import make_workload
 from tests.quick_triton import start_triton
 from workloads import TextToText
 

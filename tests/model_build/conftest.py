@@ -8,8 +8,8 @@ import pytest
 
 from model_build.build import build
 from model_build.plan import BuildPlan, plan
+from tests.model_build.miniatures.tiny_t5 import make_workload
 from tests.model_build.shared_exports import SharedExports, sharing
-from tests.model_build.tiny_t5 import make_workload
 from workloads import WorkloadFolder, load_workload
 
 

@@ -15,7 +15,7 @@ from model_build.compiled import exclusive
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
 from model_build.torch_threads import threads_kept
-from tests.model_build.tiny_t5 import make_checkpoint
+from tests.model_build.miniatures.tiny_t5 import make_checkpoint
 from workloads import ModelArtifact, Unavailable, UsageError, WorkloadFolder, file_sha256, load_artifact, load_workload
 from workloads.errors import InvalidDocument, MissingArtifact
 

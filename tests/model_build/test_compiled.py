@@ -14,7 +14,7 @@ from model_build.backends import BACKENDS
 from model_build.compile_inputs import BackendName, CompileInputs
 from model_build.compiled import COMPILING_MODULES, OWN_PACKAGES, Compiled, code_sha256, compile_key, imported_files
 from model_build.plan import BuildPlan, plan
-from tests.model_build import tiny_bert
+from tests.model_build.miniatures import tiny_bert
 from workloads import ROOT, NeuronTarget, OnnxRuntimeTarget, Parity, TensorRtTarget
 
 COMPILES: Mapping[BackendName, tuple[str, ...]] = {

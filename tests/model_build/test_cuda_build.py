@@ -21,7 +21,7 @@ from model_build import archive
 from model_build.build import build, verify_built, verify_recorded
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
-from tests.model_build import tiny_bert, tiny_t5
+from tests.model_build.miniatures import tiny_bert, tiny_t5
 from tests.quick_triton import start_triton
 from workloads import Row, WorkloadFolder, load_workload
 from workloads.errors import InvalidDocument

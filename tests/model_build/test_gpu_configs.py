@@ -11,7 +11,7 @@ from tritonclient.grpc import model_config_pb2
 
 from model_build.encoder import export
 from model_build.plan import BuildPlan, plan
-from tests.model_build import tiny_bert, tiny_t5
+from tests.model_build.miniatures import tiny_bert, tiny_t5
 from tests.model_build.tensorrt.tensorrt_graphs import BERTS, bert
 from tests.model_build.tensorrt.test_tensorrt_build import T5_TOML
 

@@ -12,7 +12,7 @@ from model_build.checkpoint import resolve
 from model_build.checkpoint.architectures import write_random
 from model_build.encoder.reference import Reference
 from model_build.plan import BuildPlan, plan
-from tests.model_build import tiny_bert
+from tests.model_build.miniatures import tiny_bert
 from workloads import (
     EncoderModel,
     MissingArtifact,

@@ -9,7 +9,7 @@ import pytest
 
 from model_build import rows
 from model_build.plan import plan
-from tests.model_build import tiny_bert
+from tests.model_build.miniatures import tiny_bert
 from workloads import ROOT, WorkloadFolder
 from workloads.errors import InvalidDocument
 

@@ -13,7 +13,7 @@ from inference_recommender.payloads import request_body
 from local_aws.process.triton import TritonServer
 from model_build.build import build
 from model_build.plan import plan
-from tests.model_build.tiny_bert import make_workload
+from tests.model_build.miniatures.tiny_bert import make_workload
 from tests.quick_triton import start_triton, statistics
 from workloads import Row, WorkloadFolder
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertModel
 
-from tests.model_build.tiny_bert import make_tokenizer
+from tests.model_build.miniatures.tiny_bert import make_tokenizer
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
 

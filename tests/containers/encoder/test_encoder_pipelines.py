@@ -39,7 +39,7 @@ from tests.containers.encoder.encoder_miniature import (
     TAGGING,
 )
 from tests.containers.encoder.seeded_bert import QUESTIONS, SIZES, WHOLE, WINDOW, seed
-from tests.model_build.tiny_bert import make_tokenizer
+from tests.model_build.miniatures.tiny_bert import make_tokenizer
 
 TEXTS = ("red shoe", "a blue-ish 李 lamp, xl", "socks", "do you sell warm winter socks in size xl")
 LONG = "red shoe with blue socks, a lamp 李 for the night and one more shoe in red or in blue-ish green"

@@ -17,7 +17,7 @@ from containers.text2text.static_cache import StaticEngine
 from model_build.parity import Comparison
 from model_build.text2text import export
 from model_build.text2text.verify import Original, compare
-from tests.model_build.tiny_t5 import LIKELY_TOKEN, make_checkpoint, make_texts, make_tokenizer
+from tests.model_build.miniatures.tiny_t5 import LIKELY_TOKEN, make_checkpoint, make_texts, make_tokenizer
 from workloads import Example
 
 ROWS = 6

@@ -35,8 +35,8 @@ from tests.containers.fake_tensorrt import (
     install,
     write_plan,
 )
+from tests.model_build.miniatures.tiny_t5 import LIKELY_TOKEN, make_checkpoint
 from tests.model_build.tensorrt.tensorrt_graphs import T5, T5_CHANNELS, T5_D_KV, t5
-from tests.model_build.tiny_t5 import LIKELY_TOKEN, make_checkpoint
 from workloads import Serving
 
 ROWS = 8

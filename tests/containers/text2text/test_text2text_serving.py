@@ -17,7 +17,7 @@ import tritonclient.http as triton_http
 from containers.text2text.generator import Refusal, TextGenerator
 from local_aws.process.triton import TritonServer
 from model_build.plan import BuildPlan
-from tests.model_build.tiny_t5 import make_texts
+from tests.model_build.miniatures.tiny_t5 import make_texts
 from tests.quick_triton import start_triton, statistics
 
 pytestmark = pytest.mark.integration

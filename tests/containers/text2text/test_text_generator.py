@@ -9,7 +9,7 @@ from tokenizers import normalizers, processors
 
 from containers.text2text.generator import Refusal, TextGenerator, pad
 from containers.text2text.settings import Settings
-from tests.model_build.tiny_t5 import LETTERS, make_texts, make_tokenizer
+from tests.model_build.miniatures.tiny_t5 import LETTERS, make_texts, make_tokenizer
 
 BAD_ROWS = {
     b"abc\xff": "TEXT row 0 is not UTF-8: byte 3 is 0xff.",

@@ -20,7 +20,7 @@ from inference_recommender.tune.triton import Built, TunedTriton, overridden
 from local_aws.process.triton import TritonServer
 from model_build.build import build
 from model_build.plan import plan
-from tests.model_build.tiny_bert import make_workload
+from tests.model_build.miniatures.tiny_bert import make_workload
 from workloads import ModelArtifact, Serving, WorkloadFolder, load_workload
 
 TOLD = {

@@ -18,9 +18,9 @@ from model_build.build import build
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
 from model_build.torch_threads import threads_kept
-from tests.model_build import tiny_t5
+from tests.model_build.miniatures import tiny_t5
+from tests.model_build.miniatures.tiny_bert import LABELS, make_workload
 from tests.model_build.shared_exports import SharedExports
-from tests.model_build.tiny_bert import LABELS, make_workload
 from workloads import UsageError, WorkloadFolder, file_sha256, load_workload
 
 TASKS = ["text-classification", "text-pair-scoring", "question-answering"]

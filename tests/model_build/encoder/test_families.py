@@ -15,8 +15,8 @@ from model_build.checkpoint import Checkpoint, read
 from model_build.checkpoint.families import FAMILIES
 from model_build.encoder import export
 from model_build.plan import BuildPlan, plan
-from tests.model_build.encoder.tiny_families import AUTO, TINY, make_checkpoint, make_workload
-from tests.model_build.tiny_bert import LABELS
+from tests.model_build.miniatures.tiny_bert import LABELS
+from tests.model_build.miniatures.tiny_families import AUTO, TINY, make_checkpoint, make_workload
 from workloads import EncoderModel, ProjectError, UsageError, WorkloadFolder
 
 CELLS = [(family.model_type, task) for family in FAMILIES.values() for task in AUTO if family.architectures(task)]

@@ -36,7 +36,7 @@ from tests.model_build.lint.good_archives import (
     write,
 )
 from tests.model_build.lint.good_archives import plan as plan_header
-from tests.model_build.tiny_bert import make_workload
+from tests.model_build.miniatures.tiny_bert import make_workload
 from workloads import ROOT, UsageError
 
 NOTHING_KNOWN = RuntimeContext()

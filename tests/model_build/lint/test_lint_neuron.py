@@ -12,7 +12,7 @@ from model_build import repository
 from model_build.lint import Finding, RuntimeContext, lint, unmade_checks
 from model_build.plan import plan
 from tests.model_build.lint.good_archives import TORCH_SAVE, TORCHSCRIPT, Tree, write
-from tests.model_build.tiny_bert import make_workload
+from tests.model_build.miniatures.tiny_bert import make_workload
 
 LENGTHS = (16, 32)
 

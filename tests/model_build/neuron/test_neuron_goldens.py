@@ -21,7 +21,7 @@ from model_build.encoder.reference import Reference
 from model_build.parity import GateFailed, ParityFailed
 from model_build.plan import BuildPlan, plan
 from tests import fake_neuron
-from tests.model_build.tiny_bert import make_workload
+from tests.model_build.miniatures.tiny_bert import make_workload
 from workloads import Parity, UsageError, load_artifact, load_workload
 
 TASKS = ("text-classification", "text-pair-scoring", "question-answering")

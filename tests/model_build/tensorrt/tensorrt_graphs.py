@@ -11,8 +11,8 @@ from model_build.checkpoint import resolve
 from model_build.encoder.bert import Bert
 from model_build.encoder.export import export_checkpoint
 from model_build.text2text import export
-from tests.model_build.tiny_bert import make_workload
-from tests.model_build.tiny_t5 import make_checkpoint
+from tests.model_build.miniatures.tiny_bert import make_workload
+from tests.model_build.miniatures.tiny_t5 import make_checkpoint
 from workloads import EncoderModel, QuestionAnswering, TextClassification, TextPairScoring, TextToText
 from workloads.model import ModelInput
 

@@ -16,7 +16,7 @@ from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
 from model_build.remote.fetch import Built, combine
 from tests.containers import fake_tensorrt
-from tests.model_build import tiny_bert, tiny_t5
+from tests.model_build.miniatures import tiny_bert, tiny_t5
 from tests.model_build.tensorrt.gpu_machine import A10G, T4, install_all
 from workloads import TensorRtTarget, Unavailable, UsageError, WorkloadFolder, load_workload
 

@@ -21,7 +21,7 @@ from model_build.tensorrt import rtx
 from model_build.tensorrt.precision import element_types
 from model_build.tensorrt.profiles import Profile, Range, text2text_profiles
 from model_build.tensorrt.trtexec import command
-from tests.model_build import tiny_bert, tiny_t5
+from tests.model_build.miniatures import tiny_bert, tiny_t5
 from tests.model_build.tensorrt.tensorrt_graphs import T5, T5_CHANNELS, T5_D_KV
 from workloads import ROOT, Serving, TensorRtTarget, Unavailable, load_workload, workload_names
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from containers.text2text.decoding import Tokens
 from model_build.text2text.export import graphs
-from tests.model_build.tiny_bart import ANSWER, SOURCE
+from tests.model_build.miniatures.tiny_bart import ANSWER, SOURCE
 
 
 @dataclass

@@ -20,8 +20,8 @@ from containers.text2text.settings import Settings
 from model_build.checkpoint.text2text import check_text2text, read_text2text
 from model_build.text2text import export, verify
 from model_build.text2text.export import graphs
+from tests.model_build.miniatures.tiny_bart import ANSWER, FAMILIES, SOURCE, VOCABULARY, ends, make_model, save, start
 from tests.model_build.text2text.eager_engine import EagerEngine
-from tests.model_build.tiny_bart import ANSWER, FAMILIES, SOURCE, VOCABULARY, ends, make_model, save, start
 from workloads import TextToText
 
 WAYS = {

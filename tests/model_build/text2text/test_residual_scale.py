@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from model_build.text2text import export, t5
-from tests.model_build.tiny_t5 import make_checkpoint
+from tests.model_build.miniatures.tiny_t5 import make_checkpoint
 from workloads import ROOT
 
 LENGTH, STEPS = 9, 4

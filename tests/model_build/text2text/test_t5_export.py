@@ -20,8 +20,8 @@ from model_build.text2text import export, optimise
 from model_build.text2text.t5 import SCALE
 from model_build.text2text.verify import Original, compare, forced_logits
 from tests.containers.fake_tensorrt import Gpu, install, write_plan
+from tests.model_build.miniatures.tiny_t5 import make_checkpoint, make_texts, make_tokenizer
 from tests.model_build.tensorrt.tensorrt_graphs import T5, t5
-from tests.model_build.tiny_t5 import make_checkpoint, make_texts, make_tokenizer
 from workloads import Example, Serving
 
 # torch's exporter warns of torch's own deprecations.

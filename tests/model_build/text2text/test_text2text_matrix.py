@@ -14,8 +14,8 @@ from model_build.build import build
 from model_build.plan import BuildPlan, plan
 from model_build.text2text import export
 from model_build.text2text.verify import Original
-from tests.model_build.tiny_bart import FAMILIES, WORKLOAD_TOML, make_workload
-from tests.model_build.tiny_t5 import LETTERS, make_texts
+from tests.model_build.miniatures.tiny_bart import FAMILIES, WORKLOAD_TOML, make_workload
+from tests.model_build.miniatures.tiny_t5 import LETTERS, make_texts
 from tests.quick_triton import start_triton
 from workloads import UsageError
 

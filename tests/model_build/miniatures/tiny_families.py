@@ -18,7 +18,7 @@ from transformers import (
     AutoModelForTokenClassification,
 )
 
-from tests.model_build import tiny_bert
+from tests.model_build.miniatures import tiny_bert
 from workloads import METRICS, WorkloadFolder, load_workload
 
 LENGTH, WIDE = 64, 32

@@ -30,7 +30,7 @@ from transformers import (
     UMT5ForConditionalGeneration,
 )
 
-from tests.model_build.tiny_t5 import LETTERS, LIKELY_TOKEN, make_texts, make_tokenizer
+from tests.model_build.miniatures.tiny_t5 import LETTERS, LIKELY_TOKEN, make_texts, make_tokenizer
 from workloads import WorkloadFolder, load_workload
 
 BARTS: dict[str, tuple[Any, Any]] = {

@@ -1,0 +1,1 @@
+"""Small checkpoints with seeded random weights, and workloads of them."""
