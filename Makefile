@@ -81,14 +81,14 @@ rehearse-release: setup aws-cli uv ## releases through the synthesised pipeline,
 	@python -m scripts.rehearsal.release
 
 BENCHMARKS := spellcheck_latency t5/latency t5/cache batch warm_up build_memory synth proxy serving unpack \
-  searches/capacity searches/prove generator
+  searches/capacity searches/prove generator/compare
 
 bench: setup ## this project beside its peers
 	@$(INSTALL) "the engines to compare with" $(LOCKED) $(VENV)/bin/python requirements/bench.txt
 	python -m model_build build --all --target cpu
 	python -m model_build build --all --target cpu-int8
 	@test -x build/venv-generators/bin/python || $(TRITON_PYTHON) -m venv build/venv-generators
-	@$(INSTALL) "the load generators to compare with" $(LOCKED) build/venv-generators/bin/python benchmarks/generator-requirements.txt
+	@$(INSTALL) "the load generators to compare with" $(LOCKED) build/venv-generators/bin/python benchmarks/generator/requirements.txt
 	@missed=; for each in $(BENCHMARKS); do \
 	  echo "python benchmarks/$$each.py"; python "benchmarks/$$each.py" || missed="$$missed $$each"; \
 	done; [ -z "$$missed" ] || { echo "A goal is missed, or there was no verdict:$$missed" >&2; exit 1; }

@@ -95,7 +95,7 @@ LOCKS = (
     Lock(file="containers/neuron/requirements.txt", group="neuron-image", pythons=ON_NEURON),
     Lock(file="model_build/remote/neuron-requirements.txt", group="neuron-build", pythons=ON_NEURON),
     Lock(file=INF1, group="inf1", pythons=ON_INF1, within="containers/neuron/requirements.txt"),
-    Lock(file="benchmarks/generator-requirements.txt", group="generator-peers", pythons=ON_TRITON),
+    Lock(file="benchmarks/generator/requirements.txt", group="generator-peers", pythons=ON_TRITON),
     Lock(file="benchmarks/optimum-requirements.txt", group="optimum"),
     Lock(file="requirements/scanners.txt", group="scanners"),
     Lock(file="requirements/aws-cli.txt", group="aws-cli", within=DEVELOPMENT),

@@ -1,8 +1,8 @@
 """Our load generator beside NVIDIA's perf_analyzer and Locust: what they measure of one null model, and what they cost.
 
   python3 -m venv build/venv-generators
-  bash scripts/install_locked.sh build/venv-generators/bin/python benchmarks/generator-requirements.txt
-  python benchmarks/generator.py                   every tool at 1, 2, 4, 8 and 16 at once, in turn, medians
+  bash scripts/install_locked.sh build/venv-generators/bin/python benchmarks/generator/requirements.txt
+  python benchmarks/generator/compare.py           every tool at 1, 2, 4, 8 and 16 at once, in turn, medians
 
 The null model is a Python backend's constant behind Triton's response cache, so an answer costs the server about as
 little as Triton allows. All three ask it over HTTP with the same JSON tensor, closed loop.
@@ -35,9 +35,21 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from generator_tools import ASYNC, BARE, OURS, PERF_ANALYZER, TOOLS, Latencies, Start, is_there, peer_versions
-from plain_triton import plain_triton
-from side_by_side import machine
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
+from benchmarks.generator.tools import (
+    ASYNC,
+    BARE,
+    OURS,
+    PERF_ANALYZER,
+    TOOLS,
+    Latencies,
+    Start,
+    is_there,
+    peer_versions,
+)
+from benchmarks.plain_triton import plain_triton
+from benchmarks.side_by_side import machine
 
 PORT = 18_002
 SETTLE_S = 1.0

@@ -1,4 +1,4 @@
-"""Starts the load generators that generator.py compares, and reads their reports."""
+"""Starts the load generators that compare.py compares, and reads their reports."""
 
 import csv
 import json
@@ -97,7 +97,7 @@ def _perf_analyzer_latencies(folder: Path) -> tuple[float, float]:
 
 def _bare(url: str, concurrency: int, seconds: float, folder: Path) -> "subprocess.Popen[bytes]":
     (folder / "body.json").write_text(json.dumps(_request()), "utf-8")
-    command: list[str | Path] = [sys.executable, Path(__file__).with_name("bare_loop.py")]
+    command: list[str | Path] = [sys.executable, Path(__file__).parents[1] / "bare_loop.py"]
     command += [f"{url}/v2/models/null/infer", str(concurrency), str(seconds + 1)]
     return subprocess.Popen([*command, folder / "body.json", folder / "latencies.json"])
 
@@ -151,7 +151,7 @@ def is_there(tool: str) -> bool:
 
 
 def peer_versions(tools: Container[str]) -> dict[str, str]:
-    pins = (line.split("==") for line in Path(__file__).with_name("generator-requirements.txt").read_text().split())
+    pins = (line.split("==") for line in Path(__file__).with_name("requirements.txt").read_text().split())
     versions = {name[0]: name[1] for name in pins if len(name) == 2}
     named = {PERF_ANALYZER: f"of tritonclient {versions['tritonclient']}", "locust": versions["locust"]}
     return {tool: version for tool, version in named.items() if tool in tools}
