@@ -54,7 +54,7 @@ NEURON_BATCH_ROWS = 8
 DEVICE = """
 import os, threading, time
 import numpy as np
-from containers.encoder import golden_check, load_engine
+from containers.encoder import goldens, load_engine
 
 class Core:
     def __init__(self):
@@ -69,7 +69,7 @@ class Core:
         return {"logits": np.zeros((rows, 3), np.float32), "score": np.zeros(rows, np.float32)}
 
 load_engine.load = lambda folder, settings: Core()
-golden_check.check = lambda engine, settings, folder: None
+goldens.check = lambda engine, settings, folder: None
 """
 """Python runs this before it runs a worker. A batch that is given while another runs begins when that has ended."""
 LAY_OUT = """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..encoder import golden_check, load_engine
+from ..encoder import goldens, load_engine
 from ..encoder.answers import Outputs, answer
 from ..encoder.predictor import Predictor as Encoder
 from ..encoder.preprocess import Preprocessor
@@ -87,8 +87,8 @@ class EncoderPredictor:
             engine = load_engine.load(model.graphs, settings)
         except Exception as error:  # each runtime has its own errors for a model that it cannot run
             raise not_a_model(str(folder), f"cannot be loaded ({type(error).__name__}: {error})") from error
-        golden_check.check(engine, settings, model.graphs)
-        return cls(Encoder(preprocessor, engine), int(os.environ[golden_check.COUNT]) + 1 if model.neuron else 1)
+        goldens.check(engine, settings, model.graphs)
+        return cls(Encoder(preprocessor, engine), int(os.environ[goldens.COUNT]) + 1 if model.neuron else 1)
 
     def encode(self, rows: Sequence[Values]) -> list[Encoded | str]:
         return [

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..encoder import golden_check, load_engine
+from ..encoder import goldens, load_engine
 from ..encoder.goldens import Golden, Recorded
 from ..encoder.predictor import Predictor
 from ..encoder.preprocess import Preprocessor
@@ -40,7 +40,7 @@ def record(folder: Path, lines: Sequence[str], name: str) -> Recorded:
     model = find_model(folder)
     preprocessor = Preprocessor.load(model.preprocessing)
     predictor = Predictor(preprocessor, load_engine.load(model.graphs, preprocessor.settings))
-    golden_check.check(predictor.engine, predictor.settings, model.graphs)
+    goldens.check(predictor.engine, predictor.settings, model.graphs)
     codes = [_good(code, number, name) for number, code in enumerate(preprocessor.encode(_rows(lines, name)), 1)]
     numbers = [number for number, code in enumerate(codes, 1) for _ in windows([code])]
     encodings = [replace(window, more=()) for window in windows(codes)]

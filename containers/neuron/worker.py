@@ -3,7 +3,7 @@
 The launcher starts it as `python -m ….worker FOLDER LISTENER CONCURRENCY`, where LISTENER is the number of a descriptor
 that it inherits. It writes lines of JSON to standard output, and reads lines from standard input:
 
-    loaded       the model is loaded, warm, and computes what its original does (`encoder.golden_check`); it then waits
+    loaded       the model is loaded, warm, and computes what its original does (`encoder.goldens`); it then waits
                  for a line before it accepts connections
     serving      it accepts them
     complaint    every 2 s: what is wrong with its cores, or nothing
@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 import uvloop
 
-from ..encoder import golden_check
+from ..encoder import goldens
 from ..encoder.answers import Answer, answer
 from ..encoder.engine import Lanes
 from ..encoder.predictor import Predictor
@@ -57,7 +57,7 @@ def main() -> int:
     try:
         predictor = Predictor.load(folder)
         warm_up(predictor)
-        golden_check.check(predictor.engine, predictor.settings, folder)
+        goldens.check(predictor.engine, predictor.settings, folder)
     except ContainerError as error:
         _say(said, {"failed": str(error)})
         return 3

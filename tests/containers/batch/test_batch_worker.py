@@ -18,7 +18,7 @@ from containers.batch.chunks import Chunk, cut
 from containers.batch.predictor import EncoderPredictor
 from containers.batch.worker import answers
 from containers.batch.worker_pool import Waiting
-from containers.encoder import golden_check, load_engine
+from containers.encoder import goldens, load_engine
 from containers.encoder.predictor import Predictor as Encoder
 from containers.encoder.preprocess import Preprocessor
 from tests.containers.batch.batch_model import row, write_model, write_rows
@@ -104,7 +104,7 @@ def test_neuron_cores_have_a_batch_each_and_one_more_waits(
     together = threading.Barrier(cores + 1)
     monkeypatch.setenv("NEURON_RT_NUM_CORES", str(cores))
     monkeypatch.setattr(load_engine, "load", lambda folder, settings: Device(lambda: together.wait(HANGS_S)))
-    monkeypatch.setattr(golden_check, "check", lambda engine, settings, folder: None)
+    monkeypatch.setattr(goldens, "check", lambda engine, settings, folder: None)
     for name in ("settings.json", "tokenizer.json"):
         (tmp_path / name).write_bytes((model / name).read_bytes())
     (tmp_path / "model.40.neuron.pt").touch()

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import containers.batch.record as recording
-from containers.encoder.golden_check import check
-from containers.encoder.goldens import GOLDENS, PARITY, Golden, Limits, Recorded, load, to_json
+from containers.encoder.goldens import GOLDENS, PARITY, Golden, Limits, Recorded, check, load, to_json
 from containers.encoder.load_engine import load as load_engine
 from containers.encoder.settings import Settings
 from containers.errors import ContainerError, Unavailable

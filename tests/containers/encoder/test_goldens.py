@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from containers.batch.predictor import EncoderPredictor
 from containers.encoder.engine import Engine, Lanes
-from containers.encoder.golden_check import Deviation, check, refusal
-from containers.encoder.goldens import GOLDENS, PARITY, Limits, load
+from containers.encoder.goldens import GOLDENS, PARITY, Deviation, Limits, check, load, refusal
 from containers.encoder.load_engine import load as load_engine
 from containers.encoder.tensors import Encoding
 from containers.errors import Unavailable
