@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from inference_recommender.progress import ProgressUpdate
-from workloads import Candidate, LatencyObjective, Recommendation, Sizing
+from workloads import Candidate, LatencyObjective, PayloadLengths, Recommendation, Sizing
 from workloads.recommendation import ScalingAdvice
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -148,6 +148,8 @@ def show(recommendation: Recommendation, console: Console) -> None:
         )
     if explained := rows_explained(recommendation.objective, recommendation.recommended):
         tell(console, explained)
+    if recommendation.lengths and recommendation.recommended:
+        tell(console, lengths_explained(recommendation.lengths))
     tell(console, _decision(recommendation))
 
 
@@ -185,6 +187,19 @@ def rows_explained(objective: LatencyObjective, candidate: Candidate | None) -> 
     peak = f"Each invocation has {rows} rows: the peak is {objective.peak_invocations_per_minute * rows:,} rows/min"
     cost = candidate.cost_per_million_invocations_usd if candidate else None
     return f"{peak}." if cost is None else f"{peak}, and a million rows cost {cost / rows:,.3f} USD."
+
+
+def lengths_explained(lengths: PayloadLengths) -> str:
+    """Says for which payloads a recommendation is, in a sentence."""
+    counts = lengths.input_tokens
+    answers = ""
+    if lengths.output_tokens is not None:
+        out = lengths.output_tokens
+        answers = f", and answers of {out.p50} (P50), {out.p90} (P90), {out.p99} (P99) and at most {out.maximum}"
+    return (
+        f"It is for payloads of {counts.p50} tokens (P50), {counts.p90} (P90), {counts.p99} (P99) and at most "
+        f"{counts.maximum}{answers}; the model takes {lengths.max_input_tokens}."
+    )
 
 
 def _decision(recommendation: Recommendation) -> str:

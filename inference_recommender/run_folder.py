@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from inference_recommender.measurement import DeployedEndpoint, Measurement, of_this_version
-from workloads import NoVerdict, Recommendation, UsageError, Workload
+from workloads import NoVerdict, PayloadLengths, Recommendation, UsageError, Workload
 from workloads.document import Document
 from workloads.errors import InvalidDocument
 from workloads.files import PRIVATE, from_here, replace_text, replacing
@@ -30,10 +30,11 @@ class Jobs(Document):
 
 
 class RunInputs(Document):
-    """The content of `run.json`: which traffic and which archive the measurements are of."""
+    """The content of `run.json`: which traffic and which archive the measurements are of, and payloads how long."""
 
     traffic: str
     archive_sha256: str
+    lengths: PayloadLengths | None = None
 
 
 class _Phase(BaseModel):

@@ -41,11 +41,14 @@ from workloads.recommendation import (
     BatchSizing,
     Candidate,
     LatencyPercentiles,
+    LengthShift,
+    PayloadLengths,
     Proof,
     ProofScenario,
     Provenance,
     Recommendation,
     SimulatedOn,
+    TokenCounts,
 )
 from workloads.serving import InstanceGroup, Serving, Variant
 from workloads.target import (
@@ -86,6 +89,7 @@ __all__ = [
     "Interrupted",
     "LatencyObjective",
     "LatencyPercentiles",
+    "LengthShift",
     "Linear",
     "MissingArtifact",
     "Model",
@@ -96,6 +100,7 @@ __all__ = [
     "OnnxRuntimeTarget",
     "Parity",
     "ParityReport",
+    "PayloadLengths",
     "PhasedTraffic",
     "ProjectError",
     "Proof",
@@ -123,6 +128,7 @@ __all__ = [
     "TextToText",
     "ThroughputObjective",
     "TokenClassification",
+    "TokenCounts",
     "TorchScriptTarget",
     "Traffic",
     "Unavailable",

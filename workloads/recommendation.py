@@ -191,6 +191,51 @@ class Proof(Document):
     run: str = Field(description="The folder with every request, relative to the repository.")
 
 
+class TokenCounts(Document):
+    """The tokens of each payload, special ones included. A percentile is the smallest count that so many keep to."""
+
+    mean: float
+    p50: int
+    p90: int
+    p99: int
+    maximum: int
+
+
+class LengthShift(Document):
+    """Estimates for payloads of other lengths than those that were measured: see `docs/lengths.md` for the formulas."""
+
+    name: str = Field(description="How the lengths shift, such as +25 %.")
+    mean_input_tokens: float
+    mean_output_tokens: float | None = Field(description="None for a model that writes no text.")
+    service_ms: float = Field(gt=0, description="Mean latency of a request that has the server for itself.")
+    scale_by_service_time: float = Field(description="Mean service time of the measured payloads over this one.")
+    scale_in_full_batches: float = Field(description="The same where every batch is full, and as slow as its longest.")
+    scale_within_limit: float = Field(
+        description="That of an M/G/1 queue whose percentile keeps the limit; 0: it is missed without any load."
+    )
+    max_invocations_per_minute: float | None = Field(description="Of an instance; None: no capacity is known.")
+    instance_count: int | None = Field(description="At the peak, with the headroom of [sizing]; None: not known.")
+    unloaded_latency_ms: float = Field(description="The objective's percentile without any other request.")
+    misses_unloaded: bool = Field(description="Whether that alone is over the limit.")
+    extrapolated: bool = Field(description="Whether some lengths are outside of what was measured.")
+
+
+class PayloadLengths(Document):
+    """The lengths of the payloads that a recommendation is for."""
+
+    payloads: int = Field(ge=1)
+    max_input_tokens: int = Field(ge=1, description="The most that the model takes.")
+    input_tokens: TokenCounts
+    output_tokens: TokenCounts | None = Field(
+        default=None, description="Of the answers; None: they were not counted, or the model writes no text."
+    )
+    shifts: tuple[LengthShift, ...] = Field(default=(), description="By the command `lengths`; empty: it was not run.")
+    model: str | None = Field(default=None, description="How latency follows from the lengths, in words.")
+    machine: str | None = Field(default=None, description="The machine on which that was measured.")
+    measured_at: str | None = Field(default=None, description="ISO 8601 in UTC.")
+    run: str | None = Field(default=None, description="The folder with the surface, relative to the repository.")
+
+
 class Recommendation(Document):
     workload: str
     target: str
@@ -203,6 +248,9 @@ class Recommendation(Document):
     candidates: tuple[Candidate, ...]
     provenance: Provenance
     proof: Proof | None = Field(default=None, description="The last `prove` of it; measuring again drops it.")
+    lengths: PayloadLengths | None = Field(
+        default=None, description="Of the payloads that it is for; None: no tokenizer was at hand to count them."
+    )
 
 
 KnownBy = Literal["stack", "local", "stated"]

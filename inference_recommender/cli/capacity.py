@@ -18,10 +18,11 @@ from aws_api.session import AwsSession, is_this_machine
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.search import Probe, Probed, Reason, Search, SearchResult, Seen, probed
 from inference_recommender.cli import arguments
+from inference_recommender.lengths.tokens import known_lengths
 from inference_recommender.load_test.load_test import machine_description
 from inference_recommender.load_test.probe import GeneratorProbe
 from inference_recommender.load_test.served import infer_url
-from inference_recommender.output import Commands, add_command, show, stdout_console, tell
+from inference_recommender.output import Commands, add_command, show, stdout_console, tell, warn
 from inference_recommender.payloads import payload_archive
 from inference_recommender.report.page import draw
 from inference_recommender.run_folder import RunFolder
@@ -31,6 +32,7 @@ from workloads import (
     ROOT,
     Interrupted,
     ModelArtifact,
+    PayloadLengths,
     Provenance,
     Recommendation,
     UsageError,
@@ -101,7 +103,9 @@ def _capacity(options: argparse.Namespace, stderr: Console) -> int:
     found = _run(search, run_folder, percentile, of)
     code = _conclude(found, search, run_folder, percentile, of, as_json=options.json)
     if artifact is not None and code == 0:
-        recommended = recommend(folder, artifact, CapacityFound.from_json(run_folder.path / NAME), run_folder)
+        found_there = CapacityFound.from_json(run_folder.path / NAME)
+        lengths = known_lengths(folder, partial(warn, stderr))
+        recommended = recommend(folder, artifact, found_there, run_folder, lengths)
         if not options.json:
             show(recommended, stdout_console())
         tell(stderr, f"Report: {from_here(run_folder.report)}")
@@ -142,7 +146,11 @@ def _region() -> str:
 
 
 def recommend(
-    folder: WorkloadFolder, artifact: ModelArtifact, found: CapacityFound, run_folder: RunFolder
+    folder: WorkloadFolder,
+    artifact: ModelArtifact,
+    found: CapacityFound,
+    run_folder: RunFolder,
+    lengths: PayloadLengths | None = None,
 ) -> Recommendation:
     """Sizes the workload's fleet by what was found, keeps decision and report in `run_folder`, and writes the
     recommendation into the workload's folder, for review.
@@ -161,7 +169,7 @@ def recommend(
         region=_region(),
         run=f"{run_folder.path.parent.name}/{run_folder.path.name}",
     )
-    recommendation = decide(folder.workload, artifact.archive_sha256, measured, provenance)
+    recommendation = decide(folder.workload, artifact.archive_sha256, measured, provenance, lengths)
     run_folder.keep_measurements(measured)
     run_folder.keep("request.json", {"InputConfig": {}})
     run_folder.keep_recommendation(recommendation)

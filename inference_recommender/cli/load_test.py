@@ -3,7 +3,8 @@
 import argparse
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from rich.console import Console
 
@@ -13,6 +14,7 @@ from inference_recommender.capacity.search import Probe
 from inference_recommender.cli import GENERATOR_TYPE
 from inference_recommender.jobs.aws import deployed_workload
 from inference_recommender.jobs.tested_model import key_problem
+from inference_recommender.lengths.tokens import known_lengths
 from inference_recommender.load_test.aws import LoadTestAws
 from inference_recommender.load_test.generator_fleet import FleetDrive
 from inference_recommender.load_test.generator_request import Fleet, image_uri, plan_fleet
@@ -20,7 +22,7 @@ from inference_recommender.load_test.load_test import PAYLOADS, Drive, Prepared,
 from inference_recommender.load_test.open_arrivals import SEARCH
 from inference_recommender.load_test.probe import GeneratorProbe
 from inference_recommender.load_test.served import Served, endpoint_served, load_plan, url_served
-from inference_recommender.output import JobProgress
+from inference_recommender.output import JobProgress, warn
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, ModelArtifact, Recommendation, UsageError, Workload, load_artifact
@@ -80,8 +82,10 @@ def show(begun: Begun) -> str:
 
 def measure(begun: Begun, aws: LoadTestAws, stderr: Console) -> Recommendation:
     """Returns the recommendation after the traffic's time. Raises what `load_test.run` raises."""
+    lengths = known_lengths(begun.prepared.source, partial(warn, stderr))
+    prepared = replace(begun.prepared, lengths=lengths)
     with JobProgress(stderr) as progress:
-        return run(begun.prepared, _drive(begun, aws, progress), begun.run_folder, progress, _probe(begun))
+        return run(prepared, _drive(begun, aws, progress), begun.run_folder, progress, _probe(begun))
 
 
 def _drive(begun: Begun, aws: LoadTestAws, progress: Progress) -> Drive:

@@ -3,6 +3,7 @@
 import argparse
 import json
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from inference_recommender.jobs.job_run import AfterJob, Prepared, candidates_of
 from inference_recommender.jobs.requests import PARALLEL_TESTS, SERVICE_DEFAULT, JobPlan, plan_default_job, plan_job
 from inference_recommender.jobs.scaling_advice import WithScalingAdvice
 from inference_recommender.jobs.tested_model import JobEnvironment, Tested, TestedModel, TestedPackage, key_problem
+from inference_recommender.lengths.tokens import known_lengths
 from inference_recommender.output import Commands, JobProgress, add_command, show, stdout_console, tell, warn
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
@@ -162,7 +164,8 @@ def _run(options: argparse.Namespace, stderr: Console) -> int:
         return 0
     artifact = load_artifact(ROOT, options.workload, folder.workload.hosting.target)
     traffic = _traffic(options) if options.job == "advanced" else SERVICE_DEFAULT
-    prepared = Prepared(folder=folder, artifact=artifact, plan=plan, traffic_name=traffic)
+    lengths = known_lengths(folder, partial(warn, stderr))
+    prepared = Prepared(folder=folder, artifact=artifact, plan=plan, traffic_name=traffic, lengths=lengths)
     run_folder = RunFolder(options.runs / plan.job_name)
     with JobProgress(stderr) as progress:
         recommendation = run(prepared, aws, run_folder, progress, after_job=_after_job(aws, progress))

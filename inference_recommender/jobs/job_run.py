@@ -28,6 +28,7 @@ from inference_recommender.sizing.decision import decide, why_invalid, why_refus
 from workloads import (
     Interrupted,
     ModelArtifact,
+    PayloadLengths,
     ProjectError,
     Provenance,
     Recommendation,
@@ -57,6 +58,8 @@ class Prepared:
     artifact: ModelArtifact
     plan: JobPlan
     traffic_name: str = SERVICE_DEFAULT
+    lengths: PayloadLengths | None = None
+    """The payloads' lengths; None where nothing counted them."""
 
 
 AfterJob = Callable[[Measurement, RunFolder], Measurement]
@@ -81,7 +84,9 @@ def run(
             f"{run_folder} holds a run already: go on with it by `python -m inference_recommender run "
             f"--resume {run_folder}`, or choose another name with --job-name."
         )
-    inputs = RunInputs(traffic=prepared.traffic_name, archive_sha256=prepared.artifact.archive_sha256)
+    inputs = RunInputs(
+        traffic=prepared.traffic_name, archive_sha256=prepared.artifact.archive_sha256, lengths=prepared.lengths
+    )
     run_folder.keep_inputs(inputs)
     _begin(prepared.plan, prepared.folder, run_folder)
     return resume(prepared.folder, service, run_folder, progress, sleep, after_job)
@@ -104,7 +109,7 @@ def resume(
     workload, inputs = run_folder.workload(), run_folder.inputs()
     with _resumable(run_folder, AwsUnavailable):
         provenance = _provenance(workload, inputs, service, run_folder)
-    recommendation = decide(workload, inputs.archive_sha256, measured, provenance)
+    recommendation = decide(workload, inputs.archive_sha256, measured, provenance, inputs.lengths)
     run_folder.keep_recommendation(recommendation)
     draw(run_folder)
     if recommendation.recommended is not None:

@@ -27,6 +27,7 @@ from inference_recommender.sizing.decision import decide, why_invalid
 from workloads import (
     Interrupted,
     ModelArtifact,
+    PayloadLengths,
     PhasedTraffic,
     Provenance,
     Recommendation,
@@ -69,6 +70,8 @@ class Prepared:
     plan: LoadPlan
     machine: str
     """The machine or the instances that make the load."""
+    lengths: PayloadLengths | None = None
+    """The payloads' lengths; None where nothing counted them."""
 
 
 def run(
@@ -82,7 +85,8 @@ def run(
     by_users = measure(prepared, drive, run_folder, progress)
     workload = prepared.source.workload
     measured = (_with_open_arrivals(by_users, prepared, probe, run_folder, progress) if probe else by_users,)
-    recommendation = decide(workload, prepared.artifact.archive_sha256, measured, _provenance(prepared, run_folder))
+    provenance = _provenance(prepared, run_folder)
+    recommendation = decide(workload, prepared.artifact.archive_sha256, measured, provenance, prepared.lengths)
     run_folder.keep_recommendation(recommendation)
     draw(run_folder)
     if recommendation.recommended is not None:

@@ -6,6 +6,7 @@ from inference_recommender.output import client_latencies, none_chosen
 from inference_recommender.report.configuration import configuration_table
 from inference_recommender.report.document import Report, Table, Verdict, asked, table
 from inference_recommender.report.found import Found, generator_table
+from inference_recommender.report.lengths import lengths_table, shifts_table
 from inference_recommender.sizing.open_loop import CapacityFound
 from workloads import Candidate, Proof, Recommendation, Workload
 
@@ -56,6 +57,8 @@ def run_report(name: str, workload: Workload, recommendation: Recommendation, fo
     tables = [
         _candidates(recommendation),
         *([proof_table(proof)] if proof else []),
+        lengths_table(recommendation.lengths),
+        shifts_table(recommendation.lengths),
         _client_latency(recommendation.candidates),
         generator_table(found),
         configuration_table(workload, recommendation.candidates),

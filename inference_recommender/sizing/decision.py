@@ -19,15 +19,21 @@ from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.fleet import Demand, fleet
 from inference_recommender.sizing.prices import Price, price
 from inference_recommender.sizing.verdict import judge
-from workloads import Candidate, LatencyObjective, Provenance, Recommendation, Sizing, Workload
+from workloads import Candidate, LatencyObjective, PayloadLengths, Provenance, Recommendation, Sizing, Workload
 
 MEASURE_LONGER = "Measure with longer traffic: another --traffic NAME, or longer phases in workload.toml."
 
 
 def decide(
-    workload: Workload, archive_sha256: str, measured: Sequence[Measurement], provenance: Provenance
+    workload: Workload,
+    archive_sha256: str,
+    measured: Sequence[Measurement],
+    provenance: Provenance,
+    lengths: PayloadLengths | None = None,
 ) -> Recommendation:
-    """Judges and sizes every measurement; recommends the cheapest that meets the objective."""
+    """Judges and sizes every measurement; recommends the cheapest that meets the objective. `lengths` are those of the
+    payloads that were sent, where they are known.
+    """
     profile = workload.traffic.get(provenance.traffic)  # None for a default job, whose traffic the service chooses
     job_limit = profile.stop.max_invocations_per_minute if profile else None
     candidates = tuple(
@@ -50,6 +56,7 @@ def decide(
         capacity_basis=next((one.capacity_basis for one in (recommended, *candidates) if one), "closed-loop"),
         candidates=candidates,
         provenance=provenance,
+        lengths=lengths,
     )
 
 
