@@ -111,21 +111,21 @@ def _register(commands: Commands) -> None:
 
 
 def _list(commands: Commands) -> None:
-    from inference_recommender.cli import list as list_jobs
+    from inference_recommender.cli import jobs
 
-    list_jobs.add(commands)
+    jobs.add_list(commands)
 
 
 def _describe(commands: Commands) -> None:
-    from inference_recommender.cli import describe
+    from inference_recommender.cli import jobs
 
-    describe.add(commands)
+    jobs.add_describe(commands)
 
 
 def _stop(commands: Commands) -> None:
-    from inference_recommender.cli import stop
+    from inference_recommender.cli import jobs
 
-    stop.add(commands)
+    jobs.add_stop(commands)
 
 
 def _sweep(commands: Commands) -> None:

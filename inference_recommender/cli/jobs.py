@@ -1,6 +1,10 @@
-"""`describe`: an Inference Recommender job, what it tests and what came of each test so far."""
+"""`list`, `describe` and `stop`: the Inference Recommender jobs of the account and region.
+
+`describe` tells what came of each test so far; the service keeps what a stopped job measured.
+"""
 
 import argparse
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from inference_recommender.jobs.aws import Aws
+from inference_recommender.jobs.service import TERMINAL, stop_and_wait
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.output import (
     MISSING,
@@ -24,7 +29,31 @@ from inference_recommender.run_folder import as_json
 from workloads.instances import instance_shape
 
 
-def add(commands: Commands) -> None:
+def add_list(commands: Commands) -> None:
+    parser = add_command(commands, "list", "the jobs of this account and region, the newest first", "list spellcheck")
+    parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="only jobs whose name contains the workload's")
+    parser.add_argument("--limit", type=int, default=20, metavar="N", help="how many at most; default: 20")
+    parser.add_argument("--json", action="store_true", help="print them as one JSON document")
+    parser.set_defaults(command=_list)
+
+
+def _list(options: argparse.Namespace, stderr: Console) -> int:
+    jobs = Aws().jobs(options.workload and options.workload.replace("_", "-"), options.limit)
+    if options.json:
+        print(as_json(jobs))
+        return 0
+    table = Table(box=SIMPLE_HEAD)
+    for head in ("job", "kind", "status", "created, UTC", "model"):
+        table.add_column(head, overflow="fold")
+    for job in jobs:
+        model = job.get("ModelName") or job.get("ModelPackageVersionArn", "").rpartition("model-package/")[2]
+        created = f"{job['CreationTime']:%Y-%m-%d %H:%M}"
+        table.add_row(job["JobName"], job["JobType"], job["Status"], created, model)
+    stdout_console().print(table)
+    return 0
+
+
+def add_describe(commands: Commands) -> None:
     parser = add_command(
         commands, "describe", "a job and its tests, as they are now", "describe spellcheck-production-1"
     )
@@ -93,3 +122,23 @@ def _name(test: Measurement) -> str:
     """Returns what the test ran on: the endpoint's name where the job does not say the type (an existing endpoint)."""
     known = test.endpoint_name if test.instance_type == "unknown" else test.instance_type
     return " ".join([known, *(f"{key}={value}" for key, value in test.environment.items())])
+
+
+def add_stop(commands: Commands) -> None:
+    parser = add_command(commands, "stop", "stop a job and wait until it has ended", "stop spellcheck-production-1")
+    parser.add_argument("job", metavar="NAME", help="as `list` shows it")
+    parser.add_argument("--json", action="store_true", help="print name and status as one JSON document")
+    parser.set_defaults(command=_stop)
+
+
+def _stop(options: argparse.Namespace, stderr: Console) -> int:
+    aws = Aws()
+    aws.existing_job(options.job)
+    status = stop_and_wait(aws, options.job)["Status"]
+    if options.json:
+        print(json.dumps({"job_name": options.job, "status": status}))
+    else:
+        print(f"{options.job}: {status}")
+    if status not in TERMINAL:
+        stderr.print("It has been told to stop and takes its time: `describe` shows when it has.", style="yellow")
+    return 0
