@@ -76,7 +76,7 @@ LAY_OUT = """
 import sys
 from pathlib import Path
 from model_build.plan import plan
-from model_build.repository import lay_out
+from model_build.triton.repository import lay_out
 from workloads import load_workload
 
 folder = Path(sys.argv[1])

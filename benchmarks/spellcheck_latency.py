@@ -137,7 +137,7 @@ def _ctranslate2(compute_type: str) -> Answer:
 def _ours(target: str) -> Answer:
     from containers.text2text.generator import Refusal, TextGenerator
     from model_build.plan import plan
-    from model_build.repository import version_folder
+    from model_build.triton.repository import version_folder
 
     built = plan(load_workload("spellcheck"), target, ROOT)
     generator = TextGenerator.load(version_folder(built.repository, built.model), built.settings)

@@ -21,7 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from local_aws.process.triton import TritonServer
-from model_build.config_pbtxt import warm_up_sizes
+from model_build.triton.config_pbtxt import warm_up_sizes
 from workloads import ROOT, Row, load_artifact, load_workload, workload_names
 
 FACTOR = 3.0

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from containers.text2text.tensorrt_plan import CudaFailed, PlanRefused
-from model_build import archive, fp32_layers, parity, repository
+from model_build import archive, fp32_layers, parity
 from model_build.backends import backend
 from model_build.compiled import Compiled, exclusive
 from model_build.library_log import libraries_logged
@@ -29,6 +29,7 @@ from model_build.plan import BuildPlan
 from model_build.progress import Progress, silent
 from model_build.tensorrt.compile import Toolchain, no_bindings
 from model_build.tensorrt.rtx import builder_name
+from model_build.triton import repository
 from workloads import (
     CudaTarget,
     ModelArtifact,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model_build import compiler_calls, repository
+from model_build import compiler_calls
 from model_build.checkpoint import Checkpoint, resolve, torchscript_file
 from model_build.checkpoint.encoder_config import inputs_for
 from model_build.checkpoint.families import FAMILIES
@@ -19,9 +19,10 @@ from model_build.encoder import repository as encoder
 from model_build.encoder.graphs import native
 from model_build.neuron import arguments
 from model_build.neuron import package as neuron
-from model_build.repository import Content
 from model_build.tensorrt.profiles import timed_rows
 from model_build.text2text import repository as text2text
+from model_build.triton import repository
+from model_build.triton.repository import Content
 from workloads import (
     CudaTarget,
     Example,

@@ -12,8 +12,8 @@ from model_build.encoder.reference import Reference
 from model_build.parity import Compare, Comparison
 from model_build.plan import BuildPlan
 from model_build.progress import Progress
-from model_build.repository import version_folder
 from model_build.torch_threads import threads_kept
+from model_build.triton.repository import version_folder
 
 __all__ = ["check_engines", "comparer", "compile_graphs", "layers", "served_folder"]
 

@@ -32,9 +32,9 @@ import containers.encoder
 from containers.encoder.answers import OUTPUTS
 from containers.encoder.settings import Settings
 from model_build.checkpoint import Checkpoint
-from model_build.config_pbtxt import ModelConfig, Step, Tensor, WarmUp, warm_up_sizes
 from model_build.encoder.graphs import TritonTarget, graph_files, native, settings
-from model_build.repository import TritonModel, serialise_numbers, serialise_texts
+from model_build.triton.config_pbtxt import ModelConfig, Step, Tensor, WarmUp, warm_up_sizes
+from model_build.triton.repository import TritonModel, serialise_numbers, serialise_texts
 from workloads import (
     CudaTarget,
     EncoderModel,

@@ -15,7 +15,7 @@ from containers.neuron.server_settings import ServerSettings
 from model_build.checkpoint import Checkpoint
 from model_build.encoder.graphs import settings
 from model_build.neuron import arguments
-from model_build.repository import Content
+from model_build.triton.repository import Content
 from workloads import EncoderModel, NeuronTarget, Serving
 
 

@@ -7,9 +7,9 @@ from containers.text2text.generator import TextGenerator
 from model_build.parity import Compare, Comparison
 from model_build.plan import BuildPlan
 from model_build.progress import Progress
-from model_build.repository import version_folder
 from model_build.text2text import export, repository, verify
 from model_build.text2text.compile import check_engines, compile_graphs, layers
+from model_build.triton.repository import version_folder
 
 __all__ = ["check_engines", "comparer", "compile_graphs", "layers", "served_folder"]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import containers.text2text
 from containers.text2text.settings import Settings
 from model_build.checkpoint import Checkpoint, broken
-from model_build.config_pbtxt import ModelConfig, Tensor, WarmUp, warm_up_sizes
-from model_build.repository import TritonModel, serialise_texts
 from model_build.text2text import generation
 from model_build.text2text.graphs import graph_files
+from model_build.triton.config_pbtxt import ModelConfig, Tensor, WarmUp, warm_up_sizes
+from model_build.triton.repository import TritonModel, serialise_texts
 from workloads import CudaTarget, OnnxRuntimeTarget, Row, Serving, Target, TensorRtTarget, TextToText, UsageError
 
 SERVING_CODE = (

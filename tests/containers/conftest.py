@@ -6,11 +6,11 @@ import pytest
 
 from containers.text2text.generator import TextGenerator
 from local_aws.process.triton import TritonServer
-from model_build import repository
 from model_build.build import build
 from model_build.plan import BuildPlan, plan
 from model_build.text2text.repository import settings
 from model_build.torch_threads import threads_kept
+from model_build.triton import repository
 from tests.model_build.miniatures.tiny_t5 import make_workload
 from tests.model_build.shared_exports import sharing
 from tests.quick_triton import start_triton

@@ -16,10 +16,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_build import repository
 from model_build.lint import Finding, RuntimeContext, lint, render, unmade_checks
 from model_build.lint.model_config import key_lines
 from model_build.plan import BuildPlan, plan
+from model_build.triton import repository
 from tests.containers.hostile_archives import leaves_the_folder
 from tests.model_build.lint.broken_archives import FAULTS, Fault
 from tests.model_build.lint.good_archives import (

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from containers.encoder.goldens import GOLDENS, PARITY, Golden, to_json
-from model_build import repository
 from model_build.lint import Finding, RuntimeContext, lint, unmade_checks
 from model_build.plan import plan
+from model_build.triton import repository
 from tests.model_build.lint.good_archives import TORCH_SAVE, TORCHSCRIPT, Tree, write
 from tests.model_build.miniatures.tiny_bert import make_workload
 

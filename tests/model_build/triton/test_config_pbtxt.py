@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
 from containers.text2text.settings import Settings
-from model_build.config_pbtxt import ModelConfig, Step, Tensor, WarmUp, render, warm_up_sizes
+from model_build.triton.config_pbtxt import ModelConfig, Step, Tensor, WarmUp, render, warm_up_sizes
 from workloads import InstanceGroup, Serving
 
 GOLDEN = Path(__file__).parent / "goldens" / "config.pbtxt"

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from model_build.config_pbtxt import ModelConfig, render
+from model_build.triton.config_pbtxt import ModelConfig, render
 
 VERSION = "1"
 Content = Path | str | bytes | None

@@ -1,0 +1,1 @@
+"""What Triton reads: a model repository and the configuration of each model in it."""
