@@ -240,10 +240,12 @@ def on_triton(workload: Workload, runs: int, capacity: float | None, longest_s: 
             done.append({"sized_by": sized_by, "seconds": seconds, "load_average": load, "proof": proof})
             chosen = recommended.recommended
             assert chosen is not None
-            low, high = proof["latency_interval_ms"]
+            latency, low, high = (
+                "unknown" if ms is None else f"{ms:.1f}" for ms in (proof["latency_ms"], *proof["latency_interval_ms"])
+            )
             print(
                 f"{sized_by:9} {chosen.instance_count:6}  {proof['verdict']:7}  {proof['scenario']:13} "
-                f"{proof['invocations_per_minute']:6,.0f}  {proof['latency_ms']} ({low} to {high})  {load:.1f}",
+                f"{proof['invocations_per_minute']:6,.0f}  {latency} ({low} to {high})  {load:.1f}",
                 flush=True,
             )
     print(json.dumps({"capacity_per_minute": capacity, "runs": done}))

@@ -136,7 +136,7 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
         _show(proof, recommendation)
     if report:
         tell(stderr, f"Report: {from_here(report)}")
-    else:
+    elif recommendation.provenance.run:
         tell(stderr, f"The report of {recommendation.provenance.run} is not here.")
     tell(stderr, f"Added to {from_here(file)}")
     if proof.verdict == "unclear":

@@ -138,7 +138,7 @@ def test_too_short_a_search_exits_with_4_and_keeps_what_it_saw(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving() as server:
-        code = main(_arguments(server.url, tmp_path, "--max-duration-s", "12"))
+        code = main(_arguments(server.url, tmp_path, "--max-duration-s", "10"))
     (run,) = tmp_path.iterdir()
     assert code == 4
     assert capsys.readouterr().err.endswith(
