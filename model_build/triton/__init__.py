@@ -1,1 +1,1 @@
-"""What Triton reads: a model repository and the configuration of each model in it."""
+"""Writes what Triton reads: a model repository and the configuration of each model in it."""
