@@ -5,7 +5,8 @@ seconds for the models' end. Here the configurations are complete, and the tests
 the container's own defaults.
 
 Triton's own HTTP API is on a socket in its private folder; `statistics` asks it there, and `over_tcp` leads to it for
-clients that need a URL.
+clients that need a URL. Triton counts a request after it has sent the answer, so who has the answer may read a count
+without it: `await_counts` waits for what a test expects.
 """
 
 import contextlib
@@ -14,7 +15,8 @@ import json
 import socket
 import socketserver
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from local_aws.process.triton import TritonServer
 
 EXTRA = "SAGEMAKER_TRITON_ADDITIONAL_ARGS"
 FLAGS = "--disable-auto-complete-config --exit-timeout-secs=0"
+COUNTED_WITHIN_S = 60.0
+"""Bounds the wait for counts that never come; they come in milliseconds, but on a machine without a free core."""
 
 
 def start_triton(
@@ -42,6 +46,14 @@ def statistics(server: TritonServer, model: str) -> dict[str, Any]:
         connection.request("GET", f"/v2/models/{model}/stats")
         (counted,) = json.load(connection.getresponse())["model_stats"]
     return dict(counted)
+
+
+def await_counts(read: Callable[[], Any], expected: Any) -> None:
+    """Asserts that what `read` makes of the statistics is, or becomes, what is expected."""
+    deadline = time.monotonic() + COUNTED_WITHIN_S
+    while (found := read()) != expected and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert found == expected
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from tests.containers.encoder.encoder_miniature import (
     TAGGING,
     flat,
 )
-from tests.quick_triton import start_triton, statistics
+from tests.quick_triton import await_counts, start_triton, statistics
 
 pytestmark = pytest.mark.integration
 
@@ -79,6 +79,12 @@ class Served:
 
     def statistics(self, model: str) -> Any:
         return statistics(self.server, model)
+
+    def cache_hits(self, model: str) -> Any:
+        return self.statistics(model)["inference_stats"]["cache_hit"]["count"]
+
+    def executions(self, *models: str) -> list[Any]:
+        return [self.statistics(model)["execution_count"] for model in models]
 
     def batch_sizes(self, model: str) -> set[int]:
         return {entry["batch_size"] for entry in self.statistics(model)["batch_stats"]}
@@ -259,17 +265,17 @@ def test_the_cache_answers_a_request_that_was_seen_before_and_keeps_no_refusal(s
         assert model.post([row]) == (200, model.expected([row]))
     refused = (400, "in ensemble 'ensemble', Row 0 has no text in text.")
     assert [model.post([{"text": ""}]) for _ in range(2)] == [refused, refused]
-    assert model.statistics("ensemble")["inference_stats"]["cache_hit"]["count"] == 2
-    assert model.statistics("engine")["inference_count"] == MAX_BATCH_SIZE
-    assert model.statistics("tokenise")["execution_count"] == MAX_BATCH_SIZE + 2
+    await_counts(lambda: model.cache_hits("ensemble"), 2)
+    await_counts(lambda: model.statistics("engine")["inference_count"], MAX_BATCH_SIZE)
+    await_counts(lambda: model.executions("tokenise"), [MAX_BATCH_SIZE + 2])
 
 
 def test_the_cache_of_a_step_spares_that_step(serve: Serve) -> None:
     model, [row, *_] = serve(CLASSIFICATION, {"engine": CACHED}, CACHE_FLAGS, "model.onnx"), make_rows(CLASSIFICATION)
     for _ in range(3):
         assert model.post([row]) == (200, model.expected([row]))
-    assert model.statistics("engine")["inference_stats"]["cache_hit"]["count"] == 2
-    assert [model.statistics(step)["execution_count"] for step in ("tokenise", "engine", "postprocess")] == [3, 1, 3]
+    await_counts(lambda: model.cache_hits("engine"), 2)
+    await_counts(lambda: model.executions("tokenise", "engine", "postprocess"), [3, 1, 3])
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from containers.text2text.generator import Refusal, TextGenerator
 from local_aws.process.triton import TritonServer
 from model_build.plan import BuildPlan
 from tests.model_build.miniatures.tiny_t5 import make_texts
-from tests.quick_triton import start_triton, statistics
+from tests.quick_triton import await_counts, start_triton, statistics
 
 pytestmark = pytest.mark.integration
 
@@ -136,7 +136,7 @@ def patient_triton(served: BuildPlan, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def test_all_batch_sizes_are_warmed_up_before_the_first_request(patient_triton: TritonServer) -> None:
-    assert batches(patient_triton) == {1: 1, 4: 1, 8: 1}
+    await_counts(lambda: batches(patient_triton), {1: 1, 4: 1, 8: 1})
     assert "warmup" not in patient_triton.log_tail(1000).lower(), "Triton logs a warm-up only when it fails"
 
 
@@ -152,7 +152,7 @@ def test_a_bad_row_spoils_nothing_for_its_neighbours_in_the_same_dynamic_batch(
     }
     awaited = good | bad
     assert at_once(patient_triton, list(awaited)) == awaited
-    assert batches(patient_triton)[len(awaited)] == 1
+    await_counts(lambda: batches(patient_triton)[len(awaited)], 1)
 
 
 def at_once(server: TritonServer, rows: list[bytes]) -> dict[bytes, tuple[int, list[bytes]]]:

@@ -16,7 +16,7 @@ from inference_recommender.client.kserve import Body, decode
 from inference_recommender.payloads import request_bodies, tensors
 from local_aws.process.triton import TritonServer
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
-from tests.quick_triton import EXTRA, over_tcp, start_triton, statistics
+from tests.quick_triton import EXTRA, await_counts, over_tcp, start_triton, statistics
 
 pytestmark = [
     pytest.mark.integration,
@@ -166,18 +166,24 @@ def test_requests_of_several_rows_are_answered_as_their_rows_alone(
     """Triton itself counts the rows: four to each request that a load test sends."""
     rows = [{"text": f"query {number}"} for number in range(10)]
     bodies = request_bodies(rows, 4)
-    before = statistics(triton, "upper")["inference_count"]
+
+    def counted() -> int:
+        return int(statistics(triton, "upper")["inference_count"])
+
+    before = counted()
     with HttpServer(triton_url, "upper") as server:
         client = InferenceClient(server, binary=binary)
         if binary:
             asked = [client.infer(tensors(*rows[first : first + 4]))["UPPER"] for first in (0, 4)]
         else:
             asked = [decode(server.send(Body(content=body), 5.0))["UPPER"] for body in bodies]
-        assert statistics(triton, "upper")["inference_count"] - before == 4 * len(asked)
+        rows_asked = 4 * len(asked)
+        await_counts(counted, before + rows_asked)
         for answers, first in zip(asked, (0, 4, 8), strict=False):
             alone = [client.infer(tensors(rows[place % 10]))["UPPER"].item() for place in range(first, first + 4)]
             assert answers.ravel().tolist() == alone
             assert alone[0] == b"QUERY %d" % first
+        await_counts(counted, before + 2 * rows_asked)  # Nothing is left for the next test to count.
 
 
 def test_tritons_refusal_is_told_in_its_words(triton_url: str) -> None:
