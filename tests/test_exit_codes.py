@@ -104,6 +104,8 @@ def _as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 def run(program: str, monkeypatch: pytest.MonkeyPatch) -> object:
     monkeypatch.setattr(sys, "argv", [program, *ARGUMENTS.get(program, ("one", "two"))])
+    # runpy warns of a program that is imported already; a process of its own begins without it.
+    monkeypatch.delitem(sys.modules, module_of(program), raising=False)
     start = runpy.run_path if program.endswith(".py") else runpy.run_module
     with pytest.raises(SystemExit) as ended:
         start(str(ROOT / program) if program.endswith(".py") else program, run_name="__main__")
@@ -139,6 +141,10 @@ def file_of(program: str) -> str:
         return program
     path = program.replace(".", "/")
     return f"{path}.py" if (ROOT / f"{path}.py").exists() else f"{path}/__main__.py"
+
+
+def module_of(program: str) -> str:
+    return file_of(program).removesuffix(".py").replace("/", ".")
 
 
 def is_program(file: Path) -> bool:

@@ -66,7 +66,7 @@ def _without_mappings(node: Any) -> Any:
     return [_without_mappings(each) for each in node] if isinstance(node, list) else node
 
 
-@pytest.mark.parametrize("snapshot", parameters())
+@pytest.mark.parametrize("snapshot", [*parameters()])
 def test_every_template_is_made_and_unmade_whole(
     snapshot: Path,
     stacks: Stacks,  # noqa: F811

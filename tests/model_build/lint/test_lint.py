@@ -124,7 +124,6 @@ def test_a_backend_that_the_archive_brings_is_no_unknown_one(tmp_path: Path) -> 
     assert lint(write(tree, tmp_path), NOTHING_KNOWN) == []
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_torchscript_is_told_from_what_torch_save_writes(tmp_path: Path) -> None:
     """The archive has more weights than are read."""
     model = torch.nn.Linear(1500, 1500)

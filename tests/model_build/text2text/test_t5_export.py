@@ -24,9 +24,6 @@ from tests.model_build.miniatures.tiny_t5 import make_checkpoint, make_texts, ma
 from tests.model_build.tensorrt.tensorrt_graphs import T5, t5
 from workloads import Example, Serving
 
-# torch's exporter warns of torch's own deprecations.
-pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
-
 needs_gpu = pytest.mark.skipif(
     "CUDAExecutionProvider" not in onnxruntime.get_available_providers(), reason="there is no NVIDIA GPU"
 )

@@ -19,7 +19,6 @@ from tests.model_build.miniatures.tiny_t5 import LETTERS, make_texts
 from tests.quick_triton import start_triton
 from workloads import UsageError
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
 BEAMS: dict[str, Any] = {"num_beams": 3, "length_penalty": 1.5, "early_stopping": True, "no_repeat_ngram_size": 3}
 
 
