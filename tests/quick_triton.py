@@ -53,7 +53,7 @@ def await_counts(read: Callable[[], Any], expected: Any) -> None:
     deadline = time.monotonic() + COUNTED_WITHIN_S
     while (found := read()) != expected and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert found == expected
+    assert found == expected, f"Triton counted {found}, and {expected} was expected"
 
 
 @contextlib.contextmanager
