@@ -91,7 +91,7 @@ def advice(comparison: Comparison) -> str:
                 "if the loss is meant, size it anew and make its run the baseline."
             )
         case _:
-            return "No verdict: neither release on these runs nor reject; do what is said above and compare again."
+            return "No verdict: neither release on these runs nor reject; do what is said of them and compare again."
 
 
 def document(comparison: Comparison) -> dict[str, Any]:

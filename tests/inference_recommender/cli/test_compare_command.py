@@ -68,7 +68,7 @@ def test_the_command_passes_fails_and_abstains(tmp_path: Path, capsys: pytest.Ca
     shown = capsys.readouterr()
     assert json.loads(shown.out)["verdict"] == "none"
     assert shown.err.endswith(
-        "No verdict: neither release on these runs nor reject; do what is said above and compare again.\n"
+        "No verdict: neither release on these runs nor reject; do what is said of them and compare again.\n"
     )
 
 
