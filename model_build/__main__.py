@@ -1,4 +1,4 @@
-"""python -m model_build init|build|verify|plan|lint|record …"""
+"""python -m model_build families|init|build|verify|plan|lint|record …"""
 
 import argparse
 import contextlib
@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from model_build import render
+from model_build import matrix, render
 from model_build.init import command_line as initialising
 from model_build.lint import command_line as linting
 from model_build.plan import BuildPlan, plan
@@ -39,6 +39,10 @@ EXAMPLES = {
         "python -m model_build plan spellcheck --target cpu",
         "python -m model_build build spellcheck --target cpu",
         "python -m model_build lint build/spellcheck/cpu/model.tar.gz --workload spellcheck",
+    ),
+    "families": (
+        "python -m model_build families",
+        "python -m model_build families --json",
     ),
     "init": (
         "python -m model_build init reviews --from ./my-checkpoint --examples reviews.csv",
@@ -88,6 +92,9 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = described.add_subparsers(dest="command")
+    command = _command(commands, "families", "which models can be built, and which target takes which")
+    command.add_argument("--markdown", action="store_true", help="print the table of docs/families.md")
+    command.set_defaults(run=_families)
     command = _command(commands, "init", initialising.PURPOSE)
     initialising.add_options(command)
     command.set_defaults(run=_init)
@@ -143,6 +150,16 @@ def _command(commands: Any, name: str, purpose: str) -> argparse.ArgumentParser:
 def _examples(command: str) -> str:
     heading = "examples" if len(EXAMPLES[command]) > 1 else "example"
     return "\n".join([f"{heading}:", *(f"  {line}" for line in EXAMPLES[command]), "", f"exit codes: {EXIT_CODES}"])
+
+
+def _families(options: argparse.Namespace) -> int:
+    if options.json and options.markdown:
+        raise UsageError("--json and --markdown are two forms of one answer. Leave one out.")
+    if options.json:
+        print(json.dumps(matrix.document(), indent=2, ensure_ascii=False))
+    else:
+        print(matrix.markdown() if options.markdown else matrix.text())
+    return 0
 
 
 def _init(options: argparse.Namespace) -> int:

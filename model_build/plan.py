@@ -12,11 +12,10 @@ from typing import Any
 from model_build import compiler_calls
 from model_build.checkpoint import Checkpoint, resolve, torchscript_file
 from model_build.checkpoint.encoder_config import inputs_for
-from model_build.checkpoint.families import FAMILIES
 from model_build.compile_inputs import CALIBRATION_ROWS, CompileInputs
 from model_build.compiled import compile_key
 from model_build.encoder import repository as encoder
-from model_build.encoder.graphs import native
+from model_build.matrix import network_refusal, task_refusal
 from model_build.neuron import arguments
 from model_build.neuron import package as neuron
 from model_build.tensorrt.profiles import timed_rows
@@ -24,10 +23,8 @@ from model_build.text2text import repository as text2text
 from model_build.triton import repository
 from model_build.triton.repository import Content
 from workloads import (
-    CudaTarget,
     Example,
     NeuronTarget,
-    OnnxRuntimeTarget,
     QuestionAnswering,
     RandomWeights,
     Row,
@@ -36,7 +33,6 @@ from workloads import (
     TensorRtTarget,
     TextToText,
     TokenClassification,
-    TorchScriptTarget,
     UsageError,
     Variant,
     Workload,
@@ -228,13 +224,10 @@ def _with_inputs_of(checkpoint: Checkpoint, source: WorkloadFolder) -> WorkloadF
 
 
 def _check_runtime(source: WorkloadFolder, name: str, target: Target) -> None:
-    """Refuses runtimes without a backend: a decoder with a cache has no static graph for Neuron, nor a plain trace."""
-    built = OnnxRuntimeTarget | CudaTarget | TensorRtTarget
-    if isinstance(source.workload.model, TextToText) and not isinstance(target, built):
-        raise UsageError(
-            f"{source.file}: targets.{name}.runtime: '{target.runtime}' is not built for {source.workload.model.task}. "
-            "Allowed: onnxruntime, cuda, tensorrt."
-        )
+    """Refuses runtimes that take no model of the task."""
+    task = source.workload.model.task
+    if reason := task_refusal(task, target):
+        raise UsageError(f"{source.file}: targets.{name}.runtime: '{target.runtime}' is not built for {task}. {reason}")
     _check_preprocess(source, name, target)
     if torchscript_file(source) is not None and not isinstance(target, NeuronTarget):
         raise UsageError(
@@ -244,18 +237,13 @@ def _check_runtime(source: WorkloadFolder, name: str, target: Target) -> None:
 
 
 def _check_family(source: WorkloadFolder, name: str, target: Target, checkpoint: Checkpoint) -> None:
-    """Refuses runtimes that only our own network goes to: AWS's Neuron images have no transformers, and a trace of
-    transformers' module looks at its mask on the CPU, so that it stays there.
-    """
+    """Refuses runtimes that do not take the network that the checkpoint's family is built from."""
     family = checkpoint.family
-    traced_for_gpu = isinstance(target, CudaTarget) or (isinstance(target, TorchScriptTarget) and native(target))
-    if family is None or family.own_network or not (traced_for_gpu or isinstance(target, NeuronTarget)):
-        return
-    own = ", ".join(each.name for each in FAMILIES.values() if each.own_network)
-    raise UsageError(
-        f"{source.file}: targets.{name}.runtime: '{target.runtime}' on this hardware takes a network of ours, of "
-        f"{own}; {family.name}'s is transformers'. Allowed: onnxruntime, tensorrt."
-    )
+    if family is not None and (reason := network_refusal(family, target)):
+        raise UsageError(
+            f"{source.file}: targets.{name}.runtime: '{target.runtime}' is not built for {family.name} on this "
+            f"hardware. {reason}"
+        )
 
 
 def _check_preprocess(source: WorkloadFolder, name: str, target: Target) -> None:

@@ -62,9 +62,13 @@ class Family:
 
     def architectures(self, task: str) -> list[str]:
         """Returns the classes that can do a task; empty where the family has none."""
-        if task in self.lacks or (task == "text-pair-scoring" and self.model_type != "bert"):
-            return []
-        return [f"{self.classes}{ending}" for ending in HEADS[task]]
+        return [] if self.lacks_head(task) else [f"{self.classes}{ending}" for ending in HEADS[task]]
+
+    def lacks_head(self, task: str) -> str | None:
+        """Says why a task is not built of the family; None where it is."""
+        if task == "text-pair-scoring" and self.model_type != "bert":
+            return "text-pair-scoring is built of BERT alone"
+        return f"transformers has no class of this family for {task}" if task in self.lacks else None
 
     def read_for(self, task: str, names: Collection[str]) -> list[str]:
         """Returns those of the stored weights that a task reads: embeddings have no use for a head that is there."""
@@ -149,6 +153,13 @@ FAMILIES: dict[str, Family] = dict(
     )
 )
 """By config.json's `model_type`."""
+NEIGHBOURS = "it mixes the padding into a text's answer, which then depends on what else is in its batch"
+NOT_BUILT: dict[str, tuple[str, str]] = {
+    "convbert": ("ConvBERT", NEIGHBOURS),
+    "fnet": ("FNet", NEIGHBOURS),
+    "nystromformer": ("Nyströmformer", "torch's exporter refuses its network"),
+}
+"""Families that were tried and are refused, by `model_type`: the name, and why."""
 
 
 def family_of(config: Mapping[str, Any], file: Path) -> Family:
@@ -177,9 +188,8 @@ def check_head(config: Mapping[str, Any], family: Family, task: str, file: Path)
     got, allowed = config.get("architectures") or [], family.architectures(task)
     if set(allowed) & set(_classes(config)):
         return
-    if not allowed:
-        able = ", ".join(each.name for each in FAMILIES.values() if each.architectures(task))
-        raise broken(file, f"model_type: got {json.dumps(family.model_type)}, but {task} is built of {able} alone.")
+    if reason := family.lacks_head(task):
+        raise broken(file, f"model_type: got {json.dumps(family.model_type)}, but {reason}.")
     other = [each for each in tasks_of(config, family) if each != task]
     hint = f" It can do {' or '.join(other)}: say so as model.task in workload.toml." if other else ""
     raise broken(file, f"architectures: got {json.dumps(got)}, allowed is {' or '.join(allowed)}.{hint}")
@@ -191,7 +201,10 @@ def _classes(config: Mapping[str, Any]) -> list[str]:
 
 
 def _unknown(kind: object, classes: list[str]) -> str:
-    """Returns what to say of a family that is none of `FAMILIES`: the nearest by its name, and how to add it."""
+    """Returns what to say of a family that is none of `FAMILIES`: why, or the nearest by its name and how to add it."""
+    if isinstance(kind, str) and kind in NOT_BUILT:
+        name, reason = NOT_BUILT[kind]
+        return f"model_type: got {json.dumps(kind)}, but {name} is not built: {reason}. docs/families.md lists what is."
     given = kind if isinstance(kind, str) else "".join(classes[:1])
 
     def likeness(family: Family) -> float:

@@ -30,6 +30,17 @@ FAMILIES = {
     "m2m_100": "M2M100ForConditionalGeneration",
 }
 """The architectures that are built, by `model_type`."""
+NAMES = {
+    "t5": "T5, T5 v1.1, Flan-T5",
+    "mt5": "mT5",
+    "umt5": "umT5",
+    "bart": "BART",
+    "mbart": "mBART",
+    "marian": "Marian",
+    "pegasus": "Pegasus",
+    "m2m_100": "M2M100, NLLB",
+}
+"""The names that people know them by."""
 TOKEN_IDS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
 """The keys that decoding takes from generation_config.json, where it is there."""
 NORM_FIRST = ("mbart", "pegasus", "m2m_100")

@@ -10,7 +10,7 @@ from model_build.text2text import generation
 from model_build.text2text.graphs import graph_files
 from model_build.triton.config_pbtxt import ModelConfig, Tensor, WarmUp, warm_up_sizes
 from model_build.triton.repository import TritonModel, serialise_texts
-from workloads import CudaTarget, OnnxRuntimeTarget, Row, Serving, Target, TensorRtTarget, TextToText, UsageError
+from workloads import CudaTarget, Row, Serving, Target, TensorRtTarget, TextToText, UsageError
 
 SERVING_CODE = (
     "model.py",
@@ -28,6 +28,8 @@ ENGINES = {
     "tensorrt": ("static_cache.py", "tensorrt_engine.py", "tensorrt_plan.py"),
 }
 """The code that runs the graphs, by runtime: a container has the packages of its own runtime and no other."""
+SEARCHES_BEAMS = ("onnxruntime",)
+"""The runtimes that search beams; every runtime of `ENGINES` decodes greedily and by chance."""
 TEXT = Tensor(name="TEXT", data_type="TYPE_STRING", dims=(1,))
 
 
@@ -79,13 +81,21 @@ def triton_models(
     return [TritonModel(config=config, files=files, warm_up={"text": serialise_texts([warm_up["text"]])})]
 
 
+def beams_refusal(target: Target) -> str | None:
+    """Says why a target's runtime searches no beams; None where it does."""
+    if target.runtime in SEARCHES_BEAMS:
+        return None
+    able = " and ".join(SEARCHES_BEAMS)
+    return f"Beams are searched by {able} alone: take it, or set model.generation.num_beams = 1 in workload.toml."
+
+
 def _check_served(decoding: Settings, serving: Serving, target: Target) -> None:
     """Refuses what an engine or the cache before it cannot do. Raises `UsageError`."""
     asked = decoding.generation
-    if asked.num_beams > 1 and not isinstance(target, OnnxRuntimeTarget):
+    if asked.num_beams > 1 and (reason := beams_refusal(target)):
         raise UsageError(
             f"num_beams: the checkpoint or model.generation asks for {asked.num_beams} beams, which '{target.runtime}' "
-            "does not search. Allowed: runtime onnxruntime, or model.generation.num_beams = 1 in workload.toml."
+            f"does not search. {reason}"
         )
     if serving.response_cache_mb and (asked.settable or asked.do_sample):
         raise UsageError(

@@ -220,7 +220,8 @@ def test_a_task_that_a_runtime_is_not_built_for(tmp_path: Path) -> None:
         plan_of(workload, "cpu-int8")
     assert str(caught.value) == (
         f"{workload.file}: targets.cpu-int8.runtime: 'torchscript' is not built for text2text-generation. "
-        "Allowed: onnxruntime, cuda, tensorrt."
+        "A decoder with a cache has no plain trace, and no static graph for Neuron. Allowed: onnxruntime, cuda, "
+        "tensorrt."
     )
 
 

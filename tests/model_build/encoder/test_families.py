@@ -109,6 +109,13 @@ def test_an_unknown_family_names_the_known_ones_and_the_nearest(tmp_path: Path) 
     )
 
 
+def test_a_family_that_was_tried_and_is_refused_says_why(tmp_path: Path) -> None:
+    assert refusal(tmp_path, model_type="fnet") == (
+        'config.json: model_type: got "fnet", but FNet is not built: it mixes the padding into a text\'s answer, which '
+        "then depends on what else is in its batch. docs/families.md lists what is."
+    )
+
+
 def test_a_task_that_is_not_built_of_the_family(tmp_path: Path) -> None:
     make_checkpoint(tmp_path, "roberta", "text-classification")
     model = model_of("text-pair-scoring", labels=LABELS, segments=(("left",), ("right",)))
@@ -196,10 +203,17 @@ def test_a_target_that_only_our_own_network_goes_to(target: str, runtime: str, t
     workload = make_workload(tmp_path / "other", "albert", "text-classification")
     with pytest.raises(UsageError) as caught:
         plan_of(workload, target)
-    names = ", ".join(family.name for family in FAMILIES.values() if family.own_network)
+    place, reason = {
+        "neuron": ("Inferentia", "AWS's Neuron images have no transformers"),
+        "torchscript": (
+            "PyTorch on a GPU",
+            "a trace of transformers' module looks at its mask on the CPU, so that it stays there",
+        ),
+    }[runtime]
     assert str(caught.value) == (
-        f"{workload.file}: targets.{target}.runtime: '{runtime}' on this hardware takes a network of ours, of {names}; "
-        "ALBERT's is transformers'. Allowed: onnxruntime, tensorrt."
+        f"{workload.file}: targets.{target}.runtime: '{runtime}' is not built for ALBERT on this hardware. {place} "
+        "takes networks of ours alone, of BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, ELECTRA, ERNIE, Data2Vec: "
+        f"{reason}. Allowed: onnxruntime, tensorrt, and torchscript on CPU."
     )
 
 

@@ -94,7 +94,7 @@ def test_beams_are_refused_where_the_runtime_searches_none(tmp_path: Path) -> No
         plan(workload, "cuda", tmp_path)
     assert str(refused.value) == (
         "num_beams: the checkpoint or model.generation asks for 4 beams, which 'cuda' does not search. "
-        "Allowed: runtime onnxruntime, or model.generation.num_beams = 1 in workload.toml."
+        "Beams are searched by onnxruntime alone: take it, or set model.generation.num_beams = 1 in workload.toml."
     )
     own = WORKLOAD_TOML.replace("[quality]", "[model.generation]\nnum_beams = 1\n\n[quality]")
     greedy = make_workload(tmp_path / "workloads", "bart", own, num_beams=4)

@@ -1,0 +1,183 @@
+"""Says which target takes which family of models for which task, and why another does not. Pure.
+
+Out: one `Row` for each family and task, and the tables that `python -m model_build families` and docs/families.md show.
+`plan` refuses a target with the functions that the rows are made with, so a table cannot say other than a build does.
+
+A row says nothing of one checkpoint's own keys, its lengths or its activation: `checkpoint` judges those.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from model_build.checkpoint.families import FAMILIES, HEADS, NOT_BUILT, Family
+from model_build.checkpoint.text2text import NAMES
+from model_build.encoder.graphs import native
+from model_build.text2text.repository import ENGINES, beams_refusal
+from workloads import CudaTarget, NeuronTarget, OnnxRuntimeTarget, Target, TensorRtTarget, TorchScriptTarget
+
+TARGETS: Mapping[str, Target] = {
+    "cpu": OnnxRuntimeTarget(runtime="onnxruntime", instance_types=("ml.c5.xlarge",)),
+    "cpu-int8": OnnxRuntimeTarget(runtime="onnxruntime", precision="int8", instance_types=("ml.c5.xlarge",)),
+    "cpu-torchscript": TorchScriptTarget(runtime="torchscript", instance_types=("ml.c5.xlarge",)),
+    "pytorch": TorchScriptTarget(runtime="torchscript", instance_types=("ml.g4dn.xlarge",)),
+    "cuda": CudaTarget(runtime="cuda", instance_types=("ml.g5.xlarge",)),
+    "tensorrt": TensorRtTarget(runtime="tensorrt", instance_types=("ml.g4dn.xlarge", "ml.g5.xlarge")),
+    "inf1": NeuronTarget(runtime="neuron", instance_types=("ml.inf1.xlarge",)),
+    "inf2": NeuronTarget(runtime="neuronx", instance_types=("ml.inf2.xlarge",)),
+}
+"""One target of each kind, by the name that workloads give it."""
+GENERATION = "text2text-generation"
+BEAMS = f"{GENERATION} with beams"
+ALL = f"all: {', '.join(HEADS)}."
+Refusal = Callable[[Target], str | None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One family and task, and for each target that does not take it the reason, by the target's name."""
+
+    family: str
+    model_type: str
+    task: str
+    left_out: Mapping[str, str]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return tuple(name for name in TARGETS if name not in self.left_out)
+
+
+def task_refusal(task: str, target: Target) -> str | None:
+    """Says why a target's runtime takes no model of the task; None where it does."""
+    if task != GENERATION or target.runtime in ENGINES:
+        return None
+    return f"A decoder with a cache has no plain trace, and no static graph for Neuron. Allowed: {', '.join(ENGINES)}."
+
+
+def network_refusal(family: Family, target: Target) -> str | None:
+    """Says why a target does not take the network that a family is built from; None where it does."""
+    on_gpu = isinstance(target, CudaTarget) or (isinstance(target, TorchScriptTarget) and native(target))
+    if family.own_network or not (on_gpu or isinstance(target, NeuronTarget)):
+        return None
+    ours = ", ".join(each.name for each in FAMILIES.values() if each.own_network)
+    place, reason = (
+        ("PyTorch on a GPU", "a trace of transformers' module looks at its mask on the CPU, so that it stays there")
+        if on_gpu
+        else ("Inferentia", "AWS's Neuron images have no transformers")
+    )
+    return (
+        f"{place} takes networks of ours alone, of {ours}: {reason}. Allowed: onnxruntime, tensorrt, and torchscript "
+        "on CPU."
+    )
+
+
+def rows() -> Iterator[Row]:
+    """Yields encoders first, each family with every task of encoders, then encoder–decoders."""
+    for family in FAMILIES.values():
+        for task in HEADS:
+            yield _row(family.name, family.model_type, task, _of_encoder(family, task))
+    for model_type, (name, reason) in NOT_BUILT.items():
+        for task in HEADS:
+            yield _row(name, model_type, task, _always(f"{reason}."))
+    for model_type, name in NAMES.items():
+        yield _row(name, model_type, GENERATION, _of_decoder(beams=False))
+        yield _row(name, model_type, BEAMS, _of_decoder(beams=True))
+
+
+def document() -> dict[str, Any]:
+    """Returns the document of --json."""
+    targets = {
+        name: {"runtime": target.runtime, "precision": getattr(target, "precision", None)}
+        for name, target in TARGETS.items()
+    }
+    families = [
+        {
+            "family": row.family,
+            "model_type": row.model_type,
+            "task": row.task,
+            "targets": list(row.targets),
+            "left_out": dict(row.left_out),
+        }
+        for row in rows()
+    ]
+    return {"targets": targets, "families": families}
+
+
+def text() -> str:
+    """Returns the tables as a terminal shows them."""
+    notes: dict[str, int] = {}
+    lines = [("family", *TARGETS, "tasks"), *_lines(list(rows()), notes)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    return "\n".join([*padded, "", ALL, *_numbered(notes)])
+
+
+def markdown() -> str:
+    """Returns the table of docs/families.md."""
+    notes: dict[str, int] = {}
+    head = ("family", *TARGETS, "tasks")
+    lines = [head, ("---",) * len(head), *_lines(list(rows()), notes)]
+    said = [ALL, *_numbered(notes)]
+    return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *(f"- {each}" for each in said)])
+
+
+def _row(family: str, model_type: str, task: str, refusal: Refusal) -> Row:
+    left_out = {name: said for name, target in TARGETS.items() if (said := refusal(target))}
+    return Row(family=family, model_type=model_type, task=task, left_out=left_out)
+
+
+def _of_encoder(family: Family, task: str) -> Refusal:
+    if reason := family.lacks_head(task):
+        return _always(f"{reason}.")
+    return lambda target: task_refusal(task, target) or network_refusal(family, target)
+
+
+def _of_decoder(*, beams: bool) -> Refusal:
+    return lambda target: task_refusal(GENERATION, target) or (beams_refusal(target) if beams else None)
+
+
+def _always(reason: str) -> Refusal:
+    return lambda _: reason
+
+
+def _lines(all_rows: Sequence[Row], notes: dict[str, int]) -> Iterator[tuple[str, ...]]:
+    """Yields a line for each family, or one for each group of its tasks whose cells differ. Collects the notes."""
+    for family, group in groupby(all_rows, key=lambda row: row.family):
+        own = list(group)
+        nowhere = [row for row in own if not row.targets]
+        taken = [row for row in own if row.targets]
+        if not taken:
+            yield family, *["no"] * len(TARGETS), f"none{_note(_reason(nowhere[0]), notes)}"
+        alike = [[row for row in taken if row.left_out == cells] for cells in _distinct(taken)]
+        for same in alike:
+            left_out = same[0].left_out
+            cells = [f"no{_note(left_out[name], notes)}" if name in left_out else "yes" for name in TARGETS]
+            yield family, *cells, _tasks(same, nowhere, notes)
+
+
+def _distinct(taken: Sequence[Row]) -> list[Mapping[str, str]]:
+    distinct: list[Mapping[str, str]] = []
+    for row in taken:
+        if row.left_out not in distinct:
+            distinct.append(row.left_out)
+    return distinct
+
+
+def _tasks(taken: Sequence[Row], nowhere: Sequence[Row], notes: dict[str, int]) -> str:
+    if {row.task for row in (*taken, *nowhere)} != HEADS.keys():
+        return ", ".join(row.task for row in taken)
+    missing = ", ".join(f"{row.task}{_note(_reason(row), notes)}" for row in nowhere)
+    return f"all but {missing}" if missing else "all"
+
+
+def _reason(nowhere: Row) -> str:
+    return next(iter(nowhere.left_out.values()))
+
+
+def _note(reason: str, notes: dict[str, int]) -> str:
+    return f" [{notes.setdefault(reason, len(notes) + 1)}]"
+
+
+def _numbered(notes: Mapping[str, int]) -> list[str]:
+    return [f"[{number}] {reason}" for reason, number in notes.items()]
