@@ -5,6 +5,7 @@ written with them and a made-up tokenizer. Dimensions are those of the models' o
 Weights are drawn so that activations stay of order one; the answers are nonsense, but the same nonsense every time.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping
@@ -37,14 +38,14 @@ Shapes = Iterator[tuple[str, tuple[int, ...], float]]
 
 
 def write_random(source: RandomWeights, model: Model, cache: Path) -> Path:
-    """Returns a checkpoint folder below `cache`, made once for each architecture, size, head and seed.
+    """Returns a checkpoint folder below `cache`, made once for each config.json, which has the labels, and seed.
 
     Raises `UsageError` when the architecture cannot do the task, or cannot be divided so.
     """
     config, shapes = _t5(source) if isinstance(model, TextToText) else _bert(source, model)
-    heads = len(config.get("id2label", ()))
+    digest = hashlib.sha256(json.dumps([config, source.seed]).encode()).hexdigest()[:12]
     size = "" if source.shrink == 1 else f"-{source.shrink}th"
-    folder = cache / f"{source.architecture}{size}-{model.task}-{heads}-{source.seed}"
+    folder = cache / f"{source.architecture}{size}-{model.task}-{digest}"
     if (folder / "config.json").exists():
         return folder
     from safetensors.numpy import save_file

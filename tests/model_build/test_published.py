@@ -121,6 +121,17 @@ def test_random_weights_have_the_head_of_every_task(
     assert {name: output.shape for name, output in outputs.items()} == sizes
 
 
+def test_two_sets_of_labels_of_one_size_are_two_checkpoints(source: WorkloadFolder, tmp_path: Path) -> None:
+    made = RandomWeights(architecture="bert-base-uncased", weights="random", shrink=12)
+    keys: dict[str, Any] = {"task": "token-classification", "checkpoint": made, "max_input_tokens": 32}
+    for labels in (("O", "B-SIZE"), ("O", "B-COLOUR")):
+        other = WorkloadFolder(source.path)
+        model = TokenClassification(labels=labels, **keys)
+        other.workload = source.workload.model_copy(update={"model": model})
+        assert tuple(resolve(other, tmp_path).config["id2label"].values()) == labels
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_a_tagger_needs_the_places_that_a_torchscript_module_does_not_tell(source: WorkloadFolder) -> None:
     keys: dict[str, Any] = {"checkpoint": "./checkpoint", "max_input_tokens": 32, "preprocess": "./p.pt"}
     model = TokenClassification(task="token-classification", labels=("O", "B-SIZE"), **keys)

@@ -1,16 +1,11 @@
 """The images of Inf1 and Inf2 run what they should: every workload for them is built, served, batched and recorded.
 
-For Inf1 under the torch 1.13.1, the numpy and the Python of its image, which `make inf1` installs; for Inf2 under those
-of here, where its image has torch 2.9 and Python 3.12. The source is what a remote build sends, AWS's packages are
-scripts/rehearsal/stand_ins/neuron.py, which traces with the real torch.jit, and the answers are those of the checkpoint
+The source is what a remote build sends, the Pythons are those of `images`, and the answers are those of the checkpoint
 under the torch of here.
 """
 
-import importlib.metadata
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,36 +24,17 @@ from containers.encoder.preprocess import Preprocessor
 from model_build.checkpoint import resolve
 from model_build.encoder import bert
 from model_build.remote.source import pack_source
-from tests import fake_neuron
 from tests.containers.batch import batch_run
 from tests.containers.neuron.neuron_server import running
 from tests.model_build.neuron import inf1_names
+from tests.model_build.neuron.images import IMAGES, INF1, Image, environment_of, needs_inf1, run
 from workloads import ROOT, NeuronTarget, WorkloadFolder, load_workload, workload_names
 
-INF1 = ROOT / ".venv-inf1" / "bin" / "python"
 EXAMPLES = 24
 
-needs_inf1 = pytest.mark.skipif(
-    not INF1.exists(),
-    reason="the Inf1 image's torch 1.13.1 is not installed: `make inf1` does it, and needs a Python 3.10",
-)
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 
-@dataclass(frozen=True)
-class Image:
-    package: str
-    """AWS's, of which an image has one."""
-    python: Path
-    torch: str
-    chip: str
-    """The NeuronCores of a chip, as NEURON_RT_VISIBLE_CORES names them."""
-
-
-IMAGES = {
-    "neuron": Image("torch_neuron", INF1, "1.13.1", "0-3"),
-    "neuronx": Image("torch_neuronx", Path(sys.executable), importlib.metadata.version("torch").split("+")[0], "0-1"),
-}
 BUILDS = [
     pytest.param((name, target), marks=needs_inf1 if each.runtime == "neuron" else (), id=f"{name}-{target}")
     for name in workload_names(ROOT / "workloads")
@@ -124,26 +100,6 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         evaluation=(source.path / "evaluation.jsonl").read_text("utf-8").splitlines()[:EXAMPLES],
         expected=expected,
     )
-
-
-def environment_of(image: Image, site: Path) -> dict[str, str]:
-    """Returns one with the fake of AWS's package, in which `python` is the image's."""
-    found = {name: value for name, value in os.environ.items() if not name.startswith(("NEURON_", "PYTHONPATH"))}
-    path = os.pathsep.join([str(image.python.parent), found["PATH"]])
-    return {**found, "PYTHONPATH": fake_neuron.write_package(site, image.package), "PATH": path}
-
-
-def run(image: Image, words: list[str], folder: Path, environment: dict[str, str]) -> None:
-    done = subprocess.run(
-        [str(image.python), "-m", *words],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 @needs_inf1

@@ -1,21 +1,33 @@
-"""Small graphs of every kind that TensorRT gets: the tiny T5's two, and BERTs with random weights."""
+"""Small graphs of every kind that TensorRT gets: the tiny T5's two, and BERTs with random weights; and what tests with
+NVIDIA's own builder share."""
 
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import onnx
+import pytest
 import torch
+from onnx import TensorProto
 
+from model_build import layers
 from model_build.checkpoint import resolve
 from model_build.encoder.bert import Bert
 from model_build.encoder.export import export_checkpoint
+from model_build.tensorrt.precision import element_types
 from model_build.text2text import export
 from tests.model_build.miniatures.tiny_bert import make_workload
 from tests.model_build.miniatures.tiny_t5 import make_checkpoint
 from workloads import EncoderModel, QuestionAnswering, TextClassification, TextPairScoring, TextToText
 from workloads.model import ModelInput
 
+needs_rtx = pytest.mark.skipif(
+    find_spec("tensorrt_rtx_bindings") is None,
+    reason="TensorRT for RTX is not installed: `make test` installs it where PyPI can be reached",
+)
+PRECISIONS: tuple[Literal["fp32", "fp16"], ...] = ("fp32", "fp16")
 T5 = TextToText(task="text2text-generation", checkpoint="./checkpoint", max_input_tokens=24, max_output_tokens=12)
 T5_CHANNELS, T5_D_KV = 16, 8
 GRAPHS = (
@@ -105,3 +117,12 @@ def _bert_weights(model: EncoderModel) -> dict[str, torch.Tensor]:
     weights |= {f"{name}.bias": torch.randn(shape[0]) * 0.1 for name, shape in shapes.items()}
     weights |= {f"{name}.weight": 1 + torch.randn(wide) * 0.1 for name in norms}
     return weights | {f"{name}.bias": torch.randn(wide) * 0.1 for name in norms}
+
+
+def fp32_products(graph: Path) -> bool:
+    """Tells whether a graph has products with fp32 operands, which TensorRT for RTX has not on a T4."""
+    model = onnx.load(graph)
+    types = element_types(model)
+    products = [node for node in model.graph.node if node.op_type in layers.PRODUCTS]
+    assert products
+    return any(types.get(node.output[0]) == TensorProto.FLOAT for node in products)

@@ -4,32 +4,23 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
 import model_build.__main__ as command_line
-from model_build import layers
 from model_build.backends import backend
 from model_build.plan import plan
 from model_build.progress import silent
 from model_build.tensorrt import rtx
-from model_build.tensorrt.precision import element_types
 from model_build.tensorrt.profiles import Profile, Range, text2text_profiles
 from model_build.tensorrt.trtexec import command
 from tests.model_build.miniatures import tiny_bert, tiny_t5
-from tests.model_build.tensorrt.tensorrt_graphs import T5, T5_CHANNELS, T5_D_KV
+from tests.model_build.tensorrt.tensorrt_graphs import PRECISIONS, T5, T5_CHANNELS, T5_D_KV, fp32_products, needs_rtx
 from workloads import ROOT, Serving, TensorRtTarget, Unavailable, load_workload, workload_names
 
-INSTALLED = find_spec("tensorrt_rtx_bindings") is not None
-needs_rtx = pytest.mark.skipif(
-    not INSTALLED, reason="TensorRT for RTX is not installed: `make test` installs it where PyPI can be reached"
-)
-PRECISIONS: tuple[Literal["fp32", "fp16"], ...] = ("fp32", "fp16")
 T4_AND_A10G = TensorRtTarget(runtime="tensorrt", instance_types=("ml.g4dn.xlarge", "ml.g5.xlarge"))
 T5_TOML = tiny_t5.WORKLOAD_TOML.replace(
     "[serving]",
@@ -100,14 +91,6 @@ def test_every_graph_of_every_workload_is_built_for_t4_and_a10g(name: str, tmp_p
                 refused = each.compute_capability == "7.5" and fp32_products(graph)
                 assert (each.plan_bytes is None) == refused, (precision, each)
                 assert not each.failed, (precision, each)
-
-
-def fp32_products(graph: Path) -> bool:
-    model = onnx.load(graph)
-    types = element_types(model)
-    products = [node for node in model.graph.node if node.op_type in layers.PRODUCTS]
-    assert products
-    return any(types.get(node.output[0]) == TensorProto.FLOAT for node in products)
 
 
 @needs_rtx

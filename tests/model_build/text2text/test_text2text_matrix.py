@@ -137,23 +137,24 @@ def test_a_response_cache_does_not_know_what_requests_ask_for(tmp_path: Path) ->
     )
 
 
-def test_what_is_not_decoded_here_is_refused_and_not_left_out(tmp_path: Path) -> None:
-    workload = make_workload(tmp_path / "workloads", "bart", penalty_alpha=0.6)
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            {"penalty_alpha": 0.6},
+            "penalty_alpha: got 0.6, which is not decoded here. Remove it; what is decoded: greedy search, beam search "
+            "and sampling, with lengths, forced, suppressed and repeated tokens.",
+        ),
+        (
+            {"min_length": 56},
+            "min_length: an answer has at least 56 tokens, but model.max_output_tokens in workload.toml is 12. Raise it, "
+            "or set model.generation.min_length there.",
+        ),
+    ],
+    ids=["a key that changes answers", "an answer longer than it may be"],
+)
+def test_what_cannot_be_decoded_is_refused_and_not_left_out(asked: dict[str, Any], said: str, tmp_path: Path) -> None:
+    workload = make_workload(tmp_path / "workloads", "bart", **asked)
     with pytest.raises(UsageError) as refused:
         plan(workload, "cpu", tmp_path)
-    file = workload.path / "checkpoint" / "generation_config.json"
-    assert str(refused.value) == (
-        f"{file}: penalty_alpha: got 0.6, which is not decoded here. Remove it; what is decoded: greedy search, beam "
-        "search and sampling, with lengths, forced, suppressed and repeated tokens."
-    )
-
-
-def test_an_answer_may_not_have_to_be_longer_than_it_may_be(tmp_path: Path) -> None:
-    workload = make_workload(tmp_path / "workloads", "bart", min_length=56)
-    with pytest.raises(UsageError) as refused:
-        plan(workload, "cpu", tmp_path)
-    file = workload.path / "checkpoint" / "generation_config.json"
-    assert str(refused.value) == (
-        f"{file}: min_length: an answer has at least 56 tokens, but model.max_output_tokens in workload.toml is 12. "
-        "Raise it, or set model.generation.min_length there."
-    )
+    assert str(refused.value) == f"{workload.path / 'checkpoint' / 'generation_config.json'}: {said}"

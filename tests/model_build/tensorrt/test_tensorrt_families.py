@@ -1,0 +1,66 @@
+"""Every family's graphs are taken by TensorRT, as far as a machine without a GPU can tell.
+
+Two say so: the list of operators that ONNX-TensorRT publishes, and NVIDIA's own parser and builder with the profiles
+that trtexec would get.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+import pytest
+
+from model_build.backends import backend
+from model_build.matrix import BEAMS, GENERATION, rows
+from model_build.plan import BuildPlan, plan
+from model_build.progress import silent
+from model_build.tensorrt.precision import T5_CACHES, to_fp16
+from tests.model_build.miniatures import tiny_bart, tiny_bert, tiny_families
+from tests.model_build.tensorrt.operators import unsupported
+from tests.model_build.tensorrt.tensorrt_graphs import PRECISIONS, fp32_products, needs_rtx
+from workloads import TensorRtTarget
+
+CELLS = [(row.model_type, row.task) for row in rows() if "tensorrt" in row.targets and row.task != BEAMS]
+QUICK = ("roberta", "text-classification")
+ALL = [pytest.param(*each, marks=() if each == QUICK else pytest.mark.slow) for each in CELLS]
+TABLE = '[targets.tensorrt]\nruntime = "tensorrt"\ninstance_types = ["ml.g4dn.xlarge", "ml.g5.xlarge"]\n\n'
+
+
+def planned(folder: Path, family: str, task: str) -> BuildPlan:
+    """The plan of a tiny model of the family for TensorRT on a T4 and an A10G."""
+    if task == GENERATION:
+        toml = tiny_bart.WORKLOAD_TOML.replace("[serving]", f"{TABLE}[serving]")
+        workload = tiny_bart.make_workload(folder / "workloads", {"t5": "t5-v1.1"}.get(family, family), toml)
+    elif task == "text-pair-scoring":
+        workload = tiny_bert.make_workload(folder / "workloads", task)
+    else:
+        workload = tiny_families.make_workload(folder / "workloads", family, task)
+    return plan(workload, "tensorrt", folder)
+
+
+@pytest.mark.parametrize(("family", "task"), ALL)
+def test_every_operator_is_published_as_taken(family: str, task: str, tmp_path: Path) -> None:
+    made = planned(tmp_path, family, task)
+    assert backend(made).layers(made.compile_inputs, tmp_path, silent)
+    graphs = sorted(tmp_path.rglob("*.onnx"))
+    assert [graph.stem for graph in graphs] == (["decoder", "encoder"] if task == GENERATION else ["model"])
+    for graph in map(onnx.load, graphs):
+        assert unsupported(graph) == []
+        assert unsupported(to_fp16(graph, half=T5_CACHES)) == []
+
+
+@needs_rtx
+@pytest.mark.parametrize(("family", "task"), ALL)
+def test_nvidias_builder_makes_engines_for_t4_and_a10g(family: str, task: str, tmp_path: Path) -> None:
+    """Refused are products in fp32 for a T4, which this builder alone has not."""
+    made = planned(tmp_path, family, task)
+    assert isinstance(made.target, TensorRtTarget)
+    for precision in PRECISIONS:
+        inputs = replace(made.compile_inputs, target=made.target.model_copy(update={"precision": precision}))
+        checked = backend(made).check_engines(inputs, tmp_path, silent)
+        assert len(checked) == (4 if task == GENERATION else 2)
+        for each in checked:
+            (graph,) = tmp_path.rglob(f"{each.graph}{'.fp16' if precision == 'fp16' else ''}.onnx")
+            refused = each.compute_capability == "7.5" and fp32_products(graph)
+            assert not each.failed, (precision, each)
+            assert (each.plan_bytes is None) == refused, (precision, each)
