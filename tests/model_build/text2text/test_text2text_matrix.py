@@ -147,8 +147,8 @@ def test_a_response_cache_does_not_know_what_requests_ask_for(tmp_path: Path) ->
         ),
         (
             {"min_length": 56},
-            "min_length: an answer has at least 56 tokens, but model.max_output_tokens in workload.toml is 12. Raise it, "
-            "or set model.generation.min_length there.",
+            "min_length: an answer has at least 56 tokens, but model.max_output_tokens in workload.toml is 12. "
+            "Raise it, or set model.generation.min_length there.",
         ),
     ],
     ids=["a key that changes answers", "an answer longer than it may be"],
