@@ -37,7 +37,7 @@ TORCH := requirements/torch-cpu.txt requirements/torch-cuda.txt scripts/install_
 # Prints the time that passes and the number of packages while an installation runs; its own output goes to the log.
 INSTALL = $(PYTHON) scripts/install.py
 
-.PHONY: help run test test-all busy-test fuzz lint lock rehearse rehearse-release bench setup machine triton inf1 uv $(OUTSIDE) clean
+.PHONY: help run test test-all busy-test fuzz lint lock rehearse rehearse-release bench setup machine triton inf1 uv peers $(OUTSIDE) clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -104,6 +104,8 @@ aws-cli: .venv-aws-cli/.installed ## the AWS CLI, for `make test-all` and the re
 clients: .venv-clients/.installed ## the SageMaker Python SDK 2 and tritonclient, for `make test-all`
 clients-3: .venv-clients-3/.installed ## what of the SageMaker Python SDK 3 deploys and asks, for `make test-all`
 
+peers: .venv-peers/.installed ## Optimum and CTranslate2, which benchmarks/families.py, generation.py and t5/latency.py run beside us
+
 uv: $(UV)/.installed ## uv, which resolves for `make lock` and installs in the steps of a rehearsed release
 
 $(UV)/.installed: requirements/uv.txt scripts/install_locked.sh | $(VENV)/.installed
@@ -136,6 +138,12 @@ $(INF1)/.installed: requirements/inf1.txt containers/neuron/requirements.txt mod
 	@test -n "$(INF1_PYTHON)" || { echo "The Inf1 image's torch 1.13.1 is tested on Python 3.10, and there is none on this machine's PATH: install one, for example with \`pip install uv && uv python install 3.10\`, or name one with \`make inf1 INF1_PYTHON=/path/to/python3.10\`." >&2; exit 3; }
 	@test -x $(INF1)/bin/python || $(INF1_PYTHON) -m venv $(INF1)
 	@$(INSTALL) "what the Inf1 image has into $(INF1)" $(LOCKED) $(INF1)/bin/python $(filter %.txt,$^)
+	@touch $@
+
+# Optimum's transformers is older than ours.
+.venv-peers/.installed: benchmarks/peers-requirements.txt $(TORCH)
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@$(INSTALL) "Optimum and CTranslate2 into $(@D)" $(LOCKED) $(@D)/bin/python $< torch
 	@touch $@
 
 # What others wrote: an environment each, because they exclude one another's versions and ours.

@@ -1,33 +1,35 @@
-"""Latency of a classifier of each family at base size, 128 tokens: ours in fp32 and int8 beside its peers, on CPU.
+"""A classifier of each family at base size, 128 tokens: ours in fp32 and int8 beside its peers, on CPU.
 
-  python benchmarks/families.py                            every family, batch 1 and 16, three rounds
-  python benchmarks/families.py --family roberta --rounds 1
+  make peers                                        Optimum and CTranslate2, which are left out without it
+  python benchmarks/families.py                     every family, 1 and 16 rows
+  python benchmarks/families.py --family roberta --rows 1 --rounds 9
 
-Weights are seeded and random, the same for every engine. Each engine runs alone in a process of its own, in turn, round
-after round, on all cores. Figures are medians over rounds of the median call, in milliseconds, of token ids to logits.
-In fp32 each has to give Hugging Face's logits, or the program stops; CTranslate2 computes the encoder alone, so its
-numbers are not compared. Prints a table for each family, the goals and one JSON document on the last line.
+Weights are seeded and random, the same for every engine, and every engine has all cores. `turns.py` says how the
+figures are taken; milliseconds are those of a call of all rows, from token ids to logits. In fp32 each has to give
+Hugging Face's logits, or the program stops; in int8 it is told how far they are. CTranslate2 computes the encoder
+alone, so its numbers are not compared. Prints a table for each case with the goals, and one JSON document on the last
+line.
 
-Optimum has an environment of its own, without which it is left out; benchmarks/t5/latency.py says how to make it.
+Optimum is its own export of the checkpoint, as it is, optimised by its levels O2 (one node for each attention) and O3
+(an approximate GELU besides), and quantised by its recipe for AVX-512 VNNI. What is made of a checkpoint stays in
+`--models FOLDER` where it is given, so that a second run only measures.
 """
 
 import argparse
 import json
 import os
-import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks.side_by_side import ROOT, alone, machine, timed
+from benchmarks import turns
+from benchmarks.side_by_side import alone, machine
 
-OPTIMUM_PYTHON = ROOT / "build" / "venv-optimum" / "bin" / "python"
-LENGTH, BATCHES, FIRST_TOKEN = 128, (1, 16), 5
-BASELINE = "huggingface fp32"
+LENGTH, FIRST_TOKEN, LAST_TOKEN = 128, 5, 30_000
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 DEBERTA = {**BASE, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -44,219 +46,256 @@ CONFIGS: dict[str, dict[str, Any]] = {
 """The keys that make transformers' defaults the size called base. XLM-RoBERTa and CamemBERT are RoBERTa's network."""
 CTRANSLATE2 = ("bert", "roberta", "distilbert")
 """The families that CTranslate2 converts."""
+SPECIAL = {"pad_token": 0, "bos_token": 1, "eos_token": 2, "unk_token": 3}
+BASELINE = "huggingface fp32"
+EXACT = ("optimum fp32", "optimum O2 fp32", "ours fp32")
+TOLERANCE = 1e-3
 GOALS = (
-    # ours, beside, times faster
+    # ours, beside, times as fast
     ("ours fp32", "optimum fp32", 1.0),
+    ("ours fp32", "optimum O2 fp32", 1.0),
     ("ours int8", BASELINE, 2.0),
 )
+PACKAGES = ("onnxruntime", "torch", "transformers")
+Answer = Callable[[str], list[list[float]]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--family", action="append", choices=CONFIGS, help="only this; may be repeated")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each engine, in turn (default 3)")
+    parser.add_argument("--rows", type=int, action="append", help="rows of a call (default 1 and 16)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
+    parser.add_argument("--engine", choices=ENGINES, action="append", help="only this; may be repeated")
+    parser.add_argument("--models", type=Path, help="where models are made, and found by the next run")
+    parser.add_argument("--peers", type=Path, default=turns.PEERS_PYTHON, help="Python of the peers' environment")
     options = parser.parse_args(arguments)
-    load = os.getloadavg()[0]
-    results = {family: _compare(family, options.rounds) for family in options.family or CONFIGS}
-    for family, result in results.items():
-        print(_table(family, result), end="\n\n")
-    about = {"benchmark": "families", **machine(("ctranslate2", "onnxruntime", "torch", "transformers"))}
-    print(json.dumps({**about, "load_average": load, "tokens": LENGTH, "families": results}))
+    load, results = os.getloadavg()[0], {}
+    with tempfile.TemporaryDirectory(prefix="families_") as scratch:
+        for family in options.family or CONFIGS:
+            for rows, found in _compare(family, (options.models or Path(scratch)) / family, options):
+                results[f"{family}, {rows} rows"] = found
+                print(turns.table(f"{family}, {rows} rows", found), end="\n\n", flush=True)
+    about = {"benchmark": "families", **machine(PACKAGES), "load_average": load, "tokens": LENGTH}
+    print(json.dumps({**about, "cases": results}))
     return 0
 
 
-def _compare(family: str, rounds: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="families_") as folder:
+def _compare(family: str, folder: Path, options: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
+    names = [BASELINE, *(name for name in options.engine or ENGINES if name != BASELINE)]
+    left_out = {name: reason for name in names if (reason := _missing(name, family, options.peers))}
+    names = [name for name in names if name not in left_out]
+    threads = os.cpu_count() or 1
 
-        def run(task: str) -> Any:
-            python = str(OPTIMUM_PYTHON) if task == "optimum fp32" else sys.executable
-            threads = os.cpu_count() or 1
-            return alone(Path(__file__), "--child", task, folder, family, threads=threads, python=python)
+    def python(name: str) -> Path:
+        return options.peers if _is_peer(name) else Path(sys.executable)
 
-        run("make")
-        left_out = {name: reason for name in ENGINES if (reason := _missing(name, family))}
-        measured: dict[str, list[Any]] = {name: [] for name in ENGINES if name not in left_out}
-        for _ in range(rounds):
-            for name, answers in measured.items():
-                answers.append(run(name))
-    _check(family, measured)
-    rows = {
-        name: {size: statistics.median(each[str(size)] for each in answers) for size in BATCHES}
-        for name, answers in measured.items()
-    }
-    return {"left_out": left_out, "ms": rows, "goals": _goals(rows)}
-
-
-def _check(family: str, measured: dict[str, list[Any]]) -> None:
-    wanted = measured[BASELINE][0]["logits"]
-    for name in ("ours fp32", "optimum fp32"):
-        for answer in measured.get(name, []):
-            if (off := max(abs(a - b) for a, b in zip(answer["logits"], wanted, strict=True))) > 1e-3:
-                raise SystemExit(f"{name} of {family} is {off:.3g} off Hugging Face's logits.")
+    for name in ("checkpoint", *names):
+        if name != BASELINE and not (made := folder / name / "made").exists():
+            alone(Path(__file__), "--make", name, family, str(folder), threads=threads, python=str(python(name)))
+            made.touch()
+    with ExitStack() as stack:
+        engines = [
+            stack.enter_context(
+                turns.Engine(Path(__file__), name, family, str(folder), threads=threads, python=python(name))
+            )
+            for name in names
+        ]
+        for rows in map(str, options.rows or [1, 16]):
+            off = _check(family, {engine.name: engine.answer(rows) for engine in engines})
+            measured = turns.in_turn(engines, rows, options.rounds)
+            yield rows, {**turns.summary(measured, BASELINE, GOALS), "logits_off": off, "left_out": left_out}
 
 
-def _goals(rows: dict[str, dict[int, float]]) -> list[dict[str, Any]]:
-    return [
-        {"ours": ours, "beside": other, "batch": size, "goal": goal, "times": rows[other][size] / rows[ours][size]}
-        for ours, other, goal in GOALS
-        if other in rows
-        for size in BATCHES
-    ]
-
-
-def _table(family: str, result: dict[str, Any]) -> str:
-    lines = [f"{family:18}" + "".join(f"{f'batch {size}, ms':>14}{'×':>7}" for size in BATCHES)]
-    for name, by_batch in result["ms"].items():
-        cells = (f"{by_batch[s]:14.2f}{result['ms'][BASELINE][s] / by_batch[s]:7.2f}" for s in BATCHES)
-        lines.append(f"{name:18}" + "".join(cells))
-    lines += [f"{name} is left out: {reason}." for name, reason in result["left_out"].items()]
-    for goal in result["goals"]:
-        met = "met" if goal["times"] >= goal["goal"] else "MISSED"
-        what = f"{goal['ours']} beside {goal['beside']}, batch {goal['batch']}"
-        lines.append(f"  {what}: {goal['times']:.2f} times as fast, the goal is {goal['goal']:g}: {met}")
-    return "\n".join(lines)
-
-
-def _missing(name: str, family: str) -> str | None:
-    from importlib.util import find_spec
-
-    if name == "optimum fp32" and not OPTIMUM_PYTHON.exists():
-        return f"{OPTIMUM_PYTHON.parents[1].name} is not there"
+def _missing(name: str, family: str, peers: Path) -> str | None:
+    """Returns why this engine cannot run, or None."""
+    if _is_peer(name) and not peers.exists():
+        return f"{peers} is not there"
     if name.startswith("ctranslate2") and family not in CTRANSLATE2:
         return "CTranslate2 does not have the family"
-    if name.startswith("ctranslate2") and not find_spec("ctranslate2"):
-        return "the package ctranslate2 is not installed; `make bench` installs it"
     return None
 
 
-def _child(task: str, folder: Path, family: str) -> None:
-    if task == "make":
-        _make(folder, family)
-        print(json.dumps({}))
-        return
-    import numpy as np
-
-    call = ENGINES[task](folder)
-    rng, document = np.random.default_rng(0), {}
-    for size in BATCHES:
-        ids = rng.integers(FIRST_TOKEN, 30_000, (size, LENGTH)).astype(np.int64)
-        logits = call(ids)
-        document.setdefault("logits", np.ravel(logits)[:2].tolist())
-        document[str(size)] = statistics.median(timed(partial(call, ids), warm_up=2, at_least=7, seconds=2))
-    print(json.dumps(document))
+def _check(family: str, answers: Mapping[str, list[list[float]]]) -> dict[str, float]:
+    """Returns how far from Hugging Face's the logits of an engine are at most."""
+    wanted = [number for row in answers[BASELINE] for number in row]
+    off = {}
+    for name, logits in answers.items():
+        if not name.startswith("ctranslate2"):
+            made = [number for row in logits for number in row]
+            off[name] = max(abs(a - b) for a, b in zip(made, wanted, strict=True))
+    for name in EXACT:
+        if off.get(name, 0.0) > TOLERANCE:
+            raise SystemExit(f"{name} of {family} is {off[name]:.3g} off Hugging Face's logits.")
+    return off
 
 
-def _make(folder: Path, family: str) -> None:
-    """Writes the checkpoint, and our two graphs of it."""
+def _is_peer(name: str) -> bool:
+    return name.startswith(("optimum", "ctranslate2"))
+
+
+def _make(name: str, family: str, folder: Path) -> None:
+    made, checkpoint = folder / name, folder / "checkpoint"
+    made.mkdir(parents=True, exist_ok=True)
+    if name == "checkpoint":
+        _make_checkpoint(family, made)
+    elif name.startswith("optimum"):
+        _make_optimum(name, checkpoint, made)
+    elif name.startswith("ctranslate2"):
+        from ctranslate2.converters import TransformersConverter
+
+        TransformersConverter(str(checkpoint)).convert(str(made), quantization=_ct2_type(name), force=True)
+    else:
+        _make_ours("int8" if name.endswith("int8") else "fp32", checkpoint, made)
+
+
+def _make_checkpoint(family: str, made: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
+    torch.manual_seed(0)
+    config: Any = AutoConfig.for_model(family, **CONFIGS[family])
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(made)
+    turns.write_tokenizer(made, config.vocab_size, SPECIAL)
+
+
+def _make_optimum(name: str, checkpoint: Path, made: Path) -> None:
+    from optimum.onnxruntime import ORTModelForSequenceClassification, ORTOptimizer, ORTQuantizer
+    from optimum.onnxruntime.configuration import AutoOptimizationConfig, AutoQuantizationConfig
+
+    exported = ORTModelForSequenceClassification.from_pretrained(checkpoint, export=True)
+    if name == "optimum int8":
+        settings = AutoQuantizationConfig.avx512_vnni(is_static=False, per_channel=True)
+        ORTQuantizer.from_pretrained(exported).quantize(save_dir=made, quantization_config=settings)
+    elif name == "optimum fp32":
+        exported.save_pretrained(made)
+    else:
+        level = AutoOptimizationConfig.O2() if " O2 " in name else AutoOptimizationConfig.O3()
+        ORTOptimizer.from_pretrained(exported).optimize(save_dir=made, optimization_config=level)
+
+
+def _make_ours(precision: str, checkpoint: Path, made: Path) -> None:
     from model_build.checkpoint import Checkpoint
     from model_build.checkpoint.encoder_config import inputs_for, read_encoder
     from model_build.encoder import export, optimise
     from workloads import OnnxRuntimeTarget, TextClassification
 
-    torch.manual_seed(0)
-    config: Any = AutoConfig.for_model(family, **CONFIGS[family])
-    AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
     model = TextClassification(
         task="text-classification", checkpoint="./checkpoint", labels=("no", "yes"), max_input_tokens=LENGTH
     )
-    own, encoder_config, kind = read_encoder(folder, folder, model)
-    checkpoint = Checkpoint(
-        folder=folder, encoder=folder, config=own, encoder_config=encoder_config, sha256="", family=kind
+    own, encoder_config, kind = read_encoder(checkpoint, checkpoint, model)
+    read = Checkpoint(
+        folder=checkpoint, encoder=checkpoint, config=own, encoder_config=encoder_config, sha256="", family=kind
     )
-    model = model.model_copy(update={"inputs": inputs_for(model, encoder_config, folder / "workload.toml")})
-    (folder / "graphs").mkdir()
-    portable = export.export_checkpoint(checkpoint, model, folder / "graphs")
-    for precision in ("fp32", "int8"):
-        target = OnnxRuntimeTarget(runtime="onnxruntime", precision=precision)
-        optimise.optimise(portable, folder / f"{precision}.onnx", target, ())
+    model = model.model_copy(update={"inputs": inputs_for(model, encoder_config, made / "workload.toml")})
+    with tempfile.TemporaryDirectory() as scratch:
+        portable = export.export_checkpoint(read, model, Path(scratch))
+        target = OnnxRuntimeTarget.model_validate({"runtime": "onnxruntime", "precision": precision})
+        optimise.optimise(portable, made / "model.onnx", target, ())
+
+
+def _ids(rows: str) -> Any:
+    import numpy as np
+
+    return np.random.default_rng(0).integers(FIRST_TOKEN, LAST_TOKEN, (int(rows), LENGTH)).astype(np.int64)
 
 
 def _threads() -> int:
     return int(os.environ["OMP_NUM_THREADS"])
 
 
-def _hugging_face(folder: Path) -> Callable[[Any], Any]:
+def _hugging_face(name: str, family: str, folder: Path) -> Answer:
     import torch
     from transformers import AutoModelForSequenceClassification
 
     torch.set_num_threads(_threads())
-    network = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32).eval()
+    network: Any = AutoModelForSequenceClassification.from_pretrained(folder / "checkpoint", dtype=torch.float32)
+    network.eval()
 
-    def call(ids: Any) -> Any:
+    def answer(rows: str) -> list[list[float]]:
         with torch.inference_mode():
-            tensor = torch.from_numpy(ids)
-            return network(input_ids=tensor, attention_mask=torch.ones_like(tensor)).logits.numpy()
+            tensor = torch.from_numpy(_ids(rows))
+            logits: list[list[float]] = network(
+                input_ids=tensor, attention_mask=torch.ones_like(tensor)
+            ).logits.tolist()
+            return logits
 
-    return call
+    return answer
 
 
-def _optimum(folder: Path) -> Callable[[Any], Any]:
+def _optimum(name: str, family: str, folder: Path) -> Answer:
     import onnxruntime
     import torch
     from optimum.onnxruntime import ORTModelForSequenceClassification
 
-    options, made = onnxruntime.SessionOptions(), folder / "optimum"
+    options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = _threads()
-    if not made.exists():
-        ORTModelForSequenceClassification.from_pretrained(folder, export=True).save_pretrained(made)
-    network = ORTModelForSequenceClassification.from_pretrained(made, session_options=options)
+    network = ORTModelForSequenceClassification.from_pretrained(folder / name, session_options=options)
 
-    def call(ids: Any) -> Any:
-        tensor = torch.from_numpy(ids)
+    def answer(rows: str) -> list[list[float]]:
+        tensor = torch.from_numpy(_ids(rows))
         given = {"input_ids": tensor, "attention_mask": torch.ones_like(tensor)}
         if "token_type_ids" in network.input_names:
             given["token_type_ids"] = torch.zeros_like(tensor)
-        return network(**given).logits.numpy()
+        logits: list[list[float]] = network(**given).logits.tolist()
+        return logits
 
-    return call
-
-
-def _ours(precision: str) -> Callable[[Path], Callable[[Any], Any]]:
-    def load(folder: Path) -> Callable[[Any], Any]:
-        import numpy as np
-
-        from containers.encoder.onnx_engine import OnnxEngine
-
-        engine = OnnxEngine(folder / f"{precision}.onnx", _threads())
-        names = {node.name for node in engine._session.get_inputs()}
-
-        def call(ids: Any) -> Any:
-            given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-            return engine.run({name: tensor for name, tensor in given.items() if name in names})["logits"]
-
-        return call
-
-    return load
+    return answer
 
 
-def _ctranslate2(kind: str) -> Callable[[Path], Callable[[Any], Any]]:
-    def load(folder: Path) -> Callable[[Any], Any]:
-        import ctranslate2
-        import numpy as np
+def _ours(name: str, family: str, folder: Path) -> Answer:
+    import numpy as np
 
-        made = folder / f"ctranslate2-{kind}"
-        if not made.exists():
-            ctranslate2.converters.TransformersConverter(str(folder)).convert(str(made), quantization=kind)
-        encoder = ctranslate2.Encoder(str(made), compute_type=kind, intra_threads=_threads())
-        return lambda ids: np.array(encoder.forward_batch(ids.tolist()).last_hidden_state)[:, 0, :2]
+    from containers.encoder.onnx_engine import OnnxEngine
 
-    return load
+    engine = OnnxEngine(folder / name / "model.onnx", _threads())
+    names = {node.name for node in engine._session.get_inputs()}
+
+    def answer(rows: str) -> list[list[float]]:
+        ids = _ids(rows)
+        given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        logits: list[list[float]] = engine.run({key: given[key] for key in names})["logits"].tolist()
+        return logits
+
+    return answer
 
 
-ENGINES: dict[str, Callable[[Path], Callable[[Any], Any]]] = {
+def _ct2_type(name: str) -> str:
+    return "int8" if name.endswith("int8") else "float32"
+
+
+def _ctranslate2(name: str, family: str, folder: Path) -> Answer:
+    import ctranslate2
+    import numpy as np
+
+    encoder = ctranslate2.Encoder(str(folder / name), compute_type=_ct2_type(name), intra_threads=_threads())
+
+    def answer(rows: str) -> list[list[float]]:
+        hidden = encoder.forward_batch(_ids(rows).tolist()).last_hidden_state
+        first: list[list[float]] = np.array(hidden)[:, 0, :2].tolist()
+        return first
+
+    return answer
+
+
+ENGINES: dict[str, Callable[[str, str, Path], Answer]] = {
     BASELINE: _hugging_face,
     "optimum fp32": _optimum,
-    "ctranslate2 fp32": _ctranslate2("float32"),
-    "ctranslate2 int8": _ctranslate2("int8"),
-    "ours fp32": _ours("fp32"),
-    "ours int8": _ours("int8"),
+    "optimum O2 fp32": _optimum,
+    "optimum O3 fp32": _optimum,
+    "optimum int8": _optimum,
+    "ctranslate2 fp32": _ctranslate2,
+    "ctranslate2 int8": _ctranslate2,
+    "ours fp32": _ours,
+    "ours int8": _ours,
 }
 
+
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--child"]:
-        _child(sys.argv[2], Path(sys.argv[3]), sys.argv[4])
+    if sys.argv[1:2] == ["--serve"]:
+        name, family, folder = sys.argv[2:]
+        turns.answer_turns(lambda: ENGINES[name](name, family, Path(folder)))
+    elif sys.argv[1:2] == ["--make"]:
+        _make(*sys.argv[2:4], Path(sys.argv[4]))
+        print("null")
     else:
         sys.exit(main())

@@ -22,7 +22,15 @@ ROOT = Path(__file__).parent.parent
 def alone(program: Path, *arguments: str, threads: int, python: str = sys.executable) -> Any:
     """Run `program` by itself and return the JSON document it ends with."""
     print(" ".join(["…", *arguments]), file=sys.stderr)
-    environment = {
+    done = subprocess.run(
+        [python, str(program), *arguments], env=environment(threads), stdout=subprocess.PIPE, text=True, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def environment(threads: int) -> dict[str, str]:
+    """Returns the environment of an engine's process."""
+    return {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": str(threads),
@@ -31,10 +39,6 @@ def alone(program: Path, *arguments: str, threads: int, python: str = sys.execut
         "TRANSFORMERS_VERBOSITY": "error",
         "HF_HUB_OFFLINE": "1",
     }
-    done = subprocess.run(
-        [python, str(program), *arguments], env=environment, stdout=subprocess.PIPE, text=True, check=True
-    )
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def timed(call: Callable[[], object], *, warm_up: int, at_least: int, seconds: float) -> list[float]:

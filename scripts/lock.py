@@ -96,7 +96,7 @@ LOCKS = (
     Lock(file="model_build/remote/neuron-requirements.txt", group="neuron-build", pythons=ON_NEURON),
     Lock(file=INF1, group="inf1", pythons=ON_INF1, within="containers/neuron/requirements.txt"),
     Lock(file="benchmarks/generator/requirements.txt", group="generator-peers", pythons=ON_TRITON),
-    Lock(file="benchmarks/optimum-requirements.txt", group="optimum"),
+    Lock(file="benchmarks/peers-requirements.txt", group="peers"),
     Lock(file="requirements/scanners.txt", group="scanners"),
     Lock(file="requirements/aws-cli.txt", group="aws-cli", within=DEVELOPMENT),
     Lock(file="requirements/clients.txt", group="clients"),

@@ -355,7 +355,7 @@ def missing(engine: str, optimum_python: Path) -> str | None:
     if engine == "optimum fp32" and not optimum_python.exists():
         return (
             "optimum-onnx 0.1.0 needs transformers < 4.58, so it has an environment of its own, "
-            f"and {optimum_python.parent.parent.name} is not there"
+            f"and {optimum_python.parent.parent.name} is not there: `make peers`"
         )
     if engine.startswith("ctranslate2") and not find_spec("ctranslate2"):
         return "the package ctranslate2 is not installed here; `make bench` installs it"

@@ -21,10 +21,8 @@ Prints a table, the goals and one JSON document on the last line. What else ran 
 taken before the first round: above a tenth or two only ratios are to be trusted. Exits with 3 where `--device cuda`
 finds no GPU.
 
-Optimum needs an older transformers than ours, so it has an environment of its own, without which it is left out:
-
-  python3 -m venv build/venv-optimum
-  bash scripts/install_locked.sh build/venv-optimum/bin/python benchmarks/optimum-requirements.txt torch
+Optimum needs an older transformers than ours, so it has an environment of its own, which `make peers` makes and without
+which it is left out.
 """
 
 import argparse
@@ -38,13 +36,13 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from benchmarks.side_by_side import ROOT, alone, machine
+from benchmarks.side_by_side import alone, machine
 from benchmarks.t5 import checkpoint as t5_checkpoint
 from benchmarks.t5 import engines as t5_engines
+from benchmarks.turns import PEERS_PYTHON
 from workloads import Unavailable
 from workloads.program import exit_code
 
-OPTIMUM_PYTHON = ROOT / "build" / "venv-optimum" / "bin" / "python"
 THREADS: dict[t5_engines.Device, tuple[int, ...]] = {"cpu": (1, 2), "cuda": (1,)}
 PACKAGES: dict[t5_engines.Device, tuple[str, ...]] = {
     "cpu": ("ctranslate2", "numpy", "onnxruntime", "torch", "transformers"),
@@ -77,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     engines = options.engine or list(offered)
     if unknown := [engine for engine in engines if engine not in offered]:
         parser.error(f"--device {options.device} offers no {unknown[0]}, only {', '.join(offered)}.")
-    left_out = {e: reason for e in engines if (reason := t5_engines.missing(e, OPTIMUM_PYTHON))}
+    left_out = {e: reason for e in engines if (reason := t5_engines.missing(e, PEERS_PYTHON))}
     shapes = [options.shape] if options.shape else list(t5_checkpoint.SHAPES)
     results = {shape: _compare(shape, [e for e in engines if e not in left_out], options) for shape in shapes}
     for shape, result in results.items():
@@ -107,7 +105,7 @@ def _compare(shape: str, engines: list[str], options: argparse.Namespace) -> dic
         folder = Path(name)
 
         def run(task: str, threads: int) -> Any:
-            python = t5_engines.python_of(task, OPTIMUM_PYTHON)
+            python = t5_engines.python_of(task, PEERS_PYTHON)
             program, arguments = Path(t5_engines.__file__), (task, name, shape, options.device, str(threads))
             return alone(program, *arguments, threads=threads, python=python)
 
