@@ -29,6 +29,8 @@ from workloads.program import exit_code
 OPEN_FILES = 8192
 """Enough for all that is bounded: S3 in objects of 5 MiB, and the connections."""
 HIGHEST_PORT = 65535
+MOST_SERVERS = 64
+"""Bound of --servers."""
 TOOLCHAIN_VARIABLE = "LOCAL_AWS_TRITON_VENV"
 EXAMPLES = f"""\
 examples:
@@ -61,6 +63,7 @@ def main(
             state=options.state.resolve(),
             region=options.region,
             toolchain=toolchain,
+            most_servers=options.servers,
             generator=generator,
             neuron=neuron,
             processing=processing,
@@ -131,6 +134,12 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _servers(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_SERVERS:
+        raise argparse.ArgumentTypeError(f"got '{text}'. Allowed: 1 to {MOST_SERVERS}")
+    return int(text)
+
+
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m local_aws",
@@ -146,6 +155,14 @@ def parser() -> argparse.ArgumentParser:
         default=ROOT / ".local_aws",
         metavar="DIR",
         help="logs, job folders and exports, for one account at a time; default .local_aws",
+    )
+    parser.add_argument(
+        "--servers",
+        type=_servers,
+        default=1,
+        metavar="N",
+        help="a variant has a server for each instance, N at most; with fewer they answer for all of its instances "
+        "(default 1)",
     )
     parser.add_argument("--region", default="us-east-1", help="default us-east-1")
     return parser

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from moto.applicationautoscaling.models import applicationautoscaling_backends
 from moto.cloudformation.models import cloudformation_backends
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.codebuild.models import codebuild_backends
@@ -42,6 +43,9 @@ from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
 from local_aws.sagemaker.model_host import ModelHost
 from local_aws.sagemaker.processing_jobs import ProcessingJobs, Runner
 from local_aws.sagemaker.recommendation_jobs import RecommendationJobs
+from local_aws.scaling.capacity import VariantCapacity
+from local_aws.scaling.scaler import Scaler
+from local_aws.scaling.service import LocalScalingBackend
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +53,8 @@ class Settings:
     state: Path
     region: str
     toolchain: Path
+    most_servers: int = 1
+    """Most servers of a variant; with fewer than its instances they answer for all of them."""
     generator: Sequence[str] = COMMAND
     neuron: NeuronStandIn | None = None
     """The server that answers in the place of Inferentia's chips; without one, their instance types are refused."""
@@ -73,14 +79,17 @@ class Account:
             toolchain=settings.toolchain,
             neuron=settings.neuron,
             environment=self.environment,
+            most_servers=settings.most_servers,
             roles=ServiceRoles(self.calls, settings.account_id, settings.region),
         )
         self._jobs: list[RecommendationJobs | ProcessingJobs] = []
         self._metrics: EndpointMetrics | None = None
+        self._scaler: Scaler | None = None
 
     def install(self) -> None:
         resource_types.register()
         _replace(cloudwatch_backends, LocalCloudWatchBackend)
+        _replace(applicationautoscaling_backends, self._scaling)
         _replace(cloudformation_backends, LocalCloudFormationBackend)
         _replace(codebuild_backends, LocalCodeBuildBackend)
         _replace(ecs_backends, LocalEcsBackend)
@@ -91,6 +100,10 @@ class Account:
         _replace(sts_backends, LocalStsBackend)
         self._metrics = EndpointMetrics(self._cloudwatch(self.settings.region))
         self._metrics.start()
+        scaling = applicationautoscaling_backends[self.settings.account_id][self.settings.region]
+        assert isinstance(scaling, LocalScalingBackend), "just installed"
+        self._scaler = Scaler(scaling, self._cloudwatch(self.settings.region))
+        self._scaler.start()
 
     @property
     def metrics(self) -> EndpointMetrics:
@@ -98,11 +111,16 @@ class Account:
         return self._metrics
 
     def find_endpoint(self, name: str) -> LocalEndpoint | None:
-        endpoint = sagemaker_backends[self.settings.account_id][self.settings.region].endpoints.get(name)
+        return self._endpoint(name, self.settings.region)
+
+    def _endpoint(self, name: str, region: str) -> LocalEndpoint | None:
+        endpoint = sagemaker_backends[self.settings.account_id][region].endpoints.get(name)
         return endpoint if isinstance(endpoint, LocalEndpoint) else None
 
     def close(self) -> None:
         """Stops jobs and endpoints. No process of ours runs when it returns."""
+        if self._scaler is not None:
+            self._scaler.close()
         for jobs in self._jobs:
             jobs.close()
         self.host.close()
@@ -122,6 +140,13 @@ class Account:
         return LocalSageMakerBackend(
             region_name, account_id, self.host, jobs, processing, images_must_exist=settings.images_must_exist
         )
+
+    def _scaling(self, region_name: str, account_id: str) -> LocalScalingBackend:
+        def update(name: str, desired: list[dict[str, object]]) -> object:
+            return sagemaker_backends[account_id][region_name].update_endpoint_weights_and_capacities(name, desired)
+
+        capacity = VariantCapacity(lambda name: self._endpoint(name, region_name), update)
+        return LocalScalingBackend(region_name, account_id, capacity, lambda: self._cloudwatch(region_name))
 
     def _logs(self, region: str) -> LogsBackend:
         return logs_backends[self.settings.account_id][region]

@@ -86,8 +86,14 @@ class LocalCloudWatchBackend(CloudWatchBackend):
         self, key: Key, start: datetime, end: datetime, period_s: int, names: Sequence[str], unit: str | None
     ) -> list[dict[str, Any]]:
         """Returns datapoints in the shape of GetMetricStatistics."""
-        by_second = buckets(self._data_of(key), _epoch(start), _epoch(end), period_s, unit)
+        by_second = self.by_period(key, _epoch(start), _epoch(end), period_s, unit)
         return [_datapoint(second, data, names) for second, data in by_second.items()]
+
+    def by_period(
+        self, key: Key, start: float, end: float, period_s: int, unit: str | None = None
+    ) -> dict[int, list[Distribution]]:
+        """Returns the data of [start, end), Unix times, by the first second of their period."""
+        return buckets(self._data_of(key), start, end, period_s, unit)
 
     def knows(self, key: Key) -> bool:
         with self._lock:
@@ -98,7 +104,7 @@ class LocalCloudWatchBackend(CloudWatchBackend):
 
     def _data_of(self, key: Key) -> list[Distribution]:
         with self._lock:
-            return list(self._distributions[key])
+            return list(self._distributions.get(key, ()))
 
     def _answer(self, query: Mapping[str, Any], window: tuple[float, float], scan_by: str) -> dict[str, Any]:
         wanted = query["MetricStat"]
@@ -106,7 +112,7 @@ class LocalCloudWatchBackend(CloudWatchBackend):
         if not is_statistic(name):
             raise ValidationError(f"Statistic {name} is none that this local account computes.")
         key = metric_key(metric["Namespace"], metric["MetricName"], metric.get("Dimensions", []))
-        by_second = buckets(self._data_of(key), *window, int(wanted["Period"]), wanted.get("Unit"))
+        by_second = self.by_period(key, *window, int(wanted["Period"]), wanted.get("Unit"))
         values = [statistic(name, data) for data in by_second.values()]
         times = [_moment(second) for second in by_second]
         if scan_by == "TimestampDescending":

@@ -14,6 +14,8 @@ import botocore.session
 from botocore.model import Shape
 from moto.sagemaker.exceptions import ValidationError
 
+_JAVA_ALONE = (r"\p{", r"\uD800\uDC00")
+
 
 @cache
 def input_shape(service: str, operation: str) -> Shape:
@@ -62,8 +64,9 @@ def _string(shape: Shape, value: str, path: str) -> Iterator[str]:
     if (allowed := shape.metadata.get("enum")) and value not in allowed:
         yield _failed(value, path, f"Member must satisfy enum value set: [{', '.join(allowed)}]")
     pattern = shape.metadata.get("pattern")
-    # The patterns are Java's; Python's re does not know Unicode classes, so only the service checks those.
-    if pattern and r"\p{" not in pattern and not re.fullmatch(pattern, value):
+    # The patterns are Java's; Python's re knows neither Unicode classes nor pairs of surrogates, so only the service
+    # checks those.
+    if pattern and not any(each in pattern for each in _JAVA_ALONE) and not re.fullmatch(pattern, value):
         yield _failed(value, path, f"Member must satisfy regular expression pattern: {pattern}")
     yield from _length(shape, len(value), value, path)
 

@@ -65,6 +65,10 @@ class Run:
         self.capacity = Capacity(policy, min(max(wanted, policy.min_capacity), policy.max_capacity))
         self.fleet: Fleet = fleet(self.capacity.desired, timing, random)
         self.invocations = Alarms(policy.target_invocations_per_instance)
+        self.zero_is_missing = timing.hosts == "sagemaker"
+        """Whether a minute without invocations has no datapoint: SageMaker emits no metric with a value of zero, so
+        that a variant without traffic does not scale in.
+        https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-prerequisites.html"""
         requests = policy.concurrent_requests_per_instance
         self.concurrency = None if requests is None else Alarms(requests, self.step_s)
         length_s = len(arrivals) * self.step_s
@@ -161,9 +165,9 @@ class Run:
         serving = int(self.columns["serving"][last])
         if serving <= 0:
             return None, 0
-        if steps == 1:
-            return self.columns["attempts"][last] / serving, serving
-        return sum(self.columns["attempts"][last + 1 - steps : last + 1]) / serving, serving
+        attempts = self.columns["attempts"]
+        found = attempts[last] if steps == 1 else sum(attempts[last + 1 - steps : last + 1])
+        return (None if not found and self.zero_is_missing else found / serving), serving
 
     def _concurrency(self, step: int) -> tuple[float | None, int]:
         """Returns the requests that an instance has at once, by Little's law: those in service and those that wait."""

@@ -16,6 +16,7 @@ from local_aws.cloudformation.resource import Resource, Where
 from local_aws.cloudformation.service_api import as_request, call, input_shape
 from local_aws.sagemaker.control_plane import LocalSageMakerBackend, installed_in
 from local_aws.sagemaker.endpoint import LocalEndpoint
+from local_aws.scaling.target_tracking import variant_of
 
 
 class EndpointResource(Resource, CloudFormationModel):
@@ -78,16 +79,15 @@ class ScalableTargetResource(Resource, CloudFormationModel):
             suspended,
         )
         if namespace == "sagemaker":
-            _, endpoint, _, variant = resource.split("/")
-            backend = installed_in(sagemaker_backends, where.account_id, where.region)
-            backend.endpoint(endpoint).clamp(variant, low, high)
+            # Registering brings the variant within the bounds, and what comes next may be an update of its endpoint.
+            endpoint, _ = variant_of(resource)
+            installed_in(sagemaker_backends, where.account_id, where.region).endpoint(endpoint).settled.wait()
         identifier = f"{resource}|{properties['ScalableDimension']}|{namespace}"
         _schedule(identifier, properties.get("ScheduledActions", []), where)
         return cls(identifier, {"Id": identifier})
 
     @classmethod
     def _delete(cls, identifier: str, where: Where) -> None:
-        _schedule(identifier, [], where)
         resource, dimension, namespace = identifier.split("|")
         backend = applicationautoscaling_backends[where.account_id][where.region]
         backend.deregister_scalable_target(namespace, resource, dimension)
@@ -115,9 +115,10 @@ class ScalingPolicyResource(Resource, CloudFormationModel):
 
     @classmethod
     def _update(cls, old: Self, name: str, properties: Mapping[str, Any], where: Where) -> Self:
-        # moto keys a policy by target and name: putting the same again replaces it, anything else is a new one.
-        cls._delete(old.identifier, where)
-        return cls._create(name, properties, where)
+        made = cls._create(name, properties, where)
+        if made.identifier != old.identifier:  # another target or name: another policy
+            cls._delete(old.identifier, where)
+        return made
 
     @classmethod
     def _delete(cls, identifier: str, where: Where) -> None:

@@ -33,19 +33,21 @@ class LocalAccount:
         port: int = 0,
         region: str = "us-east-1",
         toolchain: Path = DEFAULT_TOOLCHAIN,
+        servers: int = 1,
         program: str = "local_aws",
     ) -> "LocalAccount":
         """Starts an account and returns when it is ready. Raises `Unavailable`.
 
-        `program` is the module to run, for one that gives the account other parts.
+        `servers` are the most of a variant; `program` is the module to run, for one that gives the account other parts.
         """
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         log_file = state / "account.log"
         log_file.touch(mode=0o600)
+        options = ["--port", str(port), "--state", str(state), "--region", region, "--servers", str(servers)]
         with log_file.open("ab") as log:
             began_at = log.tell()
             process = GuardedProcess.start(
-                [sys.executable, "-m", program, "--port", str(port), "--state", state, "--region", region],
+                [sys.executable, "-m", program, *options],
                 environment={
                     "PATH": "/usr/local/bin:/usr/bin:/bin",
                     "PYTHONPATH": str(ROOT),

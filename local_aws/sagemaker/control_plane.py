@@ -176,6 +176,23 @@ class LocalSageMakerBackend(SageMakerModelBackend):
         endpoint.update(self._resolver(variants), endpoint_config_name, variants, retain=retain)
         return endpoint
 
+    def update_endpoint_weights_and_capacities(
+        self, endpoint_name: str, desired_weights_and_capacities: list[dict[str, Any]]
+    ) -> str:
+        endpoint = self.endpoint(endpoint_name)
+        if endpoint.endpoint_status in _BUSY:
+            raise ValidationError(f'Cannot update in-progress endpoint "{endpoint.arn}".')
+        desired = {each["VariantName"]: each for each in desired_weights_and_capacities}
+        if len(desired) != len(desired_weights_and_capacities):
+            raise ValidationError("A variant name was non-unique within the request.")
+        if unknown := desired.keys() - {each["VariantName"] for each in endpoint.production_variants}:
+            raise ValidationError(
+                f'The variant name(s) "{", ".join(sorted(unknown))}" is/are not present within endpoint configuration '
+                f'"{endpoint.endpoint_config_name}".'
+            )
+        endpoint.scale(desired)
+        return str(endpoint.arn)
+
     def _check_alarms(self, guardrails: Guardrails | None) -> None:
         """Raises `ValidationError` for an alarm that does not exist, for which a rollback would wait in vain."""
         missing = guardrails.missing() if guardrails else []
@@ -271,6 +288,13 @@ class LocalSageMakerResponse(SageMakerResponse):
             guardrails=self._guardrails(request),
         )
         return ActionResult({"EndpointArn": endpoint.arn})
+
+    def update_endpoint_weights_and_capacities(self) -> ActionResult:
+        request = self._checked()
+        arn = self.backend.update_endpoint_weights_and_capacities(
+            request["EndpointName"], request["DesiredWeightsAndCapacities"]
+        )
+        return ActionResult({"EndpointArn": arn})
 
     def _guardrails(self, request: Mapping[str, Any]) -> Guardrails | None:
         config = request.get("DeploymentConfig")

@@ -1,13 +1,15 @@
 """A SageMaker endpoint with real Tritons behind it: Creating, then InService or Failed, Updating, Deleting.
 
 Extends moto's endpoint, which only keeps records. Like the service's, every change runs in a thread. An update starts
-the new fleet, switches when it answers, then stops the old one; if it fails, the old fleet goes on answering.
+the new fleet, switches when it answers, then stops the old one; if it fails, the old fleet goes on answering. Scaling
+starts or stops servers of the fleet that there is.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from moto.cloudwatch.models import CloudWatchBackend
@@ -115,20 +117,35 @@ class LocalEndpoint(FakeEndpoint):
 
         self._in_thread(stop)
 
+    def scale(self, desired: Mapping[str, Mapping[str, Any]]) -> None:
+        """Brings variants to the counts and weights of `desired`, by name, in a thread; the status tells the outcome.
+
+        The variants' current counts are those before until all servers that were asked for answer, or have ended.
+        """
+        self._set("Updating")
+        for item in self.production_variants:
+            if (count := desired.get(item["VariantName"], {}).get("DesiredInstanceCount")) is not None:
+                item["DesiredInstanceCount"] = count
+        self._in_thread(lambda: self._scale(desired))
+
     def pick(self, variant: str | None) -> Any:
         fleet = self._fleet
         return fleet.pick(variant) if fleet is not None else None
 
-    def instance_count(self, variant: str) -> int:
-        counts = {item["VariantName"]: item.get("DesiredInstanceCount", 1) for item in self.production_variants}
-        return int(counts.get(variant, 1))
+    @contextmanager
+    def lease(self, variant: str | None) -> Iterator[Any]:
+        """Picks a variant and a server of it, which a change of the fleet does not stop before the block has ended."""
+        fleet = self._fleet
+        if fleet is None:
+            yield None
+            return
+        with fleet.lease(variant) as picked:
+            yield picked
 
-    def clamp(self, variant: str, low: int, high: int) -> None:
-        """Moves the desired count within the bounds, as application autoscaling does on registration."""
-        for item in self.production_variants:
-            if item["VariantName"] == variant:
-                count = min(max(item.get("DesiredInstanceCount", 1), low), high)
-                item["DesiredInstanceCount"] = item["CurrentInstanceCount"] = count
+    def instance_count(self, variant: str) -> int:
+        """Returns the instances of a variant that are in service."""
+        counts = {item["VariantName"]: item.get("CurrentInstanceCount", 1) for item in self.production_variants}
+        return int(counts.get(variant, 1))
 
     def is_created(self) -> bool:
         return self.settled.is_set()
@@ -158,7 +175,7 @@ class LocalEndpoint(FakeEndpoint):
         fleet = Fleet(self._host, self._died)
         try:
             log.info(f"endpoint {self.endpoint_name}: starting")
-            fleet.start(self.endpoint_name, [resolve(variant) for variant in production_variants])
+            fleet.start(self.endpoint_name, self._with_counts([resolve(each) for each in production_variants], retain))
             if config_name is not None:
                 self._guard(fleet)
         except Exception as error:  # every error: an endpoint must not stay Creating for ever
@@ -172,6 +189,31 @@ class LocalEndpoint(FakeEndpoint):
         for unused in [old, fleet if self._deleted else None]:
             if unused is not None:
                 unused.stop()
+
+    def _with_counts(self, variants: list[Variant], retain: bool) -> list[Variant]:
+        """Returns the variants with the counts that they have now where those are retained."""
+        counts = {each["VariantName"]: each.get("DesiredInstanceCount") for each in self.production_variants}
+        return [replace(each, count=(retain and counts.get(each.name)) or each.count) for each in variants]
+
+    def _scale(self, desired: Mapping[str, Mapping[str, Any]]) -> None:
+        fleet = self._fleet
+        counts = {item["VariantName"]: int(item.get("DesiredInstanceCount", 1)) for item in self.production_variants}
+        try:
+            if fleet is None:
+                raise Unavailable(f"Endpoint {self.endpoint_name} has no instance that answers.")
+            weights = {name: each["DesiredWeight"] for name, each in desired.items() if "DesiredWeight" in each}
+            fleet.scale(self.endpoint_name, {name: counts[name] for name in desired})
+            fleet.weigh(weights)
+        except Exception as error:  # every error: an endpoint must not stay Updating for ever
+            for item in self.production_variants:
+                item["DesiredInstanceCount"] = item.get("CurrentInstanceCount", 1)
+            self._failed(error, updating=True)
+            return
+        for item in self.production_variants:
+            item["CurrentInstanceCount"] = item.get("DesiredInstanceCount", 1)
+            if item["VariantName"] in weights:
+                item["DesiredWeight"] = item["CurrentWeight"] = weights[item["VariantName"]]
+        self._announce()
 
     def _guard(self, fleet: Fleet) -> None:
         """Checks the alarms before the new fleet takes the traffic.
@@ -205,16 +247,19 @@ class LocalEndpoint(FakeEndpoint):
         self._set("InService")
         for variant in self.production_variants:
             name = variant["VariantName"]
+            servers = self._fleet.servers(name) if self._fleet is not None else 0
             log.info(
-                f"endpoint {self.endpoint_name} is InService; one server answers for all "
+                f"endpoint {self.endpoint_name} is InService; {servers} server(s) answer for "
                 f"{self.instance_count(name)} instance(s) of variant {name}"
             )
 
     def _tell_address(self) -> None:
-        if self._fleet is not None and (picked := self._fleet.pick()) is not None:
-            tags = {tag["Key"]: tag["Value"] for tag in self.tags}
+        """Tells the address of a variant's only server; of several, each would get the load that is meant for all."""
+        tags = {tag["Key"]: tag["Value"] for tag in self.tags if tag["Key"] != INVOCATIONS_URL}
+        picked = self.pick(None)
+        if self._fleet is not None and picked is not None and self._fleet.servers(picked[0]) == 1:
             tags[INVOCATIONS_URL] = f"{picked[1].sagemaker_url}/invocations"
-            self.tags = [{"Key": key, "Value": value} for key, value in tags.items()]
+        self.tags = [{"Key": key, "Value": value} for key, value in tags.items()]
 
     def _failed(self, error: Exception, *, updating: bool) -> None:
         reason = str(error) if isinstance(error, ProjectError) else f"{type(error).__name__}: {error}"

@@ -1,13 +1,17 @@
-"""The servers that answer for one endpoint configuration: one for each production variant, whatever its count.
+"""The servers that answer for one endpoint configuration: one for each instance of a production variant.
 
-It starts, picks, watches and stops them, and knows nothing of the control plane's statuses.
+A host may allow fewer servers than a variant has instances (`ModelHost.most_servers`); then they answer for all of
+them. A fleet starts, leases, watches and stops servers, and knows nothing of the control plane's statuses.
 """
 
 import logging
 import random
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from local_aws import machine
@@ -16,6 +20,8 @@ from local_aws.sagemaker.model_host import Container, ModelHost
 from workloads import Unavailable
 
 LOG_LINES = 8
+DRAIN_S = 65.0
+"""How long a server that is taken out of service may finish its invocations: a little longer than any may last."""
 log = logging.getLogger(__name__)
 
 
@@ -25,6 +31,8 @@ class Variant:
     instance_type: str
     weight: float
     container: Container
+    count: int
+    """Instances."""
 
     @classmethod
     def of(cls, production_variant: Mapping[str, Any], model: Mapping[str, Any]) -> "Variant":
@@ -42,6 +50,7 @@ class Variant:
             instance_type=next((each for each in types if machine.refusal(each) is None), types[0]),
             weight=float(production_variant.get("InitialVariantWeight", 1.0)),
             container=Container.of(containers[0], model.get("ExecutionRoleArn")),
+            count=int(production_variant.get("InitialInstanceCount", 1)),
         )
 
 
@@ -62,8 +71,12 @@ class Fleet:
     def __init__(self, host: ModelHost, on_death: OnDeath) -> None:
         self._host = host
         self._on_death = on_death
-        self._servers: dict[str, ModelServer] = {}
+        self._servers: dict[str, tuple[ModelServer, ...]] = {}
         self._variants: dict[str, Variant] = {}
+        self._retired: set[ModelServer] = set()
+        self._leases: Counter[ModelServer] = Counter()
+        self._changed = threading.Condition()
+        """Guards what is above, and tells of a lease's end."""
         self._stopping = threading.Event()
 
     def start(self, endpoint: str, variants: Sequence[Variant]) -> None:
@@ -73,35 +86,103 @@ class Fleet:
                 if refused := self._host.refusal(variant.instance_type):
                     raise Unavailable(refused)
             for variant in variants:
-                self._start(endpoint, variant)
+                self._variants[variant.name] = variant
+                self._servers[variant.name] = self._started(endpoint, variant, self._servers_for(variant.count))
         except BaseException:
             self.stop()
             raise
 
+    def scale(self, endpoint: str, counts: Mapping[str, int]) -> None:
+        """Starts or stops servers until each variant of `counts` has those of so many instances.
+
+        Returns when all that were started answer and all that were taken out of service have ended. Raises
+        `Unavailable` with the servers as they were.
+        """
+        for name, count in counts.items():
+            present = self._servers[name]
+            more = self._servers_for(count) - len(present)
+            added = self._started(endpoint, self._variants[name], more) if more > 0 else ()
+            with self._changed:
+                kept, retired = (present, ()) if more >= 0 else (present[:more], present[more:])
+                self._servers[name] = (*kept, *added)
+                self._variants[name] = replace(self._variants[name], count=count)
+                self._retired.update(retired)
+            if self._stopping.is_set():
+                self.stop()  # what was added meanwhile, too
+            for server in retired:
+                self._drain(server)
+                self._host.stop(server)
+                log.info(f"endpoint {endpoint}: a {server.KIND} of variant {name} (process {server.pid}) has ended")
+
+    def weigh(self, weights: Mapping[str, float]) -> None:
+        """Divides the invocations among variants by other weights; those not in `weights` keep theirs."""
+        with self._changed:
+            for name, weight in weights.items():
+                self._variants[name] = replace(self._variants[name], weight=weight)
+
+    def servers(self, name: str) -> int:
+        """Returns how many servers answer for the variant."""
+        return len(self._servers.get(name, ()))
+
     def pick(self, name: str | None = None) -> tuple[str, ModelServer] | None:
-        """Returns the variant called `name`, or one drawn by weight; None if there is none."""
+        """Returns the variant called `name`, or one drawn by weight, and one of its servers; None if there is none."""
         if not self._servers or (name and name not in self._servers):
             return None
         names = list(self._servers)
         weights = [self._variants[each].weight for each in names]
         chosen = name or (names[0] if len(names) == 1 or not any(weights) else random.choices(names, weights)[0])
-        return chosen, self._servers[chosen]
+        return chosen, random.choice(self._servers[chosen])  # SageMaker's RANDOM, its default routing strategy
+
+    @contextmanager
+    def lease(self, name: str | None) -> Iterator[tuple[str, ModelServer] | None]:
+        """Picks a server, which is not stopped before the block has ended."""
+        with self._changed:
+            picked = self.pick(name)
+            if picked is not None:
+                self._leases[picked[1]] += 1
+        try:
+            yield picked
+        finally:
+            if picked is not None:
+                with self._changed:
+                    self._leases[picked[1]] -= 1
+                    self._changed.notify_all()
 
     def stop(self) -> None:
         self._stopping.set()
-        for server in self._servers.values():
+        for server in [each for servers in self._servers.values() for each in servers]:
             self._host.stop(server)
 
-    def _start(self, endpoint: str, variant: Variant) -> None:
+    def _servers_for(self, instances: int) -> int:
+        return max(min(instances, self._host.most_servers), 1)
+
+    def _drain(self, server: ModelServer) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._leases[server] or self._stopping.is_set(), DRAIN_S)
+            del self._leases[server]
+
+    def _started(self, endpoint: str, variant: Variant, count: int) -> tuple[ModelServer, ...]:
+        """Starts so many servers side by side. Raises `Unavailable`, with none of them left running."""
+        with ThreadPoolExecutor(count) as threads:
+            starting = [threads.submit(self._start, endpoint, variant) for _ in range(count)]
+        started = [each.result() for each in starting if each.exception() is None]
+        failed = next((error for each in starting if (error := each.exception()) is not None), None)
+        if failed is not None or self._stopping.is_set():
+            for server in started:
+                self._retired.add(server)
+                self._host.stop(server)
+            raise failed or Unavailable(f"Endpoint {endpoint} was deleted while its servers started.")
+        return tuple(started)
+
+    def _start(self, endpoint: str, variant: Variant) -> ModelServer:
         server = self._host.start(variant.container, f"{endpoint}-{variant.name}", variant.instance_type)
-        self._servers[variant.name] = server
-        self._variants[variant.name] = variant
         log.info(f"endpoint {endpoint}: variant {variant.name} is answered by {server.KIND} (process {server.pid})")
         threading.Thread(target=self._watch, args=(variant.name, server), daemon=True).start()
+        return server
 
     def _watch(self, variant: str, server: ModelServer) -> None:
         status = server.wait()
-        if not (self._stopping.is_set() or self._host.closed):
+        if not (self._stopping.is_set() or self._host.closed or server in self._retired):
             self._on_death(self, death_notice(variant, status, server))
 
 

@@ -2,6 +2,9 @@
 
 Invocations are counted per second and published by a thread. Recording one is a dictionary update under a lock, which
 costs microseconds. Like SageMaker's, the latencies of AWS/SageMaker are in microseconds.
+
+ConcurrentRequestsPerModel comes every 10 s, and is by Little's law the time that the invocations which ended in them
+took altogether, over 10 s and the instances. SageMaker does not document how it counts them.
 """
 
 import threading
@@ -17,6 +20,8 @@ from local_aws.distributions import Distribution
 NAMESPACE = "AWS/SageMaker"
 JOBS_NAMESPACE = "/aws/sagemaker/InferenceRecommendationsJobs"
 PUBLISH_EVERY_S = 0.5
+WINDOW_S = 10
+"""Period of ConcurrentRequestsPerModel."""
 
 
 @dataclass(slots=True)
@@ -36,6 +41,8 @@ class EndpointMetrics:
     def __init__(self, backend: LocalCloudWatchBackend) -> None:
         self._backend = backend
         self._seconds: defaultdict[tuple[str, str, int], _Second] = defaultdict(_Second)
+        self._taken: defaultdict[tuple[str, str, int], float] = defaultdict(float)
+        """Seconds that the invocations of a window took, over the instances; the publishing thread's."""
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._publish, name="endpoint-metrics", daemon=True)
@@ -74,6 +81,14 @@ class EndpointMetrics:
         for (endpoint, variant, second), seen in taken:
             for name, datum in _data(second, seen):
                 self._backend.put(_key(name, endpoint, variant), datum)
+            took_us = sum(
+                micros * count for each in (seen.model_us, seen.overhead_us) for micros, count in each.items()
+            )
+            self._taken[endpoint, variant, second // WINDOW_S * WINDOW_S] += took_us / 1e6 / seen.instances
+        for endpoint, variant, window in [key for key in self._taken if key[2] + WINDOW_S <= now]:
+            requests = self._taken.pop((endpoint, variant, window)) / WINDOW_S
+            datum = Distribution(window, (requests,), (1.0,), "None")
+            self._backend.put(_key("ConcurrentRequestsPerModel", endpoint, variant), datum)
 
 
 def publish_window(

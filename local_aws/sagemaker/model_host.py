@@ -57,6 +57,8 @@ class ModelHost:
     neuron: NeuronStandIn | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     """The account's exports, once it serves."""
+    most_servers: int = 1
+    """Most servers that answer for a variant, however many instances it has: a machine has room for a few."""
     roles: ServiceRoles | None = None
     """Holds a model's execution role to its policies; without it, nothing is asked."""
     _credentials: "dict[ModelServer, contextlib.ExitStack]" = field(default_factory=dict)

@@ -94,13 +94,14 @@ class InvocationMiddleware:
         endpoint = self._find_endpoint(name)
         if endpoint is None:
             return _error("ValidationError", f"Endpoint {name} of account {self._account_id} not found.")
-        picked = endpoint.pick(environ.get("HTTP_X_AMZN_SAGEMAKER_TARGET_VARIANT"))
-        if picked is None:
-            return self._no_variant(endpoint, environ)
-        variant, server = picked
-        asked = time.perf_counter()
-        model = _ask(server, body, _forwarded(environ))
-        answered = time.perf_counter()
+        with endpoint.lease(environ.get("HTTP_X_AMZN_SAGEMAKER_TARGET_VARIANT")) as picked:
+            if picked is None:
+                return self._no_variant(endpoint, environ)
+            variant, server = picked
+            instances = endpoint.instance_count(variant)
+            asked = time.perf_counter()
+            model = _ask(server, body, _forwarded(environ))
+            answered = time.perf_counter()
         answer = _answer(model, variant, server)
         self._metrics.record(
             name,
@@ -108,7 +109,7 @@ class InvocationMiddleware:
             status=model.status,
             model_us=round((answered - asked) * 1e6),
             overhead_us=round((time.perf_counter() - answered + asked - started) * 1e6),
-            instances=endpoint.instance_count(variant),
+            instances=instances,
         )
         return answer
 

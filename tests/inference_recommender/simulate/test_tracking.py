@@ -9,6 +9,7 @@
 [HR] https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-add-code-define.html
 [ECS] https://docs.aws.amazon.com/AmazonECS/latest/developerguide/cluster-auto-scaling.html
 [AZ] https://docs.aws.amazon.com/sagemaker/latest/dg/best-practices-deployment.html
+[NT] https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-prerequisites.html
 
 The target is 100 invocations per minute and instance. An instance serves three minutes after it is asked for. The load
 of minute k is known when it is over; a change that it causes is seen in minute k + 1.
@@ -162,6 +163,14 @@ def test_missing_data_never_removes_instances() -> None:
     assert [alarms.observe(10) for _ in range(14)] == [0] * 14
     assert alarms.observe(None) == 0
     assert [alarms.observe(10) for _ in range(15)] == [0] * 14 + [-1]
+
+
+def test_a_variant_without_traffic_keeps_its_instances() -> None:
+    """[NT]: SageMaker emits no metric with a value of zero, so that a variant whose traffic becomes zero does not scale
+    in. Ten instances have 5 invocations a minute in all, or none.
+    """
+    assert course([1000, *[5] * 16])["desired"][-1] == 1
+    assert course([1000, *[0] * 40])["desired"][-1] == 10
 
 
 def test_an_endpoint_that_is_updating_takes_no_other_change() -> None:

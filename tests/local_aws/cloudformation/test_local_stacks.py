@@ -162,7 +162,10 @@ def test_a_stack_is_created_updated_and_deleted_with_every_type_of_ours(
     assert policy["TargetTrackingScalingPolicyConfiguration"]["TargetValue"] == 200
     (target,) = scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
     assert (target["MinCapacity"], target["MaxCapacity"]) == (2, 20)
-    (alarm,) = cloudwatch.describe_alarms()["MetricAlarms"]
+    tracking = cloudwatch.describe_alarms(AlarmNamePrefix=f"TargetTracking-endpoint/{endpoint}/")["MetricAlarms"]
+    assert [each["Threshold"] for each in tracking] == [200, 180], "the service's own, of the new target"
+    assert [each["AlarmName"] for each in policy["Alarms"]] == [each["AlarmName"] for each in tracking]
+    (alarm,) = [each for each in cloudwatch.describe_alarms()["MetricAlarms"] if each not in tracking]
     assert (alarm["Threshold"], alarm["ExtendedStatistic"]) == (60_000, "p99")
     assert alarm["Dimensions"] == [{"Name": "EndpointName", "Value": endpoint}]
     assert '"t": 200' in cloudwatch.get_dashboard(DashboardName="watch")["DashboardBody"]

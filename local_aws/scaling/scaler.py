@@ -1,0 +1,245 @@
+"""Acts on scaling policies and scheduled actions: changes counts for them, and ends the activities that follow.
+
+`Scaler.tick(now)` does all that is due at a Unix time; a thread calls it each second of real time, and tests with
+times of their own. What the policies of a target do together (https://docs.aws.amazon.com/autoscaling/application/
+userguide/target-tracking-scaling-policy-overview.html#target-tracking-multiple-scaling-policies):
+
+- an endpoint that is Updating takes no change; the alarm's next action, a minute later, is heard;
+- one policy is enough to add instances: the one that wants most;
+- all policies that may remove instances have to be ready to, and as many stay as the largest wants;
+- bounds, cooldowns and suspensions hold. Scheduled actions set bounds, and know no cooldown.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from moto.applicationautoscaling.models import FakeApplicationAutoscalingPolicy, FakeScalableTarget, FakeScheduledAction
+from moto.cloudwatch.models import Alarm
+from moto.core.exceptions import ServiceException
+
+from local_aws.cloudwatch import LocalCloudWatchBackend
+from local_aws.scaling import schedule
+from local_aws.scaling.activities import Activity, Cooldowns
+from local_aws.scaling.service import LocalScalingBackend
+from local_aws.scaling.target_tracking import DIMENSION, NAMESPACE, TargetTracking, target_tracking
+from local_aws.scaling.watch import AlarmWatch
+
+EVERY_S = 1.0
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Policy:
+    """A policy of a target, and whether its alarms' actions are invoked now."""
+
+    policy: FakeApplicationAutoscalingPolicy
+    tracking: TargetTracking
+    high_invoked: bool
+    low_invoked: bool
+
+    @property
+    def high(self) -> Alarm:
+        return self.policy.alarms[0]
+
+    @property
+    def low(self) -> Alarm:
+        return self.policy.alarms[1]
+
+    def cause(self, alarm: Alarm) -> str:
+        return f"monitor alarm {alarm.name} in state ALARM triggered policy {self.policy.policy_name}"
+
+
+class Scaler:
+    """Scales the variants of one region. `close` ends the thread of `start`."""
+
+    def __init__(
+        self, backend: LocalScalingBackend, cloudwatch: LocalCloudWatchBackend, now: Callable[[], float] = time.time
+    ) -> None:
+        self._backend = backend
+        self._watch = AlarmWatch(cloudwatch)
+        self._now = now
+        self._minute = _minute(now())
+        """The last minute whose scheduled actions were run."""
+        self._due: dict[str, str] = {}
+        """Targets whose bounds a scheduled action has set, and its cause; until the endpoint takes the change."""
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="scaler", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def tick(self, now: float) -> None:
+        """Does what is due at `now`, which never goes back."""
+        with self._backend.lock:
+            self._end_activities(now)
+            self._run_schedules(now)
+            targets = [each for each in self._targets() if each.service_namespace == NAMESPACE]
+            policies = {each.resource_id: self._policies(each, now) for each in targets}
+            for target in targets:
+                try:
+                    self._scale(target, policies[target.resource_id], now)
+                except ServiceException as error:
+                    log.info(f"{target.resource_id} could not be scaled: {error.message}")
+            every = [each for found in policies.values() for each in found]
+            self._watch.keep_only({alarm.name for each in every for alarm in each.policy.alarms})
+
+    def _run(self) -> None:
+        while not self._closing.wait(EVERY_S):
+            try:
+                self.tick(self._now())
+            except Exception:  # every error: scaling must not end with what one target could not do
+                log.exception("scaling failed, and goes on")
+
+    def _targets(self) -> list[FakeScalableTarget]:
+        return list(self._backend.targets.get(DIMENSION, {}).values())
+
+    def _cooldowns(self, target: FakeScalableTarget) -> Cooldowns:
+        return self._backend.cooldowns.setdefault(target.resource_id, Cooldowns())
+
+    def _end_activities(self, now: float) -> None:
+        capacity = self._backend.capacity
+        for activity in [each for each in self._backend.activities if each.status == "InProgress"]:
+            problem = capacity.problem(activity.resource_id)
+            if capacity.count(activity.resource_id) is None and problem is None:
+                continue
+            activity.end(now, problem)
+            if problem is None:
+                self._backend.cooldowns.setdefault(activity.resource_id, Cooldowns()).begin(activity)
+            log.info(f"{activity.resource_id}: {activity.message}")
+
+    def _run_schedules(self, now: float) -> None:
+        """Runs the scheduled actions of the minutes that have begun since the last call."""
+        while self._minute < _minute(now):
+            self._minute += timedelta(minutes=1)
+            for action in list(self._backend.scheduled_actions):
+                if _runs(action, self._minute):
+                    self._set_bounds(action)
+
+    def _set_bounds(self, action: FakeScheduledAction) -> None:
+        target = next((each for each in self._targets() if each.resource_id == action.resource_id), None)
+        if target is None or _suspended(target, "ScheduledScalingSuspended"):
+            return
+        bounds: dict[str, int] = action.scalable_target_action or {}  # type: ignore[assignment]  # moto calls it a str
+        target.update(bounds.get("MinCapacity"), bounds.get("MaxCapacity"), None)  # type: ignore[arg-type]  # None: as it is
+        told = [f"{side} capacity was set to {bounds[name]}" for side, name in _BOUNDS.items() if name in bounds]
+        self._due[target.resource_id] = " and ".join(
+            [f"scheduled action name {action.scheduled_action_name} was triggered", *told]
+        )
+
+    def _policies(self, target: FakeScalableTarget, now: float) -> list[_Policy]:
+        """Evaluates the alarms of a target's policies that track a metric."""
+        found = []
+        for policy in self._backend.policies_of(target.resource_id, DIMENSION):
+            if len(policy.alarms) != 2 or policy.target_tracking_scaling_policy_configuration is None:
+                continue
+            tracking = target_tracking(policy.resource_id, policy.target_tracking_scaling_policy_configuration)
+            high, low = policy.alarms
+            found.append(
+                _Policy(
+                    policy=policy,
+                    tracking=tracking,
+                    high_invoked=self._watch.invokes(high, tracking.metric, tracking.high, now),
+                    low_invoked=self._watch.invokes(low, tracking.metric, tracking.low, now),
+                )
+            )
+        return found
+
+    def _scale(self, target: FakeScalableTarget, policies: list[_Policy], now: float) -> None:
+        instances = self._backend.capacity.count(target.resource_id)
+        if instances is None:
+            return
+        if (cause := self._due.pop(target.resource_id, None)) is not None and self._change(
+            target, instances, instances, cause, now
+        ):
+            return
+        out = [each for each in policies if each.high_invoked]
+        if out and not _suspended(target, "DynamicScalingOutSuspended"):
+            self._scale_out(target, out, instances, now)
+        elif not out and not _suspended(target, "DynamicScalingInSuspended"):
+            self._scale_in(target, [each for each in policies if each.tracking.scale_in], instances, now)
+
+    def _scale_out(self, target: FakeScalableTarget, policies: list[_Policy], instances: int, now: float) -> None:
+        base = self._cooldowns(target).base(now, instances)
+        wanted, largest = max(
+            ((self._wanted(each, each.high, base), each) for each in policies), key=lambda found: found[0]
+        )
+        if wanted > instances:
+            cause, cooldown_s = largest.cause(largest.high), largest.tracking.scale_out_cooldown_s
+            if self._change(target, instances, wanted, cause, now, cooldown_s):
+                self._cooldowns(target).stop_scale_in()
+
+    def _scale_in(self, target: FakeScalableTarget, policies: list[_Policy], instances: int, now: float) -> None:
+        invoked = next((each for each in policies if each.low_invoked), None)
+        if invoked is None or any(each.low.state_value != "ALARM" for each in policies):
+            return
+        wanted, largest = max(
+            ((self._wanted(each, each.low, instances), each) for each in policies), key=lambda found: found[0]
+        )
+        if wanted < instances and now >= self._cooldowns(target).in_until:
+            cause, cooldown_s = largest.cause(largest.low), largest.tracking.scale_in_cooldown_s
+            self._change(target, instances, wanted, cause, now, cooldown_s)
+
+    def _wanted(self, each: _Policy, alarm: Alarm, instances: int) -> int:
+        value = self._watch.latest(alarm)
+        assert value is not None, "an alarm in ALARM has seen a datapoint"
+        return each.tracking.wanted(instances, value)
+
+    def _change(
+        self, target: FakeScalableTarget, present: int, wanted: int, cause: str, now: float, cooldown_s: float = 0.0
+    ) -> bool:
+        """Asks for the wanted count within the target's bounds. Tells whether that is another than the present one."""
+        count = self._backend.within_bounds(target, wanted)
+        if count == present:
+            return False
+        self._backend.capacity.set_count(target.resource_id, count)
+        activity = Activity(
+            namespace=NAMESPACE,
+            resource_id=target.resource_id,
+            dimension=DIMENSION,
+            count=count,
+            cause=cause,
+            started_at=now,
+            added=count - present,
+            cooldown_s=cooldown_s,
+        )
+        self._backend.activities.appendleft(activity)
+        log.info(f"{target.resource_id}: {present} to {count} instances: {cause}")
+        return True
+
+
+_BOUNDS = {"minimum": "MinCapacity", "maximum": "MaxCapacity"}
+
+
+def _minute(now: float) -> datetime:
+    return datetime.fromtimestamp(now // 60 * 60, UTC)
+
+
+def _runs(action: FakeScheduledAction, minute: datetime) -> bool:
+    """Tells whether the action runs in a minute, which has to be between its start and its end."""
+    begins, ends = (_moment(each) for each in (action.start_time, action.end_time))
+    if (begins is not None and minute < begins) or (ends is not None and minute > ends):
+        return False
+    return schedule.runs_in(
+        action.schedule, action.timezone, minute, begins or datetime.fromtimestamp(action.creation_time, UTC)
+    )
+
+
+def _moment(value: object) -> datetime | None:
+    """Reads a timestamp of the API, which moto keeps as it came."""
+    if value is None or value == "":
+        return None
+    return datetime.fromtimestamp(value, UTC) if isinstance(value, int | float) else datetime.fromisoformat(str(value))
+
+
+def _suspended(target: FakeScalableTarget, what: str) -> bool:
+    state: dict[str, bool] = target.suspended_state or {}  # type: ignore[assignment]  # moto calls it a str
+    return bool(state.get(what))

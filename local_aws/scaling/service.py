@@ -1,0 +1,198 @@
+"""Application Auto Scaling's API: moto keeps targets, policies and schedules; alarms and activities are made here.
+
+Only a SageMaker variant's instances are scaled for real. Targets of other services, and policies that do not track a
+target, are kept and described as moto has them, and never act.
+"""
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from moto.applicationautoscaling import urls
+from moto.applicationautoscaling.exceptions import AWSValidationException
+from moto.applicationautoscaling.models import (
+    ApplicationAutoscalingBackend,
+    FakeApplicationAutoscalingPolicy,
+    FakeScalableTarget,
+)
+from moto.applicationautoscaling.responses import ApplicationAutoScalingResponse
+from moto.cloudwatch.models import Alarm, CloudWatchBackend
+from moto.moto_api._internal import mock_random
+
+from local_aws import service_model
+from local_aws.scaling import schedule
+from local_aws.scaling.activities import Activity, Cooldowns
+from local_aws.scaling.alarms import Condition
+from local_aws.scaling.capacity import Capacity
+from local_aws.scaling.target_tracking import NAMESPACE, TargetTracking, target_tracking
+
+SERVICE = "application-autoscaling"
+KEPT_ACTIVITIES = 1000
+"""Most activities that the account keeps; the service keeps those of six weeks."""
+PAGE = 50
+
+
+class LocalScalingBackend(ApplicationAutoscalingBackend):
+    """Keeps the service's state; `Scaler` acts on it."""
+
+    def __init__(
+        self, region_name: str, account_id: str, capacity: Capacity, cloudwatch: Callable[[], CloudWatchBackend]
+    ) -> None:
+        super().__init__(region_name, account_id)
+        self.capacity = capacity
+        self.cloudwatch = cloudwatch
+        self.lock = threading.RLock()
+        """Held while the state changes: requests and the scaler are in threads of their own."""
+        self.activities: deque[Activity] = deque(maxlen=KEPT_ACTIVITIES)
+        """The latest first."""
+        self.cooldowns: dict[str, Cooldowns] = {}
+        """By resource id."""
+
+    @property
+    def _url_module(self) -> Any:
+        return SimpleNamespace(
+            url_bases=urls.url_bases, url_paths=dict.fromkeys(urls.url_paths, LocalScalingResponse.dispatch)
+        )
+
+    def register_scalable_target(
+        self,
+        namespace: str,
+        r_id: str,
+        dimension: str,
+        min_capacity: int | None,
+        max_capacity: int | None,
+        role_arn: str,
+        suspended_state: Any,
+    ) -> FakeScalableTarget:
+        """Registers or updates it, and brings a variant that is in service within the bounds."""
+        with self.lock:
+            old = self.targets.get(dimension, {}).get(r_id)
+            low = min_capacity if min_capacity is not None or old is None else old.min_capacity
+            high = max_capacity if max_capacity is not None or old is None else old.max_capacity
+            if low is None or high is None:
+                raise AWSValidationException("You must specify values for the minimum and maximum capacity.")
+            if low > high:
+                raise AWSValidationException("Maximum capacity cannot be less than minimum capacity")
+            target = super().register_scalable_target(namespace, r_id, dimension, low, high, role_arn, suspended_state)
+            present = self.capacity.count(r_id) if namespace == NAMESPACE else None
+            if present is not None and (count := self.within_bounds(target, present)) != present:
+                self.capacity.set_count(r_id, count)
+            return target
+
+    def within_bounds(self, target: FakeScalableTarget, count: int) -> int:
+        """Returns the count that a target's bounds allow which is nearest to `count`."""
+        return min(max(count, target.min_capacity or 0), target.max_capacity or 0)  # registered with both
+
+    def deregister_scalable_target(self, namespace: str, r_id: str, dimension: str) -> None:
+        """Deregisters it, with its policies and scheduled actions, as the service does."""
+        with self.lock:
+            super().deregister_scalable_target(namespace, r_id, dimension)
+            for policy in self.policies_of(r_id, dimension):
+                self.delete_scaling_policy(policy.policy_name, namespace, r_id, dimension)
+            for action in self.describe_scheduled_actions("", namespace, r_id, dimension):
+                self.delete_scheduled_action(namespace, action.scheduled_action_name, r_id, dimension)
+            self.cooldowns.pop(r_id, None)
+
+    def put_scaling_policy(
+        self,
+        policy_name: str,
+        service_namespace: str,
+        resource_id: str,
+        scalable_dimension: str,
+        policy_body: dict[str, Any],
+        policy_type: str | None,
+    ) -> FakeApplicationAutoscalingPolicy:
+        """Puts it with the two alarms that target tracking has. An update keeps the ARN and makes new alarms."""
+        with self.lock:
+            if resource_id not in self.targets.get(scalable_dimension, {}):
+                raise AWSValidationException(
+                    f"No scalable target registered for service namespace: {service_namespace}, resource ID: "
+                    f"{resource_id}, scalable dimension: {scalable_dimension}"
+                )
+            present = self.policies_of(resource_id, scalable_dimension)
+            old = next((each for each in present if each.policy_name == policy_name), None)
+            body, kind = policy_body or (old and old._policy_body), policy_type or (old and old.policy_type)
+            tracks = service_namespace == NAMESPACE and kind == "TargetTrackingScaling"
+            tracking = target_tracking(resource_id, body) if tracks and body else None
+            policy = super().put_scaling_policy(
+                policy_name, service_namespace, resource_id, scalable_dimension, policy_body, policy_type
+            )
+            if old is not None:
+                policy.policy_arn, policy.creation_time = old.policy_arn, old.creation_time
+                old.delete_alarms(self.account_id, self.region_name)
+            if tracking is not None:
+                policy.alarms.extend(self._alarms(policy, tracking))
+            return policy
+
+    def policies_of(self, resource_id: str, dimension: str) -> list[FakeApplicationAutoscalingPolicy]:
+        return [
+            each
+            for each in list(self.policies.values())
+            if (each.resource_id, each.scalable_dimension) == (resource_id, dimension)
+        ]
+
+    def _alarms(self, policy: FakeApplicationAutoscalingPolicy, tracking: TargetTracking) -> list[Alarm]:
+        action = f"{policy.policy_arn}:createdBy/{mock_random.uuid4()}"
+
+        def alarm(kind: str, condition: Condition) -> Alarm:
+            made = self.cloudwatch().put_metric_alarm(
+                name=f"TargetTracking-{policy.resource_id}-{kind}-{mock_random.uuid4()}",
+                namespace=tracking.metric.namespace,
+                metric_name=tracking.metric.name,
+                dimensions=[{"Name": name, "Value": value} for name, value in tracking.metric.dimensions],
+                statistic=tracking.metric.statistic,
+                period=tracking.metric.period_s,
+                unit=tracking.metric.unit,
+                comparison_operator=condition.comparison,
+                threshold=condition.threshold,
+                evaluation_periods=condition.periods,
+                description=f"DO NOT EDIT OR DELETE. For TargetTrackingScaling policy {policy.policy_arn}.",
+                alarm_actions=[action],
+            )
+            made.state_value = "INSUFFICIENT_DATA"
+            return made
+
+        return [alarm("AlarmHigh", tracking.high), alarm("AlarmLow", tracking.low)]
+
+
+class LocalScalingResponse(ApplicationAutoScalingResponse):
+    @property
+    def _local(self) -> LocalScalingBackend:
+        backend = self.applicationautoscaling_backend
+        assert isinstance(backend, LocalScalingBackend), "installed before the server starts"
+        return backend
+
+    def put_scaling_policy(self) -> str:
+        self._checked()
+        return super().put_scaling_policy()
+
+    def register_scalable_target(self) -> str:
+        self._checked()
+        return super().register_scalable_target()
+
+    def put_scheduled_action(self) -> str:
+        request = self._checked()
+        if "Schedule" in request:
+            schedule.check(request["Schedule"], request.get("Timezone"))
+        return super().put_scheduled_action()
+
+    def describe_scaling_activities(self) -> str:
+        """Describes activities, the latest first; those that did not scale are not kept."""
+        request = self._checked()
+        filters = ("ServiceNamespace", "ResourceId", "ScalableDimension")
+        wanted = {name: request[name] for name in filters if name in request}
+        with self._local.lock:
+            every = [each.described() for each in self._local.activities]
+        found = [each for each in every if wanted.items() <= each.items()]
+        first, most = int(request.get("NextToken", 0)), int(request.get("MaxResults", PAGE))
+        more = {"NextToken": str(first + most)} if len(found) > first + most else {}
+        return json.dumps({"ScalingActivities": found[first : first + most], **more})
+
+    def _checked(self) -> Mapping[str, Any]:
+        """Returns the request, checked against botocore's service model."""
+        request: Mapping[str, Any] = json.loads(self.body)
+        service_model.check(SERVICE, self._get_action(), request)
+        return request

@@ -1,0 +1,174 @@
+"""A variant's servers come and go with its instances, and an invocation that is under way is answered."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from local_aws.process.model_server import ModelServer
+from local_aws.sagemaker.endpoint_fleet import Fleet, Variant
+from local_aws.sagemaker.model_host import Container, ModelHost
+from tests.local_aws.conftest import LocalAccount, gone, wait_until
+from workloads import Unavailable
+
+HANGS_S = 60.0
+"""Bounds a hanging test."""
+
+
+class Server:
+    KIND = "Triton"
+    sagemaker_url = "http://127.0.0.1:1/key"
+    log_file = Path("none.log")
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.ended = threading.Event()
+
+    def wait(self) -> int:
+        self.ended.wait()
+        return 0
+
+    def log_tail(self, lines: int) -> str:
+        return "the end"
+
+
+class Host:
+    """Starts servers that do nothing, `most_servers` for a variant."""
+
+    closed = False
+
+    def __init__(self, most_servers: int = 4) -> None:
+        self.most_servers = most_servers
+        self.running: list[Server] = []
+        self.started = 0
+        self.fails_from: int | None = None
+        self._lock = threading.Lock()
+
+    def refusal(self, instance_type: str) -> str | None:
+        return None
+
+    def start(self, container: Container, name: str, instance_type: str) -> ModelServer:
+        with self._lock:
+            self.started += 1
+            if self.fails_from is not None and self.started >= self.fails_from:
+                raise Unavailable("no room for another")
+            server = Server(self.started)
+            self.running.append(server)
+        return cast(ModelServer, server)
+
+    def stop(self, server: Any) -> None:
+        with self._lock:
+            if server in self.running:
+                self.running.remove(server)
+        server.ended.set()
+
+
+def fleet(host: Host, count: int = 1, died: Callable[[Fleet, str], None] = lambda *_: None) -> Fleet:
+    made = Fleet(cast(ModelHost, host), died)
+    container = Container(model_data_url="s3://models/model.tar.gz", environment={})
+    made.start(
+        "shop", [Variant(name="only", instance_type="ml.c5.xlarge", weight=1.0, container=container, count=count)]
+    )
+    return made
+
+
+def test_a_variant_has_a_server_for_each_instance() -> None:
+    host = Host()
+    made = fleet(host, count=2)
+    for count in (4, 3, 1):
+        made.scale("shop", {"only": count})
+        assert (len(host.running), made.servers("only")) == (count, count)
+    made.stop()
+    assert host.running == []
+
+
+@pytest.mark.parametrize(("most", "instances", "servers"), [(1, 20, 1), (3, 20, 3), (3, 2, 2)])
+def test_a_host_with_room_for_fewer_servers_has_them_answer_for_all_instances(
+    most: int, instances: int, servers: int
+) -> None:
+    host = Host(most)
+    made = fleet(host, count=instances)
+    assert len(host.running) == servers
+    made.stop()
+
+
+def test_every_server_is_asked() -> None:
+    host = Host()
+    made = fleet(host, count=3)
+    picked = [made.pick() for _ in range(400)]
+    assert {each[1].pid for each in picked if each is not None} == {1, 2, 3}
+    made.stop()
+
+
+def test_a_server_ends_when_its_last_invocation_has_been_answered() -> None:
+    host = Host()
+    made = fleet(host, count=2)
+    with ThreadPoolExecutor(1) as threads:
+        with made.lease("only") as first, made.lease("only") as second, made.lease("only") as third:
+            leased = {each[1].pid for each in (first, second, third) if each is not None}
+            scaling = threads.submit(made.scale, "shop", {"only": 1})
+            wait_until(lambda: made.servers("only") == 1, HANGS_S, 0.001)
+            # The one that was taken out is still there if it is leased.
+            assert leased <= {each.pid for each in host.running}
+        scaling.result(HANGS_S)
+    assert [each.pid for each in host.running] == [1] or len(host.running) == 1
+    made.stop()
+
+
+def test_a_fleet_that_cannot_grow_stays_as_it_was() -> None:
+    host = Host()
+    died: list[str] = []
+    made = fleet(host, count=2, died=lambda _, reason: died.append(reason))
+    host.fails_from = 4
+    with pytest.raises(Unavailable, match="no room for another"):
+        made.scale("shop", {"only": 4})
+    assert sorted(each.pid for each in host.running) == [1, 2]
+    assert died == []
+    made.stop()
+
+
+def test_a_server_that_is_taken_out_of_service_has_not_died() -> None:
+    host = Host()
+    died: list[str] = []
+    made = fleet(host, count=2, died=lambda _, reason: died.append(reason))
+    retired = host.running[1]
+    made.scale("shop", {"only": 1})
+    assert retired.ended.is_set()
+    host.running[0].ended.set()
+    wait_until(lambda: died, HANGS_S, 0.001)
+    assert len(died) == 1
+    made.stop()
+
+
+@pytest.mark.slow
+def test_tritons_start_and_end_with_the_instances(tmp_path: Path, toolchain: Path) -> None:
+    """The account's own processes, by the API; `benchmarks/scaling.py` has the policy do it."""
+    from tests.local_aws import conftest
+
+    with LocalAccount.start(state=tmp_path, toolchain=toolchain, servers=3) as account:
+        conftest.upload(account)
+        client = conftest.clients(account)
+        endpoints = conftest.Endpoints(client("sagemaker"))
+        name = endpoints.create("growing", config=endpoints.config("growing-1"))
+        endpoints.settled(name)
+
+        def scaled(count: int) -> dict[str, Any]:
+            desired = [{"VariantName": "AllTraffic", "DesiredInstanceCount": count}]
+            client("sagemaker").update_endpoint_weights_and_capacities(
+                EndpointName=name, DesiredWeightsAndCapacities=desired
+            )
+            variant: dict[str, Any] = endpoints.settled(name)["ProductionVariants"][0]
+            return variant
+
+        def tritons() -> list[int]:
+            lines = [each for each in account.log_file.read_text().splitlines() if "is answered by Triton" in each]
+            started = [int(each.rsplit("process ", 1)[1].rstrip(")")) for each in lines]
+            return [each for each in started if not gone(each)]
+
+        assert scaled(3)["CurrentInstanceCount"] == 3
+        assert len(tritons()) == 3
+        assert scaled(1)["CurrentInstanceCount"] == 1
+        wait_until(lambda: len(tritons()) == 1)

@@ -1,0 +1,230 @@
+"""Target tracking of the local account, minute by minute, on a clock of the test's.
+
+The documentation that each case follows is named in `local_aws/scaling`. Target value: 100 invocations a minute.
+"""
+
+import re
+
+import pytest
+
+from local_aws.scaling.target_tracking import DIMENSION, NAMESPACE
+from tests.local_aws.scaling.account import CONCURRENCY, RESOURCE, START, Scaled
+
+
+def test_three_minutes_above_the_target_add_in_proportion() -> None:
+    scaled = Scaled()
+    assert scaled.pass_minutes(90, 250, 250, 250) == [1, 1, 1, 3]
+    assert scaled.state("AlarmHigh") == "ALARM"
+
+
+def test_two_minutes_above_the_target_add_nothing() -> None:
+    scaled = Scaled()
+    assert scaled.pass_minutes(90, 250, 250, 90, 250, 250, 90) == [1] * 7
+    assert scaled.state("AlarmHigh") == "OK"
+
+
+def test_exactly_the_target_adds_nothing() -> None:
+    assert Scaled(3).pass_minutes(*[100] * 6) == [3] * 6
+
+
+def test_the_fifteenth_minute_below_nine_tenths_removes_some() -> None:
+    scaled = Scaled(10)
+    assert scaled.pass_minutes(95, *[55] * 14) == [10] * 15
+    assert scaled.pass_minutes(55) == [6], "5.5 would do; it never removes too much"
+
+
+def test_between_nine_tenths_and_the_target_nothing_is_removed() -> None:
+    assert Scaled(10).pass_minutes(*[91] * 20)[-1] == 10
+
+
+def test_a_minute_that_is_not_low_begins_the_fifteen_anew() -> None:
+    scaled = Scaled(10)
+    assert scaled.pass_minutes(*[50] * 10, 95, *[50] * 14) == [10] * 25
+    assert scaled.pass_minutes(50) == [5]
+
+
+def test_the_bounds_of_the_target_hold() -> None:
+    scaled = Scaled(2)
+    scaled.register(2, 5)
+    assert scaled.pass_minutes(*[1000] * 3)[-1] == 5
+    assert scaled.pass_minutes(*[1] * 15)[-1] == 2
+
+
+def test_within_the_cooldown_only_a_larger_scale_out_adds_its_difference() -> None:
+    """Ten became twelve; the documentation's example counts the two that were added as a part of the next one's."""
+    scaled = Scaled(10, ScaleOutCooldown=300)
+    scaled.register(1, 20)
+    assert scaled.pass_minutes(120, 120, 120, 120) == [10, 10, 12, 12], "10 * 1.2 again: no larger one"
+    assert scaled.pass_minutes(130) == [13]
+
+
+def test_after_the_cooldown_a_lasting_alarm_adds_again() -> None:
+    """The change is complete ten seconds after it was asked for, so that the alarm is not heard in five minutes."""
+    scaled = Scaled(1, ScaleOutCooldown=300)
+    assert scaled.pass_minutes(*[200] * 8) == [1, 1, 2, 2, 2, 2, 2, 2]
+    assert scaled.pass_minutes(150) == [3]
+
+
+def test_a_cooldown_begins_when_the_change_is_complete() -> None:
+    scaled = Scaled(1, ScaleOutCooldown=120)
+    scaled.instances.updating = True
+    assert scaled.pass_minutes(*[200] * 6) == [1] * 6
+    scaled.instances.finish()
+    scaled.instances.updating = False
+    assert scaled.pass_minutes(150, 150) == [2, 2], "complete after minute 5; two minutes of cooldown"
+    assert scaled.pass_minutes(150) == [3]
+    assert scaled.instances.asked == [2, 3]
+
+
+def test_an_endpoint_that_is_updating_is_asked_for_nothing() -> None:
+    scaled = Scaled()
+    scaled.instances.updating = True
+    scaled.pass_minutes(*[900] * 10)
+    assert scaled.instances.asked == [9]
+
+
+def test_a_scale_in_waits_for_the_cooldown_of_the_one_before_and_a_scale_out_ends_it() -> None:
+    scaled = Scaled(10, ScaleInCooldown=1200, ScaleOutCooldown=0)
+    assert scaled.pass_minutes(*[80] * 15)[-1] == 8
+    assert scaled.pass_minutes(*[50] * 15)[-1] == 8, "the cooldown"
+    assert scaled.pass_minutes(*[120] * 3)[-1] == 10
+    assert scaled.pass_minutes(*[80] * 15)[-1] == 8, "a quarter of an hour later, although the cooldown had not ended"
+
+
+def test_without_scale_in_instances_only_come() -> None:
+    assert Scaled(10, DisableScaleIn=True).pass_minutes(*[10] * 20)[-1] == 10
+
+
+def test_with_no_traffic_there_is_no_datapoint_and_nothing_is_removed() -> None:
+    scaled = Scaled(5)
+    assert scaled.pass_minutes(*[90] * 20, *[None] * 30)[-1] == 5
+    assert (scaled.state("AlarmHigh"), scaled.state("AlarmLow")) == ("INSUFFICIENT_DATA", "INSUFFICIENT_DATA")
+
+
+def test_of_two_policies_one_is_enough_to_add_and_both_have_to_agree_to_remove() -> None:
+    scaled = Scaled(4)
+    scaled.put_policy("Requests", CONCURRENCY, target=2.0)
+
+    def both(minutes: int, invocations: float, at_once: float) -> int:
+        for _ in range(minutes):
+            for second in range(0, 60, 10):
+                scaled.put(at_once, START + scaled.minute * 60 + second, "ConcurrentRequestsPerModel")
+            scaled.pass_minutes(invocations)
+        return scaled.instances.now
+
+    assert both(16, 50, 1.9) == 4, "the requests in flight are not low"
+    assert both(1, 50, 3.0) == 6, "three datapoints of ten seconds are above 2"
+    assert both(18, 50, 0.5) == 3, "half as many would do for one, a quarter for the other"
+
+
+@pytest.mark.parametrize(
+    ("suspended", "load", "stays"),
+    [("DynamicScalingOutSuspended", 500, 4), ("DynamicScalingInSuspended", 10, 4)],
+)
+def test_what_is_suspended_does_not_happen(suspended: str, load: float, stays: int) -> None:
+    scaled = Scaled(4)
+    scaled.register(1, 10, {suspended: True})
+    assert scaled.pass_minutes(*[load] * 20)[-1] == stays
+
+
+def test_a_scheduled_minimum_acts_in_its_minute_whatever_the_cooldowns() -> None:
+    scaled = Scaled(3)
+    scaled.schedule("Morning", "cron(5 1 ? * MON-FRI *)", {"MinCapacity": 6}, "Europe/Paris")
+    assert scaled.pass_minutes(*[95] * 5) == [3, 3, 3, 3, 6], "00:05:02 in UTC"
+    (activity,) = scaled.activities()
+    assert activity["Cause"] == "scheduled action name Morning was triggered and minimum capacity was set to 6"
+    assert scaled.pass_minutes(*[50] * 15)[-1] == 6, "the policy goes on within the new bounds"
+
+
+def test_a_scheduled_maximum_takes_what_is_above_it() -> None:
+    scaled = Scaled(8)
+    scaled.schedule("Night", "at(2026-01-05T00:02:00)", {"MinCapacity": 1, "MaxCapacity": 2})
+    assert scaled.pass_minutes(95, 95, 95) == [8, 2, 2]
+
+
+def test_a_scheduled_minimum_waits_until_the_endpoint_takes_a_change() -> None:
+    scaled = Scaled(1)
+    scaled.schedule("Morning", "at(2026-01-05T00:04:00)", {"MinCapacity": 6})
+    scaled.instances.updating = True
+    scaled.pass_minutes(*[200] * 5)
+    assert scaled.instances.asked == [2]
+    scaled.instances.finish()
+    scaled.pass_minutes(90)
+    assert scaled.instances.asked == [2, 6]
+
+
+def test_an_activity_tells_its_cause_and_its_end() -> None:
+    scaled = Scaled()
+    scaled.instances.updating = True
+    scaled.pass_minutes(*[300] * 3)
+    (activity,) = scaled.activities()
+    assert activity["StatusCode"] == "InProgress"
+    assert activity["StatusMessage"] == (
+        "Successfully set desired instance count to 3. Waiting for change to be fulfilled by sagemaker."
+    )
+    cause = rf"monitor alarm TargetTracking-{RESOURCE}-AlarmHigh-[0-9a-f-]{{36}} in state ALARM triggered policy Policy"
+    assert re.fullmatch(cause, activity["Cause"])
+    scaled.instances.finish()
+    scaled.pass_minutes(90)
+    (activity,) = scaled.activities()
+    assert (activity["StatusCode"], activity["EndTime"]) == ("Successful", START + 190)
+    assert activity["StatusMessage"] == (
+        "Successfully set desired instance count to 3. Change successfully fulfilled by sagemaker."
+    )
+
+
+def test_a_change_that_fails_is_told_and_tried_again() -> None:
+    scaled = Scaled()
+    scaled.instances.failed = "no room"
+    scaled.pass_minutes(*[300] * 4, 90)
+    assert [(each["StatusCode"], each["StatusMessage"]) for each in scaled.activities()] == [
+        ("Failed", "Failed to set desired instance count to 3. Reason: no room")
+    ] * 2
+    scaled.instances.failed = None
+    assert scaled.pass_minutes(300, 300, 300)[-1] == 3, "and no cooldown"
+
+
+def test_the_alarms_are_those_that_the_service_makes() -> None:
+    scaled = Scaled()
+    high, low = scaled.cloudwatch.alarms.values()
+    assert re.fullmatch(rf"TargetTracking-{RESOURCE}-AlarmHigh-[0-9a-f-]{{36}}", high.name)
+    assert re.fullmatch(rf"TargetTracking-{RESOURCE}-AlarmLow-[0-9a-f-]{{36}}", low.name)
+    assert (high.comparison_operator, high.threshold, high.evaluation_periods) == ("GreaterThanThreshold", 100, 3)
+    assert (low.comparison_operator, low.threshold, low.evaluation_periods) == ("LessThanThreshold", 90, 15)
+    for alarm in (high, low):
+        assert (alarm.namespace, alarm.metric_name, alarm.statistic, alarm.period) == (
+            "AWS/SageMaker",
+            "InvocationsPerInstance",
+            "Sum",
+            60,
+        )
+        assert {each.name: each.value for each in alarm.dimensions} == {
+            "EndpointName": "shop",
+            "VariantName": "AllTraffic",
+        }
+
+
+def test_an_update_keeps_the_policys_arn_and_replaces_its_alarms() -> None:
+    scaled = Scaled()
+    (before,) = scaled.service.policies.values()
+    arn, names = before.policy_arn, set(scaled.cloudwatch.alarms)
+    scaled.put_policy(target=200)
+    (after,) = scaled.service.policies.values()
+    assert after.policy_arn == arn
+    assert [each.threshold for each in scaled.cloudwatch.alarms.values()] == [200, 180]
+    assert names.isdisjoint(scaled.cloudwatch.alarms)
+
+
+def test_a_deregistered_target_takes_its_policies_alarms_and_schedules_with_it() -> None:
+    scaled = Scaled()
+    scaled.schedule("Morning", "rate(1 day)", {"MinCapacity": 2})
+    scaled.service.deregister_scalable_target(NAMESPACE, RESOURCE, DIMENSION)
+    assert (scaled.service.policies, scaled.cloudwatch.alarms, scaled.service.scheduled_actions) == ({}, {}, [])
+    assert scaled.pass_minutes(*[900] * 5) == [1] * 5
+
+
+@pytest.mark.parametrize(("low", "high", "then"), [(3, 9, 3), (1, 2, 2), (1, 9, 2)])
+def test_registering_brings_the_instances_within_the_bounds(low: int, high: int, then: int) -> None:
+    scaled = Scaled(2)
+    scaled.register(low, high)
+    assert scaled.instances.now == then
