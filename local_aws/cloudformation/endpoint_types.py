@@ -75,7 +75,7 @@ class ScalableTargetResource(Resource, CloudFormationModel):
             properties["ScalableDimension"],
             low,
             high,
-            properties.get("RoleARN") or _service_linked_role(where.account_id, namespace),
+            properties.get("RoleARN", ""),
             suspended,
         )
         if namespace == "sagemaker":
@@ -161,13 +161,6 @@ def _delete_endpoint(backend: LocalSageMakerBackend, name: str) -> None:
         endpoint = backend.endpoint(name)
         backend.delete_endpoint(name)
         endpoint.settled.wait()
-
-
-def _service_linked_role(account_id: str, namespace: str) -> str:
-    """Returns the role that the service makes for itself when a scalable target names none."""
-    name = "AWSServiceRoleForApplicationAutoScaling" + ("_SageMakerEndpoint" if namespace == "sagemaker" else "")
-    path = f"aws-service-role/{namespace}.application-autoscaling.amazonaws.com"
-    return f"arn:aws:iam::{account_id}:role/{path}/{name}"
 
 
 def _at_most_63(name: str) -> str:

@@ -64,10 +64,11 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
         dimension: str,
         min_capacity: int | None,
         max_capacity: int | None,
-        role_arn: str,
+        role_arn: str | None,
         suspended_state: Any,
     ) -> FakeScalableTarget:
         """Registers or updates it, and brings a variant that is in service within the bounds."""
+        role = role_arn or _service_linked_role(self.account_id, namespace)
         with self.lock:
             old = self.targets.get(dimension, {}).get(r_id)
             low = min_capacity if min_capacity is not None or old is None else old.min_capacity
@@ -76,7 +77,7 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
                 raise AWSValidationException("You must specify values for the minimum and maximum capacity.")
             if low > high:
                 raise AWSValidationException("Maximum capacity cannot be less than minimum capacity")
-            target = super().register_scalable_target(namespace, r_id, dimension, low, high, role_arn, suspended_state)
+            target = super().register_scalable_target(namespace, r_id, dimension, low, high, role, suspended_state)
             present = self.capacity.count(r_id) if namespace == NAMESPACE else None
             if present is not None and (count := self.within_bounds(target, present)) != present:
                 self.capacity.set_count(r_id, count)
@@ -156,6 +157,13 @@ class LocalScalingBackend(ApplicationAutoscalingBackend):
             return made
 
         return [alarm("AlarmHigh", tracking.high), alarm("AlarmLow", tracking.low)]
+
+
+def _service_linked_role(account_id: str, namespace: str) -> str:
+    """Returns the role that the service makes for itself when a scalable target names none."""
+    name = "AWSServiceRoleForApplicationAutoScaling" + ("_SageMakerEndpoint" if namespace == NAMESPACE else "")
+    path = f"aws-service-role/{namespace}.application-autoscaling.amazonaws.com"
+    return f"arn:aws:iam::{account_id}:role/{path}/{name}"
 
 
 class LocalScalingResponse(ApplicationAutoScalingResponse):

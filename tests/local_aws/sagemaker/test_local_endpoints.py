@@ -238,6 +238,39 @@ def test_invocations_are_published_with_microsecond_latencies(
     assert 0 < seen["overheadlatency"] < 1_000_000
 
 
+def test_a_variant_is_scaled_and_its_policy_told_as_the_api_tells_them(
+    shared_endpoint: str, client: Callable[[str], Any], endpoints: Endpoints
+) -> None:
+    scaling, cloudwatch = client("application-autoscaling"), client("cloudwatch")
+    target = {
+        "ServiceNamespace": "sagemaker",
+        "ResourceId": f"endpoint/{shared_endpoint}/variant/AllTraffic",
+        "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
+    }
+    scaling.register_scalable_target(**target, MinCapacity=3, MaxCapacity=9)
+    assert endpoints.settled(shared_endpoint)["ProductionVariants"][0]["CurrentInstanceCount"] == 3
+    (told,) = scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
+    assert told["RoleARN"].endswith("/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint")
+    metric = {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}
+    put = scaling.put_scaling_policy(
+        **target,
+        PolicyName="Policy",
+        PolicyType="TargetTrackingScaling",
+        TargetTrackingScalingPolicyConfiguration={"TargetValue": 70.0, "PredefinedMetricSpecification": metric},
+    )
+    names = [each["AlarmName"] for each in put["Alarms"]]
+    alarms = cloudwatch.describe_alarms(AlarmNames=names)["MetricAlarms"]
+    assert [(each["Threshold"], each["EvaluationPeriods"]) for each in alarms] == [(70, 3), (63, 15)]
+    assert scaling.describe_scaling_activities(**target)["ScalingActivities"] == []
+    with pytest.raises(ClientError, match="a schedule such as this one: 'noon' is none of at"):
+        scaling.put_scheduled_action(**target, ScheduledActionName="Noon", Schedule="noon")
+    with pytest.raises(ClientError, match="Maximum capacity cannot be less than minimum capacity"):
+        scaling.register_scalable_target(**target, MinCapacity=10)
+    scaling.deregister_scalable_target(**target)
+    assert scaling.describe_scaling_policies(ServiceNamespace="sagemaker")["ScalingPolicies"] == []
+    assert cloudwatch.describe_alarms(AlarmNames=names)["MetricAlarms"] == []
+
+
 @pytest.fixture(scope="module")
 def shared_endpoint(sagemaker: Any) -> Any:
     made = Endpoints(sagemaker)

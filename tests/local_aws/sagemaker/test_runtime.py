@@ -4,6 +4,7 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -61,7 +62,9 @@ def model() -> Iterator[tuple[type[Model], Any]]:
 
 def invoke(server: Any, body: bytes = b"{}", headers: dict[str, str] | None = None) -> tuple[Answered, list[Any]]:
     recorded: list[Any] = []
-    endpoint: Any = SimpleNamespace(pick=lambda name: ("AllTraffic", server), instance_count=lambda variant: 1)
+    endpoint: Any = SimpleNamespace(
+        lease=lambda name: nullcontext(("AllTraffic", server)), instance_count=lambda variant: 1
+    )
     metrics: Any = SimpleNamespace(record=lambda *_, status, **__: recorded.append(status))
     application = InvocationMiddleware(Spy(), lambda name: endpoint, metrics, "123456789012")
     return ask(application, environ_of("POST", PATH, headers or {}, body)), recorded

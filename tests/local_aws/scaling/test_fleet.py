@@ -8,10 +8,12 @@ from typing import Any, cast
 
 import pytest
 
+from local_aws.process.local_account import LocalAccount
 from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker.endpoint_fleet import Fleet, Variant
 from local_aws.sagemaker.model_host import Container, ModelHost
-from tests.local_aws.conftest import LocalAccount, gone, wait_until
+from tests.local_aws import conftest
+from tests.local_aws.conftest import gone, wait_until
 from workloads import Unavailable
 
 HANGS_S = 60.0
@@ -114,7 +116,7 @@ def test_a_server_ends_when_its_last_invocation_has_been_answered() -> None:
             # The one that was taken out is still there if it is leased.
             assert leased <= {each.pid for each in host.running}
         scaling.result(HANGS_S)
-    assert [each.pid for each in host.running] == [1] or len(host.running) == 1
+    assert len(host.running) == 1
     made.stop()
 
 
@@ -146,8 +148,6 @@ def test_a_server_that_is_taken_out_of_service_has_not_died() -> None:
 @pytest.mark.slow
 def test_tritons_start_and_end_with_the_instances(tmp_path: Path, toolchain: Path) -> None:
     """The account's own processes, by the API; `benchmarks/scaling.py` has the policy do it."""
-    from tests.local_aws import conftest
-
     with LocalAccount.start(state=tmp_path, toolchain=toolchain, servers=3) as account:
         conftest.upload(account)
         client = conftest.clients(account)
