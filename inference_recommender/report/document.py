@@ -1,4 +1,4 @@
-"""The report of a run, a proof, a search, an experiment or a comparison as a document, before it is drawn.
+"""The report of a run, a proof, a search, a simulation, an experiment or a comparison, before it is drawn.
 
 `report --format json` prints it as it is; the Markdown and the page are drawn from it, so that all three say the same.
 Figures are numbers with their unit in the column's name; what is not known is null, never 0.
@@ -12,7 +12,7 @@ from pydantic import Field
 from workloads import LatencyObjective, Proof
 from workloads.document import Document
 
-Kind = Literal["run", "proof", "capacity", "experiment", "comparison"]
+Kind = Literal["run", "proof", "capacity", "tune", "simulation", "experiment", "comparison"]
 Verdict = Literal["met", "missed", "unknown"]
 Value = str | int | float | bool | None
 MISSING = "–"
@@ -51,6 +51,7 @@ class Report(Document):
     cautions: tuple[str, ...] = Field(default=(), description="What the figures must not be used for.")
     tables: tuple[Table, ...]
     proof: Proof | None = Field(default=None, description="The last proof; null: none was made.")
+    patch: str | None = Field(default=None, description="Lines for workload.toml; null: nothing is to be changed.")
     not_tested: tuple[str, ...] = Field(description="What the figures do not show, a sentence each.")
     environment: dict[str, str] = Field(description="What was measured, on what, when, and the hashes of its inputs.")
 

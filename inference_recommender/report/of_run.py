@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from inference_recommender.measurement import Measurement
 from inference_recommender.output import client_latencies, none_chosen
 from inference_recommender.report.configuration import configuration_table
 from inference_recommender.report.document import Report, Table, Verdict, asked, table
@@ -51,8 +52,17 @@ TRAFFIC_THAT_CHANGES = (
 )
 
 
-def run_report(name: str, workload: Workload, recommendation: Recommendation, found: Found) -> Report:
-    """Returns the report of a recommendation, with its last proof where it has one."""
+def run_report(
+    name: str,
+    workload: Workload,
+    recommendation: Recommendation,
+    found: Found,
+    measured: Sequence[Measurement] = (),
+) -> Report:
+    """Returns the report of a recommendation, with its last proof where it has one.
+
+    `measured` are the measurements that it was made from; tables of what only they hold are left out without them.
+    """
     origin, proof = recommendation.provenance, recommendation.proof
     tables = [
         _candidates(recommendation),

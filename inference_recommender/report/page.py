@@ -40,7 +40,7 @@ def page(
     return render(
         "run.html",
         workload=workload,
-        report=run_report(recommendation.provenance.job_name, workload, recommendation, found),
+        report=run_report(recommendation.provenance.job_name, workload, recommendation, found, measured),
         asked=f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms at {peak:,} "
         "invocations per minute",
         percentile=objective.percentile,
@@ -62,8 +62,17 @@ def page(
             )
             for measurement, candidate in zip(measured, recommendation.candidates, strict=False)
         ],
+        figures=figures_of_run(recommendation, measured),
         proof=recommendation.proof,
     )
+
+
+def figures_of_run(recommendation: Recommendation, measured: Sequence[Measurement]) -> dict[str, plots.Plot]:
+    """Returns the figures that stand beside the tables of a run's report, by title; those of single tests are not
+    among them.
+    """
+    known: dict[str, plots.Plot | None] = {}
+    return {title: plot for title, plot in known.items() if plot is not None}
 
 
 def draw(run_folder: RunFolder) -> None:
@@ -77,9 +86,9 @@ def page_of(run_folder: RunFolder) -> str:
     return page(*inputs, found(run_folder.path))
 
 
-def summary_page(report: Report) -> str:
-    """Returns the page of a report that has tables and no plots of its own."""
-    return render("summary.html", report=report)
+def summary_page(report: Report, figures: Mapping[str, plots.Plot] | None = None) -> str:
+    """Returns the page of a report that is its decision, its figures by title, and its tables."""
+    return render("summary.html", report=report, figures=figures or {})
 
 
 def render(template: str, *, folder: Path = HERE, **values: Any) -> str:
