@@ -91,6 +91,9 @@ class RunFolder:
         with replacing(self.path / name, PRIVATE) as file:
             file.write(content)
 
+    def keep_text(self, name: str, text: str) -> None:
+        self._write(name, text)
+
     def keep_workload(self, workload: Workload) -> None:
         workload.write_json(self.path / "workload.json")
 

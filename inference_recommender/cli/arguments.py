@@ -29,3 +29,26 @@ def percentile(text: str) -> str:
     if not 0 < rank < 100:
         raise argparse.ArgumentTypeError(f"got '{text}', but a percentile is P50, P99, P99.9 and the like.")
     return f"P{rank:.12g}"
+
+
+def whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"got {text}. Allowed: a whole number.")
+    return int(text)
+
+
+def number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"got {text}. Allowed: a number from 0 on.")
+    return value
+
+
+def share(text: str) -> float:
+    value = number(text)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"got {text}. Allowed: between 0 and 1.")
+    return value

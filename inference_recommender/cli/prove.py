@@ -127,6 +127,7 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
         sizing=workload.sizing,
         looked=partial(_tell_look, stderr, recommendation),
     )
+    run_folder.keep_workload(folder.workload)
     run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads(), recommendation.objective.rows_per_invocation))
     proof = _run(proving, run_folder)
     report = add_proof(recommendation, proof, file, options.runs)

@@ -1,4 +1,4 @@
-"""`report`: the evidence of a run, a proof, a search or an experiment, drawn from its folder without AWS."""
+"""`report`: the evidence of a run, proof, search, simulation or experiment, drawn from its folder without AWS."""
 
 import argparse
 import json
@@ -12,26 +12,41 @@ from inference_recommender.experiment.page import conclude, concluded_from
 from inference_recommender.experiment.page import page as experiment_page
 from inference_recommender.output import Commands, add_command
 from inference_recommender.prove.kept import PROOF
+from inference_recommender.report import plots
 from inference_recommender.report.document import Kind, Report, as_json
 from inference_recommender.report.found import found
 from inference_recommender.report.markdown import markdown
 from inference_recommender.report.of_run import capacity_report, proof_report, run_report
-from inference_recommender.report.page import page_of, summary_page
+from inference_recommender.report.of_simulation import simulation_report
+from inference_recommender.report.of_tune import tune_figures, tune_report
+from inference_recommender.report.page import page_of, simulation_page, summary_page
 from inference_recommender.run_folder import RunFolder
+from inference_recommender.simulate.kept import SIMULATION, read_simulation
 from inference_recommender.sizing.open_loop import NAME as CAPACITY
 from inference_recommender.sizing.open_loop import CapacityFound
+from inference_recommender.tune.folder import PLAN, TuneFolder
 from workloads import Proof
 
-DESCRIPTION = """Draws what a folder below runs/ holds: a run, a proof, a search of a capacity or an experiment.
-html writes report.html into the folder and prints where it is. markdown prints the body of a pull request, json the
-same as a document, which docs/measuring.md describes."""
+DESCRIPTION = """Draws what a folder below runs/ holds: a run, a proof, a search of a capacity or of a configuration
+(tune), a simulation or an experiment. html writes report.html into the folder and prints where it is. markdown prints
+the body of a pull request, json the same as a document, which docs/measuring.md describes."""
+
+
+FILES: dict[str, Kind] = {
+    SIMULATION: "simulation",
+    PLAN: "tune",
+    "recommendation.json": "run",
+    PROOF: "proof",
+    CAPACITY: "capacity",
+}
+"""A file of a folder → its kind; the first that is there says it."""
 
 
 def add(commands: Commands) -> None:
     parser = add_command(
         commands, "report", "draw the evidence of a run again, without AWS", "report runs/NAME", DESCRIPTION
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="the folder of a run, a proof, a search or an experiment")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a folder below runs/, of any kind")
     parser.add_argument(
         "--format", choices=("html", "markdown", "json"), default="html", help="default: html, which is written"
     )
@@ -53,27 +68,31 @@ def kind_of(path: Path) -> Kind:
     """Tells what a folder holds by the files in it; one that holds nothing of ours counts as a run's."""
     if ExperimentFolder(path).begun:
         return "experiment"
-    if (path / "recommendation.json").exists():
-        return "run"
-    if (path / PROOF).exists():
-        return "proof"
-    return "capacity" if (path / CAPACITY).exists() else "run"
+    for name, kind in FILES.items():
+        if (path / name).exists():
+            return kind
+    return "run"
 
 
 def report(path: Path) -> Report:
     """Reads a folder of any kind. Raises `UsageError` or `InvalidDocument`."""
     name, run_folder = path.resolve().name, RunFolder(path)
+    workload = run_folder.workload() if (path / "workload.json").exists() else None
     match kind_of(path):
         case "experiment":
             folder = ExperimentFolder(path)
             return experiment_report(name, concluded_from(folder), folder.workload(), found(path))
+        case "simulation":
+            return simulation_report(name, read_simulation(path), run_folder.workload(), found(path))
+        case "tune":
+            return tune_report(name, TuneFolder(path), found(path))
         case "proof":
-            return proof_report(name, Proof.from_json(path / PROOF), found(path))
+            return proof_report(name, Proof.from_json(path / PROOF), workload, found(path))
         case "capacity":
-            workload = run_folder.workload() if (path / "workload.json").exists() else None
             return capacity_report(name, CapacityFound.from_json(path / CAPACITY), workload, found(path))
         case _:
-            return run_report(name, run_folder.workload(), run_folder.recommendation(), found(path))
+            measured = run_folder.measurements() if (path / "measurements.json").exists() else ()
+            return run_report(name, run_folder.workload(), run_folder.recommendation(), found(path), measured)
 
 
 def write_page(path: Path) -> Path:
@@ -94,5 +113,14 @@ def page_text(path: Path) -> str:
             return experiment_page(concluded_from(folder), folder.workload(), found(path))
         case "run":
             return page_of(RunFolder(path))
+        case "simulation":
+            return simulation_page(report(path), read_simulation(path), RunFolder(path).workload())
+        case "tune":
+            return summary_page(report(path), tune_figures(TuneFolder(path)))
+        case "proof":
+            return summary_page(
+                report(path), {"Latency under each load": plots.of_proof(Proof.from_json(path / PROOF))}
+            )
         case _:
-            return summary_page(report(path))
+            searched = CapacityFound.from_json(path / CAPACITY).open_loop()
+            return summary_page(report(path), {"Latency against load": plots.of_search(searched)})

@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -18,11 +18,13 @@ from inference_recommender.report.document import Report, Verdict, as_json, tabl
 from inference_recommender.report.markdown import markdown
 from inference_recommender.report.owner_only import NOT_FOUND, Page, ReportServer
 from inference_recommender.report.page import render, summary_page
+from inference_recommender.report.side_by_side import side_by_side
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, ProjectError, UsageError
 
-DESCRIPTION = """Serves an index of the folders below runs/, each one's report, and comparisons of two, until Ctrl-C. It
-listens on 127.0.0.1 alone; the address that it prints has a random part, without which nothing is answered."""
+DESCRIPTION = """Serves an index of the folders below runs/, each one's report, and comparisons of two of one kind and
+workload, until Ctrl-C: runs as `compare` judges them, proofs, searches and simulations side by side. It listens on
+127.0.0.1 alone; the address that it prints has a random part, without which nothing is answered."""
 VERDICTS: dict[int, Verdict] = {0: "met", 1: "missed", 4: "unknown"}
 """An exit code of `compare` → what its page shows."""
 DIFFERENCES = (
@@ -87,8 +89,18 @@ def site(runs: Path, parts: tuple[str, ...], query: Mapping[str, str]) -> Page:
 
 def index(runs: Path, folders: Mapping[str, Path]) -> str:
     entries = sorted((_entry(path) for path in folders.values()), key=_measured_at, reverse=True)
-    comparable = [entry.name for entry in entries if (folders[entry.name] / "measurements.json").exists()]
-    return render("index.html", below=runs.resolve().name + "/", entries=entries, comparable=comparable)
+    return render(
+        "index.html", below=runs.resolve().name + "/", entries=entries, groups=_comparable(entries), when=when
+    )
+
+
+def _comparable(entries: Sequence[Entry]) -> dict[str, list[str]]:
+    """Returns the folders of which there are several of one kind and workload, by these in words."""
+    groups: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry.report and entry.report.workload and entry.report.kind != "experiment":
+            groups.setdefault(f"{entry.report.workload}: {entry.report.kind}", []).append(entry.name)
+    return {words: names for words, names in groups.items() if len(names) > 1}
 
 
 def _entry(path: Path) -> Entry:
@@ -99,7 +111,12 @@ def _entry(path: Path) -> Entry:
 
 
 def _measured_at(entry: Entry) -> str:
-    return entry.report.environment["measured at"] if entry.report else ""
+    return when(entry.report) if entry.report else ""
+
+
+def when(report: Report) -> str:
+    """Returns when a folder was made, or its figures were measured."""
+    return report.environment.get("simulated at") or report.environment["measured at"]
 
 
 def _run(path: Path, form: str) -> Page:
@@ -116,7 +133,11 @@ def _run(path: Path, form: str) -> Page:
 
 
 def _compared(baseline: Path, candidate: Path) -> str:
-    """Draws what `compare` prints. Raises `UsageError` where the two are not alike."""
+    """Draws what `compare` prints of two runs, and two folders of another kind side by side. Raises `UsageError`
+    where the two are not alike.
+    """
+    if not all((each / "measurements.json").exists() for each in (baseline, candidate)):
+        return summary_page(side_by_side(report(baseline), report(candidate)))
     runs = RunFolder(baseline), RunFolder(candidate)
     if (why := unlike(*runs)) is not None:
         raise why

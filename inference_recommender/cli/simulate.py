@@ -2,16 +2,18 @@
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from inference_recommender.cli import arguments
 from inference_recommender.output import Commands, add_command, tell
+from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate.evidence import (
     Service,
     given_minimums,
@@ -20,6 +22,7 @@ from inference_recommender.simulate.evidence import (
     recommended_service,
     timing_of,
 )
+from inference_recommender.simulate.kept import Named, keep, kept, on_frontier, trace_csv
 from inference_recommender.simulate.optimise import SEARCH_SEEDS, Found, Search, recommended
 from inference_recommender.simulate.policy import Outcome, Policy, Timing, Traffic
 from inference_recommender.simulate.result import Result, Tolerance, document
@@ -28,12 +31,13 @@ from inference_recommender.simulate.shapes import SHAPES, shape
 from inference_recommender.simulate.simulation import without_policy
 from inference_recommender.simulate.terminal import caution, progress, show, show_found
 from inference_recommender.simulate.trace import read_trace
-from workloads import ROOT, Recommendation, ScheduledMinimum, UsageError, WorkloadFolder, load_workload
+from workloads import ROOT, Interrupted, Recommendation, UsageError, WorkloadFolder, load_workload
 
 NOT_KEPT = 1
 SEEDS, SEEDS_OF_LONG = 100, 1
 LONG_STEPS = 7 * 24 * 60
 """A trace of more steps has one seed where none are asked for."""
+TODAY, NEVER = "today's", "never scaled"
 SEARCHED = 80
 """About so many policies does a search try."""
 
@@ -47,7 +51,10 @@ Beside the policy stand a fleet of the recommended size that never changes, and 
 that keep the objective in every step, had the future been known. With --target-invocations and the other options of a
 policy, what they change is compared with today's. With --optimise the cheapest policy within the tolerance is searched
 and, where a recommendation was simulated, written into it for review: the next `cdk deploy` has its numbers. Exit code
-0: the minutes over the objective are within the tolerance; 1: they are not."""
+0: the minutes over the objective are within the tolerance; 1: they are not.
+
+A folder below runs/ keeps all of it, and each policy's course over the worst day; `report` draws it. Ctrl-C keeps the
+policies that were simulated with all seeds."""
 
 
 def add(commands: Commands) -> None:
@@ -79,7 +86,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--seeds", type=arguments.count, metavar="N", help=f"default: {SEEDS}, or {SEEDS_OF_LONG} for more than a week"
     )
-    parser.add_argument("--first-seed", type=_whole, default=0, metavar="N", help="default: 0")
+    parser.add_argument("--first-seed", type=arguments.whole, default=0, metavar="N", help="default: 0")
     _add_policy(parser.add_argument_group("another policy than today's"))
     parser.add_argument(
         "--optimise",
@@ -88,12 +95,22 @@ def add(commands: Commands) -> None:
     )
     _add_timing(parser.add_argument_group("what AWS does not document, or only your account knows"))
     parser.add_argument(
-        "--tolerance-minutes", type=_number, default=5.0, metavar="M", help="over the objective, in a month; default: 5"
+        "--tolerance-minutes",
+        type=arguments.number,
+        default=5.0,
+        metavar="M",
+        help="over the objective, in a month; default: 5",
     )
     parser.add_argument(
-        "--confidence", type=_share, default=0.99, metavar="S", help="share of seeds that keep it; default: 0.99"
+        "--confidence",
+        type=arguments.share,
+        default=0.99,
+        metavar="S",
+        help="share of seeds that keep it; default: 0.99",
     )
-    parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="where the probes are kept")
+    parser.add_argument(
+        "--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="where the probes are, and this run is kept"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     parser.set_defaults(command=_simulate)
 
@@ -102,148 +119,194 @@ def _add_policy(group: "argparse._ArgumentGroup") -> None:
     group.add_argument("--target-invocations", type=arguments.positive, metavar="X", help="per minute and instance")
     group.add_argument("--min-instances", type=arguments.count, metavar="N")
     group.add_argument("--max-instances", type=arguments.count, metavar="N")
-    group.add_argument("--scale-out-cooldown-s", type=_whole, metavar="S")
-    group.add_argument("--scale-in-cooldown-s", type=_whole, metavar="S")
+    group.add_argument("--scale-out-cooldown-s", type=arguments.whole, metavar="S")
+    group.add_argument("--scale-in-cooldown-s", type=arguments.whole, metavar="S")
 
 
 def _add_timing(group: "argparse._ArgumentGroup") -> None:
     group.add_argument(
-        "--provisioning-s", type=_number, metavar="S", help="from asking for an instance to its container; default: 300"
+        "--provisioning-s",
+        type=arguments.number,
+        metavar="S",
+        help="from asking for an instance to its container; default: 300",
     )
     group.add_argument(
-        "--model-load-s", type=_number, metavar="S", help="from there to answers within the objective; default: 60"
+        "--model-load-s",
+        type=arguments.number,
+        metavar="S",
+        help="from there to answers within the objective; default: 60",
     )
     group.add_argument(
         "--metric-delay-s",
-        type=_whole,
+        type=arguments.whole,
         metavar="S",
         help="until an alarm sees a minute; default: 120, AWS's own figure",
     )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Asked:
+    """What is simulated, as the options say."""
+
+    options: argparse.Namespace
+    folder: WorkloadFolder
+    case: Case
+    service: Service
+    seeds: Sequence[int]
+
+    @property
+    def tolerance(self) -> Tolerance:
+        return Tolerance(minutes=self.options.tolerance_minutes, confidence=self.options.confidence)
+
+    def result(self, policy: Policy, outcomes: tuple[Outcome, ...]) -> Result:
+        return Result(
+            policy=policy,
+            outcomes=outcomes,
+            minutes=self.case.traffic.load(0).minutes,
+            price_per_hour_usd=self.service.price_per_hour_usd,
+            tolerance=self.tolerance,
+        )
+
+    def never_scaled(self, policy: Policy, least: int) -> Policy:
+        """Returns a fleet of the recommended size, and of `least` instances at least."""
+        return without_policy(policy, max(self.service.candidate.instance_count or 1, least))
+
+    def pool(self, stack: ExitStack, policy: Policy, seeds: int) -> Workers:
+        """Returns workers that end with the stack."""
+        pool = workers(self.case, policy, seeds)
+        return stack.enter_context(pool) if isinstance(pool, Processes) else pool
+
+    def keep(self, said: Mapping[str, Any], named: Sequence[Named], **facts: Any) -> RunFolder:
+        """Writes the run's folder."""
+        known = {"complete": True, "assumed": _given(self.options), "tried": None, **facts}
+        trace = None if self.options.from_cloudwatch is None else trace_csv(self.case.traffic.load(0))
+        content = kept(said, self.case, self.service, named, **known)
+        return keep(self.options.runs, datetime.now(UTC), content, self.folder.workload, named, trace)
+
+    def interrupted(self, whole: Sequence[Named]) -> Interrupted:
+        """Keeps the policies that were simulated as a whole, and returns the error that says so."""
+        if not whole:
+            return Interrupted("Interrupted: no policy was simulated with all seeds yet, so there is nothing to keep.")
+        said = document(self.folder.workload.name, self.case, whole[0].result, None, None)
+        folder = self.keep(said, whole, complete=False, safe=False)
+        policies = "policy was" if len(whole) == 1 else "policies were"
+        return Interrupted(f"Interrupted: {len(whole)} {policies} simulated with all seeds, and kept in {folder}.")
+
+
 def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     folder = load_workload(options.workload)
-    workload = folder.workload
     traffic = _traffic(options, folder)
     service = _service(options, folder)
-    case = Case(traffic=traffic, curve=service.curve, timing=_timing(options, timing_of(workload)))
+    case = Case(traffic=traffic, curve=service.curve, timing=_timing(options, timing_of(folder.workload)))
     policy = _policy(options, service.policy)
     seeds = _seeds(options, steps_of(case, policy))
-    if options.optimise:
-        return _optimise(options, stderr, folder, case, service, seeds)
-    fixed = without_policy(policy, max(service.candidate.instance_count or 1, policy.min_capacity))
-    asked = [policy, *([service.policy] if policy != service.policy else []), fixed]
+    asked = _Asked(options=options, folder=folder, case=case, service=service, seeds=seeds)
+    return _optimise(asked, stderr) if options.optimise else _compare(asked, policy, stderr)
+
+
+def _compare(asked: _Asked, policy: Policy, stderr: Console) -> int:
+    """Simulates a policy beside today's and a fleet that is never scaled."""
+    workload, today = asked.folder.workload, asked.service.policy
+    policies = {TODAY: today, NEVER: asked.never_scaled(policy, policy.min_capacity)}
+    if policy != today:
+        policies = {"asked for": policy, **policies}
+    named: list[Named] = []
     with ExitStack() as stack:
-        pool = _pool(stack, case, policy, len(seeds) * len(asked))
-        done = stack.enter_context(progress(stderr, len(seeds) * len(asked)))
-        results = [_result(options, case, service, each, pool.run(each, seeds, done)) for each in asked]
-    found, today, never = results[0], results[1] if len(results) == 3 else None, results[-1]
-    caution(stderr, case.curve, service, found)
-    if options.json:
-        print(json.dumps(document(workload.name, case, found, today, never), indent=2))
+        pool = asked.pool(stack, policy, len(asked.seeds) * len(policies))
+        done = stack.enter_context(progress(stderr, len(asked.seeds) * len(policies)))
+        try:
+            for name, each in policies.items():
+                named.append(Named(name=name, result=asked.result(each, pool.run(each, asked.seeds, done))))
+        except KeyboardInterrupt:
+            raise asked.interrupted(named) from None
+    found = named[0].result
+    beside = None if policy == today else named[1].result
+    said = document(workload.name, asked.case, found, beside, named[-1].result)
+    caution(stderr, asked.case.curve, asked.service, found)
+    if asked.options.json:
+        print(json.dumps(said, indent=2))
     else:
-        rows = [("asked for", found), ("today's", today)] if today else [("today's", found)]
-        show(workload.name, case, workload.latency_objective, [*rows, ("never scaled", never)])
+        show(workload.name, asked.case, workload.latency_objective, [(each.name, each.result) for each in named])
+    _tell_kept(stderr, asked.keep(said, named, safe=found.kept))
     return 0 if found.kept else NOT_KEPT
 
 
-def _optimise(
-    options: argparse.Namespace,
-    stderr: Console,
-    folder: WorkloadFolder,
-    case: Case,
-    service: Service,
-    seeds: Sequence[int],
-) -> int:
-    workload, given = folder.workload, given_minimums(folder.workload)
+def _optimise(asked: _Asked, stderr: Console) -> int:
+    """Searches the cheapest policy within the tolerance, and writes it into the recommendation."""
+    workload, least = asked.folder.workload, least_instances(asked.folder.workload)
     with ExitStack() as stack:
-        pool = _pool(stack, case, service.policy, SEARCH_SEEDS * SEARCHED)
-        found = Search(
-            case=case,
-            today=service.policy,
-            given=given,
-            least=least_instances(workload),
-            seeds=seeds,
-            tolerance=_tolerance(options),
-            price_per_hour_usd=service.price_per_hour_usd,
+        pool = asked.pool(stack, asked.service.policy, SEARCH_SEEDS * SEARCHED)
+        search = Search(
+            case=asked.case,
+            today=asked.service.policy,
+            given=given_minimums(workload),
+            least=least,
+            seeds=asked.seeds,
+            tolerance=asked.tolerance,
+            price_per_hour_usd=asked.service.price_per_hour_usd,
             workers=pool,
             done=stack.enter_context(progress(stderr, None)),
-        ).run()
-        fixed = without_policy(
-            found.today.policy, max(service.candidate.instance_count or 1, least_instances(workload))
         )
-        never = _result(options, case, service, fixed, pool.run(fixed, seeds, lambda _: None))
-    caution(stderr, case.curve, service, found.chosen)
-    if options.json:
-        held_out = found.held_out
-        confirmed = held_out and {"seeds": len(held_out), "first_seed": held_out.start, "failed": found.failed}
-        frontier = {
-            "frontier": [each.summary() for each in found.frontier()],
-            "policies_tried": len(found.tried),
-            "decided_on": {"seeds": len(seeds), "first_seed": seeds[0]},
-            "confirmed_on": confirmed,
-        }
-        print(json.dumps(document(workload.name, case, found.chosen, found.today, never, frontier), indent=2))
+        try:
+            found = search.run()
+            fixed = asked.never_scaled(asked.service.policy, least)
+            never = asked.result(fixed, pool.run(fixed, asked.seeds, lambda _: None))
+        except KeyboardInterrupt:
+            best = [Named(name="best so far", result=each) for each in search.best_so_far()[:1]]
+            raise asked.interrupted([*best, *on_frontier(search.best_so_far(), best)]) from None
+    caution(stderr, asked.case.curve, asked.service, found.chosen)
+    said = document(workload.name, asked.case, found.chosen, found.today, never, _searched(found, asked.seeds))
+    compared = [(TODAY, found.today), (NEVER, never)]
+    if asked.options.json:
+        print(json.dumps(said, indent=2))
     else:
-        rows = [("chosen", found.chosen), ("today's", found.today), ("never scaled", never)]
-        show(workload.name, case, workload.latency_objective, rows)
+        show(workload.name, asked.case, workload.latency_objective, [("chosen", found.chosen), *compared])
         show_found(found)
+    if found.choice is not None:
+        compared.insert(0, ("chosen", found.chosen))
+    named = [Named(name=name, result=result) for name, result in compared]
+    tried = [(each.instance_hours, each.minutes_over) for each in found.tried]
+    _tell_kept(stderr, asked.keep(said, [*named, *on_frontier(found.frontier(), named)], safe=found.safe, tried=tried))
     if not found.safe:
         why = "was confirmed on the seeds held out" if found.chosen.kept else "keeps the tolerance"
         tell(stderr, f"Nothing was written: no policy that was tried {why}.", "yellow")
         return NOT_KEPT
-    _write(options, stderr, folder, service, _recommended_policy(service, found, case, given))
+    _write(asked, stderr, _recommended_policy(asked, found))
     return 0
 
 
-def _write(
-    options: argparse.Namespace,
-    stderr: Console,
-    folder: WorkloadFolder,
-    service: Service,
-    better: Recommendation | None,
-) -> None:
+def _searched(found: Found, seeds: Sequence[int]) -> dict[str, Any]:
+    """Returns what a search adds to the document."""
+    held_out = found.held_out
+    return {
+        "frontier": [each.summary() for each in found.frontier()],
+        "policies_tried": len(found.tried),
+        "decided_on": {"seeds": len(seeds), "first_seed": seeds[0]},
+        "confirmed_on": held_out and {"seeds": len(held_out), "first_seed": held_out.start, "failed": found.failed},
+    }
+
+
+def _tell_kept(stderr: Console, folder: RunFolder) -> None:
+    tell(stderr, f"Kept in {folder}; `python -m inference_recommender report {folder}` draws it.")
+
+
+def _write(asked: _Asked, stderr: Console, better: Recommendation | None) -> None:
     """Writes the recommendation that was simulated, if one was, with the policy that was found."""
-    file: Path = options.source or folder.recommendation_file
+    file: Path = asked.options.source or asked.folder.recommendation_file
     if better is None:
         tell(stderr, "Nothing was written: a measurement was simulated, and no recommendation.", "yellow")
-    elif better == service.recommendation:
+    elif better == asked.service.recommendation:
         tell(stderr, f"{file} has this policy already.")
     else:
         better.write_json(file)
         tell(stderr, f"Written for review: {file}")
 
 
-def _recommended_policy(
-    service: Service, found: Found, case: Case, given: Sequence[ScheduledMinimum]
-) -> Recommendation | None:
-    if service.recommendation is None:
-        return None
-    if found.choice is None:
-        return service.recommendation
-    return recommended(service.recommendation, found, case, given)
-
-
-def _result(
-    options: argparse.Namespace, case: Case, service: Service, policy: Policy, outcomes: tuple[Outcome, ...]
-) -> Result:
-    return Result(
-        policy=policy,
-        outcomes=outcomes,
-        minutes=case.traffic.load(0).minutes,
-        price_per_hour_usd=service.price_per_hour_usd,
-        tolerance=_tolerance(options),
-    )
-
-
-def _tolerance(options: argparse.Namespace) -> Tolerance:
-    return Tolerance(minutes=options.tolerance_minutes, confidence=options.confidence)
-
-
-def _pool(stack: ExitStack, case: Case, policy: Policy, seeds: int) -> Workers:
-    """Returns workers that end with the stack."""
-    pool = workers(case, policy, seeds)
-    return stack.enter_context(pool) if isinstance(pool, Processes) else pool
+def _recommended_policy(asked: _Asked, found: Found) -> Recommendation | None:
+    before = asked.service.recommendation
+    if before is None or found.choice is None:
+        return before
+    return recommended(before, found, asked.case, given_minimums(asked.folder.workload))
 
 
 def _traffic(options: argparse.Namespace, folder: WorkloadFolder) -> Traffic:
@@ -301,37 +364,15 @@ def _policy(options: argparse.Namespace, today: Policy) -> Policy:
 
 
 def _timing(options: argparse.Namespace, known: Timing) -> Timing:
-    asked = {
-        name: value
-        for name in ("provisioning_s", "model_load_s", "metric_delay_s")
-        if (value := getattr(options, name)) is not None
-    }
-    return replace(known, **asked)
+    return replace(known, **{name: getattr(options, name) for name in _given(options)})
+
+
+def _given(options: argparse.Namespace) -> dict[str, str]:
+    """Returns the fields of the timing that options name, and which."""
+    names = ("provisioning_s", "model_load_s", "metric_delay_s")
+    return {name: f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None}
 
 
 def _seeds(options: argparse.Namespace, steps: int) -> Sequence[int]:
     count = options.seeds or (SEEDS_OF_LONG if steps > LONG_STEPS else SEEDS)
     return range(options.first_seed, options.first_seed + count)
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"got {text}. Allowed: a whole number.")
-    return int(text)
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"got {text}. Allowed: a number from 0 on.")
-    return value
-
-
-def _share(text: str) -> float:
-    value = _number(text)
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"got {text}. Allowed: between 0 and 1.")
-    return value

@@ -57,10 +57,11 @@ def _settings(workload: Workload, name: str) -> dict[str, Any]:
 def _rows(name: str, base: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str | None, ...]]:
     for key in dict.fromkeys([*old, *new]):
         if key not in NOT_SERVED and old.get(key) != new.get(key):
-            yield name, base, key, _text(old.get(key)), _text(new.get(key))
+            yield name, base, key, text_of(old.get(key)), text_of(new.get(key))
 
 
-def _text(value: Any) -> str | None:
+def text_of(value: Any) -> str | None:
+    """Returns a setting as a table shows it."""
     match value:
         case None:
             return None

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 from inference_recommender.report.document import Report, Table
 
-FOLDED = frozenset({"generator", "configuration", "client-latency"})
+FOLDED = frozenset({"generator", "configuration", "client-latency", "frontier", "worst-day", "assumptions", "left-out"})
 """Tables that a reader opens when the others leave a question."""
+PROVABLE = frozenset({"run", "capacity", "experiment"})
+"""Kinds of reports that say it where no proof was made."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 
 
@@ -25,7 +27,9 @@ def _blocks(report: Report) -> Iterator[str]:
     for table in report.tables:
         if table.name not in FOLDED:
             yield from _table(table)
-    if report.proof is None and report.table("proof") is None:
+    if report.patch:
+        yield f"### For workload.toml\n\n```toml\n{report.patch.rstrip()}\n```"
+    if report.kind in PROVABLE and report.proof is None and report.table("proof") is None:
         yield "### Proof\n\nNone was made."
     if report.not_tested:
         yield "### Not tested"

@@ -82,7 +82,7 @@ def run_report(
         asked=asked(recommendation.objective),
         verdict=run_verdict(recommendation),
         decision=decision(recommendation),
-        cautions=_local(origin.measured_on, origin.machine),
+        cautions=local_caution(origin.measured_on, origin.machine),
         tables=tuple(table for table in tables if table is not None),
         proof=proof,
         not_tested=tuple(_untested(recommendation)),
@@ -130,18 +130,21 @@ def candidate_name(candidate: Candidate) -> str:
     return " ".join(part for part in (candidate.instance_type, candidate.variant or "", settings) if part)
 
 
-def proof_report(name: str, proof: Proof, found: Found) -> Report:
-    """Returns the report of a proof's own folder, which does not hold the recommendation."""
+def proof_report(name: str, proof: Proof, workload: Workload | None, found: Found) -> Report:
+    """Returns the report of a proof's own folder, which does not hold the recommendation; one of an older version has
+    no workload either.
+    """
     generator = generator_table(found)
     archive = proof.archive_sha256 or "not known"
     return Report(
         kind="proof",
         name=name,
-        workload=None,
+        workload=workload.name if workload else None,
+        description=workload.description if workload else "",
         asked=f"{proof.percentile} model latency ≤ {proof.limit_ms:g} ms",
         verdict=VERDICTS[proof.verdict],
         decision=f"{proof.verdict.capitalize()}: {proof.reason}",
-        cautions=_local(proof.measured_on, proof.machine),
+        cautions=local_caution(proof.measured_on, proof.machine),
         tables=(proof_table(proof), *([generator] if generator else [])),
         proof=proof,
         not_tested=tuple(_untested_by(proof, None)),
@@ -180,7 +183,7 @@ def capacity_report(name: str, capacity: CapacityFound, workload: Workload | Non
         asked=limit,
         verdict="met" if rate else "unknown" if rate is None else "missed",
         decision=said,
-        cautions=_local(capacity.measured_on, capacity.machine or "not known"),
+        cautions=local_caution(capacity.measured_on, capacity.machine or "not known"),
         tables=(table("probes", "Probes", PROBES, rows), *([generator] if generator else [])),
         not_tested=(ONE_KIND_OF_REQUEST, COLD_START, "No fleet was sized or proven."),
         environment={
@@ -249,7 +252,8 @@ def _client_latency(candidates: Sequence[Candidate]) -> Table | None:
     return table("client-latency", "Client latency", heads, rows) if rows else None
 
 
-def _local(measured_on: str, machine: str) -> tuple[str, ...]:
+def local_caution(measured_on: str | None, machine: str) -> tuple[str, ...]:
+    """Returns the sentence that figures of this machine need, or none."""
     if measured_on != "local":
         return ()
     return (

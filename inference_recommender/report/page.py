@@ -17,7 +17,10 @@ from inference_recommender.report import plots
 from inference_recommender.report.document import Report, shown
 from inference_recommender.report.found import NOTHING, Found, found
 from inference_recommender.report.of_run import run_report
+from inference_recommender.report.of_simulation import differences
+from inference_recommender.report.simulation_plots import cost_against_risk, day_plots
 from inference_recommender.run_folder import RunFolder
+from inference_recommender.simulate.kept import Simulated, Simulation
 from workloads import Candidate, Proof, Provenance, Recommendation, Workload
 from workloads.instances import instance_shape
 
@@ -89,6 +92,33 @@ def page_of(run_folder: RunFolder) -> str:
 def summary_page(report: Report, figures: Mapping[str, plots.Plot] | None = None) -> str:
     """Returns the page of a report that is its decision, its figures by title, and its tables."""
     return render("summary.html", report=report, figures=figures or {})
+
+
+def simulation_page(report: Report, simulation: Simulation, workload: Workload) -> str:
+    """Returns the page of a simulation."""
+    day, policies, today = simulation.day, simulation.by_cost(), simulation.today
+
+    def changed(policy: Simulated) -> str:
+        rows = differences(today, policy) if today and policy.name in ("chosen", "asked for") else ()
+        return "; ".join(f"{key} {there or 'none'} → {here or 'none'}" for key, there, here in rows)
+
+    return render(
+        "simulation.html",
+        report=report,
+        simulation=simulation,
+        policies=policies,
+        shown=policies.index(simulation.chosen),
+        changed=changed,
+        day_explained=(
+            f"Seed {day.seed}, the worst of the policy that is judged: {day.minutes:,.0f} minutes from "
+            f"{day.start} on. Every policy has the same arrivals and the same service here. A point is "
+            f"{day.minutes_per_entry:g} minutes: their mean load, instances and cost, and their worst latency and "
+            "share of late requests. Latency is estimated from that share as if it were exponential, which is rough "
+            "far below the objective."
+        ),
+        figures=day_plots(simulation, workload.latency_objective),
+        risk=cost_against_risk(simulation),
+    )
 
 
 def render(template: str, *, folder: Path = HERE, **values: Any) -> str:

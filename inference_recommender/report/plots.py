@@ -24,7 +24,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.capacity.time_series import Series
-from inference_recommender.measurement import Measurement
+from inference_recommender.measurement import Measurement, OpenLoop
 from inference_recommender.sizing.verdict import expected_latencies
 from workloads import Candidate, LatencyObjective, Proof
 
@@ -151,6 +151,38 @@ def _points(axes: Axes, points: Sequence[tuple[float, float]], colour: str, mark
     if points:
         rates, latencies = zip(*points, strict=True)
         axes.scatter(rates, latencies, s=18, color=colour, marker=marker, alpha=0.75, label=label)
+
+
+def of_proof(proof: Proof) -> Plot:
+    """Draws each load of a proof with its interval, and the limit."""
+    figure, axes = new_figure(WIDE_IN)
+    proven = _proven(axes, proof)
+    _limit(axes, proof.percentile, proof.limit_ms, [latency for _, latency in proven])
+    legend(figure, axes, columns=2)
+    return drawn(figure)
+
+
+def of_search(found: OpenLoop) -> Plot:
+    """Draws the latency that each probe of a capacity search saw, the limit, and the rate that was found."""
+    figure, axes = new_figure(WIDE_IN)
+    known = [(probe.invocations_per_minute, probe.latency_ms) for probe in found.probes if probe.latency_ms is not None]
+    _points(axes, known, BLUE, "D", "open arrivals, measured")
+    if found.interval:
+        axes.axvspan(*found.interval, color=GREY, alpha=0.2, linewidth=0, label="95 % interval")
+    if rate := found.invocations_per_minute:
+        axes.axvline(rate, color=INK, linewidth=1.4, label=f"bears {rate:,.0f}/min")
+    _limit(axes, found.percentile, found.limit_ms, [latency for _, latency in known])
+    legend(figure, axes, columns=4)
+    return drawn(figure)
+
+
+def _limit(axes: Axes, percentile: str, limit_ms: float, latencies: Sequence[float]) -> None:
+    """Draws the limit, and sets axes that show it and what is not far beyond it."""
+    axes.axhline(limit_ms, color=RED, linewidth=1.2, linestyle="--", label=f"limit {percentile} ≤ {limit_ms:g} ms")
+    axes.set(xlabel="invocations per minute and instance", ylabel=f"{percentile}, ms", xlim=(0, None))
+    axes.set_ylim(0, min(max([limit_ms, *latencies]) * 1.15, MOST_LIMITS * limit_ms))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_major_locator(MaxNLocator(6))
 
 
 def throughput_over_time(

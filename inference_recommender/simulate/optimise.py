@@ -94,11 +94,16 @@ class Found:
 
     def frontier(self) -> tuple[Result, ...]:
         """Returns the tried policies than which none has both fewer hours and fewer minutes over the objective."""
-        best: list[Result] = []
-        for each in sorted(self.tried, key=lambda result: (result.instance_hours, result.minutes_over)):
-            if not best or each.minutes_over < best[-1].minutes_over:
-                best.append(each)
-        return tuple(best)
+        return frontier(self.tried)
+
+
+def frontier(tried: Sequence[Result]) -> tuple[Result, ...]:
+    """Returns the policies than which none has both fewer hours and fewer minutes over, the cheapest first."""
+    best: list[Result] = []
+    for each in sorted(tried, key=lambda result: (result.instance_hours, result.minutes_over)):
+        if not best or each.minutes_over < best[-1].minutes_over:
+            best.append(each)
+    return tuple(best)
 
 
 @dataclass(kw_only=True)
@@ -118,6 +123,11 @@ class Search:
     done: Callable[[int], None]
     """Is told of every few seeds that were simulated."""
     _tried: dict[Policy, Result] = field(default_factory=dict)
+
+    def best_so_far(self) -> tuple[Result, ...]:
+        """Returns what a search that was interrupted has: the frontier on its own seeds, the best policy first."""
+        found = frontier(tuple(self._tried.values()))
+        return tuple(sorted(found, key=_rank))
 
     def run(self) -> Found:
         self._usual = usual_load(self.case)

@@ -136,9 +136,17 @@ class Result:
 
 
 def document(
-    workload: str, case: Case, result: Result, today: Result | None, fixed: Result, found: dict[str, Any] | None = None
+    workload: str,
+    case: Case,
+    result: Result,
+    today: Result | None,
+    fixed: Result | None,
+    found: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Returns the document of `--json`. `today` is None where the policy is today's; `found` is what a search adds."""
+    """Returns the document of `--json`. `today` is None where the policy is today's; `found` is what a search adds.
+
+    `fixed` is None where the simulation was interrupted before it.
+    """
     load, curve = case.traffic.load(result.outcomes[0].seed), case.curve
     return {
         "workload": workload,
@@ -167,7 +175,7 @@ def document(
         **result.summary(),
         "extrapolated": result.extrapolated(curve),
         "today": None if today is None else today.summary(),
-        "fixed_fleet": fixed.summary(),
+        "fixed_fleet": None if fixed is None else fixed.summary(),
         **(found or {}),
         "timeline": result.timeline(case),
     }

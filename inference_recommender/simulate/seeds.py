@@ -1,6 +1,7 @@
 """Simulates many seeds of a traffic in parallel processes; the outcomes are those of one process, in order of seeds."""
 
 import os
+import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -55,7 +56,11 @@ class Processes:
 
     def __init__(self, case: Case, count: int) -> None:
         self._case, self._count = case, count
-        self._pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+        # Ctrl-C reaches every process of the terminal: this one ends the others.
+        ignores = (signal.SIGINT, signal.SIG_IGN)
+        self._pool = ProcessPoolExecutor(
+            count, mp_context=get_context("spawn"), initializer=signal.signal, initargs=ignores
+        )
 
     def __enter__(self) -> "Processes":
         return self

@@ -27,6 +27,8 @@ from inference_recommender.simulate.policy import MINUTE_S, Load, Outcome, Polic
 from inference_recommender.simulate.tracking import Alarms, Capacity, scheduled
 
 LONGEST_WAIT_S = 60.0
+MOST_LATE = 1 - 1e-9
+"""A larger share has no finite latency."""
 TOLERANCE = 1e-9
 """Relative; a share this little above what is allowed is allowed."""
 
@@ -183,18 +185,17 @@ class Run:
         attempts, serving, limit_s = at["attempts"], at["serving"], self.curve.limit_s
         rate = attempts / self.step_s / np.maximum(serving, 1)
         waits = _shares_above(at["wait_before_s"], at["wait_after_s"], limit_s)
-        late = waits + (1 - waits) * self.curve.late_share(np.minimum(rate, self.curve.saturation))
-        late = np.where(serving > 0, late, 1.0)
-        per_minute = MINUTE_S // self.step_s
-        by_minute = (late * attempts).reshape(-1, per_minute).sum(axis=1)
-        allowed = attempts.reshape(-1, per_minute).sum(axis=1) * self.curve.allowed * (1 + TOLERANCE)
+        answered = self.curve.late_share(np.minimum(rate, self.curve.saturation))
+        late = np.where(serving > 0, waits + (1 - waits) * answered, 1.0)
         above = (rate > self.curve.measured_up_to) & (serving > 0)
         fewest = np.maximum(np.ceil(self.arrivals / self.step_s / self.curve.capacity - TOLERANCE), 1)
         hours = self.step_s / 3600
         columns = {**at, "arrivals": self.arrivals, "late_share": late, "fewest": fewest, "rate": rate}
+        if timeline:
+            columns["latency_s"] = self._latency_s(at, answered)
         return Outcome(
             seed=seed,
-            minutes_over_objective=float((by_minute > allowed).sum()),
+            minutes_over_objective=minutes_over(late, attempts, self.step_s, self.curve.allowed),
             requests=float(self.arrivals.sum()),
             late=float((late * self.arrivals).sum()),
             dropped=float(at["gave_up"].sum() if self.load.callers else at["dropped"].sum()),
@@ -205,6 +206,23 @@ class Run:
             minutes_extrapolated=float(above.sum()) * self.step_s / 60,
             timeline=columns if timeline else {},
         )
+
+    def _latency_s(self, at: Mapping[str, Floats], answered: Floats) -> Floats:
+        """Returns the latency at the objective's percentile, an estimate: an exponential time in service that is late
+        as often as the curve says, which is exact for M/M/1, and the longest wait of the step. Infinite where no
+        instance serves.
+        """
+        in_service = self.curve.limit_s * math.log(self.curve.allowed) / np.log(np.minimum(answered, MOST_LATE))
+        latency: Floats = in_service + np.maximum(at["wait_before_s"], at["wait_after_s"])
+        return latency
+
+
+def minutes_over(late_share: Floats, attempts: Floats, step_s: int, allowed: float) -> float:
+    """Returns the minutes of a course, an entry per step, in which more requests were late than are allowed."""
+    per_minute = MINUTE_S // step_s
+    late = (late_share * attempts).reshape(-1, per_minute).sum(axis=1)
+    most = attempts.reshape(-1, per_minute).sum(axis=1) * allowed * (1 + TOLERANCE)
+    return float((late > most).sum())
 
 
 def _share_above(before_s: float, after_s: float, limit_s: float) -> float:
@@ -233,11 +251,12 @@ def without_policy(policy: Policy, count: int) -> Policy:
 
 
 def columns_of(timeline: Mapping[str, Floats], points: int) -> dict[str, Floats]:
-    """Returns a timeline in at most `points` entries: means of load and instances, and the worst late share."""
+    """Returns a timeline in at most `points` entries: means of load and instances, the worst late share and latency."""
     length = len(timeline["arrivals"])
     each = -(-length // points)
     starts = np.arange(0, length, each)
     counts = np.diff(np.append(starts, length))
     means = ("arrivals", "attempts", "serving", "paid", "desired", "fewest")
     found = {name: np.add.reduceat(timeline[name], starts) / counts for name in means}
-    return {**found, "late_share": np.maximum.reduceat(timeline["late_share"], starts)}
+    worst = {name: np.maximum.reduceat(timeline[name], starts) for name in ("late_share", "latency_s")}
+    return {**found, **worst}

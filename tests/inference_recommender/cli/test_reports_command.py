@@ -12,8 +12,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from inference_recommender.__main__ import main
+from inference_recommender.cli.report import report
 from inference_recommender.cli.reports import site
 from inference_recommender.report.owner_only import NOT_FOUND, Page, ReportServer, refusal
+from inference_recommender.report.side_by_side import side_by_side
 from inference_recommender.run_folder import RunFolder
 from tests.inference_recommender.report.conftest import kept, run_once
 from tests.inference_recommender.report.test_report_document import a_proof
@@ -65,7 +67,42 @@ def test_two_runs_compare_as_the_command_does(runs: Path) -> None:
     text = site(runs, ("compare",), {"baseline": "job-1", "candidate": "job-2"}).text
     assert "job-2 against job-1" in text
     refused = site(runs, ("compare",), {"baseline": "job-1", "candidate": "proof-1"})
-    assert (refused.status, refused.text) == (409, f"{runs / 'proof-1'} is no run folder: it has no workload.json.\n")
+    assert (refused.status, refused.text) == (
+        409,
+        "job-1 (run, spellcheck) and proof-1 (proof, of an unknown workload) do not compare: take two of one kind and "
+        "workload.\n",
+    )
+
+
+def test_two_folders_of_another_kind_stand_side_by_side(runs: Path) -> None:
+    for name, verdict in (("proof-1", "kept"), ("proof-2", "missed")):
+        folder = RunFolder(runs / name)
+        proof = a_proof(verdict)
+        slower = proof.scenarios[0].model_copy(update={"latency_ms": 62.4})
+        kept = proof if verdict == "kept" else proof.model_copy(update={"scenarios": (slower,)})
+        folder.keep("proof.json", kept.model_dump(mode="json"))
+        folder.keep_workload(RunFolder(runs / "job-1").workload())
+    text = site(runs, ("",), {}).text
+    assert re.findall(r"<h2>Compare two: ([^<]+)</h2>", text) == ["spellcheck: proof", "spellcheck: run"]
+    text = site(runs, ("compare",), {"baseline": "proof-1", "candidate": "proof-2"}).text
+    assert "proof-2 against proof-1" in text
+    found = side_by_side(report(runs / "proof-1"), report(runs / "proof-2"))
+    figures, decisions = found.table("figures"), found.table("decisions")
+    assert figures is not None
+    assert decisions is not None
+    assert figures.rows == (
+        {
+            "table": "Proof: kept",
+            "row": "peak",
+            "figure": "latency, ms",
+            "baseline": 31.2,
+            "candidate": 62.4,
+            "ratio": 2.0,
+        },
+    )
+    assert decisions.rows[0] == {"fact": "verdict", "baseline": "met", "candidate": "missed"}
+    assert found.cautions == (), "they have the same fingerprint"
+    assert site(runs, ("compare",), {"baseline": "proof-1", "candidate": "job-1"}).status == 409
 
 
 @pytest.mark.parametrize(

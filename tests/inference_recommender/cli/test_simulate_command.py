@@ -9,7 +9,7 @@ import pytest
 from inference_recommender.__main__ import main
 from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.simulate import optimise
+from inference_recommender.simulate import optimise, seeds
 from tests.inference_recommender.prove.recommended import a_candidate, a_recommendation
 from workloads import Autoscaling, Recommendation, load_workload
 
@@ -70,6 +70,7 @@ def refusal(file: Path, capsys: pytest.CaptureFixture[str], *more: str, trace: s
     assert simulated(file, *more, trace=trace) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
+    assert not (file.parent / "runs").exists()
     return shown.err.strip()
 
 
@@ -143,7 +144,7 @@ def test_the_policy_that_is_found_is_written_into_the_recommendation(
     assert simulated(recommendation, *OPTIMISE, "--json", trace=waves(tmp_path)) == 0
     shown = capsys.readouterr()
     found = json.loads(shown.out)
-    assert shown.err == f"Written for review: {recommendation}\n"
+    assert shown.err.endswith(f"Written for review: {recommendation}\n")
     assert found["kept"]
     assert found["cost_usd"] < found["today"]["cost_usd"]
     assert [each["cost_usd"] for each in found["frontier"]] == sorted(each["cost_usd"] for each in found["frontier"])
@@ -189,9 +190,99 @@ def test_a_policy_that_is_not_confirmed_is_not_written(
     before = recommendation.read_bytes()
     assert simulated(recommendation, *OPTIMISE, trace=waves(tmp_path)) == 1
     shown = capsys.readouterr()
-    assert shown.err == "Nothing was written: no policy that was tried was confirmed on the seeds held out.\n"
+    assert shown.err.endswith("Nothing was written: no policy that was tried was confirmed on the seeds held out.\n")
     assert "Decided on 3 seeds; no other policy was confirmed on others." in shown.out
     assert recommendation.read_bytes() == before
+
+
+def test_the_run_is_kept_in_a_folder(recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulated(recommendation, "--json", "--target-invocations", "20000", trace=waves(tmp_path)) == 0
+    shown = capsys.readouterr()
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert shown.err == f"Kept in {folder}; `python -m inference_recommender report {folder}` draws it.\n"
+    kept = json.loads((folder / "simulation.json").read_text("utf-8"))
+    assert {**kept, **json.loads(shown.out)} == kept, "the document of --json is part of it"
+    assert [each["name"] for each in kept["policies"]] == ["asked for", "today's", "never scaled"]
+    assert kept["day"]["seed"] == kept["timeline"]["seed"]
+    assert kept["day"]["minutes"] == 60
+    courses = [each["day"] for each in kept["policies"]]
+    assert {len(each["late_shares"]) for each in courses} == {len(kept["day"]["requests_per_second"])} == {60}
+    assert courses[0]["instance_hours"] < courses[1]["instance_hours"]
+    assert courses[2]["instances_serving"] == [10.0] * 60
+    lines = (folder / "outcomes.csv").read_text("utf-8").splitlines()
+    assert len(lines) == 1 + 3 * 3
+    simulated(recommendation, trace=waves(tmp_path))
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
+@pytest.mark.parametrize(("whole", "judged"), [(1, "today's"), (0, None)])
+def test_ctrl_c_keeps_the_policies_that_were_simulated_with_all_seeds(
+    whole: int,
+    judged: str | None,
+    recommendation: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before, asked = seeds.Here.run, 0
+
+    def interrupted(self: seeds.Here, *arguments: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked > whole:
+            raise KeyboardInterrupt
+        return before(self, *arguments)
+
+    monkeypatch.setattr(seeds.Here, "run", interrupted)
+    assert simulated(recommendation, trace=waves(tmp_path)) == 130
+    said = " ".join(capsys.readouterr().err.split())
+    if judged is None:
+        assert said == "Interrupted: no policy was simulated with all seeds yet, so there is nothing to keep."
+        assert not (tmp_path / "runs").exists()
+        return
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert said == f"Interrupted: 1 policy was simulated with all seeds, and kept in {folder}."
+    assert main(["report", str(folder), "--format", "json"]) == 0
+    report = document(capsys)
+    assert (report["verdict"], report["decision"]) == (
+        "unknown",
+        "Conclude nothing yet: the simulation was interrupted.",
+    )
+
+
+@pytest.mark.usefixtures("few_seeds")
+def test_ctrl_c_keeps_the_frontier_of_a_search(
+    recommendation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(optimise.Search, "_decided", interrupted)
+    before = recommendation.read_bytes()
+    assert simulated(recommendation, *OPTIMISE, trace=waves(tmp_path)) == 130
+    (folder,) = (tmp_path / "runs").iterdir()
+    kept = json.loads((folder / "simulation.json").read_text("utf-8"))
+    assert kept["policies"][0]["name"] == "best so far"
+    assert {each["name"] for each in kept["policies"][1:]} <= {"on the frontier"}
+    assert (kept["complete"], kept["safe"], kept["today"]) == (False, False, None)
+    assert f"and kept in {folder}." in " ".join(capsys.readouterr().err.split())
+    assert recommendation.read_bytes() == before
+
+
+def test_of_a_week_the_worst_day_is_kept(
+    recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The third of three days has a sale that comes too fast."""
+    file = tmp_path / "days.csv"
+    rates = [500 + (4500 if minute > 2 * 1440 + 600 else 0) for minute in range(3 * 1440)]
+    file.write_text("".join(f"{60 * minute},{rate}\n" for minute, rate in enumerate(rates)), "utf-8")
+    assert simulated(recommendation, "--seeds", "1", trace=str(file)) == 1
+    (folder,) = (tmp_path / "runs").iterdir()
+    kept = json.loads((folder / "simulation.json").read_text("utf-8"))
+    assert (kept["day"]["start"], kept["day"]["minutes"]) == ("1970-01-03T00:00:00+00:00", 1440)
+    assert kept["day"]["minutes_per_entry"] == 3
+    assert kept["policies"][0]["day"]["minutes_over_objective"] == kept["policies"][0]["minutes_over_objective"] > 0
+    capsys.readouterr()
 
 
 def test_a_recorded_trace_and_a_longer_shape(
@@ -265,6 +356,18 @@ def test_a_missing_price_is_said_and_missing_in_the_document(
     assert "The price of an instance is not known: The job reported no price, and its region is not known." in shown.err
 
 
+BAD_TRACES = {
+    "": ": has no line with a rate; a trace needs at least 2. A line is a time and requests per second: "
+    "2026-11-22T13:00:00Z,41.5.",
+    "60,1\n0,2\n": ":2: is not after the line before it; sort the trace by time.",
+    "0,1\n60,1\n120,1\n300,1\n": ":4: comes 180 s after the line before it, and most lines are 60 s apart; fill the "
+    "gap, with 0 where there was no traffic.",
+    "0,1\n60,-2\n": ":2: got -2 requests per second; a rate cannot be negative.",
+    "2026-11-22T13:00:00Z,1\n2026-11-22T13:01:00+02:00,1\n": ":2: time zones are mixed: +0200, after +0000 in line 1. "
+    "Write all times in UTC.",
+}
+
+
 def test_bad_input_is_refused_in_a_sentence(
     recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -286,6 +389,10 @@ def test_bad_input_is_refused_in_a_sentence(
         "The policy's minimum of 30 instances is above its maximum of 20: give --min-instances and --max-instances "
         "that fit."
     )
+    for lines, said in BAD_TRACES.items():
+        file = tmp_path / "bad.csv"
+        file.write_text(lines, "utf-8")
+        assert refusal(recommendation, capsys, trace=str(file)) == f"{file}{said}"
     nothing = capacity_json(tmp_path, max_invocations_per_minute=0.0, max_invocations_interval=None)
     assert refusal(nothing, capsys) == (
         "The objective, P99 ≤ 50 ms, is below the latency without load: 12 ms at the lowest rate that was tried. No "
@@ -319,7 +426,8 @@ def test_a_service_of_ecs_is_simulated_with_its_capacity_provider(
 ) -> None:
     intent = load_workload("query_intent").workload.latency_objective
     file = capacity_json(tmp_path, latency_limit_ms=intent.model_latency_ms, percentile=intent.percentile)
-    main(["simulate", "query_intent", "--trace", "diurnal", "--from", str(file), "--seeds", "2", "--json"])
+    runs = ("--runs", str(tmp_path / "runs"))
+    main(["simulate", "query_intent", "--trace", "diurnal", "--from", str(file), "--seeds", "2", *runs, "--json"])
     assert document(capsys)["timing"]["hosts"] == "ecs"
 
 

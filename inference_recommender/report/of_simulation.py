@@ -1,0 +1,276 @@
+"""The report of a simulation, from what `simulate` has left in its folder. Pure."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from inference_recommender.report.configuration import text_of
+from inference_recommender.report.document import Report, Table, Value, Verdict, table
+from inference_recommender.report.found import Found
+from inference_recommender.report.of_run import ONE_KIND_OF_REQUEST, local_caution
+from inference_recommender.simulate.kept import Simulated, Simulation
+from workloads import Workload
+
+LOWER_BOUND = "lower bound: the future known"
+POLICIES = (
+    ("policy", "policy", ""),
+    ("in_words", "instances, target, cooldowns", ""),
+    ("minutes_over", "minutes over, mean", ",.1f"),
+    ("minutes_over_at_confidence", "minutes over, at the confidence", ",.0f"),
+    ("late_share", "late", ".3%"),
+    ("dropped", "dropped", ",.0f"),
+    ("most_instances", "most instances", ",d"),
+    ("instance_hours", "instance hours", ",.1f"),
+    ("cost_usd", "USD", ",.2f"),
+    ("over_lower_bound", "hours over the bound's", ".2f"),
+    ("kept", "tolerance kept", ""),
+    ("seeds", "seeds", ",d"),
+)
+DAY = (
+    ("policy", "policy", ""),
+    ("in_words", "instances, target, cooldowns", ""),
+    ("minutes_over", "minutes over", ",.0f"),
+    ("late_share", "late", ".3%"),
+    ("most_instances", "most instances", ",d"),
+    ("instance_hours", "instance hours", ",.1f"),
+    ("cost_usd", "USD", ",.2f"),
+)
+DIFFERENCES = (("key", "key", ""), ("todays", "today's", ""), ("chosen", "here", ""))
+ASSUMPTIONS = (("what", "what", ""), ("value", "value", ",.6g"), ("known_by", "known by", ""))
+TIMES = {
+    "provisioning_s": "from asking for an instance to its container, s, the median",
+    "provisioning_spread": "the standard deviation of that time's logarithm",
+    "model_load_s": "from there to answers within the objective, s",
+    "removal_s": "until a removed instance is no longer paid for, s",
+    "replacement_s": "until a failed instance is noticed, s",
+    "metric_delay_s": "until an alarm sees a datapoint of a minute, s",
+    "high_resolution_delay_s": "until an alarm sees a datapoint of 10 s, s",
+    "instance_warm_up_s": "the capacity provider's warm-up of an instance, s",
+    "idle_s": "how long an idle instance of a capacity provider stays, s",
+}
+OF_ECS = frozenset({"instance_warm_up_s", "idle_s"})
+KNOWN_BY = {
+    "metric_delay_s": "assumed; AWS measured 363 s from a load to the scaling of an ECS service",
+    "high_resolution_delay_s": "assumed; AWS measured 86 s from a load to the scaling with datapoints of 20 s",
+    "instance_warm_up_s": "the stack sets it",
+    "idle_s": "the alarm that AWS makes has 15 datapoints of a minute",
+}
+
+
+def simulation_report(name: str, simulation: Simulation, workload: Workload, found: Found) -> Report:
+    objective, tolerance, service = workload.latency_objective, simulation.tolerance, simulation.service
+    trace = simulation.trace
+    facts = (trace.sha256, str(simulation.first_seed), str(simulation.seeds), json.dumps(simulation.timing))
+    return Report(
+        kind="simulation",
+        name=name,
+        workload=simulation.workload,
+        description=workload.description,
+        asked=f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms on {trace.name}, but for "
+        f"{tolerance.minutes_a_month:g} minutes a month, with {tolerance.confidence:.0%} of seeds",
+        verdict=_verdict(simulation),
+        decision=decision(simulation),
+        cautions=tuple(_cautions(simulation)),
+        tables=tuple(_tables(simulation)),
+        not_tested=tuple(_untested(simulation)),
+        environment={
+            "fingerprint": found.fingerprint(*facts),
+            "trace": trace.name,
+            "sha256 of the trace": trace.sha256,
+            "trace begins": trace.start,
+            "length": f"{trace.minutes:,.0f} minutes",
+            "seeds": f"{simulation.seeds:,} from {simulation.first_seed:,} on",
+            "simulated at": simulation.made_at,
+            "instance type": service.instance_type,
+            "measured on": f"{service.measured_on}: {service.machine}" if service.measured_on else "not known",
+            "measured at": service.measured_at or "not known",
+            "model archive": service.archive_sha256 or "not known",
+            **{f"sha256 of the {name}": value for name, value in found.hashes.items()},
+        },
+    )
+
+
+def _verdict(simulation: Simulation) -> Verdict:
+    if not simulation.complete:
+        return "unknown"
+    return "met" if simulation.safe else "missed"
+
+
+def decision(simulation: Simulation) -> str:
+    """Returns what to do, in a sentence."""
+    chosen, tolerance = simulation.chosen, simulation.tolerance
+    within = f"{tolerance.allowed_minutes:g} minutes over the objective in {tolerance.confidence:.0%} of seeds"
+    over = f"{chosen.seeds_over_tolerance} of {chosen.seeds} seeds are over the objective for longer than that"
+    if not simulation.complete:
+        return "Conclude nothing yet: the simulation was interrupted."
+    if simulation.optimised:
+        if not simulation.safe:
+            return f"Deploy nothing of this yet: no policy that was tried was confirmed to stay within {within}."
+        if chosen.name == "today's":
+            return f"Keep today's policy, {chosen.in_words}: within {within}, and nothing that was tried is better."
+        return f"Deploy {chosen.in_words}: within {within}, and {_beside_today(simulation)}."
+    which = "today's policy" if chosen.name == "today's" else "the policy that was asked for"
+    if simulation.safe:
+        verb = "Keep" if chosen.name == "today's" else "Deploy"
+        return f"{verb} {which}, {chosen.in_words}: it stays within {within}."
+    return f"Do not rely on {which}, {chosen.in_words}: {over}, {tolerance.allowed_minutes:g} minutes."
+
+
+def _beside_today(simulation: Simulation) -> str:
+    today = simulation.today
+    assert today is not None, "it was simulated beside the choice"
+    saved = 1 - simulation.chosen.instance_hours / today.instance_hours
+    words = f"{saved:.1%} cheaper" if saved >= 0 else f"{-saved:.1%} dearer"
+    return f"{words} than today's policy, which {'keeps that, too' if today.kept else 'exceeds that'}"
+
+
+def _cautions(simulation: Simulation) -> Iterator[str]:
+    if beyond := simulation.extrapolated:
+        yield (
+            f"Extrapolated: the load goes to {beyond.highest_invocations_per_minute_and_instance:,.0f} invocations/min "
+            f"on an instance, {beyond.times:.2f} times the highest rate measured, {beyond.measured_up_to:,.0f}, for "
+            f"{beyond.minutes:,.1f} minutes; there an instance is taken to answer "
+            f"{simulation.curve.saturation_invocations_per_minute:,.0f} and no more."
+        )
+    service = simulation.service
+    yield from local_caution(service.measured_on, service.machine or "")
+    if simulation.price_per_hour_usd is None:
+        yield f"The price of an instance is not known: {service.cost_reason or 'the recommendation has none.'}"
+
+
+def _tables(simulation: Simulation) -> Iterator[Table]:
+    compared = [each for each in simulation.policies if each.name != "on the frontier"]
+    chosen = simulation.chosen
+    bound: tuple[Value, ...] = (
+        LOWER_BOUND,
+        "the fewest instances that keep the objective in each step",
+        0.0,
+        0.0,
+        None,
+        None,
+        None,
+        chosen.lower_bound_instance_hours,
+        chosen.lower_bound_cost_usd,
+        1.0,
+        None,
+        chosen.seeds,
+    )
+    yield table(
+        "policies",
+        "Policies",
+        POLICIES,
+        [*map(_figures, compared), bound],
+        f"Means over seeds, for the whole trace; at the confidence: what {simulation.tolerance.confidence:.0%} of the "
+        f"seeds do not exceed. Tolerated are {simulation.tolerance.allowed_minutes:g} minutes over the objective.",
+    )
+    yield _difference(simulation)
+    frontier = [each for each in simulation.by_cost() if each.name == "on the frontier"]
+    if frontier:
+        seeds = frontier[0].seeds
+        yield table(
+            "frontier",
+            "Frontier of cost against risk",
+            POLICIES,
+            list(map(_figures, frontier)),
+            f"Of {simulation.policies_tried or 'the'} policies that were tried, none has both fewer hours and fewer "
+            f"minutes over. On the {seeds} seeds of the search, which are not those that decide.",
+        )
+    day = simulation.day
+    yield table(
+        "worst-day",
+        "The worst day under each policy",
+        DAY,
+        [_day(each) for each in simulation.by_cost()],
+        f"Of seed {day.seed}, the worst of the policy that is judged: {day.minutes:,.0f} minutes from {day.start} on, "
+        "with the same arrivals and the same service for every policy.",
+    )
+    yield _assumptions(simulation)
+
+
+def _figures(each: Simulated) -> tuple[Value, ...]:
+    return (
+        each.name,
+        each.in_words,
+        each.minutes_over_objective,
+        each.minutes_over_at_confidence,
+        each.late_share,
+        each.dropped,
+        each.most_instances,
+        each.instance_hours,
+        each.cost_usd,
+        each.instance_hours / each.lower_bound_instance_hours if each.lower_bound_instance_hours else None,
+        each.kept,
+        each.seeds,
+    )
+
+
+def _day(each: Simulated) -> tuple[Value, ...]:
+    day = each.day
+    return (
+        each.name,
+        each.in_words,
+        day.minutes_over_objective,
+        day.late_share,
+        day.most_instances,
+        day.instance_hours,
+        day.cost_usd,
+    )
+
+
+def _difference(simulation: Simulation) -> Table:
+    """Returns the judged policy as a diff from today's."""
+    chosen, today = simulation.chosen, simulation.today
+    rows = differences(today, chosen) if today else []
+    note = "" if rows else "It is today's policy." if today else "Today's policy was not simulated."
+    return table("policy", "The policy, as a diff from today's", DIFFERENCES, rows, note)
+
+
+def differences(today: Simulated, other: Simulated) -> Sequence[tuple[str, str | None, str | None]]:
+    """Returns a row for each key of the policy whose values differ."""
+    return [
+        (key, _setting(today.policy, key), _setting(other.policy, key))
+        for key in dict.fromkeys([*today.policy, *other.policy])
+        if today.policy.get(key) != other.policy.get(key)
+    ]
+
+
+def _setting(policy: Mapping[str, Any], key: str) -> str | None:
+    match policy.get(key):
+        case [{"schedule": _}, *_] as minimums:
+            return "; ".join(f"{each['min_capacity']} at {each['schedule']}" for each in minimums)
+        case []:
+            return None
+        case value:
+            return text_of(value)
+
+
+def _assumptions(simulation: Simulation) -> Table:
+    timing, curve = simulation.timing, simulation.curve
+    of_ecs = timing.get("hosts") == "ecs"
+    rows: list[tuple[Value, ...]] = [
+        (words, timing[name], simulation.assumed.get(name) or KNOWN_BY.get(name, "assumed"))
+        for name, words in TIMES.items()
+        if name in timing and (of_ecs or name not in OF_ECS)
+    ]
+    rows += [
+        ("what an instance bears, invocations/min", curve.max_invocations_per_minute, curve.basis),
+        ("the most that it answers, invocations/min", curve.saturation_invocations_per_minute, curve.basis),
+        ("USD an hour of an instance", simulation.price_per_hour_usd, simulation.service.cost_reason or "the list"),
+    ]
+    hosts = "a service of ECS with its capacity provider" if of_ecs else "an endpoint of SageMaker"
+    note = f"The trace begins at {simulation.trace.start}, the hour that schedules go by. Simulated as {hosts}."
+    return table("assumptions", "Assumed", ASSUMPTIONS, rows, note)
+
+
+def _untested(simulation: Simulation) -> Iterator[str]:
+    yield "No endpoint of AWS has scaled with this policy: its times are those that are assumed here."
+    yield f"Only {simulation.trace.name} was simulated: other traffic may be over the objective for longer."
+    if "M/M/1" in simulation.curve.basis:
+        yield "No probe tells how late an instance answers below and above the recommended rate: it is taken for M/M/1."
+    yield "Within a minute the load is taken to be even, and the service to be in its steady state."
+    if confirmed := simulation.confirmed_on:
+        yield (
+            f"The choice was confirmed on {confirmed.seeds:,} seeds that no search had seen, {confirmed.failed} of "
+            "which had more than half of the tolerated minutes; more seeds were not tried."
+        )
+    yield ONE_KIND_OF_REQUEST

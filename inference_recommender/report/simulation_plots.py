@@ -1,0 +1,214 @@
+"""The plots of a simulation: each policy's course over the worst day, and cost against risk. Pure.
+
+Every plot of the day has all policies in it, on the same axes, and the page shows one of them at a time: what belongs
+to a policy is in groups with its number (`data-policy`), and those of all but one are hidden. So the page needs no
+library to draw with, and shows the judged policy where no script runs. Today's policy and the lower bound stay.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from matplotlib import dates
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+
+from inference_recommender.report.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, Plot, drawn, legend, new_figure
+from inference_recommender.simulate.kept import Simulated, Simulation
+from workloads import LatencyObjective
+
+SIZE_IN = (5.4, 3.0)
+WIDE_IN = (10.6, 3.6)
+LEAST_LATE = 1e-5
+"""Shares below it are drawn at it: their axis is logarithmic."""
+LINEAR_MINUTES = 1.0
+"""Minutes over the objective below it are drawn to scale, and above it by their logarithm: 0 is on the axis, too."""
+MARKERS = {"chosen": "D", "best so far": "D", "asked for": "D", "today's": "s", "never scaled": "^"}
+Series = Sequence[float | None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Line:
+    """A line of each policy: its title and its values by policy."""
+
+    title: str
+    of: Callable[[Simulated], Series]
+    colour: str
+    todays: bool = True
+    """Whether today's stands beside it."""
+    steps: bool = False
+
+
+def day_plots(simulation: Simulation, objective: LatencyObjective) -> dict[str, Plot]:
+    """Returns the plots of the worst day by their titles."""
+    day, policies, unit = simulation.day, simulation.by_cost(), "USD"
+    price, each_h = simulation.price_per_hour_usd, day.minutes_per_entry / 60
+    if price is None:
+        price, unit = 1.0, "instance hours"
+
+    def spent(instances: Series) -> Series:
+        total, sums = 0.0, []
+        for paid in instances:
+            total += (paid or 0.0) * each_h * price
+            sums.append(round(total, 3))
+        return sums
+
+    attempts = _Line(title="requests sent", of=lambda each: each.day.attempts_per_second, colour=BLUE, todays=False)
+    serving = _Line(title="serving", of=lambda each: each.day.instances_serving, colour=BLUE, steps=True)
+    desired = _Line(title="wanted", of=lambda each: each.day.instances_desired, colour=ORANGE, todays=False, steps=True)
+    latency = _Line(title=f"{objective.percentile}, estimated", of=lambda each: each.day.latency_ms, colour=BLUE)
+    late = _Line(
+        title="late requests", of=lambda each: [max(one, LEAST_LATE) for one in each.day.late_shares], colour=BLUE
+    )
+    cost = _Line(title=unit, of=lambda each: spent(each.day.instances_paid), colour=BLUE)
+    bound = day.lower_bound_instances
+    draw = _Drawing(simulation=simulation, policies=policies)
+    limit = f"objective, {objective.model_latency_ms:g} ms"
+    allowed = 1 - objective.percentile_rank / 100
+    return {
+        "Load": draw.plot("requests per second", [attempts], {"asked for": (day.requests_per_second, GREY)}),
+        "Fleet": draw.plot("instances", [serving, desired], {"lower bound": (bound, GREEN)}),
+        "Latency": draw.plot("latency, ms", [latency], {}, line=(objective.model_latency_ms, limit), log=True),
+        "Late requests": draw.plot(
+            "share of requests", [late], {}, line=(allowed, f"allowed, {allowed:.3g}"), log=True, spec="{x:.3%}"
+        ),
+        "Cost": draw.plot(f"{unit} since the day began", [cost], {"lower bound": (spent(bound), GREEN)}),
+    }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Drawing:
+    simulation: Simulation
+    policies: Sequence[Simulated]
+
+    @property
+    def times(self) -> list[datetime]:
+        """When each entry begins."""
+        day = self.simulation.day
+        start = datetime.fromisoformat(day.start)
+        each = timedelta(minutes=day.minutes_per_entry)
+        return [start + number * each for number in range(len(day.requests_per_second))]
+
+    def plot(
+        self,
+        axis: str,
+        lines: Sequence[_Line],
+        fixed: Mapping[str, tuple[Series, str]],
+        line: tuple[float, str] | None = None,
+        *,
+        log: bool = False,
+        spec: str = "{x:,.6g}",
+    ) -> Plot:
+        """Draws lines of every policy, and those that are the same for all."""
+        figure, axes = new_figure(SIZE_IN)
+        times, today = self.times, self.simulation.today
+        for title, (values, colour) in fixed.items():
+            axes.plot(times, _known(values), color=colour, linewidth=1.1, linestyle=":", label=title)
+        for each in lines:
+            style = {"drawstyle": "steps-post"} if each.steps else {}
+            if today and each.todays and len(self.policies) > 1:
+                values = _known(each.of(today))
+                label = f"{each.title}, today's policy"
+                axes.plot(times, values, color=GREY, linewidth=1.1, linestyle="--", label=label, **style)
+            for number, policy in enumerate(self.policies):
+                label = each.title if policy is self.simulation.chosen else "_"
+                (drawn_line,) = axes.plot(
+                    times, _known(each.of(policy)), color=each.colour, linewidth=1.5, label=label, **style
+                )
+                _belongs(drawn_line, number)
+        if line:
+            axes.axhline(line[0], color=RED, linewidth=1.2, linestyle="--", label=line[1])
+        _time_axis(axes)
+        axes.set(ylabel=axis, **({"yscale": "log"} if log else {"ylim": (0, None)}))
+        axes.yaxis.set_major_formatter(spec)
+        legend(figure, axes, columns=2)
+        return self._shown(drawn(figure), lines, fixed)
+
+    def _shown(self, plot: Plot, lines: Sequence[_Line], fixed: Mapping[str, tuple[Series, str]]) -> Plot:
+        """Returns the plot with all but the judged policy hidden, and with the lines of all as its data."""
+        shown = str(self.policies.index(self.simulation.chosen))
+        return Plot(svg=of_policies(plot.svg, shown), csv=self._csv(lines, fixed))
+
+    def _csv(self, lines: Sequence[_Line], fixed: Mapping[str, tuple[Series, str]]) -> str:
+        columns = {title: values for title, (values, _) in fixed.items()}
+        for number, policy in enumerate(self.policies, start=1):
+            columns |= {f"{number} {policy.name}: {each.title}": each.of(policy) for each in lines}
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(["time", *columns])
+        times = [each.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for each in self.times]
+        rows.writerows(zip(times, *columns.values(), strict=True))
+        return text.getvalue()
+
+
+def cost_against_risk(simulation: Simulation) -> Plot:
+    """Draws the minutes over the objective against the cost: all policies that were tried, the frontier, those that
+    were compared, and the lower bound. The policy that the page shows has a ring.
+    """
+    figure, axes = new_figure(WIDE_IN)
+    price, unit = simulation.price_per_hour_usd, "USD"
+    if price is None:
+        price, unit = 1.0, "instance hours"
+    if simulation.tried:
+        hours, minutes = zip(*simulation.tried, strict=True)
+        axes.scatter([each * price for each in hours], minutes, s=9, color=GREY, alpha=0.6, label="tried")
+    points = [(each.instance_hours * price, each.minutes_over_objective, each) for each in simulation.by_cost()]
+    front = [(cost, minutes) for cost, minutes, each in points if each.name == "on the frontier"]
+    if front:
+        costs, over = zip(*front, strict=True)
+        axes.plot(costs, over, color=ORANGE, linewidth=1.2, marker="o", markersize=4, label="frontier, search's seeds")
+    for cost, minutes, each in points:
+        if each.name != "on the frontier":
+            axes.scatter([cost], [minutes], s=44, color=BLUE, marker=MARKERS.get(each.name, "D"), label=each.name)
+    for number, (cost, minutes, _) in enumerate(points):
+        ring = axes.scatter([cost], [minutes], s=150, facecolors="none", edgecolors=INK, linewidths=1.4)
+        _belongs(ring, number)
+    axes.axvline(
+        simulation.chosen.lower_bound_instance_hours * price,
+        color=GREEN,
+        linewidth=1.2,
+        linestyle=":",
+        label="lower bound",
+    )
+    allowed = simulation.tolerance.allowed_minutes
+    axes.axhline(allowed, color=RED, linewidth=1.2, linestyle="--", label=f"tolerated, {allowed:g} minutes")
+    axes.set_yscale("symlog", linthresh=LINEAR_MINUTES)
+    axes.set(xlabel=f"{unit} for the whole trace, mean", ylabel="minutes over the objective, mean", xlim=(0, None))
+    axes.set_ylim(-0.15, None)
+    axes.xaxis.set_major_formatter("{x:,.6g}")
+    axes.yaxis.set_major_formatter("{x:,.6g}")
+    legend(figure, axes, columns=4)
+    plot = drawn(figure)
+    shown = str(simulation.by_cost().index(simulation.chosen))
+    return Plot(svg=of_policies(plot.svg, shown), csv=plot.csv)
+
+
+def of_policies(svg: str, shown: str) -> str:
+    """Marks the groups that belong to a policy, and hides those of all but one. Coordinates get two digits."""
+
+    def group(found: re.Match[str]) -> str:
+        hidden = "" if found[1] == shown else " hidden"
+        return f'<g data-policy="{found[1]}"{hidden}>'
+
+    marked = re.sub(r'<g id="policy-(\d+)-\d+">', group, svg)
+    return re.sub(r"(?<=[\d]\.\d\d)\d+", "", marked)
+
+
+def _belongs(artist: Artist, number: int) -> None:
+    """Names an artist, so that its group is found in the figure; no two may have a name."""
+    artist.set_gid(f"policy-{number}-{id(artist)}")
+
+
+def _known(values: Series) -> list[float]:
+    return [float("nan") if value is None else value for value in values]
+
+
+def _time_axis(axes: Axes) -> None:
+    locator = dates.AutoDateLocator(tz=UTC, maxticks=7)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=UTC, show_offset=False))
+    axes.margins(x=0)
+    axes.set_xlabel("time, UTC")
