@@ -263,7 +263,7 @@ def _optimise(asked: _Asked, stderr: Console) -> int:
         show(workload.name, asked.case, workload.latency_objective, [("chosen", found.chosen), *compared])
         show_found(found)
     if found.choice is not None:
-        compared.insert(0, ("chosen", found.chosen))
+        compared.insert(0, ("chosen" if found.safe else "the nearest", found.chosen))
     named = [Named(name=name, result=result) for name, result in compared]
     tried = [(each.instance_hours, each.minutes_over) for each in found.tried]
     _tell_kept(stderr, asked.keep(said, [*named, *on_frontier(found.frontier(), named)], safe=found.safe, tried=tried))

@@ -105,7 +105,10 @@ def decision(simulation: Simulation) -> str:
         return "Conclude nothing yet: the simulation was interrupted."
     if simulation.optimised:
         if not simulation.safe:
-            return f"Deploy nothing of this yet: no policy that was tried was confirmed to stay within {within}."
+            nearest = "" if chosen.name == "today's" else f"; the nearest is {chosen.in_words}"
+            return (
+                f"Deploy nothing of this yet: no policy that was tried was confirmed to stay within {within}{nearest}."
+            )
         if chosen.name == "today's":
             return f"Keep today's policy, {chosen.in_words}: within {within}, and nothing that was tried is better."
         return f"Deploy {chosen.in_words}: within {within}, and {_beside_today(simulation)}."

@@ -99,7 +99,7 @@ def simulation_page(report: Report, simulation: Simulation, workload: Workload) 
     day, policies, today = simulation.day, simulation.by_cost(), simulation.today
 
     def changed(policy: Simulated) -> str:
-        rows = differences(today, policy) if today and policy.name in ("chosen", "asked for") else ()
+        rows = differences(today, policy) if today and policy is simulation.chosen else ()
         return "; ".join(f"{key} {there or 'none'} → {here or 'none'}" for key, there, here in rows)
 
     return render(

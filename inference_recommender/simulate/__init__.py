@@ -2,6 +2,7 @@
 
 `trace` and `shapes` make the load, `curve` says how late an instance answers under it, `tracking` decides as
 Application Auto Scaling does, `fleet` starts and stops instances as SageMaker or ECS does, and `simulation` puts a
-trace through them, step by step. `seeds` runs many seeds in parallel, and `result` makes a document of them. All of it
+trace through them, step by step. `seeds` runs many seeds in parallel, `result` makes a document of them, and
+`kept` the folder that `report` draws. All of it
 is pure and depends on the seed alone, but for the processes of `seeds`.
 """

@@ -36,7 +36,7 @@ class Browser:
         for domain in ("Page", "Runtime", "Log"):
             self._ask(f"{domain}.enable")
 
-    def open(self, page: Path, size: tuple[int, int] = DESKTOP, *, dark: bool = False, script: bool = True) -> None:
+    def open(self, url: str, size: tuple[int, int] = DESKTOP, *, dark: bool = False, script: bool = True) -> None:
         """Opens a page, and waits until it is loaded."""
         width, height = size
         phone = size == PHONE
@@ -45,7 +45,11 @@ class Browser:
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
         self._ask("Emulation.setScriptExecutionDisabled", value=not script)
         self._events.clear()
-        self._ask("Page.navigate", url=page.resolve().as_uri())
+        self._ask("Page.navigate", url=url)
+        self.loaded()
+
+    def loaded(self) -> None:
+        """Waits until a page that was asked for is loaded."""
         deadline = time.monotonic() + HANGING_S
         while not any(each["method"] == "Page.loadEventFired" for each in self._events):
             self._events.append(self._next(deadline))

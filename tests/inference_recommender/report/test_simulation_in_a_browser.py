@@ -1,13 +1,18 @@
 """A simulation's page in a headless Chromium: the slider moves the figures, by keys too, and all of it fits a phone."""
 
 import json
+import shutil
+import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from inference_recommender.cli.report import write_page
+from inference_recommender.cli.reports import site
+from inference_recommender.report.owner_only import ReportServer
 from tests.inference_recommender.report.browser import CHROMIUM, DESKTOP, PHONE, Browser, browser
 from tests.inference_recommender.report.test_simulation_page import simulated
 from tests.inference_recommender.report.test_tune_report import searched
@@ -69,7 +74,7 @@ def _shown(quiet: Browser) -> dict[str, Any]:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_the_slider_moves_figures_and_lines(simulated: Path, quiet: Browser, size: tuple[int, int], dark: bool) -> None:
-    quiet.open(write_page(simulated), size, dark=dark)
+    quiet.open(write_page(simulated).as_uri(), size, dark=dark)
     first = _shown(quiet)
     assert first["width"] == size[0]
     assert first["fits"]
@@ -93,14 +98,14 @@ def test_the_slider_moves_figures_and_lines(simulated: Path, quiet: Browser, siz
 
 
 def test_without_scripts_the_judged_policy_is_shown(simulated: Path, quiet: Browser) -> None:
-    quiet.open(write_page(simulated), script=False)
+    quiet.open(write_page(simulated).as_uri(), script=False)
     found = quiet.ask(SHOWN)
     assert (found["blocks"], found["drawn"], found["slider"]) == (["1"], ["1"], False)
     assert found["plots"] == [True] * 6
 
 
 def test_every_figure_comes_as_a_file_with_the_policy_that_is_shown(simulated: Path, quiet: Browser) -> None:
-    quiet.open(write_page(simulated))
+    quiet.open(write_page(simulated).as_uri())
     quiet.ask('document.getElementById("policy").focus()')
     quiet.press(*ARROW_RIGHT)
     files = {name: (kind, size, text) for name, kind, size, text in quiet.ask(FILES)}
@@ -122,9 +127,32 @@ def test_every_figure_comes_as_a_file_with_the_policy_that_is_shown(simulated: P
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_the_page_of_a_search_is_drawn(searched: Path, quiet: Browser, size: tuple[int, int], dark: bool) -> None:
-    quiet.open(write_page(searched), size, dark=dark)
+    quiet.open(write_page(searched).as_uri(), size, dark=dark)
     found = quiet.ask(
         "({fits: document.documentElement.scrollWidth <= innerWidth, "
         'plots: [...document.querySelectorAll(".plot svg")].map(each => each.getBoundingClientRect().height > 100)})'
     )
     assert found == {"fits": True, "plots": [True, True]}
+
+
+def test_the_index_leads_to_each_page_and_to_comparisons(simulated: Path, tmp_path: Path, quiet: Browser) -> None:
+    for name in ("one", "two"):
+        shutil.copytree(simulated, tmp_path / name)
+    server = ReportServer(partial(site, tmp_path))
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    try:
+        quiet.open(server.url, PHONE)
+        assert quiet.ask("document.documentElement.scrollWidth <= innerWidth")
+        links = quiet.ask("[...document.links].map(each => each.textContent)")
+        assert links == ["one", "Markdown", "JSON", "two", "Markdown", "JSON"]
+        quiet.ask("void document.links[0].click()")
+        quiet.loaded()
+        assert quiet.ask('document.querySelector("h1").textContent') == "spellcheck: rush.csv"
+        quiet.open(server.url)
+        quiet.ask('void document.querySelector("form button").click()')
+        quiet.loaded()
+        assert quiet.ask('document.querySelector("title").textContent') == "one against two"
+    finally:
+        server.close()
+        thread.join()
