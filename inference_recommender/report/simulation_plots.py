@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from matplotlib import dates
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
@@ -27,6 +27,7 @@ LEAST_LATE = 1e-5
 LINEAR_MINUTES = 1.0
 """Minutes over the objective below it are drawn to scale, and above it by their logarithm: 0 is on the axis, too."""
 MARKERS = {"chosen": "D", "best so far": "D", "asked for": "D", "today's": "s", "never scaled": "^"}
+TICKS_MINUTES, MOST_TICKS = (1, 2, 5, 10, 15, 30, 60, 120, 240), 7
 Series = Sequence[float | None]
 
 
@@ -104,25 +105,29 @@ class _Drawing:
     ) -> Plot:
         """Draws lines of every policy, and those that are the same for all."""
         figure, axes = new_figure(SIZE_IN)
-        times, today = self.times, self.simulation.today
+        today, day = self.simulation.today, self.simulation.day
+        times = [number * day.minutes_per_entry for number in range(len(day.requests_per_second))]
         for title, (values, colour) in fixed.items():
             axes.plot(times, _known(values), color=colour, linewidth=1.1, linestyle=":", label=title)
         for each in lines:
-            style = {"drawstyle": "steps-post"} if each.steps else {}
+            style = "steps-post" if each.steps else "default"
             if today and each.todays and len(self.policies) > 1:
-                values = _known(each.of(today))
                 label = f"{each.title}, today's policy"
-                axes.plot(times, values, color=GREY, linewidth=1.1, linestyle="--", label=label, **style)
+                values = _known(each.of(today))
+                axes.plot(times, values, color=GREY, linewidth=1.1, linestyle="--", label=label, drawstyle=style)
             for number, policy in enumerate(self.policies):
                 label = each.title if policy is self.simulation.chosen else "_"
-                (drawn_line,) = axes.plot(
-                    times, _known(each.of(policy)), color=each.colour, linewidth=1.5, label=label, **style
-                )
-                _belongs(drawn_line, number)
+                values = _known(each.of(policy))
+                (course,) = axes.plot(times, values, color=each.colour, linewidth=1.5, label=label, drawstyle=style)
+                _belongs(course, number)
         if line:
             axes.axhline(line[0], color=RED, linewidth=1.2, linestyle="--", label=line[1])
-        _time_axis(axes)
-        axes.set(ylabel=axis, **({"yscale": "log"} if log else {"ylim": (0, None)}))
+        _time_axis(axes, datetime.fromisoformat(day.start), day.minutes)
+        axes.set_ylabel(axis)
+        if log:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(0, None)
         axes.yaxis.set_major_formatter(spec)
         legend(figure, axes, columns=2)
         return self._shown(drawn(figure), lines, fixed)
@@ -153,13 +158,14 @@ def cost_against_risk(simulation: Simulation) -> Plot:
     if price is None:
         price, unit = 1.0, "instance hours"
     if simulation.tried:
-        hours, minutes = zip(*simulation.tried, strict=True)
-        axes.scatter([each * price for each in hours], minutes, s=9, color=GREY, alpha=0.6, label="tried")
+        hours, over = np.array(simulation.tried).T
+        axes.scatter(hours * price, over, s=9, color=GREY, alpha=0.6, label="tried")
     points = [(each.instance_hours * price, each.minutes_over_objective, each) for each in simulation.by_cost()]
     front = [(cost, minutes) for cost, minutes, each in points if each.name == "on the frontier"]
     if front:
-        costs, over = zip(*front, strict=True)
-        axes.plot(costs, over, color=ORANGE, linewidth=1.2, marker="o", markersize=4, label="frontier, search's seeds")
+        axes.plot(
+            *np.array(front).T, color=ORANGE, linewidth=1.2, marker="o", markersize=4, label="frontier, search's seeds"
+        )
     for cost, minutes, each in points:
         if each.name != "on the frontier":
             axes.scatter([cost], [minutes], s=44, color=BLUE, marker=MARKERS.get(each.name, "D"), label=each.name)
@@ -206,9 +212,11 @@ def _known(values: Series) -> list[float]:
     return [float("nan") if value is None else value for value in values]
 
 
-def _time_axis(axes: Axes) -> None:
-    locator = dates.AutoDateLocator(tz=UTC, maxticks=7)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=UTC, show_offset=False))
-    axes.margins(x=0)
+def _time_axis(axes: Axes, start: datetime, minutes: float) -> None:
+    """Marks full hours, or what fits a short day: at most `MOST_TICKS` times of the clock."""
+    each = next((step for step in TICKS_MINUTES if minutes / step <= MOST_TICKS), TICKS_MINUTES[-1])
+    first = -(start.hour * 60 + start.minute + start.second / 60) % each
+    ticks = np.arange(first, minutes + 1e-9, each).tolist()
+    axes.set_xticks(ticks, [(start + timedelta(minutes=tick)).strftime("%H:%M") for tick in ticks])
     axes.set_xlabel("time, UTC")
+    axes.margins(x=0)

@@ -53,6 +53,7 @@ class Browser:
         deadline = time.monotonic() + HANGING_S
         while not any(each["method"] == "Page.loadEventFired" for each in self._events):
             self._events.append(self._next(deadline))
+        self._events.clear()
 
     def ask(self, script: str) -> Any:
         """Returns the value of an expression of JavaScript; a promise is awaited."""

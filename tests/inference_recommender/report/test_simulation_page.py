@@ -101,7 +101,7 @@ def test_each_verdict_has_its_decision(simulated: Path, tmp_path: Path) -> None:
     (asked, today, never) = kept["policies"]
     chosen = {**asked, "name": "chosen"}
     searched = {"policies_tried": 91, "confirmed_on": {"seeds": 898, "failed": 2}}
-    cases = {
+    cases: dict[str, dict[str, Any]] = {
         "Deploy 2 to 20, 24,000/min each, ": {"safe": True, **searched, "policies": [chosen, today, never]},
         "Keep today's policy, 2 to 20, 15,000/min each, ": {"safe": True, **searched, "policies": [today, never]},
         "Deploy nothing of this yet: no policy that was tried ": {"safe": False, **searched},

@@ -91,7 +91,8 @@ def test_the_best_is_the_decision_and_every_configuration_has_a_row(searched: Pa
     assert isinstance(best["interval_low"], float)
     assert isinstance(best["interval_high"], float)
     assert best["interval_low"] < 8000 < best["interval_high"]
-    assert runner_up["invocations_per_minute"] == pytest.approx(4000, rel=0.1)
+    assert isinstance(runner_up["invocations_per_minute"], float)
+    assert runner_up["invocations_per_minute"] < best["interval_low"]
     assert (refused["invocations_per_minute"], refused["probes"]) == (None, 0)
     left_out = found.table("left-out")
     assert left_out is not None
