@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from inference_recommender.report.configuration import text_of
 from inference_recommender.report.document import Report, Table, Value, Verdict, table
 from inference_recommender.report.found import Found
 from inference_recommender.report.of_run import ONE_KIND_OF_REQUEST, local_caution
-from inference_recommender.simulate.kept import Simulated, Simulation
+from inference_recommender.simulate.kept import Simulated, Simulation, TheDay
 from workloads import Workload
 
 LOWER_BOUND = "lower bound: the future known"
@@ -142,7 +143,7 @@ def _cautions(simulation: Simulation) -> Iterator[str]:
 
 
 def _tables(simulation: Simulation) -> Iterator[Table]:
-    compared = [each for each in simulation.policies if each.name != "on the frontier"]
+    compared = [each for each in simulation.policies if not each.on_frontier]
     chosen = simulation.chosen
     bound: tuple[Value, ...] = (
         LOWER_BOUND,
@@ -167,7 +168,7 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         f"seeds do not exceed. Tolerated are {simulation.tolerance.allowed_minutes:g} minutes over the objective.",
     )
     yield _difference(simulation)
-    frontier = [each for each in simulation.by_cost() if each.name == "on the frontier"]
+    frontier = [each for each in simulation.by_cost() if each.on_frontier]
     if frontier:
         seeds = frontier[0].seeds
         yield table(
@@ -184,8 +185,7 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         "The worst day under each policy",
         DAY,
         [_day(each) for each in simulation.by_cost()],
-        f"Of seed {day.seed}, the worst of the policy that is judged: {day.minutes:,.0f} minutes from {day.start} on, "
-        "with the same arrivals and the same service for every policy.",
+        f"{day_in_words(day)}, with the same arrivals and the same service for every policy.",
     )
     yield _assumptions(simulation)
 
@@ -220,6 +220,13 @@ def _day(each: Simulated) -> tuple[Value, ...]:
     )
 
 
+def day_in_words(day: TheDay) -> str:
+    """Returns which day it is."""
+    hours = f"{day.minutes / 60:g} hours" if day.minutes >= 120 else f"{day.minutes:g} minutes"
+    start = datetime.fromisoformat(day.start).astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+    return f"Seed {day.seed}, the worst of the policy that is judged: {hours} from {start} UTC on"
+
+
 def _difference(simulation: Simulation) -> Table:
     """Returns the judged policy as a diff from today's."""
     chosen, today = simulation.chosen, simulation.today
@@ -243,6 +250,8 @@ def _setting(policy: Mapping[str, Any], key: str) -> str | None:
             return "; ".join(f"{each['min_capacity']} at {each['schedule']}" for each in minimums)
         case []:
             return None
+        case float(value):
+            return f"{value:,.10g}"
         case value:
             return text_of(value)
 

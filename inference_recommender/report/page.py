@@ -17,7 +17,7 @@ from inference_recommender.report import plots
 from inference_recommender.report.document import Report, shown
 from inference_recommender.report.found import NOTHING, Found, found
 from inference_recommender.report.of_run import run_report
-from inference_recommender.report.of_simulation import differences
+from inference_recommender.report.of_simulation import day_in_words, differences
 from inference_recommender.report.simulation_plots import cost_against_risk, day_plots
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate.kept import Simulated, Simulation
@@ -110,14 +110,15 @@ def simulation_page(report: Report, simulation: Simulation, workload: Workload) 
         shown=policies.index(simulation.chosen),
         changed=changed,
         day_explained=(
-            f"Seed {day.seed}, the worst of the policy that is judged: {day.minutes:,.0f} minutes from "
-            f"{day.start} on. Every policy has the same arrivals and the same service here. A point is "
+            f"{day_in_words(day)}. Every policy has the same arrivals and the same service here. A point is "
             f"{day.minutes_per_entry:g} minutes: their mean load, instances and cost, and their worst latency and "
             "share of late requests. Latency is estimated from that share as if it were exponential, which is rough "
             "far below the objective."
         ),
-        figures=day_plots(simulation, workload.latency_objective),
-        risk=cost_against_risk(simulation),
+        figures={
+            **day_plots(simulation, workload.latency_objective),
+            "Cost against risk": cost_against_risk(simulation),
+        },
     )
 
 

@@ -21,7 +21,7 @@ from inference_recommender.simulate.kept import Simulated, Simulation
 from workloads import LatencyObjective
 
 SIZE_IN = (5.4, 3.0)
-WIDE_IN = (10.6, 3.6)
+RISK_IN = (5.4, 3.3)
 LEAST_LATE = 1e-5
 """Shares below it are drawn at it: their axis is logarithmic."""
 LINEAR_MINUTES = 1.0
@@ -71,7 +71,7 @@ def day_plots(simulation: Simulation, objective: LatencyObjective) -> dict[str, 
     allowed = 1 - objective.percentile_rank / 100
     return {
         "Load": draw.plot("requests per second", [attempts], {"asked for": (day.requests_per_second, GREY)}),
-        "Fleet": draw.plot("instances", [serving, desired], {"lower bound": (bound, GREEN)}),
+        "Fleet": draw.plot("instances", [desired, serving], {"lower bound": (bound, GREEN)}),
         "Latency": draw.plot("latency, ms", [latency], {}, line=(objective.model_latency_ms, limit), log=True),
         "Late requests": draw.plot(
             "share of requests", [late], {}, line=(allowed, f"allowed, {allowed:.3g}"), log=True, spec="{x:.3%}"
@@ -153,7 +153,7 @@ def cost_against_risk(simulation: Simulation) -> Plot:
     """Draws the minutes over the objective against the cost: all policies that were tried, the frontier, those that
     were compared, and the lower bound. The policy that the page shows has a ring.
     """
-    figure, axes = new_figure(WIDE_IN)
+    figure, axes = new_figure(RISK_IN)
     price, unit = simulation.price_per_hour_usd, "USD"
     if price is None:
         price, unit = 1.0, "instance hours"
@@ -161,13 +161,13 @@ def cost_against_risk(simulation: Simulation) -> Plot:
         hours, over = np.array(simulation.tried).T
         axes.scatter(hours * price, over, s=9, color=GREY, alpha=0.6, label="tried")
     points = [(each.instance_hours * price, each.minutes_over_objective, each) for each in simulation.by_cost()]
-    front = [(cost, minutes) for cost, minutes, each in points if each.name == "on the frontier"]
+    front = [(cost, minutes) for cost, minutes, each in points if each.on_frontier]
     if front:
         axes.plot(
             *np.array(front).T, color=ORANGE, linewidth=1.2, marker="o", markersize=4, label="frontier, search's seeds"
         )
     for cost, minutes, each in points:
-        if each.name != "on the frontier":
+        if not each.on_frontier:
             axes.scatter([cost], [minutes], s=44, color=BLUE, marker=MARKERS.get(each.name, "D"), label=each.name)
     for number, (cost, minutes, _) in enumerate(points):
         ring = axes.scatter([cost], [minutes], s=150, facecolors="none", edgecolors=INK, linewidths=1.4)
@@ -182,11 +182,12 @@ def cost_against_risk(simulation: Simulation) -> Plot:
     allowed = simulation.tolerance.allowed_minutes
     axes.axhline(allowed, color=RED, linewidth=1.2, linestyle="--", label=f"tolerated, {allowed:g} minutes")
     axes.set_yscale("symlog", linthresh=LINEAR_MINUTES)
-    axes.set(xlabel=f"{unit} for the whole trace, mean", ylabel="minutes over the objective, mean", xlim=(0, None))
-    axes.set_ylim(-0.15, None)
+    axes.set(xlabel=f"{unit} for the whole trace, mean", ylabel="minutes over, mean", xlim=(0, None))
+    highest = max([allowed, *(minutes for _, minutes, _ in points), *(over for _, over in simulation.tried or ())])
+    axes.set_ylim(-0.15, 2 * highest)
     axes.xaxis.set_major_formatter("{x:,.6g}")
     axes.yaxis.set_major_formatter("{x:,.6g}")
-    legend(figure, axes, columns=4)
+    legend(figure, axes, columns=3)
     plot = drawn(figure)
     shown = str(simulation.by_cost().index(simulation.chosen))
     return Plot(svg=of_policies(plot.svg, shown), csv=plot.csv)

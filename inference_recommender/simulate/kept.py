@@ -16,7 +16,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -42,7 +42,11 @@ POINTS = 480
 """Three minutes each of a day: about a pixel and a half of a plot."""
 FRONTIER = 12
 """Most policies of the frontier that have a course; of more, every so manieth is kept, and both ends."""
+ON_FRONTIER = "frontier"
+"""Begins the names of its policies, which are numbered, the cheapest first."""
 LATE_DIGITS = 3
+MOST_SCHEDULED = 2
+"""More scheduled minimums than that are summed up in words; `policy` has them all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +72,7 @@ def kept(base: Mapping[str, Any], case: Case, service: Service, named: Sequence[
         "policies": [
             {
                 "name": each.name,
-                "in_words": policy_in_words(each.result.policy),
+                "in_words": _in_words(each.result.policy),
                 "seeds": len(each.result.outcomes),
                 "first_seed": each.result.outcomes[0].seed,
                 "minutes_over_at_confidence": each.result.minutes_over_at_confidence,
@@ -80,13 +84,21 @@ def kept(base: Mapping[str, Any], case: Case, service: Service, named: Sequence[
     }
 
 
+def _in_words(policy: Policy) -> str:
+    least = [each.min_capacity for each in policy.scheduled_minimums]
+    if len(least) <= MOST_SCHEDULED:
+        return policy_in_words(policy)
+    bare = policy_in_words(replace(policy, scheduled_minimums=()))
+    return f"{bare}, {len(least)} scheduled minimums of {min(least)} to {max(least)}"
+
+
 def on_frontier(frontier: Sequence[Result], others: Sequence[Named]) -> list[Named]:
     """Returns at most `FRONTIER` policies of a frontier, without those that are among the others."""
     taken = {each.result.policy for each in others}
     free = [each for each in frontier if each.policy not in taken]
     if len(free) > FRONTIER:
         free = [free[round(place)] for place in np.linspace(0, len(free) - 1, FRONTIER)]
-    return [Named(name="on the frontier", result=each) for each in free]
+    return [Named(name=f"{ON_FRONTIER} {number}", result=each) for number, each in enumerate(free, start=1)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -262,6 +274,10 @@ class Simulated(BaseModel):
     policy: dict[str, Any]
     day: Day
 
+    @property
+    def on_frontier(self) -> bool:
+        return self.name.startswith(ON_FRONTIER)
+
 
 class _Trace(BaseModel):
     name: str
@@ -284,7 +300,7 @@ class _Curve(BaseModel):
     limit_ms: float
 
 
-class _WorstDay(BaseModel):
+class TheDay(BaseModel):
     seed: int
     start: str
     minutes: float
@@ -332,7 +348,7 @@ class Simulation(BaseModel):
     price_per_hour_usd: float | None
     extrapolated: _Beyond | None
     service: _Service
-    day: _WorstDay
+    day: TheDay
     policies: tuple[Simulated, ...]
     tried: tuple[tuple[float, float], ...] | None = None
     policies_tried: int | None = None

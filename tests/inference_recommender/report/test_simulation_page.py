@@ -80,9 +80,7 @@ def test_the_document_has_the_decision_the_policies_and_what_was_assumed(simulat
         "lower bound: the future known",
     ]
     assert policies[-1]["instance_hours"] < policies[0]["instance_hours"]
-    assert rows(found, "policy") == [
-        {"key": "target_invocations_per_instance", "todays": "15000.0", "chosen": "24000.0"}
-    ]
+    assert rows(found, "policy") == [{"key": "target_invocations_per_instance", "todays": "15,000", "chosen": "24,000"}]
     times = {row["what"]: (row["value"], row["known_by"]) for row in rows(found, "assumptions")}
     assert times["from asking for an instance to its container, s, the median"] == (200.0, "--provisioning-s")
     assert times["from there to answers within the objective, s"] == (60.0, "assumed")
@@ -138,7 +136,7 @@ def test_the_page_has_every_policy_in_it_and_shows_the_judged_one(text: str) -> 
     assert {number for number, hidden in groups if not hidden} == {"1"}
     assert {number for number, hidden in groups if hidden} == {"0", "2"}
     assert 'id="policy-' not in text.replace('id="policy"', "")
-    assert "target_invocations_per_instance 15000.0 → 24000.0" in text
+    assert "target_invocations_per_instance 15,000 → 24,000" in text
 
 
 def test_each_figure_of_the_day_has_the_lines_of_all_policies_as_its_data(text: str) -> None:
@@ -153,8 +151,8 @@ def test_each_figure_of_the_day_has_the_lines_of_all_policies_as_its_data(text: 
         "cost-against-risk.csv",
     ]
     assert files["fleet.csv"][0] == (
-        "time,lower bound,1 never scaled: serving,1 never scaled: wanted,2 asked for: serving,2 asked for: wanted,"
-        "3 today's: serving,3 today's: wanted"
+        "time,lower bound,1 never scaled: wanted,1 never scaled: serving,2 asked for: wanted,2 asked for: serving,"
+        "3 today's: wanted,3 today's: serving"
     )
     assert files["fleet.csv"][1].startswith("1970-01-01T00:00:00Z,")
     assert len(files["fleet.csv"]) == 1 + 60
