@@ -21,7 +21,7 @@ from inference_recommender.simulate.kept import Simulated, Simulation
 from workloads import LatencyObjective
 
 SIZE_IN = (5.4, 3.0)
-RISK_IN = (5.4, 3.3)
+RISK_IN = (5.4, 3.4)
 LEAST_LATE = 1e-5
 """Shares below it are drawn at it: their axis is logarithmic."""
 LINEAR_MINUTES = 1.0
@@ -74,7 +74,7 @@ def day_plots(simulation: Simulation, objective: LatencyObjective) -> dict[str, 
         "Fleet": draw.plot("instances", [desired, serving], {"lower bound": (bound, GREEN)}),
         "Latency": draw.plot("latency, ms", [latency], {}, line=(objective.model_latency_ms, limit), log=True),
         "Late requests": draw.plot(
-            "share of requests", [late], {}, line=(allowed, f"allowed, {allowed:.3g}"), log=True, spec="{x:.3%}"
+            "share of requests", [late], {}, line=(allowed, f"allowed, {100 * allowed:.3g} %"), log=True, spec="{x:.3%}"
         ),
         "Cost": draw.plot(f"{unit} since the day began", [cost], {"lower bound": (spent(bound), GREEN)}),
     }
@@ -187,7 +187,7 @@ def cost_against_risk(simulation: Simulation) -> Plot:
     axes.set_ylim(-0.15, 2 * highest)
     axes.xaxis.set_major_formatter("{x:,.6g}")
     axes.yaxis.set_major_formatter("{x:,.6g}")
-    legend(figure, axes, columns=3)
+    legend(figure, axes, columns=2)
     plot = drawn(figure)
     shown = str(simulation.by_cost().index(simulation.chosen))
     return Plot(svg=of_policies(plot.svg, shown), csv=plot.csv)
