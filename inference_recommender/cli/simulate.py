@@ -146,7 +146,7 @@ def _add_timing(group: "argparse._ArgumentGroup") -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Asked:
-    """What is simulated, as the options say."""
+    """The simulation that the options ask for: its workload, its service, its traffic, its seeds."""
 
     options: argparse.Namespace
     folder: WorkloadFolder

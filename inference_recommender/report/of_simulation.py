@@ -23,7 +23,7 @@ POLICIES = (
     ("most_instances", "most instances", ",d"),
     ("instance_hours", "instance hours", ",.1f"),
     ("cost_usd", "USD", ",.2f"),
-    ("over_lower_bound", "hours over the bound's", ".2f"),
+    ("over_lower_bound", "hours, over the bound's", ".2f"),
     ("kept", "tolerance kept", ""),
     ("seeds", "seeds", ",d"),
 )

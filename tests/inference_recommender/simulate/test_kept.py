@@ -1,4 +1,4 @@
-"""What a simulation's folder keeps: the frontier's ends, traffic that `--trace` reads again, and whole figures."""
+"""A simulation's folder keeps the ends of the frontier, traffic that `--trace` reads again, and whole figures."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
