@@ -19,6 +19,7 @@ PATTERNS = (
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
+    "sentencepiece.bpe.model",
     "source.spm",
     "vocab.json",
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from model_build.checkpoint import marian
+from model_build.checkpoint import converted
 from model_build.checkpoint.architectures import bert_weights, write_random
 from model_build.checkpoint.encoder_config import read_encoder
 from model_build.checkpoint.families import Family
@@ -90,7 +90,7 @@ def _resolve(workload: WorkloadFolder, cache: Path) -> Checkpoint:
         return _read_torchscript(torchscript, model)
     folder = _locate(workload, "checkpoint", model.checkpoint, cache)
     if isinstance(model, TextToText):
-        folder = marian.prepared(folder, cache)
+        folder = converted.prepared(folder, cache)
     backbone = None if isinstance(model, TextToText) else model.backbone
     encoder = folder if backbone is None else _locate(workload, "backbone", backbone, cache)
     return read(folder, encoder, model)

@@ -12,7 +12,7 @@ import pytest
 from tokenizers import Tokenizer
 from transformers.utils import sentencepiece_model_pb2_new as protobuf
 
-from model_build.checkpoint import marian
+from model_build.checkpoint import converted, marian
 from workloads import UsageError
 
 PIECES = {"▁": -2.0, "▁red": -3.0, "▁shoe": -3.2, "s": -2.5, "▁r": -4.0, "e": -3.5, "d": -3.6, "o": -3.7, "h": -3.8}
@@ -69,8 +69,8 @@ def test_answers_are_joined_by_the_targets_pieces(folder: Path) -> None:
 
 def test_a_folder_without_tokenizer_json_gets_one_in_the_cache(folder: Path, tmp_path: Path) -> None:
     (folder / "config.json").write_text("{}")
-    made = marian.prepared(folder, tmp_path / "cache")
-    assert made == marian.prepared(folder, tmp_path / "cache")
+    made = converted.prepared(folder, tmp_path / "cache")
+    assert made == converted.prepared(folder, tmp_path / "cache")
     assert sorted(file.name for file in made.iterdir()) == [
         "config.json",
         "source.spm",
@@ -82,13 +82,13 @@ def test_a_folder_without_tokenizer_json_gets_one_in_the_cache(folder: Path, tmp
     assert Tokenizer.from_file(str(made / "tokenizer.json")).encode("red").tokens == ["▁red", "</s>"]
     assert [file.name for file in (tmp_path / "cache").iterdir()] == [made.name], "nothing is left beside it"
     (folder / "tokenizer.json").touch()
-    assert marian.prepared(folder, tmp_path / "cache") == folder
+    assert converted.prepared(folder, tmp_path / "cache") == folder
 
 
 def test_a_vocabulary_with_gaps_is_refused(folder: Path, tmp_path: Path) -> None:
     (folder / "vocab.json").write_text('{"</s>": 0, "<unk>": 1, "<pad>": 3}')
     with pytest.raises(UsageError) as refused:
-        marian.prepared(folder, tmp_path / "cache")
+        converted.prepared(folder, tmp_path / "cache")
     assert str(refused.value) == (
         f"{folder / 'vocab.json'}: its ids are not those from 0 on, one for each piece. Copy it again."
     )
