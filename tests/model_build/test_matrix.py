@@ -10,8 +10,8 @@ from model_build import matrix
 from model_build.checkpoint.families import FAMILIES, HEADS, NOT_BUILT
 from model_build.checkpoint.text2text import FAMILIES as TEXT2TEXT
 from model_build.plan import plan
-from tests.model_build.miniatures import tiny_bart, tiny_bert, tiny_families
-from workloads import ROOT, Target, UsageError, WorkloadFolder, load_workload
+from tests.model_build.miniatures.tiny_rows import make_workload
+from workloads import ROOT, UsageError, WorkloadFolder
 
 PAGE = ROOT / "docs" / "families.md"
 BEGIN, END = "<!-- families -->\n", "<!-- /families -->\n"
@@ -77,29 +77,10 @@ def test_a_build_is_planned_where_the_table_says_yes_and_refused_with_its_reason
 
 
 def workload_of(model_type: str, task: str, folder: Path) -> WorkloadFolder:
-    """A workload of the family with all targets; of a family that is not built, a BERT that says it is of it."""
-    if task in (matrix.GENERATION, matrix.BEAMS):
-        kind = {"t5": "t5-v1.1"}.get(model_type, model_type)
-        workload = tiny_bart.make_workload(folder / "workloads", kind, num_beams=3 if task == matrix.BEAMS else 1)
-    elif model_type not in NOT_BUILT and not FAMILIES[model_type].lacks_head(task):
-        workload = encoder(model_type, task, folder / "workloads")
-    else:
-        workload = encoder("bert", task, folder / "workloads")
+    """A workload of the family; of one that is not built for the task, a BERT that says it is of the family."""
+    lacks = model_type in NOT_BUILT or (model_type in FAMILIES and FAMILIES[model_type].lacks_head(task))
+    workload = make_workload(folder / "workloads", "bert" if lacks else model_type, task)
+    if lacks:
         file = workload.path / "checkpoint" / "config.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | {"model_type": model_type}))
-    text = workload.file.read_text()
-    begin, end = text.index("[targets."), text.index("[serving]")
-    tables = "\n".join(table(name, target) for name, target in matrix.TARGETS.items())
-    workload.file.write_text(text[:begin] + tables + text[end:])
-    return load_workload("tiny", folder / "workloads")
-
-
-def encoder(model_type: str, task: str, folder: Path) -> WorkloadFolder:
-    if task == "text-pair-scoring":
-        return tiny_bert.make_workload(folder, task)
-    return tiny_families.make_workload(folder, model_type, task)
-
-
-def table(name: str, target: Target) -> str:
-    keys = target.model_dump(mode="json", exclude_defaults=True)
-    return "\n".join([f"[targets.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items()), ""])
+    return workload

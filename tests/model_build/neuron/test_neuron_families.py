@@ -23,39 +23,25 @@ from model_build.plan import plan
 from model_build.progress import silent
 from model_build.remote.source import pack_source
 from tests.containers.batch import batch_run
-from tests.model_build.miniatures import tiny_bert, tiny_families
+from tests.model_build.miniatures.tiny_families import AUTO
+from tests.model_build.miniatures.tiny_rows import make_workload
 from tests.model_build.neuron import operators
 from tests.model_build.neuron.images import IMAGES, Image, environment_of, needs_inf1, run
-from workloads import ROOT, NeuronTarget, WorkloadFolder, load_workload
+from workloads import ROOT, NeuronTarget, load_workload
 
 jit: Any = torch.jit
 CELLS = [(row.model_type, row.task) for row in rows() if "inf1" in row.targets]
 QUICK = {("distilbert", "text-classification"), ("electra", "token-classification"), ("bert", "text-pair-scoring")}
-TABLES = {
-    "neuron": '[targets.inf1]\nruntime = "neuron"\ninstance_types = ["inf1.6xlarge"]\n',
-    "neuronx": '[targets.inf1]\nruntime = "neuronx"\ninstance_types = ["inf2.xlarge"]\n',
-}
+TARGETS = {"neuron": "inf1", "neuronx": "inf2"}
 
 
-def make_workload(folder: Path, family: str, task: str, runtime: str = "neuron") -> WorkloadFolder:
-    """The workload FAMILY_TASK below `folder`, whose target inf1 is of the runtime."""
-    name = f"{family}_{task}".replace("-", "_")
-    scratch = folder / f".{name}"
-    if task == "text-pair-scoring":
-        made = tiny_bert.make_workload(scratch, task)
-    else:
-        made = tiny_families.make_workload(scratch, family, task)
-    text = made.file.read_text().replace('name = "tiny"', f'name = "{name}"')
-    assert TABLES["neuron"] in text
-    made.file.write_text(text.replace(TABLES["neuron"], TABLES[runtime]))
-    made.path.rename(folder / name)
-    shutil.rmtree(scratch)
-    return load_workload(name, folder)
+def name_of(family: str, task: str) -> str:
+    return f"{family}_{task}".replace("-", "_")
 
 
 def test_the_cells_are_of_several_families_and_every_task() -> None:
     assert len({family for family, _ in CELLS}) >= 8
-    assert {task for _, task in CELLS} == {*tiny_families.AUTO, "text-pair-scoring"}
+    assert {task for _, task in CELLS} == {*AUTO, "text-pair-scoring"}
 
 
 @pytest.mark.parametrize(
@@ -64,8 +50,7 @@ def test_the_cells_are_of_several_families_and_every_task() -> None:
 def test_every_operator_is_on_neurons_list_but_the_embedding_which_it_leaves_to_the_cpu(
     family: str, task: str, tmp_path: Path
 ) -> None:
-    source = make_workload(tmp_path / "workloads", family, task)
-    planned = plan(source, "inf1", tmp_path)
+    planned = plan(make_workload(tmp_path / "workloads", family, task), "inf1", tmp_path)
     model, target = planned.compile_inputs.encoder, planned.target
     assert isinstance(target, NeuronTarget)
     network = bert.load(planned.checkpoint, model)
@@ -79,6 +64,7 @@ def test_every_operator_is_on_neurons_list_but_the_embedding_which_it_leaves_to_
 @dataclass(frozen=True)
 class Built:
     image: Image
+    target: str
     root: Path
     environment: dict[str, str]
 
@@ -86,8 +72,8 @@ class Built:
 @pytest.fixture(scope="module", params=[pytest.param("neuron", marks=needs_inf1), "neuronx"])
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """All cells' workloads, built by one run of the image's Python from the source that a remote build sends."""
-    runtime = request.param
-    image, folder = IMAGES[runtime], tmp_path_factory.mktemp(runtime)
+    image, target = IMAGES[request.param], TARGETS[request.param]
+    folder = tmp_path_factory.mktemp(target)
     environment = environment_of(image, folder / "site")
     pack_source(load_workload("query_intent"), ROOT, folder / "source.tar.gz")
     with (folder / "source.tar.gz").open("rb") as packed:
@@ -95,17 +81,17 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     workloads = folder / "work" / "workloads"
     shutil.rmtree(workloads / "query_intent")
     for family, task in CELLS:
-        make_workload(workloads, family, task, runtime)
-    run(image, ["model_build", "build", "--all", "--target", "inf1"], folder / "work", environment)
-    return Built(image, folder / "work", environment)
+        make_workload(workloads, family, task, name_of(family, task))
+    run(image, ["model_build", "build", "--all", "--target", target], folder / "work", environment)
+    return Built(image, target, folder / "work", environment)
 
 
 @pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.parametrize(("family", "task"), CELLS)
 def test_the_compiled_graphs_pass_the_parity_gate(built: Built, family: str, task: str, tmp_path: Path) -> None:
-    name = f"{family}_{task}".replace("-", "_")
-    made = built.root / "build" / name / "inf1"
+    name = name_of(family, task)
+    made = built.root / "build" / name / built.target
     versions = json.loads((made / "artifact.json").read_text())["toolchain"]
     assert versions["torch"].split("+")[0] == built.image.torch
     with (made / "model.tar.gz").open("rb") as archive:
@@ -115,6 +101,6 @@ def test_the_compiled_graphs_pass_the_parity_gate(built: Built, family: str, tas
     words = ["--model", str(tmp_path / "served"), "--input", str(evaluation), "--output", str(tmp_path / "outputs")]
     program = batch_run.install(tmp_path / "program")
     run(built.image, ["containers.batch.record", *words], program, built.environment)
-    parity = verify_outputs(plan(source, "inf1", built.root), tmp_path / "outputs", silent)
+    parity = verify_outputs(plan(source, built.target, built.root), tmp_path / "outputs", silent)
     assert parity.identical_answers == parity.examples == 24
     assert parity.max_logit_difference < 1e-4

@@ -15,7 +15,7 @@ from model_build.matrix import BEAMS, GENERATION, rows
 from model_build.plan import BuildPlan, plan
 from model_build.progress import silent
 from model_build.tensorrt.precision import T5_CACHES, to_fp16
-from tests.model_build.miniatures import tiny_bart, tiny_bert, tiny_families
+from tests.model_build.miniatures.tiny_rows import make_workload
 from tests.model_build.tensorrt.operators import unsupported
 from tests.model_build.tensorrt.tensorrt_graphs import PRECISIONS, fp32_products, needs_rtx
 from workloads import TensorRtTarget
@@ -23,22 +23,14 @@ from workloads import TensorRtTarget
 CELLS = [(row.model_type, row.task) for row in rows() if "tensorrt" in row.targets and row.task != BEAMS]
 QUICK = ("roberta", "text-classification")
 ALL = [pytest.param(*each, marks=() if each == QUICK else pytest.mark.slow) for each in CELLS]
-TABLE = '[targets.tensorrt]\nruntime = "tensorrt"\ninstance_types = ["ml.g4dn.xlarge", "ml.g5.xlarge"]\n\n'
 
 
 def planned(folder: Path, family: str, task: str) -> BuildPlan:
-    """The plan of a tiny model of the family for TensorRT on a T4 and an A10G."""
-    if task == GENERATION:
-        toml = tiny_bart.WORKLOAD_TOML.replace("[serving]", f"{TABLE}[serving]")
-        workload = tiny_bart.make_workload(folder / "workloads", {"t5": "t5-v1.1"}.get(family, family), toml)
-    elif task == "text-pair-scoring":
-        workload = tiny_bert.make_workload(folder / "workloads", task)
-    else:
-        workload = tiny_families.make_workload(folder / "workloads", family, task)
-    return plan(workload, "tensorrt", folder)
+    return plan(make_workload(folder / "workloads", family, task), "tensorrt", folder)
 
 
-@pytest.mark.parametrize(("family", "task"), ALL)
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "task"), CELLS)
 def test_every_operator_is_published_as_taken(family: str, task: str, tmp_path: Path) -> None:
     made = planned(tmp_path, family, task)
     assert backend(made).layers(made.compile_inputs, tmp_path, silent)

@@ -1,0 +1,54 @@
+"""Spoils a quantisation for tests of its gate: weights in int8 lose their last four bits, as if they had four."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, numpy_helper
+
+from model_build import fp32_layers
+from model_build.encoder import quantise
+from model_build.text2text import optimise
+
+STEP = 16
+
+
+def coarse(weights: NDArray[Any]) -> NDArray[Any]:
+    """Returns weights of int8, or of uint8 around 128, as multiples of `STEP` from their zero."""
+    zero = 128 if weights.dtype == np.uint8 else 0
+    steps = np.rint((weights.astype(np.int32) - zero) / STEP) * STEP
+    return (steps.clip(-112, 112) + zero).astype(weights.dtype)
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spoils both quantisers, and leaves out the search for layers that a failed gate begins."""
+    monkeypatch.setattr(fp32_layers, "advice", lambda *_: "")
+    scaled, save = quantise.scaled, optimise.save_as_run
+    monkeypatch.setattr(quantise, "scaled", _spoiled_encoder(scaled))
+    monkeypatch.setattr(optimise, "save_as_run", _spoiled_file(save))
+
+
+def _spoiled_encoder(scaled: Callable[..., Any]) -> Callable[..., Any]:
+    def spoiled(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+        weights, scale = scaled(weight)
+        return coarse(weights), scale
+
+    return spoiled
+
+
+def _spoiled_file(save: Callable[..., Any]) -> Callable[..., Any]:
+    def spoiled(source: Path, file: Path) -> None:
+        model, found = onnx.load(source), 0
+        for tensor in model.graph.initializer:
+            if tensor.data_type in (TensorProto.INT8, TensorProto.UINT8) and len(tensor.dims) > 1:
+                tensor.CopyFrom(numpy_helper.from_array(coarse(numpy_helper.to_array(tensor)), tensor.name))
+                found += 1
+        assert found, f"{source} has no weights in int8"
+        onnx.save(model, source)
+        save(source, file)
+
+    return spoiled
