@@ -25,6 +25,7 @@ from model_build.triton.repository import Content
 from workloads import (
     Example,
     NeuronTarget,
+    OnnxRuntimeTarget,
     QuestionAnswering,
     RandomWeights,
     Row,
@@ -237,13 +238,14 @@ def _check_runtime(source: WorkloadFolder, name: str, target: Target) -> None:
 
 
 def _check_family(source: WorkloadFolder, name: str, target: Target, checkpoint: Checkpoint) -> None:
-    """Refuses runtimes that do not take the network that the checkpoint's family is built from."""
+    """Refuses targets that do not take the network that the checkpoint's family is built from."""
     family = checkpoint.family
-    if family is not None and (reason := network_refusal(family, target)):
-        raise UsageError(
-            f"{source.file}: targets.{name}.runtime: '{target.runtime}' is not built for {family.name} on this "
-            f"hardware. {reason}"
-        )
+    if family is None or (reason := network_refusal(family, target)) is None:
+        return
+    refused = f"runtime: '{target.runtime}' is not built for {family.name} on this hardware"
+    if isinstance(target, OnnxRuntimeTarget):
+        refused = f"precision: '{target.precision}' is not built for {family.name}"
+    raise UsageError(f"{source.file}: targets.{name}.{refused}. {reason}")
 
 
 def _check_preprocess(source: WorkloadFolder, name: str, target: Target) -> None:

@@ -54,6 +54,8 @@ class Family:
 
     lacks: tuple[str, ...] = ()
     """The tasks for which transformers has no class of the family."""
+    fp32_alone: str | None = None
+    """Why the quantiser would leave the network as it is; None where it finds products to quantise."""
 
     @property
     def own_network(self) -> bool:
@@ -113,6 +115,7 @@ DISTILBERT = LikeBert(
 
 
 NO_SPANS = ("question-answering",)
+CONVOLUTIONS = "its layers are convolutions, and the quantiser takes products of matrices"
 
 
 def _family(model_type: str, name: str, classes: str, prefix: str, **how: Any) -> tuple[str, Family]:
@@ -137,7 +140,7 @@ FAMILIES: dict[str, Family] = dict(
         _family("megatron-bert", "Megatron-BERT", "MegatronBert", "bert"),
         _family("rembert", "RemBERT", "RemBert", "rembert"),
         _family("roformer", "RoFormer", "RoFormer", "roformer"),
-        _family("squeezebert", "SqueezeBERT", "SqueezeBert", "transformer"),
+        _family("squeezebert", "SqueezeBERT", "SqueezeBert", "transformer", fp32_alone=CONVOLUTIONS),
         _family("mobilebert", "MobileBERT", "MobileBert", "mobilebert"),
         _family(
             "roberta-prelayernorm",

@@ -117,8 +117,22 @@ INT8 = {
     "question-answering": 0.03,
     "feature-extraction": 0.006,
 }
-"""The most that a tiny model's numbers may be off in int8 on average, by task: the gate of `cpu-int8`."""
+"""The most that a tiny model's numbers may be off in int8 on average, by task: the gate of `cpu-int8`. Weights of four
+bits are further off (`tests/model_build/spoiled.py`)."""
+LARGER = {
+    ("modernbert", "text-classification"): 0.12,
+    ("modernbert", "text-ranking"): 0.08,
+    ("modernbert", "token-classification"): 0.12,
+    ("modernbert", "question-answering"): 0.12,
+    ("mobilebert", "token-classification"): 0.05,
+    ("mobilebert", "question-answering"): 0.25,
+}
+"""Those of families whose tiny model has larger numbers."""
 ANY = "parity = {{ max_metric_drop = 1.0 }}"
+
+
+def int8_limit(family: str, task: str) -> float:
+    return LARGER.get((family, task), INT8[task])
 
 
 def make_workload(folder: Path, family: str, task: str) -> WorkloadFolder:
@@ -126,7 +140,7 @@ def make_workload(folder: Path, family: str, task: str) -> WorkloadFolder:
     path = folder / "tiny"
     path.mkdir(parents=True)
     quality = "\n".join(f"min_{metric} = -1.0" for metric in METRICS[task])
-    gate = f"parity = {{{{ max_metric_drop = 1.0, max_mean_logit_difference = {INT8[task]} }}}}"
+    gate = f"parity = {{{{ max_metric_drop = 1.0, max_mean_logit_difference = {int8_limit(family, task)} }}}}"
     assert ANY in tiny_bert.WORKLOAD_TOML
     toml = tiny_bert.WORKLOAD_TOML.replace(ANY, gate, 1)
     (path / "workload.toml").write_text(toml.format(task=task, model=MODELS[task], backbone="", quality=quality))
