@@ -24,6 +24,7 @@ from ..encoder.goldens import Golden, Recorded
 from ..encoder.predictor import Predictor
 from ..encoder.preprocess import Preprocessor
 from ..encoder.row import Refusal
+from ..encoder.settings import Settings
 from ..encoder.tensors import Encoding, padded_length, windows
 from ..errors import ContainerError, exit_code_of
 from . import archive
@@ -41,16 +42,22 @@ def record(folder: Path, lines: Sequence[str], name: str) -> Recorded:
     preprocessor = Preprocessor.load(model.preprocessing)
     predictor = Predictor(preprocessor, load_engine.load(model.graphs, preprocessor.settings))
     goldens.check(predictor.engine, predictor.settings, model.graphs)
-    codes = [_good(code, number, name) for number, code in enumerate(preprocessor.encode(_rows(lines, name)), 1)]
-    numbers = [number for number, code in enumerate(codes, 1) for _ in windows([code])]
-    encodings = [replace(window, more=()) for window in windows(codes)]
+    lines_of_rows = enumerate(_rows(lines, name), 1)
+    asked = [(number, row) for number, given in lines_of_rows for row in _asked(given, predictor.settings)]
+    codes = preprocessor.encode([row for _, row in asked])
+    read = [
+        (number, replace(window, more=()))
+        for (number, _), code in zip(asked, codes, strict=True)
+        for window in windows([_good(code, number, name)])
+    ]
+    encodings = [encoding for _, encoding in read]
     recorded: dict[int, Golden] = {}
     for length, rows in _by_length(encodings, predictor.settings.pad_to).items():
         for start in range(0, len(rows), BATCHES * model.batch_rows):
             batch = rows[start : start + BATCHES * model.batch_rows]
             given = predictor.outputs([encodings[index] for index in batch])
             recorded |= {
-                index: _recorded(numbers[index], length, encodings[index], outputs)
+                index: _recorded(read[index][0], length, encodings[index], outputs)
                 for index, outputs in zip(batch, given, strict=True)
             }
     return Recorded(archive.model_sha256(folder), [recorded[index] for index in range(len(encodings))])
@@ -82,6 +89,15 @@ def _rows(lines: Sequence[str], name: str) -> "list[Mapping[str, Any]]":
     if not rows or not all(isinstance(row, dict) for row in rows):
         raise ContainerError(f"--input {name}: holds no rows, or lines that are no objects of fields.")
     return rows
+
+
+def _asked(row: "Mapping[str, Any]", settings: Settings) -> "list[Mapping[str, Any]]":
+    """Returns the rows that are asked for a line: itself, and of a pair of embeddings the other text's."""
+    other = row.get("other")
+    if settings.task != "feature-extraction" or not isinstance(other, str):
+        return [row]
+    first, *rest = (field for segment in settings.segments for field in segment)
+    return [row, {first: other, **dict.fromkeys(rest, "")}]
 
 
 def _good(code: "Encoding | Refusal", row: int, name: str) -> Encoding:

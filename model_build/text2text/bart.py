@@ -164,7 +164,8 @@ class BartDecoder(Decoder):
         self.head_bias = nn.Buffer(bias.detach().clone()) if bias is not None and bias.any() else None
 
     def embed(self, tokens: Tensor, position: Tensor | int) -> Tensor:
-        first = position + (self.padding is not None)
+        # A bool would be traced as one, and no operator adds it to a tensor.
+        first = position + (0 if self.padding is None else 1)
         if isinstance(first, Tensor):
             place = torch.index_select(self.positions, 0, first)
         else:
