@@ -4,6 +4,7 @@ Two say so: the list of operators that ONNX-TensorRT publishes, and NVIDIA's own
 that trtexec would get.
 """
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from tests.model_build.tensorrt.tensorrt_graphs import PRECISIONS, fp32_products
 from workloads import TensorRtTarget
 
 CELLS = [(row.model_type, row.task) for row in rows() if "tensorrt" in row.targets and row.task != BEAMS]
+UNPUBLISHED = re.compile(r"(Clip|CumSum) \S+ \S+ is INT64;")
+"""What the list has for floats alone and NVIDIA's builder takes of whole numbers, too: the positions of MPNet,
+RoBERTa-PreLayerNorm and XLM-RoBERTa-XL, and the distances of DeBERTa."""
 QUICK = ("roberta", "text-classification")
 ALL = [pytest.param(*each, marks=() if each == QUICK else pytest.mark.slow) for each in CELLS]
 
@@ -31,14 +35,14 @@ def planned(folder: Path, family: str, task: str) -> BuildPlan:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "task"), CELLS)
-def test_every_operator_is_published_as_taken(family: str, task: str, tmp_path: Path) -> None:
+def test_every_operator_is_published_as_taken_or_known_to_be(family: str, task: str, tmp_path: Path) -> None:
     made = planned(tmp_path, family, task)
     assert backend(made).layers(made.compile_inputs, tmp_path, silent)
     graphs = sorted(tmp_path.rglob("*.onnx"))
     assert [graph.stem for graph in graphs] == (["decoder", "encoder"] if task == GENERATION else ["model"])
     for graph in map(onnx.load, graphs):
-        assert unsupported(graph) == []
-        assert unsupported(to_fp16(graph, half=T5_CACHES)) == []
+        for typed in (graph, to_fp16(graph, half=T5_CACHES)):
+            assert [problem for problem in unsupported(typed) if not UNPUBLISHED.match(problem)] == []
 
 
 @needs_rtx
