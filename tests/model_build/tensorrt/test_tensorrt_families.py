@@ -23,8 +23,8 @@ from workloads import TensorRtTarget
 
 CELLS = [(row.model_type, row.task) for row in rows() if "tensorrt" in row.targets and row.task != BEAMS]
 UNPUBLISHED = re.compile(r"(Clip|CumSum) \S+ \S+ is INT64;")
-"""What the list has for floats alone and NVIDIA's builder takes of whole numbers, too: the positions of MPNet,
-RoBERTa-PreLayerNorm and XLM-RoBERTa-XL, and the distances of DeBERTa."""
+"""Operators that the list has for floats alone and NVIDIA's builder takes of whole numbers, too: positions of MPNet,
+RoBERTa-PreLayerNorm and XLM-RoBERTa-XL, and distances of DeBERTa."""
 QUICK = ("roberta", "text-classification")
 ALL = [pytest.param(*each, marks=() if each == QUICK else pytest.mark.slow) for each in CELLS]
 
