@@ -12,6 +12,7 @@ from onnx import TensorProto, numpy_helper
 
 from model_build import fp32_layers
 from model_build.encoder import quantise
+from model_build.onnx_session import save_as_run
 from model_build.text2text import optimise
 
 STEP = 16
@@ -27,9 +28,8 @@ def coarse(weights: NDArray[Any]) -> NDArray[Any]:
 def spoil(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spoils both quantisers, and leaves out the search for layers that a failed gate begins."""
     monkeypatch.setattr(fp32_layers, "advice", lambda *_: "")
-    scaled, save = quantise.scaled, optimise.save_as_run
-    monkeypatch.setattr(quantise, "scaled", _spoiled_encoder(scaled))
-    monkeypatch.setattr(optimise, "save_as_run", _spoiled_file(save))
+    monkeypatch.setattr(quantise, "scaled", _spoiled_encoder(quantise.scaled))
+    monkeypatch.setattr(optimise, "save_as_run", _spoiled_file(save_as_run))
 
 
 def _spoiled_encoder(scaled: Callable[..., Any]) -> Callable[..., Any]:

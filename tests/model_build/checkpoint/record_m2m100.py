@@ -37,7 +37,7 @@ SENTENCES = (
     "Asema on kiinni sunnuntaisin, ja seuraava juna lähtee kello 7.45.",
     "İstasyon pazar günleri kapalı, sonraki tren 7.45'te kalkıyor.",
 )
-ODD = (
+ODD: tuple[str, ...] = (
     "",
     " ",
     "a",
