@@ -14,7 +14,7 @@ from inference_recommender.capacity.compare import compare
 from inference_recommender.cli.compare import advice, document, exit_code, results, unlike
 from inference_recommender.cli.report import page_text, report
 from inference_recommender.output import Commands, add_command, tell
-from inference_recommender.report.document import Report, Verdict, as_json, table
+from inference_recommender.report.document import Kind, Report, Verdict, as_json, table
 from inference_recommender.report.markdown import markdown
 from inference_recommender.report.owner_only import NOT_FOUND, Page, ReportServer
 from inference_recommender.report.page import render, summary_page
@@ -27,6 +27,14 @@ workload, until Ctrl-C: runs as `compare` judges them, proofs, searches and simu
 127.0.0.1 alone; the address that it prints has a random part, without which nothing is answered."""
 VERDICTS: dict[int, Verdict] = {0: "met", 1: "missed", 4: "unknown"}
 """An exit code of `compare` → what its page shows."""
+SEVERAL: dict[Kind, str] = {
+    "run": "runs",
+    "proof": "proofs",
+    "capacity": "capacity searches",
+    "tune": "tunings",
+    "simulation": "simulations",
+}
+"""The kinds of which two compare, in words; an experiment compares its own cells."""
 DIFFERENCES = (
     ("configuration", "configuration", ""),
     ("figure", "figure", ""),
@@ -98,8 +106,9 @@ def _comparable(entries: Sequence[Entry]) -> dict[str, list[str]]:
     """Returns the folders of which there are several of one kind and workload, by these in words."""
     groups: dict[str, list[str]] = {}
     for entry in entries:
-        if entry.report and entry.report.workload and entry.report.kind != "experiment":
-            groups.setdefault(f"{entry.report.workload}: {entry.report.kind}", []).append(entry.name)
+        if entry.report and entry.report.workload and entry.report.kind in SEVERAL:
+            words = f"{SEVERAL[entry.report.kind]} of {entry.report.workload}"
+            groups.setdefault(words, []).append(entry.name)
     return {words: names for words, names in groups.items() if len(names) > 1}
 
 

@@ -26,7 +26,7 @@ from inference_recommender.simulate.kept import Named, keep, kept, on_frontier, 
 from inference_recommender.simulate.optimise import SEARCH_SEEDS, Found, Search, recommended
 from inference_recommender.simulate.policy import Outcome, Policy, Timing, Traffic
 from inference_recommender.simulate.result import Result, Tolerance, document
-from inference_recommender.simulate.seeds import Case, Processes, Workers, steps_of, workers
+from inference_recommender.simulate.seeds import Case, Here, Processes, Workers, steps_of, workers
 from inference_recommender.simulate.shapes import SHAPES, shape
 from inference_recommender.simulate.simulation import without_policy
 from inference_recommender.simulate.terminal import caution, progress, show, show_found
@@ -38,6 +38,10 @@ SEEDS, SEEDS_OF_LONG = 100, 1
 LONG_STEPS = 7 * 24 * 60
 """A trace of more steps has one seed where none are asked for."""
 TODAY, NEVER = "today's", "never scaled"
+MOST_STEPS_KEPT = 366 * 24 * 60
+"""Steps of a year of minutes, whose course takes 60 MB."""
+SEEDS_IN_TURN = 50
+"""After so many seeds of a policy come those of the next: what is interrupted has the same seeds of each."""
 SEARCHED = 80
 """About so many policies does a search try."""
 
@@ -54,7 +58,7 @@ and, where a recommendation was simulated, written into it for review: the next 
 0: the minutes over the objective are within the tolerance; 1: they are not.
 
 A folder below runs/ keeps all of it, and each policy's course over the worst day; `report` draws it. Ctrl-C keeps the
-policies that were simulated with all seeds."""
+seeds that every policy was simulated with, or the frontier of the search."""
 
 
 def add(commands: Commands) -> None:
@@ -183,14 +187,13 @@ class _Asked:
         content = kept(said, self.case, self.service, named, **known)
         return keep(self.options.runs, datetime.now(UTC), content, self.folder.workload, named, trace)
 
-    def interrupted(self, whole: Sequence[Named]) -> Interrupted:
-        """Keeps the policies that were simulated as a whole, and returns the error that says so."""
+    def interrupted(self, whole: Sequence[Named], what: str) -> Interrupted:
+        """Keeps what was simulated as a whole, and returns the error that says so."""
         if not whole:
-            return Interrupted("Interrupted: no policy was simulated with all seeds yet, so there is nothing to keep.")
+            return Interrupted("Interrupted before anything was simulated as a whole: there is nothing to keep.")
         said = document(self.folder.workload.name, self.case, whole[0].result, None, None)
         folder = self.keep(said, whole, complete=False, safe=False)
-        policies = "policy was" if len(whole) == 1 else "policies were"
-        return Interrupted(f"Interrupted: {len(whole)} {policies} simulated with all seeds, and kept in {folder}.")
+        return Interrupted(f"Interrupted: {what} simulated before, and are kept in {folder}.")
 
 
 def _simulate(options: argparse.Namespace, stderr: Console) -> int:
@@ -210,15 +213,7 @@ def _compare(asked: _Asked, policy: Policy, stderr: Console) -> int:
     policies = {TODAY: today, NEVER: asked.never_scaled(policy, policy.min_capacity)}
     if policy != today:
         policies = {"asked for": policy, **policies}
-    named: list[Named] = []
-    with ExitStack() as stack:
-        pool = asked.pool(stack, policy, len(asked.seeds) * len(policies))
-        done = stack.enter_context(progress(stderr, len(asked.seeds) * len(policies)))
-        try:
-            for name, each in policies.items():
-                named.append(Named(name=name, result=asked.result(each, pool.run(each, asked.seeds, done))))
-        except KeyboardInterrupt:
-            raise asked.interrupted(named) from None
+    named = _simulated(asked, policies, stderr)
     found = named[0].result
     beside = None if policy == today else named[1].result
     said = document(workload.name, asked.case, found, beside, named[-1].result)
@@ -229,6 +224,31 @@ def _compare(asked: _Asked, policy: Policy, stderr: Console) -> int:
         show(workload.name, asked.case, workload.latency_objective, [(each.name, each.result) for each in named])
     _tell_kept(stderr, asked.keep(said, named, safe=found.kept))
     return 0 if found.kept else NOT_KEPT
+
+
+def _simulated(asked: _Asked, policies: Mapping[str, Policy], stderr: Console) -> list[Named]:
+    """Simulates policies by their names, some seeds of each in turn. Raises `Interrupted`; the seeds that all of them
+    have are kept then.
+    """
+    outcomes: list[tuple[Outcome, ...]] = [()] * len(policies)
+
+    def named() -> list[Named]:
+        pairs = zip(policies.items(), outcomes, strict=True)
+        return [Named(name=name, result=asked.result(policy, found)) for (name, policy), found in pairs if found]
+
+    with ExitStack() as stack:
+        pool = asked.pool(stack, asked.service.policy, len(asked.seeds) * len(policies))
+        if len(asked.seeds) == 1 and steps_of(asked.case, asked.service.policy) <= MOST_STEPS_KEPT:
+            pool = Here(asked.case, timeline=True)  # the course that is kept is this seed's: no second simulation
+        done = stack.enter_context(progress(stderr, len(asked.seeds) * len(policies)))
+        try:
+            for first in range(0, len(asked.seeds), SEEDS_IN_TURN):
+                some = asked.seeds[first : first + SEEDS_IN_TURN]
+                more = [pool.run(policy, some, done) for policy in policies.values()]
+                outcomes = [before + after for before, after in zip(outcomes, more, strict=True)]
+        except KeyboardInterrupt:
+            raise asked.interrupted(named(), f"{len(outcomes[0])} of {len(asked.seeds)} seeds were") from None
+    return named()
 
 
 def _optimise(asked: _Asked, stderr: Console) -> int:
@@ -253,7 +273,8 @@ def _optimise(asked: _Asked, stderr: Console) -> int:
             never = asked.result(fixed, pool.run(fixed, asked.seeds, lambda _: None))
         except KeyboardInterrupt:
             best = [Named(name="best so far", result=each) for each in search.best_so_far()[:1]]
-            raise asked.interrupted([*best, *on_frontier(search.best_so_far(), best)]) from None
+            courses = [*best, *on_frontier(search.best_so_far(), best)]
+            raise asked.interrupted(courses, f"{search.tried} policies of the search were") from None
     caution(stderr, asked.case.curve, asked.service, found.chosen)
     said = document(workload.name, asked.case, found.chosen, found.today, never, _searched(found, asked.seeds))
     compared = [(TODAY, found.today), (NEVER, never)]

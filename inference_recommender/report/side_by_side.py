@@ -1,10 +1,11 @@
 """Two reports of one kind and workload, figure by figure: what `reports` shows where no statistics judge them. Pure.
 
 Rows of two tables belong together where their table's name and their first cell are the same: a policy's name, a
-load's, a configuration's. What only one of them has is not compared.
+load's, a configuration's. So do the first rows, whatever their names: they have what is judged, or is best. What only
+one of the two has is not compared.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from inference_recommender.report.document import Report, Table, Value, table
 from workloads import UsageError
@@ -19,6 +20,7 @@ FIGURES = (
 )
 FACTS = (("fact", "fact", ""), ("baseline", "baseline", ""), ("candidate", "candidate", ""))
 ALIKE = "fingerprint"
+Row = Mapping[str, Value]
 
 
 def side_by_side(baseline: Report, candidate: Report) -> Report:
@@ -71,15 +73,24 @@ def _pairs(baseline: Report, candidate: Report) -> Iterator[tuple[Table, Table]]
 
 def _figures(one: Table, other: Table) -> Iterator[tuple[Value, ...]]:
     """Yields a row for each figure of which either has another value than the other."""
-    key = one.columns[0].name
-    rows = {str(row.get(key)): row for row in other.rows}
-    for row in one.rows:
-        beside = rows.get(str(row[key]))
-        for column in one.columns if beside is not None else ():
-            was, now = row[column.name], (beside or {}).get(column.name)
+    for row, beside in _alike(one, other):
+        was_named, now_named = (str(each[one.columns[0].name]) for each in (row, beside))
+        name = was_named if was_named == now_named else f"{was_named} → {now_named}"
+        for column in one.columns:
+            was, now = row[column.name], beside.get(column.name)
             if column.spec and was != now and _is_number(was) and _is_number(now):
                 ratio = float(now) / float(was) if was else None  # type: ignore[arg-type]
-                yield one.title, str(row[key]), column.title, was, now, ratio
+                yield one.title, name, column.title, was, now, ratio
+
+
+def _alike(one: Table, other: Table) -> Iterator[tuple[Row, Row]]:
+    key = one.columns[0].name
+    rows = {row.get(key): row for row in other.rows}
+    if one.rows and other.rows and one.rows[0][key] != other.rows[0][key]:
+        yield one.rows[0], other.rows[0]
+    for row in one.rows:
+        if row[key] in rows:
+            yield row, rows[row[key]]
 
 
 def _is_number(value: Value) -> bool:

@@ -115,7 +115,7 @@ class WorstDay:
     @classmethod
     def of(cls, case: Case, judged: Result) -> "WorstDay":
         seed, step_s = judged.worst.seed, judged.policy.step_s
-        course = case.run(judged.policy, seed, timeline=True).timeline
+        course = judged.course(case, seed)
         day, length = DAY_MINUTES * MINUTE_S // step_s, len(course["arrivals"])
 
         def bad(first: int) -> tuple[float, float]:
@@ -145,9 +145,7 @@ class WorstDay:
     def under(self, result: Result) -> dict[str, Any]:
         """Returns the day's figures and course under a policy."""
         policy = result.policy
-        whole = self.course
-        if policy != self.judged:
-            whole = self.case.run(policy, self.seed, timeline=True).timeline
+        whole = self.course if policy == self.judged else result.course(self.case, self.seed)
         day = {name: values[self.steps] for name, values in whole.items()}
         arrivals, late = float(day["arrivals"].sum()), float((day["late_share"] * day["arrivals"]).sum())
         hours = float(day["paid"].sum()) * policy.step_s / 3600

@@ -124,6 +124,11 @@ class Search:
     """Is told of every few seeds that were simulated."""
     _tried: dict[Policy, Result] = field(default_factory=dict)
 
+    @property
+    def tried(self) -> int:
+        """The policies that were simulated on the search's seeds so far."""
+        return len(self._tried)
+
     def best_so_far(self) -> tuple[Result, ...]:
         """Returns what a search that was interrupted has: the frontier on its own seeds, the best policy first."""
         found = frontier(tuple(self._tried.values()))

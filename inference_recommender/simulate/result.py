@@ -1,11 +1,12 @@
 """The result of a policy over all seeds, and the document of `simulate --json`. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from inference_recommender.capacity.statistics import Floats
 from inference_recommender.simulate.curve import LatencyCurve
 from inference_recommender.simulate.policy import Outcome, Policy
 from inference_recommender.simulate.seeds import Case
@@ -117,10 +118,15 @@ class Result:
             "times": highest / curve.measured_up_to,
         }
 
+    def course(self, case: Case, seed: int) -> Mapping[str, Floats]:
+        """Returns the course of a seed, simulated again where its outcome has none: an entry per step."""
+        known = next((each.timeline for each in self.outcomes if each.seed == seed), {})
+        return known or case.run(self.policy, seed, timeline=True).timeline
+
     def timeline(self, case: Case) -> dict[str, Any]:
-        """Returns the worst seed's course, simulated again: an entry per minute, or a mean of several."""
-        worst = case.run(self.policy, self.worst.seed, timeline=True)
-        columns = columns_of(worst.timeline, POINTS)
+        """Returns the worst seed's course: an entry per minute, or a mean of several."""
+        worst = self.worst
+        columns = columns_of(self.course(case, worst.seed), POINTS)
         length = len(columns["arrivals"])
         return {
             "seed": worst.seed,

@@ -40,13 +40,14 @@ class Workers(Protocol):
 class Here:
     """Simulates in this process."""
 
-    def __init__(self, case: Case) -> None:
-        self._case = case
+    def __init__(self, case: Case, *, timeline: bool = False) -> None:
+        """With `timeline`, each outcome has its course, which is some hundred bytes a step."""
+        self._case, self._timeline = case, timeline
 
     def run(self, policy: Policy, seeds: Sequence[int], done: Callable[[int], None]) -> tuple[Outcome, ...]:
         outcomes = []
         for seed in seeds:
-            outcomes.append(self._case.run(policy, seed))
+            outcomes.append(self._case.run(policy, seed, timeline=self._timeline))
             done(1)
         return tuple(outcomes)
 

@@ -83,7 +83,7 @@ def test_two_folders_of_another_kind_stand_side_by_side(runs: Path) -> None:
         folder.keep("proof.json", kept.model_dump(mode="json"))
         folder.keep_workload(RunFolder(runs / "job-1").workload())
     text = site(runs, ("",), {}).text
-    assert re.findall(r"<h2>Compare two: ([^<]+)</h2>", text) == ["spellcheck: proof", "spellcheck: run"]
+    assert re.findall(r"<h2>Compare two ([^<]+)</h2>", text) == ["proofs of spellcheck", "runs of spellcheck"]
     text = site(runs, ("compare",), {"baseline": "proof-1", "candidate": "proof-2"}).text
     assert "proof-2 against proof-1" in text
     found = side_by_side(report(runs / "proof-1"), report(runs / "proof-2"))

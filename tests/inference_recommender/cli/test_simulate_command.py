@@ -1,12 +1,14 @@
 """`simulate` on the command line: traces and shapes, today's policy and others, and a sentence for each bad input."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from inference_recommender.__main__ import main
+from inference_recommender.cli import simulate
 from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate import optimise, seeds
@@ -215,15 +217,15 @@ def test_the_run_is_kept_in_a_folder(recommendation: Path, tmp_path: Path, capsy
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
-@pytest.mark.parametrize(("whole", "judged"), [(1, "today's"), (0, None)])
-def test_ctrl_c_keeps_the_policies_that_were_simulated_with_all_seeds(
+@pytest.mark.parametrize("whole", [3, 1])
+def test_ctrl_c_keeps_the_seeds_that_every_policy_was_simulated_with(
     whole: int,
-    judged: str | None,
     recommendation: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """Two seeds of two policies are whole after two calls of the workers."""
     before, asked = seeds.Here.run, 0
 
     def interrupted(self: seeds.Here, *arguments: Any) -> Any:
@@ -234,20 +236,23 @@ def test_ctrl_c_keeps_the_policies_that_were_simulated_with_all_seeds(
         return before(self, *arguments)
 
     monkeypatch.setattr(seeds.Here, "run", interrupted)
+    monkeypatch.setattr(simulate, "SEEDS_IN_TURN", 2)
     assert simulated(recommendation, trace=waves(tmp_path)) == 130
     said = " ".join(capsys.readouterr().err.split())
-    if judged is None:
-        assert said == "Interrupted: no policy was simulated with all seeds yet, so there is nothing to keep."
+    if whole < 2:
+        assert said == "Interrupted before anything was simulated as a whole: there is nothing to keep."
         assert not (tmp_path / "runs").exists()
         return
     (folder,) = (tmp_path / "runs").iterdir()
-    assert said == f"Interrupted: 1 policy was simulated with all seeds, and kept in {folder}."
+    assert said == f"Interrupted: 2 of 3 seeds were simulated before, and are kept in {folder}."
     assert main(["report", str(folder), "--format", "json"]) == 0
     report = document(capsys)
     assert (report["verdict"], report["decision"]) == (
         "unknown",
         "Conclude nothing yet: the simulation was interrupted.",
     )
+    (policies,) = (table["rows"] for table in report["tables"] if table["name"] == "policies")
+    assert [(row["policy"], row["seeds"]) for row in policies[:2]] == [("today's", 2), ("never scaled", 2)]
 
 
 @pytest.mark.usefixtures("few_seeds")
@@ -266,7 +271,10 @@ def test_ctrl_c_keeps_the_frontier_of_a_search(
     numbers = range(1, len(kept["policies"]))
     assert [each["name"] for each in kept["policies"][1:]] == [f"frontier {number}" for number in numbers]
     assert (kept["complete"], kept["safe"], kept["today"]) == (False, False, None)
-    assert f"and kept in {folder}." in " ".join(capsys.readouterr().err.split())
+    said = " ".join(capsys.readouterr().err.split())
+    assert re.fullmatch(
+        rf"Interrupted: \d+ policies of the search were simulated before, and are kept in {folder}\.", said
+    )
     assert recommendation.read_bytes() == before
 
 

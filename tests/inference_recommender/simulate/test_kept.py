@@ -10,7 +10,7 @@ import pytest
 from inference_recommender.simulate.kept import FRONTIER, Named, WorstDay, keep, on_frontier, outcomes, trace_csv
 from inference_recommender.simulate.policy import Load
 from inference_recommender.simulate.result import Result, Tolerance
-from inference_recommender.simulate.seeds import Case
+from inference_recommender.simulate.seeds import Case, Here
 from inference_recommender.simulate.trace import even_trace, parse_trace
 from tests.inference_recommender.simulate.service import NEVER_LATE, TIMING, policy
 from workloads import load_workload
@@ -61,6 +61,15 @@ def test_the_days_figures_are_the_whole_trace_s_where_that_is_a_day_or_less() ->
     assert under["cost_usd"] == pytest.approx(2.0 * under["instance_hours"])
     assert day.document()["start"] == "2026-11-27T06:30:00+00:00"
     assert len(under["latency_ms"]) == 300
+
+
+def test_a_course_that_is_known_is_not_simulated_again() -> None:
+    of = case([5.0] * 10)
+    tried = policy()
+    (outcome,) = Here(of, timeline=True).run(tried, [3], lambda _: None)
+    found = replace(result(of), policy=tried, outcomes=(outcome,))
+    assert found.course(of, 3) is outcome.timeline
+    assert (result(of).course(of, 1)["attempts"] == of.run(tried, 1, timeline=True).timeline["attempts"]).all()
 
 
 def test_where_no_instance_serves_the_latency_is_not_known() -> None:
