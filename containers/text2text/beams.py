@@ -97,7 +97,7 @@ def _continuations(
 ) -> Continuations:
     """Returns the best of all beams of a row, (ends + 1) for each beam: so many run on even if all ends are best."""
     rows, width, position = beams.written.shape
-    scores = np.array(logits, np.float32)
+    scores = np.asarray(logits, np.float32)
     shift = _log_sum(scores)
     if generation.repetition_penalty != 1.0:
         scores -= shift[:, None]  # the penalty depends on where zero is

@@ -25,9 +25,9 @@ BLOCK = 128
 
 class ScoringEngine(Engine[S], Protocol[S]):
     def logits(self, state: S, tokens: Tokens, live: NDArray[np.bool_] | None = None) -> Floats:
-        """Appends `tokens`, [rows, 1], and returns the scores of those behind them, [rows, vocabulary].
+        """Appends `tokens`, [rows, 1], and returns the scores of those behind them, [live rows, vocabulary].
 
-        What is returned for rows that are not `live` means nothing; they stay so.
+        Rows that are not `live` have ended, and stay so. The scores are the caller's, who may change them.
         """
 
 
@@ -49,7 +49,7 @@ def one_by_one(
     tokens = np.full((rows, 1), settings.decoder_start_token_id, np.int64)
     for position in range(limit):
         open_rows = np.flatnonzero(live)
-        scores = np.array(engine.logits(state, tokens, live)[open_rows], np.float32)
+        scores = np.asarray(engine.logits(state, tokens, live), np.float32)
         constraints.apply(scores, written[open_rows, :position])
         written[open_rows, position] = said = choose(scores, open_rows)
         ended = open_rows[is_end(said, settings.eos_token_ids)]

@@ -54,7 +54,7 @@ class Program(Protocol):
         """Takes the next `TOKENS_PER_LAUNCH` steps and returns their tokens, [rows, TOKENS_PER_LAUNCH]."""
 
     def logits(self, step: int, tokens: Tokens) -> NDArray[Any]:
-        """Takes the step after `step` others with these tokens, [rows, 1], and returns its logits."""
+        """Takes the step after `step` others with these tokens, [rows, 1], and returns its logits, a new array."""
 
 
 @dataclass
@@ -88,12 +88,13 @@ class StaticEngine:
         return state.program.decode()[: state.rows]
 
     def logits(self, state: Batch, tokens: Tokens, live: NDArray[np.bool_] | None = None) -> NDArray[Any]:
-        """Appends `tokens`, [rows, 1], and returns the decoder's logits of all rows, whichever are live."""
+        """Appends `tokens`, [rows, 1], and returns the decoder's logits of the rows that are live."""
         self._check(state)
         fed = np.zeros((state.program.rows, 1), np.int64)
         fed[: state.rows] = tokens
         state.steps += 1
-        return state.program.logits(state.steps - 1, fed)[: state.rows]
+        logits = state.program.logits(state.steps - 1, fed)[: state.rows]
+        return logits if live is None else logits[live]
 
     def _check(self, state: Batch) -> None:
         if state is not self._batch:

@@ -36,7 +36,7 @@ class EagerEngine:
 
     def logits(self, state: State, tokens: Tokens, live: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
         logits: NDArray[np.float32] = self._advance(state, tokens)[1]
-        return logits
+        return logits if live is None else logits[live]
 
     def select(self, state: State, rows: NDArray[np.intp]) -> None:
         at = torch.tensor(rows)

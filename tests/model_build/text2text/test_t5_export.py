@@ -156,6 +156,20 @@ def test_rows_leave_the_caches_as_they_end(exported: Path) -> None:
         assert (state.rows.tolist(), len(state.past), said.shape) == (rows, len(rows), (3, 1))
 
 
+def test_scores_are_of_the_rows_that_are_live_and_the_callers_to_change(exported: Path) -> None:
+    engine = OnnxEngine(exported / "encoder.onnx", exported / "decoder.onnx", threads=1)
+    sources, start = np.array([[4, 5, 6, 1], [9, 8, 7, 1], [11, 12, 13, 1]]), np.zeros((3, 1), np.int64)
+    state, alone = (
+        engine.encode(sources, np.ones_like(sources), 0),
+        engine.encode(sources[1:2], np.ones((1, 4), int), 0),
+    )
+    for live in ([True] * 3, [True, True, False], [False, True, False]):
+        scores, expected = engine.logits(state, start, np.array(live)), engine.logits(alone, start[:1])
+        assert len(scores) == sum(live)
+        assert np.allclose(scores[sum(live[:1])], expected[0], atol=1e-5)
+        scores[:] = np.nan  # as constraints do; the next step must not see it
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_the_portable_graphs_are_standard_onnx(exported: Path, name: str) -> None:
     model = onnx.load(exported / name)
