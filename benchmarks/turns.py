@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -85,7 +86,7 @@ def answer_turns(load: Callable[[], Callable[[str], Any]]) -> None:
     for line in sys.stdin:
         question = json.loads(line)
         case = question["case"]
-        found = asdict(_turn(lambda case=case: answer(case))) if question["timed"] else answer(case)
+        found = asdict(_turn(partial(answer, case))) if question["timed"] else answer(case)
         print(json.dumps(found), file=answers, flush=True)
 
 
@@ -161,7 +162,7 @@ def write_tokenizer(folder: Path, size: int, special: Mapping[str, int]) -> None
     names = {token: f"<{name.removesuffix('_token')}>" for name, token in special.items()}
     words = {names.get(token, word(token)): token for token in range(size)}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token=names[special["unk_token"]]))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.add_special_tokens(list(names.values()))
     tokenizer.save(str(folder / "tokenizer.json"))
     said = {name: names[token] for name, token in special.items()}
