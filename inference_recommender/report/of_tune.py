@@ -208,7 +208,7 @@ def _intervals(raced: Sequence[_Raced]) -> Plot:
     colours = [ORANGE if place == 0 else BLUE for place in range(len(raced))]
     axes.scatter(rates, range(len(raced)), s=30, color=colours, zorder=3, label="bears")
     axes.set_yticks(range(len(raced)), [each.label for each in raced])
-    axes.invert_yaxis()
+    axes.set_ylim(len(raced) - 0.5, -0.5)
     axes.set(xlabel="invocations per minute within the objective", xlim=(0, None))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     legend(figure, axes, columns=2)
