@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
 
+from tests.rooms import ByRoom
 from workloads import ROOT, WorkloadFolder, load_workload
 
 EditToml = Callable[..., Path]
+
+# The models of the tests are tiny, and the processes are more than the cores: a second thread would spin until the first
+# gets its turn again. It holds for the programs that tests start, too.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A shell gives what it starts in the background SIGINT as ignored, and children inherit that: Ctrl-C would reach none
 # of the programs under test.
@@ -34,7 +40,12 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000, 20, 20)  # What a test makes is gone with it; Python would look every 700 objects.
         gc.enable()
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByRoom | None:
+    return ByRoom(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
