@@ -16,8 +16,8 @@ from workloads import ROOT, WorkloadFolder, load_workload
 
 EditToml = Callable[..., Path]
 
-# The models of the tests are tiny, and the processes are more than the cores: a second thread would spin until the first
-# gets its turn again. It holds for the programs that tests start, too.
+# The models of the tests are tiny, and the processes are more than the cores: a second thread would spin until the
+# first gets its turn again. It holds for the programs that tests start, too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A shell gives what it starts in the background SIGINT as ignored, and children inherit that: Ctrl-C would reach none

@@ -7,6 +7,7 @@ import sys
 import boto3
 from hypothesis import HealthCheck, settings
 
+from tests.rooms import next_file, room
 from workloads import ROOT
 
 SOURCES = {
@@ -41,3 +42,17 @@ def test_no_verdict_of_hypothesis_depends_on_time() -> None:
     assert settings.default is not None
     assert settings.default.deadline is None
     assert HealthCheck.too_slow in settings.default.suppress_health_check
+
+
+def test_a_process_stays_in_its_room_then_begins_another_and_helps_in_the_end() -> None:
+    waiting = ["tests/stacks/test_a.py", "tests/local_aws/x/test_b.py", "tests/test_c.py"]
+    assert next_file(waiting, mine=[], begun=["tests/stacks/batch/test_d.py"]) == "tests/local_aws/x/test_b.py"
+    mine = ["tests/local_aws/test_e.py"]
+    assert next_file(waiting, mine, begun=[*mine, "tests/stacks/test_d.py"]) == "tests/local_aws/x/test_b.py"
+    assert next_file(waiting, mine=["tests/test_make.py"], begun=[]) == "tests/test_c.py"
+    others = ["tests/stacks/test_d.py", "tests/test_make.py", "tests/local_aws/test_f.py"]
+    assert next_file(waiting, mine=["tests/fuzz/test_g.py"], begun=others) == "tests/stacks/test_a.py"
+
+
+def test_app_py_is_tested_where_the_stacks_are() -> None:
+    assert room("tests/test_app.py") == room("tests/stacks/endpoint/test_api_calls.py") == "tests/stacks"

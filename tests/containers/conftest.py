@@ -17,9 +17,9 @@ from tests.quick_triton import start_triton
 from workloads import TextToText
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def shared_exports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The tiny T5 is the one that tests/model_build exports, too."""
+    """The tiny T5s are those that tests/model_build exports, too."""
     with sharing(tmp_path_factory.getbasetemp()):
         yield
 

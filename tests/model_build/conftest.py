@@ -19,13 +19,6 @@ def shared_exports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedE
         yield shared
 
 
-@pytest.fixture
-def real_exports(shared_exports: SharedExports) -> Iterator[None]:
-    """torch's own exporter, every time that it is called."""
-    with shared_exports.off():
-        yield
-
-
 @pytest.fixture(scope="session")
 def tiny_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository in miniature: workloads/tiny and its build for cpu. Not to be changed."""

@@ -1,8 +1,8 @@
 """torch's ONNX exporter for tests: the same module with the same inputs is exported once for a whole run of tests.
 
 An export takes seconds and every build begins with one. Tests build the same few tiny checkpoints again and again, in
-several processes; the first export of each is kept in a folder that all processes of a run share. The fixture
-`real_exports` switches this off where the export itself is under test.
+several processes; the first export of each is kept in a folder that all processes of a run share. `off` is for tests
+of the export itself.
 """
 
 import fcntl
@@ -28,7 +28,7 @@ class Exported:
         self.model_proto = onnx.load(file)
 
     def save(self, file: Path, *, external_data: bool) -> None:
-        assert not external_data, "weights beside the graph are tested with real_exports"
+        assert not external_data, "a graph with its weights beside it is exported by a process of its own"
         onnx.save(self.model_proto, file)
 
 

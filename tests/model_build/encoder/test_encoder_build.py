@@ -15,13 +15,14 @@ import torch
 import model_build.__main__ as command_line
 from model_build import archive
 from model_build.build import build
+from model_build.encoder import export
 from model_build.parity import GateFailed
 from model_build.plan import BuildPlan, plan
 from model_build.torch_threads import threads_kept
 from tests.model_build.miniatures import tiny_t5
 from tests.model_build.miniatures.tiny_bert import LABELS, make_workload
 from tests.model_build.shared_exports import SharedExports
-from workloads import UsageError, WorkloadFolder, file_sha256, load_workload
+from workloads import TextClassification, UsageError, WorkloadFolder, file_sha256, load_workload
 
 TASKS = ["text-classification", "text-pair-scoring", "question-answering"]
 Make = Callable[..., WorkloadFolder]
@@ -159,10 +160,17 @@ def test_another_label_in_the_evaluation_leaves_the_archives_hash(make: Make) ->
     assert after.parity != before.parity
 
 
+@pytest.mark.parametrize(
+    "modules",
+    [
+        pytest.param(("graphs", "optimise"), id="exported-here"),
+        pytest.param(("graphs", "optimise", "export"), id="exported-by-a-process", marks=pytest.mark.slow),
+    ],
+)
 def test_a_graph_above_the_inline_limit_keeps_its_weights_beside_it(
-    real_exports: None, make: Make, monkeypatch: pytest.MonkeyPatch
+    make: Make, monkeypatch: pytest.MonkeyPatch, modules: tuple[str, ...]
 ) -> None:
-    for module in ("graphs", "export", "optimise"):
+    for module in modules:
         monkeypatch.setattr(f"model_build.encoder.{module}.INLINE_LIMIT", 1000)
     planned = plan_of(make(), "cpu")
     artifact = build(planned)
@@ -170,6 +178,24 @@ def test_a_graph_above_the_inline_limit_keeps_its_weights_beside_it(
     assert (version / "model.onnx.data").stat().st_size > 10_000 > 0
     assert artifact.parity is not None
     assert artifact.parity.identical_answers == 24
+
+
+def test_a_checkpoint_above_the_limit_is_traced_by_a_process_of_its_own(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = plan_of(make(), "cpu")
+    model = planned.source.workload.model
+    assert isinstance(model, TextClassification)
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir(), there.mkdir()
+    export.trace_checkpoint(planned.checkpoint, model, here)
+    monkeypatch.setattr(export, "INLINE_LIMIT", 1000)
+    monkeypatch.setattr(torch.jit, "trace", None)
+    file = export.trace_checkpoint(planned.checkpoint, model, there)
+    assert file == there / "model.pt"
+    inputs = export.example(export.load(planned.checkpoint, model), 2, 8)
+    (expected,), (given,) = (torch.jit.load(folder / "model.pt")(*inputs) for folder in (here, there))  # type: ignore[no-untyped-call]
+    assert torch.equal(given, expected)
 
 
 def refusal(workload: WorkloadFolder, kind: type[Exception] = UsageError) -> str:
