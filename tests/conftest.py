@@ -17,8 +17,10 @@ from workloads import ROOT, WorkloadFolder, load_workload
 EditToml = Callable[..., Path]
 
 # The models of the tests are tiny, and the processes are more than the cores: a second thread would spin until the
-# first gets its turn again. It holds for the programs that tests start, too.
+# first gets its turn again. Where a build takes a thread for each core, they sleep instead. The programs that tests
+# start inherit both.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # A shell gives what it starts in the background SIGINT as ignored, and children inherit that: Ctrl-C would reach none
 # of the programs under test.

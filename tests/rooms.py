@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-TOGETHER = {"tests/test_app.py": "tests/stacks"}
+TOGETHER = {"tests/test_app.py": "tests/stacks", "tests/test_workloads_served.py": "tests/containers"}
 
 
 def room(file: str) -> str:
@@ -32,7 +32,7 @@ def next_file(waiting: Iterable[str], mine: Collection[str], begun: Collection[s
     return min(waiting, key=distance)
 
 
-class ByRoom(LoadFileScheduling):
+class ByRoom(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
     """xdist's `loadfile`, which gives out the files in their order, with another choice of the next one."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:

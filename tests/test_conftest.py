@@ -7,7 +7,7 @@ import sys
 import boto3
 from hypothesis import HealthCheck, settings
 
-from tests.rooms import next_file, room
+from tests.rooms import TOGETHER, next_file, room
 from workloads import ROOT
 
 SOURCES = {
@@ -54,5 +54,6 @@ def test_a_process_stays_in_its_room_then_begins_another_and_helps_in_the_end() 
     assert next_file(waiting, mine=["tests/fuzz/test_g.py"], begun=others) == "tests/stacks/test_a.py"
 
 
-def test_app_py_is_tested_where_the_stacks_are() -> None:
+def test_a_file_that_makes_what_a_folder_shares_is_in_its_room() -> None:
+    assert {file for file in TOGETHER if not (ROOT / file).exists()} == set()
     assert room("tests/test_app.py") == room("tests/stacks/endpoint/test_api_calls.py") == "tests/stacks"

@@ -24,12 +24,12 @@ CALL = (
 )
 """A build of the miniature whose root is the first argument."""
 
-ENDLESS_EXPORT = (
-    "import signal, torch; from pathlib import Path; "
-    "half = Path(sys.argv[1]) / 'build/tiny/cpu/.scratch/portable/half.onnx'; "
-    "torch.onnx.export = lambda *args, **options: (half.touch(), signal.pause()); "
+ENDLESS_COMPILE = (
+    "import signal, types; backend = types.ModuleType('model_build.text2text.backend'); "
+    "backend.compile_graphs = lambda inputs, graphs, scratch, _: ((scratch / 'half.onnx').touch(), signal.pause()); "
+    "sys.modules[backend.__name__] = backend; "
 )
-"""torch's export takes seconds of both cores; this one has begun a file when the test sees it, and never ends it."""
+"""A compile takes seconds of both cores; this one has begun a file when the test sees it, and never ends it."""
 
 HANGS_AFTER_S = 600
 Capture = pytest.CaptureFixture[str]
@@ -134,13 +134,13 @@ def test_ctrl_c_ends_with_130_and_leaves_the_old_build(tiny_copy: Path, tiny_pla
     shutil.rmtree(tiny_copy / "build" / "tiny" / ".compiled")
     before = (folder / "artifact.json").read_bytes()
     with subprocess.Popen(
-        [sys.executable, "-c", "import sys; " + ENDLESS_EXPORT + CALL, str(tiny_copy)],
+        [sys.executable, "-c", "import sys; " + ENDLESS_COMPILE + CALL, str(tiny_copy)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        wait_for(folder / ".scratch" / "portable" / "half.onnx", process)
+        wait_for(folder / ".scratch" / "half.onnx", process)
         os.kill(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=HANGS_AFTER_S)
     assert (process.returncode, out, err) == (130, "", "Interrupted: nothing half-made was left.\n")

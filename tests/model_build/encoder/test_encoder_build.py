@@ -187,7 +187,8 @@ def test_a_checkpoint_above_the_limit_is_traced_by_a_process_of_its_own(
     model = planned.source.workload.model
     assert isinstance(model, TextClassification)
     here, there = tmp_path / "here", tmp_path / "there"
-    here.mkdir(), there.mkdir()
+    for folder in (here, there):
+        folder.mkdir()
     export.trace_checkpoint(planned.checkpoint, model, here)
     monkeypatch.setattr(export, "INLINE_LIMIT", 1000)
     monkeypatch.setattr(torch.jit, "trace", None)
