@@ -13,8 +13,8 @@ from pathlib import Path
 from workloads import ROOT
 
 # Three processes keep two cores busy, for many tests wait for a server as long as they compute. The tests of one file
-# stay together, since they share servers and templates. The order is that of tests/conftest.py: left to itself, xdist
-# begins with the files of many tests.
+# stay together, since they share servers and templates; tests/rooms.py says which process has which file. The order is
+# that of tests/conftest.py: left to itself, xdist begins with the files of many tests.
 SIDE_BY_SIDE = ("--numprocesses", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 CHECKS = ("make", "--no-print-directory", "lint")
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
-from tests.rooms import ByRoom
+from tests.rooms import ByRoom, rank
 from workloads import ROOT, WorkloadFolder, load_workload
 
 EditToml = Callable[..., Path]
@@ -51,9 +51,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByRoom 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Runs the files that start real servers first: a process per core should not end with the longest of them."""
+    """Puts the longest rooms first, and in each the files that start real servers: no process should end with one."""
     long = {item.path for item in items if item.get_closest_marker("integration")}
-    items.sort(key=lambda item: item.path not in long)
+    items.sort(key=lambda item: (rank(item.location[0]), item.path not in long))
 
 
 @pytest.fixture(scope="session", autouse=True)

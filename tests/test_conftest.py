@@ -7,7 +7,7 @@ import sys
 import boto3
 from hypothesis import HealthCheck, settings
 
-from tests.rooms import TOGETHER, next_file, room
+from tests.rooms import LONGEST_FIRST, TOGETHER, next_file, rank, room
 from workloads import ROOT
 
 SOURCES = {
@@ -55,5 +55,10 @@ def test_a_process_stays_in_its_room_then_begins_another_and_helps_in_the_end() 
 
 
 def test_a_file_that_makes_what_a_folder_shares_is_in_its_room() -> None:
-    assert {file for file in TOGETHER if not (ROOT / file).exists()} == set()
+    assert {name for name in (*TOGETHER, *LONGEST_FIRST) if not (ROOT / name).exists()} == set()
     assert room("tests/test_app.py") == room("tests/stacks/endpoint/test_api_calls.py") == "tests/stacks"
+
+
+def test_the_rooms_in_which_help_is_dear_are_begun_first() -> None:
+    files = ["tests/fuzz/test_a.py", "tests/test_b.py", "tests/stacks/test_c.py", "tests/model_build/x/test_d.py"]
+    assert sorted(files, key=rank) == [files[3], files[1], files[2], files[0]]
