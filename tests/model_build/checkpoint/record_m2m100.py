@@ -37,7 +37,7 @@ SENTENCES = (
     "Asema on kiinni sunnuntaisin, ja seuraava juna lähtee kello 7.45.",
     "İstasyon pazar günleri kapalı, sonraki tren 7.45'te kalkıyor.",
 )
-ODD: tuple[str, ...] = (
+ODD = (
     "",
     " ",
     "a",
@@ -49,8 +49,6 @@ ODD: tuple[str, ...] = (
     "🙂 smile 🙂🙂",
     "ꙮꙮ ꙮ",
     "1234567890",
-)
-ODD += (
     "__de__ Zug",
     "of __fr__ la gare",
     "</s> train",
