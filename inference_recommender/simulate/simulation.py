@@ -7,6 +7,9 @@ A step is a minute, or ten seconds where the policy reads a metric of ten second
   `LONGEST_WAIT_S` is dropped, as SageMaker ends an invocation after a minute;
 - a request is late that waits longer than the limit; the others are late as often as the curve says of the step's rate:
   within a step the service is in its steady state;
+- an instance that comes or goes within the step counts as it is in its middle, for most of the requests: SageMaker's
+  InvocationsPerInstance has 1 / (active instances) of each
+  (https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html);
 - the metrics become visible to the alarms after their delay, and what the alarms do takes effect at the step's end.
 
 The lower bound has in each step the fewest instances that bear the step's arrivals within the objective, at least one,
@@ -92,10 +95,10 @@ class Run:
         callers = self.load.callers
         again = [0.0] * (callers.retries if callers else 0)
         backlog = 0.0
-        now_s = 0.0
+        now_s, half_s = 0.0, step_s / 2
         for step, fresh in enumerate(self.arrivals.tolist()):
-            if now_s >= running.next_s:
-                running.advance(now_s)
+            if now_s + half_s >= running.next_s:
+                running.advance(now_s + half_s)
             if self.schedule or self.losses:
                 self._due(now_s)
             serving = running.serving

@@ -9,6 +9,7 @@
 [HR] https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-add-code-define.html
 [ECS] https://docs.aws.amazon.com/AmazonECS/latest/developerguide/cluster-auto-scaling.html
 [AZ] https://docs.aws.amazon.com/sagemaker/latest/dg/best-practices-deployment.html
+[IN] https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html
 [NT] https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-prerequisites.html
 
 The target is 100 invocations per minute and instance. An instance serves three minutes after it is asked for. The load
@@ -42,6 +43,17 @@ def test_a_new_instance_serves_when_it_is_provisioned_and_its_model_is_loaded() 
     found = course([90, 90, *[150] * 8])
     assert found["serving"] == [1, 1, 1, 1, 1, 1, 1, 1, 2, 2]
     assert found["paid"] == [1, 1, 1, 1, 1, 2, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize(("starts_s", "counted"), [(20, 3), (40, 1)])
+def test_an_instance_that_serves_for_most_of_a_minute_counts_in_its_metric(starts_s: int, counted: int) -> None:
+    """[IN]: 1 / (instances that are active at the time of the request) is sent with each request.
+
+    Asked for at the end of minute 3, two more serve 20 s into minute 4, and most requests of minute 4 are sent to
+    three: its metric is 100 for each, and no more are asked for. Where they take 40 s, most requests find one.
+    """
+    found = course([90, 250, 250, 250, 300, 300], timing=timing(provisioning_s=0, model_load_s=starts_s))
+    assert (found["desired"][4], found["serving"][4]) == (3, counted)
 
 
 def test_a_scale_out_is_proportional_to_the_metric() -> None:

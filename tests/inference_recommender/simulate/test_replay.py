@@ -1,0 +1,94 @@
+"""The simulation predicts how the local account scaled an endpoint: a recorded run, with real Tritons in real time.
+
+`python -m scripts.record_scaling` recorded it. The account decided with code of its own (`local_aws/scaling`), which
+knows nothing of the simulation; the two meet in this file alone.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference_recommender.simulate.policy import Policy, Timing
+from inference_recommender.simulate.simulation import simulate
+from inference_recommender.simulate.trace import parse_trace
+from tests.inference_recommender.simulate.service import NEVER_LATE, course
+
+RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("recorded_scaling.json").read_text("utf-8"))
+MINUTES = len(RECORDED["requests_per_second"])
+POLICY = Policy(
+    target_invocations_per_instance=RECORDED["policy"]["TargetValue"],
+    min_capacity=RECORDED["policy"]["MinCapacity"],
+    max_capacity=RECORDED["policy"]["MaxCapacity"],
+    scale_out_cooldown_s=RECORDED["policy"]["ScaleOutCooldown"],
+    scale_in_cooldown_s=RECORDED["policy"]["ScaleInCooldown"],
+)
+TIMING = Timing(
+    provisioning_s=0,
+    model_load_s=RECORDED["start_s"],
+    removal_s=RECORDED["stop_s"],
+    metric_delay_s=0,  # the account's alarms see a minute two seconds after its end
+)
+
+
+def recorded(second: float) -> tuple[int, int]:
+    """Returns desired instances and those in service at a second of the run."""
+    seen = [each for each in RECORDED["course"] if each[0] <= second] or RECORDED["course"][:1]
+    return seen[-1][1], seen[-1][2]
+
+
+def most_apart(desired: list[int], serving: list[int]) -> int:
+    """Returns the most instances by which a prediction is off in the middle of a minute: asked for, or in service."""
+    assert len(desired) == len(serving) == MINUTES
+    counts = [recorded(minute * 60 + 30) for minute in range(MINUTES)]
+    predicted = zip(desired, serving, strict=True)
+    return max(abs(was - is_) for pair in zip(counts, predicted, strict=True) for was, is_ in zip(*pair, strict=True))
+
+
+def replayed(policy: Policy = POLICY) -> tuple[list[int], list[int]]:
+    """Returns what the simulation makes of the invocations that the endpoint had in each minute."""
+    found = course(RECORDED["invocations_by_minute"], policy, TIMING)
+    return found["desired"], found["serving"]
+
+
+def test_the_run_was_long_enough_and_scaled_out_twice_and_in() -> None:
+    counts = [serving for _, _, serving, _ in RECORDED["course"]]
+    changes = [count for before, count in zip([0, *counts], counts, strict=False) if count != before]
+    assert MINUTES >= 10
+    assert len(changes) == 4
+    assert changes[0] < changes[1] < changes[2] > changes[3]
+    assert [each["status"] for each in RECORDED["activities"]] == ["Successful"] * 3
+
+
+def test_a_triton_ran_for_each_instance() -> None:
+    settled = [(serving, tritons) for _, desired, serving, tritons in RECORDED["course"] if desired == serving]
+    assert {serving for serving, _ in settled} == {serving for _, _, serving, _ in RECORDED["course"]}
+    assert all(serving == tritons for serving, tritons in settled)
+
+
+def test_its_invocations_are_predicted_within_one_instance_at_every_minute() -> None:
+    assert most_apart(*replayed()) <= 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_its_trace_is_predicted_within_one_instance_at_every_minute(seed: int) -> None:
+    """The trace alone is known, not when requests arrived."""
+    lines = [f"{minute * 60},{rate}" for minute, rate in enumerate(RECORDED["requests_per_second"])]
+    load = parse_trace("recorded", "\n".join(lines), "", "recorded").load(seed)
+    found = simulate(load, POLICY, NEVER_LATE, TIMING, seed, timeline=True).timeline
+    assert most_apart(found["desired"].astype(int).tolist(), found["serving"].astype(int).tolist()) <= 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(POLICY, target_invocations_per_instance=POLICY.target_invocations_per_instance * 2),
+        replace(POLICY, scale_in=False),
+        replace(POLICY, max_capacity=2),
+    ],
+    ids=["another target", "no scale-in", "another maximum"],
+)
+def test_another_policy_would_not_have_been_taken_for_it(other: Policy) -> None:
+    assert most_apart(*replayed(other)) > 1
