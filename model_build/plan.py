@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from model_build import compiler_calls
-from model_build.checkpoint import Checkpoint, resolve, torchscript_file
+from model_build.checkpoint import Checkpoint, resolve, sentence_transformers, torchscript_file
 from model_build.checkpoint.encoder_config import inputs_for
 from model_build.compile_inputs import CALIBRATION_ROWS, CompileInputs
 from model_build.compiled import compile_key
@@ -157,10 +157,13 @@ class BuildPlan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Returns sentences on what may not be meant, though it can be built."""
-        if not isinstance(self.target, NeuronTarget):
-            return ()
-        warning = arguments.pipeline_warning(self.target, self.checkpoint.weight_count)
-        return (f"{self.source.file}: targets.{self.variant.target}.{warning}",) if warning else ()
+        said = list(
+            sentence_transformers.differences(self.checkpoint.folder, self.checkpoint.config, self.workload.model)
+        )
+        if isinstance(self.target, NeuronTarget):
+            warning = arguments.pipeline_warning(self.target, self.checkpoint.weight_count)
+            said += [f"targets.{self.variant.target}.{warning}"] if warning else []
+        return tuple(f"{self.source.file}: {each}" for each in said)
 
     def document(self) -> dict[str, Any]:
         """Returns the document that `plan --json` prints."""

@@ -76,9 +76,13 @@ def roberta_classifier(folder: Path, **changes: Any) -> None:
     _encoder(folder, "Roberta", "ForSequenceClassification", {"id2label": SENTIMENTS} | changes)
 
 
+def encoder(folder: Path, **changes: Any) -> None:
+    _encoder(folder, "Bert", "Model", changes)
+
+
 def embedding(folder: Path, **changes: Any) -> None:
     """Writes a BERT as sentence-transformers saves one, which pools by the mean and normalises."""
-    _encoder(folder, "Bert", "Model", changes)
+    encoder(folder, **changes)
     kinds = ("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")
     modules = [
         {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}

@@ -48,8 +48,9 @@ Location = Annotated[
         title="Location",
         min_length=1,
         description="A folder (begins with ./, ../ or /; relative to the workload's folder), an s3:// URI of a "
-        "folder, or else a model id of the Hugging Face hub. For Inferentia also a local TorchScript file, which ends "
-        "with .pt and has tokenizer.json beside it: it takes `inputs` in order and returns a tuple of the outputs.",
+        "folder or of a .tar.gz, or else a model id of the Hugging Face hub, with @ and a commit where it is to stay "
+        "as it is. For Inferentia also a local TorchScript file, which ends with .pt and has tokenizer.json beside it: "
+        "it takes `inputs` in order and returns a tuple of the outputs.",
     ),
 ]
 

@@ -1,12 +1,18 @@
-"""Fetches a checkpoint from S3 or from the Hugging Face hub. Their clients are imported only when they are needed."""
+"""Fetches a checkpoint from S3 or from the Hugging Face hub. Their clients are imported only when they are needed.
+
+In S3 it is a folder, or a .tar.gz as a training job of SageMaker leaves one. On the hub it is the id of a model, where
+wanted with @ and a branch, a tag or a commit.
+"""
 
 import hashlib
 import shutil
-from collections.abc import Sequence
-from pathlib import Path
+import tarfile
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import urlsplit
 
+from model_build.checkpoint import sentence_transformers
 from model_build.checkpoint.files import first_line
 from workloads import Unavailable
 
@@ -22,53 +28,149 @@ PATTERNS = (
     "sentencepiece.bpe.model",
     "source.spm",
     "vocab.json",
+    *sentence_transformers.FILES,
 )
+ARCHIVES = (".tar.gz", ".tgz")
 
 
 def fetch_from_hub(name: str, cache: Path, patterns: Sequence[str] = PATTERNS) -> Path:
-    """Downloads a snapshot of a hub repository into the hub client's own cache."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError
+    """Downloads a snapshot of a hub repository into the hub client's own cache; its folder is named by the commit.
 
+    Without a network, or with HF_HUB_OFFLINE, what is in that cache is taken. Raises `Unavailable`.
+    """
+    from huggingface_hub import snapshot_download
+
+    repository, _, revision = name.partition("@")
     try:
-        return Path(snapshot_download(name, allow_patterns=list(patterns)))
-    except GatedRepoError as error:
-        raise Unavailable(
-            f"The checkpoint '{name}' is gated on the Hugging Face hub. Ask for access on "
-            f"https://huggingface.co/{name}, then set HF_TOKEN to a token of the account that was given it."
-        ) from error
-    except Exception as error:  # The client raises its own, httpx's and the system's errors.
-        raise _unreachable(
-            name, first_line(error), "Check the id, the network, and for a private model HF_TOKEN."
-        ) from error
+        found = snapshot_download(
+            repository,
+            revision=revision or None,
+            allow_patterns=list(patterns),
+            # The client's * also stands for folders: other formats of the weights, and steps of a training.
+            ignore_patterns=[f"*/{pattern}" for pattern in patterns if "*" in pattern],
+        )
+    except Exception as error:  # The client raises its own, its HTTP library's and the system's errors.
+        raise Unavailable(f"The checkpoint '{name}' {_why_not_from_hub(error, repository, revision)}") from error
+    return Path(found)
+
+
+def _why_not_from_hub(error: Exception, repository: str, revision: str) -> str:
+    from huggingface_hub import errors
+
+    in_cache = "an earlier download of it, which would do," if not revision else "a download of that revision"
+    match error:
+        case errors.GatedRepoError():
+            return (
+                f"is gated on the Hugging Face hub. Ask for access on https://huggingface.co/{repository}, then set "
+                "HF_TOKEN to a token of the account that was given it, or log in with `hf auth login`."
+            )
+        case errors.RevisionNotFoundError():
+            return f"has no revision '{revision}' on the Hugging Face hub. Name a branch, a tag or a commit behind @."
+        case errors.HfHubHTTPError() if error.response.status_code == 401 and _had_a_token(error):
+            return (
+                "cannot be fetched: the Hugging Face hub does not take the token. Set HF_TOKEN to one that is valid, "
+                "or log in again with `hf auth login`."
+            )
+        case errors.HfHubHTTPError() if error.response.status_code in (401, 404):
+            return (
+                "is not on the Hugging Face hub, or is private. Check the id; for a private model set HF_TOKEN to a "
+                "token of an account that may read it, or log in with `hf auth login`."
+            )
+        case errors.LocalEntryNotFoundError() if isinstance(error.__cause__, errors.OfflineModeIsEnabled):
+            return (
+                f"cannot be fetched: HF_HUB_OFFLINE is set, and {in_cache} is not whole in the cache of the hub's "
+                "client. Unset it, or download the model once with a network."
+            )
+        case errors.LocalEntryNotFoundError():
+            return (
+                f"cannot be fetched: the Hugging Face hub does not answer ({_reason(error.__cause__ or error)}), and "
+                f"{in_cache} is not whole in the cache of its client. Check the network and HF_ENDPOINT."
+            )
+    return f"cannot be fetched: {_reason(error)}. Check the id, the network, and for a private model HF_TOKEN."
+
+
+def _had_a_token(error: Any) -> bool:
+    return "authorization" in error.response.request.headers
+
+
+def _reason(error: BaseException) -> str:
+    """Returns the kind of an error and the first line of what it says."""
+    said = first_line(error)
+    return said if said == type(error).__name__ else f"{type(error).__name__}: {said}"
 
 
 def fetch_from_s3(uri: str, cache: Path, client: Any = None, patterns: Sequence[str] = PATTERNS) -> Path:
-    """Downloads the files below an s3:// folder, anew each time, so that they are never out of date."""
+    """Downloads the files below an s3:// folder, or of an archive, anew each time, so that they are never out of date.
+
+    Raises `Unavailable`.
+    """
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
-    parts = urlsplit(uri)
-    prefix = parts.path.strip("/") + "/"
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
     folder = cache / hashlib.sha256(uri.encode()).hexdigest()[:16]
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
         s3 = client or boto3.client("s3")
-        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=parts.netloc, Prefix=prefix)
-        keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
-        for key in keys:
-            file = Path(key.removeprefix(prefix))
-            if any(file.match(pattern) and len(file.parts) == len(Path(pattern).parts) for pattern in patterns):
-                (folder / file).parent.mkdir(exist_ok=True)
-                s3.download_file(parts.netloc, key, str(folder / file))
+        if key.endswith(ARCHIVES):
+            _download_archive(s3, bucket, key, folder, patterns)
+        else:
+            _download_folder(s3, bucket, key.strip("/"), folder, patterns)
     except (BotoCoreError, ClientError) as error:
         raise _unreachable(
             uri, first_line(error), "Check the URI and your AWS credentials, or start `python -m local_aws`."
         ) from error
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno:  # the machine's, such as a full disk
+            raise
+        raise _unreachable(uri, f"it is no whole .tar.gz ({first_line(error)})", "Upload it again.") from error
     if not any(folder.iterdir()):
-        raise _unreachable(uri, "there is no file of a checkpoint under it", "Check the URI.")
+        where = "in" if key.endswith(ARCHIVES) else "under"
+        raise _unreachable(uri, f"there is no file of a checkpoint {where} it", "Check the URI.")
     return folder
+
+
+def _download_folder(s3: Any, bucket: str, key: str, folder: Path, patterns: Sequence[str]) -> None:
+    prefix = f"{key}/" if key else ""
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    names = [item["Key"].removeprefix(prefix) for page in pages for item in page.get("Contents", [])]
+    for name in names:
+        if _matches(PurePosixPath(name), patterns):
+            (folder / name).parent.mkdir(exist_ok=True)
+            s3.download_file(bucket, f"{prefix}{name}", str(folder / name))
+
+
+def _download_archive(s3: Any, bucket: str, key: str, folder: Path, patterns: Sequence[str]) -> None:
+    """Unpacks those files of an archive that lie beside its config.json, wherever in it that is."""
+    archive = folder.with_name(f"{folder.name}.tar.gz")
+    try:
+        s3.download_file(bucket, key, str(archive))
+        with tarfile.open(archive, "r:gz") as packed:
+            members = {PurePosixPath(member.name): member for member in packed if member.isfile()}
+            base = _folder_of_config(members)
+            for path, member in members.items():
+                name = path.relative_to(base) if path.is_relative_to(base) else path
+                if not _matches(name, patterns) or (stream := packed.extractfile(member)) is None:
+                    continue
+                (folder / name).parent.mkdir(exist_ok=True)
+                with stream, (folder / name).open("wb") as file:
+                    shutil.copyfileobj(stream, file)
+    finally:
+        archive.unlink(missing_ok=True)
+
+
+def _folder_of_config(paths: Iterable[PurePosixPath]) -> PurePosixPath:
+    """Returns the folder of the config.json that lies highest; the archive's own where there is none."""
+    configs = [path for path in paths if path.name == "config.json"]
+    return min(configs, key=lambda path: len(path.parts), default=PurePosixPath("config.json")).parent
+
+
+def _matches(name: PurePosixPath, patterns: Sequence[str]) -> bool:
+    """Tells whether a file is wanted: it lies where a pattern says, and not in a folder below."""
+    if ".." in name.parts or name.is_absolute():
+        return False
+    return any(name.match(pattern) and len(name.parts) == len(PurePosixPath(pattern).parts) for pattern in patterns)
 
 
 def _unreachable(checkpoint: str, reason: str, advice: str) -> Unavailable:

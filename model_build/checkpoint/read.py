@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from model_build.checkpoint import converted
+from model_build.checkpoint import converted, sentence_transformers
 from model_build.checkpoint.architectures import bert_weights, write_random
 from model_build.checkpoint.encoder_config import read_encoder
 from model_build.checkpoint.families import Family
@@ -112,6 +112,7 @@ def _read_text2text(folder: Path, model: TextToText) -> Checkpoint:
 
 def _read_encoder(folder: Path, encoder: Path, model: EncoderModel) -> Checkpoint:
     config, encoder_config, family = read_encoder(folder, encoder, model)
+    sentence_transformers.check(folder, model)
     check_files(folder)
     digest = _sha256(folder)
     if encoder != folder:
@@ -162,8 +163,8 @@ def _locate(workload: WorkloadFolder, key: str, name: str | RandomWeights, cache
         if not folder.is_dir():
             raise UsageError(
                 f"{workload.file}: model.{key}: got '{name}', but there is no folder {folder}. "
-                "Allowed: a folder (begins with ./, ../ or /), an s3:// URI of a folder, or a model id of the "
-                "Hugging Face hub."
+                "Allowed: a folder (begins with ./, ../ or /), an s3:// URI of a folder or of a "
+                ".tar.gz, or a model id of the Hugging Face hub."
             )
         return folder
     fetch = fetch_from_s3 if name.startswith("s3://") else fetch_from_hub
@@ -174,6 +175,6 @@ def _sha256(folder: Path) -> str:
     """Hashes the names and bytes of the files that a build reads."""
     digest = hashlib.sha256()
     for file in sorted({file for pattern in PATTERNS for file in folder.glob(pattern)}):
-        digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
+        digest.update(f"{file.relative_to(folder)}\0{file.stat().st_size}\0".encode())
         digest.update(bytes.fromhex(file_sha256(file)))
     return digest.hexdigest()

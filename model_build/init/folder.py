@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from model_build.checkpoint import read
+from model_build.checkpoint import read, sentence_transformers
 from model_build.checkpoint.families import family_of
 from model_build.checkpoint.text2text import read_text2text
 from model_build.init import examples, labels, lengths, source, workload_toml
@@ -187,19 +187,19 @@ def _write(request: Request, root: Path, made: Path, ask: Ask, progress: Progres
 
 
 def _draft(request: Request, root: Path, made: Path, ask: Ask) -> _Draft:
-    folder, copied = source.fetch(request.source, root / "build" / "checkpoints")
+    fetched = source.fetch(request.source, root / "build" / "checkpoints")
+    folder = fetched.folder
     found = find(folder, request.task, request.labels, ask)
     _check_family(folder, found)
-    beside = folder
-    if copied := copied or not source.names_its_labels(found):
+    if copied := fetched.copied or not source.names_its_labels(found):
         source.copy(folder, made / "checkpoint", found)
         folder = made / "checkpoint"
     given = _examples(request, found)
     fields = tuple(given.given[0].asked)
     counts = lengths.count(folder / "tokenizer.json", [tuple(row.asked.values()) for row in given.given])
     counted = Lengths(counts=tuple(sorted(counts)))
-    named = source.COPY if copied else request.source
-    table = model_table(found, fields, counted, named, request.source, beside)
+    named = source.COPY if copied else fetched.origin
+    table = model_table(found, fields, counted, named, fetched.origin, folder)
     rows = tuple(row for row, count in zip(given.given, counts, strict=True) if table.takes(count))
     if not rows:
         raise UsageError(
@@ -213,7 +213,7 @@ def _draft(request: Request, root: Path, made: Path, ask: Ask) -> _Draft:
         counted=counted,
         rows=rows,
         labelled=given.labelled,
-        warnings=tuple(_warnings(request, found, len(counts) - len(rows), table)),
+        warnings=tuple(_warnings(request, found, folder, len(counts) - len(rows), table)),
     )
 
 
@@ -232,7 +232,7 @@ def _examples(request: Request, found: Found) -> Examples:
     return examples.made_up(texts[0], names)
 
 
-def _warnings(request: Request, found: Found, left_out: int, table: ModelTable) -> Iterator[str]:
+def _warnings(request: Request, found: Found, folder: Path, left_out: int, table: ModelTable) -> Iterator[str]:
     if request.examples is None:
         yield (
             "--examples: none given, so evaluation.jsonl and payloads.jsonl have a few made-up sentences in English. "
@@ -240,6 +240,7 @@ def _warnings(request: Request, found: Found, left_out: int, table: ModelTable) 
         )
     if left_out:
         yield f"{left_out} examples are longer than the model's {table.max_input_tokens} tokens and were left out."
+    yield from sentence_transformers.done_before(folder)
     if found.labels and not found.labels_are_named:
         yield f"config.json has no names for its labels: answers say {found.labels[0]} and so on. --labels names them."
 

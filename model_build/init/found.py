@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model_build.checkpoint import broken
+from model_build.checkpoint import broken, encoder_config, sentence_transformers
+from model_build.checkpoint.families import FAMILIES
 from model_build.checkpoint.files import read_json
 from workloads import UsageError
 
@@ -31,17 +32,6 @@ TASKS = (*dict.fromkeys(TASKS_OF_HEADS.values()), "text-ranking")
 DECODERS = ("ForCausalLM", "LMHeadModel", "DoubleHeadsModel")
 ONE_OUTPUT = ("text-ranking", "text-classification")
 LABELLED = {"text-classification", "text-pair-scoring", "token-classification"}
-CROSS_ENCODERS = ("sentence_transformers", "sbert_ce_default_activation_function")
-"""Keys of config.json that sentence-transformers writes for a reranker."""
-AFTER_PADDING = {"roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer"}
-"""Model types whose first position is pad_token_id + 1: of 514 positions, a row can have 512."""
-POOLING = {
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_lasttoken": "last",
-}
-"""sentence-transformers' keys of 1_Pooling/config.json."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,13 +90,14 @@ def _architecture(folder: Path, config: Mapping[str, Any]) -> str:
 
 
 def _task(folder: Path, architecture: str, config: Mapping[str, Any], ask: Ask) -> str:
-    if (folder / "modules.json").exists():  # sentence-transformers', whatever head was trained with the encoder
+    kind = sentence_transformers.kind(folder, config)
+    if kind == sentence_transformers.EMBEDDING:  # whatever head was trained with the encoder
         return "feature-extraction"
     head = next((head for head in TASKS_OF_HEADS if architecture.endswith(head)), None)
     if head is None:
         return ask(f"{folder / 'config.json'}: architectures: {architecture} does not tell the task.", TASKS)
     if head == "ForSequenceClassification" and _outputs(config) == 1 and not config.get("problem_type"):
-        if any(key in config for key in CROSS_ENCODERS):
+        if kind == sentence_transformers.RERANKER:
             return "text-ranking"
         return ask(
             f"{folder / 'config.json'}: the head has one output and no problem_type, so it may rank texts "
@@ -156,35 +147,9 @@ def _positions(folder: Path, config: Mapping[str, Any]) -> int | None:
     positions = config.get("max_position_embeddings")
     if not isinstance(positions, int) or positions < 1:
         return None
-    if config.get("model_type") in AFTER_PADDING:
-        positions -= int(config.get("pad_token_id") or 1) + 1
-    limit = _trained_length(folder)
-    return min(positions, limit) if isinstance(limit, int) and limit > 0 else positions
-
-
-def _trained_length(folder: Path) -> Any:
-    """Returns what sentence-transformers cut texts to; its versions from 6 on keep that with the tokenizer."""
-    trained, tokenizer = folder / "sentence_bert_config.json", folder / "tokenizer_config.json"
-    if not trained.exists():
-        return None
-    limit = read_json(trained).get("max_seq_length")
-    return read_json(tokenizer).get("model_max_length") if limit is None and tokenizer.exists() else limit
-
-
-def pooling(folder: Path) -> dict[str, Any]:
-    """Returns `pooling` and `normalize` as sentence-transformers keeps them beside a checkpoint; empty without it."""
-    modules = folder / "modules.json"
-    if not modules.exists():
-        return {}
-    listed = json.loads(modules.read_text("utf-8"))
-    file = folder / "1_Pooling" / "config.json"
-    config = read_json(file) if file.exists() else {}
-    chosen = [mode for key, mode in POOLING.items() if config.get(key) is True]
-    named = config.get("pooling_mode")
-    if isinstance(named, str):
-        chosen = [{"lasttoken": "last"}.get(named, named)]
-    if len(chosen) != 1 or chosen[0] not in POOLING.values():
-        raise broken(
-            file, f"pools by {' and '.join(chosen) or 'nothing that is known'}. Served: mean, cls, max or last."
-        )
-    return {"pooling": chosen[0], "normalize": any("Normalize" in str(each.get("type")) for each in listed)}
+    if (family := FAMILIES.get(str(config.get("model_type")))) is not None:
+        padding = config.get("pad_token_id")
+        known = {**config, "pad_token_id": padding if isinstance(padding, int) else 1}
+        positions = encoder_config.positions(family, known)
+    limit = sentence_transformers.trained_length(folder)
+    return positions if limit is None else min(positions, limit)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from model_build.checkpoint import sentence_transformers
 from model_build.checkpoint.files import read_json
-from model_build.init.found import Found, pooling
+from model_build.init.found import Found
 from model_build.init.lengths import Lengths, rounded
 
 WRITTEN_TOKENS = 64
@@ -51,9 +52,9 @@ class ModelTable:
 
 
 def model_table(
-    found: Found, fields: tuple[str, ...], counted: Lengths, checkpoint: str, origin: str, source: Path
+    found: Found, fields: tuple[str, ...], counted: Lengths, checkpoint: str, origin: str, folder: Path
 ) -> ModelTable:
-    """Returns the table for requests of `fields`. `source` is where sentence-transformers' files are, if any."""
+    """Returns the table for requests of `fields`. `folder` is where the checkpoint's files are."""
     table = ModelTable()
     _add(table, "task", found.task)
     if found.problem_type is not None:
@@ -65,13 +66,16 @@ def model_table(
     _add(table, "max_input_tokens", limit, f"of the examples {counted.summary}")
     _add_long_inputs(table, found, counted, limit)
     if found.task == "text2text-generation":
-        _add(table, "max_output_tokens", _written_tokens(source, found.config))
+        _add(table, "max_output_tokens", _written_tokens(folder, found.config))
         _add(table, "answer", "GENERATED", "the name of the answer in a response")
     if found.task == "feature-extraction":
-        known = pooling(source)
-        note = "as sentence-transformers' modules.json says" if known else "as most are trained; or cls, max, last"
-        _add(table, "pooling", known.get("pooling", "mean"), note)
-        _add(table, "normalize", known.get("normalize", True))
+        trained = sentence_transformers.pooled(folder)
+        note = "as sentence-transformers' modules.json says" if trained else "as most are trained; or cls, max, last"
+        _add(table, "pooling", trained.pooling if trained else "mean", note)
+        _add(table, "normalize", trained.normalize if trained else True)
+    if found.task == "text-ranking":
+        trained_for = sentence_transformers.activation(folder, found.config)
+        _add(table, "activation", trained_for or "sigmoid", "of the score; none: the head's number as it is")
     if found.labels:
         note = "in the order of the head's outputs" if found.labels_are_named else "config.json has no names for them"
         _add(table, "labels", list(found.labels), note)

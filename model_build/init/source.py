@@ -7,46 +7,63 @@ the hub stays there, unless something in it has to be written.
 import json
 import re
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from model_build.checkpoint.fetch import PATTERNS, fetch_from_hub, fetch_from_s3
 from model_build.init import convert
 from model_build.init.found import Found
-from workloads import UsageError
+from workloads import Unavailable, UsageError
 
-HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
-READ = (*PATTERNS, *convert.VOCABULARIES, "modules.json", "1_Pooling/config.json", "sentence_bert_config.json")
-"""All that is looked at, but for weights that have to be converted."""
+HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
 COPY = "./checkpoint"
 """The value of model.checkpoint for a copy."""
 
 
-def fetch(source: str, cache: Path) -> tuple[Path, bool]:
-    """Returns the folder with the checkpoint's files, and whether they have to be copied to stay there.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fetched:
+    """A checkpoint's files on this machine."""
+
+    folder: Path
+    copied: bool
+    """Whether they have to be copied to stay there."""
+    origin: str
+    """Where they are from, as model.checkpoint names it: of the hub, at its commit."""
+
+
+def fetch(source: str, cache: Path) -> Fetched:
+    """Returns the folder with the checkpoint's files.
 
     Raises `UsageError` where there is no such folder, and `Unavailable` where the checkpoint cannot be fetched.
     """
     if source.startswith("s3://"):
-        found = fetch_from_s3(source, cache, patterns=READ)
-        if convert.lacks_weights(found):
-            found = fetch_from_s3(source, cache, patterns=(*READ, *convert.WEIGHTS))
-        return found, _has_to_be_converted(found)
+        return _fetched(source, fetch_from_s3, cache)
     folder = Path(source).expanduser()
     if folder.is_dir():
-        return folder.resolve(), True
+        return Fetched(folder=folder.resolve(), copied=True, origin=source)
     if source.startswith((".", "/", "~")) or not HUB_ID.fullmatch(source):
         raise UsageError(
-            f"--from: there is no folder {source}. Allowed: a folder, an s3:// URI of a folder, or a model id of the "
-            "Hugging Face hub."
+            f"--from: there is no folder {source}. Allowed: a folder, an s3:// URI of a folder or of a .tar.gz, or a "
+            "model id of the Hugging Face hub."
         )
-    found = fetch_from_hub(source, cache, READ)
-    if convert.lacks_weights(found):
-        found = fetch_from_hub(source, cache, (*READ, *convert.WEIGHTS))
-    return found, _has_to_be_converted(found)
+    try:
+        found = _fetched(source, fetch_from_hub, cache)
+    except Unavailable as error:
+        raise Unavailable(f"--from: there is no folder {source}. {error}") from error
+    return replace(found, origin=f"{source.partition('@')[0]}@{found.folder.name}")
 
 
-def _has_to_be_converted(folder: Path) -> bool:
-    return convert.lacks_weights(folder) or convert.lacks_tokenizer(folder)
+def _fetched(source: str, fetch: Callable[..., Path], cache: Path) -> Fetched:
+    """Fetches what a build reads, and only where something of it is lacking the older files that it is made from."""
+    folder = fetch(source, cache)
+    older = (
+        *(convert.WEIGHTS if convert.lacks_weights(folder) else ()),
+        *(convert.VOCABULARIES if convert.lacks_tokenizer(folder) else ()),
+    )
+    if older:
+        folder = fetch(source, cache, patterns=(*PATTERNS, *older))
+    return Fetched(folder=folder, copied=bool(older), origin=source)
 
 
 def names_its_labels(found: Found) -> bool:
@@ -59,7 +76,9 @@ def copy(source: Path, folder: Path, found: Found) -> None:
     """Copies the files that a build reads to a new folder, older ones converted, with the labels in config.json."""
     folder.mkdir()
     for file in sorted({file for pattern in PATTERNS for file in source.glob(pattern)}):
-        shutil.copyfile(file, folder / file.name)
+        place = folder / file.relative_to(source)
+        place.parent.mkdir(exist_ok=True)
+        shutil.copyfile(file, place)
     if convert.lacks_weights(source):
         convert.write_weights(source, folder)
     if convert.lacks_tokenizer(source):

@@ -3,20 +3,15 @@
 import json
 import shutil
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from huggingface_hub.errors import GatedRepoError
-from moto import mock_aws
 
 from model_build.checkpoint import Checkpoint, read, resolve
-from model_build.checkpoint.fetch import fetch_from_hub, fetch_from_s3
 from model_build.plan import BuildPlan
 from model_build.text2text.repository import settings
-from workloads import OnnxRuntimeTarget, ProjectError, TextToText, Unavailable, UsageError, WorkloadFolder
+from workloads import OnnxRuntimeTarget, ProjectError, TextToText, UsageError, WorkloadFolder
 
 
 @pytest.fixture
@@ -218,62 +213,6 @@ def test_no_folder(tiny_workload: WorkloadFolder, tmp_path: Path) -> None:
         resolve(tiny_workload, tmp_path)
     assert str(caught.value) == (
         f"{tiny_workload.file}: model.checkpoint: got './checkpoint', but there is no folder "
-        f"{tiny_workload.path / 'checkpoint'}. Allowed: a folder (begins with ./, ../ or /), an s3:// URI of a folder, "
-        "or a model id of the Hugging Face hub."
+        f"{tiny_workload.path / 'checkpoint'}. Allowed: a folder (begins with ./, ../ or /), an s3:// URI of a folder "
+        "or of a .tar.gz, or a model id of the Hugging Face hub."
     )
-
-
-@pytest.fixture
-def s3() -> Iterator[Any]:
-    with mock_aws():
-        client = boto3.client("s3", region_name="us-east-1")
-        client.create_bucket(Bucket="models")
-        yield client
-
-
-def test_an_s3_folder_gives_the_same_checkpoint(folder: Path, s3: Any, tmp_path: Path) -> None:
-    for file in folder.iterdir():
-        s3.upload_file(str(file), "models", f"spelling/v1/{file.name}")
-    s3.put_object(Bucket="models", Key="spelling/v1/checkpoint-500/optimizer.safetensors", Body=b"not wanted")
-    fetched = fetch_from_s3("s3://models/spelling/v1", tmp_path / "cache", s3)
-    assert read_t5(fetched).sha256 == read_t5(folder).sha256
-
-
-def test_an_s3_folder_without_a_checkpoint(s3: Any, tmp_path: Path) -> None:
-    with pytest.raises(Unavailable) as caught:
-        fetch_from_s3("s3://models/nothing", tmp_path, s3)
-    assert caught.value.exit_code == 3
-    assert str(caught.value) == (
-        "The checkpoint 's3://models/nothing' cannot be fetched: there is no file of a checkpoint under it. "
-        "Check the URI."
-    )
-
-
-def test_a_bucket_that_is_not_there(s3: Any, tmp_path: Path) -> None:
-    with pytest.raises(Unavailable) as caught:
-        fetch_from_s3("s3://no-such-bucket/model", tmp_path, s3)
-    assert str(caught.value) == (
-        "The checkpoint 's3://no-such-bucket/model' cannot be fetched: An error occurred (NoSuchBucket) when calling "
-        "the ListObjectsV2 operation: The specified bucket does not exist. "
-        "Check the URI and your AWS credentials, or start `python -m local_aws`."
-    )
-
-
-def test_a_gated_checkpoint_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def gated(*_: object, **__: object) -> None:
-        raise GatedRepoError.__new__(GatedRepoError, "403 Client Error")  # its own making wants a response
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", gated)
-    with pytest.raises(Unavailable) as caught:
-        fetch_from_hub("meta/secret", tmp_path)
-    assert str(caught.value) == (
-        "The checkpoint 'meta/secret' is gated on the Hugging Face hub. Ask for access on "
-        "https://huggingface.co/meta/secret, then set HF_TOKEN to a token of the account that was given it."
-    )
-
-
-def test_a_name_the_hub_cannot_have(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable) as caught:
-        fetch_from_hub("one/two/three", tmp_path)
-    assert str(caught.value).startswith("The checkpoint 'one/two/three' cannot be fetched: ")
-    assert str(caught.value).endswith(". Check the id, the network, and for a private model HF_TOKEN.")

@@ -19,10 +19,11 @@ from containers.encoder.predictor import Predictor
 from containers.encoder.preprocess import Preprocessor
 from containers.encoder.row import Refusal
 from model_build.checkpoint import read
+from model_build.checkpoint.sentence_transformers import Pooled, pooled
 from model_build.encoder import export
 from model_build.encoder.graphs import settings
 from model_build.encoder.reference import Reference
-from model_build.init.found import find, pooling
+from model_build.init.found import find
 from tests.containers.encoder.seeded_bert import save_encoder
 from tests.model_build.encoder.record_embeddings import CUT, LONGEST, POOLINGS, RECORDED, TEXTS
 from workloads import FeatureExtraction, OnnxRuntimeTarget
@@ -79,6 +80,6 @@ def test_init_reads_how_a_model_pools_from_what_sentence_transformers_saved(
     for name, content in DOCUMENT["files"][way].items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps(content))
-    assert pooling(folder) == {"pooling": way, "normalize": True}
+    assert pooled(folder) == Pooled(pooling=way, normalize=True)
     found = find(folder, None, (), lambda question, answers: pytest.fail(question))
     assert (found.task, found.positions) == ("feature-extraction", LONGEST)

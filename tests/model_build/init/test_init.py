@@ -179,8 +179,8 @@ def test_a_hyphen_in_the_name(refusal: Callable[..., str], brought: Path) -> Non
 
 def test_no_folder(refusal: Callable[..., str], tmp_path: Path) -> None:
     assert refusal(tmp_path / "nowhere") == (
-        f"--from: there is no folder {tmp_path / 'nowhere'}. Allowed: a folder, an s3:// URI of a folder, or a model "
-        "id of the Hugging Face hub."
+        f"--from: there is no folder {tmp_path / 'nowhere'}. Allowed: a folder, an s3:// URI of a folder or of a "
+        ".tar.gz, or a model id of the Hugging Face hub."
     )
 
 

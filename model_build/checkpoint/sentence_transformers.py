@@ -1,0 +1,202 @@
+"""Reads what sentence-transformers keeps beside a checkpoint: how the vectors of tokens become one, what a score goes
+through, and what happens to a text before it is read.
+
+modules.json                       the modules of a model, in order, by their classes
+1_Pooling/config.json              pooling_mode_mean_tokens = true and so on; from version 6 on pooling_mode = "mean"
+sentence_bert_config.json          the length it was trained with, and whether texts become lower-case; up to version 5
+config_sentence_transformers.json  prompts; from version 5 on the kind of model; from 6 on a reranker's activation
+config.json                        a reranker's activation in older versions
+
+tests/model_build/checkpoint/test_sentence_transformers.py has files of the versions 2 to 6.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from model_build.checkpoint.files import broken, read_json
+from workloads import FeatureExtraction, Model, TextRanking
+
+MODULES, POOLING = "modules.json", "1_Pooling/config.json"
+TEXTS, MODEL = "sentence_bert_config.json", "config_sentence_transformers.json"
+FILES = (MODULES, POOLING, TEXTS, MODEL)
+EMBEDDING, RERANKER = "SentenceTransformer", "CrossEncoder"
+"""The kinds of models that are served, by their classes."""
+OLDER_RERANKERS = ("sentence_transformers", "sbert_ce_default_activation_function")
+"""Keys of config.json by which a reranker is known that was saved before version 6."""
+BUILT = {EMBEDDING: ("Transformer", "Pooling", "Normalize"), RERANKER: ("Transformer",)}
+"""The modules that a model of each kind may consist of."""
+POOLINGS = {"mean": "mean", "cls": "cls", "max": "max", "lasttoken": "last"}
+"""The values of model.pooling by sentence-transformers' names."""
+ACTIVATIONS = {"Sigmoid": "sigmoid", "Identity": "none"}
+"""The values of model.activation by torch's classes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pooled:
+    """How an embedding is made of the vectors of its tokens, as [model] of workload.toml says it."""
+
+    pooling: str
+    normalize: bool
+
+
+def kind(folder: Path, config: Mapping[str, Any]) -> str | None:
+    """Returns `EMBEDDING`, `RERANKER`, or None where the model was not saved by sentence-transformers.
+
+    Raises `UsageError` for one of its models that is neither. `config` is what config.json says.
+    """
+    said = _model(folder).get("model_type")
+    if said is None:
+        if (folder / MODULES).exists():
+            return EMBEDDING
+        return RERANKER if any(key in config for key in OLDER_RERANKERS) else None
+    if said not in BUILT:
+        raise broken(folder / MODEL, f"model_type: got {json.dumps(said)}. Served: {', '.join(BUILT)}.")
+    return str(said)
+
+
+def pooled(folder: Path) -> Pooled | None:
+    """Returns how an embedding is made; None without sentence-transformers' files.
+
+    Raises `UsageError` for a module or a pooling that is not built.
+    """
+    if not (folder / MODULES).exists():
+        return None
+    kinds = _modules(folder, EMBEDDING)
+    file = folder / POOLING
+    config = read_json(file)
+    named = config.get("pooling_mode") or [_mode(key) for key, on in config.items() if on is True and _mode(key)]
+    chosen = [named] if isinstance(named, str) else [str(each) for each in named]
+    if len(chosen) != 1 or chosen[0] not in POOLINGS:
+        ways = " and ".join(chosen) or "nothing that is known"
+        raise broken(file, f"pools by {ways}, which is not built. Built: {', '.join(POOLINGS)}.")
+    return Pooled(pooling=POOLINGS[chosen[0]], normalize="Normalize" in kinds)
+
+
+def _mode(key: str) -> str:
+    """Returns the pooling that a key of the versions before 6 turns on, as pooling_mode_mean_tokens; else nothing."""
+    _, found, mode = key.partition("pooling_mode_")
+    return mode.removesuffix("s").removesuffix("_token") if found else ""
+
+
+def activation(folder: Path, config: Mapping[str, Any]) -> str | None:
+    """Returns what a reranker's score goes through, as model.activation says it; None where no file tells.
+
+    Raises `UsageError` for an activation or a module that is not built.
+    """
+    if (folder / MODULES).exists():
+        _modules(folder, RERANKER)
+    own = config.get("sentence_transformers")
+    file, said = folder / MODEL, _model(folder).get("activation_fn")
+    if said is None:
+        file, said = folder / "config.json", own.get("activation_fn") if isinstance(own, dict) else None
+    said = said or config.get("sbert_ce_default_activation_function")
+    if said is None:
+        return None
+    name = str(said).rpartition(".")[2]
+    if name not in ACTIVATIONS:
+        raise broken(file, f"scores go through {said}, which is not built. Built: {', '.join(ACTIVATIONS)}.")
+    return ACTIVATIONS[name]
+
+
+def trained_length(folder: Path) -> int | None:
+    """Returns the tokens that texts are cut to; versions from 6 on keep them with the tokenizer."""
+    trained, tokenizer = folder / TEXTS, folder / "tokenizer_config.json"
+    if not trained.exists() and not (folder / MODULES).exists():
+        return None
+    limit = read_json(trained).get("max_seq_length") if trained.exists() else None
+    if limit is None and tokenizer.exists():
+        limit = read_json(tokenizer).get("model_max_length")
+    return limit if isinstance(limit, int) and limit > 0 else None
+
+
+def done_before(folder: Path) -> Iterator[str]:
+    """Yields what sentence-transformers does to every text before it is tokenized, and nothing here does.
+
+    Raises `UsageError` where the tokens of a prompt have no part in the pooling.
+    """
+    said = _model(folder)
+    prompts = said.get("prompts")
+    used = {name: text for name, text in prompts.items() if text} if isinstance(prompts, dict) else {}
+    default = said.get("default_prompt_name")
+    pooling = read_json(folder / POOLING) if used and (folder / POOLING).exists() else {}
+    if pooling.get("include_prompt") is False:
+        raise broken(
+            folder / POOLING,
+            "include_prompt is false, which is not built: the tokens of a prompt are pooled with the others. Save the "
+            "model without its prompts, or with include_prompt.",
+        )
+    if default in used:
+        yield (
+            f"sentence-transformers puts {_quoted(used[default])} before each text of this model. Nothing here does: "
+            "let the examples and every request begin with it."
+        )
+    elif used:
+        named = ", ".join(f"{_quoted(text)} ({name})" for name, text in used.items())
+        yield (
+            f"This model has prompts for sentence-transformers to put before a text: {named}. Nothing here does: let "
+            "the examples and every request begin with theirs."
+        )
+    texts = folder / TEXTS
+    if texts.exists() and read_json(texts).get("do_lower_case") is True and _tells_case(folder / "tokenizer.json"):
+        yield (
+            "sentence-transformers makes each text of this model lower-case, and its tokenizer does not. Nothing here "
+            "does: let the examples and every request be lower-case."
+        )
+
+
+def _quoted(text: object) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _tells_case(tokenizer: Path) -> bool:
+    from tokenizers import Tokenizer
+
+    loaded = Tokenizer.from_file(str(tokenizer))
+    return bool(loaded.encode("Great value").ids != loaded.encode("great value").ids)
+
+
+def check(folder: Path, model: Model) -> None:
+    """Raises `UsageError` where an embedding would be made otherwise than the model was trained for it."""
+    if not isinstance(model, FeatureExtraction) or (trained := pooled(folder)) is None:
+        return
+    if trained.pooling != model.pooling:
+        raise broken(
+            folder / POOLING,
+            f"the model was trained to pool by {trained.pooling}, but model.pooling in workload.toml is "
+            f"{json.dumps(model.pooling)}. Say pooling = {json.dumps(trained.pooling)} there.",
+        )
+
+
+def differences(folder: Path, config: Mapping[str, Any], model: Model) -> Iterator[str]:
+    """Yields how workload.toml departs from sentence-transformers where both are sound, as `model.KEY is …`."""
+    trained = pooled(folder) if isinstance(model, FeatureExtraction) else None
+    if isinstance(model, FeatureExtraction) and trained and trained.normalize != model.normalize:
+        yield (
+            f"model.normalize is {json.dumps(model.normalize)}, and by {folder / MODULES} it is "
+            f"{json.dumps(trained.normalize)}: embeddings differ in their length from sentence-transformers'."
+        )
+    if isinstance(model, TextRanking) and (said := activation(folder, config)) not in (None, model.activation):
+        yield (
+            f"model.activation is {json.dumps(model.activation)}, and by sentence-transformers' files it is "
+            f"{json.dumps(said)}: the order of texts is the same, their scores are not."
+        )
+
+
+def _modules(folder: Path, kind: str) -> list[str]:
+    """Returns the names of the classes in modules.json, in order. Raises `UsageError` for one that is not built."""
+    file = folder / MODULES
+    try:
+        named = [str(each["type"]).rpartition(".")[2] for each in json.loads(file.read_text("utf-8"))]
+    except (ValueError, TypeError, LookupError) as error:
+        raise broken(file, "is no list of modules with a type each. Copy it again.") from error
+    if other := [name for name in named if name not in BUILT[kind]]:
+        raise broken(file, f"has the module {other[0]}, which is not built. Built: {', '.join(BUILT[kind])}.")
+    return named
+
+
+def _model(folder: Path) -> dict[str, Any]:
+    file = folder / MODEL
+    return read_json(file) if file.exists() else {}

@@ -1,0 +1,224 @@
+"""A checkpoint comes from S3 or from the hub whole, with nothing that a build does not read, or one sentence says why
+not. The clients are the real ones; S3 is moto's in this process, and the hub a server on loopback.
+"""
+
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from model_build.checkpoint.fetch import fetch_from_hub, fetch_from_s3
+from tests.hugging_face_hub import COMMIT, Hub, hugging_face_hub
+from workloads import Unavailable
+
+FILES = {
+    "config.json": b'{"model_type": "bert"}',
+    "model.safetensors": b"weights",
+    "tokenizer.json": b"{}",
+    "modules.json": b"[]",
+    "1_Pooling/config.json": b'{"pooling_mode": "mean"}',
+}
+NOT_READ = {
+    "README.md": b"a card",
+    "pytorch_model.bin": b"a pickle",
+    "tf_model.h5": b"tensorflow",
+    "flax_model.msgpack": b"flax",
+    "onnx/model.onnx": b"onnx",
+    "checkpoint-500/model.safetensors": b"half-trained",
+    "checkpoint-500/config.json": b"{}",
+    "training_args.bin": b"a pickle",
+    "vocab.txt": b"[PAD]",
+}
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def why_not(fetch: Any, *arguments: Any) -> str:
+    with pytest.raises(Unavailable) as caught:
+        fetch(*arguments)
+    assert caught.value.exit_code == 3
+    return str(caught.value)
+
+
+@pytest.fixture
+def s3() -> Iterator[Any]:
+    with mock_aws():
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket="models")
+        yield client
+
+
+def packed(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as stream:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            stream.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("prefix", ["spelling/v1/", "", "odd?name#1/"])
+def test_of_an_s3_folder_what_a_build_reads_is_fetched(s3: Any, tmp_path: Path, prefix: str) -> None:
+    for name, content in (FILES | NOT_READ).items():
+        s3.put_object(Bucket="models", Key=f"{prefix}{name}", Body=content)
+    assert files_of(fetch_from_s3(f"s3://models/{prefix}".rstrip("/"), tmp_path, s3)) == FILES
+
+
+@pytest.mark.parametrize("base", ["", "./", "model/"])
+def test_of_an_archive_in_s3_what_a_build_reads_is_unpacked(s3: Any, tmp_path: Path, base: str) -> None:
+    """An archive of `tar -czf` and one of a training job have their files at the top, others in a folder."""
+    archive = packed({f"{base}{name}": content for name, content in (FILES | NOT_READ).items()})
+    s3.put_object(Bucket="models", Key="job/output/model.tar.gz", Body=archive)
+    assert files_of(fetch_from_s3("s3://models/job/output/model.tar.gz", tmp_path, s3)) == FILES
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == []
+
+
+def test_an_archive_writes_nowhere_else(s3: Any, tmp_path: Path) -> None:
+    hostile = {"config.json": b"{}", "../config.json": b"out", "/tmp/config.json": b"out", "a/../../config.json": b""}
+    s3.put_object(Bucket="models", Key="m.tar.gz", Body=packed(hostile))
+    folder = fetch_from_s3("s3://models/m.tar.gz", tmp_path / "cache", s3)
+    assert files_of(tmp_path) == {f"cache/{folder.name}/config.json": b"{}"}
+
+
+@pytest.mark.parametrize(
+    ("key", "body", "reason"),
+    [
+        ("cut.tar.gz", packed({"config.json": bytes(range(256)) * 99})[:-300], "it is no whole .tar.gz (Compressed "
+         "file ended before the end-of-stream marker was reached). Upload it again."),
+        ("text.tar.gz", b"a text", "it is no whole .tar.gz (not a gzip file). Upload it again."),
+        ("other.tgz", packed({"logs.txt": b""}), "there is no file of a checkpoint in it. Check the URI."),
+    ],
+)  # fmt: skip
+def test_an_archive_that_is_none(s3: Any, tmp_path: Path, key: str, body: bytes, reason: str) -> None:
+    s3.put_object(Bucket="models", Key=key, Body=body)
+    said = why_not(fetch_from_s3, f"s3://models/{key}", tmp_path, s3)
+    assert said == f"The checkpoint 's3://models/{key}' cannot be fetched: {reason}"
+
+
+def test_an_s3_folder_without_a_checkpoint(s3: Any, tmp_path: Path) -> None:
+    assert why_not(fetch_from_s3, "s3://models/nothing", tmp_path, s3) == (
+        "The checkpoint 's3://models/nothing' cannot be fetched: there is no file of a checkpoint under it. "
+        "Check the URI."
+    )
+
+
+@pytest.mark.parametrize(
+    ("uri", "reason"),
+    [
+        ("s3://no-such-bucket/model", "An error occurred (NoSuchBucket) when calling the ListObjectsV2 operation: The "
+         "specified bucket does not exist"),
+        ("s3://models/gone.tar.gz", "An error occurred (404) when calling the HeadObject operation: Not Found"),
+    ],
+)  # fmt: skip
+def test_what_is_not_in_s3(s3: Any, tmp_path: Path, uri: str, reason: str) -> None:
+    assert why_not(fetch_from_s3, uri, tmp_path, s3) == (
+        f"The checkpoint '{uri}' cannot be fetched: {reason}. Check the URI and your AWS credentials, or start "
+        "`python -m local_aws`."
+    )
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    for name, content in (FILES | NOT_READ).items():
+        (tmp_path / "pushed" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "pushed" / name).write_bytes(content)
+    with hugging_face_hub(tmp_path / "hub-cache") as hub:
+        hub.add("team/model", tmp_path / "pushed")
+        yield hub
+
+
+def test_from_the_hub_comes_what_a_build_reads_at_its_commit(hub: Hub, tmp_path: Path) -> None:
+    folder = fetch_from_hub("team/model", tmp_path)
+    assert files_of(folder) == FILES
+    assert sorted(hub.sent) == sorted(FILES)
+    assert folder.name == COMMIT
+
+
+def test_a_commit_that_was_downloaded_is_not_asked_for_again(hub: Hub, tmp_path: Path) -> None:
+    """What `init` wrote down builds without a network, also after the repository has changed."""
+    folder = fetch_from_hub("team/model", tmp_path)
+    del hub.repositories["team/model"]
+    assert fetch_from_hub(f"team/model@{COMMIT}", tmp_path) == folder
+
+
+def test_a_revision_that_there_is_not(hub: Hub, tmp_path: Path) -> None:
+    assert why_not(fetch_from_hub, "team/model@v2", tmp_path) == (
+        "The checkpoint 'team/model@v2' has no revision 'v2' on the Hugging Face hub. Name a branch, a tag or a commit "
+        "behind @."
+    )
+
+
+def test_a_model_that_there_is_not_and_a_private_one(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.repositories["team/model"].tokens = {"hf_ours"}
+    said = (
+        "The checkpoint '{}' is not on the Hugging Face hub, or is private. Check the id; for a private model set "
+        "HF_TOKEN to a token of an account that may read it, or log in with `hf auth login`."
+    )
+    assert why_not(fetch_from_hub, "team/modle", tmp_path) == said.format("team/modle")
+    assert why_not(fetch_from_hub, "team/model", tmp_path) == said.format("team/model")
+    monkeypatch.setenv("HF_TOKEN", "hf_theirs")
+    assert why_not(fetch_from_hub, "team/model", tmp_path) == said.format("team/model")
+    monkeypatch.setenv("HF_TOKEN", "hf_ours")
+    assert files_of(fetch_from_hub("team/model", tmp_path)) == FILES
+    assert hub.tokens_at_cdn == []
+
+
+def test_a_gated_checkpoint_says_how_to_get_it(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = hub.repositories["team/model"]
+    repository.gated, repository.tokens = True, {"hf_accepted"}
+    said = (
+        "The checkpoint 'team/model' is gated on the Hugging Face hub. Ask for access on "
+        "https://huggingface.co/team/model, then set HF_TOKEN to a token of the account that was given it, or log in "
+        "with `hf auth login`."
+    )
+    assert why_not(fetch_from_hub, "team/model", tmp_path) == said
+    monkeypatch.setenv("HF_TOKEN", "hf_did_not_ask")
+    assert why_not(fetch_from_hub, "team/model", tmp_path) == said
+    monkeypatch.setenv("HF_TOKEN", "hf_accepted")
+    assert files_of(fetch_from_hub("team/model", tmp_path)) == FILES
+
+
+def test_a_token_that_is_none(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.expired.add("hf_last_year")
+    monkeypatch.setenv("HF_TOKEN", "hf_last_year")
+    assert why_not(fetch_from_hub, "team/model", tmp_path) == (
+        "The checkpoint 'team/model' cannot be fetched: the Hugging Face hub does not take the token. Set HF_TOKEN to "
+        "one that is valid, or log in again with `hf auth login`."
+    )
+
+
+def test_offline_what_was_downloaded_is_taken(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert why_not(fetch_from_hub, "team/model", tmp_path) == (
+        "The checkpoint 'team/model' cannot be fetched: HF_HUB_OFFLINE is set, and an earlier download of it, which "
+        "would do, is not whole in the cache of the hub's client. Unset it, or download the model once with a network."
+    )
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    folder = fetch_from_hub("team/model", tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert fetch_from_hub("team/model", tmp_path) == folder
+
+
+def test_without_a_network(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = fetch_from_hub("team/model", tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    assert fetch_from_hub("team/model", tmp_path) == folder
+    assert why_not(fetch_from_hub, "team/other", tmp_path) == (
+        "The checkpoint 'team/other' cannot be fetched: the Hugging Face hub does not answer (ConnectError: "
+        "[Errno 111] Connection refused), and an earlier download of it, which would do, is not whole in the cache of "
+        "its client. Check the network and HF_ENDPOINT."
+    )
+
+
+def test_a_name_the_hub_cannot_have(hub: Hub, tmp_path: Path) -> None:
+    said = why_not(fetch_from_hub, "one/two/three", tmp_path)
+    assert said.startswith("The checkpoint 'one/two/three' cannot be fetched: HFValidationError: ")
+    assert said.endswith(". Check the id, the network, and for a private model HF_TOKEN.")

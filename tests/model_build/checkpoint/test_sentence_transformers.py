@@ -1,0 +1,175 @@
+"""What sentence-transformers keeps beside a checkpoint is read as it meant it, in the files of each of its versions.
+
+`python -m tests.model_build.checkpoint.record_sentence_transformers` wrote sentence_transformers.json, with the real
+library in each of the versions that it has.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model_build.checkpoint import sentence_transformers
+from model_build.checkpoint.sentence_transformers import EMBEDDING, RERANKER, Pooled
+from tests.model_build.checkpoint.record_sentence_transformers import LONGEST, RECORDED
+from workloads import FeatureExtraction, TextRanking, UsageError
+
+SAVED: dict[str, dict[str, dict[str, Any]]] = json.loads(RECORDED.read_text("utf-8"))
+WAYS = {"mean": "mean", "cls": "cls", "max": "max", "last": "last", "normalized": "mean"}
+RERANKERS = {"reranker": "sigmoid", "sigmoid": "sigmoid", "identity": "none"}
+"""What the recorded rerankers put their scores through, in the words of workload.toml."""
+
+
+def cases(names: Any) -> list[Any]:
+    return [
+        pytest.param(version, name, id=f"{version}-{name}")
+        for version, saved in SAVED.items()
+        for name in names
+        if name in saved
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, version: str, name: str) -> Path:
+    return written(tmp_path, SAVED[version][name])
+
+
+def written(folder: Path, files: dict[str, Any]) -> Path:
+    for file, content in files.items():
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_text(json.dumps(content))
+    return folder
+
+
+def config(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    return found
+
+
+def embedding(**keys: Any) -> FeatureExtraction:
+    return FeatureExtraction(task="feature-extraction", checkpoint="./checkpoint", max_input_tokens=16, **keys)
+
+
+def test_versions_2_3_5_and_6_are_recorded() -> None:
+    assert {version.partition(".")[0] for version in SAVED} >= {"2", "3", "5", "6"}
+
+
+@pytest.mark.parametrize(("version", "name"), cases(WAYS))
+def test_an_embedding_is_pooled_and_cut_as_it_was_saved(folder: Path, name: str) -> None:
+    assert sentence_transformers.kind(folder, config(folder)) == EMBEDDING
+    assert sentence_transformers.pooled(folder) == Pooled(pooling=WAYS[name], normalize=name == "normalized")
+    assert sentence_transformers.trained_length(folder) == LONGEST
+    assert list(sentence_transformers.done_before(folder)) == []
+
+
+@pytest.mark.parametrize(("version", "name"), cases(["dense"]))
+def test_a_module_that_is_not_built_is_refused(folder: Path) -> None:
+    assert refusal(folder) == (
+        f"{folder / 'modules.json'}: has the module Dense, which is not built. Built: Transformer, Pooling, Normalize."
+    )
+
+
+@pytest.mark.parametrize(("version", "name"), cases(["weighted"]))
+def test_a_pooling_that_is_not_built_is_refused(folder: Path) -> None:
+    assert refusal(folder) == (
+        f"{folder / '1_Pooling/config.json'}: pools by weightedmean, which is not built. Built: mean, cls, max, "
+        "lasttoken."
+    )
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(UsageError) as caught:
+        sentence_transformers.pooled(folder)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("version", "name"), cases(["prompted"]))
+def test_a_prompt_before_each_text_is_told(folder: Path) -> None:
+    assert list(sentence_transformers.done_before(folder)) == [
+        'sentence-transformers puts "query: " before each text of this model. Nothing here does: let the examples and '
+        "every request begin with it."
+    ]
+
+
+@pytest.mark.parametrize(("version", "name"), cases(["with prompts"]))
+def test_prompts_among_which_a_caller_chooses_are_told(folder: Path) -> None:
+    assert list(sentence_transformers.done_before(folder)) == [
+        'This model has prompts for sentence-transformers to put before a text: "query: " (query). Nothing here does: '
+        "let the examples and every request begin with theirs."
+    ]
+
+
+@pytest.mark.parametrize(("version", "name"), cases(["prompted"]))
+def test_a_prompt_that_has_no_part_in_the_pooling_is_refused(folder: Path) -> None:
+    file = folder / "1_Pooling" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"include_prompt": False}))
+    with pytest.raises(UsageError) as caught:
+        list(sentence_transformers.done_before(folder))
+    assert str(caught.value) == (
+        f"{file}: include_prompt is false, which is not built: the tokens of a prompt are pooled with the others. Save "
+        "the model without its prompts, or with include_prompt."
+    )
+
+
+@pytest.mark.parametrize(("version", "name"), cases(RERANKERS))
+def test_a_rerankers_score_goes_through_what_it_was_saved_with(folder: Path, name: str) -> None:
+    found = config(folder)
+    said = sentence_transformers.activation(folder, found)
+    assert (said or "sigmoid") == RERANKERS[name]
+    known = sentence_transformers.kind(folder, found)
+    assert known == RERANKER or (known, said) == (None, None), "versions 2 and 3 leave no trace of their default"
+
+
+def test_another_activation_is_refused(tmp_path: Path) -> None:
+    own = {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Tanh"}}
+    with pytest.raises(UsageError) as caught:
+        sentence_transformers.activation(tmp_path, own)
+    assert str(caught.value) == (
+        f"{tmp_path / 'config.json'}: scores go through torch.nn.modules.activation.Tanh, which is not built. Built: "
+        "Sigmoid, Identity."
+    )
+
+
+def test_a_kind_of_model_that_is_not_served_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "config_sentence_transformers.json"
+    file.write_text('{"model_type": "SparseEncoder"}')
+    with pytest.raises(UsageError) as caught:
+        sentence_transformers.kind(tmp_path, {})
+    assert str(caught.value) == f'{file}: model_type: got "SparseEncoder". Served: SentenceTransformer, CrossEncoder.'
+
+
+@pytest.mark.parametrize("content", ["{", "{}", "[1]", '[{"type": 1, "idx": 0}, {}]'])
+def test_a_damaged_list_of_modules(tmp_path: Path, content: str) -> None:
+    (tmp_path / "modules.json").write_text(content)
+    assert refusal(tmp_path) == f"{tmp_path / 'modules.json'}: is no list of modules with a type each. Copy it again."
+
+
+@pytest.mark.parametrize(("version", "name"), cases(["mean", "normalized"]))
+def test_a_build_refuses_another_pooling_and_tells_of_another_length(folder: Path, name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        sentence_transformers.check(folder, embedding(pooling="cls"))
+    assert str(caught.value) == (
+        f"{folder / '1_Pooling/config.json'}: the model was trained to pool by mean, but model.pooling in "
+        'workload.toml is "cls". Say pooling = "mean" there.'
+    )
+    as_saved = embedding(pooling="mean", normalize=name == "normalized")
+    sentence_transformers.check(folder, as_saved)
+    assert list(sentence_transformers.differences(folder, config(folder), as_saved)) == []
+    other = embedding(normalize=name != "normalized")
+    sentence_transformers.check(folder, other)
+    ours, theirs = ("false", "true") if name == "normalized" else ("true", "false")
+    assert list(sentence_transformers.differences(folder, config(folder), other)) == [
+        f"model.normalize is {ours}, and by {folder / 'modules.json'} it is {theirs}: embeddings differ in their "
+        "length from sentence-transformers'."
+    ]
+
+
+@pytest.mark.parametrize(("version", "name"), cases(["identity"]))
+def test_a_build_tells_of_another_activation(folder: Path) -> None:
+    model = TextRanking(task="text-ranking", checkpoint="./checkpoint", max_input_tokens=16)
+    sentence_transformers.check(folder, model)
+    assert list(sentence_transformers.differences(folder, config(folder), model)) == [
+        'model.activation is "sigmoid", and by sentence-transformers\' files it is "none": the order of texts is the '
+        "same, their scores are not."
+    ]
