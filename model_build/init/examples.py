@@ -34,8 +34,27 @@ LABELS = (
 SCORES = ("score", "similarity", "relevance", "rating")
 OTHER = "other"
 """The name of the second text of an embedding's example."""
-IGNORED = {"id", "idx", "index", "guid", "uid"}
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
+TEXTS_OF_TASKS: dict[str, tuple[int, ...]] = {
+    "text-classification": (1, 2),
+    "feature-extraction": (1, 2),
+    "question-answering": (2,),
+    "text-pair-scoring": (2,),
+    "text-ranking": (2,),
+}
+"""How many texts an example of a task has; one where nothing is said."""
+FIELDS_OF_TASKS: dict[str, tuple[str, ...]] = {
+    "question-answering": ("question", "context"),
+    "text-ranking": ("query", "text"),
+    "feature-extraction": ("text", OTHER),
+}
+"""The names of the two texts of an example, whatever their columns are called."""
+IGNORED = {"", "id", "idx", "index", "guid", "uid"}
+"""Names of columns that number the rows; the first is what pandas writes for its index."""
+KNOWN = {*TEXTS, *LABELS, *SCORES, *IGNORED, *(name for pair in PAIRS for name in pair)}
+DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
+"""What may be between the columns, by the ending of a file: a spreadsheet of many countries writes ; into its CSV."""
+MOST_CHARACTERS = 1_000_000
+"""Longest text that is taken. An endpoint refuses a request of more than a few megabytes."""
 JSON = {".jsonl", ".json", ".ndjson"}
 
 
@@ -65,6 +84,8 @@ class Examples:
 
     fields: tuple[str, ...]
     given: tuple[Given, ...]
+    unused: tuple[str, ...] = ()
+    """The columns that are neither texts nor labels."""
 
     @property
     def labelled(self) -> bool:
@@ -77,6 +98,12 @@ class Columns:
 
     texts: tuple[str, ...] = ()
     label: str | None = None
+
+
+def of_task(task: str, file: Path | None, named: Columns) -> Examples:
+    """Returns the examples of a file as a task takes them; a few that are made up where there is no file."""
+    texts, fields = TEXTS_OF_TASKS.get(task, (1,)), FIELDS_OF_TASKS.get(task)
+    return made_up(texts[0], fields) if file is None else read(file, texts, named, fields)
 
 
 def read(file: Path, texts: Sequence[int], named: Columns, fields: tuple[str, ...] | None) -> Examples:
@@ -98,7 +125,9 @@ def read(file: Path, texts: Sequence[int], named: Columns, fields: tuple[str, ..
         odd = given[with_label.index(not with_label[0])]
         has, others = ("a label", "none") if with_label.index(True) else ("no label", "one")
         raise UsageError(f"{odd.where}: has {has}, and {given[0].where} has {others}. Label all examples, or none.")
-    return Examples(fields=names, given=given)
+    used = {*columns, label, score}
+    unused = tuple(name for name in first if name not in used and name.lower() not in IGNORED)
+    return Examples(fields=names, given=given, unused=unused)
 
 
 def _records(file: Path, texts: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -108,7 +137,7 @@ def _records(file: Path, texts: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
     lines = text_lines(file)
     kind = file.suffix.lower()
     if kind in DELIMITERS:
-        yield from _table(file, lines, DELIMITERS[kind])
+        yield from _table(file, lines, max(DELIMITERS[kind], key=lines[0].count))
     elif kind in JSON:
         yield from _json_lines(file, lines)
     else:
@@ -116,8 +145,12 @@ def _records(file: Path, texts: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _table(file: Path, lines: Sequence[str], delimiter: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    rows = csv.DictReader((f"{line}\n" for line in lines), delimiter=delimiter)
+    rows = csv.DictReader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
+    csv.field_size_limit(max(csv.field_size_limit(), 2 * MOST_CHARACTERS))
     try:
+        names = rows.fieldnames or ()
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"{file}:1: has two columns '{twice[0]}'. Name each once.")
         for row in rows:
             where = f"{file}:{rows.line_num}"
             if None in row or None in row.values():
@@ -125,7 +158,10 @@ def _table(file: Path, lines: Sequence[str], delimiter: str) -> Iterator[tuple[s
                 raise UsageError(f"{where}: has {got} columns, but the header has {len(rows.fieldnames or ())}.")
             yield where, {key.strip(): value if value.strip() else None for key, value in row.items()}
     except csv.Error as error:
-        raise UsageError(f"{file}:{rows.line_num}: is not CSV: {error}.") from error
+        raise UsageError(
+            f"{file}:{rows.line_num + 1}: is not CSV: {error}. Close each quotation mark, and end each line with a "
+            "line feed."
+        ) from error
 
 
 def _json_lines(file: Path, lines: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -166,6 +202,12 @@ def _columns(
     if missing := [name for name in (*named.texts, *filter(None, [named.label])) if name not in names]:
         raise UsageError(f"--examples {file}: has no column '{missing[0]}'. Its columns: {', '.join(names)}.")
     lower = {name.lower(): name for name in names}
+    if file.suffix.lower() in DELIMITERS and not (named.texts or KNOWN & lower.keys()):
+        raise UsageError(
+            f"--examples {file}: the names in its first line are none that are known: {_shortened(', '.join(names))}. "
+            "Put a header such as text,label there, or if it is one, name its columns with --text-column and "
+            "--label-column."
+        )
     label = named.label or next((lower[name] for name in LABELS if name in lower), None)
     score = next((lower[name] for name in SCORES if name in lower and lower[name] != label), None)
     rest = [name for name in names if name not in (label, score) and name.lower() not in IGNORED]
@@ -182,10 +224,14 @@ def _columns(
 def _chosen(rest: Sequence[str], lower: Mapping[str, str], texts: Sequence[int]) -> Sequence[str]:
     if 2 in texts and (pair := next((pair for pair in PAIRS if set(pair) <= lower.keys()), None)):
         return [lower[name] for name in pair]
-    if len(rest) in texts:
+    if len(rest) in texts and (len(rest) == 1 or len(texts) == 1):
         return rest
     known = [lower[name] for name in TEXTS if name in lower]
-    return known[:1] if 1 in texts else ()
+    return known if len(known) == 1 and 1 in texts else ()
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def _field_names(columns: Sequence[str]) -> tuple[str, ...]:
@@ -210,10 +256,26 @@ def _given(
                 "is empty" if text is None or isinstance(text, str) else f"is {json.dumps(text)[:40]}, which is no text"
             )
             raise UsageError(f"{where}: {column} {what}. Remove the example, or give it a text.")
+        _check_text(where, column, text)
         row[field] = text
     return Given(
         where=where, row=row, label=record.get(label) if label else None, score=record.get(score) if score else None
     )
+
+
+def _check_text(where: str, column: str, text: str) -> None:
+    if len(text) > MOST_CHARACTERS:
+        raise UsageError(
+            f"{where}: {column} has {len(text):,} characters, at most {MOST_CHARACTERS:,} are taken. Cut it, or remove "
+            "the example."
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"{where}: {column} has half of a character, \\u{ord(text[error.start]):04x}, which is no text in UTF-8. "
+            "Remove it: it is often left where a text with emoji was cut."
+        ) from error
 
 
 MADE_UP = (

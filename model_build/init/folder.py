@@ -36,20 +36,6 @@ MOST_ROWS = 1000
 """Rows of evaluation.jsonl and of payloads.jsonl; of more examples, so many at equal distances."""
 MOST_GENERATED = 200
 """Rows of a text2text model's evaluation: `generate` is slow."""
-TEXTS: dict[str, tuple[int, ...]] = {
-    "text-classification": (1, 2),
-    "feature-extraction": (1, 2),
-    "question-answering": (2,),
-    "text-pair-scoring": (2,),
-    "text-ranking": (2,),
-}
-"""How many texts an example of a task has; one where nothing is said."""
-FIELDS: dict[str, tuple[str, ...]] = {
-    "question-answering": ("question", "context"),
-    "text-ranking": ("query", "text"),
-    "feature-extraction": ("text", OTHER),
-}
-"""The names of the two texts of an example, whatever their columns are called."""
 BELOW = 0.05
 """How far below what the original reaches a minimum is set where nobody said one."""
 AGREES = 0.98
@@ -110,9 +96,20 @@ def write(request: Request, root: Path, ask: Ask, progress: Progress) -> Written
     with tempfile.TemporaryDirectory(prefix=".init-", dir=root / "build") as scratch:
         made = Path(scratch) / request.name
         made.mkdir()
-        written = _write(request, root, made, ask, progress)
+        try:
+            written = _write(request, root, made, ask, progress)
+        except ProjectError as error:
+            error.args = (_as_given(str(error), request, made),)
+            raise
         _move(made, folder)
     return written
+
+
+def _as_given(said: str, request: Request, made: Path) -> str:
+    """Returns a message with the files of the scratch folder named as those that they were copied or written from."""
+    source = Path(request.source).expanduser()
+    said = said.replace(str(made / "checkpoint"), str(source.resolve() if source.is_dir() else request.source))
+    return said.replace(str(made), f"workloads/{request.name}")
 
 
 def _free_folder(request: Request, root: Path) -> Path:
@@ -194,7 +191,7 @@ def _draft(request: Request, root: Path, made: Path, ask: Ask) -> _Draft:
     if copied := fetched.copied or not source.names_its_labels(found):
         source.copy(folder, made / "checkpoint", found)
         folder = made / "checkpoint"
-    given = _examples(request, found)
+    given = examples.of_task(found.task, request.examples, request.columns)
     fields = tuple(given.given[0].asked)
     counts = lengths.count(folder / "tokenizer.json", [tuple(row.asked.values()) for row in given.given])
     counted = Lengths(counts=tuple(sorted(counts)))
@@ -213,7 +210,7 @@ def _draft(request: Request, root: Path, made: Path, ask: Ask) -> _Draft:
         counted=counted,
         rows=rows,
         labelled=given.labelled,
-        warnings=tuple(_warnings(request, found, folder, len(counts) - len(rows), table)),
+        warnings=tuple(_warnings(request, found, folder, given, len(counts) - len(rows), table)),
     )
 
 
@@ -225,19 +222,16 @@ def _check_family(folder: Path, found: Found) -> None:
         family_of(found.config, folder / "config.json")
 
 
-def _examples(request: Request, found: Found) -> Examples:
-    texts, names = TEXTS.get(found.task, (1,)), FIELDS.get(found.task)
-    if request.examples is not None:
-        return examples.read(request.examples, texts, request.columns, names)
-    return examples.made_up(texts[0], names)
-
-
-def _warnings(request: Request, found: Found, folder: Path, left_out: int, table: ModelTable) -> Iterator[str]:
+def _warnings(
+    request: Request, found: Found, folder: Path, given: Examples, left_out: int, table: ModelTable
+) -> Iterator[str]:
     if request.examples is None:
         yield (
             "--examples: none given, so evaluation.jsonl and payloads.jsonl have a few made-up sentences in English. "
             "Put real requests there before you believe a figure."
         )
+    if given.unused:
+        yield f"--examples: not used: {', '.join(given.unused)}. --text-column and --label-column name other columns."
     if left_out:
         yield f"{left_out} examples are longer than the model's {table.max_input_tokens} tokens and were left out."
     yield from sentence_transformers.done_before(folder)

@@ -137,8 +137,21 @@ def _labels(folder: Path, config: Mapping[str, Any], given: Sequence[str]) -> tu
             raise UsageError(f"--labels: got {len(given)}, but the head of {folder} has {count} outputs.")
         return tuple(given), True
     named = config.get("id2label")
-    named = named if isinstance(named, dict) else {}
-    labels = tuple(str(named.get(str(index), f"LABEL_{index}")) for index in range(count))
+    if not isinstance(named, dict) or not named:
+        return tuple(f"LABEL_{index}" for index in range(count)), False
+    if set(named) != {str(index) for index in range(count)}:
+        raise broken(
+            folder / "config.json",
+            f"id2label: its keys are {', '.join(named)}, but the outputs of a head are counted from 0. Give the names "
+            "with --labels, in the order of the head's outputs.",
+        )
+    labels = tuple(str(named[str(index)]) for index in range(count))
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise broken(
+            folder / "config.json",
+            f"id2label: {json.dumps(twice[0])} is the name of two outputs. Give each a name with --labels, in the "
+            "order of the head's outputs.",
+        )
     return labels, any(label != f"LABEL_{index}" for index, label in enumerate(labels))
 
 

@@ -6,7 +6,7 @@ It is no requirement of this repository. With it first on the path, beside the t
     pip install --target OTHER --no-deps sentence-transformers==6.2.0 scikit-learn joblib threadpoolctl narwhals
     PYTHONPATH=OTHER:. python -m tests.model_build.checkpoint.record_sentence_transformers
 
-and for older ones also with transformers==4.57.6 tokenizers==0.22.2 huggingface_hub==0.36.2.
+and for older ones (2.7.0, 3.4.1) also with transformers==4.57.6 tokenizers==0.22.2 huggingface_hub==0.36.2.
 """
 
 import importlib

@@ -1,0 +1,153 @@
+"""Checkpoints and examples as they come from other tools: `init` takes them as they were meant, or says in a sentence
+what to do.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from model_build.plan import plan
+from tests import checkpoints
+from tests.model_build.init.conftest import Init, copy_of
+
+Capture = pytest.CaptureFixture[str]
+Refusal = Callable[..., str]
+
+
+@pytest.fixture
+def classifier(brought: Path) -> Path:
+    return brought / "bert_classifier"
+
+
+def file_of(folder: Path, name: str, content: str | bytes) -> Path:
+    file = folder / name
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "asked", "labels"),
+    [
+        pytest.param("a.csv", b'\xef\xbb\xbfText;Label\r\n"good; \xf0\x9f\x99\x82";  Positive \r\nbad;negative\r\n',
+                     ["good; 🙂", "bad"], ["positive", "negative"], id="a spreadsheet's CSV: BOM and semicolons"),
+        pytest.param("a.csv", b",text,label\n0,good,positive\n1,bad,negative\n",
+                     ["good", "bad"], ["positive", "negative"], id="the index of pandas"),
+        pytest.param("a.csv", b'text,label\n"a ""quoted""\nword",neutral\n\nb,neutral\n',
+                     ['a "quoted"\nword', "b"], ["neutral", "neutral"], id="a line feed in a cell, an empty line"),
+        pytest.param("a.tsv", b"text\tlabel\ngood, really\tpositive\n",
+                     ["good, really"], ["positive"], id="one example"),
+        pytest.param("a.jsonl", b'\xef\xbb\xbf{"text": "a", "label": "neutral"}\n\n{"text": "a", "label": "positive"}',
+                     ["a", "a"], ["neutral", "positive"], id="a text twice, with two labels"),
+    ],
+)  # fmt: skip
+def test_examples_are_read_as_they_were_meant(
+    init: Init, classifier: Path, tmp_path: Path, name: str, content: bytes, asked: list[str], labels: list[str]
+) -> None:
+    folder = init(classifier, "--examples", file_of(tmp_path, name, content), "--target", "cpu")
+    assert [example.row["text"] for example in folder.evaluation()] == asked
+    assert [example.label for example in folder.evaluation()] == labels
+    assert [row["text"] for row in folder.payloads()] == asked
+
+
+def test_columns_that_are_not_used_are_told(init: Init, classifier: Path, tmp_path: Path, capsys: Capture) -> None:
+    file = file_of(tmp_path, "a.csv", "text,author,stars\ngood,Ann,5\n")
+    assert init(classifier, "--examples", file, "--target", "cpu").payloads() == [{"text": "good"}]
+    assert capsys.readouterr().err == (
+        "Warning: --examples: not used: author, stars. --text-column and --label-column name other columns.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.csv", "Works as it should,positive\nBroke,negative\n", "--examples {file}: the names in its first line are "
+         "none that are known: Works as it should, positive. Put a header such as text,label there, or if it is one, "
+         "name its columns with --text-column and --label-column."),
+        ("a.csv", "title,body,text,label\na,b,c,neutral\n", "--examples {file}: has the columns title, body, text, "
+         "label, and the task takes one text or 2 texts. Name the columns of the texts, each with --text-column, and "
+         "of the label with --label-column; plain text has tabs between."),
+        ("a.csv", "text,text,label\na,b,neutral\n", "{file}:1: has two columns 'text'. Name each once."),
+        ("a.csv", 'text,label\n"never closed,neutral\nb,neutral\n', "{file}:2: is not CSV: unexpected end of data. "
+         "Close each quotation mark, and end each line with a line feed."),
+        ("a.csv", "text,label\na,b,neutral\n", "{file}:2: has 3 columns, but the header has 2."),
+        ("a.jsonl", '{"text": "cut \\ud83d"}\n', "{file}:1: text has half of a character, \\ud83d, which is no text in "
+         "UTF-8. Remove it: it is often left where a text with emoji was cut."),
+        ("a.txt", "a" * 10_000_000, "{file}:1: text has 10,000,000 characters, at most 1,000,000 are taken. Cut it, or "
+         "remove the example."),
+        ("a.json", '[\n{"text": "a"}\n]\n', "{file}:1: is not valid JSON: Expecting value: line 1 column 2 (char 1). "
+         'Write one object a line, as {{"text": "…"}}.'),
+        ("a.txt", " \n\n", "--examples {file}: has no examples. Give a CSV with a header, JSON lines, or a text a "
+         "line."),
+    ],
+)  # fmt: skip
+def test_examples_that_do_not_tell_what_they_are(
+    refusal: Refusal, classifier: Path, tmp_path: Path, name: str, content: str, problem: str
+) -> None:
+    file = file_of(tmp_path, name, content)
+    assert refusal(classifier, "--examples", file) == problem.format(file=file)
+
+
+@pytest.mark.parametrize(
+    ("named", "problem"),
+    [
+        ({"1": "bad", "2": "good"}, "id2label: its keys are 1, 2, but the outputs of a head are counted from 0. Give "
+         "the names with --labels, in the order of the head's outputs."),
+        ({"0": "bad", "1": "good", "2": "bad"}, 'id2label: "bad" is the name of two outputs. Give each a name with '
+         "--labels, in the order of the head's outputs."),
+    ],
+)  # fmt: skip
+def test_labels_that_do_not_name_the_outputs(
+    refusal: Refusal, classifier: Path, tmp_path: Path, named: dict[str, str], problem: str
+) -> None:
+    folder = copy_of(classifier, tmp_path / "odd", id2label=named)
+    assert refusal(folder) == f"{folder / 'config.json'}: {problem}"
+
+
+def sharded(source: Path, folder: Path, dtype: torch.dtype) -> Path:
+    """Copies a checkpoint with its weights in two files and another type."""
+    copy_of(source, folder)
+    weights = {name: each.to(dtype) for name, each in load_file(folder / "model.safetensors").items()}
+    (folder / "model.safetensors").unlink()
+    names = sorted(weights)
+    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for file, own in parts.items():
+        save_file({name: weights[name] for name in own}, folder / file, metadata={"format": "pt"})
+    index = {"weight_map": {name: file for file, own in parts.items() for name in own}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_in_parts_and_half_precision_answer_as_whole_ones(
+    init: Init, classifier: Path, root: Path, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    examples = file_of(tmp_path, "a.txt", "\n".join(checkpoints.texts(12)))
+    folder = init(sharded(classifier, tmp_path / "odd", dtype), "--examples", examples, "--target", "cpu")
+    plan(folder, "cpu", root)
+    whole = init(classifier, "--examples", examples, "--target", "cpu", "--overwrite")
+    assert folder.evaluation() == whole.evaluation()
+
+
+@pytest.mark.parametrize(
+    ("damaged", "problem"),
+    [
+        (
+            "model-00002-of-00002.safetensors",
+            "does not exist, but the index names it. Copy the whole checkpoint again.",
+        ),
+        ("tokenizer.json", "cannot be used (Exception: expected value at line 1 column 1). Save or copy it again."),
+    ],
+)
+def test_a_damaged_file_is_named_where_it_was_given(
+    refusal: Refusal, classifier: Path, tmp_path: Path, damaged: str, problem: str
+) -> None:
+    folder = sharded(classifier, tmp_path / "odd", torch.float32)
+    if damaged.endswith(".json"):
+        (folder / damaged).write_text("no JSON")
+    else:
+        (folder / damaged).unlink()
+    assert refusal(folder) == f"{folder / damaged}: {problem}"
