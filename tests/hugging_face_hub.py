@@ -13,6 +13,7 @@ reads (hf_api.py, file_download.py, utils/_http.py); the real hub was never aske
 import contextlib
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -125,13 +126,15 @@ class _HubHandler(_Handler):
             self._refuse(401, "", "Invalid credentials in Authorization header")
             return
         asked = urlsplit(self.path)
-        words = [unquote(word) for word in asked.path.strip("/").split("/")]
-        if words[:2] == ["api", "models"]:
-            self._api("/".join(words[2:4]), words[4], words[5], parse_qs(asked.query))
-        elif words[:2] == ["api", "resolve-cache"]:
-            self._file("/".join(words[3:5]), words[5], "/".join(words[6:]), cached=True)
+        path = unquote(asked.path)
+        if called := re.fullmatch(r"/api/models/(.+)/(revision|tree)/([^/]+)", path):
+            self._api(called[1], called[2], called[3], parse_qs(asked.query))
+        elif called := re.fullmatch(r"/api/resolve-cache/models/(.+)/([0-9a-f]{40})/(.+)", path):
+            self._file(called[1], called[2], called[3], cached=True)
+        elif called := re.fullmatch(r"/(.+)/resolve/([^/]+)/(.+)", path):
+            self._file(called[1], called[2], called[3], cached=False)
         else:
-            self._file("/".join(words[:2]), words[3], "/".join(words[4:]), cached=False)
+            self.send(404)
 
     def _api(self, name: str, what: str, revision: str, query: dict[str, list[str]]) -> None:
         repository = self._readable(name, listing=True)

@@ -1,15 +1,21 @@
 """Build, recommend, deploy, ask: real commands, the real CDK CLI and a real Triton; nothing is measured.
 
-tests/scripts/test_walk_measured.py has the jobs, whose answers depend on how busy the machine is.
+What is deployed is spellcheck, and beside it a checkpoint that a team brings, which walks from `init` to a
+recommendation. Its job replays a load (tests/local_aws/replayed_load.py): tests/scripts/test_walk_measured.py and
+tests/test_own_model.py have those whose answers depend on how busy the machine is.
 """
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from tritonclient.http import InferenceServerClient, InferInput
 
+import model_build.__main__ as model_build
+from tests import checkpoints
+from tests.local_aws.replayed_load import LATENCY_MS
 from tests.repository_copy import RepositoryCopy, repository_copy
 from workloads import ModelArtifact, Recommendation, file_sha256
 
@@ -21,16 +27,32 @@ STEP = 12
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryCopy]:
-    """Spellcheck, deployed with a recommendation that was chosen by hand; compared on a part of its evaluation."""
-    with repository_copy(tmp_path_factory.mktemp("deployed") / "repository") as copy:
+    """Spellcheck, compared on a part of its evaluation and deployed with a recommendation that was chosen by hand, and
+    reviews, which `init` wrote, as it is.
+    """
+    root = tmp_path_factory.mktemp("deployed") / "repository"
+    with repository_copy(root, "tests.local_aws.replaying_account") as copy:
         evaluation = copy.root / "workloads" / "spellcheck" / "evaluation.jsonl"
         evaluation.write_text("".join(evaluation.read_text("utf-8").splitlines(keepends=True)[::STEP]), "utf-8")
         copy.run("python", "-m", "model_build", "build", "spellcheck", "--target", "cpu")
+        write_reviews(copy)
         copy.run("cdk", "bootstrap", "--ci")
         numbers = ("--count", "3", "--min", "2", "--max", "7", "--each", "4200")
         copy.run("python", "-m", "scripts.rehearsal.recommend", "spellcheck", *numbers)
-        copy.deploy()
+        copy.deploy("ReviewsStack")  # beside spellcheck's: one synthesis for both
         yield copy
+
+
+def write_reviews(copy: RepositoryCopy) -> None:
+    """Makes a workload of a RoBERTa and a text file, and builds it: the commands in this process, which has torch."""
+    checkpoints.roberta_classifier(copy.root / "brought" / "roberta", num_hidden_layers=1)
+    texts = copy.root / "brought" / "reviews.txt"
+    texts.write_text("\n".join(checkpoints.texts(20)), "utf-8")
+    source = ["--from", str(copy.root / "brought" / "roberta"), "--examples", str(texts)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_build, "ROOT", copy.root)
+        assert model_build.main(["init", "reviews", *source]) == 0
+        assert model_build.main(["build", "reviews", "--target", "cpu"]) == 0
 
 
 def test_the_build_of_the_committed_checkpoint_passes_its_gate(deployed: RepositoryCopy) -> None:
@@ -50,7 +72,8 @@ def test_the_request_that_dry_run_prints_is_complete(deployed: RepositoryCopy) -
     outputs = deployed.outputs()
     assert request["RoleArn"] == outputs["RecommenderRoleArn"]
     assert request["InputConfig"]["ModelName"] == outputs["ModelName"]
-    assert not deployed.client("sagemaker").list_inference_recommendations_jobs()["InferenceRecommendationsJobs"]
+    jobs = deployed.client("sagemaker").list_inference_recommendations_jobs()["InferenceRecommendationsJobs"]
+    assert not [job for job in jobs if job["JobName"].startswith("spellcheck")]
 
 
 def test_the_deployment_puts_exactly_the_recommended_numbers_into_place(deployed: RepositoryCopy) -> None:
@@ -61,13 +84,16 @@ def test_the_deployment_puts_exactly_the_recommended_numbers_into_place(deployed
     endpoint = deployed.client("sagemaker").describe_endpoint(EndpointName=deployed.outputs()["EndpointName"])
     assert endpoint["EndpointStatus"] == "InService"
     scaling = deployed.client("application-autoscaling")
-    (target,) = scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
-    assert target["ResourceId"] == f"endpoint/{endpoint['EndpointName']}/variant/AllTraffic"
+    variant = f"endpoint/{endpoint['EndpointName']}/variant/AllTraffic"
+    (target,) = scaling.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=[variant])[
+        "ScalableTargets"
+    ]
     assert (target["MinCapacity"], target["MaxCapacity"]) == (
         chosen.autoscaling.min_capacity,
         chosen.autoscaling.max_capacity,
     )
-    (policy,) = scaling.describe_scaling_policies(ServiceNamespace="sagemaker")["ScalingPolicies"]
+    policies = scaling.describe_scaling_policies(ServiceNamespace="sagemaker", ResourceId=variant)
+    (policy,) = policies["ScalingPolicies"]
     tracking = policy["TargetTrackingScalingPolicyConfiguration"]
     assert tracking["TargetValue"] == chosen.autoscaling.target_invocations_per_instance
     config = deployed.client("sagemaker").describe_endpoint_config(EndpointConfigName=endpoint["EndpointConfigName"])
@@ -75,7 +101,9 @@ def test_the_deployment_puts_exactly_the_recommended_numbers_into_place(deployed
 
 
 def test_the_alarms_watch_the_objective(deployed: RepositoryCopy) -> None:
-    alarms = {alarm["MetricName"]: alarm for alarm in deployed.client("cloudwatch").describe_alarms()["MetricAlarms"]}
+    endpoint = {"Name": "EndpointName", "Value": deployed.outputs()["EndpointName"]}
+    found = deployed.client("cloudwatch").describe_alarms()["MetricAlarms"]
+    alarms = {alarm["MetricName"]: alarm for alarm in found if endpoint in alarm["Dimensions"]}
     assert alarms["ModelLatency"]["ExtendedStatistic"] == "p99"
     assert alarms["ModelLatency"]["Threshold"] == 50_000
     assert alarms["OverheadLatency"]["Threshold"] == 20_000
@@ -96,3 +124,24 @@ def test_json_and_binary_both_correct_a_query(deployed: RepositoryCopy) -> None:
         response["Body"].read(), header_length=int(response["ContentType"].rsplit("=", 1)[1])
     )
     assert answered.as_numpy("CORRECTED").ravel().tolist() == [query["label"].encode()]
+
+
+def test_a_teams_own_checkpoint_answers_and_is_recommended_an_instance(deployed: RepositoryCopy) -> None:
+    """The last two of the commands that `init` printed; nothing in the folder that it wrote was edited."""
+    built = ModelArtifact.from_json(deployed.root / "build" / "reviews" / "cpu" / "artifact.json")
+    assert built.parity is not None
+    assert built.parity.identical_answers == built.parity.examples == 20
+    assert built.parity.compiled == {"agreement": 1.0}
+    folder = deployed.root / "workloads" / "reviews"
+    row = json.loads((folder / "evaluation.jsonl").read_text("utf-8").splitlines()[0])
+    answered = deployed.run("python", "-m", "inference_recommender", "invoke", "reviews", row["text"])
+    assert answered.startswith(f"{row['text']} -> {row['label']}, score 0.")
+    command = ("python", "-m", "inference_recommender", "run", "reviews", "--job", "advanced", "--traffic", "quick")
+    document: dict[str, Any] = json.loads(deployed.run(*command, "--json"))
+    recommendation = Recommendation.from_json(folder / "recommendation.json")
+    assert recommendation.target == "cpu"
+    assert recommendation.archive_sha256 == built.archive_sha256
+    chosen = recommendation.recommended
+    assert chosen is not None
+    assert (chosen.instance_type, chosen.model_latency_ms) == ("ml.c5.xlarge", LATENCY_MS)
+    assert document["recommended"]["instance_type"] == "ml.c5.xlarge"

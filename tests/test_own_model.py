@@ -1,7 +1,7 @@
 """A team's own checkpoint and a file of examples: three commands end with an answering endpoint and a recommendation.
 
-The commands are the real ones, on a copy of the repository with an account of its own. `make test` runs `init` and the
-first of the three for one of the models, in tests/model_build/init.
+The commands are the real ones, on a copy of the repository with an account of its own. `make test` runs them for one of
+the models, with a load that is replayed, in tests/test_deployed.py.
 """
 
 import json

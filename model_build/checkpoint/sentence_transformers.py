@@ -30,6 +30,7 @@ BUILT = {EMBEDDING: ("Transformer", "Pooling", "Normalize"), RERANKER: ("Transfo
 """The modules that a model of each kind may consist of."""
 POOLINGS = {"mean": "mean", "cls": "cls", "max": "max", "lasttoken": "last"}
 """The values of model.pooling by sentence-transformers' names."""
+NO_LIST = "is no list of modules with a type each. Copy it again."
 ACTIVATIONS = {"Sigmoid": "sigmoid", "Identity": "none"}
 """The values of model.activation by torch's classes."""
 
@@ -189,9 +190,12 @@ def _modules(folder: Path, kind: str) -> list[str]:
     """Returns the names of the classes in modules.json, in order. Raises `UsageError` for one that is not built."""
     file = folder / MODULES
     try:
-        named = [str(each["type"]).rpartition(".")[2] for each in json.loads(file.read_text("utf-8"))]
+        listed = json.loads(file.read_text("utf-8"))
+        named = [str(each["type"]).rpartition(".")[2] for each in listed]
     except (ValueError, TypeError, LookupError) as error:
-        raise broken(file, "is no list of modules with a type each. Copy it again.") from error
+        raise broken(file, NO_LIST) from error
+    if not isinstance(listed, list) or not listed:
+        raise broken(file, NO_LIST)
     if other := [name for name in named if name not in BUILT[kind]]:
         raise broken(file, f"has the module {other[0]}, which is not built. Built: {', '.join(BUILT[kind])}.")
     return named

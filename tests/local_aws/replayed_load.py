@@ -1,9 +1,10 @@
 """Stands in for the load generator: plays a plan's traffic, and always reports the same figures.
 
 Each second of the traffic it asks /ping, which notices a server that has died, and tells of a window in which every
-user had `PER_USER` invocations of `LATENCY_MS`. The first `HURRIED` seconds pass in `HURRIED_S` each, so that a short
-job is over at once; the others pass by the clock, so that a job of minutes is still at work when a test stops it,
-however busy the machine is. SIGTERM ends it with what it has, as it ends the real one.
+user had `PER_USER` invocations of `LATENCY_MS`. The seconds of a job of at most `SHORT_S` pass in `HURRIED_S` each, so
+that it is over at once; those of a longer one do so only at its beginning, and then pass by the clock, so that it is
+still at work when a test stops it, however busy the machine is. SIGTERM ends it with what it has, as it ends the real
+one.
 """
 
 import json
@@ -20,7 +21,9 @@ LATENCY_MS = 10.0
 PER_USER = 100
 """Invocations of one user in a window of one second."""
 HURRIED = 10
+"""The seconds at the beginning of a longer job."""
 HURRIED_S = 0.02
+SHORT_S = 60
 
 
 def main() -> int:
@@ -30,8 +33,9 @@ def main() -> int:
     invocations, reason = 0, "finished"
     most = 0
     began = time.time()
-    for second, users in enumerate(users_by_second(plan["traffic_pattern"])):
-        if stopping.wait(HURRIED_S if second < HURRIED else 1.0):
+    traffic = users_by_second(plan["traffic_pattern"])
+    for second, users in enumerate(traffic):
+        if stopping.wait(HURRIED_S if second < HURRIED or len(traffic) <= SHORT_S else 1.0):
             reason = "stopped"
             break
         if not answers(plan["url"].replace("/invocations", "/ping")):

@@ -47,12 +47,20 @@ def why_not(fetch: Any, *arguments: Any) -> str:
     return str(caught.value)
 
 
-@pytest.fixture
-def s3() -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
     with mock_aws():
         client = boto3.client("s3", region_name="us-east-1")
         client.create_bucket(Bucket="models")
         yield client
+
+
+@pytest.fixture
+def s3(client: Any) -> Iterator[Any]:
+    """A client of an account with one empty bucket: models."""
+    yield client
+    for held in client.list_objects_v2(Bucket="models").get("Contents", []):
+        client.delete_object(Bucket="models", Key=held["Key"])
 
 
 def packed(files: dict[str, bytes]) -> bytes:

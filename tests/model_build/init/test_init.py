@@ -16,7 +16,7 @@ from model_build.init.command_line import ask
 from model_build.plan import plan
 from tests import checkpoints
 from tests.model_build.init.conftest import Init, copy_of, write_csv, write_lines
-from workloads import ModelArtifact, QuestionAnswering, TextClassification, TextToText, load_workload
+from workloads import QuestionAnswering, TextClassification, TextToText, load_workload
 
 Capture = pytest.CaptureFixture[str]
 
@@ -256,14 +256,3 @@ def test_a_pickle_of_more_than_weights_is_not_read(refusal: Callable[..., str], 
         f"{folder / 'pytorch_model.bin'}: holds more than tensors, which might run code, and was not read. Save the "
         "model with `save_pretrained(…)`, which writes safetensors."
     )
-
-
-def test_a_folder_that_init_wrote_builds_as_it_is(init: Init, root: Path, tmp_path: Path) -> None:
-    checkpoints.roberta_classifier(tmp_path / "brought", num_hidden_layers=1)
-    (tmp_path / "texts.txt").write_text("\n".join(checkpoints.texts(20)), "utf-8")
-    init(tmp_path / "brought", "--examples", tmp_path / "texts.txt")
-    assert command_line.main(["build", "mine", "--target", "cpu"]) == 0
-    artifact = ModelArtifact.from_json(root / "build" / "mine" / "cpu" / "artifact.json")
-    assert artifact.parity is not None
-    assert artifact.parity.identical_answers == artifact.parity.examples == 20
-    assert artifact.parity.compiled == {"agreement": 1.0}

@@ -161,10 +161,10 @@ def test_a_model_that_neither_a_folder_nor_the_hub_has(hub: Hub, root: Path, cap
     assert list((root / "workloads").iterdir()) == []
 
 
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    with mock_aws():
-        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Any]:
+    with mock_aws(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         client = boto3.client("s3")
         client.create_bucket(Bucket="models")
         yield client
