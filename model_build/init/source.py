@@ -8,9 +8,10 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from model_build.checkpoint import marian
 from model_build.checkpoint.fetch import PATTERNS, fetch_from_hub, fetch_from_s3
 from model_build.init import convert
 from model_build.init.found import Found
@@ -33,7 +34,7 @@ class Fetched:
 
 
 def fetch(source: str, cache: Path) -> Fetched:
-    """Returns the folder with the checkpoint's files.
+    """Returns the folder with the checkpoint's files; of a Marian, with a tokenizer.json, as a build makes one.
 
     Raises `UsageError` where there is no such folder, and `Unavailable` where the checkpoint cannot be fetched.
     """
@@ -41,29 +42,29 @@ def fetch(source: str, cache: Path) -> Fetched:
         return _fetched(source, fetch_from_s3, cache)
     folder = Path(source).expanduser()
     if folder.is_dir():
-        return Fetched(folder=folder.resolve(), copied=True, origin=source)
+        return Fetched(folder=marian.prepared(folder.resolve(), cache), copied=True, origin=source)
     if source.startswith((".", "/", "~")) or not HUB_ID.fullmatch(source):
         raise UsageError(
             f"--from: there is no folder {source}. Allowed: a folder, an s3:// URI of a folder or of a .tar.gz, or a "
             "model id of the Hugging Face hub."
         )
     try:
-        found = _fetched(source, fetch_from_hub, cache)
+        return _fetched(source, fetch_from_hub, cache)
     except Unavailable as error:
         raise Unavailable(f"--from: there is no folder {source}. {error}") from error
-    return replace(found, origin=f"{source.partition('@')[0]}@{found.folder.name}")
 
 
 def _fetched(source: str, fetch: Callable[..., Path], cache: Path) -> Fetched:
     """Fetches what a build reads, and only where something of it is lacking the older files that it is made from."""
-    folder = fetch(source, cache)
+    folder = marian.prepared(fetched := fetch(source, cache), cache)
     older = (
         *(convert.WEIGHTS if convert.lacks_weights(folder) else ()),
         *(convert.VOCABULARIES if convert.lacks_tokenizer(folder) else ()),
     )
     if older:
-        folder = fetch(source, cache, patterns=(*PATTERNS, *older))
-    return Fetched(folder=folder, copied=bool(older), origin=source)
+        folder = marian.prepared(fetched := fetch(source, cache, patterns=(*PATTERNS, *older)), cache)
+    origin = f"{source.partition('@')[0]}@{fetched.name}" if fetch is fetch_from_hub else source
+    return Fetched(folder=folder, copied=bool(older), origin=origin)
 
 
 def names_its_labels(found: Found) -> bool:
