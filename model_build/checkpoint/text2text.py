@@ -7,6 +7,7 @@ In: the folder of a checkpoint. Out: config.json with defaults, under T5's names
 
 import json
 from collections.abc import Iterable, Mapping
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -149,6 +150,12 @@ def bart_weights(config: Mapping[str, Any]) -> Shapes:
             yield from norm(f"{stack}.layer_norm")
 
 
+def _nearest(named: object) -> str:
+    """Returns the class that is built whose name is most like the first of `architectures`."""
+    given = str(named[0]) if isinstance(named, list) and named else ""
+    return max(FAMILIES.values(), key=lambda name: SequenceMatcher(None, given.lower(), name.lower()).ratio())
+
+
 def _model_type(file: Path, config: Mapping[str, Any]) -> str:
     """Returns the family that the architecture is of; transformers would load by `model_type`."""
     named = config.get("architectures") or []
@@ -157,7 +164,8 @@ def _model_type(file: Path, config: Mapping[str, Any]) -> str:
         raise broken(
             file,
             f"architectures: got {json.dumps(named)}, allowed for text2text-generation is "
-            f"{', '.join(FAMILIES.values())}.",
+            f"{', '.join(FAMILIES.values())}. By its name {_nearest(named)} is the nearest. docs/families.md says "
+            "how to add one.",
         )
     if config.get("model_type", kind) != kind:
         raise broken(
