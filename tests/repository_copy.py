@@ -40,19 +40,20 @@ class RepositoryCopy:
         tools = f"{Path(sys.executable).parent}:{ROOT / 'node_modules' / '.bin'}"
         return {**inherited, **self.account.environment, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": "."}
 
-    def start(self, *command: str) -> "subprocess.Popen[str]":
+    def start(self, *command: str, **variables: str) -> "subprocess.Popen[str]":
+        """Starts a command in the copy; `variables` are of its environment, besides the account's."""
         return subprocess.Popen(
             command,
             cwd=self.root,
-            env=self.environment(),
+            env={**self.environment(), **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def run(self, *command: str, expect: int = 0) -> str:
+    def run(self, *command: str, expect: int = 0, **variables: str) -> str:
         """Returns standard output, or standard error where the command is expected to fail."""
-        process = self.start(*command)
+        process = self.start(*command, **variables)
         stdout, stderr = process.communicate(timeout=900)
         assert process.returncode == expect, f"{' '.join(command)} ended with {process.returncode}\n{stdout}\n{stderr}"
         return stdout if expect == 0 else stderr

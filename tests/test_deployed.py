@@ -127,7 +127,11 @@ def test_json_and_binary_both_correct_a_query(deployed: RepositoryCopy) -> None:
 
 
 def test_a_teams_own_checkpoint_answers_and_is_recommended_an_instance(deployed: RepositoryCopy) -> None:
-    """The last two of the commands that `init` printed; nothing in the folder that it wrote was edited."""
+    """The last two of the commands that `init` printed; nothing in the folder that it wrote was edited.
+
+    The run has a role's credentials, as a release's step has: with a user's own it would go on to search with real
+    arrivals what this machine bears.
+    """
     built = ModelArtifact.from_json(deployed.root / "build" / "reviews" / "cpu" / "artifact.json")
     assert built.parity is not None
     assert built.parity.identical_answers == built.parity.examples == 20
@@ -137,11 +141,28 @@ def test_a_teams_own_checkpoint_answers_and_is_recommended_an_instance(deployed:
     answered = deployed.run("python", "-m", "inference_recommender", "invoke", "reviews", row["text"])
     assert answered.startswith(f"{row['text']} -> {row['label']}, score 0.")
     command = ("python", "-m", "inference_recommender", "run", "reviews", "--job", "advanced", "--traffic", "quick")
-    document: dict[str, Any] = json.loads(deployed.run(*command, "--json"))
+    document: dict[str, Any] = json.loads(deployed.run(*command, "--json", **a_roles_credentials(deployed)))
     recommendation = Recommendation.from_json(folder / "recommendation.json")
     assert recommendation.target == "cpu"
     assert recommendation.archive_sha256 == built.archive_sha256
     chosen = recommendation.recommended
     assert chosen is not None
     assert (chosen.instance_type, chosen.model_latency_ms) == ("ml.c5.xlarge", LATENCY_MS)
+    assert chosen.capacity_basis == "closed-loop"
     assert document["recommended"]["instance_type"] == "ml.c5.xlarge"
+
+
+def a_roles_credentials(deployed: RepositoryCopy) -> dict[str, str]:
+    """Returns the variables of a session of a role that may do all."""
+    trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+    allowed = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+    trusting, allowing = (json.dumps({"Version": "2012-10-17", "Statement": [each]}) for each in (trust, allowed))
+    iam = deployed.client("iam")
+    role = iam.create_role(RoleName="releases", AssumeRolePolicyDocument=trusting)["Role"]["Arn"]
+    iam.put_role_policy(RoleName="releases", PolicyName="all", PolicyDocument=allowing)
+    given = deployed.client("sts").assume_role(RoleArn=role, RoleSessionName="release")["Credentials"]
+    return {
+        "AWS_ACCESS_KEY_ID": given["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": given["SecretAccessKey"],
+        "AWS_SESSION_TOKEN": given["SessionToken"],
+    }

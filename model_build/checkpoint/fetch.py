@@ -6,12 +6,12 @@ wanted with @ and a branch, a tag or a commit.
 
 import hashlib
 import shutil
-import tarfile
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from containers import archive_reader
 from model_build.checkpoint import sentence_transformers
 from model_build.checkpoint.files import first_line
 from workloads import Unavailable
@@ -121,10 +121,8 @@ def fetch_from_s3(uri: str, cache: Path, client: Any = None, patterns: Sequence[
         raise _unreachable(
             uri, first_line(error), "Check the URI and your AWS credentials, or start `python -m local_aws`."
         ) from error
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        if isinstance(error, OSError) and error.errno:  # the machine's, such as a full disk
-            raise
-        raise _unreachable(uri, f"it is no whole .tar.gz ({first_line(error)})", "Upload it again.") from error
+    except archive_reader.ArchiveRefused as refused:
+        raise _unreachable(uri, str(refused), "Pack it and upload it again.") from refused
     if not any(folder.iterdir()):
         where = "in" if key.endswith(ARCHIVES) else "under"
         raise _unreachable(uri, f"there is no file of a checkpoint {where} it", "Check the URI.")
@@ -142,28 +140,19 @@ def _download_folder(s3: Any, bucket: str, key: str, folder: Path, patterns: Seq
 
 
 def _download_archive(s3: Any, bucket: str, key: str, folder: Path, patterns: Sequence[str]) -> None:
-    """Unpacks those files of an archive that lie beside its config.json, wherever in it that is."""
-    archive = folder.with_name(f"{folder.name}.tar.gz")
-    try:
+    """Takes those files of an archive that lie as patterns say from its config.json, wherever in it that is."""
+    with TemporaryDirectory(prefix=".unpacking-", dir=folder.parent) as scratch:
+        archive, unpacked = Path(scratch, "archive"), Path(scratch, "unpacked")
         s3.download_file(bucket, key, str(archive))
-        with tarfile.open(archive, "r:gz") as packed:
-            members = {PurePosixPath(member.name): member for member in packed if member.isfile()}
-            base = _folder_of_config(members)
-            for path, member in members.items():
-                name = path.relative_to(base) if path.is_relative_to(base) else path
-                if not _matches(name, patterns) or (stream := packed.extractfile(member)) is None:
-                    continue
+        with archive.open("rb") as stream:
+            archive_reader.unpack(stream, unpacked)
+        configs = sorted(unpacked.rglob("config.json"), key=lambda file: len(file.parts))
+        base = configs[0].parent if configs else unpacked
+        for file in sorted(base.rglob("*")):
+            name = file.relative_to(base)
+            if file.is_file() and _matches(PurePosixPath(name), patterns):
                 (folder / name).parent.mkdir(exist_ok=True)
-                with stream, (folder / name).open("wb") as file:
-                    shutil.copyfileobj(stream, file)
-    finally:
-        archive.unlink(missing_ok=True)
-
-
-def _folder_of_config(paths: Iterable[PurePosixPath]) -> PurePosixPath:
-    """Returns the folder of the config.json that lies highest; the archive's own where there is none."""
-    configs = [path for path in paths if path.name == "config.json"]
-    return min(configs, key=lambda path: len(path.parts), default=PurePosixPath("config.json")).parent
+                file.rename(folder / name)
 
 
 def _matches(name: PurePosixPath, patterns: Sequence[str]) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 
 from local_aws.process.local_account import LocalAccount
@@ -16,6 +17,12 @@ pytestmark = pytest.mark.integration
 
 BUCKET = "checkpoints"
 FILES: dict[str, bytes | str] = {"config.json": "{}", "model.safetensors": b"weights", "optimizer.pt": b"not read"}
+
+
+@pytest.fixture(autouse=True)
+def _no_session_of_another_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """boto3's own session keeps the credentials that it found first."""
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
 
 
 @pytest.fixture
