@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -110,10 +110,10 @@ class _Handler(BaseHTTPRequestHandler):
     def token(self) -> str:
         return self.headers.get("Authorization", "").removeprefix("Bearer ")
 
-    def send(self, status: int, body: bytes = b"", **headers: str) -> None:
+    def send(self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
@@ -152,7 +152,7 @@ class _HubHandler(_Handler):
         page = [_listed(file, content) for file, content in files[begin : begin + PAGE]]
         more = f"{self.hub.url}{urlsplit(self.path).path}?recursive=True&cursor={begin + PAGE}"
         links = {"Link": f'<{more}>; rel="next"'} if begin + PAGE < len(files) else {}
-        self.send(200, json.dumps(page).encode(), **links)
+        self.send(200, json.dumps(page).encode(), links)
 
     def _file(self, name: str, revision: str, file: str, *, cached: bool) -> None:
         repository = self._readable(name)
@@ -162,19 +162,20 @@ class _HubHandler(_Handler):
         if content is None:
             self._refuse(404, "EntryNotFound", "Entry not found")
             return
-        known = {"X_Repo_Commit": repository.commit, "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
+        known = {"X-Repo-Commit": repository.commit, "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
         if file.endswith(LARGE):
             linked = {
-                "X_Linked_Size": str(len(content)),
-                "X_Linked_Etag": f'"{hashlib.sha256(content).hexdigest()}"',
+                "X-Linked-Size": str(len(content)),
+                "X-Linked-Etag": f'"{hashlib.sha256(content).hexdigest()}"',
             }
-            self.send(302, Location=f"{self.hub.cdn}/{name}/{file}", **known, **linked)
+            self.send(302, headers={"Location": f"{self.hub.cdn}/{name}/{file}", **known, **linked})
         elif not cached:
-            self.send(307, Location=f"/api/resolve-cache/models/{name}/{revision}/{file}", **known)
+            cached_at = f"/api/resolve-cache/models/{name}/{revision}/{file}"
+            self.send(307, headers={"Location": cached_at, **known})
         else:
             if self.command == "GET":
                 self.hub.sent.append(file)
-            self.send(200, content, **known)
+            self.send(200, content, known)
 
     def _readable(self, name: str, *, listing: bool = False) -> Repository | None:
         """Returns a repository that the caller may read, or answers as the hub does for one that it may not.
@@ -196,7 +197,8 @@ class _HubHandler(_Handler):
         return repository
 
     def _refuse(self, status: int, code: str, message: str) -> None:
-        self.send(status, json.dumps({"error": message}).encode(), X_Error_Code=code, X_Error_Message=message)
+        headers = {"X-Error-Code": code, "X-Error-Message": message}
+        self.send(status, json.dumps({"error": message}).encode(), headers)
 
 
 class _CdnHandler(_Handler):

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,20 +40,20 @@ class RepositoryCopy:
         tools = f"{Path(sys.executable).parent}:{ROOT / 'node_modules' / '.bin'}"
         return {**inherited, **self.account.environment, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": "."}
 
-    def start(self, *command: str, **variables: str) -> "subprocess.Popen[str]":
+    def start(self, *command: str, variables: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
         """Starts a command in the copy; `variables` are of its environment, besides the account's."""
         return subprocess.Popen(
             command,
             cwd=self.root,
-            env={**self.environment(), **variables},
+            env={**self.environment(), **(variables or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def run(self, *command: str, expect: int = 0, **variables: str) -> str:
+    def run(self, *command: str, expect: int = 0, variables: Mapping[str, str] | None = None) -> str:
         """Returns standard output, or standard error where the command is expected to fail."""
-        process = self.start(*command, **variables)
+        process = self.start(*command, variables=variables)
         stdout, stderr = process.communicate(timeout=900)
         assert process.returncode == expect, f"{' '.join(command)} ended with {process.returncode}\n{stdout}\n{stderr}"
         return stdout if expect == 0 else stderr

@@ -141,14 +141,14 @@ def test_a_teams_own_checkpoint_answers_and_is_recommended_an_instance(deployed:
     answered = deployed.run("python", "-m", "inference_recommender", "invoke", "reviews", row["text"])
     assert answered.startswith(f"{row['text']} -> {row['label']}, score 0.")
     command = ("python", "-m", "inference_recommender", "run", "reviews", "--job", "advanced", "--traffic", "quick")
-    document: dict[str, Any] = json.loads(deployed.run(*command, "--json", **a_roles_credentials(deployed)))
+    document: dict[str, Any] = json.loads(deployed.run(*command, "--json", variables=a_roles_credentials(deployed)))
     recommendation = Recommendation.from_json(folder / "recommendation.json")
     assert recommendation.target == "cpu"
     assert recommendation.archive_sha256 == built.archive_sha256
     chosen = recommendation.recommended
     assert chosen is not None
     assert (chosen.instance_type, chosen.model_latency_ms) == ("ml.c5.xlarge", LATENCY_MS)
-    assert chosen.capacity_basis == "closed-loop"
+    assert chosen.capacity_basis == "estimate"
     assert document["recommended"]["instance_type"] == "ml.c5.xlarge"
 
 
