@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from model_build.checkpoint import broken, converted, loading
+from model_build.checkpoint import broken, loading
 from model_build.checkpoint.files import read_json
 from workloads import Unavailable, UsageError
 
@@ -65,11 +65,7 @@ def _tensors(file: Path) -> dict[str, Any]:
 
 
 def write_tokenizer(source: Path, folder: Path) -> None:
-    """Writes tokenizer.json for a slow tokenizer's files, as transformers converts them, or where it does not, as
-    `converted` does. Raises `UsageError`."""
-    if kind := converted.kind_of(source):
-        converted.write(kind, source, folder)
-        return
+    """Writes tokenizer.json for a slow tokenizer's files, as transformers converts them. Raises `UsageError`."""
     if not any(any(source.glob(pattern)) for pattern in VOCABULARIES):
         raise broken(
             source / "tokenizer.json",

@@ -52,7 +52,7 @@ IGNORED = {"", "id", "idx", "index", "guid", "uid"}
 """Names of columns that number the rows; the first is what pandas writes for its index."""
 KNOWN = {*TEXTS, *LABELS, *SCORES, *IGNORED, *(name for pair in PAIRS for name in pair)}
 DELIMITERS = {".csv": ",;\t", ".tsv": "\t"}
-"""What may be between the columns, by the ending of a file: a spreadsheet of many countries writes ; into its CSV."""
+"""The characters that may be between the columns, by the ending of a file: many countries' spreadsheets write ;."""
 MOST_CHARACTERS = 1_000_000
 """Longest text that is taken. An endpoint refuses a request of more than a few megabytes."""
 JSON = {".jsonl", ".json", ".ndjson"}

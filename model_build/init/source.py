@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from model_build.checkpoint import marian
+from model_build.checkpoint import converted
 from model_build.checkpoint.fetch import PATTERNS, fetch_from_hub, fetch_from_s3
 from model_build.init import convert
 from model_build.init.found import Found
@@ -34,7 +34,7 @@ class Fetched:
 
 
 def fetch(source: str, cache: Path) -> Fetched:
-    """Returns the folder with the checkpoint's files; of a Marian, with a tokenizer.json, as a build makes one.
+    """Returns the folder with the checkpoint's files, with a tokenizer.json, as a build makes it.
 
     Raises `UsageError` where there is no such folder, and `Unavailable` where the checkpoint cannot be fetched.
     """
@@ -42,7 +42,7 @@ def fetch(source: str, cache: Path) -> Fetched:
         return _fetched(source, fetch_from_s3, cache)
     folder = Path(source).expanduser()
     if folder.is_dir():
-        return Fetched(folder=marian.prepared(folder.resolve(), cache), copied=True, origin=source)
+        return Fetched(folder=converted.prepared(folder.resolve(), cache), copied=True, origin=source)
     if source.startswith((".", "/", "~")) or not HUB_ID.fullmatch(source):
         raise UsageError(
             f"--from: there is no folder {source}. Allowed: a folder, an s3:// URI of a folder or of a .tar.gz, or a "
@@ -56,13 +56,13 @@ def fetch(source: str, cache: Path) -> Fetched:
 
 def _fetched(source: str, fetch: Callable[..., Path], cache: Path) -> Fetched:
     """Fetches what a build reads, and only where something of it is lacking the older files that it is made from."""
-    folder = marian.prepared(fetched := fetch(source, cache), cache)
+    folder = converted.prepared(fetched := fetch(source, cache), cache)
     older = (
         *(convert.WEIGHTS if convert.lacks_weights(folder) else ()),
         *(convert.VOCABULARIES if convert.lacks_tokenizer(folder) else ()),
     )
     if older:
-        folder = marian.prepared(fetched := fetch(source, cache, patterns=(*PATTERNS, *older)), cache)
+        folder = converted.prepared(fetched := fetch(source, cache, patterns=(*PATTERNS, *older)), cache)
     origin = f"{source.partition('@')[0]}@{fetched.name}" if fetch is fetch_from_hub else source
     return Fetched(folder=folder, copied=bool(older), origin=origin)
 

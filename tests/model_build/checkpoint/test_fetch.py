@@ -153,7 +153,7 @@ def test_from_the_hub_comes_what_a_build_reads_at_its_commit(hub: Hub, tmp_path:
 
 
 def test_a_commit_that_was_downloaded_is_not_asked_for_again(hub: Hub, tmp_path: Path) -> None:
-    """What `init` wrote down builds without a network, also after the repository has changed."""
+    """The model that `init` wrote down builds without a network, also after the repository has changed."""
     folder = fetch_from_hub("team/model", tmp_path)
     del hub.repositories["team/model"]
     assert fetch_from_hub(f"team/model@{COMMIT}", tmp_path) == folder

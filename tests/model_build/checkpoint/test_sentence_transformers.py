@@ -1,4 +1,4 @@
-"""What sentence-transformers keeps beside a checkpoint is read as it meant it, in the files of each of its versions.
+"""The files that sentence-transformers keeps beside a checkpoint are read as each of its versions meant them.
 
 `python -m tests.model_build.checkpoint.record_sentence_transformers` wrote sentence_transformers.json, with the real
 library in each of the versions that it has.
@@ -19,7 +19,7 @@ from workloads import FeatureExtraction, TextRanking, UsageError
 SAVED: dict[str, dict[str, dict[str, Any]]] = json.loads(RECORDED.read_text("utf-8"))
 WAYS = {"mean": "mean", "cls": "cls", "max": "max", "last": "last", "normalized": "mean"}
 RERANKERS = {"reranker": "sigmoid", "sigmoid": "sigmoid", "identity": "none"}
-"""What the recorded rerankers put their scores through, in the words of workload.toml."""
+"""The functions that the recorded rerankers put their scores through, in the words of workload.toml."""
 TRACED = {version for version in SAVED if version >= "4"}
 """The versions that write into a reranker's files what it is."""
 
@@ -118,7 +118,7 @@ def test_a_rerankers_score_goes_through_what_it_was_saved_with(folder: Path, nam
 
 @pytest.mark.parametrize(("version", "name"), cases(RERANKERS, versions=SAVED.keys() - TRACED))
 def test_versions_2_and_3_tell_a_reranker_by_a_key_that_a_later_transformers_drops(folder: Path) -> None:
-    """As recorded, with transformers 4.57, config.json has no trace of the library; published models have the key."""
+    """Recorded with transformers 4.57, config.json has no trace of the library; published models have the key."""
     assert sentence_transformers.kind(folder, config(folder)) is None
     assert sentence_transformers.activation(folder, config(folder)) is None
     published = {"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"}
