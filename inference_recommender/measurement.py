@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.capacity.time_series import Series, SeriesFindings, series_findings
-from workloads import LatencyObjective, LatencyPercentiles
+from workloads import ColdStart, LatencyObjective, LatencyPercentiles
 from workloads.document import Document
 from workloads.recommendation import ScalingAdvice
 
@@ -45,6 +46,8 @@ class ProbeSeen(Document):
     latency_ms: float | None
     """The objective's percentile, from intended send; None where too many were never answered."""
     late_share: float
+    server: ServerTimes | None = None
+    """None where the server does not tell how long requests waited in it, and computed."""
 
 
 class OpenLoop(Document):
@@ -85,6 +88,10 @@ class Measurement(Document):
     which the service documents none."""
     open_loop: OpenLoop | None = None
     """None where no open arrivals were sent."""
+    server: ServerTimes | None = None
+    """The server's view of the whole load of closed-loop users; None where it does not tell, as SageMaker's."""
+    cold_start: ColdStart | None = None
+    """None where no server was started for it that could be watched."""
     scaling_advice: ScalingAdvice | None = None
     """AWS's own, for the instance type that was tested; None where it was not asked."""
     model_latency_unit: Literal["ms", "µs"] = "ms"

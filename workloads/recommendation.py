@@ -236,6 +236,37 @@ class PayloadLengths(Document):
     run: str | None = Field(default=None, description="The folder with the surface, relative to the repository.")
 
 
+class ColdStart(Document):
+    """Seconds until a new server answers within the objective, stage after stage, each the median of all `starts`.
+
+    None where the source cannot tell a stage; it is then within another one, or in `total_s` alone.
+    """
+
+    provisioning_s: float | None = Field(
+        default=None, description="Of AWS: from the request to the container's first line; instance, image and archive."
+    )
+    fetch_s: float | None = Field(default=None, description="The archive read from S3.")
+    unpack_s: float | None = None
+    start_s: float | None = Field(default=None, description="The server, until it begins to load a model.")
+    load_s: float | None = Field(default=None, description="All models; with the warm-up where that is None.")
+    warm_up_s: float | None = Field(default=None, description="The requests of model_warmup; 0: there are none.")
+    first_answer_s: float | None = Field(
+        default=None, description="From the loaded model: in service, then asked until an answer is within the limit."
+    )
+    total_s: float | None = Field(
+        default=None, description="From the fetch, on AWS from the container's first line, to that answer."
+    )
+    starts: int = Field(default=1, ge=1, description="How many servers were started.")
+    ranges_s: dict[str, tuple[float, float]] = Field(
+        default={}, description="Shortest and longest, by the field's name, where there were several."
+    )
+    measured_on: Literal["sagemaker", "local"]
+    machine: str
+    instance_type: str
+    archive_sha256: str | None = Field(description="Of the archive that was started; None where nothing tells.")
+    measured_at: str = Field(description="ISO 8601 in UTC.")
+
+
 class Recommendation(Document):
     workload: str
     target: str
@@ -250,6 +281,9 @@ class Recommendation(Document):
     proof: Proof | None = Field(default=None, description="The last `prove` of it; measuring again drops it.")
     lengths: PayloadLengths | None = Field(
         default=None, description="Of the payloads that it is for; None: no tokenizer was at hand to count them."
+    )
+    cold_start: ColdStart | None = Field(
+        default=None, description="Of the recommended configuration, or of the first; None: it was not measured."
     )
 
 

@@ -29,6 +29,7 @@ import numpy as np
 from inference_recommender.capacity.closed_loop import CONFIDENCE, MARGIN, Limit
 from inference_recommender.capacity.levels import Indices, per_block, warm_up_s
 from inference_recommender.capacity.rate_at_limit import Counts, RateAtLimit, rate_at_limit
+from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.capacity.statistics import Floats
 
 RESOLUTION = 0.05
@@ -90,6 +91,8 @@ class Seen:
     """Seconds since the probe's beginning."""
     latencies_ms: Floats
     """Milliseconds from the intended send; infinite for a request that failed or was never answered."""
+    server: ServerTimes | None = None
+    """The server's view of the same requests, where it tells."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -110,6 +113,8 @@ class Probed:
     """The mean latency of the requests that were answered; infinite where none was."""
     answered_per_minute: float
     """The rate of answers, without the probe's beginning."""
+    server: ServerTimes | None = None
+    """The server's view of the whole probe; None where it does not tell."""
 
     @property
     def late_share(self) -> float:
@@ -145,6 +150,7 @@ def probed(rate_per_minute: float, seen: Seen, limit: Limit) -> Probed:
         far_late=per_block(block, latencies > bound * (1 + MARGIN), count),
         mean_ms=float(answered.mean()) if len(answered) else np.inf,
         answered_per_minute=float(in_time.sum()) * 60 / (1 - FILLING) / seen.duration_s,
+        server=seen.server,
     )
 
 
@@ -425,4 +431,5 @@ def _from(seen: Seen, start_s: float) -> Seen:
         duration_s=seen.duration_s - start_s,
         intended_s=seen.intended_s[first:] - start_s,
         latencies_ms=seen.latencies_ms[first:],
+        server=None if first else seen.server,
     )

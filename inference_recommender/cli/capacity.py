@@ -258,6 +258,7 @@ def document(found: SearchResult, limit: Limit, percentile: str) -> dict[str, An
                 "requests": int(point.requests.sum()),
                 "late_share": point.late_share,
                 "latency_ms": point.latency_ms if point.latency_ms < float("inf") else None,
+                "server": point.server.model_dump() if point.server else None,
             }
             for point in found.probed
         ],

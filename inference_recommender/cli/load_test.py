@@ -10,6 +10,7 @@ from rich.console import Console
 
 from aws_api.errors import AwsUnavailable
 from aws_api.processing_jobs import ProcessingJob
+from aws_api.session import is_this_machine
 from inference_recommender.capacity.search import Probe
 from inference_recommender.cli import GENERATOR_TYPE
 from inference_recommender.jobs.aws import deployed_workload
@@ -25,6 +26,7 @@ from inference_recommender.load_test.served import Served, endpoint_served, load
 from inference_recommender.output import JobProgress, warn
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
+from inference_recommender.triton_statistics import TritonStatistics
 from workloads import ROOT, ModelArtifact, Recommendation, UsageError, Workload, load_artifact
 
 UNKNOWN_TYPE = "unknown"
@@ -85,7 +87,9 @@ def measure(begun: Begun, aws: LoadTestAws, stderr: Console) -> Recommendation:
     lengths = known_lengths(begun.prepared.source, partial(warn, stderr))
     prepared = replace(begun.prepared, lengths=lengths)
     with JobProgress(stderr) as progress:
-        return run(prepared, _drive(begun, aws, progress), begun.run_folder, progress, _probe(begun))
+        served, drive = prepared.served, _drive(begun, aws, progress)
+        statistics = TritonStatistics(served.url or served.server_url)
+        return run(prepared, drive, begun.run_folder, progress, _probe(begun), statistics)
 
 
 def _drive(begun: Begun, aws: LoadTestAws, progress: Progress) -> Drive:
@@ -96,8 +100,10 @@ def _probe(begun: Begun) -> Probe | None:
     """Returns the probe of a search from this machine; a fleet takes minutes to start, too long for each of them."""
     if begun.fleet is not None:
         return None
-    plan, path = begun.prepared.plan, begun.run_folder.path
-    return GeneratorProbe(path / PAYLOADS, path / SEARCH, url=plan.url, endpoint=plan.endpoint)
+    plan, path, served = begun.prepared.plan, begun.run_folder.path, begun.prepared.served
+    return GeneratorProbe(
+        path / PAYLOADS, path / SEARCH, url=plan.url, endpoint=plan.endpoint, served_at=served.server_url
+    )
 
 
 def _refuse(options: argparse.Namespace) -> None:
@@ -117,7 +123,9 @@ def _served(options: argparse.Namespace, aws: LoadTestAws, artifact: ModelArtifa
     """Returns what --url or --endpoint names, or else the stack's endpoint."""
     if options.url is None:
         name = options.endpoint or aws.endpoint_name(workload.stack_name)
-        return endpoint_served(aws.deployed_endpoint(name), aws.region, aws.runtime_host())
+        host = aws.runtime_host()
+        server_url = aws.invocations_url(name) if is_this_machine(host) else None
+        return endpoint_served(aws.deployed_endpoint(name), aws.region, host, server_url)
     served = url_served(
         options.url,
         options.model or artifact.default_model,

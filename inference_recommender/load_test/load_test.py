@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from inference_recommender.capacity.search import Probe
+from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.jobs.requests import stopping_conditions, traffic_pattern
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import GeneratorProcess, Outcome
@@ -24,6 +25,7 @@ from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.report.page import draw
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.decision import decide, why_invalid
+from inference_recommender.triton_statistics import UNREACHABLE, TritonStatistics
 from workloads import (
     Interrupted,
     ModelArtifact,
@@ -75,14 +77,20 @@ class Prepared:
 
 
 def run(
-    prepared: Prepared, drive: Drive, run_folder: RunFolder, progress: Progress, probe: Probe | None = None
+    prepared: Prepared,
+    drive: Drive,
+    run_folder: RunFolder,
+    progress: Progress,
+    probe: Probe | None = None,
+    statistics: TritonStatistics = UNREACHABLE,
 ) -> Recommendation:
     """Measures and decides. `run_folder` keeps what was measured however the run ends; a recommendation is also written
     to the workload's folder, for review. Raises what `measure` raises.
 
     `probe` sends open arrivals to the same server; without one, an estimate from the users' records decides.
+    `statistics` are the server's own.
     """
-    by_users = measure(prepared, drive, run_folder, progress)
+    by_users = measure(prepared, drive, run_folder, progress, statistics)
     workload = prepared.source.workload
     measured = (_with_open_arrivals(by_users, prepared, probe, run_folder, progress) if probe else by_users,)
     provenance = _provenance(prepared, run_folder)
@@ -108,15 +116,23 @@ def _with_open_arrivals(
     return found
 
 
-def measure(prepared: Prepared, drive: Drive, run_folder: RunFolder, progress: Progress) -> Measurement:
+def measure(
+    prepared: Prepared,
+    drive: Drive,
+    run_folder: RunFolder,
+    progress: Progress,
+    statistics: TritonStatistics = UNREACHABLE,
+) -> Measurement:
     """Raises `Interrupted`, `NoVerdict` or `LoadTestFailed`, or what `drive` raises."""
     _keep_request(prepared, run_folder)
+    before = statistics.read()
     try:
         outcome = drive(prepared.plan, run_folder.path / LOAD, _progress_updates(prepared, progress))
     except Stopped as stopped:
-        _keep(stopped.outcome, prepared, run_folder)
+        _keep(stopped.outcome, prepared, run_folder, None)
         raise Interrupted(f"Interrupted: the load was stopped. {_kept_in(run_folder)}") from None
-    measured = _keep(outcome, prepared, run_folder)
+    requests = outcome.summary["invocations"] - outcome.summary["errors"] if outcome.summary else 0
+    measured = _keep(outcome, prepared, run_folder, statistics.since(before, requests))
     _refuse(outcome, measured, prepared, run_folder)
     return measured
 
@@ -167,8 +183,8 @@ def _keep_request(prepared: Prepared, run_folder: RunFolder) -> None:
     run_folder.keep_bytes(PAYLOADS, payload_archive(prepared.source.payloads(), objective.rows_per_invocation))
 
 
-def _keep(outcome: Outcome, prepared: Prepared, run_folder: RunFolder) -> Measurement:
-    measured = measurement(outcome, prepared.plan, prepared.served)
+def _keep(outcome: Outcome, prepared: Prepared, run_folder: RunFolder, server: ServerTimes | None) -> Measurement:
+    measured = measurement(outcome, prepared.plan, prepared.served).model_copy(update={"server": server})
     run_folder.keep_measurements((measured,))
     return measured
 

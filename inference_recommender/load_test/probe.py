@@ -4,6 +4,7 @@ Only here does a search meet a process and files; every record is kept. Latency 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from inference_recommender.capacity.search import Bottleneck, Seen
 from inference_recommender.load_generator.plan import Arrivals, LoadPlan, SageMakerEndpoint, StoppingConditions
 from inference_recommender.load_generator.process import Outcome, generate
+from inference_recommender.triton_statistics import TritonStatistics
 from workloads import Unavailable
 from workloads.files import from_here
 
@@ -31,9 +33,11 @@ class GeneratorProbe:
         *,
         url: str | None = None,
         endpoint: SageMakerEndpoint | None = None,
+        served_at: str | None = None,
         tell: Callable[[str], None] = lambda text: None,
         seed: int = 0,
     ) -> None:
+        """`served_at` is the address of an endpoint's own server, where that is known."""
         self._url = url
         self._endpoint = endpoint
         self._payloads = payloads
@@ -41,6 +45,7 @@ class GeneratorProbe:
         self._tell = tell
         self._seed = seed
         self._count = 0
+        self._statistics = TritonStatistics(url or served_at)
 
     def __call__(self, rate_per_minute: float, duration_s: float) -> Seen:
         """Raises `Bottleneck` where the generator was in the way, `Unavailable` where the service is not there."""
@@ -58,9 +63,11 @@ class GeneratorProbe:
             ),
             stopping_conditions=StoppingConditions(flat_invocations="Continue"),
         )
+        before = self._statistics.read()
         outcome = generate(plan, self._folder / f"probe-{self._count:03}")
         self._refuse(outcome)
-        return seen(outcome.records, duration_s)
+        found = seen(outcome.records, duration_s)
+        return replace(found, server=self._statistics.since(before, int(np.isfinite(found.latencies_ms).sum())))
 
     def _refuse(self, outcome: Outcome) -> None:
         """Errors and a lack of samples are left to the search, which counts them."""

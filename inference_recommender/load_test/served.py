@@ -30,11 +30,13 @@ class Served:
     instance_count: int
     measured_on: MeasuredOn
     region: str | None
+    server_url: str | None = None
+    """Where the server behind an endpoint is asked directly, which an account on this machine tells."""
 
 
-def endpoint_served(deployed: DeployedEndpoint, region: str, host: str) -> Served:
+def endpoint_served(deployed: DeployedEndpoint, region: str, host: str, server_url: str | None = None) -> Served:
     """`host` receives the requests: an endpoint of an account on this machine counts as local, and as one instance, for
-    one server answers there for all.
+    one server answers there for all. `server_url` is what such an account tells of it.
     """
     local = is_this_machine(host)
     return Served(
@@ -45,6 +47,7 @@ def endpoint_served(deployed: DeployedEndpoint, region: str, host: str) -> Serve
         instance_count=1 if local else deployed.instance_count,
         measured_on="local" if local else "sagemaker",
         region=region,
+        server_url=server_url,
     )
 
 

@@ -57,6 +57,10 @@ def decide(
         candidates=candidates,
         provenance=provenance,
         lengths=lengths,
+        cold_start=next(
+            (one.cold_start for one, tested in zip(measured, candidates, strict=True) if tested is recommended),
+            measured[0].cold_start if measured else None,
+        ),
     )
 
 

@@ -36,6 +36,7 @@ def open_loop(found: SearchResult, objective: LatencyObjective, instances: int, 
                 duration_s=probe.duration_s,
                 latency_ms=probe.latency_ms if probe.latency_ms < inf else None,
                 late_share=probe.late_share,
+                server=probe.server,
             )
             for probe in found.probed
         ),
@@ -97,6 +98,7 @@ class CapacityFound(Document):
                     duration_s=point["duration_s"],
                     latency_ms=point["latency_ms"],
                     late_share=point["late_share"],
+                    server=point.get("server"),
                 )
                 for point in self.probes
             ),

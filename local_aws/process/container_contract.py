@@ -5,8 +5,9 @@ inference code with hosting services"). How those become Triton's requests follo
 for an endpoint of one model (triton-inference-server/server, src/sagemaker_server.cc): every other route is 400, a
 header of the caller's is ignored except Content-Type, whose `json-header-size` tells how much of a binary body is JSON,
 and what the model fails at is 400 (`told`). A container that answers these two routes itself, such as
-containers/neuron, is asked them as they are. Ours are the limits, and that every route begins with a key, so that a
-process or a web page that was not told it reaches nothing.
+containers/neuron, is asked them as they are. Ours are the limits, that every route begins with a key, so that a
+process or a web page that was not told it reaches nothing, and with Triton the route `GET /statistics`, which SageMaker
+has not: what Triton counted of its models (its statistics extension of KServe's protocol).
 
 Pure functions from bytes to values; it knows no connections. Heads that repeat are read once (`lru_cache`): callers'
 and Triton's differ by little more than the length, and reading one takes a quarter of a request's time.
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
 from http.client import responses
+from typing import Literal
 from urllib.parse import quote
 
 import httptools
@@ -35,6 +37,7 @@ _HEADER_SIZE = "Inference-Header-Content-Length"
 """How Triton's other front end names the number."""
 _NOT_JSON = b'{"error":"failed to parse the request JSON buffer'
 _CACHED_HEADS = 256
+Route = Literal["ping", "invocations", "statistics"]
 _OUR_HOSTS = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.IGNORECASE)
 _LENGTH = re.compile(r"\d{1,10}", re.ASCII)
 
@@ -51,8 +54,7 @@ class Refused(Exception):
 class Ask:
     """The request that a caller's head announces."""
 
-    pings: bool
-    """Whether it asks for /ping, otherwise for /invocations."""
+    route: Route
     length: int | None
     """Bytes of the body; None where it comes in chunks."""
     keep_alive: bool
@@ -78,29 +80,32 @@ class ContainerContract:
 
     def __init__(self, model: str | None, key: str) -> None:
         """`model` is the one that Triton is asked for; None where a container answers SageMaker's routes itself."""
-        self._ping = f"/{key}/ping".encode()
-        self._invocations = f"/{key}/invocations".encode()
         self._is_triton = model is not None
+        methods: dict[Route, bytes] = {"ping": b"GET", "invocations": b"POST"}
+        if self._is_triton:
+            methods["statistics"] = b"GET"
+        self._routes = [(f"/{key}/{name}".encode(), method, name) for name, method in methods.items()]
         name = quote(model or "", safe="")
         route = f"/v2/models/{name}/infer" if self._is_triton else "/invocations"
         self._infer = f"POST {route} HTTP/1.1\r\nHost: localhost\r\n"
         ready = ("/v2/health/ready", f"/v2/models/{name}/ready") if self._is_triton else ("/ping",)
         self.ready_heads = tuple(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for path in ready)
         """All have to be answered with 200: with Triton that of the server, and that of the model."""
+        self.statistics_head = b"GET /v2/models/stats HTTP/1.1\r\nHost: localhost\r\n\r\n"
         self.read = lru_cache(_CACHED_HEADS)(self._read)
         """Reads a whole head, with the empty line that ends it, or raises `Refused`."""
 
     def _read(self, head: bytes) -> Ask:
         read = _Head(head)
-        pings, headers = self._route(read), read.headers
+        route, headers = self._route(read), read.headers
         _refuse_strangers(headers)
         length = read.length()
         if length is not None and length > MAX_BODY_BYTES:
             raise too_large()
         content_type = headers.get("content-type", [""])[0]
-        whole = length is not None and not pings
+        whole = length is not None and route == "invocations"
         return Ask(
-            pings=pings,
+            route=route,
             length=length,
             keep_alive=read.keep_alive,
             expects_continue=headers.get("expect", [""])[0].lower() == "100-continue",
@@ -127,13 +132,12 @@ class ContainerContract:
             return _head(HTTPStatus.BAD_REQUEST, "application/json", answer.length)
         return answer.head
 
-    def _route(self, head: "_Head") -> bool:
-        """Returns whether it is that of /ping."""
-        for route, method in ((self._ping, b"GET"), (self._invocations, b"POST")):
-            if hmac.compare_digest(head.target.partition(b"?")[0], route):
+    def _route(self, head: "_Head") -> Route:
+        for path, method, name in self._routes:
+            if hmac.compare_digest(head.target.partition(b"?")[0], path):
                 if head.method != method:
                     raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "Method Not Allowed")
-                return route is self._ping
+                return name
         raise Refused(
             HTTPStatus.BAD_REQUEST, "There are only /ping and /invocations here, after the account's own key."
         )

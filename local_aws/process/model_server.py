@@ -46,6 +46,8 @@ class ModelServer:
         self.pid = pid
         """The process id of the server itself; what it starts are its children."""
         self.log_file = log_file
+        self.preparations: tuple[tuple[float, str], ...] = ()
+        """The steps before the server was started: Unix seconds and words for each."""
 
     @property
     def exit_status(self) -> int | None:

@@ -1,4 +1,5 @@
-"""The loopback proxy in front of a Triton: `/ping` and `/invocations` for callers on this machine, and nothing else.
+"""The loopback proxy in front of a Triton, for callers on this machine: `/ping`, `/invocations`, `/statistics`, and
+nothing else.
 
 A caller's request is read whole and checked before Triton hears of it, and goes to Triton over a kept connection to
 its socket in a private folder. What a caller can make us hold is bounded (`Limits`): bytes, chunks, connections, and
@@ -221,7 +222,7 @@ class Caller(asyncio.Protocol):
     def answer(self, answer: Answer, body: bytes | bytearray) -> None:
         """Takes Triton's answer."""
         self.triton = None
-        if not self._ask.pings:
+        if self._ask.route != "ping":
             self._reply(self._proxy.contract.told(answer, body), body)
         elif answer.status != HTTPStatus.OK:
             self._reply(NOT_READY)
@@ -233,7 +234,7 @@ class Caller(asyncio.Protocol):
     def fail(self, whole_answer: bytes) -> None:
         """Takes the news that there will be no answer of Triton's."""
         self.triton = None
-        self._reply(NOT_READY if self._ask.pings else whole_answer)
+        self._reply(NOT_READY if self._ask.route == "ping" else whole_answer)
 
     def hold(self, count: int) -> bool:
         """Counts the bytes of a body or an answer; False where there is no room for them."""
@@ -324,9 +325,10 @@ class Caller(asyncio.Protocol):
     def _whole(self, body: bytes | bytearray) -> None:
         """Asks Triton: the request has arrived, and is one."""
         ask = self._ask
-        if ask.pings:
+        if ask.route != "invocations":
+            agreed = self._proxy.contract
             self._enter(Phase.ASKED, self._limits.ping_s)
-            return self._ask_triton(*self._proxy.contract.ready_heads)
+            return self._ask_triton(*(agreed.ready_heads if ask.route == "ping" else (agreed.statistics_head,)))
         try:
             head = ask.message_head or self._proxy.contract.message_head(ask.content_type, len(body))
         except Refused as refused:

@@ -14,9 +14,11 @@ from typing import Any
 
 from moto.cloudwatch.models import CloudWatchBackend
 from moto.core.utils import utcnow
+from moto.logs.models import logs_backends
 from moto.sagemaker.models import FakeEndpoint
 
 from local_aws.sagemaker.endpoint_fleet import Fleet, Variant
+from local_aws.sagemaker.endpoint_log import EndpointLog
 from local_aws.sagemaker.model_host import ModelHost
 from workloads import ProjectError, Unavailable
 
@@ -87,6 +89,7 @@ class LocalEndpoint(FakeEndpoint):
         self.update_failed = False
         self.guardrails: Guardrails | None = None
         self._host = host
+        self._log = EndpointLog(logs_backends[account_id][region_name], name)
         self._fleet: Fleet | None = None
         self._lock = threading.Lock()
         self._deleted = False
@@ -172,7 +175,7 @@ class LocalEndpoint(FakeEndpoint):
         config_name: str | None = None,
         retain: bool = False,
     ) -> None:
-        fleet = Fleet(self._host, self._died)
+        fleet = Fleet(self._host, self._log, self._died)
         try:
             log.info(f"endpoint {self.endpoint_name}: starting")
             fleet.start(self.endpoint_name, self._with_counts([resolve(each) for each in production_variants], retain))

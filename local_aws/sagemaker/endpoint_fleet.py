@@ -16,6 +16,7 @@ from typing import Any
 
 from local_aws import machine
 from local_aws.process.model_server import ModelServer
+from local_aws.sagemaker.endpoint_log import EndpointLog
 from local_aws.sagemaker.model_host import Container, ModelHost
 from workloads import Unavailable
 
@@ -68,8 +69,9 @@ OnDeath = Callable[["Fleet", str], None]
 class Fleet:
     """Running servers by variant. `on_death(fleet, reason)` is called when one ends without having been stopped."""
 
-    def __init__(self, host: ModelHost, on_death: OnDeath) -> None:
+    def __init__(self, host: ModelHost, log: EndpointLog, on_death: OnDeath) -> None:
         self._host = host
+        self._log = log
         self._on_death = on_death
         self._servers: dict[str, tuple[ModelServer, ...]] = {}
         self._variants: dict[str, Variant] = {}
@@ -176,6 +178,7 @@ class Fleet:
 
     def _start(self, endpoint: str, variant: Variant) -> ModelServer:
         server = self._host.start(variant.container, f"{endpoint}-{variant.name}", variant.instance_type)
+        self._log.keep(variant.name, server)
         log.info(f"endpoint {endpoint}: variant {variant.name} is answered by {server.KIND} (process {server.pid})")
         threading.Thread(target=self._watch, args=(variant.name, server), daemon=True).start()
         return server

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import shutil
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,7 +92,11 @@ class ModelHost:
         folder = f"{name}-{next(self._numbers)}"
         repository, log_file = self.state / "models" / folder, self.state / "logs" / f"{folder}.log"
         url = container.model_data_url
-        model_archive.unpack(model_archive.fetch(url, self.account_id), url, repository)
+        preparations = [(time.time(), f"fetching {url}")]
+        archive = model_archive.fetch(url, self.account_id)
+        preparations.append((time.time(), f"unpacking {len(archive):,} bytes"))
+        model_archive.unpack(archive, url, repository)
+        preparations.append((time.time(), "starting the server"))
         server: ModelServer
         if self.neuron is not None and self.neuron.serves(instance_type):
             server = self._start_neuron(self.neuron, container, repository, instance_type, log_file)
@@ -103,6 +108,7 @@ class ModelHost:
                 log_file=log_file,
                 toolchain=self.toolchain,
             )
+        server.preparations = tuple(preparations)
         with self._lock:
             self._servers.add(server)
             closed = self._closed

@@ -1,6 +1,8 @@
 """A container that answers SageMaker's two routes itself is asked them, and is told what SageMaker passes on."""
 
-from local_aws.process.container_contract import BINARY, ContainerContract, read_answer
+import pytest
+
+from local_aws.process.container_contract import BINARY, ContainerContract, Refused, read_answer
 
 KEY = "secret"
 OWN, TRITON = ContainerContract(None, KEY), ContainerContract("intent", KEY)
@@ -18,6 +20,9 @@ def test_its_own_routes_are_asked_with_the_callers_content_type() -> None:
     assert f"Content-Type: {BINARY}7" in asked
     assert "Inference-Header" not in asked
     assert [ready.split(b"\r\n")[0] for ready in OWN.ready_heads] == [b"GET /ping HTTP/1.1"]
+    with pytest.raises(Refused) as refused:
+        OWN.read(f"GET /{KEY}/statistics HTTP/1.1\r\n\r\n".encode())
+    assert refused.value.answer.startswith(b"HTTP/1.1 400 "), "only Triton has counters"
 
 
 def test_its_answers_keep_their_form_and_status() -> None:

@@ -6,6 +6,7 @@ so no test starts it.
 
 import http.client
 import json
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from inference_recommender.triton_statistics import TritonStatistics
 from local_aws.process.triton import TritonServer
+from tests.local_aws.conftest import echo_request
 from tests.quick_triton import start_triton
 
 pytestmark = pytest.mark.integration
@@ -52,3 +55,19 @@ def test_the_proxy_answers_as_tritons_front_end_does(recorded: dict[str, Any], t
         assert got == recorded["answer"]
     if answer.status == 200:
         assert answer.headers["Content-Type"] == recorded["content_type"]
+
+
+def test_a_real_tritons_requests_are_counted_and_wait_and_compute(triton: TritonServer) -> None:
+    """Counts alone are asserted: how long they took depends on the machine."""
+    statistics = TritonStatistics(f"{triton.sagemaker_url}/invocations")
+    before = statistics.read()
+    assert before is not None
+    for number in range(3):
+        body = echo_request("a", str(number)).encode()
+        with urllib.request.urlopen(f"{triton.sagemaker_url}/invocations", data=body, timeout=60) as answer:
+            assert answer.status == 200
+    found = statistics.since(before, 3)
+    assert found is not None
+    assert (found.requests, found.rows_per_execution) == (3, 2.0)
+    assert found.queue_ms > 0
+    assert found.compute_ms.infer > 0

@@ -50,6 +50,16 @@ def test_what_a_model_fails_at_is_400_and_a_body_that_is_no_json_500_as_at_trito
     assert (told.status, told.body) == (status, body)
 
 
+def test_what_triton_counted_is_asked_behind_the_key() -> None:
+    with Proxied(answering(answer=lambda _: (200, b'{"model_stats":[]}'))) as proxied:
+        told = proxied.ask(request("GET", f"/{KEY}/statistics"))
+        assert (told.status, told.body) == (200, b'{"model_stats":[]}')
+        assert paths(proxied) == ["/v2/models/stats"]
+        assert proxied.ask(request("GET", "/other/statistics")).status == 400
+        assert proxied.ask(request("POST", f"/{KEY}/statistics", "Content-Length: 0")).status == 405
+        assert len(proxied.triton.requests) == 1
+
+
 @pytest.mark.parametrize(
     ("server", "model", "status"), [(200, 200, 200), (200, 400, 503), (400, 200, 503), (400, 400, 503)]
 )

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import boto3
 import psutil
 import pytest
 from botocore.exceptions import ClientError
@@ -34,6 +35,14 @@ def triton_of(account: LocalAccount, endpoint: str) -> int:
     return int(lines[-1].rsplit("process ", 1)[1].rstrip(")"))
 
 
+def log_of(account: LocalAccount, endpoint: str, variant: str) -> list[str]:
+    """Returns the lines of the endpoint's only server in CloudWatch Logs."""
+    logs, group = boto3.client("logs", **account.client_arguments()), f"/aws/sagemaker/Endpoints/{endpoint}"
+    (stream,) = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=f"{variant}/i-")["logStreams"]
+    told = logs.get_log_events(logGroupName=group, logStreamName=stream["logStreamName"], startFromHead=True)
+    return [event["message"] for event in told["events"]]
+
+
 def test_an_endpoint_is_created_answers_is_updated_and_deleted(
     endpoints: Endpoints, runtime: Any, account: LocalAccount, sagemaker: Any, tmp_path: Path
 ) -> None:
@@ -50,6 +59,13 @@ def test_an_endpoint_is_created_answers_is_updated_and_deleted(
     )
     assert invoke(runtime, name, "a", "b") == ["got a", "got b"]
     first = triton_of(account, name)
+    started = [words.rpartition("] ")[2] for words in log_of(account, name, "AllTraffic")]
+    assert started[0].startswith('"fetching s3://models/')
+    assert [line.split()[0] for line in started[1:3]] == ['"unpacking', '"starting']
+    order = ('"loading: echo:1"', "\"successfully loaded 'echo'\"", '"Started HTTPService at unix:')
+    assert [next(n for n, line in enumerate(started) if line.startswith(each)) for each in order] == sorted(
+        next(n for n, line in enumerate(started) if line.startswith(each)) for each in order
+    )
 
     sagemaker.update_endpoint(
         EndpointName=name, EndpointConfigName=endpoints.config("life-2", SAYS="now ", GATE=str(second_gate))

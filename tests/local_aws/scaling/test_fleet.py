@@ -13,6 +13,7 @@ import pytest
 from local_aws.process.local_account import LocalAccount
 from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker.endpoint_fleet import Fleet, Variant
+from local_aws.sagemaker.endpoint_log import EndpointLog
 from local_aws.sagemaker.model_host import Container, ModelHost
 from tests.local_aws import conftest
 from tests.local_aws.conftest import gone, wait_until
@@ -70,8 +71,20 @@ class Host:
         server.ended.set()
 
 
-def fleet(host: Host, count: int = 1, died: Callable[[Fleet, str], None] = lambda *_: None) -> Fleet:
-    made = Fleet(cast(ModelHost, host), died)
+class Log:
+    """Keeps which servers' logs were kept."""
+
+    def __init__(self) -> None:
+        self.kept: set[int] = set()
+
+    def keep(self, variant: str, server: ModelServer) -> None:
+        self.kept.add(server.pid)
+
+
+def fleet(
+    host: Host, count: int = 1, died: Callable[[Fleet, str], None] = lambda *_: None, log: Log | None = None
+) -> Fleet:
+    made = Fleet(cast(ModelHost, host), cast(EndpointLog, log or Log()), died)
     container = Container(model_data_url="s3://models/model.tar.gz", environment={})
     made.start(
         "shop", [Variant(name="only", instance_type="ml.c5.xlarge", weight=1.0, container=container, count=count)]
@@ -80,11 +93,12 @@ def fleet(host: Host, count: int = 1, died: Callable[[Fleet, str], None] = lambd
 
 
 def test_a_variant_has_a_server_for_each_instance() -> None:
-    host = Host()
-    made = fleet(host, count=2)
+    host, log = Host(), Log()
+    made = fleet(host, count=2, log=log)
     for count in (4, 3, 1):
         made.scale("shop", {"only": count})
         assert (len(host.running), made.servers("only")) == (count, count)
+    assert log.kept == {1, 2, 3, 4}, "also of those that were added later"
     made.stop()
     assert host.running == []
 

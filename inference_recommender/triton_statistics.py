@@ -1,0 +1,75 @@
+"""Asks a Triton for what it has counted, before a load and after it.
+
+A Triton at a URL of its own answers `GET /v2/models/stats`, a local endpoint's proxy `GET /statistics` beside
+/invocations. SageMaker's InvokeEndpoint leads to neither, other servers have none, and a Triton may keep it to itself:
+then nothing is known, which is no error. What is made of the counters is in `capacity.server_times`.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from urllib.parse import urlsplit, urlunsplit
+
+import urllib3
+
+from aws_api.session import is_this_machine
+from inference_recommender.capacity.server_times import Counters, ServerTimes, answered, read_counters, server_times
+
+TIMEOUT_S = 2.0
+MODELS = "/v2/models/"
+SETTLED_S, POLL_S = 1.0, 0.02
+"""Triton counts a request after it sent the answer: the last ones are waited for so long, and looked for so often."""
+
+Fetch = Callable[[str], bytes]
+"""Returns the body at a URL. Raises `urllib3.exceptions.HTTPError`, or OSError."""
+Sleep = Callable[[float], None]
+
+
+def statistics_url(url: str | None) -> str | None:
+    """Returns where the server whose requests go to `url` tells what it counted; None where there is no such place."""
+    parts = urlsplit(url or "")
+    if parts.path.endswith("/infer") and MODELS in parts.path:
+        path = f"{parts.path.partition(MODELS)[0]}{MODELS}stats"
+    elif parts.path.endswith("/invocations") and is_this_machine(parts.hostname or ""):
+        path = f"{parts.path.removesuffix('invocations')}statistics"
+    else:
+        return None
+    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+def fetch(url: str) -> bytes:
+    response = urllib3.request("GET", url, timeout=TIMEOUT_S, retries=False)
+    return response.data if response.status == 200 else b""
+
+
+class TritonStatistics:
+    """The counters of the server whose requests go to `url`."""
+
+    def __init__(self, url: str | None, fetch: Fetch = fetch, sleep: Sleep = time.sleep) -> None:
+        self._url = statistics_url(url)
+        self._fetch = fetch
+        self._sleep = sleep
+
+    def read(self) -> Counters | None:
+        """Returns the counters; None where the server does not tell them."""
+        if self._url is None:
+            return None
+        try:
+            return read_counters(json.loads(self._fetch(self._url)))
+        except (LookupError, TypeError, ValueError, OSError, urllib3.exceptions.HTTPError):
+            return None
+
+    def since(self, before: Counters | None, requests: int) -> ServerTimes | None:
+        """Returns the means since a reading, when the answers to so many `requests` are counted, or a second later."""
+        if before is None:
+            return None
+        after = self.read()
+        for _ in range(round(SETTLED_S / POLL_S)):
+            if after is None or answered(before, after) >= requests:
+                break
+            self._sleep(POLL_S)
+            after = self.read()
+        return None if after is None else server_times(before, after)
+
+
+UNREACHABLE = TritonStatistics(None)

@@ -1,0 +1,68 @@
+"""A Triton is asked for its counters where they are; a server that has none is no error."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+import urllib3
+
+from inference_recommender.triton_statistics import POLL_S, SETTLED_S, TritonStatistics, statistics_url
+from tests.inference_recommender.capacity.test_server_times import told
+
+URL = "http://server:8000/v2/models/m/infer"
+
+
+def answer(requests: int) -> bytes:
+    stats = told("m", requests=requests, queue_ms=requests, compute_ms=(0, 2 * requests, 0), batches=requests)
+    return json.dumps({"model_stats": [stats]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        (URL, "http://server:8000/v2/models/stats"),
+        ("https://host/behind/v2/models/m/versions/2/infer", "https://host/behind/v2/models/stats"),
+        ("http://127.0.0.1:4000/key/invocations", "http://127.0.0.1:4000/key/statistics"),
+        ("https://runtime.sagemaker.us-east-1.amazonaws.com/endpoints/e/invocations", None),
+        ("http://server:8080/predict", None),
+        (None, None),
+    ],
+)
+def test_where_a_server_tells_what_it_counted(url: str | None, place: str | None) -> None:
+    assert statistics_url(url) == place
+
+
+def test_the_last_requests_are_waited_for_because_triton_counts_them_after_their_answers() -> None:
+    counts = iter([100, 108, 109, 110])
+    slept: list[float] = []
+    statistics = TritonStatistics(URL, lambda url: answer(next(counts)), slept.append)
+    found = statistics.since(statistics.read(), 10)
+    assert found is not None
+    assert (found.requests, found.queue_ms, found.compute_ms.infer) == pytest.approx((10, 1.0, 2.0))
+    assert slept == [POLL_S, POLL_S]
+
+
+def test_requests_that_are_never_counted_are_waited_for_a_second_and_left_out() -> None:
+    counts: Iterator[int] = iter([100])
+    slept: list[float] = []
+    statistics = TritonStatistics(URL, lambda url: answer(next(counts, 107)), slept.append)
+    found = statistics.since(statistics.read(), 10)
+    assert found is not None
+    assert found.requests == 7
+    assert sum(slept) == pytest.approx(SETTLED_S)
+
+
+def _hangs_up(url: str) -> bytes:
+    raise urllib3.exceptions.MaxRetryError(urllib3.HTTPConnectionPool("server"), url)
+
+
+@pytest.mark.parametrize(
+    "fetch",
+    [lambda url: b"", lambda url: b'{"error":"not found"}', lambda url: b"[]", lambda url: b"{", _hangs_up],
+    ids=["refused", "another answer", "a list", "no JSON", "no server"],
+)
+def test_a_server_without_counters_leaves_it_unknown(fetch: object) -> None:
+    statistics = TritonStatistics(URL, fetch)  # type: ignore[arg-type]  # of lambdas in a list
+    assert statistics.read() is None
+    assert statistics.since(statistics.read(), 10) is None
+    assert TritonStatistics(None, lambda url: answer(1)).read() is None, "nothing is asked without a place"
