@@ -62,6 +62,12 @@ def _simulate(commands: Commands) -> None:
     simulate.add(commands)
 
 
+def _cold_start(commands: Commands) -> None:
+    from inference_recommender.cli import cold_start
+
+    cold_start.add(commands)
+
+
 def _compare(commands: Commands) -> None:
     from inference_recommender.cli import compare
 
@@ -99,15 +105,15 @@ def _reports(commands: Commands) -> None:
 
 
 def _invoke(commands: Commands) -> None:
-    from inference_recommender.cli import invoke
+    from inference_recommender.cli import deployed
 
-    invoke.add(commands)
+    deployed.add_invoke(commands)
 
 
 def _register(commands: Commands) -> None:
-    from inference_recommender.cli import register
+    from inference_recommender.cli import deployed
 
-    register.add(commands)
+    deployed.add_register(commands)
 
 
 def _list(commands: Commands) -> None:
@@ -141,6 +147,7 @@ COMMANDS: dict[str, Callable[[Commands], None]] = {
     "prove": _prove,
     "tune": _tune,
     "simulate": _simulate,
+    "cold-start": _cold_start,
     "compare": _compare,
     "size": _size,
     "batch": _batch,

@@ -218,9 +218,10 @@ def _after_job(aws: Aws, progress: Progress) -> AfterJob | None:
     if aws.acts_as_a_role():  # that of a release's step, which may run a job and no more
         return None
     from inference_recommender.experiment.aws import ExperimentAws  # what AWS itself is not asked for
+    from inference_recommender.load_test.load_test import machine_description
     from inference_recommender.load_test.open_arrivals import OwnEndpoints
 
-    return OwnEndpoints(ExperimentAws(), progress)
+    return OwnEndpoints(ExperimentAws(), progress, machine_description())
 
 
 def _default(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, stderr: Console) -> JobPlan:

@@ -10,6 +10,9 @@ from botocore.exceptions import ClientError
 
 from aws_api import s3
 from aws_api.errors import AwsUnavailable, NotFound, translate_aws_errors
+from aws_api.logs import first_events
+from inference_recommender.cold_start.stages import LogLine
+from inference_recommender.jobs.aws import ENDPOINT_LOG
 from inference_recommender.load_test.aws import LoadTestAws
 
 HARDWARE_NAMESPACE = "/aws/sagemaker/Endpoints"
@@ -53,6 +56,17 @@ class ExperimentAws(LoadTestAws):
         with translate_aws_errors("DescribeEndpoint"):
             described = self._sagemaker.describe_endpoint(EndpointName=name)
         return str(described["EndpointStatus"]), described.get("FailureReason")
+
+    def endpoint_times(self, name: str) -> tuple[datetime, datetime]:
+        """Returns when the endpoint was asked for, and when it was last changed."""
+        with translate_aws_errors("DescribeEndpoint"):
+            described = self._sagemaker.describe_endpoint(EndpointName=name)
+        return described["CreationTime"], described["LastModifiedTime"]
+
+    def endpoint_log(self, name: str) -> list[list[LogLine]]:
+        """Returns the beginning of each of the endpoint's servers' logs; none where there is no log."""
+        streams = first_events(self, ENDPOINT_LOG.format(endpoint=name))
+        return [[LogLine(written_at=at, text=text) for at, text in events] for events in streams]
 
     def delete_endpoint(self, name: str) -> None:
         with suppress(NotFound), translate_aws_errors("DeleteEndpoint"):

@@ -6,14 +6,14 @@ decide, and says why; it never ends a run.
 """
 
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol
 
-from aws_api.expiry import GRACE_S, expiry_tag
 from inference_recommender.capacity.search import Probe, Search, Seen
+from inference_recommender.cold_start import first_answer, own_endpoint
+from inference_recommender.cold_start.stages import cold_start
+from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.load_test.probe import GeneratorProbe
 from inference_recommender.measurement import Measurement, OpenLoop, limit_of
 from inference_recommender.progress import Progress, ProgressUpdate
@@ -24,31 +24,13 @@ from workloads import LatencyObjective, ProjectError, Unavailable
 
 SHORTEST_S, LONGEST_S = 60.0, 300.0
 """A search takes about as long as the users' traffic did, within these bounds."""
-POLL_S = 1.0
-START_S = 600.0
-"""An endpoint that is not in service by then is given up."""
 PAYLOADS, SEARCH = "payloads.tar.gz", "open-arrivals"
-VARIANT = "AllTraffic"
 
 Sleep = Callable[[float], None]
 
 
-class Account(Protocol):
-    """The calls for an endpoint of a candidate's own. Every method raises `AwsUnavailable`."""
-
-    def model(self, name: str) -> Mapping[str, Any]: ...
-
-    def make_model(self, request: Mapping[str, Any]) -> None: ...
-
-    def delete_model(self, name: str) -> None: ...
-
-    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None: ...
-
-    def endpoint_status(self, name: str) -> tuple[str, str | None]: ...
-
-    def delete_endpoint(self, name: str) -> None: ...
-
-    def invocations_url(self, endpoint: str) -> str | None: ...
+class Account(own_endpoint.Account, first_answer.Account, Protocol):
+    """The calls for an endpoint of a candidate's own, and for its start. Every method raises `AwsUnavailable`."""
 
 
 def search_s(traffic_s: float) -> float:
@@ -97,11 +79,15 @@ def unknown(objective: LatencyObjective, why: str) -> OpenLoop:
 
 
 class OwnEndpoints:
-    """Searches each candidate of a job on an endpoint that is made for it and deleted after it."""
+    """Searches each candidate of a job on an endpoint that is made for it and deleted after it. How long that took to
+    start is kept.
+    """
 
-    def __init__(self, account: Account, progress: Progress, sleep: Sleep = time.sleep) -> None:
+    def __init__(self, account: Account, progress: Progress, machine: str, sleep: Sleep = time.sleep) -> None:
+        """`machine` is what stands in for the instance types."""
         self._account = account
         self._progress = progress
+        self._machine = machine
         self._sleep = sleep
 
     def __call__(self, measured: Measurement, run_folder: RunFolder) -> Measurement:
@@ -109,78 +95,55 @@ class OwnEndpoints:
         objective = run_folder.workload().latency_objective
         if where_to_look(measured, objective) is None:
             return measured
+        deployed = run_folder.jobs().deployed
         try:
-            with self._endpoint(measured, run_folder) as url:
-                folder = run_folder.path / SEARCH / measured.endpoint_name
-                probe = GeneratorProbe(run_folder.path / PAYLOADS, folder, url=url)
-                return searched(measured, probe, objective, search_s(run_folder.jobs().expected_s), self._progress)
+            if deployed is not None and measured.endpoint_name == deployed.name:
+                return self._searched(measured, deployed.name, run_folder)
+            with own_endpoint.own_endpoint(self._account, _wanted(measured, run_folder), self._sleep) as name:
+                started = self._started(measured, name, run_folder)
+                return self._searched(started, name, run_folder)
         except ProjectError as error:
             if not isinstance(error, Unavailable):
                 raise
             return measured.model_copy(update={"open_loop": unknown(objective, str(error))})
 
-    @contextmanager
-    def _endpoint(self, measured: Measurement, run_folder: RunFolder) -> Iterator[str]:
-        """Yields the address of the candidate's server. Raises `Unavailable`."""
-        jobs = run_folder.jobs()
-        if jobs.deployed is not None and measured.endpoint_name == jobs.deployed.name:
-            yield self._address(jobs.deployed.name)
-            return
-        model = run_folder.request()["InputConfig"].get("ModelName")
-        if model is None:
-            raise Unavailable("a version in the model registry has no model to make an endpoint of")
-        name = f"open-{uuid.uuid4().hex[:12]}"
-        try:
-            self._make(name, model, measured)
-            self._wait(name)
-            yield self._address(name)
-        finally:
-            self._account.delete_endpoint(name)
-            if measured.environment:
-                self._account.delete_model(name)
-
-    def _make(self, name: str, model: str, measured: Measurement) -> None:
-        tags = [expiry_tag(datetime.now(UTC) + timedelta(seconds=START_S + LONGEST_S + GRACE_S))]
-        if measured.environment:
-            self._account.make_model(_with_environment(self._account.model(model), name, measured.environment, tags))
-        variant = {
-            "VariantName": VARIANT,
-            "ModelName": name if measured.environment else model,
-            "InstanceType": measured.instance_type,
-            "InitialInstanceCount": 1,
-        }
-        self._account.make_endpoint(
-            {"EndpointConfigName": name, "ProductionVariants": [variant], "Tags": tags},
-            {"EndpointName": name, "EndpointConfigName": name, "Tags": tags},
-        )
-
-    def _wait(self, name: str) -> None:
-        waited_s = 0.0
-        while waited_s < START_S:
-            status, reason = self._account.endpoint_status(name)
-            if status == "InService":
-                return
-            if status != "Creating":
-                raise Unavailable(f"endpoint {name} is {status}: {reason or 'the service gave no reason'}")
-            self._sleep(POLL_S)
-            waited_s += POLL_S
-        raise Unavailable(f"endpoint {name} was not in service after {START_S:.0f} s")
-
-    def _address(self, endpoint: str) -> str:
+    def _searched(self, measured: Measurement, endpoint: str, run_folder: RunFolder) -> Measurement:
+        """Raises `Unavailable`."""
         url = self._account.invocations_url(endpoint)
         if url is None:
             raise Unavailable(f"endpoint {endpoint} does not tell the address of its server")
-        return url
+        objective = run_folder.workload().latency_objective
+        probe = GeneratorProbe(run_folder.path / PAYLOADS, run_folder.path / SEARCH / measured.endpoint_name, url=url)
+        return searched(measured, probe, objective, search_s(run_folder.jobs().expected_s), self._progress)
+
+    def _started(self, measured: Measurement, endpoint: str, run_folder: RunFolder) -> Measurement:
+        """Returns the measurement with the stages of the endpoint's start, and asks it for the first time. Where the
+        account does not tell them, the search goes on without.
+        """
+        objective, bodies = run_folder.workload().latency_objective, read_payloads(run_folder.path / PAYLOADS)
+        try:
+            start = first_answer.start_of(self._account, endpoint, bodies, objective.model_latency_ms, self._sleep)
+        except Unavailable:
+            return measured
+        told = cold_start(
+            [start],
+            measured_on="local",
+            machine=self._machine,
+            instance_type=measured.instance_type,
+            archive_sha256=run_folder.inputs().archive_sha256,
+            measured_at=datetime.now(UTC),
+        )
+        return measured.model_copy(update={"cold_start": told})
 
 
-def _with_environment(
-    model: Mapping[str, Any], name: str, environment: Mapping[str, str], tags: list[dict[str, str]]
-) -> dict[str, Any]:
-    """Returns the request of CreateModel for the same model with a candidate's environment, as a job makes one."""
-    container = model["PrimaryContainer"]
-    return {
-        "ModelName": name,
-        "ExecutionRoleArn": model["ExecutionRoleArn"],
-        "PrimaryContainer": {**container, "Environment": {**container.get("Environment", {}), **environment}},
-        "Tags": tags,
-    }
+def _wanted(measured: Measurement, run_folder: RunFolder) -> own_endpoint.Wanted:
+    """Raises `Unavailable` where the job's model is none of an endpoint."""
+    model = run_folder.request()["InputConfig"].get("ModelName")
+    if model is None:
+        raise Unavailable("a version in the model registry has no model to make an endpoint of")
+    return own_endpoint.Wanted(
+        model=model,
+        variant={"InstanceType": measured.instance_type},
+        environment=measured.environment,
+        lives_s=LONGEST_S,
+    )

@@ -27,16 +27,20 @@ def recommendation_to_prove(folder: WorkloadFolder, file: Path) -> tuple[Recomme
 
 
 def add_proof(recommendation: Recommendation, proof: Proof, file: Path, runs: Path) -> Path | None:
-    """Writes the recommendation with its proof back to `file`, and draws the report of its run again.
+    """Writes the recommendation with its proof as `rewrite` does."""
+    return rewrite(recommendation.model_copy(update={"proof": proof}), file, runs)
+
+
+def rewrite(recommendation: Recommendation, file: Path, runs: Path) -> Path | None:
+    """Writes a recommendation to which something was added back to `file`, and draws the report of its run again.
 
     Returns that report, or None where the run's folder is on another machine.
     """
-    proven = recommendation.model_copy(update={"proof": proof})
-    proven.write_json(file)
+    recommendation.write_json(file)
     run_folder = next((each for each in _folders(file, recommendation, runs) if _holds(each, recommendation)), None)
     if run_folder is None:
         return None
-    run_folder.keep_recommendation(proven)
+    run_folder.keep_recommendation(recommendation)
     draw(run_folder)
     return run_folder.report
 

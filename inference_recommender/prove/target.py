@@ -108,6 +108,12 @@ class Described:
     tags: Sequence[Mapping[str, str]]
     scalable_targets: Sequence[Mapping[str, Any]]
 
+    @property
+    def archive_url(self) -> str:
+        """Where the model's archive is; empty where nothing tells."""
+        url: str = self.model.get("PrimaryContainer", {}).get("ModelDataUrl", "")
+        return url
+
 
 def endpoint_target(described: Described, region: str, *, on_this_machine: bool) -> Target:
     """Returns an endpoint as a proof asks it. Raises `Unavailable` where not every instance would get its share."""
@@ -126,8 +132,7 @@ def endpoint_target(described: Described, region: str, *, on_this_machine: bool)
         )
     counts = [item.get("CurrentInstanceCount") for item in described.endpoint.get("ProductionVariants", [])]
     count = next(filter(None, counts), variant["InitialInstanceCount"])
-    url = described.model.get("PrimaryContainer", {}).get("ModelDataUrl", "")
-    archive = ARCHIVE_KEY.search(url)
+    archive = ARCHIVE_KEY.search(described.archive_url)
     direct = next((tag["Value"] for tag in described.tags if tag["Key"] == INVOCATIONS_URL_TAG), None)
     return Target(
         name=name,

@@ -1,6 +1,7 @@
 """Open arrivals begin where users told to look, and decide; what cannot be searched is left to the estimate."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,18 @@ import pytest
 from aws_api.errors import AwsUnavailable
 from benchmarks.searches.simulated_service import MM1, SimulatedService
 from inference_recommender.capacity.search import Seen
+from inference_recommender.cold_start import first_answer
+from inference_recommender.cold_start.stages import LogLine
 from inference_recommender.load_test import open_arrivals
 from inference_recommender.load_test.open_arrivals import OwnEndpoints, search_s, searched
 from inference_recommender.measurement import Measurement, measurements
+from inference_recommender.payloads import payload_archive
 from inference_recommender.progress import Silent
-from inference_recommender.run_folder import Jobs, RunFolder
+from inference_recommender.run_folder import Jobs, RunFolder, RunInputs
 from inference_recommender.sizing.decision import decide
 from inference_recommender.sizing.verdict import where_to_look
 from tests.inference_recommender.api import SERIES, description
+from tests.inference_recommender.cold_start.recorded import OWN, QUIET, at, lines
 from workloads import LatencyObjective, Provenance, Unavailable, load_workload
 
 OBJECTIVE = LatencyObjective(percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000)
@@ -50,6 +55,15 @@ class Account:
         self._looks += 1
         return ("Creating", None) if self._looks == 1 else (self.status, "No room.")
 
+    def client(self, service: str) -> Any:
+        raise AssertionError(f"{service} is not asked where the server's own address is known")
+
+    def endpoint_times(self, name: str) -> tuple[datetime, datetime]:
+        return datetime.fromtimestamp(at(40.0), UTC), datetime.fromtimestamp(at(43.7), UTC)
+
+    def endpoint_log(self, name: str) -> list[list[LogLine]]:
+        return [lines(OWN + QUIET)]
+
     def delete_endpoint(self, name: str) -> None:
         self.deleted.append(name)
 
@@ -61,6 +75,8 @@ class Account:
 def kept(tmp_path: Path) -> RunFolder:
     folder = RunFolder(tmp_path / "runs" / "job-1")
     folder.keep_workload(load_workload("spellcheck").workload)
+    folder.keep_inputs(RunInputs(traffic="quick", archive_sha256="0" * 64))
+    folder.keep_bytes("payloads.tar.gz", payload_archive([{"text": "helo"}]))
     jobs = Jobs(token="t", names=("job-1",), expected_s=60.0, payload_url="s3://b/k")
     folder.keep_jobs(jobs, ({"JobName": "job-1", "InputConfig": {"ModelName": "m"}},))
     return folder
@@ -70,7 +86,8 @@ def _own(kept: RunFolder, account: Account, monkeypatch: pytest.MonkeyPatch, mea
     """Searches with the real search, on a simulated M/M/1 in the place of a server and its generator."""
     simulated = SimulatedService(MM1, seed=0)
     monkeypatch.setattr(open_arrivals, "GeneratorProbe", lambda payloads, folder, url: simulated.probe)
-    return OwnEndpoints(account, Silent(), lambda seconds: None)(measured, kept)
+    monkeypatch.setattr(first_answer, "ask_url", lambda url: lambda body: True)
+    return OwnEndpoints(account, Silent(), "two cores", lambda seconds: None)(measured, kept)
 
 
 def test_a_candidate_is_searched_on_an_endpoint_of_its_own_that_is_deleted_after_it(
@@ -78,12 +95,17 @@ def test_a_candidate_is_searched_on_an_endpoint_of_its_own_that_is_deleted_after
 ) -> None:
     """With its environment in a copy of the model, as the job's test had it."""
     account = Account()
-    found = _own(kept, account, monkeypatch, MEASURED).open_loop
+    measured = _own(kept, account, monkeypatch, MEASURED)
+    found = measured.open_loop
     assert found is not None
     assert found.probes
     model, config = account.made
     name = config["EndpointConfigName"]
     assert model["PrimaryContainer"]["Environment"] == {"A": "1", "THREADS": "2"}
+    started = measured.cold_start
+    assert started is not None
+    assert (started.fetch_s, started.unpack_s) == (pytest.approx(0.025), pytest.approx(0.075))
+    assert (started.machine, started.instance_type, started.archive_sha256) == ("two cores", "ml.c5.xlarge", "0" * 64)
     (variant,) = config["ProductionVariants"]
     assert (variant["ModelName"], variant["InstanceType"], variant["InitialInstanceCount"]) == (name, "ml.c5.xlarge", 1)
     assert account.deleted == [name, f"model {name}"]
@@ -109,6 +131,8 @@ def test_what_open_arrivals_found_sizes_the_fleet(kept: RunFolder, monkeypatch: 
     )
     decided = decide(load_workload("spellcheck").workload, "0" * 64, [measured], origin)
     assert decided.capacity_basis == "open-loop"
+    assert decided.cold_start == measured.cold_start
+    assert decided.cold_start is not None
     assert decided.recommended is not None
     assert decided.recommended.max_invocations_per_minute == pytest.approx(found.invocations_per_minute)
 
@@ -121,6 +145,21 @@ def test_an_endpoint_that_does_not_start_leaves_the_estimate_to_decide(
     assert found is not None
     assert not found.decides
     assert found.reason == f"endpoint {account.deleted[0]} is Failed: No room"
+
+
+def test_a_start_that_nothing_tells_leaves_the_search_as_it_is(
+    kept: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = Account()
+
+    def refuse(name: str) -> list[list[LogLine]]:
+        raise AwsUnavailable("AWS refused GetLogEvents: AccessDenied: not yours.")
+
+    monkeypatch.setattr(account, "endpoint_log", refuse)
+    measured = _own(kept, account, monkeypatch, MEASURED)
+    assert measured.cold_start is None
+    assert measured.open_loop is not None
+    assert measured.open_loop.probes
 
 
 def test_a_refusal_of_the_account_leaves_the_estimate_to_decide(

@@ -1,0 +1,104 @@
+"""An endpoint of its own for a model: made, waited for, and deleted whatever happens meanwhile."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from aws_api.expiry import GRACE_S, expiry_tag
+from workloads import Unavailable
+
+POLL_S = 1.0
+START_S = 600.0
+"""An endpoint that is not in service by then is given up."""
+VARIANT = "AllTraffic"
+
+Sleep = Callable[[float], None]
+
+
+class Account(Protocol):
+    """The calls for an endpoint of one's own. Every method raises `AwsUnavailable`."""
+
+    def model(self, name: str) -> Mapping[str, Any]: ...
+
+    def make_model(self, request: Mapping[str, Any]) -> None: ...
+
+    def delete_model(self, name: str) -> None: ...
+
+    def make_endpoint(self, config: Mapping[str, Any], endpoint: Mapping[str, Any]) -> None: ...
+
+    def endpoint_status(self, name: str) -> tuple[str, str | None]: ...
+
+    def delete_endpoint(self, name: str) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """The endpoint that is to be made, of one instance."""
+
+    model: str
+    variant: Mapping[str, Any]
+    """Its ProductionVariant, without the members that are the same for all: its instance type, and what that needs."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Where there is any, a copy of the model has it."""
+    lives_s: float
+    """Seconds that it is needed for once it is in service; it expires some time after them."""
+
+
+@contextmanager
+def own_endpoint(account: Account, wanted: Wanted, sleep: Sleep = time.sleep) -> Iterator[str]:
+    """Yields the name of an endpoint that is in service. Raises `Unavailable`."""
+    name = f"open-{uuid.uuid4().hex[:12]}"
+    try:
+        _make(account, name, wanted)
+        _wait(account, name, sleep)
+        yield name
+    finally:
+        account.delete_endpoint(name)
+        if wanted.environment:
+            account.delete_model(name)
+
+
+def _make(account: Account, name: str, wanted: Wanted) -> None:
+    tags = [expiry_tag(datetime.now(UTC) + timedelta(seconds=START_S + wanted.lives_s + GRACE_S))]
+    if wanted.environment:
+        account.make_model(_with_environment(account.model(wanted.model), name, wanted.environment, tags))
+    variant = {
+        **wanted.variant,
+        "VariantName": VARIANT,
+        "ModelName": name if wanted.environment else wanted.model,
+        "InitialInstanceCount": 1,
+    }
+    account.make_endpoint(
+        {"EndpointConfigName": name, "ProductionVariants": [variant], "Tags": tags},
+        {"EndpointName": name, "EndpointConfigName": name, "Tags": tags},
+    )
+
+
+def _wait(account: Account, name: str, sleep: Sleep) -> None:
+    waited_s = 0.0
+    while waited_s < START_S:
+        status, reason = account.endpoint_status(name)
+        if status == "InService":
+            return
+        if status != "Creating":
+            raise Unavailable(f"endpoint {name} is {status}: {reason or 'the service gave no reason'}")
+        sleep(POLL_S)
+        waited_s += POLL_S
+    raise Unavailable(f"endpoint {name} was not in service after {START_S:.0f} s")
+
+
+def _with_environment(
+    model: Mapping[str, Any], name: str, environment: Mapping[str, str], tags: list[dict[str, str]]
+) -> dict[str, Any]:
+    """Returns the request of CreateModel for the same model with a candidate's environment, as a job makes one."""
+    container = model["PrimaryContainer"]
+    return {
+        "ModelName": name,
+        "ExecutionRoleArn": model["ExecutionRoleArn"],
+        "PrimaryContainer": {**container, "Environment": {**container.get("Environment", {}), **environment}},
+        "Tags": tags,
+    }

@@ -1,0 +1,147 @@
+"""The stages of a server's start, read from its endpoint's log and times. Pure.
+
+An endpoint's log is in CloudWatch Logs, with a stream for each of its servers. Triton's lines begin with a letter, the
+month and day, and the time of day in UTC to the microsecond. These end a stage:
+
+    "loading: NAME:VERSION"                    the server's start: it begins with the first model
+    "… is running warmup sample '…' …"         the load, where Triton's log is verbose: SageMaker's container has
+                                               SAGEMAKER_TRITON_LOG_VERBOSE=true unless the model says otherwise
+    "successfully loaded 'NAME'"               the warm-up, or the load without it; the last one counts
+    "Started …Service at …"                    nothing that follows is read
+
+An account on this machine writes its own lines before them: when it fetched the archive, unpacked it and started the
+server. SageMaker tells of neither: ModelDownloadingTime and ModelLoadingTime in CloudWatch are of multi-model endpoints
+alone. There the time from the request to the container's first line is one figure, `provisioning_s`: the instance, the
+image, the archive. Where a log is not verbose, the server's own counters tell the warm-up (`warm_up_s`), if they can
+be asked; else the load has it. The endpoint's LastModifiedTime is when it came into service.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from statistics import median
+from typing import Literal
+
+from workloads import ColdStart
+
+_TIME = re.compile(r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d\.\d+) ")
+_OWN = ' local_aws] "'
+_FETCHING, _UNPACKING, _STARTING = (f"{_OWN}{word}" for word in ("fetching ", "unpacking ", "starting "))
+_LOADING = re.compile(r'\] "?loading: ')
+_WARMING = "is running warmup sample"
+_LOADED = re.compile(r"\] \"?successfully loaded '")
+_SERVES = re.compile(r'\] "?Started \S+(?: \S+)? at ')
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogLine:
+    written_at: float
+    """Unix seconds, as CloudWatch Logs has it: when the line was received, or later."""
+    text: str
+
+    @property
+    def at(self) -> float:
+        """The line's own time, which has no year, or else `written_at`."""
+        if (found := _TIME.match(self.text)) is None:
+            return self.written_at
+        year = datetime.fromtimestamp(self.written_at, UTC).year
+        moments = [_moment(each, found) for each in (year - 1, year, year + 1)]
+        return min(moments, key=lambda moment: abs(moment - self.written_at))
+
+
+def _moment(year: int, found: re.Match[str]) -> float:
+    """Returns Unix seconds; 29 February of another year is taken for 1 March, far from any line."""
+    month, day = int(found["month"]), int(found["day"])
+    leaps = (month, day) == (2, 29)
+    midnight = datetime(year, 3 if leaps else month, 1 if leaps else day, tzinfo=UTC).timestamp() - 86_400 * leaps
+    return midnight + int(found["h"]) * 3600 + int(found["m"]) * 60 + float(found["s"])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stages:
+    """Seconds of one start; None where nothing tells."""
+
+    provisioning_s: float | None = None
+    fetch_s: float | None = None
+    unpack_s: float | None = None
+    start_s: float | None = None
+    load_s: float | None = None
+    warm_up_s: float | None = None
+    first_answer_s: float | None = None
+    total_s: float | None = None
+
+
+def stages(
+    log: Sequence[LogLine],
+    *,
+    requested_at: float | None = None,
+    in_service_at: float | None = None,
+    warm_up_s: float | None = None,
+    answered_s: float | None = None,
+) -> Stages:
+    """Returns what is known of a start from its server's log, and from four figures that are not in it.
+
+    `requested_at` and `in_service_at` are Unix seconds; `warm_up_s` is what the server counted before it was asked
+    anything; `answered_s` is how long a client that asked from `in_service_at` on waited for an answer within the
+    objective.
+    """
+    log = log[: _first(log, lambda line: _SERVES.search(line.text) is not None, len(log)) + 1]
+    fetching, unpacking, starting = (_time(log, word) for word in (_FETCHING, _UNPACKING, _STARTING))
+    first = next((line.at for line in log if _OWN not in line.text), None)
+    loading = next((line.at for line in log if _LOADING.search(line.text)), None)
+    warming = _time(log, _WARMING)
+    loaded = max((line.at for line in log if _LOADED.search(line.text)), default=None)
+    if warming is not None and loaded is not None:
+        warm_up_s = loaded - warming
+    elif warm_up_s is not None and (load_s := _between(loading, loaded)) is not None:
+        warm_up_s = min(warm_up_s, load_s)
+    begin = first if fetching is None else fetching
+    answered_at = None if in_service_at is None or answered_s is None else in_service_at + answered_s
+    return Stages(
+        provisioning_s=_between(requested_at, first) if fetching is None else None,
+        fetch_s=_between(fetching, unpacking),
+        unpack_s=_between(unpacking, starting),
+        start_s=_between(first if starting is None else starting, loading),
+        load_s=_between(loading, None if loaded is None else loaded - (warm_up_s or 0.0)),
+        warm_up_s=warm_up_s,
+        first_answer_s=_between(loaded, answered_at),
+        total_s=_between(begin, answered_at),
+    )
+
+
+def cold_start(
+    starts: Sequence[Stages],
+    *,
+    measured_on: Literal["sagemaker", "local"],
+    machine: str,
+    instance_type: str,
+    archive_sha256: str | None,
+    measured_at: datetime,
+) -> ColdStart:
+    """Returns the median of each stage over the starts that tell it, and between what it was."""
+    rows = [asdict(each) for each in starts]
+    known = {name: [row[name] for row in rows if row[name] is not None] for name in Stages.__dataclass_fields__}
+    return ColdStart(
+        **{name: median(values) if values else None for name, values in known.items()},
+        starts=len(starts),
+        ranges_s={name: (min(values), max(values)) for name, values in known.items() if len(values) > 1},
+        measured_on=measured_on,
+        machine=machine,
+        instance_type=instance_type,
+        archive_sha256=archive_sha256,
+        measured_at=measured_at.isoformat(timespec="seconds"),
+    )
+
+
+def _first(log: Sequence[LogLine], matches: Callable[[LogLine], bool], otherwise: int) -> int:
+    return next((number for number, line in enumerate(log) if matches(line)), otherwise)
+
+
+def _time(log: Iterable[LogLine], words: str) -> float | None:
+    return next((line.at for line in log if words in line.text), None)
+
+
+def _between(begin: float | None, end: float | None) -> float | None:
+    """Returns the seconds from one moment to another; clocks of two machines may differ, and no stage is negative."""
+    return None if begin is None or end is None else max(end - begin, 0.0)
