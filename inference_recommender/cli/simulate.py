@@ -132,13 +132,13 @@ def _add_timing(group: "argparse._ArgumentGroup") -> None:
         "--provisioning-s",
         type=arguments.number,
         metavar="S",
-        help="from asking for an instance to its container; default: 300",
+        help="from asking for an instance to its container; default: the cold start's that AWS told, or 300",
     )
     group.add_argument(
         "--model-load-s",
         type=arguments.number,
         metavar="S",
-        help="from there to answers within the objective; default: 60",
+        help="from there to answers within the objective; default: the recommendation's cold start, or 60",
     )
     group.add_argument(
         "--metric-delay-s",
@@ -182,7 +182,8 @@ class _Asked:
 
     def keep(self, said: Mapping[str, Any], named: Sequence[Named], **facts: Any) -> RunFolder:
         """Writes the run's folder."""
-        known = {"complete": True, "assumed": _given(self.options), "tried": None, **facts}
+        assumed = {**self.case.timing.known_by, **_given(self.options)}
+        known = {"complete": True, "assumed": assumed, "tried": None, **facts}
         trace = None if self.options.from_cloudwatch is None else trace_csv(self.case.traffic.load(0))
         content = kept(said, self.case, self.service, named, **known)
         return keep(self.options.runs, datetime.now(UTC), content, self.folder.workload, named, trace)
@@ -200,7 +201,8 @@ def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     folder = load_workload(options.workload)
     traffic = _traffic(options, folder)
     service = _service(options, folder)
-    case = Case(traffic=traffic, curve=service.curve, timing=_timing(options, timing_of(folder.workload)))
+    timing = _timing(options, timing_of(folder.workload, service.cold_start))
+    case = Case(traffic=traffic, curve=service.curve, timing=timing)
     policy = _policy(options, service.policy)
     seeds = _seeds(options, steps_of(case, policy))
     asked = _Asked(options=options, folder=folder, case=case, service=service, seeds=seeds)
@@ -385,7 +387,9 @@ def _policy(options: argparse.Namespace, today: Policy) -> Policy:
 
 
 def _timing(options: argparse.Namespace, known: Timing) -> Timing:
-    return replace(known, **{name: getattr(options, name) for name in _given(options)})
+    asked = {name: getattr(options, name) for name in _given(options)}
+    measured = {name: words for name, words in known.known_by.items() if name not in asked}
+    return replace(known, **asked, known_by=measured)
 
 
 def _given(options: argparse.Namespace) -> dict[str, str]:

@@ -37,12 +37,11 @@ def stage_rows(told: ColdStart) -> Sequence[tuple[str, float | None, float | Non
 
 def in_words(told: ColdStart) -> str:
     """Returns what the figures say and what they do not."""
-    whole = "Until a new server answers within the objective"
     starts = f"{told.starts} start{'s' * (told.starts != 1)} of {told.instance_type} on {told.machine}"
     said = [
-        f"{whole} is not known of {starts}."
+        f"No answer within the objective was timed in {starts}."
         if told.total_s is None
-        else f"{whole} it takes {told.total_s:.3g} s: {starts}."
+        else f"A new server answers within the objective after {told.total_s:.3g} s: {starts}."
     ]
     if told.warm_up_s is None and told.load_s is not None:
         said.append("The models' loading has their warm-up in it: the log is not verbose, and no counters were asked.")

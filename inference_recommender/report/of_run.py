@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from inference_recommender.measurement import Measurement
 from inference_recommender.output import client_latencies, none_chosen
+from inference_recommender.report.cold_start import cold_start_table
 from inference_recommender.report.configuration import configuration_table
 from inference_recommender.report.document import Report, Table, Verdict, asked, table
 from inference_recommender.report.found import Found, generator_table
 from inference_recommender.report.lengths import lengths_table, shifts_table
+from inference_recommender.report.queue import queue_table
 from inference_recommender.sizing.open_loop import CapacityFound
-from workloads import Candidate, Proof, Recommendation, Workload
+from workloads import Candidate, ColdStart, Proof, Recommendation, Workload
 
 CANDIDATES = (
     ("candidate", "candidate", ""),
@@ -47,6 +49,7 @@ VERDICTS: dict[str, Verdict] = {"kept": "met", "missed": "missed", "unclear": "u
 """A proof's verdict → a report's."""
 ONE_KIND_OF_REQUEST = "Only the requests of payloads.jsonl were sent: longer or other ones were not."
 COLD_START = "How long a new instance takes until it answers within the objective was not measured."
+QUEUE = "How long requests waited in the server, beside computing, was not measured: "
 TRAFFIC_THAT_CHANGES = (
     "Scaling out and in under traffic that changes was not tested; the command simulate estimates it."
 )
@@ -69,6 +72,8 @@ def run_report(
         *([proof_table(proof)] if proof else []),
         lengths_table(recommendation.lengths),
         shifts_table(recommendation.lengths),
+        queue_table(workload, measured),
+        cold_start_table(recommendation),
         _client_latency(recommendation.candidates),
         generator_table(found),
         configuration_table(workload, recommendation.candidates),
@@ -85,7 +90,7 @@ def run_report(
         cautions=local_caution(origin.measured_on, origin.machine),
         tables=tuple(table for table in tables if table is not None),
         proof=proof,
-        not_tested=tuple(_untested(recommendation)),
+        not_tested=(*_untested(recommendation), *_queue_untested(recommendation, measured)),
         environment={
             "fingerprint": found.fingerprint(*facts),
             "job": origin.job_name,
@@ -175,6 +180,7 @@ def capacity_report(name: str, capacity: CapacityFound, workload: Workload | Non
         for probe in sorted(searched.probes, key=lambda probe: probe.invocations_per_minute)
     ]
     generator = generator_table(found)
+    waiting = queue_table(workload, [capacity.measurement()]) if workload else None
     return Report(
         kind="capacity",
         name=name,
@@ -184,7 +190,9 @@ def capacity_report(name: str, capacity: CapacityFound, workload: Workload | Non
         verdict="met" if rate else "unknown" if rate is None else "missed",
         decision=said,
         cautions=local_caution(capacity.measured_on, capacity.machine or "not known"),
-        tables=(table("probes", "Probes", PROBES, rows), *([generator] if generator else [])),
+        tables=tuple(
+            each for each in (table("probes", "Probes", PROBES, rows), waiting, generator) if each is not None
+        ),
         not_tested=(ONE_KIND_OF_REQUEST, COLD_START, "No fleet was sized or proven."),
         environment={
             "fingerprint": found.fingerprint(capacity.instance_type, capacity.machine or "", capacity.measured_on),
@@ -270,14 +278,28 @@ def _untested(recommendation: Recommendation) -> Iterator[str]:
     if proof is None:
         yield "No fleet was proven with open arrivals; the command prove does it."
     else:
-        yield from _untested_by(proof, chosen)
+        yield from _untested_by(proof, chosen, recommendation.cold_start)
         return
     yield ONE_KIND_OF_REQUEST
-    yield COLD_START
+    yield from _start_untested(recommendation.cold_start)
     yield TRAFFIC_THAT_CHANGES
 
 
-def _untested_by(proof: Proof, chosen: Candidate | None) -> Iterator[str]:
+def _start_untested(cold_start: ColdStart | None) -> Iterator[str]:
+    if cold_start is None or cold_start.total_s is None:
+        yield COLD_START
+
+
+def _queue_untested(recommendation: Recommendation, measured: Sequence[Measurement]) -> Iterator[str]:
+    told = [each.server for each in measured]
+    told += [probe.server for each in measured if each.open_loop for probe in each.open_loop.probes]
+    if measured and not any(told):
+        on_sagemaker = recommendation.provenance.measured_on == "sagemaker"
+        why = "SageMaker leads to none of Triton's counters" if on_sagemaker else "no server told it"
+        yield f"{QUEUE}{why}."
+
+
+def _untested_by(proof: Proof, chosen: Candidate | None, cold_start: ColdStart | None = None) -> Iterator[str]:
     fleet = chosen.instance_count if chosen else max((each.instances_left for each in proof.scenarios), default=None)
     if fleet and proof.instances < fleet:
         yield (
@@ -292,7 +314,7 @@ def _untested_by(proof: Proof, chosen: Candidate | None) -> Iterator[str]:
     longest_s = max((each.duration_s for each in proof.scenarios), default=0.0)
     yield f"The longest load lasted {longest_s:,.0f} s: an hour in which the service is slower is not foreseen by it."
     yield ONE_KIND_OF_REQUEST
-    yield COLD_START
+    yield from _start_untested(cold_start)
     yield TRAFFIC_THAT_CHANGES
 
 

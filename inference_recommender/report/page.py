@@ -18,6 +18,7 @@ from inference_recommender.report.document import Report, shown
 from inference_recommender.report.found import NOTHING, Found, found
 from inference_recommender.report.of_run import run_report
 from inference_recommender.report.of_simulation import day_in_words, differences
+from inference_recommender.report.queue import queue_against_compute
 from inference_recommender.report.simulation_plots import cost_against_risk, day_plots
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate.kept import Simulated, Simulation
@@ -74,7 +75,7 @@ def figures_of_run(recommendation: Recommendation, measured: Sequence[Measuremen
     """Returns the figures that stand beside the tables of a run's report, by title; those of single tests are not
     among them.
     """
-    known: dict[str, plots.Plot | None] = {}
+    known: dict[str, plots.Plot | None] = {"Waiting against computing": queue_against_compute(measured)}
     return {title: plot for title, plot in known.items() if plot is not None}
 
 

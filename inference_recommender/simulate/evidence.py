@@ -5,7 +5,7 @@ They come from the workload's recommendation, and from the probes of its run whe
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inference_recommender.measurement import Measurement
@@ -19,6 +19,7 @@ from inference_recommender.sizing.sized import sized
 from workloads import (
     Autoscaling,
     Candidate,
+    ColdStart,
     EcsServiceHosting,
     LatencyObjective,
     Recommendation,
@@ -49,16 +50,33 @@ class Service:
     """None where a measurement was named in its place."""
 
     @property
+    def cold_start(self) -> ColdStart | None:
+        return self.recommendation.cold_start if self.recommendation else None
+
+    @property
     def price_per_hour_usd(self) -> float | None:
         per_hour, count = self.candidate.cost_per_hour_usd, self.candidate.instance_count
         return per_hour / count if per_hour is not None and count else None
 
 
-def timing_of(workload: Workload) -> Timing:
-    """Returns the assumptions for the workload's hosting."""
-    if isinstance(workload.hosting, EcsServiceHosting):
-        return Timing(hosts="ecs", provisioning_s=ECS_PROVISIONING_S)
-    return Timing()
+def timing_of(workload: Workload, cold_start: ColdStart | None = None) -> Timing:
+    """Returns the assumptions for the workload's hosting, with a measured cold start in their place as far as it goes:
+    one of this machine knows nothing of an instance's provisioning.
+    """
+    on_ecs = isinstance(workload.hosting, EcsServiceHosting)
+    assumed = Timing(hosts="ecs", provisioning_s=ECS_PROVISIONING_S) if on_ecs else Timing()
+    if cold_start is None:
+        return assumed
+    times = {"provisioning_s": cold_start.provisioning_s, "model_load_s": cold_start.total_s}
+    known = {name: seconds for name, seconds in times.items() if seconds is not None}
+    starts = f"{cold_start.starts} start{'s' * (cold_start.starts != 1)}"
+    words = f"measured in {starts} on {cold_start.machine}, {cold_start.measured_at[:10]}"
+    return replace(
+        assumed,
+        provisioning_s=known.get("provisioning_s", assumed.provisioning_s),
+        model_load_s=known.get("model_load_s", assumed.model_load_s),
+        known_by=dict.fromkeys(known, words),
+    )
 
 
 def recommended_service(folder: WorkloadFolder, file: Path, runs: Path) -> Service:

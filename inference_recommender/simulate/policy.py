@@ -70,6 +70,8 @@ class Timing:
     """The capacity provider's: it starts no further instance while one is younger. `stacks/ecs/fleet.py` sets it."""
     idle_s: float = 900.0
     """How long an instance of a capacity provider has no task before it goes: 15 datapoints of a minute."""
+    known_by: Mapping[str, str] = field(default_factory=dict)
+    """Where a time is from that is not assumed, by its name here."""
 
     def document(self) -> dict[str, Any]:
         return asdict(self)

@@ -157,8 +157,18 @@ def _assumed(timing: Timing) -> str:
     ready = timing.provisioning_s + timing.model_load_s
     return (
         f"An instance is taken to serve {ready:g} s after it is asked for, and an alarm to see a minute "
-        f"{timing.metric_delay_s} s late: assumptions, which options change."
+        f"{timing.metric_delay_s} s late: assumptions, which options change.{_measured(timing)}"
     )
+
+
+def _measured(timing: Timing) -> str:
+    """Returns which part of an instance's time is measured, and which is not; empty where nothing is."""
+    parts = {"provisioning_s": "AWS's provisioning", "model_load_s": "the server's own start"}
+    said = [
+        f"{getattr(timing, name):.3g} s of {words} are {timing.known_by.get(name, 'assumed')}"
+        for name, words in parts.items()
+    ]
+    return f" But {' and '.join(said)}." if timing.known_by else ""
 
 
 def _length(minutes: float) -> str:

@@ -13,7 +13,7 @@ from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.simulate import optimise, seeds
 from tests.inference_recommender.prove.recommended import a_candidate, a_recommendation
-from workloads import Autoscaling, Recommendation, load_workload
+from workloads import Autoscaling, ColdStart, Recommendation, load_workload
 
 FOLDER = load_workload("spellcheck")
 OBJECTIVE = FOLDER.workload.latency_objective
@@ -114,6 +114,42 @@ def test_the_table_compares_todays_policy_a_fixed_fleet_and_the_lower_bound(
     assert "lower bound: the future known" in shown
     assert "Within the tolerance: at most 5 minutes over the objective in 99% of seeds; 0 of 3 have more." in shown
     assert "An instance is taken to serve 360 s after it is asked for, and an alarm to see a minute 120 s late" in shown
+
+
+def test_a_measured_cold_start_takes_the_place_of_the_assumption_and_an_option_that_of_both(
+    recommendation: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A start on this machine tells of no provisioning, which stays assumed."""
+    here = ColdStart(
+        total_s=3.321,
+        starts=3,
+        measured_on="local",
+        machine="two cores",
+        instance_type="ml.g5.xlarge",
+        archive_sha256="a" * 64,
+        measured_at="2026-11-23T09:30:00+00:00",
+    )
+    plain = Recommendation.from_json(recommendation)
+    plain.model_copy(update={"cold_start": here}).write_json(recommendation)
+    simulated(recommendation, "--json")
+    timing = document(capsys)["timing"]
+    words = "measured in 3 starts on two cores, 2026-11-23"
+    assert (timing["provisioning_s"], timing["model_load_s"]) == (300.0, 3.321)
+    assert timing["known_by"] == {"model_load_s": words}
+    simulated(recommendation)
+    assert (
+        f"But 300 s of AWS's provisioning are assumed and 3.32 s of the server's own start are {words}."
+        in capsys.readouterr().out
+    )
+    simulated(recommendation, "--model-load-s", "45", "--json")
+    timing = document(capsys)["timing"]
+    assert (timing["model_load_s"], timing["known_by"]) == (45.0, {})
+    there = here.model_copy(update={"provisioning_s": 210.0, "measured_on": "sagemaker"})
+    plain.model_copy(update={"cold_start": there}).write_json(recommendation)
+    simulated(recommendation, "--json")
+    timing = document(capsys)["timing"]
+    assert (timing["provisioning_s"], timing["model_load_s"]) == (210.0, 3.321)
+    assert set(timing["known_by"]) == {"provisioning_s", "model_load_s"}
 
 
 def test_another_policy_is_compared_with_todays(recommendation: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,7 +104,7 @@ def test_a_candidate_is_searched_on_an_endpoint_of_its_own_that_is_deleted_after
     assert model["PrimaryContainer"]["Environment"] == {"A": "1", "THREADS": "2"}
     started = measured.cold_start
     assert started is not None
-    assert (started.fetch_s, started.unpack_s) == (pytest.approx(0.025), pytest.approx(0.075))
+    assert (started.fetch_s, started.unpack_s) == pytest.approx((0.025, 0.075), abs=1e-5)
     assert (started.machine, started.instance_type, started.archive_sha256) == ("two cores", "ml.c5.xlarge", "0" * 64)
     (variant,) = config["ProductionVariants"]
     assert (variant["ModelName"], variant["InstanceType"], variant["InitialInstanceCount"]) == (name, "ml.c5.xlarge", 1)

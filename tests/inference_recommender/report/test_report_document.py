@@ -144,6 +144,8 @@ def test_the_document_has_figures_as_numbers_and_says_what_was_not_tested(
         "Only the requests of payloads.jsonl were sent: longer or other ones were not.",
         "How long a new instance takes until it answers within the objective was not measured.",
         "Scaling out and in under traffic that changes was not tested; the command simulate estimates it.",
+        "How long requests waited in the server, beside computing, was not measured: SageMaker leads to none of "
+        "Triton's counters.",
     )
     assert set(report.environment) >= {"fingerprint", "model archive", "sha256 of the payloads", "measured on"}
 

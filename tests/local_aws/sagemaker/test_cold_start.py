@@ -1,0 +1,35 @@
+"""A start on the local account is timed from the archive's fetching to an answer, by the command itself."""
+
+import json
+
+import pytest
+
+from inference_recommender.__main__ import main
+from inference_recommender.experiment.aws import ExperimentAws
+from local_aws.process.local_account import LocalAccount
+from tests.local_aws.conftest import Endpoints
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+STAGES = ("fetch_s", "unpack_s", "start_s", "load_s", "warm_up_s", "first_answer_s")
+
+
+def test_the_stages_of_a_real_start_are_all_known_and_sum_to_the_whole(
+    endpoints: Endpoints, account: LocalAccount, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """How long they took depends on the machine, and is not asserted."""
+    for name, value in account.environment.items():
+        monkeypatch.setenv(name, value)
+    endpoints.settled(endpoints.create("cold", config=endpoints.config("cold-config")))
+    monkeypatch.setattr(ExperimentAws, "endpoint_name", lambda self, stack: "cold")
+    assert main(["cold-start", "spellcheck", "--starts", "1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["measured_on"] == "local"
+    assert [name for name in STAGES if told[name] is None] == []
+    assert sum(told[name] for name in STAGES) == pytest.approx(told["total_s"], abs=0.01), "AWS's times are in ms"
+    assert told["warm_up_s"] == 0.0, "the model has none"
+
+    assert main(["cold-start", "spellcheck", "--endpoint", "cold", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["load_s"] is not None
+    assert (told["first_answer_s"], told["total_s"]) == (None, None)
