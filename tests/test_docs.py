@@ -36,7 +36,7 @@ PAGES = [
 KINDS = {"sh", "output", "text", "python", "json", "toml", "mermaid"}
 STACKS = {load_workload(name).workload.stack_name for name in workload_names(ROOT / "workloads")}
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
-SYNOPSIS = re.compile(r"^python -m (\S+)(?: ([a-z|]+)\b)?")
+SYNOPSIS = re.compile(r"^python -m (\S+)(?: ([a-z][a-z|-]*)\b)?")
 
 PROGRAMS: dict[str, Callable[[list[str]], int]] = {
     "model_build": build.main,

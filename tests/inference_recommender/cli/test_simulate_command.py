@@ -136,6 +136,8 @@ def test_a_measured_cold_start_takes_the_place_of_the_assumption_and_an_option_t
     words = "measured in 3 starts on two cores, 2026-11-23"
     assert (timing["provisioning_s"], timing["model_load_s"]) == (300.0, 3.321)
     assert timing["known_by"] == {"model_load_s": words}
+    (run,) = (recommendation.parent / "runs").iterdir()
+    assert json.loads((run / "simulation.json").read_text("utf-8"))["assumed"] == {"model_load_s": words}
     simulated(recommendation)
     assert (
         f"But 300 s of AWS's provisioning are assumed and 3.32 s of the server's own start are {words}."
