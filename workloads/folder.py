@@ -100,9 +100,12 @@ class WorkloadFolder:
             )
         return self._pick(self.workload.traffic, name, "traffic profile", "profiles")
 
-    def payloads(self) -> list[Row]:
-        """Returns the lines of payloads.jsonl, or of a published experiment's own file, each a real request."""
-        documents = self._documents(self.payload_file.name, evaluation.fields_of(self.workload.model))
+    def payloads(self, file: Path | None = None) -> list[Row]:
+        """Returns the lines of payloads.jsonl, or of a published experiment's own file, each a real request; or those
+        of another file of the same form.
+        """
+        name = self.payload_file.name if file is None else str(file.absolute())
+        documents = self._documents(name, evaluation.fields_of(self.workload.model))
         return [document.model_dump() for _, document in documents]
 
     def evaluation(self) -> list[Example]:

@@ -76,8 +76,10 @@ class TunedTriton:
         assert self._process is not None, "a configuration is loaded first"
         return self._process.config(model)
 
-    def load(self, configuration: Configuration) -> None:
-        """Serves a configuration. Raises `Refused` where Triton does not load it, `Unavailable` without a Triton."""
+    def load(self, configuration: Configuration, parameters: Mapping[str, str] | None = None) -> None:
+        """Serves a configuration; `parameters` replace those of config.pbtxt that the model has. Raises `Refused` where
+        Triton does not load it, `Unavailable` without a Triton.
+        """
         self.loaded = None
         if self._target != configuration.target:
             self._put_in_place(configuration.target)
@@ -88,6 +90,7 @@ class TunedTriton:
         self._set_threads(configuration.threads)
         for name in (*members, self._model):
             changed = overridden(self._configs[name], configuration.serving, configuration.threads)
+            _set_parameters(changed, parameters or {})
             if problem := process.load(name, changed):
                 raise Refused(f"Triton does not load {name}: {problem}")
         self.loads += 1
@@ -159,6 +162,11 @@ def overridden(config: Mapping[str, Any], serving: Serving, threads: int | None)
     if threads is not None and "threads" in changed.get("parameters", {}):
         changed["parameters"]["threads"] = {"string_value": str(threads)}
     return changed
+
+
+def _set_parameters(config: dict[str, Any], values: Mapping[str, str]) -> None:
+    known = config.get("parameters", {})
+    known.update({name: {"string_value": value} for name, value in values.items() if name in known})
 
 
 class _Process:
