@@ -80,7 +80,8 @@ def compared(folder: WorkloadFolder, tokenizer: PayloadTokenizer, scratch: Path,
         f"{'payloads':<20}{'in':>7}{'out':>7}{'within limit':>14}{'service time':>14}{'full batches':>14}{'found':>8}"
     )
     for name, shift in found.items():
-        true = capacities[name] / base if base and capacities[name] else None
+        rate = capacities[name]
+        true = rate / base if base and rate else None
         lengths = lengths_of(answers[name])
         print(
             f"{name:<20}{lengths.inputs.mean():>7.1f}{lengths.outputs.mean():>7.1f}{shift.scale_within_limit:>14.2f}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from inference_recommender.cli import arguments
+from inference_recommender.lengths.evidence import lengths_report
 from inference_recommender.lengths.result import NAME, LengthSurface, Origin, surface
 from inference_recommender.lengths.served import Server, built_server, other_server
 from inference_recommender.lengths.shifts import Bounds
@@ -22,6 +23,8 @@ from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.payloads import check_payloads, payload_archive
 from inference_recommender.prove.kept import rewrite
 from inference_recommender.prove.target import ProveAws, Target, endpoint_target, url_target
+from inference_recommender.report.found import found as of
+from inference_recommender.report.page import summary_page
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.tune.space import default_targets
 from workloads import (
@@ -130,13 +133,14 @@ def _lengths(options: argparse.Namespace, stderr: Console) -> int:
         other_name=options.payloads.name if options.payloads else None,
     )
     found.write_json(run_folder.path / NAME)
+    run_folder.keep_report(summary_page(lengths_report(run_folder.path.name, found, workload, of(run_folder.path))))
     if not found.lengths.shifts:
         raise run_folder.no_verdict(found.cautions[0])
     if options.json:
         print(found.model_dump_json(indent=2))
     else:
         show(found, objective.percentile)
-    tell(stderr, f"Kept in {run_folder}")
+    tell(stderr, f"Report: {from_here(run_folder.report)}")
     _add(recommendation if ours else None, found, folder, options.runs, stderr)
     return 0
 

@@ -19,6 +19,7 @@ from inference_recommender.lengths.surface import (
     Sample,
     by_input,
     fit,
+    noise,
     points,
     predictor,
     together,
@@ -28,6 +29,8 @@ from workloads import LatencyObjective, PayloadLengths, Sizing
 from workloads.document import Document
 
 NAME = "lengths.json"
+NOISY = 0.05
+"""From this noise of the medians on, a caution says so."""
 
 
 class Check(Document):
@@ -183,7 +186,8 @@ def _model(found: Fit | None) -> str:
     )
     return (
         f"{found.formula[0].upper()}{found.formula[1:]} for n tokens in{_and_out(found)}: {values}; off by "
-        f"{found.residual:.1%} on lengths left out, by {found.worst:.0%} at worst."
+        f"{found.residual:.1%} on lengths left out, by {found.worst:.0%} at worst; the medians' own noise is "
+        f"{found.noise:.1%}."
     )
 
 
@@ -203,6 +207,11 @@ def _cautions(
         yield (
             "No model of latency by length is near enough: it is interpolated between the measured lengths, and stays "
             "at the last of them beyond."
+        )
+    if (scatter := noise(fitted_to)) > NOISY:
+        yield (
+            f"Medians of the same lengths differ by {2 * scatter:.0%} between the first and the second half of their "
+            "requests: the machine was busy with something else. Measure again when it is not."
         )
     if bounds.outputs and not measured.forced:
         yield "Answers had the lengths that the model gave them: this server takes no length to force."

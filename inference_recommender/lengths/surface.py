@@ -10,8 +10,10 @@ The candidates are polynomials that follow from how such models compute, for n t
 Each is fitted by least squares of the relative residual, so that short requests count as much as long ones. A candidate
 is judged by its residuals on points that it has not seen, one left out at a time; for linear least squares they follow
 from the hat matrix: e/(1 − h) (Allen's PRESS, Technometrics 16, 1974). Coefficients have a 95 % interval by bootstrap
-over the points (Efron & Tibshirani 1993, chapter 9). Where the best candidate is off by more than `FITS`, there is no
-model, and lengths between the measured ones are interpolated.
+over the points (Efron & Tibshirani 1993, chapter 9). Where the best candidate is off by more than `FITS`, and by more
+than the measurement's own noise explains, there is no model, and lengths between the measured ones are interpolated.
+The noise of a point is half the difference of the medians of its requests' first and second half, which lie apart in
+time.
 
 Pure; it knows no server and no tokenizer.
 """
@@ -27,6 +29,8 @@ from workloads.document import Document
 
 FITS = 0.10
 """The most that a model may be off, root mean square of the relative residuals of points left out."""
+OF_NOISE = 2.0
+"""A residual of at most so many times the points' noise is no sign of another model."""
 BETTER = 0.9
 """A model with more terms is taken where its residual is at most so large a share of a simpler one's."""
 TOGETHER = 0.95
@@ -53,6 +57,7 @@ class Point(Document):
     requests: int
     p50_ms: float
     p99_ms: float = Field(description="By interpolation; of few requests it is near the slowest.")
+    noise: float | None = Field(description="Of the median, as a share of it; None for fewer than four requests.")
 
 
 class Coefficient(Document):
@@ -68,6 +73,7 @@ class Fit(Document):
     coefficients: tuple[Coefficient, ...]
     residual: float = Field(description="Root mean square of the relative residuals of points left out.")
     worst: float = Field(description="The largest relative residual.")
+    noise: float = Field(description="Root mean square of the points' own; 0 where none is known.")
 
 
 TERMS: dict[str, Callable[[Floats, Floats], Floats]] = {
@@ -100,12 +106,17 @@ def by_input(samples: Iterable[Sample]) -> tuple[Point, ...]:
 
 def _point(seen: Sequence[Sample]) -> Point:
     latencies = [each.latency_ms for each in seen]
+    half = len(latencies) // 2
+    first, second = (
+        (float(np.median(each)) for each in (latencies[:half], latencies[half:])) if half > 1 else (0.0, 0.0)
+    )
     return Point(
         input_tokens=seen[0].input_tokens,
         output_tokens=float(np.mean([each.output_tokens for each in seen])),
         requests=len(seen),
         p50_ms=float(np.median(latencies)),
         p99_ms=float(np.percentile(latencies, 99)),
+        noise=abs(first - second) / 2 / float(np.median(latencies)) if half > 1 else None,
     )
 
 
@@ -126,9 +137,15 @@ def fit(measured: Sequence[Point], seed: int = 0) -> Fit | None:
         off = _left_out(terms, measured)
         if best is None or off < best[1] * BETTER:
             best = terms, off
-    if best is None or best[1] > FITS:
+    if best is None or best[1] > max(FITS, OF_NOISE * noise(measured)):
         return None
     return _fitted(*best, measured, seed)
+
+
+def noise(measured: Sequence[Point]) -> float:
+    """Returns the root mean square of the points' relative noise; 0 where none is known."""
+    known = [each.noise for each in measured if each.noise is not None]
+    return float(np.sqrt(np.mean(np.square(known)))) if known else 0.0
 
 
 def predictor(found: Fit | None, measured: Sequence[Point]) -> Predict | None:
@@ -182,6 +199,7 @@ def _fitted(terms: Sequence[str], residual: float, measured: Sequence[Point], se
         ),
         residual=residual,
         worst=float(np.abs(design @ values - wanted).max()),
+        noise=noise(measured),
     )
 
 

@@ -1,4 +1,4 @@
-"""The report of a run, a proof, a search, a simulation, an experiment or a comparison, before it is drawn.
+"""The report of a run, a proof, a search, a survey, a simulation, an experiment or a comparison, before it is drawn.
 
 `report --format json` prints it as it is; the Markdown and the page are drawn from it, so that all three say the same.
 Figures are numbers with their unit in the column's name; what is not known is null, never 0.
@@ -12,7 +12,7 @@ from pydantic import Field
 from workloads import LatencyObjective, Proof
 from workloads.document import Document
 
-Kind = Literal["run", "proof", "capacity", "tune", "simulation", "experiment", "comparison"]
+Kind = Literal["run", "proof", "capacity", "tune", "lengths", "simulation", "experiment", "comparison"]
 Verdict = Literal["met", "missed", "unknown"]
 Value = str | int | float | bool | None
 MISSING = "–"

@@ -69,7 +69,7 @@ def test_a_server_that_takes_no_length_is_measured_as_its_answers_come(
         "The answers' lengths follow the requests' so closely that what each costs by itself is not told: a shift of "
         "one alone is not foreseen.",
     ]
-    assert "Input lengths: 5, 11, 15, 20, 32, 51, 64" in shown.err
+    assert "Input lengths: 4, 11, 15, 20, 32, 51, 64" in shown.err
     assert "Nothing was added to" in shown.err
 
 
@@ -78,7 +78,7 @@ def test_a_row_of_more_tokens_than_the_model_takes_is_named(tmp_path: Path, caps
     others.write_text('{"text": "jacket"}\n' + json.dumps({"text": "jacket " * 90}) + "\n", "utf-8")
     assert lengths(echo, tmp_path / "runs", "--payloads", str(others)) == (2, None)
     assert " ".join(capsys.readouterr().err.split()) == (
-        f"{others}: row 2 has 181 tokens, and spellcheck takes 64 at most. Shorten it, or raise max_input_tokens in "
+        f"{others}: row 2 has 272 tokens, and spellcheck takes 64 at most. Shorten it, or raise max_input_tokens in "
         "workload.toml and build again."
     )
 

@@ -1,13 +1,17 @@
 """The document of a survey: what was fitted, how far off it is, and what must be known of it."""
 
+from pathlib import Path
+
 import pytest
 
-from inference_recommender.lengths.result import LengthSurface, Measured, Origin, sentences, surface
+from inference_recommender.cli.report import kind_of, report
+from inference_recommender.lengths.result import NAME, LengthSurface, Measured, Origin, sentences, surface
 from inference_recommender.lengths.shifts import Bounds
 from inference_recommender.lengths.surface import Sample
 from inference_recommender.lengths.terminal import show
 from inference_recommender.report.lengths import lengths_table, shifts_table
 from tests.inference_recommender.lengths.test_shifts import OBJECTIVE, SIZING
+from workloads import load_workload
 
 ORIGIN = Origin(
     asked="a Triton of this machine with cpu",
@@ -64,8 +68,8 @@ def test_a_surface_is_kept_with_its_model_and_held_to_payloads_it_has_not_seen(
     assert result.cautions == ()
     assert list(sentences(result)) == [
         "Latency ≈ a + b·n + c·m for n tokens in and m out: a = 1 ms (1 to 1), b = 0.05 ms (0.05 to 0.05), c = 0.2 ms "
-        "(0.2 to 0.2); off by 0.0% on lengths left out, by 0% at worst.",
-        "The 9 payloads themselves, which it was not fitted to, took 3.58 ms on average alone; it predicts 3.25 "
+        "(0.2 to 0.2); off by 0.0% on lengths left out, by 0% at worst; the medians' own noise is 0.5%.",
+        "The 9 payloads themselves, which it was not fitted to, took 3.57 ms on average alone; it predicts 3.25 "
         "(-9.1%).",
     ]
     names = [each.name for each in result.lengths.shifts]
@@ -117,3 +121,18 @@ def test_an_encoder_of_fixed_lengths_is_interpolated_and_has_no_answers() -> Non
         "the last of them beyond.",
     )
     assert result.lengths.shifts[-1].service_ms == 8
+
+
+def test_the_folder_of_a_survey_has_a_report(tmp_path: Path) -> None:
+    found(measured()).write_json(tmp_path / NAME)
+    load_workload("spellcheck").workload.write_json(tmp_path / "workload.json")
+    assert kind_of(tmp_path) == "lengths"
+    drawn = report(tmp_path)
+    assert drawn.verdict == "met"
+    assert drawn.decision == (
+        "Where payloads are all at the limits, an instance bears 0.18 times as many; size the fleet anew before the "
+        "lengths shift so far."
+    )
+    names = [table.name for table in drawn.tables]
+    assert names == ["length-shifts", "lengths", "lengths-alone", "lengths-under-load"]
+    assert len(drawn.tables[2].rows) == len(GRID)

@@ -27,6 +27,9 @@ def test_a_point_is_the_median_of_its_requests() -> None:
     (point,) = points([*seen])
     assert (point.requests, point.p50_ms) == (3, 2.0)
     assert point.p99_ms == pytest.approx(8.86)
+    assert point.noise is None
+    (steady,) = points([Sample(input_tokens=5, output_tokens=2, latency_ms=each) for each in (2.0, 2.0, 4.0, 4.0)])
+    assert steady.noise == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +86,23 @@ def test_steps_have_no_model_and_are_interpolated() -> None:
     assert predict(np.array([7.5, 4.0, 99.0]), zeros).tolist() == [5.0, 1.0, 9.0]  # between, and at the ends
 
 
+def test_a_residual_that_the_machines_noise_explains_refuses_no_model() -> None:
+    """Half of the requests met a machine twice as busy: medians of the same lengths differ, whatever the model."""
+    chance = np.random.default_rng(5)
+    busy = [
+        Sample(input_tokens=n, output_tokens=m, latency_ms=(2 + 0.05 * n + 0.4 * m) * factor)
+        for n in INPUTS
+        for m in OUTPUTS
+        for half in (1.0, 1.0 + chance.exponential(0.8))
+        for factor in [half] * 5
+    ]
+    measured = points(busy)
+    found = fit(measured)
+    assert found is not None
+    assert found.residual > FITS
+    assert found.noise > FITS / 2
+
+
 def test_a_grid_is_interpolated_both_ways_and_a_cloud_not_at_all() -> None:
     grid = points(samples(lambda n, m: n * 10.0 + m, noise=0.0))
     predict = predictor(None, grid)
@@ -101,4 +121,3 @@ def test_points_left_out_are_predicted_by_the_others() -> None:
         values = np.linalg.lstsq(design[kept], wanted[kept], rcond=None)[0]
         residuals.append(wanted[out] - design[out] @ values)
     assert _left_out(terms, measured) == pytest.approx(np.sqrt(np.mean(np.square(residuals))))
-    assert _left_out(terms, measured) < FITS
