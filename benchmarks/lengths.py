@@ -67,9 +67,9 @@ def compared(folder: WorkloadFolder, tokenizer: PayloadTokenizer, scratch: Path,
         capacities: dict[str, float | None] = {}
         answers: dict[str, tuple[Sample, ...]] = {}
         for name, rows in kinds.items():
+            _say(name)
             answers[name] = survey.ask(rows, rounds=1)
             capacities[name] = _capacity(server, rows, scratch / str(len(capacities)), workload, seconds)
-            print(f"{name}: {capacities[name]}", file=sys.stderr)
         measured = measure(survey, server, asked, bounds, _say)
     found = {}
     for name in kinds:
@@ -121,7 +121,9 @@ def _capacity(server: Server, rows: list[Row], folder: Path, workload: Workload,
     archive.write_bytes(payload_archive(rows))
     probe = GeneratorProbe(archive, folder, url=server.url)
     limit = Limit(percentile=objective.percentile_rank, latency_ms=objective.model_latency_ms)
-    return Search(probe=probe, limit=limit, longest_s=seconds).run().invocations_per_minute
+    found = Search(probe=probe, limit=limit, longest_s=seconds).run()
+    _say(f"{found.invocations_per_minute} invocations/min, {found.interval}: {found.reason.value}")
+    return found.invocations_per_minute
 
 
 def _foretold(measured: Measured, name: str, workload: Workload, bounds: Bounds) -> LengthShift:
@@ -145,8 +147,7 @@ def _foretold(measured: Measured, name: str, workload: Workload, bounds: Bounds)
         invocations_per_minute=None,
         other_name=name,
     )
-    print(found.lengths.model, file=sys.stderr)
-    return found.lengths.shifts[-1]
+    return next(each for each in found.lengths.shifts if each.name == name)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def test_a_surface_is_kept_with_its_model_and_held_to_payloads_it_has_not_seen(
     assert result.cautions == ()
     assert list(sentences(result)) == [
         "Latency ≈ a + b·n + c·m for n tokens in and m out: a = 1 ms (1 to 1), b = 0.05 ms (0.05 to 0.05), c = 0.2 ms "
-        "(0.2 to 0.2); off by 0.0% on lengths left out, by 0% at worst; the medians' own noise is 0.5%.",
+        "(0.2 to 0.2); off by 0.0% on lengths left out, by 0% at worst; the medians' own noise is 0.0%.",
         "The 9 payloads themselves, which it was not fitted to, took 3.57 ms on average alone; it predicts 3.25 "
         "(-9.1%).",
     ]
