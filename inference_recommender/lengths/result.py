@@ -211,7 +211,7 @@ def _cautions(
     if (scatter := noise(fitted_to)) > NOISY:
         yield (
             f"Medians of the same lengths differ by {2 * scatter:.0%} between the first and the second half of their "
-            "requests: the machine was busy with something else. Measure again when it is not."
+            "requests: the machine was not equally fast all the time. Rather trust figures of one that is."
         )
     if bounds.outputs and not measured.forced:
         yield "Answers had the lengths that the model gave them: this server takes no length to force."

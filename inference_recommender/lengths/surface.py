@@ -29,13 +29,16 @@ from workloads.document import Document
 
 FITS = 0.10
 """The most that a model may be off, root mean square of the relative residuals of points left out."""
-OF_NOISE = 2.0
-"""A residual of at most so many times the points' noise is no sign of another model."""
+OF_NOISE, EXCUSED = 2.0, 0.25
+"""A residual of at most so many times the points' noise is no sign of another model; beyond the second, none is taken
+whatever the noise."""
 BETTER = 0.9
 """A model with more terms is taken where its residual is at most so large a share of a simpler one's."""
 TOGETHER = 0.95
 """From this correlation on of input and output lengths, what each costs by itself is not told."""
 RESAMPLES = 1000
+MEDIAN_OF_NORMAL = 0.6745
+"""The median of |z| for a standard normal z."""
 
 Predict: TypeAlias = Callable[[Floats, Floats], Floats]
 """(input tokens, output tokens) of requests → the milliseconds of each, alone on the server."""
@@ -73,7 +76,7 @@ class Fit(Document):
     coefficients: tuple[Coefficient, ...]
     residual: float = Field(description="Root mean square of the relative residuals of points left out.")
     worst: float = Field(description="The largest relative residual.")
-    noise: float = Field(description="Root mean square of the points' own; 0 where none is known.")
+    noise: float = Field(description="Of the points themselves; 0 where none is known.")
 
 
 TERMS: dict[str, Callable[[Floats, Floats], Floats]] = {
@@ -137,15 +140,17 @@ def fit(measured: Sequence[Point], seed: int = 0) -> Fit | None:
         off = _left_out(terms, measured)
         if best is None or off < best[1] * BETTER:
             best = terms, off
-    if best is None or best[1] > max(FITS, OF_NOISE * noise(measured)):
+    if best is None or best[1] > max(FITS, min(OF_NOISE * noise(measured), EXCUSED)):
         return None
     return _fitted(*best, measured, seed)
 
 
 def noise(measured: Sequence[Point]) -> float:
-    """Returns the root mean square of the points' relative noise; 0 where none is known."""
+    """Returns the points' relative noise as a standard deviation, by its median, so that a single point with a request
+    that was held up counts for little; 0 where none is known.
+    """
     known = [each.noise for each in measured if each.noise is not None]
-    return float(np.sqrt(np.mean(np.square(known)))) if known else 0.0
+    return float(np.median(known)) / MEDIAN_OF_NORMAL if known else 0.0
 
 
 def predictor(found: Fit | None, measured: Sequence[Point]) -> Predict | None:

@@ -22,16 +22,16 @@ def show(found: LengthSurface, percentile: str) -> None:
 
 
 def _heat(title: str, points: Sequence[Point]) -> Table:
-    """Returns rows by input tokens and columns by output tokens; one column where there is no grid."""
+    """Returns rows by input tokens and columns by output tokens, or where there is no such grid the rows alone."""
     outputs = sorted({each.output_tokens for each in points})
     known = {(each.input_tokens, each.output_tokens): each.p50_ms for each in points}
     inputs = sorted({each.input_tokens for each in points})
-    if len(known) < len(inputs) * len(outputs):
+    if len(outputs) == 1 or len(known) < len(inputs) * len(outputs):
         return _by_input(title, points)
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     table.add_column("in")
     for output in outputs:
-        table.add_column(f"{output:g} out" if output else "ms", justify="right")
+        table.add_column(f"{output:g} out", justify="right")
     for tokens in inputs:
         table.add_row(str(tokens), *(number(known[tokens, output], ".3g") for output in outputs))
     return table
