@@ -1,4 +1,4 @@
-"""What `lengths` foretells of a real Triton's capacity for payloads of other lengths, beside a search of that capacity.
+"""Holds what `lengths` foretells of a real Triton's capacity for other payloads to searches of that capacity.
 
 spellcheck's build for CPUs (`make run` leaves one, or model_build) is served and surveyed as the command does it. Then
 payloads are made for each shift by the workload's tokenizer, their answers as long as the model makes them: the survey

@@ -1,4 +1,4 @@
-"""What was measured and what follows from it: the document of `lengths`, and its sentences. Pure.
+"""Concludes from what was measured: the document of `lengths`, and its sentences. Pure.
 
 In: samples of requests, alone and beside a load. Out: `LengthSurface`, which is kept as lengths.json, with the part
 that a recommendation gets in `lengths`.
@@ -80,9 +80,9 @@ class Measured(Document):
 
     payloads: tuple[Sample, ...]
     other_payloads: tuple[Sample, ...] = ()
-    """Of the file that `--payloads` names."""
+    """Those of the file that `--payloads` names."""
     grid: tuple[Sample, ...]
-    """Of requests made to the grid's lengths, answered as they come."""
+    """Requests made to the grid's lengths, answered as they come."""
     forced: tuple[Sample, ...] = ()
     """The same with answers of the grid's lengths; empty where the server takes no length."""
     under_load: tuple[Sample, ...]

@@ -31,14 +31,14 @@ FREE = frozenset({"settable"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Server:
-    """What is asked."""
+    """A server to be asked, by `post` or by a load at `url` or `endpoint`."""
 
     name: str
     post: Post
     url: str | None
     endpoint: NamedEndpoint | None
     archive_sha256: str | None
-    """Of the archive that serves; None where nothing tells."""
+    """The hash of the archive that serves; None where nothing tells."""
     measured_on: MeasuredOn
     force: Callable[[int], None] | None = None
     """Makes every answer so many tokens long from now on; None where the server takes no length."""

@@ -86,7 +86,7 @@ class Survey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """What a survey asks."""
+    """The requests of a survey, and how many."""
 
     payloads: Sequence[Row]
     other_payloads: Sequence[Row]

@@ -1,4 +1,4 @@
-"""What becomes of capacity, fleet and latency where lengths shift, against queues that have a closed form."""
+"""Capacity, fleet and latency where lengths shift, against queues that have a closed form."""
 
 import numpy as np
 import pytest
