@@ -31,8 +31,8 @@ from inference_recommender.tune.folder import PLAN, TuneFolder
 from workloads import Proof
 
 DESCRIPTION = """Draws what a folder below runs/ holds: a run, a proof, a search of a capacity or of a configuration
-(tune), a survey of lengths, a simulation or an experiment. html writes report.html into the folder and prints where it is. markdown prints
-the body of a pull request, json the same as a document, which docs/measuring.md describes."""
+(tune), a survey of lengths, a simulation or an experiment. html writes report.html into the folder and prints where it
+is. markdown prints the body of a pull request, json the same as a document, which docs/measuring.md describes."""
 
 
 FILES: dict[str, Kind] = {
@@ -128,6 +128,8 @@ def page_text(path: Path) -> str:
             return summary_page(
                 report(path), {"Latency under each load": plots.of_proof(Proof.from_json(path / PROOF))}
             )
+        case "lengths":
+            return summary_page(report(path))
         case _:
             searched = CapacityFound.from_json(path / CAPACITY).open_loop()
             return summary_page(report(path), {"Latency against load": plots.of_search(searched)})
