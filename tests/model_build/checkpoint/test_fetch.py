@@ -105,6 +105,8 @@ def test_of_an_archive_in_s3_what_a_build_reads_is_unpacked(s3: Any, tmp_path: P
         ),
         ("other.tgz", packed({"logs.txt": b""}), "there is no file of a checkpoint in it. Check the URI."),
     ],
+    # Of the bodies' own, pytest's workers would each have another: gzip writes the time of day.
+    ids=["cut", "no-gzip", "leads-out", "no-checkpoint"],
 )
 def test_an_archive_that_is_none_leaves_nothing(s3: Any, tmp_path: Path, key: str, body: bytes, reason: str) -> None:
     s3.put_object(Bucket="models", Key=key, Body=body)
