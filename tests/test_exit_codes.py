@@ -73,6 +73,7 @@ TOOLS = {
     "scripts/house.py",
     "scripts/install.py",
     "scripts/lock.py",
+    "scripts/record_scaling.py",
     "scripts/run_tests.py",
     "scripts/security/replay_high.py",
     *(f"workloads/{name.parent.name}/train.py" for name in (ROOT / "workloads").glob("*/train.py")),

@@ -120,7 +120,7 @@ def _lengths(options: argparse.Namespace, stderr: Console) -> int:
     except KeyboardInterrupt:
         raise Interrupted("Interrupted: the survey was stopped, and nothing was concluded.") from None
     recommendation = folder.recommendation()
-    ours = recommendation is not None and recommendation.archive_sha256 == server.archive_sha256
+    unlike = _unlike(recommendation, server.archive_sha256)
     found = surface(
         workload.name,
         measured,
@@ -129,7 +129,7 @@ def _lengths(options: argparse.Namespace, stderr: Console) -> int:
         objective=objective,
         sizing=workload.sizing,
         batch=workload.variant(target).serving.max_batch_size,
-        invocations_per_minute=_capacity(recommendation) if ours else None,
+        invocations_per_minute=None if unlike else _capacity(recommendation),
         other_name=options.payloads.name if options.payloads else None,
     )
     found.write_json(run_folder.path / NAME)
@@ -141,7 +141,10 @@ def _lengths(options: argparse.Namespace, stderr: Console) -> int:
     else:
         show(found, objective.percentile)
     tell(stderr, f"Report: {from_here(run_folder.report)}")
-    _add(recommendation if ours else None, found, folder, options.runs, stderr)
+    if recommendation is None or unlike:
+        tell(stderr, f"Nothing was added to {from_here(folder.recommendation_file)}: {unlike}.", "yellow")
+    else:
+        _add(recommendation, found, folder, options.runs, stderr)
     return 0
 
 
@@ -156,14 +159,7 @@ def _server(
 
 def _target(options: argparse.Namespace, folder: WorkloadFolder) -> Target:
     if options.url:
-        recommendation = folder.recommendation()
-        return url_target(
-            options.url,
-            options.model or folder.workload.name,
-            1,
-            None,
-            recommendation.archive_sha256 if recommendation else None,
-        )
+        return url_target(options.url, options.model or folder.workload.name, 1, None, None)
     aws = ProveAws()
     return endpoint_target(aws.described(options.endpoint), aws.region, on_this_machine=aws.is_on_this_machine())
 
@@ -209,12 +205,18 @@ def _capacity(recommendation: Recommendation | None) -> float | None:
     return chosen.max_invocations_per_minute if chosen else None
 
 
+def _unlike(recommendation: Recommendation | None, archive_sha256: str | None) -> str | None:
+    """Returns why the recommendation is not known to be of the archive that was measured, or None."""
+    if recommendation is None:
+        return "it does not exist"
+    if archive_sha256 is None:
+        return "no server of --url tells which archive it serves"
+    return None if recommendation.archive_sha256 == archive_sha256 else "it is of another archive"
+
+
 def _add(
-    recommendation: Recommendation | None, found: LengthSurface, folder: WorkloadFolder, runs: Path, stderr: Console
+    recommendation: Recommendation, found: LengthSurface, folder: WorkloadFolder, runs: Path, stderr: Console
 ) -> None:
     file = folder.recommendation_file
-    if recommendation is None:
-        tell(stderr, f"Nothing was added to {from_here(file)}: it is of another archive, or not there.", "yellow")
-        return
     report = rewrite(recommendation.model_copy(update={"lengths": found.lengths}), file, runs)
     tell(stderr, f"Added to {from_here(file)}" + (f" and {from_here(report)}" if report else ""))

@@ -56,14 +56,14 @@ def test_a_role_that_may_not_read_it_is_told_so(
 ) -> None:
     trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
     document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-    role = client("iam").create_role(RoleName="reads-nothing", AssumeRolePolicyDocument=document)["Role"]["Arn"]
+    role = client("iam").create_role(RoleName="reads-none", AssumeRolePolicyDocument=document)["Role"]["Arn"]
     given = client("sts").assume_role(RoleArn=role, RoleSessionName="me")["Credentials"]
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", given["AccessKeyId"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", given["SecretAccessKey"])
     monkeypatch.setenv("AWS_SESSION_TOKEN", given["SessionToken"])
     assert why_not(f"s3://{BUCKET}/v1", tmp_path) == (
         f"The checkpoint 's3://{BUCKET}/v1' cannot be fetched: An error occurred (AccessDenied) when calling the "
-        "ListObjectsV2 operation: User: arn:aws:sts::123456789012:assumed-role/reads-nothing/me is not authorized to "
+        "ListObjectsV2 operation: User: arn:aws:sts::123456789012:assumed-role/reads-none/me is not authorized to "
         f"perform: s3:ListBucket on resource: arn:aws:s3:::{BUCKET} because no identity-based policy allows the "
         "s3:ListBucket action. Check the URI and your AWS credentials, or start `python -m local_aws`."
     )

@@ -22,6 +22,13 @@ def _an_account(account: LocalAccount, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
+def copy_workload(root: Path) -> None:
+    """Copies spellcheck without the recommendation that `make run` leaves."""
+    folder = root / "workloads" / "spellcheck"
+    folder.mkdir(parents=True)
+    shutil.copy(ROOT / "workloads" / "spellcheck" / "workload.toml", folder)
+
+
 def test_a_check_that_fails_is_exit_code_1_and_what_the_account_lacks_is_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -38,8 +45,9 @@ def test_a_check_that_fails_is_exit_code_1_and_what_the_account_lacks_is_said(
     assert all((check["what_to_do"] is not None) is (check["verdict"] == "fail") for check in checks.values())
 
 
-def test_the_table_has_every_check_and_counts_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["preflight", "SpellcheckStack"]) == 1
+def test_the_table_has_every_check_and_counts_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy_workload(tmp_path)
+    assert main(["preflight", "SpellcheckStack"], tmp_path) == 1
     printed = capsys.readouterr().out
     assert "quota of sagemaker: ml.g5.xlarge" in printed
     assert re.search(r"^5 pass, 1 fail, \d+ unknown$", printed, re.MULTILINE)
@@ -49,8 +57,7 @@ def test_the_release_is_asked_for_where_cdk_json_names_one(tmp_path: Path, capsy
     connection = "arn:aws:codeconnections:us-east-1:123456789012:connection/01234567-89ab-cdef-0123-456789abcdef"
     context = {"release-repository": "example/models", "release-connection": connection}
     (tmp_path / "cdk.json").write_text(json.dumps({"context": context}))
-    (tmp_path / "workloads" / "spellcheck").mkdir(parents=True)
-    shutil.copy(ROOT / "workloads" / "spellcheck" / "workload.toml", tmp_path / "workloads" / "spellcheck")
+    copy_workload(tmp_path)
     main(["preflight", "ReleasePipelineStack", "--json"], tmp_path)
     first, *others = json.loads(capsys.readouterr().out)["checks"]
     assert (first["check"], first["verdict"]) == (f"connection {connection}", "unknown")

@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from model_build.checkpoint import converted, m2m100
-from model_build.init import convert
+from model_build.init import source
 from tests.model_build.checkpoint.record_m2m100 import FOLDER, RECORDED, transformers_own
 from workloads import UsageError
 
@@ -74,10 +74,10 @@ def test_a_folder_without_tokenizer_json_gets_one_for_its_language(folder: Path,
     assert made == {None: "__en__", "fr": "__fr__"}
 
 
-def test_init_writes_it_too(folder: Path, tmp_path: Path) -> None:
-    convert.write_tokenizer(folder, tmp_path)
-    assert Tokenizer.from_file(str(tmp_path / "tokenizer.json")).encode(TEXTS[0]).ids == GIVEN["ids"]["en"][0]
-    assert (tmp_path / "tokenizer_config.json").exists()
+def test_init_copies_it_too(folder: Path, tmp_path: Path) -> None:
+    fetched = source.fetch(str(folder), tmp_path / "cache")
+    assert Tokenizer.from_file(str(fetched.folder / "tokenizer.json")).encode(TEXTS[0]).ids == GIVEN["ids"]["en"][0]
+    assert fetched.copied
 
 
 @pytest.mark.parametrize(
