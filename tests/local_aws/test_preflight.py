@@ -47,6 +47,7 @@ def test_a_check_that_fails_is_exit_code_1_and_what_the_account_lacks_is_said(
 
 def test_the_table_has_every_check_and_counts_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     copy_workload(tmp_path)
+    shutil.copy(ROOT / "cdk.json", tmp_path)
     assert main(["preflight", "SpellcheckStack"], tmp_path) == 1
     printed = capsys.readouterr().out
     assert "quota of sagemaker: ml.g5.xlarge" in printed
