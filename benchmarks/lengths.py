@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.search import Search
+from inference_recommender.capacity.search import Search, SearchResult
 from inference_recommender.lengths.result import Measured, Origin, lengths_of, surface
 from inference_recommender.lengths.served import Server, built_server
 from inference_recommender.lengths.shifts import Bounds
@@ -64,7 +64,7 @@ def compared(folder: WorkloadFolder, tokenizer: PayloadTokenizer, scratch: Path,
             load_invocations_per_minute=None,
             archive=archive,
         )
-        capacities: dict[str, float | None] = {}
+        capacities: dict[str, SearchResult] = {}
         answers: dict[str, tuple[Sample, ...]] = {}
         for name, rows in kinds.items():
             _say(name)
@@ -76,22 +76,20 @@ def compared(folder: WorkloadFolder, tokenizer: PayloadTokenizer, scratch: Path,
         whole = measured.model_copy(update={"payloads": answers["as measured"], "other_payloads": answers[name]})
         found[name] = _foretold(whole, name, workload, bounds)
     base = capacities["as measured"]
-    print(
-        f"{'payloads':<20}{'in':>7}{'out':>7}{'within limit':>14}{'service time':>14}{'full batches':>14}{'found':>8}"
-    )
+    heads = ("within limit", "service time", "full batches", "found", "between")
+    print(f"{'payloads':<20}{'in':>7}{'out':>7}" + "".join(f"{head:>14}" for head in heads))
     for name, shift in found.items():
-        rate = capacities[name]
-        true = rate / base if base and rate else None
+        times, between = _times(capacities[name], base)
         lengths = lengths_of(answers[name])
         print(
             f"{name:<20}{lengths.inputs.mean():>7.1f}{lengths.outputs.mean():>7.1f}{shift.scale_within_limit:>14.2f}"
             f"{shift.scale_by_service_time:>14.2f}{shift.scale_in_full_batches:>14.2f}"
-            f"{'-' if true is None else format(true, '.2f'):>8}"
+            f"{times:>14}{between:>14}"
         )
     return {
         "machine": machine_description(),
         "limit_ms": objective.model_latency_ms,
-        "capacities": capacities,
+        "capacities": {name: [each.invocations_per_minute, each.interval] for name, each in capacities.items()},
         "foretold": {name: shift.model_dump(mode="json") for name, shift in found.items()},
     }
 
@@ -114,8 +112,18 @@ def _shifted(tokenizer: PayloadTokenizer, rows: list[Row]) -> dict[str, list[Row
     }
 
 
-def _capacity(server: Server, rows: list[Row], folder: Path, workload: Workload, seconds: float) -> float | None:
-    """Returns the invocations a minute that the server bears of these rows within the workload's objective."""
+def _times(found: SearchResult, base: SearchResult) -> tuple[str, str]:
+    """Returns how many times the base's capacity is found, and what the two searches' intervals leave open of it."""
+    rate, base_rate = found.invocations_per_minute, base.invocations_per_minute
+    times = f"{rate / base_rate:.2f}" if rate and base_rate else "-"
+    if found.interval is None or base.interval is None:
+        return times, "-"
+    (low, high), (base_low, base_high) = found.interval, base.interval
+    return times, f"{low / base_high:.2f}-{high / base_low:.2f}"
+
+
+def _capacity(server: Server, rows: list[Row], folder: Path, workload: Workload, seconds: float) -> SearchResult:
+    """Searches the invocations a minute that the server bears of these rows within the workload's objective."""
     folder.mkdir()
     archive, objective = folder / "payloads.tar.gz", workload.latency_objective
     archive.write_bytes(payload_archive(rows))
@@ -123,7 +131,7 @@ def _capacity(server: Server, rows: list[Row], folder: Path, workload: Workload,
     limit = Limit(percentile=objective.percentile_rank, latency_ms=objective.model_latency_ms)
     found = Search(probe=probe, limit=limit, longest_s=seconds).run()
     _say(f"{found.invocations_per_minute} invocations/min, {found.interval}: {found.reason.value}")
-    return found.invocations_per_minute
+    return found
 
 
 def _foretold(measured: Measured, name: str, workload: Workload, bounds: Bounds) -> LengthShift:
