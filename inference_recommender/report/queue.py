@@ -17,7 +17,7 @@ from itertools import chain
 from inference_recommender.capacity.server_times import ServerTimes
 from inference_recommender.measurement import Measurement, ProbeSeen
 from inference_recommender.report.document import Table, table
-from inference_recommender.report.plots import BLUE, GREEN, ORANGE, Plot, drawn, legend, new_figure
+from inference_recommender.report.plots import BLUE, GREEN, ORANGE, WIDE_IN, Plot, drawn, legend, new_figure
 from workloads import Workload
 
 DELAYED = 0.5
@@ -87,7 +87,7 @@ def queue_against_compute(measured: Sequence[Measurement]) -> Plot | None:
     probes = next((told for each in measured if len(told := _told(each)) > 1), None)
     if probes is None:
         return None
-    figure, axes = new_figure()
+    figure, axes = new_figure(WIDE_IN)
     rates = [each.invocations_per_minute for each in probes]
     times = [each.server for each in probes if each.server is not None]
     for label, colour, marker, values in (

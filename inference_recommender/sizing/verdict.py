@@ -164,9 +164,12 @@ def _by_search(measured: Measurement, found: OpenLoop, asked: str) -> Verdict:
     """Judges by arrivals that were sent: the rate found is the highest within the limit."""
     if not (rate := found.invocations_per_minute):
         return _as_it_is(measured, meets=False, reason=f"Misses {asked} with open-loop arrivals: {found.reason}.")
+    nearest = ""
+    if found.latency_ms is not None and found.latency_ms > found.limit_ms:
+        nearest = f" The probe nearest to that had {found.latency_ms:.4g} ms; those about it decide together."
     return Verdict(
         meets=True,
-        reason=f"Keeps {asked} with open-loop arrivals: {_figures(None, rate)}.{_beside(measured)}",
+        reason=f"Keeps {asked} with open-loop arrivals: {_figures(None, rate)}.{nearest}{_beside(measured)}",
         invocations_per_minute=rate,
         basis="open-loop",
         interval=found.interval,

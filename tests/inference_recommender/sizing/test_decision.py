@@ -59,6 +59,12 @@ def test_a_candidate_that_keeps_the_objective_is_sized_and_priced() -> None:
     assert judged.cost_per_million_invocations_usd == pytest.approx(3 * 1.408 / 1.8)
 
 
+def test_one_probe_beyond_the_limit_at_the_rate_that_is_kept_is_told() -> None:
+    judged = candidate(_searched(latency_ms=56.954), DEMAND, SIZING, KNOWN, 30_000)
+    assert judged.meets_objective
+    assert "The probe nearest to that had 56.95 ms; those about it decide together. The test's users" in judged.reason
+
+
 def test_a_candidate_that_misses_the_objective_is_sized_too_and_not_recommended() -> None:
     judged = candidate(_searched(0, reason="no rate keeps the limit"), DEMAND, SIZING, KNOWN, 30_000)
     assert judged.reason == (
