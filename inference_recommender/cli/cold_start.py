@@ -17,11 +17,11 @@ from inference_recommender.cold_start.stages import Stages, cold_start, stages
 from inference_recommender.experiment.aws import ExperimentAws
 from inference_recommender.jobs.aws import deployed_workload
 from inference_recommender.load_test.load_test import machine_description
+from inference_recommender.load_test.target import ARCHIVE_KEY, Described, TargetAws
 from inference_recommender.output import Commands, add_command, number, stdout_console, tell
 from inference_recommender.payloads import request_bodies
-from inference_recommender.prove.kept import rewrite
-from inference_recommender.prove.target import ARCHIVE_KEY, Described, ProveAws
 from inference_recommender.report.cold_start import in_words, stage_rows
+from inference_recommender.report.rewrite import rewrite
 from workloads import ROOT, ColdStart, Interrupted, Recommendation, Unavailable, WorkloadFolder
 from workloads.files import from_here
 
@@ -55,7 +55,7 @@ def _cold_start(options: argparse.Namespace, stderr: Console) -> int:
     aws = ExperimentAws()
     folder = deployed_workload(options.workload, None, aws, options.endpoint)
     name = options.endpoint or aws.endpoint_name(folder.workload.stack_name)
-    described = ProveAws().described(name)
+    described = TargetAws().described(name)
     variant, archive = _variant(described), ARCHIVE_KEY.search(described.archive_url)
     found = _read(aws, name) if options.endpoint else _started(aws, folder, variant, options.starts, stderr)
     local = aws.is_on_this_machine()

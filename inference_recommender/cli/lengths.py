@@ -19,12 +19,12 @@ from inference_recommender.lengths.survey import Asked, Survey, measure
 from inference_recommender.lengths.terminal import show
 from inference_recommender.lengths.tokens import PayloadTokenizer, built_tokenizer
 from inference_recommender.load_test.load_test import machine_description
+from inference_recommender.load_test.target import Target, TargetAws, endpoint_target, url_target
 from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.payloads import check_payloads, payload_archive
-from inference_recommender.prove.kept import rewrite
-from inference_recommender.prove.target import ProveAws, Target, endpoint_target, url_target
 from inference_recommender.report.found import found as of
 from inference_recommender.report.page import summary_page
+from inference_recommender.report.rewrite import rewrite
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.tune.space import default_targets
 from workloads import (
@@ -160,7 +160,7 @@ def _server(
 def _target(options: argparse.Namespace, folder: WorkloadFolder) -> Target:
     if options.url:
         return url_target(options.url, options.model or folder.workload.name, 1, None, None)
-    aws = ProveAws()
+    aws = TargetAws()
     return endpoint_target(aws.described(options.endpoint), aws.region, on_this_machine=aws.is_on_this_machine())
 
 

@@ -16,21 +16,18 @@ from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.cli import arguments
 from inference_recommender.load_test.load_test import machine_description
 from inference_recommender.load_test.probe import GeneratorProbe
+from inference_recommender.load_test.target import Target, TargetAws, endpoint_target, url_target
 from inference_recommender.output import Commands, add_command, number, stdout_console, tell, warn
 from inference_recommender.payloads import payload_archive
 from inference_recommender.prove.kept import PROOF, add_proof, recommendation_to_prove
 from inference_recommender.prove.loads import Load
 from inference_recommender.prove.proving import Origin, Proving
-from inference_recommender.prove.sequential import LONGEST_WARM_UP_S
-from inference_recommender.prove.target import (
-    ProveAws,
-    Target,
-    endpoint_target,
+from inference_recommender.prove.refusals import (
     refuse_another,
     refuse_beyond_the_lease,
     refuse_less_than_the_fleet,
-    url_target,
 )
+from inference_recommender.prove.sequential import LONGEST_WARM_UP_S
 from inference_recommender.run_folder import RunFolder
 from workloads import (
     ROOT,
@@ -151,7 +148,7 @@ def _target(options: argparse.Namespace, workload: Workload, recommendation: Rec
         for name in ("model", "instance_type", "instances"):
             if getattr(options, name) is not None:
                 raise UsageError(f"--{name.replace('_', '-')}: goes with --url; of an endpoint AWS knows it.")
-        aws = ProveAws()
+        aws = TargetAws()
         endpoint = options.endpoint or aws.endpoint_name(workload.stack_name)
         return endpoint_target(aws.described(endpoint), aws.region, on_this_machine=aws.is_on_this_machine())
     instances = 1 if options.instances is None else options.instances

@@ -17,7 +17,7 @@ from inference_recommender.client import SageMakerEndpoint
 from inference_recommender.lengths.asking import TIMEOUT_S, Connection, Post, to_endpoint
 from inference_recommender.load_generator.plan import SageMakerEndpoint as NamedEndpoint
 from inference_recommender.load_test.served import MeasuredOn
-from inference_recommender.prove.target import Target
+from inference_recommender.load_test.target import Target
 from inference_recommender.tune.race import Refused
 from inference_recommender.tune.space import own
 from inference_recommender.tune.triton import Built, TunedTriton

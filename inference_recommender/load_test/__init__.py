@@ -2,6 +2,7 @@
 
 served             what is measured, an endpoint or a server at a URL, and the generator's plan against it. Pure
 measured           the result of a generator, or of several merged, as a Measurement with its time series
+target             the endpoint or server that is asked, and what is known of it; its AWS adapter
 load_test          the use case: drive the load, keep what it measured, decide and report, as a job's run does
 generator_request  several generators as one SageMaker Processing job. Pure
 generator_fleet    sends that job, waits, and merges what each host measured; `generator_entry` is the program it runs

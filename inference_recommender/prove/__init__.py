@@ -3,6 +3,6 @@
 loads        the rates: each instance's share at the peak, and after the loss of an instance or a zone. Pure
 sequential   the test of the limit at one rate, which looks now and then and stops when it is clear. Pure
 proving      both loads one after another, and the verdict. Pure
-target       the endpoint or server that is asked, and the refusals; the AWS adapter
+refusals     the proofs that a target cannot give. Pure
 kept         the proof in the recommendation and in the reports
 """

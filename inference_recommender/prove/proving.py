@@ -9,10 +9,10 @@ import numpy as np
 
 from inference_recommender.capacity.percentile_interval import PercentileInterval
 from inference_recommender.capacity.search import Probe
+from inference_recommender.load_test.target import Target
 from inference_recommender.measurement import limit_of
 from inference_recommender.prove.loads import Load, loads
 from inference_recommender.prove.sequential import SequentialTest, looks_s, shortest_s, warm_up
-from inference_recommender.prove.target import Target
 from workloads import Proof, ProofScenario, Recommendation, Sizing, UsageError
 
 WORST_FIRST = ("missed", "unclear", "kept")

@@ -12,7 +12,7 @@ from inference_recommender.__main__ import main
 from inference_recommender.cli import cold_start
 from inference_recommender.cold_start import first_answer, own_endpoint
 from inference_recommender.cold_start.stages import LogLine
-from inference_recommender.prove.target import Described
+from inference_recommender.load_test.target import Described
 from tests.inference_recommender.cold_start.recorded import OWN, QUIET, VERBOSE, at, lines
 from tests.inference_recommender.prove.recommended import a_candidate, a_recommendation
 from workloads import Recommendation, WorkloadFolder, load_workload
@@ -80,7 +80,7 @@ def folder(workloads_copy: Path, monkeypatch: pytest.MonkeyPatch) -> WorkloadFol
 
 def run(account: Account, monkeypatch: pytest.MonkeyPatch, runs: Path, *more: str) -> int:
     monkeypatch.setattr(cold_start, "ExperimentAws", lambda: account)
-    monkeypatch.setattr(cold_start, "ProveAws", lambda: account)
+    monkeypatch.setattr(cold_start, "TargetAws", lambda: account)
     monkeypatch.setattr(first_answer, "ask_url", lambda url: lambda body: True)
     return main(["cold-start", "spellcheck", "--runs", str(runs), *more])
 

@@ -16,8 +16,8 @@ from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
 from inference_recommender.load_generator.requests import read_payloads
 from inference_recommender.load_test import probe
+from inference_recommender.load_test.target import Described, TargetAws
 from inference_recommender.payloads import request_bodies
-from inference_recommender.prove.target import Described, ProveAws
 from inference_recommender.run_folder import RunFolder
 from tests.inference_recommender.load_generator.virtual_run import URL, run_command
 from tests.inference_recommender.prove.recommended import OBJECTIVE, a_candidate, a_recommendation
@@ -218,7 +218,7 @@ def test_what_holds_nothing_to_prove_is_refused(
     assert servers.plans == []
 
 
-class Account(ProveAws):
+class Account(TargetAws):
     """An account with one endpoint, as boto3 would show it."""
 
     region = "us-east-1"
@@ -249,7 +249,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> type[Account]:
     class Changed(Account):
         """May be changed by a test."""
 
-    monkeypatch.setattr(command_line, "ProveAws", Changed)
+    monkeypatch.setattr(command_line, "TargetAws", Changed)
     return Changed
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from inference_recommender.capacity.search import Probe, Seen
-from inference_recommender.prove.target import Target
+from inference_recommender.load_test.target import Target
 from workloads import Autoscaling, Candidate, LatencyObjective, Provenance, Recommendation
 
 OBJECTIVE = LatencyObjective(percentile="P90", model_latency_ms=50.0, peak_invocations_per_minute=12_000)

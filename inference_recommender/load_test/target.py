@@ -1,4 +1,4 @@
-"""The endpoint or server that a proof asks, what is known of it, and what cannot be proven there.
+"""The endpoint or server that open arrivals go to, and what is known of it.
 
 All is pure but the adapter at the end, which asks AWS what an endpoint is.
 """
@@ -6,8 +6,7 @@ All is pure but the adapter at the end, which asks AWS what an endpoint is.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from pathlib import Path
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,7 +17,7 @@ from inference_recommender.jobs.aws import INVOCATIONS_URL_TAG, resource_id
 from inference_recommender.load_generator.plan import SageMakerEndpoint
 from inference_recommender.load_test.aws import LoadTestAws
 from inference_recommender.load_test.served import MeasuredOn, infer_url
-from workloads import Candidate, Recommendation, Unavailable, UsageError
+from workloads import Unavailable, UsageError
 
 ARCHIVE_KEY = re.compile(r"/([0-9a-f]{64})\.tar\.gz$")
 """The key that the stacks give an archive in S3."""
@@ -42,46 +41,6 @@ class Target:
     """The hash of the model archive that serves; None where nothing tells."""
     expires_at: datetime | None = None
     measured_on: MeasuredOn
-
-
-def refuse_another(target: Target, recommendation: Recommendation, chosen: Candidate, file: Path) -> None:
-    """Raises `UsageError` where the target serves another archive than was measured, or on another instance type."""
-    wanted, serves = recommendation.archive_sha256, target.archive_sha256
-    if serves is not None and serves != wanted:
-        raise UsageError(
-            f"{file}: archive_sha256: was measured on the artifact {wanted[:12]}…, but {target.name} serves "
-            f"{serves[:12]}…. Deploy the artifact that was measured, or measure the one that serves."
-        )
-    if target.instance_type not in (UNKNOWN_TYPE, chosen.instance_type):
-        raise UsageError(
-            f"{file}: recommended.instance_type: is {chosen.instance_type}, but {target.name} runs on "
-            f"{target.instance_type}. Prove it on an endpoint of {chosen.instance_type}."
-        )
-
-
-def refuse_less_than_the_fleet(target: Target, chosen: Candidate, peak_invocations_per_minute: float) -> None:
-    """Raises `UsageError` where the target has fewer instances than the fleet whose whole load it is to bear."""
-    if target.instances >= (chosen.instance_count or 1):
-        return
-    has = f"{target.instances} instance{'s' if target.instances != 1 else ''}"
-    if target.stands_in:
-        has = "one server for all of its instances, as every endpoint on this machine has"
-    raise UsageError(
-        f"--fleet: {target.name} has {has}, and {peak_invocations_per_minute:,} invocations/min are for the "
-        f"{chosen.instance_count} that are recommended. Deploy the fleet, or leave out --fleet: each instance that is "
-        "there then gets its share."
-    )
-
-
-def refuse_beyond_the_lease(target: Target, longest_s: float, now: datetime) -> None:
-    """Raises `UsageError` where the target may be swept away before the proof has ended."""
-    if target.expires_at is None or now + timedelta(seconds=longest_s) <= target.expires_at:
-        return
-    left_s = max((target.expires_at - now).total_seconds(), 0)
-    raise UsageError(
-        f"--max-duration-s: the proof may take {longest_s:,.0f} s, but {target.name} expires in {left_s:,.0f} s, at "
-        f"{target.expires_at.isoformat(timespec='seconds')}. Give it less, or prove it on an endpoint that stays."
-    )
 
 
 def url_target(url: str, model: str, instances: int, instance_type: str | None, archive_sha256: str | None) -> Target:
@@ -116,19 +75,19 @@ class Described:
 
 
 def endpoint_target(described: Described, region: str, *, on_this_machine: bool) -> Target:
-    """Returns an endpoint as a proof asks it. Raises `Unavailable` where not every instance would get its share."""
+    """Returns an endpoint as it is asked. Raises `Unavailable` where not every instance would get its share."""
     name, variants = described.endpoint["EndpointName"], described.config["ProductionVariants"]
     if described.endpoint["EndpointStatus"] != "InService":
         raise Unavailable(f"{name} is {described.endpoint['EndpointStatus']}. Wait until it is InService.")
     if len(variants) != 1 or "InstanceType" not in variants[0]:
         raise Unavailable(
-            f"{name}: is proven only with one variant, on instances. Deploy such an endpoint, or name it."
+            f"{name}: only endpoints of one variant, on instances, are loaded so. Deploy or name such a one."
         )
     (variant,) = variants
     if described.scalable_targets and not on_this_machine:
         raise Unavailable(
             f"{name}: autoscaling is on, so that its instances would become more under the load. Deploy with `-c "
-            f"autoscaling=off`, or deregister {resource_id(name, variant['VariantName'])} while the proof runs."
+            f"autoscaling=off`, or deregister {resource_id(name, variant['VariantName'])} meanwhile."
         )
     counts = [item.get("CurrentInstanceCount") for item in described.endpoint.get("ProductionVariants", [])]
     count = next(filter(None, counts), variant["InitialInstanceCount"])
@@ -147,7 +106,7 @@ def endpoint_target(described: Described, region: str, *, on_this_machine: bool)
     )
 
 
-class ProveAws(LoadTestAws):
+class TargetAws(LoadTestAws):
     def described(self, name: str) -> Described:
         """Raises `AwsUnavailable` where there is no such endpoint."""
         sagemaker = self.client("sagemaker")

@@ -1,26 +1,14 @@
-"""The facts of an endpoint or a server that a proof goes by, and the refusals."""
+"""The facts of an endpoint or a server that open arrivals go to."""
 
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from aws_api.expiry import expiry_tag
-from inference_recommender.prove.target import (
-    Described,
-    Target,
-    endpoint_target,
-    refuse_another,
-    refuse_beyond_the_lease,
-    refuse_less_than_the_fleet,
-    url_target,
-)
-from tests.inference_recommender.prove.recommended import TARGET, a_candidate, a_recommendation
+from inference_recommender.load_test.target import Described, Target, endpoint_target, url_target
 from workloads import Unavailable, UsageError
 
-FILE = Path("workloads/spellcheck/recommendation.json")
 NOW = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
 SHA256 = "ab" * 32
 VARIANT = {"VariantName": "AllTraffic", "InstanceType": "ml.g5.xlarge", "InitialInstanceCount": 1, "ModelName": "m-1"}
@@ -50,6 +38,7 @@ def test_an_endpoint_has_the_archive_the_type_and_the_instances_that_aws_tells()
     assert (target.archive_sha256, target.instance_type, target.instances) == (SHA256, "ml.g5.xlarge", 4)
     assert (target.endpoint is not None, target.url, target.measured_on) == (True, None, "sagemaker")
     assert target.expires_at is None
+    assert _endpoint(tags=[expiry_tag(NOW)]).expires_at == NOW
 
 
 def test_an_endpoint_on_this_machine_is_one_server_that_is_asked_directly() -> None:
@@ -75,16 +64,16 @@ def test_an_archive_under_a_name_of_ones_own_is_unknown(url: str) -> None:
         ),
         (
             {"config": {"ProductionVariants": [VARIANT, VARIANT]}},
-            "SpellcheckStack: is proven only with one variant, on instances. Deploy such an endpoint, or name it.",
+            "SpellcheckStack: only endpoints of one variant, on instances, are loaded so. Deploy or name such a one.",
         ),
         (
             {"config": {"ProductionVariants": [{"VariantName": "AllTraffic", "ServerlessConfig": {}}]}},
-            "SpellcheckStack: is proven only with one variant, on instances. Deploy such an endpoint, or name it.",
+            "SpellcheckStack: only endpoints of one variant, on instances, are loaded so. Deploy or name such a one.",
         ),
         (
             {"scalable_targets": [{}]},
             "SpellcheckStack: autoscaling is on, so that its instances would become more under the load. Deploy with "
-            "`-c autoscaling=off`, or deregister endpoint/SpellcheckStack/variant/AllTraffic while the proof runs.",
+            "`-c autoscaling=off`, or deregister endpoint/SpellcheckStack/variant/AllTraffic meanwhile.",
         ),
     ],
 )
@@ -105,55 +94,3 @@ def test_what_is_no_url_is_refused() -> None:
     with pytest.raises(UsageError) as caught:
         url_target("localhost:8000", "spellcheck", 1, None, None)
     assert str(caught.value) == "--url: got 'localhost:8000', but a URL is http://HOST:PORT or https://HOST."
-
-
-def test_another_archive_than_was_measured_is_refused() -> None:
-    with pytest.raises(UsageError) as caught:
-        refuse_another(replace(TARGET, archive_sha256="b" * 64), a_recommendation(), a_candidate(), FILE)
-    assert str(caught.value) == (
-        "workloads/spellcheck/recommendation.json: archive_sha256: was measured on the artifact aaaaaaaaaaaa…, but "
-        "endpoint-1 serves bbbbbbbbbbbb…. Deploy the artifact that was measured, or measure the one that serves."
-    )
-
-
-def test_another_instance_type_than_is_recommended_is_refused() -> None:
-    with pytest.raises(UsageError) as caught:
-        refuse_another(replace(TARGET, instance_type="ml.g5.xlarge"), a_recommendation(), a_candidate(), FILE)
-    assert str(caught.value) == (
-        "workloads/spellcheck/recommendation.json: recommended.instance_type: is ml.c5.xlarge, but endpoint-1 runs on "
-        "ml.g5.xlarge. Prove it on an endpoint of ml.c5.xlarge."
-    )
-
-
-def test_what_is_not_known_of_a_server_is_not_refused() -> None:
-    unknown = replace(TARGET, archive_sha256=None, instance_type="unknown")
-    refuse_another(unknown, a_recommendation(), a_candidate(), FILE)
-
-
-def test_an_endpoint_too_small_for_the_whole_peak_is_refused() -> None:
-    refuse_less_than_the_fleet(replace(TARGET, instances=10), a_candidate(10), 12_000)
-    with pytest.raises(UsageError) as caught:
-        refuse_less_than_the_fleet(replace(TARGET, instances=4), a_candidate(10), 12_000)
-    assert str(caught.value) == (
-        "--fleet: endpoint-1 has 4 instances, and 12,000 invocations/min are for the 10 that are recommended. Deploy "
-        "the fleet, or leave out --fleet: each instance that is there then gets its share."
-    )
-    with pytest.raises(UsageError) as caught:
-        refuse_less_than_the_fleet(replace(TARGET, stands_in=True), a_candidate(10), 12_000)
-    assert str(caught.value) == (
-        "--fleet: endpoint-1 has one server for all of its instances, as every endpoint on this machine has, and "
-        "12,000 invocations/min are for the 10 that are recommended. Deploy the fleet, or leave out --fleet: each "
-        "instance that is there then gets its share."
-    )
-
-
-def test_an_endpoint_that_may_be_swept_before_the_proof_has_ended_is_refused() -> None:
-    leased = _endpoint(tags=[expiry_tag(NOW + timedelta(minutes=10))])
-    refuse_beyond_the_lease(leased, 600, NOW)
-    refuse_beyond_the_lease(TARGET, 1e9, NOW)
-    with pytest.raises(UsageError) as caught:
-        refuse_beyond_the_lease(leased, 726, NOW)
-    assert str(caught.value) == (
-        "--max-duration-s: the proof may take 726 s, but SpellcheckStack expires in 600 s, at "
-        "2026-11-23T03:10:00+00:00. Give it less, or prove it on an endpoint that stays."
-    )
