@@ -19,11 +19,18 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 
 
-def alone(program: Path, *arguments: str, threads: int, python: str = sys.executable) -> Any:
-    """Run `program` by itself and return the JSON document it ends with."""
+def alone(
+    program: Path, *arguments: str, threads: int, python: str = sys.executable, longest_s: float | None = None
+) -> Any:
+    """Run `program` by itself and return the JSON document it ends with. Raises `subprocess.TimeoutExpired`."""
     print(" ".join(["…", *arguments]), file=sys.stderr)
     done = subprocess.run(
-        [python, str(program), *arguments], env=environment(threads), stdout=subprocess.PIPE, text=True, check=True
+        [python, str(program), *arguments],
+        env=environment(threads),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=longest_s,
     )
     return json.loads(done.stdout.splitlines()[-1])
 
