@@ -64,6 +64,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("workload", metavar="WORKLOAD", help="whose payloads are sent and whose objective is kept")
     parser.add_argument("--url", required=True, metavar="URL", help="of a KServe v2 server, or of its model's infer")
     parser.add_argument("--model", metavar="NAME", help="in the server; default: the workload's name")
+    parser.add_argument("--payloads", type=Path, metavar="FILE", help="others to send, as payloads.jsonl is")
     parser.add_argument("--percentile", type=arguments.percentile, metavar="P", help="default: the objective's")
     parser.add_argument("--latency-limit-ms", type=arguments.positive, metavar="N", help="default: the objective's")
     parser.add_argument(
@@ -94,7 +95,7 @@ def _capacity(options: argparse.Namespace, stderr: Console) -> int:
     limit = Limit(percentile=float(percentile[1:]), latency_ms=options.latency_limit_ms or objective.model_latency_ms)
     run_folder = RunFolder(options.runs / _name(options.workload))
     run_folder.keep_workload(folder.workload)
-    run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads(), objective.rows_per_invocation))
+    run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads(options.payloads), objective.rows_per_invocation))
     url = infer_url(options.url, options.model or options.workload)
     say = partial(tell, stderr)
     probe = GeneratorProbe(run_folder.path / PAYLOADS, run_folder.path, url=url, tell=say)
@@ -118,6 +119,8 @@ def _refuse(options: argparse.Namespace) -> None:
         raise UsageError(f"--instances: got {options.instances}. Allowed: 1 or more.")
     if options.recommend and options.instance_type is None:
         raise UsageError("--recommend: needs --instance-type TYPE, which the fleet is sized in.")
+    if options.recommend and options.payloads:
+        raise UsageError("--recommend: the recommendation is for payloads.jsonl; leave out --payloads.")
     if options.recommend and (options.percentile or options.latency_limit_ms):
         raise UsageError(
             "--recommend: the recommendation is for the objective of workload.toml; leave out --percentile and "

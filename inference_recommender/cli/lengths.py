@@ -49,9 +49,10 @@ a load of payloads. By default a Triton of this machine (`make triton`) serves t
 made to have chosen lengths, too; a server of --url or --endpoint gives them the lengths that its model does.
 
 A simple model is fitted to it, with its residual. From it follows what capacity, fleet and latency become where the
-payloads' lengths shift: by a quarter, by half, all at the P90, all at the limits, or to those of --payloads FILE. The
-result is kept as lengths.json and, where the workload's recommendation is of the same archive, added to it and to the
-report of its run. Exit code 4: nothing that was measured tells how latency follows from lengths."""
+payloads' lengths shift: by a quarter, by half, all at the P90, all at the limits, or to those of --payloads FILE. Where
+we searched such capacities, they were lower (docs/lengths.md). The result is kept as lengths.json and, where the
+workload's recommendation is of the same archive, added to it and to the report of its run; nobody tells the archive
+behind --url. Exit code 4: nothing that was measured tells how latency follows from lengths."""
 
 
 def add(commands: Commands) -> None:

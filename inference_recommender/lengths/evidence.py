@@ -36,7 +36,8 @@ def lengths_report(name: str, surface: LengthSurface, workload: Workload, found:
         cautions=surface.cautions,
         tables=tuple(each for each in tables if each is not None),
         not_tested=(
-            "The capacity for other lengths is estimated from requests one at a time: no search was made with them.",
+            "The capacity for other lengths is estimated from requests one at a time: no search was made with them. "
+            "Where we made such searches, they found less (docs/lengths.md).",
         ),
         environment={
             "asked": origin.asked,

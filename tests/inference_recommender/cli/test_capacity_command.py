@@ -185,6 +185,10 @@ def test_usage_errors_say_what_is_allowed(
             "--recommend: the recommendation is for the objective of workload.toml; leave out --percentile and "
             "--latency-limit-ms.\n",
         ),
+        (
+            ("--recommend", "--instance-type", "ml.g5.xlarge", "--payloads", "longer.jsonl"),
+            "--recommend: the recommendation is for payloads.jsonl; leave out --payloads.\n",
+        ),
         (("--instances", "0"), "--instances: got 0. Allowed: 1 or more.\n"),
     ],
 )
@@ -230,6 +234,21 @@ def test_requests_have_as_many_rows_as_the_objective_says_and_the_result_tells(
     (run,) = (tmp_path / "runs").iterdir()
     assert read_payloads(run / "payloads.tar.gz") == request_bodies(folder.payloads(), 4)
     assert CapacityFound.from_json(run / "capacity.json").rows_per_invocation == 4
+
+
+def test_other_payloads_are_sent_in_the_place_of_the_workloads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    longer = tmp_path / "longer.jsonl"
+    longer.write_text('{"text": "waterproof winter jacket for dogs with a hood"}\n', "utf-8")
+    monkeypatch.setattr(Search, "run", lambda search: FOUND)
+    assert main(_arguments("http://127.0.0.1:9", tmp_path / "runs", "--payloads", str(longer))) == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    rows = [{"text": "waterproof winter jacket for dogs with a hood"}]
+    assert read_payloads(run / "payloads.tar.gz") == request_bodies(rows, 1)
+    capsys.readouterr()
+    assert main(_arguments("http://127.0.0.1:9", tmp_path / "none", "--payloads", str(tmp_path / "none.jsonl"))) == 2
+    assert "none.jsonl" in capsys.readouterr().err
 
 
 def test_a_batch_has_no_latency_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
