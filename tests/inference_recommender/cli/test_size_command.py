@@ -490,7 +490,8 @@ def test_a_search_is_sized_above_the_rates_of_a_job(
     assert (code, err) == (0, "")
     assert (found["instance_count"], found["max_invocations_per_minute"]) == (6, 48_000)
     assert found["reason"].startswith(
-        "Keeps P99 model latency ≤ 50 ms with open-loop arrivals: 48,000 invocations/min. Price: "
+        "Keeps P99 model latency ≤ 50 ms with open-loop arrivals: 48,000 invocations/min. The probe nearest to that "
+        "had 50.4 ms; those about it decide together. Price: "
     )
 
 
