@@ -55,7 +55,7 @@ def decision(shifts: tuple[LengthShift, ...]) -> str:
     if not shifts:
         return "Nothing tells how latency follows from the lengths of payloads."
     worst = min(shifts, key=lambda each: each.scale_within_limit)
-    said = f"Where payloads are {worst.name}, an instance bears {worst.scale_within_limit:.2f} times as many"
+    said = f"Where payloads are {worst.name}, an instance bears at most {worst.scale_within_limit:.2f} times as many"
     if worst.misses_unloaded:
         return f"{said}: they miss the objective without any load."
     return f"{said}; size the fleet anew before the lengths shift so far."

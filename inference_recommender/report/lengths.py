@@ -50,7 +50,7 @@ def shifts_table(lengths: PayloadLengths | None) -> Table | None:
     rows = [(each.name, *(getattr(each, key) for key in keys)) for each in lengths.shifts]
     note = (
         f"{lengths.model} Measured at {lengths.measured_at} on {lengths.machine}; an estimate, held to no search of "
-        "the shifted capacity. Capacity is that of an M/G/1 queue within the limit: batches bear more."
+        "the shifted capacity. It is that of an M/G/1 queue within the limit; searches found less (docs/lengths.md)."
     )
     return table("length-shifts", "Where the lengths shift", SHIFTS, rows, note)
 

@@ -130,8 +130,8 @@ def test_the_folder_of_a_survey_has_a_report(tmp_path: Path) -> None:
     drawn = report(tmp_path)
     assert drawn.verdict == "met"
     assert drawn.decision == (
-        "Where payloads are all at the limits, an instance bears 0.18 times as many; size the fleet anew before the "
-        "lengths shift so far."
+        "Where payloads are all at the limits, an instance bears at most 0.18 times as many; size the fleet anew "
+        "before the lengths shift so far."
     )
     names = [table.name for table in drawn.tables]
     assert names == ["length-shifts", "lengths", "lengths-alone", "lengths-under-load"]
