@@ -10,6 +10,11 @@ from inference_recommender.lengths.surface import Point
 from inference_recommender.output import number, stdout_console, tell
 from workloads import LengthShift
 
+ESTIMATED = (
+    "Capacities are estimated from requests one at a time. Where we searched such ones, they were lower: search yours "
+    "with `capacity --payloads FILE`."
+)
+
 
 def show(found: LengthSurface, percentile: str) -> None:
     console = stdout_console()
@@ -18,7 +23,10 @@ def show(found: LengthSurface, percentile: str) -> None:
     console.print(_by_input(title, found.points_under_load))
     for sentence in sentences(found):
         tell(console, sentence)
+    console.print()
     console.print(_shifts(found.lengths.shifts, percentile))
+    if found.lengths.shifts:
+        tell(console, ESTIMATED)
 
 
 def _heat(title: str, points: Sequence[Point]) -> Table:
