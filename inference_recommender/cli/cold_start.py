@@ -28,6 +28,8 @@ from workloads.files import from_here
 NOT_OF_A_NEW_ENDPOINT = ("InitialInstanceCount", "ManagedInstanceScaling")
 """Members of the deployed variant that an endpoint of one instance does without."""
 
+UNDER_WAY = "The endpoint under way is deleted; `python -m inference_recommender sweep` deletes it later if it is not."
+
 DESCRIPTION = """Makes endpoints like the deployed one, of one instance, one after another, and times each stage of
 their start: the archive fetched and unpacked, the server started, its models loaded and warmed up, the first answer
 within the objective. Each is deleted after that answer; on AWS its minutes cost money. The medians go into the
@@ -73,6 +75,8 @@ def _cold_start(options: argparse.Namespace, stderr: Console) -> int:
         _show(told, folder)
     if not options.endpoint:
         _keep(told, folder, options.runs, stderr)
+        if len(found) < options.starts:
+            raise Interrupted(f"Interrupted: {len(found)} of {options.starts} starts were measured. {UNDER_WAY}")
         return 0 if all(start.total_s is not None for start in found) else 1
     return 0
 
@@ -102,7 +106,9 @@ def _read(aws: ExperimentAws, endpoint: str) -> list[Stages]:
 def _started(
     aws: ExperimentAws, folder: WorkloadFolder, variant: Mapping[str, Any], count: int, stderr: Console
 ) -> list[Stages]:
-    """Starts so many endpoints of one instance of a variant. Raises `Unavailable`."""
+    """Starts so many endpoints of one instance of a variant, fewer where Ctrl-C comes after the first. Raises
+    `Unavailable` or `Interrupted`.
+    """
     objective, rows = folder.workload.latency_objective, folder.payloads()
     bodies = request_bodies(rows, objective.rows_per_invocation)
     wanted = Wanted(
@@ -117,10 +123,10 @@ def _started(
             with own_endpoint(aws, wanted) as name:
                 found.append(start_of(aws, name, bodies, objective.model_latency_ms))
     except KeyboardInterrupt:
-        raise Interrupted(
-            f"Interrupted: {len(found)} of {count} starts were measured, and nothing was written. The endpoint under "
-            "way is deleted; `python -m inference_recommender sweep` deletes it later if it is not."
-        ) from None
+        if not found:
+            raise Interrupted(
+                f"Interrupted: 0 of {count} starts were measured, and nothing was written. {UNDER_WAY}"
+            ) from None
     return found
 
 

@@ -188,3 +188,22 @@ def test_ctrl_c_deletes_the_endpoint_under_way_and_writes_nothing(
             "`python -m inference_recommender sweep` deletes it later if it is not."
         )
     )
+
+
+def test_ctrl_c_keeps_the_starts_that_were_measured(
+    folder: WorkloadFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account = Account(OWN + QUIET, OWN + QUIET)
+    status = account.endpoint_status
+
+    def interrupted(name: str) -> tuple[str, str | None]:
+        if len(account.made) == 2:
+            raise KeyboardInterrupt
+        return status(name)
+
+    monkeypatch.setattr(account, "endpoint_status", interrupted)
+    assert run(account, monkeypatch, tmp_path, "--json") == 130
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["starts"] == 1
+    assert "Interrupted: 1 of 3 starts were measured. The endpoint under way is deleted; " in shown.err
+    assert len(account.deleted) == 2
