@@ -7,5 +7,6 @@ survey    asks requests of chosen lengths one at a time, alone and beside the lo
 surface   the medians that were measured, and the model that is fitted to them. Pure
 shifts    capacity, fleet and latency where the payloads' lengths shift. Pure
 result    the document that is kept, and its sentences. Pure
+evidence  its report. Pure
 terminal  prints it
 """

@@ -1,7 +1,7 @@
 """The proxy with a real Triton, held to what Triton's own front end for SageMaker answered to the same requests.
 
-`python benchmarks/record_front_end.py` records its answers in front_end.json. That front end listens on all addresses,
-so no test starts it.
+`python -m tests.local_aws.process.record_front_end` records its answers in front_end.json. That front end listens on
+all addresses, so no test starts it.
 """
 
 import http.client

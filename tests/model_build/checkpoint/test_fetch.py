@@ -2,8 +2,6 @@
 not. The clients are the real ones; S3 is moto's in this process, and the hub a server on loopback.
 """
 
-import io
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from moto import mock_aws
 
 from model_build.checkpoint.fetch import fetch_from_hub, fetch_from_s3
 from tests.hugging_face_hub import COMMIT, Hub, hugging_face_hub
+from tests.model_build.remote.remote_account import tar_gz
 from workloads import Unavailable
 
 FILES = {
@@ -63,16 +62,6 @@ def s3(client: Any) -> Iterator[Any]:
         client.delete_object(Bucket="models", Key=held["Key"])
 
 
-def packed(files: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as stream:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            stream.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
-
-
 @pytest.mark.parametrize("prefix", ["spelling/v1/", "", "odd?name#1/"])
 def test_of_an_s3_folder_what_a_build_reads_is_fetched(s3: Any, tmp_path: Path, prefix: str) -> None:
     for name, content in (FILES | NOT_READ).items():
@@ -81,9 +70,9 @@ def test_of_an_s3_folder_what_a_build_reads_is_fetched(s3: Any, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("base", ["", "./", "model/"])
-def test_of_an_archive_in_s3_what_a_build_reads_is_unpacked(s3: Any, tmp_path: Path, base: str) -> None:
+def test_of_an_archive_in_s3_what_a_build_reads_is_untar_gz(s3: Any, tmp_path: Path, base: str) -> None:
     """An archive of `tar -czf` and one of a training job have their files at the top, others in a folder."""
-    archive = packed({f"{base}{name}": content for name, content in (FILES | NOT_READ).items()})
+    archive = tar_gz({f"{base}{name}": content for name, content in (FILES | NOT_READ).items()})
     s3.put_object(Bucket="models", Key="job/output/model.tar.gz", Body=archive)
     assert files_of(fetch_from_s3("s3://models/job/output/model.tar.gz", tmp_path, s3)) == FILES
     assert len(list(tmp_path.iterdir())) == 1, "the archive is not kept"
@@ -94,16 +83,16 @@ def test_of_an_archive_in_s3_what_a_build_reads_is_unpacked(s3: Any, tmp_path: P
     [
         (
             "cut.tar.gz",
-            packed({"config.json": bytes(range(256)) * 99})[:-300],
+            tar_gz({"config.json": bytes(range(256)) * 99})[:-300],
             "its gzip stream ends early. Pack it and upload it again.",
         ),
         ("text.tar.gz", b"a text", "it is not gzip. Pack it and upload it again."),
         (
             "out.tar.gz",
-            packed({"config.json": b"{}", "../config.json": b"{}"}),
+            tar_gz({"config.json": b"{}", "../config.json": b"{}"}),
             "'../config.json' could lead out of the folder. Pack it and upload it again.",
         ),
-        ("other.tgz", packed({"logs.txt": b""}), "there is no file of a checkpoint in it. Check the URI."),
+        ("other.tgz", tar_gz({"logs.txt": b""}), "there is no file of a checkpoint in it. Check the URI."),
     ],
     # Of the bodies' own, pytest's workers would each have another: gzip writes the time of day.
     ids=["cut", "no-gzip", "leads-out", "no-checkpoint"],

@@ -1,6 +1,6 @@
 """Records what Triton's own front end for SageMaker answers, for tests/local_aws/process/test_front_end.py.
 
-  python benchmarks/record_front_end.py
+  python -m tests.local_aws.process.record_front_end
 
 It listens on all addresses while this runs.
 """
@@ -11,9 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from plain_triton import plain_triton
-
+from benchmarks.plain_triton import plain_triton
 from tests.local_aws.conftest import ECHO_CONFIG, ECHO_MODEL, echo_request
 from workloads import ROOT
 
