@@ -34,23 +34,9 @@ KINDS = (
 )
 
 
-def kind_of(folder: Path) -> Kind | None:
-    """Returns how a folder's files become a tokenizer.json, or None where they are of no such family."""
-    return next((kind for kind in KINDS if all((folder / name).exists() for name in kind.files)), None)
-
-
-def write(kind: Kind, source: Path, folder: Path) -> None:
-    """Writes tokenizer.json, and a tokenizer_config.json that names it, into `folder`. Raises `UsageError`."""
-    with loading(source / kind.files[0]):
-        made = kind.tokenizer(source)
-    made.save(str(folder / "tokenizer.json"))
-    special = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
-    (folder / CONFIG).write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **special}))
-
-
 def prepared(folder: Path, cache: Path) -> Path:
     """Returns the folder itself where it has a tokenizer.json, or files that are not converted. Raises `UsageError`."""
-    kind = kind_of(folder)
+    kind = _kind_of(folder)
     if kind is None or (folder / "tokenizer.json").exists():
         return folder
     files = sorted(file for file in folder.iterdir() if file.is_file() and file.name != CONFIG)
@@ -67,9 +53,23 @@ def prepared(folder: Path, cache: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         half = Path(scratch) / made.name
         half.mkdir()
-        write(kind, folder, half)
+        _write(kind, folder, half)
         for file in files:
             (half / file.name).symlink_to(file)
         with contextlib.suppress(OSError):  # the other was first
             half.rename(made)
     return made
+
+
+def _kind_of(folder: Path) -> Kind | None:
+    """Returns how a folder's files become a tokenizer.json, or None where they are of no such family."""
+    return next((kind for kind in KINDS if all((folder / name).exists() for name in kind.files)), None)
+
+
+def _write(kind: Kind, source: Path, folder: Path) -> None:
+    """Writes tokenizer.json, and a tokenizer_config.json that names it, into `folder`. Raises `UsageError`."""
+    with loading(source / kind.files[0]):
+        made = kind.tokenizer(source)
+    made.save(str(folder / "tokenizer.json"))
+    special = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+    (folder / CONFIG).write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", **special}))
