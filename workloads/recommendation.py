@@ -202,22 +202,23 @@ class TokenCounts(Document):
 
 
 class LengthShift(Document):
-    """Estimates for payloads of other lengths than those that were measured: see `docs/lengths.md` for the formulas."""
+    """What payloads of other lengths make of a capacity: see `docs/lengths.md`."""
 
     name: str = Field(description="How the lengths shift, such as +25 %.")
     mean_input_tokens: float
     mean_output_tokens: float | None = Field(description="None for a model that writes no text.")
     service_ms: float = Field(gt=0, description="Mean latency of a request that has the server for itself.")
-    scale_by_service_time: float = Field(description="Mean service time of the measured payloads over this one.")
-    scale_in_full_batches: float = Field(description="The same where every batch is full, and as slow as its longest.")
-    scale_within_limit: float = Field(
-        description="That of an M/G/1 queue whose percentile keeps the limit; 0: it is missed without any load."
+    scale_of_throughput: float = Field(
+        description="What as many users as the server can serve at once complete, over that of the measured payloads."
     )
+    scale_within_limit: float = Field(
+        description="The same of open arrivals within the limit, estimated from users in turns: the median; 0: none is."
+    )
+    scale_by_turn: tuple[float, float] = Field(description="The least and the most that one turn alone makes it.")
     max_invocations_per_minute: float | None = Field(description="Of an instance; None: no capacity is known.")
     instance_count: int | None = Field(description="At the peak, with the headroom of [sizing]; None: not known.")
     unloaded_latency_ms: float = Field(description="The objective's percentile without any other request.")
     misses_unloaded: bool = Field(description="Whether that alone is over the limit.")
-    extrapolated: bool = Field(description="Whether some lengths are outside of what was measured.")
 
 
 class PayloadLengths(Document):

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.cli import arguments
 from inference_recommender.lengths.evidence import lengths_report
 from inference_recommender.lengths.result import NAME, LengthSurface, Origin, surface
 from inference_recommender.lengths.served import Server, built_server, other_server
-from inference_recommender.lengths.shifts import Bounds
+from inference_recommender.lengths.shifts import Bounds, Shift
 from inference_recommender.lengths.survey import Asked, Survey, measure
 from inference_recommender.lengths.terminal import show
 from inference_recommender.lengths.tokens import PayloadTokenizer, built_tokenizer
@@ -46,13 +47,15 @@ MOST_PAYLOADS = 256
 DESCRIPTION = """Asks a server requests of chosen lengths, one at a time: the payloads as they are, and payloads cut and
 joined by the workload's tokenizer to lengths from their shortest to the most that the model takes; then the same beside
 a load of payloads. By default a Triton of this machine (`make triton`) serves the build, and its answers are
-made to have chosen lengths, too; a server of --url or --endpoint gives them the lengths that its model does.
+made to have chosen lengths, too; a server of --url or --endpoint gives them the lengths that its model does. A simple
+model is fitted to it, with its residual.
 
-A simple model is fitted to it, with its residual. From it follows what capacity, fleet and latency become where the
-payloads' lengths shift: by a quarter, by half, all at the P90, all at the limits, or to those of --payloads FILE. Where
-we searched such capacities, they were lower (docs/lengths.md). The result is kept as lengths.json and, where the
-workload's recommendation is of the same archive, added to it and to the report of its run; nobody tells the archive
-behind --url. Exit code 4: nothing that was measured tells how latency follows from lengths."""
+Then payloads whose lengths shift, by a quarter, by half, all to the P90, all to the limits, or to those of --payloads
+FILE, are sent in turns by up to twice as many users as fill the server's batches: from what each number of users
+completes follows how many times the capacity of the payloads it bears of the longer ones, and the fleet for them. It is
+an estimate; `capacity --payloads FILE` searches it. The result is kept as lengths.json and, where the workload's
+recommendation is of the same archive, added to it and to the report of its run; nobody tells the archive behind --url.
+Exit code 4: no rate of the payloads as they are is within the objective."""
 
 
 def add(commands: Commands) -> None:
@@ -73,7 +76,7 @@ def add(commands: Commands) -> None:
     asked.add_argument("--url", metavar="URL", help="of a KServe v2 server to ask, or of its model's infer")
     asked.add_argument("--endpoint", metavar="NAME", help="to ask")
     parser.add_argument("--model", metavar="NAME", help="in the server of --url; default: the workload's name")
-    parser.add_argument("--payloads", type=Path, metavar="FILE", help="others to estimate for, as payloads.jsonl is")
+    parser.add_argument("--payloads", type=Path, metavar="FILE", help="others to measure, as payloads.jsonl is")
     parser.add_argument(
         "--load-invocations-per-minute",
         type=arguments.positive,
@@ -105,13 +108,15 @@ def _lengths(options: argparse.Namespace, stderr: Console) -> int:
     check_payloads(workload.name, payloads)
     run_folder.keep_workload(workload)
     run_folder.keep_bytes(PAYLOADS, payload_archive(payloads))
-    bounds, say = _bounds(folder), partial(tell, stderr)
+    bounds, say, serving = _bounds(folder), partial(tell, stderr), workload.variant(target).serving
     asked = Asked(
         payloads=payloads,
-        other_payloads=others,
+        others=Shift(name=options.payloads.name, rows=others) if others else None,
         requests=options.requests,
         load_invocations_per_minute=options.load_invocations_per_minute,
         archive=run_folder.path / PAYLOADS,
+        at_once=serving.max_batch_size * serving.model_instances,
+        limit=Limit(percentile=objective.percentile_rank, latency_ms=objective.model_latency_ms),
     )
     answer = workload.model.answer if isinstance(workload.model, TextToText) else None
     try:
@@ -129,14 +134,12 @@ def _lengths(options: argparse.Namespace, stderr: Console) -> int:
         bounds,
         objective=objective,
         sizing=workload.sizing,
-        batch=workload.variant(target).serving.max_batch_size,
         invocations_per_minute=None if unlike else _capacity(recommendation),
-        other_name=options.payloads.name if options.payloads else None,
     )
     found.write_json(run_folder.path / NAME)
     run_folder.keep_report(summary_page(lengths_report(run_folder.path.name, found, workload, of(run_folder.path))))
-    if not found.lengths.shifts:
-        raise run_folder.no_verdict(found.cautions[0])
+    if not found.kinds[0].invocations_per_minute:
+        raise run_folder.no_verdict("No rate of the payloads as they are is within the objective.")
     if options.json:
         print(found.model_dump_json(indent=2))
     else:

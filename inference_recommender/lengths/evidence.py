@@ -23,6 +23,7 @@ def lengths_report(name: str, surface: LengthSurface, workload: Workload, found:
         lengths_table(surface.lengths),
         _measured(surface, under_load=False),
         _measured(surface, under_load=True),
+        _by_users(surface, workload.latency_objective.percentile),
         generator_table(found),
     )
     return Report(
@@ -31,13 +32,12 @@ def lengths_report(name: str, surface: LengthSurface, workload: Workload, found:
         workload=surface.workload,
         description=workload.description,
         asked=asked(workload.latency_objective),
-        verdict="unknown" if not shifts else "missed" if shifts[0].misses_unloaded else "met",
+        verdict="missed" if shifts[0].misses_unloaded else "met",
         decision=decision(shifts),
         cautions=surface.cautions,
         tables=tuple(each for each in tables if each is not None),
         not_tested=(
-            "The capacity for other lengths is estimated from requests one at a time: no search was made with them. "
-            "Where we made such searches, they found less (docs/lengths.md).",
+            "The capacity for other lengths is estimated from closed-loop users: no search was made with them.",
         ),
         environment={
             "asked": origin.asked,
@@ -52,8 +52,6 @@ def lengths_report(name: str, surface: LengthSurface, workload: Workload, found:
 
 def decision(shifts: tuple[LengthShift, ...]) -> str:
     """Returns what longer payloads would cost, in a sentence."""
-    if not shifts:
-        return "Nothing tells how latency follows from the lengths of payloads."
     worst = min(shifts, key=lambda each: each.scale_within_limit)
     said = f"Where payloads are {worst.name}, an instance bears at most {worst.scale_within_limit:.2f} times as many"
     if worst.misses_unloaded:
@@ -68,3 +66,19 @@ def _measured(surface: LengthSurface, *, under_load: bool) -> Table:
         title = f"Latency by length, beside {surface.load_invocations_per_minute:,.0f} payloads/min"
         return table("lengths-under-load", title, POINTS, rows, "Answers as the model gives them.")
     return table("lengths-alone", "Latency by length, each request alone", POINTS, rows, " ".join(sentences(surface)))
+
+
+def _by_users(surface: LengthSurface, percentile: str) -> Table:
+    columns = (
+        ("payloads", "payloads", ""),
+        ("users", "users", "d"),
+        ("invocations_per_minute", "invocations/min", ",.0f"),
+        ("p50_ms", "P50, ms", ",.4g"),
+        ("latency_ms", f"{percentile}, ms", ",.4g"),
+    )
+    rows = [
+        (kind.name, each.users, each.invocations_per_minute, each.p50_ms, each.latency_ms)
+        for kind in surface.kinds
+        for each in kind.levels
+    ]
+    return table("lengths-by-users", "Throughput and latency by closed-loop users", columns, rows)

@@ -1,7 +1,7 @@
 """Concludes from what was measured: the document of `lengths`, and its sentences. Pure.
 
-In: samples of requests, alone and beside a load. Out: `LengthSurface`, which is kept as lengths.json, with the part
-that a recommendation gets in `lengths`.
+In: samples of requests, alone and beside a load, and kinds of payloads. Out: `LengthSurface`, which is kept as
+lengths.json, with the part that a recommendation gets in `lengths`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,8 +10,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from inference_recommender.capacity.statistics import Floats
-from inference_recommender.lengths.shifts import Bounds, Lengths, Service, estimated, shifted
+from inference_recommender.lengths.shifts import Bounds, Kind, estimated
 from inference_recommender.lengths.surface import (
     Fit,
     Point,
@@ -70,7 +69,8 @@ class LengthSurface(Document):
     load_invocations_per_minute: float = Field(description="Of payloads, beside which the next was measured.")
     points_under_load: tuple[Point, ...] = Field(description="By input length, answered as they come.")
     fit: Fit | None = Field(description="None: no model is near enough; see docs/lengths.md.")
-    check: Check | None = Field(description="None where nothing predicts.")
+    check: Check | None = Field(description="None without a model.")
+    kinds: tuple[Kind, ...] = Field(description="The payloads, and those whose lengths shift, by closed-loop users.")
     lengths: PayloadLengths
     cautions: tuple[str, ...]
 
@@ -79,14 +79,13 @@ class Measured(Document):
     """All samples of a run, by what they are for."""
 
     payloads: tuple[Sample, ...]
-    other_payloads: tuple[Sample, ...] = ()
-    """Those of the file that `--payloads` names."""
     grid: tuple[Sample, ...]
     """Requests made to the grid's lengths, answered as they come."""
     forced: tuple[Sample, ...] = ()
     """The same with answers of the grid's lengths; empty where the server takes no length."""
     under_load: tuple[Sample, ...]
     load_invocations_per_minute: float
+    kinds: tuple[Kind, ...]
 
 
 def surface(
@@ -97,34 +96,13 @@ def surface(
     *,
     objective: LatencyObjective,
     sizing: Sizing,
-    batch: int,
     invocations_per_minute: float | None,
-    other_name: str | None = None,
 ) -> LengthSurface:
     """Fits the model and estimates the shifts. `invocations_per_minute` is what an instance bears of the payloads,
-    where a recommendation tells; `other_name` that of the other payloads.
+    where a recommendation tells.
     """
     fitted_to = points(measured.forced or (*measured.grid, *measured.payloads))
     found = fit(fitted_to)
-    predict = predictor(found, fitted_to)
-    asked = lengths_of(measured.payloads)
-    lengths = PayloadLengths(
-        payloads=len(measured.payloads),
-        max_input_tokens=bounds.inputs,
-        input_tokens=token_counts([each.input_tokens for each in measured.payloads]),
-        output_tokens=token_counts([each.output_tokens for each in measured.payloads]) if bounds.outputs else None,
-        model=None if predict is None else _model(found),
-        machine=origin.machine,
-        measured_at=origin.measured_at,
-        run=origin.run,
-    )
-    if predict is not None:
-        kinds = shifted(asked, bounds)
-        if other_name is not None:
-            kinds[other_name] = lengths_of(measured.other_payloads)
-        service = _service(predict, measured, fitted_to, batch)
-        shifts = estimated(service, kinds, objective, sizing, invocations_per_minute)
-        lengths = lengths.model_copy(update={"shifts": shifts})
     return LengthSurface(
         workload=workload,
         origin=origin,
@@ -134,52 +112,37 @@ def surface(
         load_invocations_per_minute=measured.load_invocations_per_minute,
         points_under_load=by_input(measured.under_load),
         fit=found,
-        check=None if predict is None else _check(predict, measured.payloads),
-        lengths=lengths,
-        cautions=tuple(_cautions(measured, fitted_to, found, predict, bounds)),
+        check=None if found is None else _check(predictor(found, fitted_to), measured.payloads),
+        kinds=measured.kinds,
+        lengths=PayloadLengths(
+            payloads=len(measured.payloads),
+            max_input_tokens=bounds.inputs,
+            input_tokens=token_counts([each.input_tokens for each in measured.payloads]),
+            output_tokens=token_counts([each.output_tokens for each in measured.payloads]) if bounds.outputs else None,
+            shifts=estimated(measured.kinds, objective, sizing, invocations_per_minute),
+            model=None if found is None else _model(found),
+            machine=origin.machine,
+            measured_at=origin.measured_at,
+            run=origin.run,
+        ),
+        cautions=tuple(_cautions(measured, fitted_to, found, bounds)),
     )
-
-
-def lengths_of(samples: Sequence[Sample]) -> Lengths:
-    return Lengths(
-        inputs=np.array([each.input_tokens for each in samples], np.float64),
-        outputs=np.array([each.output_tokens for each in samples], np.float64),
-    )
-
-
-def _service(predict: Predict, measured: Measured, fitted_to: Sequence[Point], batch: int) -> Service:
-    samples = measured.forced or (*measured.grid, *measured.payloads)
-    inputs, outputs = ([getattr(each, name) for each in fitted_to] for name in ("input_tokens", "output_tokens"))
-    return Service(
-        predict=predict,
-        scatter=_scatter(samples, fitted_to),
-        shortest=(int(min(inputs)), int(min(outputs))),
-        longest=(int(max(inputs)), int(max(outputs))),
-        batch=batch,
-    )
-
-
-def _scatter(samples: Sequence[Sample], known: Sequence[Point]) -> Floats:
-    """Returns the requests' latencies over the medians of their points, of points with several requests."""
-    medians = {(each.input_tokens, each.output_tokens): each.p50_ms for each in known if each.requests > 1}
-    lengths = [((each.input_tokens, each.output_tokens), each.latency_ms) for each in samples]
-    ratios = [latency / medians[pair] for pair, latency in lengths if pair in medians]
-    return np.array(ratios or [1.0])
 
 
 def _check(predict: Predict, payloads: Sequence[Sample]) -> Check:
     latencies = np.array([each.latency_ms for each in payloads])
-    asked, kept = lengths_of(payloads), latencies <= np.percentile(latencies, 99)
+    inputs, outputs = (
+        np.array([getattr(each, name) for each in payloads], np.float64) for name in ("input_tokens", "output_tokens")
+    )
+    kept = latencies <= np.percentile(latencies, 99)
     return Check(
         requests=int(kept.sum()),
         measured_ms=float(latencies[kept].mean()),
-        predicted_ms=float(predict(asked.inputs[kept], asked.outputs[kept]).mean()),
+        predicted_ms=float(predict(inputs[kept], outputs[kept]).mean()),
     )
 
 
-def _model(found: Fit | None) -> str:
-    if found is None:
-        return "Latency is interpolated between the lengths that were measured."
+def _model(found: Fit) -> str:
     values = ", ".join(
         f"{letter} = {each.ms:.3g} ms ({each.interval_ms[0]:.3g} to {each.interval_ms[1]:.3g})"
         for letter, each in zip("abcd", found.coefficients, strict=False)
@@ -195,19 +158,9 @@ def _and_out(found: Fit) -> str:
     return " and m out" if any("m" in each.term for each in found.coefficients) else ""
 
 
-def _cautions(
-    measured: Measured, fitted_to: Sequence[Point], found: Fit | None, predict: Predict | None, bounds: Bounds
-) -> Iterator[str]:
-    if found is None and predict is None:
-        yield (
-            "No model of latency by length is near enough, and the answers' lengths are no grid to interpolate on: "
-            "the surface is as measured, and no shift is estimated."
-        )
-    elif found is None:
-        yield (
-            "No model of latency by length is near enough: it is interpolated between the measured lengths, and stays "
-            "at the last of them beyond."
-        )
+def _cautions(measured: Measured, fitted_to: Sequence[Point], found: Fit | None, bounds: Bounds) -> Iterator[str]:
+    if found is None:
+        yield "No model of latency by length is near enough: the surface is as measured."
     if (scatter := noise(fitted_to)) > NOISY:
         yield (
             f"Medians of the same lengths differ by {2 * scatter:.0%} between the first and the second half of their "
@@ -216,10 +169,7 @@ def _cautions(
     if bounds.outputs and not measured.forced:
         yield "Answers had the lengths that the model gave them: this server takes no length to force."
     if together(fitted_to):
-        yield (
-            "The answers' lengths follow the requests' so closely that what each costs by itself is not told: a shift "
-            "of one alone is not foreseen."
-        )
+        yield "The answers' lengths follow the requests' so closely that what each costs by itself is not told."
 
 
 def sentences(found: LengthSurface) -> Iterator[str]:

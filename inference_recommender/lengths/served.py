@@ -40,8 +40,9 @@ class Server:
     archive_sha256: str | None
     """The hash of the archive that serves; None where nothing tells."""
     measured_on: MeasuredOn
-    force: Callable[[int], None] | None = None
-    """Makes every answer so many tokens long from now on; None where the server takes no length."""
+    force: Callable[[int | None], None] | None = None
+    """Makes every answer so many tokens long from now on, or as the model gives it for None; None where the server
+    takes no length."""
 
 
 @contextmanager
@@ -56,8 +57,9 @@ def built_server(folder: WorkloadFolder, target: str, kept: Path, say: Callable[
     there = {built: Built(repository=repository, environment=artifact.environment)}
     with TunedTriton(workload.name, there, kept, say) as triton:
 
-        def force(output_tokens: int) -> None:
-            triton.load(configuration, {LIMIT: str(output_tokens), END: NO_TOKEN})
+        def force(output_tokens: int | None) -> None:
+            limited = None if output_tokens is None else {LIMIT: str(output_tokens), END: NO_TOKEN}
+            triton.load(configuration, limited)
 
         try:
             triton.load(configuration)

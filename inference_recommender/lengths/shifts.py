@@ -1,44 +1,33 @@
-"""Capacity, fleet and latency where the payloads' lengths shift, estimated from the latency of a request alone. Pure.
+"""Capacity, fleet and latency where the payloads' lengths shift, from closed-loop users of each kind of payloads. Pure.
 
-With s(i) the time of request i alone on the server, S its mean over the payloads, S' over the shifted ones:
+The payloads of each shift are real requests, and every kind is asked in turns by the same numbers of users. From what
+n users complete, X(n), and their latencies follows the rate of open arrivals within the limit
+(`capacity.flow_equivalent`), and from that of the measured payloads how many times the capacity of those is:
 
-    by service time     S / S': a server that answers one request after another bears 1/S at most
-    in full batches     the same of batches of max_batch_size requests, each as slow as its longest input and its
-                        longest answer, to which the others are padded: E[s(max of a batch)] before and after
-    within the limit    the highest rate at which the objective's percentile keeps the limit, after over before, of a
-                        server with one queue: P(wait > t) = ρ·exp(−ρ·t / W), ρ = λ·S, W = λ·E[s²] / (2(1 − ρ)) the
-                        mean wait of M/G/1 (Pollaczek–Khinchine; Kleinrock, Queueing Systems I, 5.6), the
-                        exponential tail that of heavy traffic (Kingman 1962); a request is late where its wait is
-                        over limit − s(i)
+    capacity, times     the estimate over that of the payloads as measured in the same turn, the median of the turns
+    throughput, times   X(N) over that of the payloads as measured, with the most users: what the server bears at most,
+                        whatever the limit
 
-The last is what a capacity is multiplied by. It is an estimate: Triton answers requests that wait together, several
-copies of a model work side by side, and a request's time alone includes what its connection costs and the model does
-not. Capacity itself is not predicted, only what it is multiplied by; docs/lengths.md has some beside the truth.
+The first is what a capacity is multiplied by: both kinds are estimated in the same way, so that an error common to both
+goes out. docs/lengths.md has some beside capacities that were searched.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
+from pydantic import Field
 
-from inference_recommender.capacity.statistics import Floats
-from inference_recommender.lengths.surface import Predict
+from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.flow_equivalent import SHARES, WEIGHTS, Records
+from inference_recommender.lengths.tokens import PayloadTokenizer, token_counts
 from inference_recommender.sizing.fleet import Demand, fleet
-from workloads import LatencyObjective, LengthShift, Sizing
+from workloads import LatencyObjective, LengthShift, Row, Sizing
+from workloads.document import Document
 
-BATCHES = 2000
-"""Batches that are drawn for the mean of their longest."""
-HALVINGS = 50
 ASKED = "as measured"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lengths:
-    """Requests by their tokens; one entry of each array per request."""
-
-    inputs: Floats
-    outputs: Floats
-    """All 0 where the model writes no text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,127 +40,130 @@ class Bounds:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Service:
-    """How a server's latency follows from lengths."""
+class Shift:
+    """A kind of payloads."""
 
-    predict: Predict
-    scatter: Floats
-    """Latencies of requests over the median of those of their lengths."""
-    shortest: tuple[int, int]
-    """Input and output tokens, the fewest that were measured."""
-    longest: tuple[int, int]
-    batch: int
-    """The most requests that are answered together."""
-
-    def times(self, lengths: Lengths) -> Floats:
-        """Returns the milliseconds of each request alone."""
-        return self.predict(lengths.inputs, lengths.outputs)
-
-    def knows(self, lengths: Lengths) -> bool:
-        """Tells whether all of the lengths are within those that were measured."""
-        both = zip((lengths.inputs, lengths.outputs), self.shortest, self.longest, strict=True)
-        return all(low <= each.min() and each.max() <= high for each, low, high in both)
+    name: str
+    rows: Sequence[Row]
+    output_tokens: int | None = None
+    """What each answer is forced to have where the server takes a length; None: as the model gives them."""
 
 
-def shifted(lengths: Lengths, bounds: Bounds) -> dict[str, Lengths]:
-    """Returns the shifts that are always estimated, by name: no request becomes longer than the model takes."""
-    count = len(lengths.inputs)
+class Level(Document):
+    """What so many closed-loop users had."""
 
-    def grown(factor: float) -> Lengths:
-        return Lengths(
-            inputs=np.minimum(np.ceil(lengths.inputs * factor), bounds.inputs),
-            outputs=np.minimum(np.ceil(lengths.outputs * factor), bounds.outputs),
-        )
+    users: int
+    invocations_per_minute: float
+    p50_ms: float
+    latency_ms: float = Field(description="The objective's percentile.")
 
-    p90 = (_nearest_rank(each, 90) for each in (lengths.inputs, lengths.outputs))
-    inputs, outputs = (np.full(count, each) for each in p90)
-    return {
-        ASKED: lengths,
-        "+25 %": grown(1.25),
-        "+50 %": grown(1.5),
-        "all at P90": Lengths(inputs=inputs, outputs=outputs),
-        "all at the limits": Lengths(inputs=np.full(count, bounds.inputs), outputs=np.full(count, bounds.outputs)),
-    }
+
+class Kind(Document):
+    """What was measured of one kind of payloads."""
+
+    name: str
+    mean_input_tokens: float
+    mean_output_tokens: float | None = Field(description="None for a model that writes no text.")
+    alone_ms: float = Field(description="Mean latency of one user.")
+    levels: tuple[Level, ...]
+    invocations_per_minute: float = Field(description="Of open arrivals within the limit, estimated; 0: none are.")
+    by_turn: tuple[float, ...] = Field(description="The same of each turn by itself.")
+
+    @property
+    def most(self) -> float:
+        """The throughput of the most users."""
+        return self.levels[-1].invocations_per_minute
+
+
+def shifts(tokenizer: PayloadTokenizer, payloads: Sequence[Row], outputs: Sequence[int], bounds: Bounds) -> list[Shift]:
+    """Returns the payloads and those of the shifts that are always measured: no request becomes longer than the model
+    takes. `outputs` are the tokens of the payloads' answers.
+    """
+    counts = tokenizer.count(payloads)
+
+    def resized(tokens: Sequence[float]) -> list[Row]:
+        wanted = [min(math.ceil(each), bounds.inputs) for each in tokens]
+        return [tokenizer.resized(payloads, place, each) for place, each in enumerate(wanted)]
+
+    def all_of(inputs: int) -> list[Row]:
+        return resized([inputs] * len(counts))
+
+    written = bounds.outputs > 0
+    return [
+        Shift(name=ASKED, rows=payloads),
+        Shift(name="+25 %", rows=resized([1.25 * each for each in counts])),
+        Shift(name="+50 %", rows=resized([1.5 * each for each in counts])),
+        Shift(
+            name="all at P90",
+            rows=all_of(token_counts(counts).p90),
+            output_tokens=min(token_counts(outputs).p90, bounds.outputs) if written else None,
+        ),
+        Shift(name="all at the limits", rows=all_of(bounds.inputs), output_tokens=bounds.outputs if written else None),
+    ]
+
+
+def kind(name: str, inputs: Sequence[int], outputs: Sequence[int], turns: Sequence[Records], limit: Limit) -> Kind:
+    """Returns what the turns of one kind of payloads tell; `outputs` is empty for a model that writes no text."""
+    whole = _together(turns)
+    server = whole.server()
+    users = sorted({int(each) for each in whole.users})
+    return Kind(
+        name=name,
+        mean_input_tokens=float(np.mean(inputs)),
+        mean_output_tokens=float(np.mean(outputs)) if len(outputs) else None,
+        alone_ms=float(WEIGHTS @ server.latencies_ms[0]),
+        levels=tuple(
+            Level(
+                users=each,
+                invocations_per_minute=float(server.completions[each - 1]),
+                p50_ms=float(np.interp(0.5, SHARES, server.latencies_ms[each - 1])),
+                latency_ms=float(np.interp(limit.percentile / 100, SHARES, server.latencies_ms[each - 1])),
+            )
+            for each in users
+        ),
+        invocations_per_minute=server.highest_rate(limit),
+        by_turn=tuple(each.server().highest_rate(limit) for each in turns),
+    )
 
 
 def estimated(
-    service: Service,
-    asked: Mapping[str, Lengths],
-    objective: LatencyObjective,
-    sizing: Sizing,
-    invocations_per_minute: float | None,
+    kinds: Sequence[Kind], objective: LatencyObjective, sizing: Sizing, invocations_per_minute: float | None
 ) -> tuple[LengthShift, ...]:
-    """Returns what each of `asked` makes of an instance that bears `invocations_per_minute` of the first of them."""
-    found: list[LengthShift] = []
-    before = next(iter(asked.values()))
-    of_before = _Facts.of(service, before, objective)
-    for name, lengths in asked.items():
-        facts = _Facts.of(service, lengths, objective)
-        scale = facts.rate / of_before.rate if of_before.rate else 0.0
+    """Returns what each kind makes of an instance that bears `invocations_per_minute` of the first of them."""
+    before, found = kinds[0], list[LengthShift]()
+    for each in kinds:
+        by_turn = [_times(*pair) for pair in zip(each.by_turn, before.by_turn, strict=True)]
+        scale = median(by_turn)
         rate = None if invocations_per_minute is None else invocations_per_minute * scale
         sized = fleet(rate, Demand.of(objective), sizing) if rate else None
+        alone_ms = each.levels[0].latency_ms
         found.append(
             LengthShift(
-                name=name,
-                mean_input_tokens=float(lengths.inputs.mean()),
-                mean_output_tokens=float(lengths.outputs.mean()) if lengths.outputs.any() else None,
-                service_ms=facts.service_ms,
-                scale_by_service_time=of_before.service_ms / facts.service_ms,
-                scale_in_full_batches=of_before.batch_ms / facts.batch_ms,
+                name=each.name,
+                mean_input_tokens=each.mean_input_tokens,
+                mean_output_tokens=each.mean_output_tokens,
+                service_ms=each.alone_ms,
+                scale_of_throughput=_times(each.most, before.most),
                 scale_within_limit=scale,
+                scale_by_turn=(min(by_turn), max(by_turn)),
                 max_invocations_per_minute=rate,
                 instance_count=sized.instance_count if sized else None,
-                unloaded_latency_ms=facts.unloaded_ms,
-                misses_unloaded=facts.unloaded_ms > objective.model_latency_ms,
-                extrapolated=not service.knows(lengths),
+                unloaded_latency_ms=alone_ms,
+                misses_unloaded=alone_ms > objective.model_latency_ms,
             )
         )
     return tuple(found)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Facts:
-    service_ms: float
-    batch_ms: float
-    unloaded_ms: float
-    rate: float
-    """Requests a millisecond within the limit, of M/G/1."""
-
-    @classmethod
-    def of(cls, service: Service, lengths: Lengths, objective: LatencyObjective) -> "_Facts":
-        times = service.times(lengths)
-        percentile = objective.percentile_rank
-        return cls(
-            service_ms=float(times.mean()),
-            batch_ms=float(service.times(_longest_of_batches(lengths, service.batch)).mean()),
-            unloaded_ms=float(np.percentile(np.outer(times, service.scatter), percentile)),
-            rate=rate_within(times, objective.model_latency_ms, 1 - percentile / 100),
-        )
+def _times(after: float, before: float) -> float:
+    return after / before if before else 0.0
 
 
-def rate_within(times_ms: Floats, limit_ms: float, late: float) -> float:
-    """Returns the highest rate, a millisecond, at which at most the share `late` waits beyond the limit; 0: none."""
-    mean, square = float(times_ms.mean()), float((times_ms**2).mean())
-    left = limit_ms - times_ms
-
-    def late_share(rate: float) -> float:
-        load = rate * mean
-        wait = rate * square / (2 * (1 - load))
-        waits = load * np.exp(-load * np.maximum(left, 0.0) / wait)
-        return float(np.where(left < 0, 1.0, waits).mean())
-
-    low, high = 0.0, 1 / mean
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if late_share(middle) <= late else (low, middle)
-    return low if low > high * 1e-6 else 0.0
-
-
-def _longest_of_batches(lengths: Lengths, batch: int) -> Lengths:
-    """Returns the longest input and the longest answer of batches that are drawn of the requests."""
-    drawn = np.random.default_rng(0).integers(len(lengths.inputs), size=(BATCHES, batch))
-    return Lengths(inputs=lengths.inputs[drawn].max(axis=1), outputs=lengths.outputs[drawn].max(axis=1))
-
-
-def _nearest_rank(values: Floats, percentile: float) -> float:
-    return float(np.percentile(values, percentile, method="inverted_cdf"))
+def _together(turns: Sequence[Records]) -> Records:
+    """Returns the parts of several turns of the same steps."""
+    return Records(
+        users=np.concatenate([each.users for each in turns]),
+        completed=np.concatenate([each.completed for each in turns]),
+        latencies_ms=np.concatenate([each.latencies_ms for each in turns]),
+        period_s=turns[0].period_s,
+    )

@@ -11,9 +11,8 @@ Each is fitted by least squares of the relative residual, so that short requests
 is judged by its residuals on points that it has not seen, one left out at a time; for linear least squares they follow
 from the hat matrix: e/(1 − h) (Allen's PRESS, Technometrics 16, 1974). Coefficients have a 95 % interval by bootstrap
 over the points (Efron & Tibshirani 1993, chapter 9). Where the best candidate is off by more than `FITS`, and by more
-than the measurement's own noise explains, there is no model, and lengths between the measured ones are interpolated.
-The noise of a point is half the difference of the medians of its requests' first and second half, which lie apart in
-time.
+than the measurement's own noise explains, there is no model. The noise of a point is half the difference of the medians
+of its requests' first and second half, which lie apart in time.
 
 Pure; it knows no server and no tokenizer.
 """
@@ -153,25 +152,10 @@ def noise(measured: Sequence[Point]) -> float:
     return float(np.median(known)) / MEDIAN_OF_NORMAL if known else 0.0
 
 
-def predictor(found: Fit | None, measured: Sequence[Point]) -> Predict | None:
-    """Returns how latency follows from lengths: by the model, else by interpolation; None where neither is possible."""
-    if found is not None:
-        return _by_model(found, min(each.p50_ms for each in measured))
-    inputs, outputs = (sorted({getattr(each, name) for each in measured}) for name in ("input_tokens", "output_tokens"))
-    known = {(each.input_tokens, each.output_tokens): each.p50_ms for each in measured}
-    if len(known) < len(inputs) * len(outputs):
-        return None
-    grid = np.array([[known[n, m] for n in inputs] for m in outputs])
-
-    def interpolated(n: Floats, m: Floats) -> Floats:
-        rows = np.stack([np.interp(n, inputs, row) for row in grid])
-        return np.array([np.interp(each, outputs, rows[:, place]) for place, each in enumerate(m)])
-
-    return interpolated
-
-
-def _by_model(found: Fit, least_ms: float) -> Predict:
+def predictor(found: Fit, measured: Sequence[Point]) -> Predict:
+    """Returns how latency follows from lengths by a model that was fitted to `measured`."""
     terms, values = [each.term for each in found.coefficients], np.array([each.ms for each in found.coefficients])
+    least_ms = min(each.p50_ms for each in measured)
 
     def predicted(n: Floats, m: Floats) -> Floats:
         # Below what was measured a line may reach 0, and no request takes no time.

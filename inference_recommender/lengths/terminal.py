@@ -11,8 +11,8 @@ from inference_recommender.output import number, stdout_console, tell
 from workloads import LengthShift
 
 ESTIMATED = (
-    "Capacities are estimated from requests one at a time. Where we searched such ones, they were lower: search yours "
-    "with `capacity --payloads FILE`."
+    "Capacities are estimated from closed-loop users: the median of three turns, in brackets the least and the most. "
+    "Search one with `capacity --payloads FILE`."
 )
 
 
@@ -25,8 +25,7 @@ def show(found: LengthSurface, percentile: str) -> None:
         tell(console, sentence)
     console.print()
     console.print(_shifts(found.lengths.shifts, percentile))
-    if found.lengths.shifts:
-        tell(console, ESTIMATED)
+    tell(console, ESTIMATED)
 
 
 def _heat(title: str, points: Sequence[Point]) -> Table:
@@ -63,26 +62,22 @@ def _shifts(shifts: Sequence[LengthShift], percentile: str) -> Table:
         "out",
         "alone\nms",
         f"alone\n{percentile} ms",
+        "throughput\ntimes",
         "capacity\ntimes",
-        "by service\ntime",
-        "in full\nbatches",
         "bears\ninv/min",
         "count",
     ):
         table.add_column(head, justify="right")
     for each in shifts:
         table.add_row(
-            f"{each.name}{'*' if each.extrapolated else ''}",
+            each.name,
             f"{each.mean_input_tokens:.1f}",
             number(each.mean_output_tokens, ".1f"),
             f"{each.service_ms:.3g}",
             f"{each.unloaded_latency_ms:.3g}{' missed' if each.misses_unloaded else ''}",
-            f"{each.scale_within_limit:.2f}",
-            f"{each.scale_by_service_time:.2f}",
-            f"{each.scale_in_full_batches:.2f}",
+            f"{each.scale_of_throughput:.2f}",
+            f"{each.scale_within_limit:.2f} ({each.scale_by_turn[0]:.2f}–{each.scale_by_turn[1]:.2f})",
             number(each.max_invocations_per_minute, ",.0f"),
             number(each.instance_count, "d"),
         )
-    if any(each.extrapolated for each in shifts):
-        table.caption = "* some lengths are beyond what was measured"
     return table

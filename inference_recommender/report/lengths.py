@@ -1,7 +1,7 @@
 """The report's tables of lengths: which payloads a recommendation is for, and what other payloads would make of it."""
 
-from inference_recommender.report.document import Table, table
-from workloads import PayloadLengths, TokenCounts
+from inference_recommender.report.document import Table, Value, table
+from workloads import LengthShift, PayloadLengths, TokenCounts
 
 PERCENTILES = (
     ("of", "tokens of", ""),
@@ -18,12 +18,12 @@ SHIFTS = (
     ("service_ms", "alone, mean ms", ",.4g"),
     ("unloaded_latency_ms", "alone, at the percentile, ms", ",.4g"),
     ("misses_unloaded", "misses the objective without load", ""),
+    ("scale_of_throughput", "throughput, times", ".2f"),
     ("scale_within_limit", "capacity, times", ".2f"),
-    ("scale_by_service_time", "by service time alone, times", ".2f"),
-    ("scale_in_full_batches", "in full batches, times", ".2f"),
+    ("least_by_turn", "least by turn", ".2f"),
+    ("most_by_turn", "most by turn", ".2f"),
     ("max_invocations_per_minute", "bears invocations/min", ",.0f"),
     ("instance_count", "instances", ",d"),
-    ("extrapolated", "beyond what was measured", ""),
 )
 
 
@@ -46,13 +46,17 @@ def shifts_table(lengths: PayloadLengths | None) -> Table | None:
     """Returns what becomes of capacity and fleet where the payloads' lengths shift; None where nothing measured it."""
     if lengths is None or not lengths.shifts:
         return None
-    keys = [name for name, _, _ in SHIFTS[1:]]
-    rows = [(each.name, *(getattr(each, key) for key in keys)) for each in lengths.shifts]
+    rows = [_shift(each) for each in lengths.shifts]
     note = (
-        f"{lengths.model} Measured at {lengths.measured_at} on {lengths.machine}; an estimate, held to no search of "
-        "the shifted capacity. It is that of an M/G/1 queue within the limit; searches found less (docs/lengths.md)."
+        f"Measured at {lengths.measured_at} on {lengths.machine}, in turns, by closed-loop users; the capacity of open "
+        "arrivals is estimated from them, and held to no search (docs/lengths.md)."
     )
     return table("length-shifts", "Where the lengths shift", SHIFTS, rows, note)
+
+
+def _shift(shift: LengthShift) -> tuple[Value, ...]:
+    figures = {**shift.model_dump(), **dict(zip(("least_by_turn", "most_by_turn"), shift.scale_by_turn, strict=True))}
+    return shift.name, *(figures[key] for key, _, _ in SHIFTS[1:])
 
 
 def _percentiles(counts: TokenCounts) -> tuple[float | int, ...]:

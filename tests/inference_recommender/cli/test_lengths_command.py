@@ -1,4 +1,4 @@
-"""`lengths` on the command line, against a server on loopback that echoes; only the load beside it is left out."""
+"""`lengths` on the command line, against a server on loopback that echoes; only its load is left out."""
 
 import contextlib
 import itertools
@@ -14,6 +14,7 @@ from inference_recommender.cli import lengths as command_line
 from inference_recommender.lengths import survey
 from inference_recommender.lengths.survey import Survey
 from inference_recommender.lengths.tokens import PayloadTokenizer
+from tests.inference_recommender.lengths.test_shifts import USERS, records
 from tests.inference_recommender.lengths.test_tokens import tokenizer_of
 from tests.inference_recommender.server import Answer, serving
 from workloads import WorkloadFolder
@@ -31,6 +32,7 @@ def _without_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(command_line, "built_tokenizer", tokenizer)
     monkeypatch.setattr(survey, "beside_load", no_load)
+    monkeypatch.setattr(survey, "driven", lambda *_: records(USERS))
 
 
 def echo(body: bytes) -> tuple[int, bytes]:
@@ -66,11 +68,21 @@ def test_a_server_that_takes_no_length_is_measured_as_its_answers_come(
     assert [each["name"] for each in document["lengths"]["shifts"]][-1] == "longer.jsonl"
     assert document["cautions"] == [
         "Answers had the lengths that the model gave them: this server takes no length to force.",
-        "The answers' lengths follow the requests' so closely that what each costs by itself is not told: a shift of "
-        "one alone is not foreseen.",
+        "The answers' lengths follow the requests' so closely that what each costs by itself is not told.",
     ]
     assert "Input lengths: 4, 11, 15, 20, 32, 51, 64" in shown.err
     assert shown.err.rstrip().endswith(("it does not exist.", "no server of --url tells which archive it serves."))
+
+
+def test_payloads_that_miss_the_objective_alone_have_no_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(survey, "driven", lambda *_: records({1: 10.0, 2: 10.0}))
+    code, folder = lengths(echo, tmp_path)
+    assert code == 4
+    assert folder is not None
+    assert (folder / "lengths.json").exists()
+    assert "No rate of the payloads as they are is within the objective." in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_row_of_more_tokens_than_the_model_takes_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.client.kserve import Body, decode
 from inference_recommender.lengths import served, tokens
 from inference_recommender.lengths.served import Server, built_server
@@ -36,11 +37,22 @@ def test_answers_have_exactly_the_tokens_that_are_forced(tmp_path: Path, monkeyp
         survey = Survey(post=server.post, tokenizer=built_tokenizer(folder), answer="CORRECTED")
         archive = run / "payloads.tar.gz"
         archive.write_bytes(payload_archive(rows))
-        asked = Asked(payloads=rows, other_payloads=(), requests=5, load_invocations_per_minute=600.0, archive=archive)
+        asked = Asked(
+            payloads=rows,
+            others=None,
+            requests=5,
+            load_invocations_per_minute=600.0,
+            archive=archive,
+            at_once=4,
+            limit=Limit(percentile=99.0, latency_ms=1000.0),
+        )
         found = measure(survey, server, asked, Bounds(inputs=24, outputs=12), lambda text: None)
         assert max(each.output_tokens for each in found.forced) == 12
         assert found.load_invocations_per_minute == 600
         assert (run / "load/summary.json").exists()
+        assert [[level.users for level in each.levels] for each in found.kinds] == [[1, 2, 4, 8]] * 5
+        assert found.kinds[-1].mean_output_tokens == 12
+        assert all(0 < each.invocations_per_minute <= each.most for each in found.kinds)
         assert server.force is not None
         server.force(12)
         in_letters = [row for row in rows if _written(server, row) == 12]

@@ -1,93 +1,100 @@
-"""Capacity, fleet and latency where lengths shift, against queues that have a closed form."""
+"""Capacity, fleet and latency where lengths shift, from users of each kind of payloads."""
+
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
-from inference_recommender.capacity.statistics import Floats
-from inference_recommender.lengths.shifts import Bounds, Lengths, Service, estimated, rate_within, shifted
+from inference_recommender.capacity.closed_loop import Limit
+from inference_recommender.capacity.flow_equivalent import Records, Z
+from inference_recommender.lengths.shifts import Bounds, Kind, estimated, kind, shifts
 from inference_recommender.sizing.fleet import Demand, fleet
-from workloads import LatencyObjective, Sizing
+from tests.inference_recommender.lengths.test_tokens import tokenizer_of
+from workloads import LatencyObjective, Sizing, load_workload
 
 OBJECTIVE = LatencyObjective(percentile="P99", model_latency_ms=50.0, peak_invocations_per_minute=240_000)
 SIZING = Sizing(headroom=0.2)
 BOUNDS = Bounds(inputs=64, outputs=32)
+LIMIT = Limit(percentile=99.0, latency_ms=50.0)
+USERS = {1: 200.0, 2: 300.0, 4: 400.0, 8: 400.0}
+"""Requests that so many users of the payloads complete in a second."""
 
 
-def service(predict: object, batch: int = 4, scatter: Floats | None = None) -> Service:
-    return Service(
-        predict=predict,  # type: ignore[arg-type]
-        scatter=np.ones(1) if scatter is None else scatter,
-        shortest=(1, 0),
-        longest=(40, 40),
-        batch=batch,
+def records(completed: Mapping[int, float]) -> Records:
+    """Returns three seconds of each number of users; a request takes what Little's law says, give or take a tenth."""
+    users = np.repeat([float(each) for each in completed], 3)
+    rates = np.repeat(list(completed.values()), 3)
+    return Records(
+        users=users,
+        completed=rates,
+        latencies_ms=(users / rates * 1000)[:, None] * np.exp(0.1 * Z),
+        period_s=1.0,
     )
 
 
-def payloads(count: int = 100) -> Lengths:
-    return Lengths(inputs=np.arange(1.0, count + 1) % 20 + 5, outputs=np.arange(1.0, count + 1) % 20 + 4)
+def turned(name: str, *factors: float, outputs: tuple[int, ...] = (10, 12), limit: Limit = LIMIT) -> Kind:
+    """Returns a kind whose turns complete so many times what the payloads do."""
+    turns = [records({users: rate * factor for users, rate in USERS.items()}) for factor in factors]
+    return kind(name, (10, 20), outputs, turns, limit)
 
 
-def test_the_shifts_end_where_the_model_does() -> None:
-    kinds = shifted(payloads(), BOUNDS)
-    assert list(kinds) == ["as measured", "+25 %", "+50 %", "all at P90", "all at the limits"]
-    assert kinds["+50 %"].inputs.max() == 36
-    assert kinds["+50 %"].outputs.max() == 32  # 34.5, and the model writes no more
-    assert set(kinds["all at P90"].inputs) == {22.0}
-    assert set(kinds["all at the limits"].outputs) == {32.0}
+def test_the_payloads_of_a_shift_have_its_lengths_and_end_where_the_model_does() -> None:
+    tokenizer, rows = tokenizer_of("spellcheck"), load_workload("spellcheck").payloads()
+    counts = tokenizer.count(rows)
+    found = {each.name: each for each in shifts(tokenizer, rows, [9] * len(rows), BOUNDS)}
+    assert list(found) == ["as measured", "+25 %", "+50 %", "all at P90", "all at the limits"]
+    assert found["as measured"].rows == rows
+    half = tokenizer.count(found["+50 %"].rows)
+    assert np.mean(half) == pytest.approx(1.5 * np.mean(counts), rel=0.1)
+    assert max(tokenizer.count(found["all at the limits"].rows)) == 64
+    assert [each.output_tokens for each in found.values()] == [None, None, None, 9, 32]
 
 
-@pytest.mark.parametrize(("limit_ms", "late"), [(100.0, 0.01), (40.0, 0.05)])
-def test_the_rate_within_a_limit_is_that_of_a_queue_in_closed_form(limit_ms: float, late: float) -> None:
-    """M/M/1: P(time > t) = exp(−(μ − λ)·t), so λ = μ + ln(late) / t."""
-    shares = (np.arange(200_000) + 0.5) / 200_000
-    times = -5.0 * np.log(1 - shares)
-    assert rate_within(times, limit_ms, late) == pytest.approx(1 / 5 + np.log(late) / limit_ms, rel=0.02)
+def test_an_encoders_shifts_force_no_answers() -> None:
+    tokenizer, rows = tokenizer_of("question_answering"), load_workload("question_answering").payloads()
+    found = shifts(tokenizer, rows, [0] * len(rows), Bounds(inputs=128, outputs=0))
+    assert {each.output_tokens for each in found} == {None}
 
 
-def test_no_rate_keeps_a_limit_that_a_request_alone_misses() -> None:
-    assert rate_within(np.full(10, 60.0), 50.0, 0.01) == 0
-    assert rate_within(np.array([1.0] * 98 + [60.0] * 2), 50.0, 0.01) == 0
-    assert rate_within(np.array([1.0] * 995 + [60.0] * 5), 50.0, 0.01) > 0
+def test_a_kind_has_what_each_number_of_users_had() -> None:
+    found = turned("as measured", 1.0, 1.0)
+    assert [each.users for each in found.levels] == [1, 2, 4, 8]
+    assert [round(each.invocations_per_minute) for each in found.levels] == [12_000, 18_000, 24_000, 24_000]
+    assert found.alone_ms == pytest.approx(5.0, rel=0.02)
+    assert found.levels[-1].p50_ms == pytest.approx(20, rel=0.01)
+    assert found.levels[-1].latency_ms == pytest.approx(20 * np.exp(0.1 * 2.326), rel=0.01)
+    assert 0 < found.invocations_per_minute < found.most
+    assert found.by_turn == pytest.approx([found.invocations_per_minute] * 2, rel=0.02)
+    assert turned("as measured", 1.0, outputs=()).mean_output_tokens is None
 
 
-def test_twice_the_service_time_is_half_the_capacity_and_a_fleet_for_it() -> None:
+def test_half_the_throughput_is_half_the_capacity_and_a_fleet_for_it() -> None:
     """The limit is far off, so that it changes nothing."""
-    far = OBJECTIVE.model_copy(update={"model_latency_ms": 1e6})
-    doubled = {"as measured": payloads(), "twice": Lengths(inputs=payloads().inputs * 2, outputs=payloads().outputs)}
-    before, after = estimated(service(lambda n, m: 0.1 * n), doubled, far, SIZING, 20_000.0)
-    assert before.scale_by_service_time == before.scale_in_full_batches == before.scale_within_limit == 1
-    assert after.scale_by_service_time == pytest.approx(0.5)
-    assert after.scale_in_full_batches == pytest.approx(0.5)
-    assert after.scale_within_limit == pytest.approx(0.5, rel=1e-3)
-    assert after.max_invocations_per_minute == pytest.approx(10_000, rel=1e-3)
+    far = OBJECTIVE.model_copy(update={"model_latency_ms": 1e5})
+    limit = Limit(percentile=99.0, latency_ms=1e5)
+    kinds = [turned("as measured", 1.0, 1.0, limit=limit), turned("twice", 0.5, 0.4, limit=limit)]
+    before, after = estimated(kinds, far, SIZING, 20_000.0)
+    assert before.scale_of_throughput == before.scale_within_limit == 1
+    assert before.scale_by_turn == (1, 1)
+    assert after.scale_of_throughput == pytest.approx(0.45)
+    assert after.scale_within_limit == pytest.approx(0.45, rel=0.01)
+    assert after.scale_by_turn == pytest.approx((0.4, 0.5), rel=0.01)
     rate = after.max_invocations_per_minute
     assert rate is not None
-    assert after.instance_count == fleet(rate, Demand.of(far), SIZING).instance_count == 29
-    assert (before.extrapolated, after.extrapolated) == (False, True)
+    assert rate == pytest.approx(9_000, rel=0.01)
+    assert after.instance_count == fleet(rate, Demand.of(far), SIZING).instance_count
 
 
-def test_near_the_limit_capacity_falls_faster_than_the_service_time_rises() -> None:
-    kinds = {"as measured": payloads(), "all long": Lengths(inputs=np.full(9, 40.0), outputs=np.full(9, 32.0))}
-    _, after = estimated(service(lambda n, m: n), kinds, OBJECTIVE, SIZING, 20_000.0)
-    assert after.scale_by_service_time == pytest.approx(14.5 / 40)
-    assert after.scale_within_limit < 0.5 * after.scale_by_service_time
+def test_near_the_limit_capacity_falls_faster_than_throughput() -> None:
+    _, after = estimated([turned("as measured", 1.0), turned("long", 0.4)], OBJECTIVE, SIZING, None)
+    assert after.scale_of_throughput == pytest.approx(0.4)
+    assert after.scale_within_limit < 0.35
     assert not after.misses_unloaded
-
-
-def test_a_batch_is_as_slow_as_its_longest_so_that_longer_ones_cost_it_less() -> None:
-    few_long = Lengths(inputs=np.array([5.0] * 9 + [50.0]), outputs=np.zeros(10))
-    kinds = {"as measured": few_long, "all long": Lengths(inputs=np.full(10, 50.0), outputs=np.zeros(10))}
-    _, after = estimated(service(lambda n, m: n, batch=32), kinds, OBJECTIVE, SIZING, None)
-    assert after.scale_by_service_time == pytest.approx(9.5 / 50)
-    assert after.scale_in_full_batches > 0.9
     assert (after.max_invocations_per_minute, after.instance_count) == (None, None)
-    assert after.mean_output_tokens is None
 
 
 def test_requests_alone_that_miss_the_objective_have_no_fleet() -> None:
-    kinds = {"as measured": payloads(), "all long": Lengths(inputs=np.full(9, 60.0), outputs=np.full(9, 32.0))}
-    spread = np.array([0.9, 1.0, 1.0, 1.1])
-    _, after = estimated(service(lambda n, m: n, scatter=spread), kinds, OBJECTIVE, SIZING, 20_000.0)
+    _, after = estimated([turned("as measured", 1.0), turned("long", 0.08)], OBJECTIVE, SIZING, 20_000.0)
     assert after.misses_unloaded
-    assert after.unloaded_latency_ms == pytest.approx(66, rel=0.01)
+    assert after.unloaded_latency_ms > 60
     assert (after.scale_within_limit, after.max_invocations_per_minute, after.instance_count) == (0, 0, None)

@@ -2,14 +2,18 @@
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
+from inference_recommender.capacity.flow_equivalent import Records
 from inference_recommender.lengths import survey as module
 from inference_recommender.lengths.served import Server, takes_a_length
-from inference_recommender.lengths.shifts import Bounds
+from inference_recommender.lengths.shifts import Bounds, Shift
 from inference_recommender.lengths.survey import Asked, Survey, input_levels, measure, output_levels
+from inference_recommender.lengths.tokens import token_counts
+from tests.inference_recommender.lengths.test_shifts import LIMIT, USERS, records
 from tests.inference_recommender.lengths.test_tokens import tokenizer_of
 from workloads import load_workload
 
@@ -51,7 +55,7 @@ def test_the_first_round_does_not_count() -> None:
     assert {(each.input_tokens, each.output_tokens) for each in two} == {(two[0].input_tokens,) * 2}  # an echo
 
 
-def test_answers_are_forced_where_the_server_takes_a_length(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_answers_are_forced_where_the_server_takes_a_length(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     loads: list[float] = []
 
     @contextlib.contextmanager
@@ -59,8 +63,15 @@ def test_answers_are_forced_where_the_server_takes_a_length(monkeypatch: pytest.
         loads.append(rate)
         yield
 
+    def driven(server: Server, archive: Path, folder: Path, users: Sequence[int], step_s: int) -> Records:
+        assert archive.exists()
+        turns.append((folder.name, forced[-1] if forced else None))
+        return records(USERS)
+
     monkeypatch.setattr(module, "beside_load", load)
-    clock, forced, said = Clock(), list[int](), list[str]()
+    monkeypatch.setattr(module, "driven", driven)
+    turns: list[tuple[str, int | None]] = []
+    clock, forced, said = Clock(), list[int | None](), list[str]()
     server = Server(
         name="a server",
         post=clock.post,
@@ -73,16 +84,25 @@ def test_answers_are_forced_where_the_server_takes_a_length(monkeypatch: pytest.
     rows = load_workload("spellcheck").payloads()
     asked = Asked(
         payloads=rows,
-        other_payloads=rows[:3],
+        others=Shift(name="longer.jsonl", rows=rows[:3]),
         requests=7,
         load_invocations_per_minute=None,
-        archive=load_workload("spellcheck").payload_file,
+        archive=tmp_path / "payloads.tar.gz",
+        at_once=16,
+        limit=LIMIT,
     )
     bounds = Bounds(inputs=64, outputs=32)
     found = measure(survey(clock), server, asked, bounds, said.append)
-    assert (len(found.payloads), len(found.other_payloads)) == (256, 3)
+    assert len(found.payloads) == 256
+    assert [each.name for each in found.kinds][-2:] == ["all at the limits", "longer.jsonl"]
+    assert found.kinds[-2].mean_output_tokens == 32
     levels = output_levels([each.output_tokens for each in found.payloads], 32)
-    assert forced == [*levels, *reversed(levels)]
+    p90 = token_counts([each.output_tokens for each in found.payloads]).p90
+    to_and_fro = [p90, 32, None, 32, p90, None, p90, 32, None]
+    assert forced == [*to_and_fro, *levels, *reversed(levels)]
+    order = [f"{place}-{turn}" for turn in range(3) for place in (range(6), reversed(range(6)))[turn % 2]]
+    assert [name for name, _ in turns] == order
+    assert (dict(turns)["4-1"], dict(turns)["1-2"]) == (32, None)
     assert {each.output_tokens for each in found.forced} == set(levels)
     assert len(found.grid) == len(found.under_load) == 7 * 5 * 2  # lengths, rows of each, rounds
     assert len(found.forced) == 5 * len(found.grid)
