@@ -202,7 +202,7 @@ class TokenCounts(Document):
 
 
 class LengthShift(Document):
-    """What payloads of other lengths make of a capacity: see `docs/lengths.md`."""
+    """A capacity for payloads of other lengths than those that were measured: see `docs/lengths.md`."""
 
     name: str = Field(description="How the lengths shift, such as +25 %.")
     mean_input_tokens: float

@@ -46,11 +46,11 @@ class Shift:
     name: str
     rows: Sequence[Row]
     output_tokens: int | None = None
-    """What each answer is forced to have where the server takes a length; None: as the model gives them."""
+    """The tokens that each answer is forced to have where the server takes a length; None: as the model gives them."""
 
 
 class Level(Document):
-    """What so many closed-loop users had."""
+    """The throughput and the latencies of so many closed-loop users."""
 
     users: int
     invocations_per_minute: float
@@ -59,7 +59,7 @@ class Level(Document):
 
 
 class Kind(Document):
-    """What was measured of one kind of payloads."""
+    """One kind of payloads as it was measured."""
 
     name: str
     mean_input_tokens: float
