@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from model_build import matrix, render
 from model_build.init import command_line as initialising
 from model_build.lint import command_line as linting
 from model_build.plan import BuildPlan, plan
-from model_build.progress import Progress, silent
+from model_build.progress import Progress, seldom
 from model_build.remote import command_line as remote
 from workloads import (
     ROOT,
@@ -29,6 +30,8 @@ from workloads import (
 )
 from workloads.program import Unforeseen, exit_code, foreseen, logged, write_traceback
 
+EVERY_S = 30.0
+"""Seconds between the lines of a log, where standard error is no terminal: a shorter build says nothing there."""
 EXIT_CODES = (
     "0 done; 1 a gate failed; 2 usage, or an error in a file; 3 toolchain missing or busy, or disk full; "
     "70 unforeseen; 130 interrupted."
@@ -193,9 +196,12 @@ def _build(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _status() -> Iterator[Progress]:
-    """A spinner on the terminal. It writes to a copy of standard error, which a build redirects for libraries."""
+    """A spinner on the terminal, or a line in a log now and then. It writes to a copy of standard error, which a build
+    redirects for libraries.
+    """
     if not sys.stderr.isatty():
-        yield silent
+        with os.fdopen(os.dup(2), "w", encoding="utf-8", buffering=1) as log:
+            yield seldom(partial(print, file=log), EVERY_S)
         return
     with os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8") as terminal:
         status = Console(file=terminal).status("")
