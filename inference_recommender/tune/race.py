@@ -59,6 +59,8 @@ AROUND = 0.03
 """Share of the capacity by which probes are above and below it in turn."""
 NOT_BELOW = 1.08
 """A configuration is not probed further than this factor below the leader's capacity."""
+WHILE_S, FAST = 60.0, 1.25
+"""Until a configuration has been probed for so long, nothing is ruled out by more than its rate over this factor."""
 BOUND_MARGIN = 0.05
 """How much more than its measured ceiling a server may be capable of."""
 SLOWEST_PER_MINUTE = 60.0
@@ -101,8 +103,14 @@ class Entrant:
 
     @property
     def cautious(self) -> float:
-        """The rate that it surely bears, or one a little less than it seems to: early estimates are rather too high."""
-        return max(self.estimate.low, self.rate / NOT_BELOW) if self.estimate else 0.0
+        """The rate that it surely bears, or one a little less than it seems to: early estimates are rather too high.
+        Of a short while it is clearly less, which may have been a fast one of the machine.
+        """
+        if self.estimate is None:
+            return 0.0
+        if self.duration_s < WHILE_S:
+            return self.rate / FAST
+        return max(self.estimate.low, self.rate / NOT_BELOW)
 
     def is_known_within(self, share: float) -> bool:
         """Returns whether half the interval is at most this share of the capacity."""

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.searches.tune import configurations, race_simulated
 from inference_recommender.capacity.search import Bottleneck
-from inference_recommender.tune.evidence import Glimpse
-from inference_recommender.tune.race import Race, Reason, Refused
+from inference_recommender.tune.evidence import Estimate, Glimpse
+from inference_recommender.tune.race import FAST, Entrant, Race, Reason, Refused
 from inference_recommender.tune.space import Configuration
 from tests.inference_recommender.tune.analytic_service import P99, Analytic, configuration
 
@@ -60,6 +60,16 @@ def test_a_configuration_is_loaded_again_only_for_another_round(raced: tuple[Rac
     asked = [each for each, _ in probe.asked]
     assert race.visits == 1 + sum(one != other for one, other in pairwise(asked))
     assert race.visits < 2 * len(SPACE)
+
+
+@pytest.mark.parametrize(("probes", "cautious"), [(2, 30_000 / FAST), (30, 29_000.0)])
+def test_what_was_met_in_a_moment_rules_out_little(probes: int, cautious: float) -> None:
+    """A machine may be fast for a while: what is met then would rule out its equals."""
+    seen = Analytic(bears)(BEST, 10_000.0, 3.0)
+    entrant = Entrant(configuration=BEST, glimpses=[seen] * probes)
+    assert entrant.cautious == 0
+    entrant.estimate = Estimate(rate=30_000.0, low=29_000.0, high=31_000.0)
+    assert entrant.cautious == cautious
 
 
 def test_where_none_keeps_the_limit_the_search_says_so() -> None:
