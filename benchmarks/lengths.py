@@ -62,7 +62,7 @@ def compared(folder: WorkloadFolder, tokenizer: PayloadTokenizer, scratch: Path,
             requests=20,
             load_invocations_per_minute=None,
             archive=archive,
-            at_once=serving.max_batch_size * serving.model_instances,
+            at_once=serving.max_batch_size * serving.copies,
             limit=limit,
         )
         measured = measure(survey, server, asked, bounds, _say)

@@ -60,10 +60,14 @@ class Serving(Document):
         return self.instance_groups or (InstanceGroup(count=self.model_instances),)
 
     @property
+    def copies(self) -> int:
+        """The model's copies in all groups, on each of their GPUs."""
+        return sum(group.count * max(1, len(group.gpus)) for group in self.groups)
+
+    @property
     def on_cpu(self) -> "Serving":
         """The same for a step that runs on the CPU beside the model: as many copies as its groups have together."""
-        copies = sum(group.count * max(1, len(group.gpus)) for group in self.groups)
-        return self.model_copy(update={"instance_groups": (), "model_instances": copies})
+        return self.model_copy(update={"instance_groups": (), "model_instances": self.copies})
 
     @model_validator(mode="after")
     def _preferred_sizes_fit(self) -> Self:

@@ -115,7 +115,7 @@ def _lengths(options: argparse.Namespace, stderr: Console) -> int:
         requests=options.requests,
         load_invocations_per_minute=options.load_invocations_per_minute,
         archive=run_folder.path / PAYLOADS,
-        at_once=serving.max_batch_size * serving.model_instances,
+        at_once=serving.max_batch_size * serving.copies,
         limit=Limit(percentile=objective.percentile_rank, latency_ms=objective.model_latency_ms),
     )
     answer = workload.model.answer if isinstance(workload.model, TextToText) else None

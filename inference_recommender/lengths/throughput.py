@@ -23,8 +23,6 @@ FULL = 2
 """So many times the rows that are computed at once: while one batch is computed, the next is whole."""
 SETTLING, PERIODS = 0.25, 3
 """The share of a step that is left out at its beginning, and the parts that the rest is counted by."""
-FEWEST = 5
-"""Requests of a part, below which it tells nothing."""
 BATCHES, SHORTEST_STEP_S, LONGEST_STEP_S = 8, 1, 10
 """A step lasts as long as so many full batches, were each as slow as its rows one after another."""
 
@@ -41,7 +39,7 @@ def step_seconds(at_once: int, alone_ms: float) -> int:
 
 def driven(server: Server, archive: Path, folder: Path, users: Sequence[int], step_s: int) -> Records:
     """Sends the payloads of `archive` by each number of users in turn; what was sent is kept in `folder`. Raises
-    `Unavailable` where that was not possible, or hardly anything was answered.
+    `Unavailable` where that was not possible, or nothing was answered.
     """
     phases = tuple(Phase(initial_number_of_users=each, duration_in_seconds=step_s) for each in users)
     plan = LoadPlan(
@@ -58,21 +56,21 @@ def driven(server: Server, archive: Path, folder: Path, users: Sequence[int], st
         latencies_ms = (kept["finished_s"] - kept["sent_s"]) * 1000
         found = settled(kept["finished_s"], latencies_ms, kept["status"] == 200, users, step_s)
     if found is None:
-        raise Unavailable(f"{server.name} answered hardly any request of the load. See {from_here(folder)}.")
+        raise Unavailable(f"{server.name} answered no request of the load. See {from_here(folder)}.")
     return found
 
 
 def settled(
     finished_s: Floats, latencies_ms: Floats, succeeded: Bools, users: Sequence[int], step_s: float
 ) -> Records | None:
-    """Returns the parts of each step but its beginning; None where none has enough requests."""
+    """Returns the parts of each step but its beginning, those with an answer; None where none has any."""
     period_s = step_s * (1 - SETTLING) / PERIODS
     of_users, completed, latencies = list[float](), list[float](), list[Floats]()
     for step, count in enumerate(users):
         for part in range(PERIODS):
             began = (step + SETTLING) * step_s + part * period_s
             those = succeeded & (finished_s >= began) & (finished_s < began + period_s)
-            if (number := int(those.sum())) >= FEWEST:
+            if number := int(those.sum()):
                 of_users.append(count)
                 completed.append(number)
                 latencies.append(np.quantile(latencies_ms[those], SHARES))
