@@ -54,9 +54,12 @@ class OpenLoop(Document):
     """A search with open arrivals, at rates per instance."""
 
     invocations_per_minute: float | None
-    """The highest rate within the limit; 0 where none is, None where the search did not come so far."""
+    """The highest rate within the limit; 0 if no rate is, None if the search ended before it was known."""
     interval: tuple[float, float] | None = None
-    """95 % confidence interval of that rate."""
+    """95 % confidence interval of the rate at the limit, also of a search that ended early."""
+    at_least: float | None = None
+    """Lower bound of a search that ended early: the interval's low end, else the highest rate of a probe within the
+    limit."""
     percentile: str
     limit_ms: float
     latency_ms: float | None = None

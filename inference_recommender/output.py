@@ -126,16 +126,15 @@ def show(recommendation: Recommendation, console: Console) -> None:
     table = Table(title=f"{recommendation.workload}: {_asked(recommendation)}", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("candidate")
     for head in (
-        "bears\ninv/min",
-        "by",
-        "users had\ninv/min",
-        "job's\nms",
+        "capacity\n/min",
+        "method",
+        "closed-loop\n/min",
         f"{recommendation.objective.percentile}\nms",
-        "count",
+        "instances",
         "min-max",
-        "target",
-        "USD/h",
-        "USD/1M",
+        "scaling\ntarget",
+        "$/h",
+        "$/1M",
     ):
         table.add_column(head, justify="right")
     for candidate in recommendation.candidates:
@@ -146,6 +145,8 @@ def show(recommendation: Recommendation, console: Console) -> None:
             console,
             f"{_name(candidate)}: {' '.join((candidate.reason, *notes(candidate), candidate.cost_reason or ''))}",
         )
+    if recommendation.recommended:
+        tell(console, loss_explained(recommendation.recommended, recommendation.objective))
     if explained := rows_explained(recommendation.objective, recommendation.recommended):
         tell(console, explained)
     if recommendation.lengths and recommendation.recommended:
@@ -160,7 +161,6 @@ def _cells(candidate: Candidate) -> tuple[str, ...]:
         number(candidate.max_invocations_per_minute, ",.0f"),
         candidate.capacity_basis,
         number(candidate.closed_loop_invocations_per_minute, ",.0f"),
-        number(candidate.model_latency_ms, ".4g"),
         number(candidate.objective_latency_ms, ".4g"),
         number(candidate.instance_count, "d"),
         f"{scaling.min_capacity}-{scaling.max_capacity}" if scaling else MISSING,
@@ -189,16 +189,25 @@ def rows_explained(objective: LatencyObjective, candidate: Candidate | None) -> 
     return f"{peak}." if cost is None else f"{peak}, and a million rows cost {cost / rows:,.3f} USD."
 
 
+def loss_explained(candidate: Candidate, objective: LatencyObjective) -> str:
+    """Returns whether the fleet sustains the peak after the loss of an instance, as a sentence."""
+    left, capacity = (candidate.instance_count or 1) - 1, candidate.max_invocations_per_minute or 0.0
+    if left and objective.peak_invocations_per_minute <= left * capacity:
+        return "The loss of one instance at the peak is covered."
+    each = f": {objective.peak_invocations_per_minute / left:,.0f}/min for each of the others" if left else ""
+    return f"The loss of one instance at the peak is not covered{each}. sizing.spare_instances = 1 covers it."
+
+
 def lengths_explained(lengths: PayloadLengths) -> str:
-    """Says for which payloads a recommendation is, in a sentence."""
+    """Returns the payload lengths for which a recommendation is valid, as a sentence."""
     counts = lengths.input_tokens
     answers = ""
     if lengths.output_tokens is not None:
         out = lengths.output_tokens
-        answers = f", and answers of {out.p50} (P50), {out.p90} (P90), {out.p99} (P99) and at most {out.maximum}"
+        answers = f" Answer length: {out.p50} tokens at P50, {out.p99} at P99, {out.maximum} at most."
     return (
-        f"It is for payloads of {counts.p50} tokens (P50), {counts.p90} (P90), {counts.p99} (P99) and at most "
-        f"{counts.maximum}{answers}; the model takes {lengths.max_input_tokens}."
+        f"Payload length: {counts.p50} tokens at P50, {counts.p99} at P99, {counts.maximum} at most (workload limit "
+        f"{lengths.max_input_tokens}).{answers}"
     )
 
 
@@ -240,13 +249,13 @@ def notes(candidate: Candidate) -> tuple[str, ...]:
 def _notes(candidate: Candidate) -> Iterator[str]:
     if candidate.max_invocations_interval:
         low, high = candidate.max_invocations_interval
-        yield f"The rate's 95 % interval is {low:,.0f} to {high:,.0f}."
+        yield f"95 % interval: {low:,.0f} to {high:,.0f}."
     parts = candidate.instance_count_parts
     if added := {name: count for name, count in parts.items() if count and name != "peak"}:
         shown = ", ".join(f"{name} {count}" for name, count in added.items())
-        yield f"Of {candidate.instance_count} instances the peak needs {parts['peak']}; added: {shown}."
+        yield f"Instances: {parts['peak']} for the peak, plus {shown}."
     if candidate.warm_up_s:
-        yield f"It warmed up for {candidate.warm_up_s:g} s, which do not count."
+        yield f"Warm-up: {candidate.warm_up_s:g} s, not counted."
     if candidate.scaling_advice:
         yield advised(candidate.scaling_advice)
     if latencies := client_latencies(candidate):

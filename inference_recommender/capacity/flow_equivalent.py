@@ -56,6 +56,10 @@ RESAMPLES = 50
 HALVINGS = 24
 """A rate or a latency is then known to a ten-millionth of the range."""
 ROUNDS = 20
+STALLED = 0.2
+"""A period with more than this share of its time in stalls is left out …"""
+FEWEST_CLEAN, CLEAN_USERS = 1 / 3, 0.7
+"""… if at least this share of the periods is left, with at least this share of the most users."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -253,16 +257,21 @@ def records(series: Series, latencies: Mapping[str, Sequence[float | None]]) -> 
         return None
     warm_up = series_findings(series, Limit(percentile=float(names[-1][1:]), latency_ms=None)).warm_up_s or 0.0
     whole = slice(1, -1) if len(series.seconds) > 2 else slice(None)
-    columns = (series.users, series.invocations, *(latencies[name] for name in names))
+    stalled = [seconds or 0.0 for seconds in series.stalled_s] or [0.0] * len(series.seconds)
+    columns = (stalled, series.users, series.invocations, *(latencies[name] for name in names))
     rows = [
         row
         for second, *row in zip(series.seconds[whole], *(column[whole] for column in columns), strict=True)
-        if None not in row and row[0] >= 1 and row[1] > 0 and second >= warm_up + series.seconds[whole][0]
+        if None not in row and row[1] >= 1 and row[2] > 0 and second >= warm_up + series.seconds[whole][0]
     ]
-    known = np.array(rows, dtype=np.float64).reshape(-1, 2 + len(names))
-    known = known[np.isfinite(known).all(axis=1) & (known[:, 0] <= MOST_USERS)]
+    known = np.array(rows, dtype=np.float64).reshape(-1, 3 + len(names))
+    known = known[np.isfinite(known).all(axis=1) & (known[:, 1] <= MOST_USERS)]
     if not len(known):
         return None
+    clean = known[:, 0] <= STALLED * series.period_s
+    if clean.mean() >= FEWEST_CLEAN and known[clean, 1].max() >= CLEAN_USERS * known[:, 1].max():
+        known = known[clean]
+    known = known[:, 1:]
     scores = [NormalDist().inv_cdf(float(name[1:]) / 100) for name in names]
     return Records(
         users=np.round(known[:, 0]),

@@ -13,10 +13,10 @@ send, so that an overloaded service cannot slow down its own measurement (coordi
 4. The capacity is that rate, or the lower one at which a percentile `MARGIN` over the limit can be excluded with 95 %
    confidence: noise makes the result smaller, never larger.
 
-Where the time is over before that, the result is what is known by then, with its interval, if that is within
-`ACCEPTABLE`. `benchmarks/searches/capacity.py` prints how often the result is right, and for how many requests and
-probes, on simulated services of known capacity. It assumes that the service stays as fast as it is now, and knows no
-other machine.
+If the time is over before that, the result is the interval or the lower bound known by then, and a capacity if the
+interval is within `ACCEPTABLE`. `benchmarks/searches/capacity.py` prints how often the result is right, and for how
+many requests and probes, on simulated services of known capacity. The search assumes that the service stays as fast as
+it is now.
 """
 
 from collections.abc import Callable
@@ -163,7 +163,7 @@ class Reason(Enum):
     NOTHING_KEEPS = "no rate from 60 a minute on keeps the limit"
     BOTTLENECK = "the generator was the bottleneck"
     INTERRUPTED = "it was interrupted"
-    BEARS_MORE = "the service bears more than the highest rate that may be tried"
+    BEARS_MORE = "the service sustains more than the highest rate that may be tried"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,6 +177,8 @@ class SearchResult:
     interval: tuple[float, float] | None
     """95 % confidence interval of the rate at which the percentile is the limit; also where it is too wide to
     report a capacity."""
+    lower_bound: float | None = None
+    """The interval's low end, else the highest rate of a probe within the limit; None without either."""
     latency_ms: float | None
     """The limit's percentile in the probe nearest to that rate."""
     warm_up_s: float | None
@@ -358,6 +360,7 @@ class Search:
                 invocations_per_minute=None,
                 rate_at_limit=None if found is None else found.rate,
                 interval=None if found is None else (found.low, found.high),
+                lower_bound=self._lower_bound(found),
                 latency_ms=None,
                 warm_up_s=self.warm_up_s,
                 probed=tuple(self.probed),
@@ -369,11 +372,17 @@ class Search:
             invocations_per_minute=rate,
             rate_at_limit=found.rate,
             interval=(found.low, found.high),
+            lower_bound=found.low,
             latency_ms=nearest.latency_ms,
             warm_up_s=self.warm_up_s,
             probed=tuple(self.probed),
             reason=reason,
         )
+
+    def _lower_bound(self, found: RateAtLimit | None) -> float | None:
+        if found is not None and found.low > 0:
+            return found.low
+        return max((probe.invocations_per_minute for probe in self.probed if not self._is_over(probe)), default=None)
 
     def _capacity(self, found: RateAtLimit) -> float:
         """Returns the rate at the limit; less where the percentile would be over by the margin if the interval's low

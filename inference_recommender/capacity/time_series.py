@@ -44,6 +44,8 @@ class Series(Document):
     """Requests in the period, as the service's client counted them."""
     errors: tuple[float | None, ...] = ()
     """Failed requests in the period."""
+    stalled_s: tuple[float | None, ...] = ()
+    """Seconds of the period in which the measuring machine stalled or did other work; empty if no source reports it."""
     latency_ms: dict[Quantile, tuple[float | None, ...]] = {}
     """Client latency of each point by percentile: p50, p90, p95, p99."""
     model_latency_ms: dict[Quantile, tuple[float | None, ...]] = {}
@@ -54,6 +56,8 @@ class Series(Document):
     @model_validator(mode="after")
     def _have_as_many_values_as_points(self) -> Self:
         values = {"users": self.users, "invocations": self.invocations, "errors": self.errors, **self.latency_ms}
+        if self.stalled_s:
+            values["stalled_s"] = self.stalled_s
         model = {f"model latency {name}": row for name, row in self.model_latency_ms.items()}
         for name, row in (values | model).items():
             if len(row) != len(self.seconds):
@@ -77,6 +81,7 @@ class Series(Document):
                 "users": self.users[1:-1],
                 "invocations": self.invocations[1:-1],
                 "errors": self.errors[1:-1],
+                "stalled_s": self.stalled_s[1:-1],
                 "latency_ms": {name: values[1:-1] for name, values in self.latency_ms.items()},
                 "model_latency_ms": {name: values[1:-1] for name, values in self.model_latency_ms.items()},
             }

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from inference_recommender.cli import arguments
 from inference_recommender.cold_start.first_answer import GIVE_UP_S, start_of
-from inference_recommender.cold_start.own_endpoint import Wanted, own_endpoint
 from inference_recommender.cold_start.stages import Stages, cold_start, stages
+from inference_recommender.cold_start.temporary_endpoint import EndpointSpec, temporary_endpoint
 from inference_recommender.experiment.aws import ExperimentAws
 from inference_recommender.jobs.aws import deployed_workload
 from inference_recommender.load_test.load_test import machine_description
@@ -111,7 +111,7 @@ def _started(
     """
     objective, rows = folder.workload.latency_objective, folder.payloads()
     bodies = request_bodies(rows, objective.rows_per_invocation)
-    wanted = Wanted(
+    spec = EndpointSpec(
         model=variant["ModelName"],
         variant={key: value for key, value in variant.items() if key not in NOT_OF_A_NEW_ENDPOINT},
         lives_s=GIVE_UP_S,
@@ -120,7 +120,7 @@ def _started(
     try:
         for done in range(count):
             tell(stderr, f"Start {done + 1} of {count}: an endpoint of 1 × {variant['InstanceType']}")
-            with own_endpoint(aws, wanted) as name:
+            with temporary_endpoint(aws, spec) as name:
                 found.append(start_of(aws, name, bodies, objective.model_latency_ms))
     except KeyboardInterrupt:
         if not found:

@@ -82,14 +82,14 @@ def show(begun: Begun) -> str:
     return json.dumps({"plan": plan, **request}, indent=2)
 
 
-def measure(begun: Begun, aws: LoadTestAws, stderr: Console) -> Recommendation:
+def measure(begun: Begun, aws: LoadTestAws, stderr: Console, *, search: bool) -> Recommendation:
     """Returns the recommendation after the traffic's time. Raises what `load_test.run` raises."""
     lengths = known_lengths(begun.prepared.source, partial(warn, stderr))
     prepared = replace(begun.prepared, lengths=lengths)
     with JobProgress(stderr) as progress:
         served, drive = prepared.served, _drive(begun, aws, progress)
         statistics = TritonStatistics(served.url or served.server_url)
-        return run(prepared, drive, begun.run_folder, progress, _probe(begun), statistics)
+        return run(prepared, drive, begun.run_folder, progress, _probe(begun), statistics, search=search)
 
 
 def _drive(begun: Begun, aws: LoadTestAws, progress: Progress) -> Drive:

@@ -56,8 +56,8 @@ def add(commands: Commands) -> None:
     what.add_argument(
         "--job",
         choices=["default", "advanced"],
-        help="default: traffic that the service chooses, at most 45 minutes; advanced, what runs where nothing is "
-        "said: a load test of your own traffic",
+        help="advanced (the default): a load test with your own traffic; default: traffic that the service chooses, "
+        "at most 45 minutes",
     )
     what.add_argument(
         "--with",
@@ -68,6 +68,12 @@ def add(commands: Commands) -> None:
         "without a job; what runs where nothing is said on ml.g4dn and ml.g5, where a job could not start the model",
     )
     what.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was killed or cut off")
+    parser.add_argument(
+        "--search",
+        action="store_true",
+        help="then search the capacity with open-loop arrivals, on a temporary endpoint for each candidate of a job; "
+        "default: the estimate from the closed-loop test",
+    )
     parser.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; default: production")
     parser.add_argument(
         "--from-default", type=Path, metavar="RUN", help="test what a default job's run found, as it configured it"
@@ -168,7 +174,7 @@ def _run(options: argparse.Namespace, stderr: Console) -> int:
     prepared = Prepared(folder=folder, artifact=artifact, plan=plan, traffic_name=traffic, lengths=lengths)
     run_folder = RunFolder(options.runs / plan.job_name)
     with JobProgress(stderr) as progress:
-        recommendation = run(prepared, aws, run_folder, progress, after_job=_after_job(aws, progress))
+        recommendation = run(prepared, aws, run_folder, progress, after_job=_after_job(options, progress))
     return _conclude(recommendation, folder, run_folder, stderr, as_json=options.json)
 
 
@@ -196,7 +202,7 @@ def _load_test(options: argparse.Namespace, stderr: Console) -> int:
     if options.dry_run:
         print(load_test.show(begun))
         return 0
-    recommendation = load_test.measure(begun, aws, stderr)
+    recommendation = load_test.measure(begun, aws, stderr, search=options.search)
     return _conclude(recommendation, begun.prepared.source, begun.run_folder, stderr, as_json=options.json)
 
 
@@ -205,23 +211,23 @@ def _resume(options: argparse.Namespace, aws: Aws, stderr: Console) -> int:
     run_folder.jobs()
     folder = load_workload(run_folder.workload().name)
     with JobProgress(stderr) as progress:
-        recommendation = resume(folder, aws, run_folder, progress, after_job=_after_job(aws, progress))
+        recommendation = resume(folder, aws, run_folder, progress, after_job=_after_job(options, progress))
     return _conclude(recommendation, folder, run_folder, stderr, as_json=options.json)
 
 
-def _after_job(aws: Aws, progress: Progress) -> AfterJob | None:
-    """Returns the search that decides on an account of this machine, where endpoints are a user's own to make and load;
-    on AWS the question for its own scaling policy.
-    """
-    if not aws.is_on_this_machine():
-        return WithScalingAdvice(aws)
-    if aws.acts_as_a_role():  # that of a release's step, which may run a job and no more
-        return None
-    from inference_recommender.experiment.aws import ExperimentAws  # what AWS itself is not asked for
+def _after_job(options: argparse.Namespace, progress: Progress) -> AfterJob:
+    """Returns the steps after a job: an open-loop search if one is needed, then AWS's own scaling policy."""
+    from inference_recommender.experiment.aws import ExperimentAws
     from inference_recommender.load_test.load_test import machine_description
-    from inference_recommender.load_test.open_arrivals import OwnEndpoints
+    from inference_recommender.load_test.open_arrivals import TemporaryEndpoints
 
-    return OwnEndpoints(ExperimentAws(), progress, machine_description())
+    aws = ExperimentAws()
+    local = aws.is_on_this_machine()
+    search = TemporaryEndpoints(aws, progress, machine_description() if local else "", search_all=bool(options.search))
+    if local:  # the local account has no GetScalingConfigurationRecommendation
+        return search
+    advise = WithScalingAdvice(aws)
+    return lambda measured, run_folder: advise(search(measured, run_folder), run_folder)
 
 
 def _default(options: argparse.Namespace, aws: Aws, folder: WorkloadFolder, stderr: Console) -> JobPlan:
@@ -302,7 +308,7 @@ def _conclude(
     tell(stderr, f"Report: {from_here(run_folder.report)}")
     if recommendation.recommended is None:
         return NO_CANDIDATE
-    tell(stderr, f"Written for review: {from_here(folder.recommendation_file)}")
+    tell(stderr, f"Written: {from_here(folder.recommendation_file)}. The next `cdk deploy` uses it.")
     return 0
 
 

@@ -346,6 +346,7 @@ def time_series_queries(
         "users": ("NumberOfUsers", "Maximum"),
         "invocations": ("ClientInvocations", "Sum"),
         "errors": ("ClientInvocationErrors", "Sum"),
+        "stalled": ("MachineStalledSeconds", "Sum"),
         **{name: ("ClientLatency", name) for name in LATENCIES},
     }
     asked = [_query(key, JOB_NAMESPACE, metric, dimensions, stat, period_s) for key, (metric, stat) in wanted.items()]
@@ -420,6 +421,7 @@ def series(points: Mapping[str, Mapping[datetime, float]], period_s: int, judged
         users=column("users"),
         invocations=column("invocations"),
         errors=column("errors"),
+        stalled_s=column("stalled") if points.get("stalled") else (),
         latency_ms={name: column(name) for name in LATENCIES},
         model_latency_ms={judged: column(MODEL_LATENCY, 1000)} if judged and points.get(MODEL_LATENCY) else {},
     )

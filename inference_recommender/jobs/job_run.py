@@ -24,7 +24,7 @@ from inference_recommender.payloads import check_payloads, payload_archive
 from inference_recommender.progress import Progress
 from inference_recommender.report.page import draw
 from inference_recommender.run_folder import Jobs, RunFolder, RunInputs
-from inference_recommender.sizing.decision import decide, why_invalid, why_refused
+from inference_recommender.sizing.decision import decide, why_inconclusive, why_invalid, why_refused
 from workloads import (
     Interrupted,
     ModelArtifact,
@@ -107,6 +107,8 @@ def resume(
     if after_job is not None:
         measured = _with_what_follows(measured, after_job, run_folder)
     workload, inputs = run_folder.workload(), run_folder.inputs()
+    if reason := why_inconclusive(measured, workload.latency_objective):
+        raise run_folder.no_verdict(reason)
     with _resumable(run_folder, AwsUnavailable):
         provenance = _provenance(workload, inputs, service, run_folder)
     recommendation = decide(workload, inputs.archive_sha256, measured, provenance, inputs.lengths)

@@ -24,7 +24,8 @@ from inference_recommender.payloads import payload_archive
 from inference_recommender.progress import Progress, ProgressUpdate
 from inference_recommender.report.page import draw
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.sizing.decision import decide, why_invalid
+from inference_recommender.sizing.decision import decide, why_inconclusive, why_invalid
+from inference_recommender.sizing.verdict import is_far_below_closed_loop
 from inference_recommender.triton_statistics import UNREACHABLE, TritonStatistics
 from workloads import (
     Interrupted,
@@ -83,18 +84,23 @@ def run(
     progress: Progress,
     probe: Probe | None = None,
     statistics: TritonStatistics = UNREACHABLE,
+    *,
+    search: bool = False,
 ) -> Recommendation:
     """Measures and decides. `run_folder` keeps what was measured however the run ends; a recommendation is also written
     to the workload's folder, for review. Raises what `measure` raises.
 
-    `probe` sends open arrivals to the same server; without one, an estimate from the users' records decides.
-    `statistics` are the server's own.
+    `probe` sends open-loop arrivals to the same server, if `search` is set or the estimate needs a check. `statistics`
+    are the server's own.
     """
-    by_users = measure(prepared, drive, run_folder, progress, statistics)
+    measured = measure(prepared, drive, run_folder, progress, statistics)
     workload = prepared.source.workload
-    measured = (_with_open_arrivals(by_users, prepared, probe, run_folder, progress) if probe else by_users,)
+    if probe and (search or is_far_below_closed_loop(measured, workload.latency_objective)):
+        measured = _with_open_arrivals(measured, prepared, probe, run_folder, progress)
+    if reason := why_inconclusive([measured], workload.latency_objective):
+        raise run_folder.no_verdict(reason)
     provenance = _provenance(prepared, run_folder)
-    recommendation = decide(workload, prepared.artifact.archive_sha256, measured, provenance, prepared.lengths)
+    recommendation = decide(workload, prepared.artifact.archive_sha256, [measured], provenance, prepared.lengths)
     run_folder.keep_recommendation(recommendation)
     draw(run_folder)
     if recommendation.recommended is not None:

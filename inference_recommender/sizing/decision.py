@@ -18,7 +18,7 @@ from inference_recommender.capacity.time_series import Series
 from inference_recommender.measurement import Measurement
 from inference_recommender.sizing.fleet import Demand, fleet
 from inference_recommender.sizing.prices import Price, price
-from inference_recommender.sizing.verdict import judge
+from inference_recommender.sizing.verdict import is_contradicted, judge
 from workloads import Candidate, LatencyObjective, PayloadLengths, Provenance, Recommendation, Sizing, Workload
 
 MEASURE_LONGER = "Measure with longer traffic: another --traffic NAME, or longer phases in workload.toml."
@@ -136,6 +136,14 @@ def why_refused(measured: Sequence[Measurement]) -> str | None:
             advice = f" {MEASURE_LONGER}" if measurement.failure_code == "too-few-samples" else ""
             return f"{measurement.instance_type}: {measurement.failure_reason}.{advice}"
     return None
+
+
+def why_inconclusive(measured: Sequence[Measurement], objective: LatencyObjective) -> str | None:
+    """Returns why no candidate can be judged, as a sentence: open-loop probes contradict the estimate of each one that
+    did not fail. Returns None if one can be judged.
+    """
+    contradictions = [is_contradicted(one, objective) for one in measured if not one.failure_reason]
+    return contradictions[0] if contradictions and all(contradictions) else None
 
 
 def why_invalid(measured: Sequence[Measurement], objective: LatencyObjective) -> str | None:

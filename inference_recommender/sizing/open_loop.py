@@ -25,7 +25,8 @@ def open_loop(found: SearchResult, objective: LatencyObjective, instances: int, 
     rate = 0.0 if found.reason is Reason.NOTHING_KEEPS else found.invocations_per_minute
     return OpenLoop(
         invocations_per_minute=None if rate is None else rate / instances,
-        interval=(low / instances, high / instances) if rate and high < inf else None,
+        interval=(low / instances, high / instances) if rate != 0 and high < inf else None,
+        at_least=None if rate is not None or found.lower_bound is None else found.lower_bound / instances,
         percentile=objective.percentile,
         limit_ms=objective.model_latency_ms,
         latency_ms=found.latency_ms,

@@ -1,7 +1,7 @@
 """Judges one measurement: whether an instance keeps the objective, at which rate of open arrivals, and how that is
 known. Pure.
 
-Callers do not wait for each other's answers, so the rate that an instance bears is one of open arrivals:
+Callers do not wait for each other's answers, so the rate that sizes a fleet is one of open arrivals:
 
     open-loop     our generator searched it with Poisson arrivals
     estimate      the flow-equivalent server of the closed-loop records has it (`capacity.flow_equivalent`)
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.flow_equivalent import Estimate, Records, model_latencies, records
 from inference_recommender.capacity.time_series import highest_within
-from inference_recommender.measurement import SERVERLESS, Measurement, OpenLoop, limit_of
+from inference_recommender.measurement import SERVERLESS, Measurement, OpenLoop, ProbeSeen, limit_of
 from inference_recommender.sizing.fleet import Demand
 from workloads import LatencyObjective
 from workloads.recommendation import CapacityBasis
@@ -26,10 +26,14 @@ SAME_RATE = 0.05
 """A job's own figure is its best minute, CloudWatch's is the mean of several: so much more is the same rate. Where
 every load that there was keeps the objective, the job's figure stands whatever it is."""
 NO_LOAD_PER_MINUTE = 1e-6
-"""An instance that bears no more than this, an invocation in two years, bears no load."""
+"""Rates below this count as zero."""
 SHOWN = (0.2, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.88, 0.91, 0.94, 0.96, 0.98)
 """Shares of the rate that most users had at which a report shows the latency to be expected."""
 OF_USERS = "The rate is of closed-loop users, who wait for their answers; callers who do not may need more instances."
+FAR_BELOW = 0.4
+"""An estimate below this share of the closed-loop rate is checked with an open-loop search before it sizes a fleet."""
+BELOW_ESTIMATE = 0.8
+"""A probe over the limit at a rate below this share of the estimate contradicts it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +59,7 @@ def judge(measured: Measurement, demand: Demand, job_limit_per_minute: int | Non
     reached = job_limit_per_minute and (measured.max_invocations_per_minute or 0) >= job_limit_per_minute
     said = [verdict.reason]
     if verdict.meets and reached and verdict.basis != "open-loop":
-        said.append(f"The job stopped at its limit of {job_limit_per_minute:,}: an instance may bear more.")
+        said.append(f"The job stopped at its limit of {job_limit_per_minute:,}: an instance may sustain more.")
     if measured.model_latency_unit == "µs":
         said.append("The job gave its latency in µs.")
     return replace(verdict, reason=" ".join(said))
@@ -73,19 +77,42 @@ def _judge(measured: Measurement, demand: Demand) -> Verdict:
         return _by_the_jobs_figure(measured, limit_ms)
     asked = f"{demand.percentile} model latency ≤ {limit_ms:g} ms"
     found = measured.open_loop
-    if found and found.percentile == demand.percentile and found.limit_ms <= limit_ms and found.decides:
+    if found and (found.percentile != demand.percentile or found.limit_ms > limit_ms):
+        found = None
+    if found and found.decides:
         return _by_search(measured, found, asked)
     estimated = _estimate(measured, Limit(percentile=float(demand.percentile[1:]), latency_ms=limit_ms))
     if estimated is not None:
+        if found and (contradiction := _contradiction(found, estimated)):
+            return replace(_as_it_is(measured, meets=False, reason=contradiction), verified=False)
+        if found and found.at_least and found.at_least > estimated.invocations_per_minute:
+            return _by_lower_bound(measured, found, asked, found.at_least)
         return _by_estimate(measured, asked, estimated)
+    if found and found.at_least:
+        return _by_lower_bound(measured, found, asked, found.at_least)
     if measured.percentile == demand.percentile and measured.model_latency_ms is not None:
         return _by_our_own_figure(measured, asked, measured.model_latency_ms, limit_ms)
     return _unverified(measured, asked, demand.percentile)
 
 
-def where_to_look(measured: Measurement, objective: LatencyObjective) -> float | None:
-    """Returns the rate of an instance at which a search with open arrivals begins: the estimate, or half of what users
-    had where nothing lets more be expected; None where they had none.
+def is_contradicted(measured: Measurement, objective: LatencyObjective) -> str | None:
+    """Returns why open-loop probes contradict the estimate, as a sentence; None where they do not."""
+    found, estimated = measured.open_loop, _estimate(measured, limit_of(objective))
+    if found is None or found.decides or estimated is None or _why_no_capacity(measured):
+        return None
+    return _contradiction(found, estimated)
+
+
+def is_far_below_closed_loop(measured: Measurement, objective: LatencyObjective) -> bool:
+    """Returns whether the estimate is so far below the closed-loop rate that it needs a check."""
+    users = measured.max_invocations_per_minute
+    estimated = None if _why_no_capacity(measured) else _estimate(measured, limit_of(objective))
+    return bool(users and estimated and 0 < estimated.invocations_per_minute < FAR_BELOW * users)
+
+
+def initial_rate(measured: Measurement, objective: LatencyObjective) -> float | None:
+    """Returns the rate per instance at which an open-loop search begins: the estimate, or half of the closed-loop rate
+    without one. Returns None if the closed-loop test had no rate.
     """
     if _why_no_capacity(measured):
         return None
@@ -133,7 +160,7 @@ def _why_no_capacity(measured: Measurement) -> str | None:
     if rate is None:
         return "The job reported no capacity for it."
     if rate <= NO_LOAD_PER_MINUTE:
-        return f"The job reported {rate:g} invocations/min for it: it bore no load."
+        return f"The job reported {rate:g} invocations/min for it, which is no load."
     return None
 
 
@@ -161,15 +188,18 @@ def _records(measured: Measurement, percentile: float) -> Records | None:
 
 
 def _by_search(measured: Measurement, found: OpenLoop, asked: str) -> Verdict:
-    """Judges by arrivals that were sent: the rate found is the highest within the limit."""
+    """Judges by the highest rate within the limit that an open-loop search found."""
     if not (rate := found.invocations_per_minute):
         return _as_it_is(measured, meets=False, reason=f"Misses {asked} with open-loop arrivals: {found.reason}.")
     nearest = ""
     if found.latency_ms is not None and found.latency_ms > found.limit_ms:
-        nearest = f" The probe nearest to that had {found.latency_ms:.4g} ms; those about it decide together."
+        nearest = (
+            f" The probe nearest to that rate had {found.latency_ms:.4g} ms; the probes around it decide together."
+        )
     return Verdict(
         meets=True,
-        reason=f"Keeps {asked} with open-loop arrivals: {_figures(None, rate)}.{nearest}{_beside(measured)}",
+        reason=f"Meets {asked} at {rate:,.0f} invocations/min, by an open-loop search.{nearest}"
+        f"{_closed_loop(measured)}",
         invocations_per_minute=rate,
         basis="open-loop",
         interval=found.interval,
@@ -177,27 +207,69 @@ def _by_search(measured: Measurement, found: OpenLoop, asked: str) -> Verdict:
     )
 
 
-def _by_estimate(measured: Measurement, asked: str, estimated: Estimate) -> Verdict:
-    """Judges by the flow-equivalent server of the closed-loop records."""
-    rate = estimated.invocations_per_minute
-    unended = f" A search with open-loop arrivals gave none: {measured.open_loop.reason}." if measured.open_loop else ""
-    if rate <= NO_LOAD_PER_MINUTE:
-        reason = f"Misses {asked}: a request alone takes {estimated.latency_ms:.4g} ms, by the test's records.{unended}"
-        return _as_it_is(measured, meets=False, reason=reason, latency_ms=estimated.latency_ms)
+def _by_lower_bound(measured: Measurement, found: OpenLoop, asked: str, rate: float) -> Verdict:
+    """Judges by the lower bound of a search that did not finish."""
     return Verdict(
         meets=True,
-        reason=f"Keeps {asked} with open-loop arrivals, as estimated from closed-loop records: {_figures(None, rate)}."
-        f"{_beside(measured)}{unended}",
+        reason=f"Meets {asked} at {rate:,.0f} invocations/min or more. This is a lower bound, because the open-loop "
+        f"search ended early: {found.reason}.{_closed_loop(measured)}",
         invocations_per_minute=rate,
-        basis="estimate",
-        interval=estimated.interval,
-        latency_ms=estimated.latency_ms,
+        basis="open-loop",
+        interval=found.interval,
     )
 
 
-def _beside(measured: Measurement) -> str:
-    closed = measured.max_invocations_per_minute
-    return "" if closed is None else f" The test's users, who wait for their answers, had {closed:,.0f}."
+def _by_estimate(measured: Measurement, asked: str, estimated: Estimate) -> Verdict:
+    """Judges by the flow-equivalent server of the closed-loop records."""
+    rate, users = estimated.invocations_per_minute, measured.max_invocations_per_minute
+    search = f" The open-loop search gave no capacity: {measured.open_loop.reason}." if measured.open_loop else ""
+    if rate <= NO_LOAD_PER_MINUTE:
+        reason = (
+            f"Misses {asked}: one request alone takes {estimated.latency_ms:.4g} ms, by the test's records.{search}"
+        )
+        return _as_it_is(measured, meets=False, reason=reason, latency_ms=estimated.latency_ms)
+    far = f" The estimate is only {rate / users:.0%} of that rate." if users and rate < FAR_BELOW * users else ""
+    step = " Run again with --search to measure it."
+    return Verdict(
+        meets=True,
+        reason=f"Estimate: meets {asked} up to {rate:,.0f} invocations/min with open-loop arrivals."
+        f"{_closed_loop(measured)}{far}{search}{step}",
+        invocations_per_minute=rate,
+        basis="estimate",
+        interval=estimated.interval,
+    )
+
+
+def _contradiction(found: OpenLoop, estimated: Estimate) -> str | None:
+    """Returns why a search without a capacity contradicts the estimate, as a sentence with both figures."""
+    rate = estimated.invocations_per_minute
+    if rate <= NO_LOAD_PER_MINUTE:
+        return None
+    words = f"Inconclusive: the estimate is {rate:,.0f} invocations/min, but"
+    if found.interval and found.interval[1] < estimated.interval[0]:
+        low, high = found.interval
+        return f"{words} the open-loop search found {low:,.0f} to {high:,.0f} (95 % interval)."
+    within = max((one.invocations_per_minute for one in found.probes if _within(one, found.limit_ms)), default=0.0)
+    over = [one for one in found.probes if within < one.invocations_per_minute < BELOW_ESTIMATE * rate]
+    if not over:
+        return None
+    lowest = min(over, key=lambda one: one.invocations_per_minute)
+    seen = "too many requests had no answer"
+    if lowest.latency_ms is not None:
+        seen = f"{found.percentile} was {lowest.latency_ms:.4g} ms (limit {found.limit_ms:g} ms)"
+    return (
+        f"{words} {seen} in an open-loop probe at {lowest.invocations_per_minute:,.0f}. Measure again with less other "
+        "work on the machine."
+    )
+
+
+def _within(probe: ProbeSeen, limit_ms: float) -> bool:
+    return probe.latency_ms is not None and probe.latency_ms <= limit_ms
+
+
+def _closed_loop(measured: Measurement) -> str:
+    users = measured.max_invocations_per_minute
+    return "" if users is None else f" The closed-loop test reached {users:,.0f}."
 
 
 def _by_our_own_figure(measured: Measurement, asked: str, latency_ms: float, limit_ms: float) -> Verdict:

@@ -1,4 +1,5 @@
-"""Samples the CPU and memory of a process and all its descendants, in the units of SageMaker's endpoint metrics.
+"""CPU and memory of a process and its descendants, in the units of SageMaker's endpoint metrics, and the CPU time that
+the rest of the machine takes.
 
 CPU is in percent of one core, up to 100 × cores. Memory is in percent of the machine's memory.
 """
@@ -65,6 +66,37 @@ class UsageSampler:
                 known[process.pid] = process
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.cpu_percent()  # the first call only starts the measurement
+
+
+class OtherWork:
+    """The CPU time that other programs than this account and its children take from a measurement."""
+
+    def __init__(self) -> None:
+        self._machine_s, self._own_s = _machine_cpu_s(), _own_cpu_s()
+
+    def seconds(self) -> float:
+        """Returns the CPU seconds of other programs since the last call, with the time that a hypervisor stole."""
+        machine_s, own_s = _machine_cpu_s(), _own_cpu_s()
+        before = sum(self._own_s.get(pid, 0.0) for pid in own_s)
+        others_s = machine_s - self._machine_s - (sum(own_s.values()) - before)
+        self._machine_s, self._own_s = machine_s, own_s
+        return max(others_s, 0.0)
+
+
+def _machine_cpu_s() -> float:
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
+
+
+def _own_cpu_s() -> dict[int, float]:
+    """Returns the CPU seconds of this process and its descendants, by process."""
+    own: dict[int, float] = {}
+    root = psutil.Process()
+    for process in [root, *root.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            own[process.pid] = times.user + times.system
+    return own
 
 
 def highest_average(values: Sequence[float], width: int) -> float:

@@ -115,6 +115,7 @@ def window_metrics(
     yield client("ClientInvocations", window["invocations"], "Count")
     yield client("ClientInvocationErrors", window["errors"], "Count")
     yield client("NumberOfUsers", window["users"], "Count")
+    yield client("MachineStalledSeconds", window.get("stalled_s", 0.0), "Seconds")
     if histogram := [(float(latency), float(count)) for latency, count in window["histogram"] if count]:
         latencies, counts = zip(*histogram, strict=True)
         yield (

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from local_aws.process.guarded_process import GuardedProcess
 from local_aws.process.model_server import ModelServer
-from local_aws.process.usage import UsageSampler
+from local_aws.process.usage import OtherWork, UsageSampler
 from local_aws.sagemaker.endpoint import shortened
 from local_aws.sagemaker.endpoint_fleet import death_notice
 from local_aws.sagemaker.model_host import Container, ModelHost
@@ -184,11 +184,12 @@ class LoadTestRunner:
         self._process = process
         if self.stopped.is_set():  # the request came while there was no process yet
             process.request_stop()
-        reason = ""
+        reason, other_work = "", OtherWork()
         for line in process.stdout:
             event = json.loads(line)
             if event["event"] == "window":
-                on_window(event)
+                stalled_s = max(event.get("stalled_s", 0.0), other_work.seconds())
+                on_window({**event, "stalled_s": stalled_s})
             elif event["event"] == "finished":
                 reason = event["reason"]
         self._process = None

@@ -10,6 +10,7 @@ from inference_recommender.output import (
     cores,
     count_explained,
     cpu_utilization,
+    loss_explained,
     notes,
     rows_explained,
     scaling_explained,
@@ -33,9 +34,9 @@ INFORMED = _candidate(
     client_latency_from_intended_ms={"p50": 2.0, "p99.9": 9.5},
 )
 SAID = (
-    "The rate's 95 % interval is 1,000 to 1,234.",
-    "Of 6 instances the peak needs 3; added: headroom 1, spare_instances 2.",
-    "It warmed up for 2.5 s, which do not count.",
+    "95 % interval: 1,000 to 1,234.",
+    "Instances: 3 for the peak, plus headroom 1, spare_instances 2.",
+    "Warm-up: 2.5 s, not counted.",
     "Client latency p99.9: 8 ms from send, 9.5 ms from intended send.",
 )
 
@@ -63,6 +64,19 @@ def test_latencies_are_compared_at_each_percentile_measured_both_ways_lowest_fir
     ]
 
 
+@pytest.mark.parametrize(
+    ("count", "capacity", "words"),
+    [
+        (3, 20_000.0, "The loss of one instance at the peak is covered."),
+        (3, 14_000.0, "is not covered: 15,000/min for each of the others. sizing.spare_instances = 1 covers it."),
+        (1, 40_000.0, "is not covered. sizing.spare_instances = 1 covers it."),
+    ],
+)
+def test_the_terminal_shows_whether_the_loss_of_an_instance_is_covered(count: int, capacity: float, words: str) -> None:
+    objective = LatencyObjective(percentile="P99", model_latency_ms=50, peak_invocations_per_minute=30_000)
+    assert words in loss_explained(_candidate(instance_count=count, max_invocations_per_minute=capacity), objective)
+
+
 def test_the_terminal_says_them_after_the_reason() -> None:
     shown = io.StringIO()
     recommendation = Recommendation(
@@ -85,6 +99,7 @@ def test_the_terminal_says_them_after_the_reason() -> None:
         ),
     )
     show(recommendation, Console(file=shown, width=120))
+    assert "The loss of one instance at the peak is not covered: 6,000/min for each of the others. " in shown.getvalue()
     assert f"ml.c5.xlarge: Keeps it. {' '.join(SAID)} Listed.\n" in shown.getvalue()
 
 

@@ -105,8 +105,10 @@ def test_requests_that_failed_or_were_never_answered_are_infinitely_late(tmp_pat
         status=np.array([200, 500, 200]),
         user=np.array([0, 0, 0]),
         unfinished_intended_s=np.array([0.75]),
+        stalls_s=np.zeros((0, 2)),
     )
-    found = seen(file, 3.0)
+    stalled, found = seen(file, 3.0)
+    assert stalled == 0
     assert found.intended_s.tolist() == [0.0, 0.5, 0.75, 1.0]
     assert found.latencies_ms.tolist() == [100.0, 2000.0, np.inf, np.inf]
 

@@ -10,7 +10,7 @@ import pytest
 
 from inference_recommender.__main__ import main
 from inference_recommender.cli import cold_start
-from inference_recommender.cold_start import first_answer, own_endpoint
+from inference_recommender.cold_start import first_answer, temporary_endpoint
 from inference_recommender.cold_start.stages import LogLine
 from inference_recommender.load_test.target import Described
 from tests.inference_recommender.cold_start.recorded import OWN, QUIET, VERBOSE, at, lines
@@ -177,7 +177,7 @@ def test_ctrl_c_deletes_the_endpoint_under_way_and_writes_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(account, "endpoint_status", interrupted)
-    monkeypatch.setattr(own_endpoint, "POLL_S", 0.0)
+    monkeypatch.setattr(temporary_endpoint, "POLL_S", 0.0)
     assert run(account, monkeypatch, tmp_path) == 130
     assert len(account.deleted) == 1
     assert (

@@ -404,9 +404,8 @@ def test_a_runs_folder_brings_its_objective_its_peak_and_its_headroom(
     assert (code, found["capacity_basis"]) == (0, "estimate")
     assert 240_000 * 1.2 / rate <= found["instance_count"] < 240_000 * 1.2 / rate + 1
     assert found["reason"] == (
-        "Keeps P99 model latency ≤ 50 ms with open-loop arrivals, as estimated from closed-loop records: "
-        f"{rate:,.0f} invocations/min. The test's users, who wait for their answers, had 12,000. Price: Reported by "
-        "the job."
+        f"Estimate: meets P99 model latency ≤ 50 ms up to {rate:,.0f} invocations/min with open-loop arrivals. The "
+        "closed-loop test reached 12,000. Run again with --search to measure it. Price: Reported by the job."
     )
     bare = json.loads(_size(capsys, "--from", str(run_folder.path), *PEAK, "--headroom", "0", "--json")[1])
     assert bare["recommended"]["instance_count"] == math.ceil(30_000 / rate)
@@ -490,8 +489,8 @@ def test_a_search_is_sized_above_the_rates_of_a_job(
     assert (code, err) == (0, "")
     assert (found["instance_count"], found["max_invocations_per_minute"]) == (6, 48_000)
     assert found["reason"].startswith(
-        "Keeps P99 model latency ≤ 50 ms with open-loop arrivals: 48,000 invocations/min. The probe nearest to that "
-        "had 50.4 ms; those about it decide together. Price: "
+        "Meets P99 model latency ≤ 50 ms at 48,000 invocations/min, by an open-loop search. The probe nearest to that "
+        "rate had 50.4 ms; the probes around it decide together. Price: "
     )
 
 

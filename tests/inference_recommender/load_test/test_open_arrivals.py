@@ -9,17 +9,17 @@ import pytest
 
 from aws_api.errors import AwsUnavailable
 from benchmarks.searches.simulated_service import MM1, SimulatedService
-from inference_recommender.capacity.search import Seen
+from inference_recommender.capacity.search import Probe, Seen
 from inference_recommender.cold_start import first_answer
 from inference_recommender.cold_start.stages import LogLine
 from inference_recommender.load_test import open_arrivals
-from inference_recommender.load_test.open_arrivals import OwnEndpoints, search_s, searched
+from inference_recommender.load_test.open_arrivals import TemporaryEndpoints, search_s, searched
 from inference_recommender.measurement import Measurement, measurements
 from inference_recommender.payloads import payload_archive
 from inference_recommender.progress import Silent
 from inference_recommender.run_folder import Jobs, RunFolder, RunInputs
 from inference_recommender.sizing.decision import decide
-from inference_recommender.sizing.verdict import where_to_look
+from inference_recommender.sizing.verdict import initial_rate
 from tests.inference_recommender.api import SERIES, description
 from tests.inference_recommender.cold_start.recorded import OWN, QUIET, at, lines
 from workloads import LatencyObjective, Provenance, Unavailable, load_workload
@@ -36,6 +36,9 @@ class Account:
         self.status = status
         self.made: list[Mapping[str, Any]] = []
         self.deleted: list[str] = []
+        self.probes: list[dict[str, Any]] = []
+        self.url: str | None = URL
+        self.region = "us-east-1"
         self._looks = 0
 
     def model(self, name: str) -> Mapping[str, Any]:
@@ -56,7 +59,7 @@ class Account:
         return ("Creating", None) if self._looks == 1 else (self.status, "No room.")
 
     def client(self, service: str) -> Any:
-        raise AssertionError(f"{service} is not asked where the server's own address is known")
+        assert self.url is None, f"{service} is not needed if the server's own address is known"
 
     def endpoint_times(self, name: str) -> tuple[datetime, datetime]:
         return datetime.fromtimestamp(at(40.0), UTC), datetime.fromtimestamp(at(43.7), UTC)
@@ -68,7 +71,7 @@ class Account:
         self.deleted.append(name)
 
     def invocations_url(self, endpoint: str) -> str | None:
-        return URL
+        return self.url
 
 
 @pytest.fixture
@@ -82,12 +85,27 @@ def kept(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def _own(kept: RunFolder, account: Account, monkeypatch: pytest.MonkeyPatch, measured: Measurement) -> Measurement:
+def _own(
+    kept: RunFolder,
+    account: Account,
+    monkeypatch: pytest.MonkeyPatch,
+    measured: Measurement,
+    *,
+    search_all: bool = True,
+) -> Measurement:
     """Searches with the real search, on a simulated M/M/1 in the place of a server and its generator."""
     simulated = SimulatedService(MM1, seed=0)
-    monkeypatch.setattr(open_arrivals, "GeneratorProbe", lambda payloads, folder, url: simulated.probe)
+    account.probes = []
+
+    def probe_of(payloads: Path, folder: Path, **target: Any) -> Probe:
+        account.probes.append(target)
+        return simulated.probe
+
+    monkeypatch.setattr(open_arrivals, "GeneratorProbe", probe_of)
     monkeypatch.setattr(first_answer, "ask_url", lambda url: lambda body: True)
-    return OwnEndpoints(account, Silent(), "two cores", lambda seconds: None)(measured, kept)
+    monkeypatch.setattr(first_answer, "ask_endpoint", lambda name, client: lambda body: True)
+    after_job = TemporaryEndpoints(account, Silent(), "two cores", search_all=search_all, sleep=lambda seconds: None)
+    return after_job(measured, kept)
 
 
 def test_a_candidate_is_searched_on_an_endpoint_of_its_own_that_is_deleted_after_it(
@@ -109,6 +127,27 @@ def test_a_candidate_is_searched_on_an_endpoint_of_its_own_that_is_deleted_after
     (variant,) = config["ProductionVariants"]
     assert (variant["ModelName"], variant["InstanceType"], variant["InitialInstanceCount"]) == (name, "ml.c5.xlarge", 1)
     assert account.deleted == [name, f"model {name}"]
+
+
+def test_without_search_only_an_estimate_far_below_the_closed_loop_rate_is_checked(
+    kept: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = Account()
+    assert _own(kept, account, monkeypatch, MEASURED, search_all=False) is MEASURED
+    assert account.made == []
+    low = MEASURED.model_copy(update={"max_invocations_per_minute": 90_000.0})
+    checked = _own(kept, account, monkeypatch, low, search_all=False)
+    assert checked.open_loop is not None
+
+
+def test_an_endpoint_on_aws_is_searched_through_its_runtime(kept: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    account = Account()
+    account.url = None
+    measured = _own(kept, account, monkeypatch, MEASURED)
+    (target,) = account.probes
+    assert (target["url"], target["endpoint"].name) == (None, account.deleted[0])
+    assert measured.open_loop is not None
+    assert measured.open_loop.probes
 
 
 def test_what_open_arrivals_found_sizes_the_fleet(kept: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +227,7 @@ def test_a_search_begins_where_the_users_records_tell_to_look() -> None:
         return simulated.probe(rate_per_minute, duration_s)
 
     found = searched(MEASURED, gone_when_warm, OBJECTIVE, 60.0, Silent()).open_loop
-    expected = where_to_look(MEASURED, OBJECTIVE)
+    expected = initial_rate(MEASURED, OBJECTIVE)
     assert expected is not None
     assert rates[-1] == pytest.approx(expected)
     assert expected < (MEASURED.max_invocations_per_minute or 0)
@@ -198,7 +237,7 @@ def test_a_search_begins_where_the_users_records_tell_to_look() -> None:
 
 def test_a_search_begins_at_half_of_what_users_had_where_no_rate_can_be_expected() -> None:
     fast, bare = OBJECTIVE.model_copy(update={"model_latency_ms": 1.0}), MEASURED.model_copy(update={"series": None})
-    assert where_to_look(MEASURED, fast) == where_to_look(bare, OBJECTIVE) == 6_000
+    assert initial_rate(MEASURED, fast) == initial_rate(bare, OBJECTIVE) == 6_000
 
 
 def test_a_candidate_of_which_users_had_nothing_is_not_searched() -> None:

@@ -1,4 +1,4 @@
-"""An endpoint of its own for a model: made, waited for, and deleted whatever happens meanwhile."""
+"""A temporary endpoint for a model: created, waited for, and deleted whatever happens in between."""
 
 import time
 import uuid
@@ -20,7 +20,7 @@ Sleep = Callable[[float], None]
 
 
 class Account(Protocol):
-    """The calls for an endpoint of one's own. Every method raises `AwsUnavailable`."""
+    """The calls for a temporary endpoint. Every method raises `AwsUnavailable`."""
 
     def model(self, name: str) -> Mapping[str, Any]: ...
 
@@ -36,8 +36,8 @@ class Account(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
-    """The endpoint that is to be made, of one instance."""
+class EndpointSpec:
+    """An endpoint of one instance."""
 
     model: str
     variant: Mapping[str, Any]
@@ -49,27 +49,27 @@ class Wanted:
 
 
 @contextmanager
-def own_endpoint(account: Account, wanted: Wanted, sleep: Sleep = time.sleep) -> Iterator[str]:
+def temporary_endpoint(account: Account, spec: EndpointSpec, sleep: Sleep = time.sleep) -> Iterator[str]:
     """Yields the name of an endpoint that is in service. Raises `Unavailable`."""
     name = f"open-{uuid.uuid4().hex[:12]}"
     try:
-        _make(account, name, wanted)
+        _make(account, name, spec)
         _wait(account, name, sleep)
         yield name
     finally:
         account.delete_endpoint(name)
-        if wanted.environment:
+        if spec.environment:
             account.delete_model(name)
 
 
-def _make(account: Account, name: str, wanted: Wanted) -> None:
-    tags = [expiry_tag(datetime.now(UTC) + timedelta(seconds=START_S + wanted.lives_s + GRACE_S))]
-    if wanted.environment:
-        account.make_model(_with_environment(account.model(wanted.model), name, wanted.environment, tags))
+def _make(account: Account, name: str, spec: EndpointSpec) -> None:
+    tags = [expiry_tag(datetime.now(UTC) + timedelta(seconds=START_S + spec.lives_s + GRACE_S))]
+    if spec.environment:
+        account.make_model(_with_environment(account.model(spec.model), name, spec.environment, tags))
     variant = {
-        **wanted.variant,
+        **spec.variant,
         "VariantName": VARIANT,
-        "ModelName": name if wanted.environment else wanted.model,
+        "ModelName": name if spec.environment else spec.model,
         "InitialInstanceCount": 1,
     }
     account.make_endpoint(
