@@ -33,6 +33,7 @@ FailureCode = Literal["generator-lagged", "too-many-errors", "too-few-samples"]
 """Why the load generator refused a verdict."""
 _FAILURE_CODES: Mapping[str, FailureCode] = {
     "generator lagged": "generator-lagged",
+    "machine stalled": "generator-lagged",
     "too many errors": "too-many-errors",
     "too few samples": "too-few-samples",
 }

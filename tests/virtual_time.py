@@ -169,6 +169,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(selector)
         self._clock_resolution = 1e-9
         self.signal_handlers: dict[int, Callable[[], object]] = {}
+        self.stolen_s = 0.0
+        """CPU time per core that a hypervisor took."""
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Runs `main` to its end and closes the loop."""
@@ -188,6 +190,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             now=self.time,
             epoch=lambda: EPOCH + self.time(),
             cpu=lambda: cpu_share * self.time(),
+            stolen=lambda: self.stolen_s,
             alarm=lambda ring: _LoopAlarm(self, ring),
         )
 

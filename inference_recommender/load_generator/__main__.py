@@ -132,6 +132,7 @@ async def run_plan(plan: LoadPlan, sent: Outgoing, out: Path, clock: Clock = SYS
         open_loop=plan.arrivals is not None,
         started_at=run.started_at,
         duration_s=run.duration_s,
+        stalls_s=run.stalls_s,
         first_error=run.records.first_error,
         ended=ended,
         watch=SelfWatch.of(cpu_s, run.duration_s, run.lags_s, rows, calibration),
@@ -156,11 +157,11 @@ def _finish(measured: Measured, run: Run, plan: LoadPlan, out: Path) -> int:
     invalid = None if target_failed or summary.ended == "stopped" else why_invalid(summary, plan.stopping_conditions)
     code = TARGET_FAILED if target_failed else INVALID if invalid else 0
     document = {**summary.as_json(), "reason": invalid or summary.ended}
-    timeline = Timeline.of(measured.rows, measured.unfinished_intended_s, measured.started_at)
+    timeline = Timeline.of(measured.rows, measured.unfinished_intended_s, measured.started_at, measured.stalls_s)
     try:  # What is small first: on a full disk there may be room for it. A summary tells that the timeline is there.
         timeline.write(out / "timeline.npz")
         replace_text(out / "summary.json", json.dumps(document, indent=2) + "\n")
-        run.records.write(out / "records.npz")
+        run.records.write(out / "records.npz", measured.stalls_s)
     except OSError as error:
         code, document["reason"] = TARGET_FAILED, f"{error.filename} cannot be written: {error.strerror}"
         print(f"{document['reason']}. Free some space; what was written before it is kept in {out}.", file=sys.stderr)

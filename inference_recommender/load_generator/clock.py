@@ -10,11 +10,14 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 CLOCK_MONOTONIC = 1
 """The clock that `time.perf_counter` reads on Linux."""
 TFD_TIMER_ABSTIME = 1
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+CORES = os.cpu_count() or 1
 
 
 class Alarm(Protocol):
@@ -71,6 +74,13 @@ class TimerfdAlarm:
         self._ring()
 
 
+def stolen_s() -> float:
+    """Returns the CPU time per core that a hypervisor took since boot; 0 if the kernel does not count it."""
+    with Path("/proc/stat").open() as stat:
+        fields = stat.readline().split()
+    return int(fields[8]) / TICKS_PER_S / CORES if len(fields) > 8 else 0.0
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Clock:
     """The clocks of one run, all in seconds."""
@@ -81,6 +91,8 @@ class Clock:
     """Since 1970, common to all machines: several generators start and are merged by it."""
     cpu: Callable[[], float] = time.process_time
     """CPU time of this process."""
+    stolen: Callable[[], float] = stolen_s
+    """CPU time per core that the hypervisor took from this machine."""
     alarm: Callable[[Callable[[], None]], Alarm] = TimerfdAlarm
     """Makes an alarm on `now`, within a running loop."""
 

@@ -22,6 +22,7 @@ from inference_recommender.load_generator.loops import load
 from inference_recommender.load_generator.plan import LoadPlan, StoppingConditions
 from inference_recommender.load_generator.records import Records, Rows, percentiles
 from inference_recommender.load_generator.requests import Outgoing
+from inference_recommender.load_generator.stalls import StallWatch, stalled_between, touches_stall
 
 DEAD_WINDOWS = 2
 """After this many windows with failures and not one success, the target has failed."""
@@ -47,6 +48,8 @@ class Window:
     errors: int
     latency_ms: dict[str, float | None]
     """`percentiles` of the successful requests."""
+    stalled_s: float
+    """Seconds of the window in which this machine stalled."""
     histogram: tuple[tuple[float, int], ...]
     """(latency in ms, count) of the successful requests: `Histogram.pairs`."""
 
@@ -124,7 +127,9 @@ class Run:
         self._last_success_s = 0.0
         self._slowest_s = 0.0
         """Seconds that the slowest successful request took."""
-        self._ticks_late_s: list[float] = []
+        self._ticks: list[float] = []
+        """For each tick the moment at which it was due, and its delay in seconds."""
+        self._stalls = StallWatch(clock)
         self._windows: list[Window] = []
         self._rows_in_windows = 0
         self._rows_at_success = 0
@@ -133,9 +138,16 @@ class Run:
         self._intervals: list[Interval] = []
 
     @property
-    def lags_s(self) -> list[float]:
-        """Seconds by which each tick of the run's own clock, and each request of an open loop, was late."""
-        return [*self._ticks_late_s, *self._load.lags_s]
+    def lags_s(self) -> Floats:
+        """Delay in seconds of each tick of the run's own clock and each request of an open loop, outside stalls."""
+        lags = np.concatenate([self._ticks, self._load.lags_s]).reshape(-1, 2)
+        due_s, delays_s = lags[:, 0] - self.records.started, lags[:, 1]
+        return delays_s[~touches_stall(self.stalls_s, due_s, due_s + delays_s)]
+
+    @property
+    def stalls_s(self) -> Floats:
+        """The stalls of this machine: see `StallWatch.stalls_s`."""
+        return self._stalls.stalls_s()
 
     @property
     def duration_s(self) -> float:
@@ -153,12 +165,14 @@ class Run:
         await self._load.prepare()
         await self._wait_for_the_start()
         self.records.started, self.started_at = self._clock.now(), self._clock.epoch()
+        self._stalls.start(self.records.started)
         try:
             reason = await self._until_over()
         finally:
             self._ended = self._elapsed_s()
             users = len(self._load.pool)
             await self._load.end(self._patience_s)
+            self._stalls.stop()
             if self._signing is not None:
                 self._signing.cancel()
         self._report_what_did_not_return(users)
@@ -204,7 +218,7 @@ class Run:
         try:
             await asyncio.wait_for(self._stopped.wait(), max(second - self._elapsed_s(), 0))
         except TimeoutError:
-            self._ticks_late_s.append(self._elapsed_s() - second)
+            self._ticks += [self.records.started + second, self._elapsed_s() - second]
 
     def _reason_to_end(self, now: float) -> str | None:
         if self._stopped.is_set():
@@ -278,6 +292,7 @@ class Run:
             invocations=len(rows.finished_s) + unfinished,
             errors=rows.errors + unfinished,
             latency_ms=percentiles(rows.successful_ms),
+            stalled_s=stalled_between(self.stalls_s, start, end),
             histogram=Histogram.of(rows.successful_ms).pairs(),
         )
 

@@ -45,7 +45,7 @@ class Load(Protocol):
 
     @property
     def lags_s(self) -> Sequence[float]:
-        """Seconds by which the load itself was late with each thing it had to do."""
+        """For each action of the load two values: the moment at which it was due, and its delay in seconds."""
 
     async def prepare(self) -> None:
         """Does what has to be done before the clock starts."""
@@ -130,7 +130,7 @@ class OpenLoop:
         self.pool = Pool(outgoing, records, self._free, clock)
         self.end_s = arrivals_end_s(arrivals, longest_s)
         self.lags_s = array("d")
-        """Seconds by which each request that found a connection free was sent too late."""
+        """For each request that found a connection free: the moment at which it was due, and the delay of its send."""
         self._clock = clock
         self._now = clock.now
         self._share = share
@@ -187,7 +187,9 @@ class OpenLoop:
         while self._next < len(self._moments) and self._moments[self._next] <= now and self._idle:
             connection = self._idle.pop()
             if connection.open:
-                self.lags_s.append(now - self._moments[self._next])
+                due = self._moments[self._next]
+                self.lags_s.append(due)
+                self.lags_s.append(now - due)
                 self._send(connection)
         self._set_alarm()
 

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from inference_recommender.capacity.statistics import Floats
 from inference_recommender.load_generator.load_run import TRAFFIC_ENDED
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
-from inference_recommender.load_generator.records import CONNECTION_FAILED, TIMED_OUT, Rows, write_columns
-from inference_recommender.load_generator.self_watch import LAGGED, Calibration, SelfWatch
+from inference_recommender.load_generator.records import CONNECTION_FAILED, TIMED_OUT, write_columns
+from inference_recommender.load_generator.self_watch import LAGGED, STALLED, Calibration, SelfWatch
 from inference_recommender.load_generator.summary import Measured, summarise, why_invalid
 from inference_recommender.load_generator.timeline import Timeline, merge_timelines
 from workloads import NoVerdict, Unavailable
@@ -45,7 +44,7 @@ def merge(outcomes: Sequence[Outcome], plan: LoadPlan, folder: Path) -> Outcome:
     exit_code, reason = _verdict(outcomes, why_invalid(summary, plan.stopping_conditions), summary.ended)
     document = {**summary.as_json(), "generators": len(outcomes), "reason": reason}
     timeline.write(folder / "timeline.npz")
-    _write_records(measured.rows, measured.unfinished_intended_s, folder / "records.npz")
+    _write_records(measured, folder / "records.npz")
     replace_text(folder / "summary.json", json.dumps(document, indent=2) + "\n")
     return Outcome(folder=folder, exit_code=exit_code, reason=reason, summary=document)
 
@@ -69,6 +68,7 @@ def _together(outcomes: Sequence[Outcome], plan: LoadPlan) -> tuple[Measured, Ti
         open_loop=plan.arrivals is not None,
         started_at=float(start),
         duration_s=float(end - start),
+        stalls_s=timeline.stalls_at - start,
         first_error=next((summary["first_error"] for summary in summaries if summary["first_error"]), None),
         ended=next((summary["ended"] for summary in summaries if summary["ended"] != TRAFFIC_ENDED), TRAFFIC_ENDED),
         watch=reduce(SelfWatch.worst_with, (_watch(summary["generator"]) for summary in summaries)),
@@ -81,7 +81,7 @@ def _verdict(outcomes: Sequence[Outcome], invalid: str | None, ended: str) -> tu
 
     Too few samples of one do not: together the samples may be enough.
     """
-    for exit_code, beginning in ((TARGET_FAILED, ""), (INVALID, LAGGED)):
+    for exit_code, beginning in ((TARGET_FAILED, ""), (INVALID, LAGGED), (INVALID, STALLED)):
         for outcome in outcomes:
             if outcome.exit_code == exit_code and outcome.reason.startswith(beginning):
                 return exit_code, outcome.reason
@@ -94,8 +94,9 @@ def _watch(document: dict[str, object]) -> SelfWatch:
     return SelfWatch(**fields)  # type: ignore[arg-type]
 
 
-def _write_records(rows: Rows, unfinished_intended_s: Floats, file: Path) -> None:
+def _write_records(measured: Measured, file: Path) -> None:
     """Writes records.npz: a timeline knows whether a status was 200 or a time-out, and no user (-1)."""
+    rows = measured.rows
     write_columns(
         file,
         rows.finished_s - rows.from_intended_ms / 1000,
@@ -103,5 +104,6 @@ def _write_records(rows: Rows, unfinished_intended_s: Floats, file: Path) -> Non
         rows.finished_s,
         np.select([rows.succeeded, rows.timed_out], [200, TIMED_OUT], CONNECTION_FAILED).astype(np.int16),
         np.full(len(rows.finished_s), -1, dtype=np.int32),
-        unfinished_intended_s,
+        measured.unfinished_intended_s,
+        measured.stalls_s,
     )

@@ -115,7 +115,7 @@ class Records:
         """Returns when each unfinished request was due, in seconds since the start of the run."""
         return np.array(self._unfinished, dtype=np.float64) - self.started
 
-    def write(self, file: Path) -> None:
+    def write(self, file: Path, stalls_s: Floats) -> None:
         """Writes all columns; see `write_columns`."""
         write_columns(
             file,
@@ -125,6 +125,7 @@ class Records:
             np.array(self._status),
             np.array(self._user),
             self.unfinished_intended_s(),
+            stalls_s,
         )
 
 
@@ -136,6 +137,7 @@ def write_columns(
     status: npt.NDArray[np.int16],
     user: npt.NDArray[np.int32],
     unfinished_intended_s: Floats,
+    stalls_s: Floats,
 ) -> None:
     """Writes a numpy archive of plain arrays (read it with allow_pickle=False), in seconds since the run began."""
     with replacing(file) as stream:
@@ -147,4 +149,5 @@ def write_columns(
             status=status,
             user=user,
             unfinished_intended_s=unfinished_intended_s,
+            stalls_s=stalls_s,
         )

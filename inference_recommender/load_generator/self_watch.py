@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from inference_recommender.capacity.statistics import Floats
 from inference_recommender.load_generator import null_server
 from inference_recommender.load_generator.loops import ClosedLoop
 from inference_recommender.load_generator.plan import ModelLatencyThreshold, Share
@@ -25,7 +26,7 @@ from inference_recommender.load_generator.traffic import Change, Schedule
 
 MAX_CPU_SHARE = 0.9
 MAX_LAG_MS = 50.0
-"""The highest 90th percentile of the lateness of the run's ticks and of an open loop's requests."""
+"""The highest 90th percentile of the delay of the run's ticks and of an open loop's requests, outside stalls."""
 MAX_RATE_SHARE = 0.8
 """The highest share of the calibrated rate: above it, queues of the generator's own begin to show."""
 MAX_FLOOR_SHARE = 0.5
@@ -36,6 +37,9 @@ CALIBRATION_DRAIN_S = 5.0
 MOST_CONNECTIONS = 64
 LAGGED = "generator lagged"
 """The beginning of every complaint."""
+STALLED = "machine stalled"
+"""The beginning of the reason where stalls left too little of a run."""
+MAX_STALLED_SHARE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,19 +55,19 @@ class SelfWatch:
     cpu_share: float
     """CPU time over the run's duration: 1 is a whole core."""
     lag_ms: float
-    """90th percentile of how late the run's ticks and an open loop's requests were."""
+    """90th percentile of the delay of the run's ticks and of an open loop's requests, outside stalls."""
     peak_per_second: int
     """The most answers in a second."""
     calibration: Calibration | None
 
     @classmethod
     def of(
-        cls, cpu_s: float, wall_s: float, lags_s: Sequence[float], rows: Rows, calibration: Calibration | None
+        cls, cpu_s: float, wall_s: float, lags_s: Floats, rows: Rows, calibration: Calibration | None
     ) -> "SelfWatch":
         """Returns the watch of a run of `wall_s` seconds that used `cpu_s` seconds of CPU."""
         return cls(
             cpu_share=cpu_s / wall_s if wall_s else 0.0,
-            lag_ms=float(np.percentile(lags_s, 90)) * 1000 if lags_s else 0.0,
+            lag_ms=float(np.percentile(lags_s, 90)) * 1000 if len(lags_s) else 0.0,
             peak_per_second=int(np.bincount(rows.finished_s.astype(int)).max()) if len(rows.finished_s) else 0,
             calibration=calibration,
         )

@@ -16,7 +16,8 @@ from inference_recommender.capacity.closed_loop import (
 from inference_recommender.capacity.statistics import Floats, samples_needed
 from inference_recommender.load_generator.plan import StoppingConditions
 from inference_recommender.load_generator.records import Rows, percentiles
-from inference_recommender.load_generator.self_watch import SelfWatch
+from inference_recommender.load_generator.self_watch import MAX_STALLED_SHARE, STALLED, SelfWatch
+from inference_recommender.load_generator.stalls import stalled_between
 
 DEFAULT_PERCENTILE = "P95"
 """The percentile reported when a job sets no latency threshold."""
@@ -36,6 +37,8 @@ class Measured:
     started_at: float
     """Seconds since the epoch."""
     duration_s: float
+    stalls_s: Floats
+    """The machine's stalls: shape (k, 2), start and end in seconds since the run began."""
     first_error: str | None
     ended: str
     """Why the run ended: "traffic ended", a stopping condition's name, "stopped", or "target failed: …"."""
@@ -75,6 +78,8 @@ class Summary:
     first_error: str | None
     started_at: float
     duration_s: float
+    stalled_s: float
+    """Seconds of the run in which the machine stalled."""
     generator: SelfWatch
     ended: str
 
@@ -110,6 +115,7 @@ def summarise(measured: Measured, conditions: StoppingConditions) -> Summary:
         first_error=measured.first_error,
         started_at=measured.started_at,
         duration_s=measured.duration_s,
+        stalled_s=stalled_between(measured.stalls_s, 0.0, measured.duration_s),
         generator=measured.watch,
         ended=measured.ended,
     )
@@ -119,6 +125,8 @@ def why_invalid(summary: Summary, conditions: StoppingConditions) -> str | None:
     """Returns why no verdict may be drawn from the run, or None. `Measurement.failure_code` reads its first words."""
     if complaint := summary.generator.complaint(conditions.latency):
         return complaint
+    if summary.stalled_s > summary.duration_s * MAX_STALLED_SHARE:
+        return f"{STALLED} for {summary.stalled_s / summary.duration_s * 100:.0f} % of the run"
     if summary.errors > summary.invocations * MAX_ERROR_SHARE:
         return (
             f"too many errors: {summary.errors} of {summary.invocations} requests failed{_without_answer(summary)}; "

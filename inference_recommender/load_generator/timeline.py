@@ -15,6 +15,7 @@ import numpy.typing as npt
 from inference_recommender.capacity.histogram import bins_of, latencies_of
 from inference_recommender.capacity.statistics import Floats
 from inference_recommender.load_generator.records import Rows
+from inference_recommender.load_generator.stalls import NO_STALLS, merge_stalls
 from workloads.files import replacing
 
 Integers = npt.NDArray[np.int64]
@@ -31,9 +32,13 @@ class Timeline:
     """Shape (cells, 5), ascending: second, outcome, bin from send, bin from intended send, count."""
     unfinished_at: Floats
     """When each unfinished request was due, ascending, in seconds since the epoch."""
+    stalls_at: Floats
+    """The stalls of the machines that sent: shape (k, 2), start and end in seconds since the epoch, ascending."""
 
     @classmethod
-    def of(cls, rows: Rows, unfinished_intended_s: Floats, started_at: float) -> "Timeline":
+    def of(
+        cls, rows: Rows, unfinished_intended_s: Floats, started_at: float, stalls_s: Floats = NO_STALLS
+    ) -> "Timeline":
         """Counts `rows`, whose run began at `started_at` seconds since the epoch."""
         cells = np.column_stack(
             [
@@ -44,23 +49,24 @@ class Timeline:
                 np.ones(len(rows.finished_s), dtype=np.int64),
             ]
         )
-        return cls(_added(cells), np.sort(unfinished_intended_s + started_at))
+        return cls(_added(cells), np.sort(unfinished_intended_s + started_at), stalls_s + started_at)
 
     @classmethod
     def read(cls, file: Path) -> "Timeline":
         with np.load(file, allow_pickle=False) as archive:
-            return cls(archive["table"], archive["unfinished_at"])
+            return cls(archive["table"], archive["unfinished_at"], archive["stalls_at"])
 
     def write(self, file: Path) -> None:
         """Writes a numpy archive of plain arrays (read it with allow_pickle=False)."""
         with replacing(file) as stream:
-            np.savez_compressed(stream, table=self.table, unfinished_at=self.unfinished_at)
+            np.savez_compressed(stream, table=self.table, unfinished_at=self.unfinished_at, stalls_at=self.stalls_at)
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Timeline)
             and np.array_equal(self.table, other.table)
             and np.array_equal(self.unfinished_at, other.unfinished_at)
+            and np.array_equal(self.stalls_at, other.stalls_at)
         )
 
     def __len__(self) -> int:
@@ -96,6 +102,7 @@ def merge_timelines(timelines: Sequence[Timeline]) -> Timeline:
     return Timeline(
         _added(np.concatenate([timeline.table for timeline in timelines])),
         np.sort(np.concatenate([timeline.unfinished_at for timeline in timelines])),
+        merge_stalls([timeline.stalls_at for timeline in timelines]),
     )
 
 

@@ -78,7 +78,7 @@ def test_requests_are_sent_at_the_moments_of_the_plan() -> None:
     assert virtual.seen_s == pytest.approx(arrival_times(arrivals), abs=MICROSECOND)
     assert _bodies(virtual) == [BODIES[number % len(BODIES)] for number in range(len(virtual.seen_s))]
     assert len(virtual.run.records.unfinished_intended_s()) == 0
-    assert max(virtual.run.lags_s) < MICROSECOND
+    assert virtual.run.lags_s.max() < MICROSECOND
 
 
 @pytest.mark.parametrize("connections", [1, 3])
@@ -141,13 +141,13 @@ def test_requests_that_no_connection_was_free_for_are_kept_as_unfinished() -> No
     assert len(records) == pytest.approx(2 * (1 + BACKLOG_S) / 0.15, abs=2)
 
 
-def test_a_generator_that_is_held_up_knows_by_how_much_its_requests_were_late() -> None:
-    """Something keeps the processor for 80 ms; requests due in that time are sent after it."""
-    arrivals = Arrivals(invocations_per_minute=6000, duration_in_seconds=2, connections=64)
-    virtual = drive(arrivals, answering(0.001), events={1.0: lambda virtual: virtual.loop.block(0.08)})
-    held_up = [1.08 - moment for moment in arrival_times(arrivals) if 1.0 < moment < 1.08]
-    assert len(held_up) == 4
-    tick_s = 0.08  # of the window that ended after one second
+def test_the_lag_has_the_delay_of_each_request_that_no_stall_explains() -> None:
+    """The event loop is busy for 19 ms, too short for a stall. Requests due in that time are sent after it."""
+    arrivals = Arrivals(invocations_per_minute=12_000, duration_in_seconds=2, connections=64)
+    virtual = drive(arrivals, answering(0.001), events={1.0: lambda virtual: virtual.loop.block(0.019)})
+    held_up = [1.019 - moment for moment in arrival_times(arrivals) if 1.0 < moment < 1.019]
+    assert len(held_up) >= 3
+    tick_s = 0.019  # of the window that ended after one second
     late = [lag for lag in virtual.run.lags_s if lag > MICROSECOND]
     assert sorted(late) == pytest.approx(sorted([*held_up, tick_s]), abs=MICROSECOND)
 

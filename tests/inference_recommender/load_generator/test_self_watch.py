@@ -64,7 +64,7 @@ def test_the_peak_is_the_busiest_second_and_the_lag_the_90th_percentile() -> Non
         succeeded=finished > 0,
         timed_out=finished < 0,
     )
-    watch = SelfWatch.of(1.0, 4.0, [0.001] * 80 + [0.02] * 20, rows, None)
+    watch = SelfWatch.of(1.0, 4.0, np.array([0.001] * 80 + [0.02] * 20), rows, None)
     assert (watch.cpu_share, watch.peak_per_second) == (0.25, 3)
     assert watch.lag_ms == pytest.approx(20)
 

@@ -9,6 +9,7 @@ import pytest
 from inference_recommender.load_generator.plan import ModelLatencyThreshold, StoppingConditions
 from inference_recommender.load_generator.records import Rows
 from inference_recommender.load_generator.self_watch import SelfWatch
+from inference_recommender.load_generator.stalls import NO_STALLS
 from inference_recommender.load_generator.summary import Measured, Summary, summarise, why_invalid
 
 WATCH = SelfWatch(cpu_share=0.1, lag_ms=0.1, peak_per_second=100, calibration=None)
@@ -36,6 +37,7 @@ def _measured(held_ms: float = 5.0, *, open_loop: bool = True, failed: float = 0
         "open_loop": open_loop,
         "started_at": 1000.0,
         "duration_s": 20.0,
+        "stalls_s": NO_STALLS,
         "first_error": None,
         "ended": "traffic ended",
         "watch": WATCH,

@@ -1,0 +1,109 @@
+"""Stalls of the machine that sends: recorded with the run, left out of the generator's own lag, no end of a run."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inference_recommender.load_generator.clock import stolen_s
+from inference_recommender.load_generator.plan import Arrivals
+from inference_recommender.load_generator.stalls import StallWatch, merge_stalls, stalled_between, touches_stall
+from inference_recommender.load_generator.timeline import Timeline, merge_timelines
+from tests.inference_recommender.load_generator.virtual_run import START_S, drive, plan_of, records_of, run_command
+from tests.virtual_time import EPOCH, Network, VirtualLoop, answering
+
+ARRIVALS = Arrivals(invocations_per_minute=6000, duration_in_seconds=4, connections=64)
+
+
+def test_a_run_records_when_the_machine_stalled(tmp_path: Path) -> None:
+    events = {1.003: lambda loop: loop.block(0.08), 2.503: lambda loop: loop.block(0.3)}
+    outcome = run_command(plan_of(ARRIVALS), answering(0.001), tmp_path, events=events)
+    stalls = records_of(outcome)["stalls_s"]
+    assert stalls.dtype == np.float64
+    assert stalls.ravel() == pytest.approx([1.0, 1.083, 2.503, 2.803], abs=1e-6)
+    assert (outcome.exit_code, outcome.reason) == (0, "traffic ended")
+    assert outcome.summary is not None
+    assert outcome.summary["stalled_s"] == pytest.approx(0.083 + 0.3)
+    assert outcome.summary["generator"]["lag_ms"] == pytest.approx(0, abs=1e-6), "lag does not count stalls"
+    timeline = Timeline.read(outcome.folder / "timeline.npz")
+    assert timeline.stalls_at == pytest.approx(stalls + EPOCH + START_S)
+
+
+def test_a_run_without_stalls_has_an_empty_array(tmp_path: Path) -> None:
+    outcome = run_command(plan_of(ARRIVALS), answering(0.001), tmp_path)
+    assert records_of(outcome)["stalls_s"].shape == (0, 2)
+    assert outcome.summary is not None
+    assert outcome.summary["stalled_s"] == 0
+
+
+def test_each_window_has_the_seconds_of_its_stalls() -> None:
+    """The second stall covers the end of the second window."""
+    events = {
+        0.403: lambda virtual: virtual.loop.block(0.05),
+        1.903: lambda virtual: virtual.loop.block(0.4),
+    }
+    virtual = drive(ARRIVALS, answering(0.001), events=events)
+    assert [window.stalled_s for window in virtual.windows] == pytest.approx([0.053, 0.097, 0.303, 0], abs=1e-6)
+    assert virtual.windows[0].as_event()["stalled_s"] == pytest.approx(0.053)
+
+
+def test_a_tick_within_20_ms_is_no_stall() -> None:
+    virtual = drive(ARRIVALS, answering(0.001), events={1.0: lambda virtual: virtual.loop.block(0.029)})
+    assert len(virtual.run.stalls_s) == 0
+
+
+def test_stolen_cores_are_a_stall(tmp_path: Path) -> None:
+    def steal(loop: VirtualLoop) -> None:
+        loop.stolen_s += 0.06
+
+    outcome = run_command(plan_of(ARRIVALS), answering(0.001), tmp_path, events={1.25: steal, 1.75: steal, 3.1: steal})
+    assert records_of(outcome)["stalls_s"] == pytest.approx(np.array([[1.0, 2.0], [3.0, 3.5]]), abs=0.02)
+
+
+def test_little_steal_is_no_stall(tmp_path: Path) -> None:
+    def steal(loop: VirtualLoop) -> None:
+        loop.stolen_s += 0.04
+
+    outcome = run_command(plan_of(ARRIVALS), answering(0.001), tmp_path, events={1.25: steal, 2.25: steal})
+    assert len(records_of(outcome)["stalls_s"]) == 0
+
+
+def test_a_run_of_which_half_was_stalled_is_invalid(tmp_path: Path) -> None:
+    events = {second + 0.003: lambda loop: loop.block(0.6) for second in range(4)}
+    outcome = run_command(plan_of(ARRIVALS), answering(0.001), tmp_path, events=events)
+    assert (outcome.exit_code, outcome.reason) == (4, "machine stalled for 60 % of the run")
+
+
+def test_the_kernel_s_steal_time_is_a_number_of_seconds() -> None:
+    assert stolen_s() >= 0
+
+
+def test_stopping_twice_or_before_the_start_is_harmless() -> None:
+    loop = VirtualLoop(Network(answering()))
+
+    async def stopped() -> int:
+        watch = StallWatch(loop.clock())
+        watch.stop()
+        watch.start(loop.time())
+        await asyncio.sleep(0.1)
+        loop.block(0.1)
+        watch.stop()
+        loop.block(0.1)
+        return len(watch.stalls_s())
+
+    assert loop.run(stopped()) == 1
+
+
+def test_stalls_of_several_generators_are_joined_where_they_touch() -> None:
+    merged = merge_stalls([np.array([[1.0, 2.0], [5.0, 6.0]]), np.array([[2.0, 3.0], [5.2, 5.4]]), np.zeros((0, 2))])
+    assert merged.tolist() == [[1.0, 3.0], [5.0, 6.0]]
+    assert stalled_between(merged, 2.5, 5.5) == 1.0
+    starts, ends = np.array([0.0, 0.5, 3.5, 5.5]), np.array([0.9, 1.1, 4.9, 9.0])
+    assert touches_stall(merged, starts, ends).tolist() == [False, True, False, True]
+
+
+def test_merged_timelines_have_the_stalls_of_every_machine() -> None:
+    rows = drive(ARRIVALS, answering(0.001)).run.records.rows()
+    one, other = (Timeline.of(rows, np.zeros(0), 100.0, np.array([stall])) for stall in ([1.0, 2.0], [1.5, 2.5]))
+    assert merge_timelines([one, other]).stalls_at.tolist() == [[101.0, 102.5]]
