@@ -12,6 +12,7 @@ from inference_recommender.capacity.histogram import Histogram
 from inference_recommender.capacity.time_series import Series
 from inference_recommender.load_generator.plan import LoadPlan
 from inference_recommender.load_generator.process import Outcome
+from inference_recommender.load_generator.stalls import stalled_between
 from inference_recommender.load_generator.timeline import Timeline
 from inference_recommender.load_generator.traffic import schedule
 from inference_recommender.load_test.served import Served
@@ -71,6 +72,7 @@ def time_series(timeline: Timeline, plan: LoadPlan, summary: Mapping[str, float]
         users=tuple(_users(plan, max(float(point) - (began - start), 0.0)) for point in points),
         invocations=tuple(float(count) for count in invocations),
         errors=tuple(float(count) for count in errors),
+        stalled_s=tuple(stalled_between(timeline.stalls_at - start, float(at), float(at + step)) for at in points),
         latency_ms={
             name: tuple(histogram.percentile(float(name[1:])) for histogram in histograms) for name in LATENCIES
         },

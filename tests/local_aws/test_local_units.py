@@ -18,6 +18,7 @@ from local_aws.cloudformation.stack_change import in_order, references
 from local_aws.cloudwatch import distribution
 from local_aws.distributions import Distribution, buckets, is_statistic, percentile, statistic
 from local_aws.keys import AccountKeys
+from local_aws.process import usage
 from local_aws.process.usage import highest_average
 from local_aws.sagemaker import model_archive
 from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened
@@ -202,6 +203,7 @@ def test_a_window_becomes_client_metrics_in_ms_and_model_latency_in_us() -> None
         "ClientInvocations",
         "ClientInvocationErrors",
         "NumberOfUsers",
+        "MachineStalledSeconds",
         "ClientLatency",
         "ModelLatency",
     }
@@ -232,6 +234,17 @@ def test_a_long_reason_keeps_its_beginning_and_its_end() -> None:
     assert len(short) <= REASON_CHARACTERS
     assert short.startswith("begin ")
     assert short.endswith(" end")
+
+
+def test_other_work_is_the_cpu_time_of_programs_that_are_not_this_process_or_its_children(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine, own = iter([100.0, 103.0, 104.0]), iter([{1: 10.0}, {1: 11.0, 2: 0.5}, {1: 12.5}])
+    monkeypatch.setattr(usage, "_machine_cpu_s", lambda: next(machine))
+    monkeypatch.setattr(usage, "_own_cpu_s", lambda: next(own))
+    other = usage.OtherWork()
+    assert other.seconds() == 1.5
+    assert other.seconds() == 0.0
 
 
 def test_usage_is_the_highest_average_and_not_the_highest_second() -> None:

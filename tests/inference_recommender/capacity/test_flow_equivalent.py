@@ -134,6 +134,43 @@ def test_a_minute_of_closed_loop_users_tells_the_capacity_for_arrivals(model: Se
     assert low <= truth <= high
 
 
+def _half_as_fast(series: Series, periods: range) -> Series:
+    """Returns the series with other work on the machine in these periods, and with the stalls that report it."""
+    slow = set(periods)
+    return series.model_copy(
+        update={
+            "invocations": tuple(
+                n / 2 if at in slow else n for at, n in enumerate(series.invocations) if n is not None
+            ),
+            "latency_ms": {
+                name: tuple((ms or 0) * (4 if at in slow else 1) for at, ms in enumerate(column))
+                for name, column in series.latency_ms.items()
+            },
+            "stalled_s": tuple(0.9 if at in slow else 0.0 for at in range(60)),
+        }
+    )
+
+
+def test_periods_in_which_the_machine_stalled_do_not_enter_the_estimate() -> None:
+    series = _series(MM1, 0)
+    truth = _records(MM1, 0).estimate(P99).invocations_per_minute
+    disturbed = _half_as_fast(series, range(30, 60, 2))
+    found = records(disturbed, disturbed.latency_ms)
+    assert found is not None
+    assert found.estimate(P99).invocations_per_minute == pytest.approx(truth, rel=0.05)
+    counted = disturbed.model_copy(update={"stalled_s": ()})
+    unaware = records(counted, counted.latency_ms)
+    assert unaware is not None
+    assert unaware.estimate(P99).invocations_per_minute < 0.8 * truth
+
+
+def test_a_machine_that_stalled_nearly_all_the_time_is_measured_as_a_whole() -> None:
+    disturbed = _half_as_fast(_series(MM1, 0), range(58))
+    found = records(disturbed, disturbed.latency_ms)
+    assert found is not None
+    assert len(found.users) > 40
+
+
 def test_of_periods_without_a_percentile_or_a_user_nothing_is_told() -> None:
     series = _series(MM1, 0)
     assert records(series, {}) is None

@@ -106,7 +106,7 @@ def _informed_page(kept: RunFolder) -> str:
 def test_the_page_says_how_sure_the_rate_is_and_what_was_left_out(kept: RunFolder) -> None:
     text = _informed_page(kept)
     assert "95 % interval: 9,000 to 10,500." in text
-    assert "It warmed up for 6 s, which do not count." in text
+    assert "Warm-up: 6 s, not counted." in text
     assert "Of 30 instances the peak needs 25; added: headroom 5." in text
     assert re.search(r"<th>peak</th><th>headroom</th></tr>\s*<tr><td>25</td><td>\+ 5</td>", text)
     assert "warm-up</text>" in text

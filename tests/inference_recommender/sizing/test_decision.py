@@ -216,9 +216,9 @@ def test_a_service_that_is_too_slow_for_one_user_misses_the_objective() -> None:
     series = _watched((1, 6_000, 60), (2, 9_000, 90))
     judged = candidate(_measured(series=series), DEMAND, SIZING, KNOWN, None)
     assert judged.reason == (
-        f"Misses P99 model latency ≤ 50 ms: one request alone takes {judged.objective_latency_ms:.4g} ms, by the test's "
-        "records. The rate is of closed-loop users, who wait for their answers; callers who do not may need more "
-        "instances."
+        f"Misses P99 model latency ≤ 50 ms: one request alone takes {judged.objective_latency_ms:.4g} ms, by the "
+        "test's records. The rate is of closed-loop users, who wait for their answers; callers who do not may need "
+        "more instances."
     )
     assert judged.objective_latency_ms == pytest.approx(60, rel=0.01)
     assert (judged.meets_objective, judged.instance_count) == (False, 3)
