@@ -56,7 +56,7 @@ class CompileInputs:
             self.checkpoint.sha256,
             # How answers are looked for and named changes no graph.
             self.model.model_dump(mode="json", exclude={"answer", "generation"}),
-            self.target.model_dump(mode="json", exclude={"parity"}),
+            self.target.model_dump(mode="json", exclude={"parity", "objective"}),
         ]
         if isinstance(self.target, TensorRtTarget):
             facts.append(self.batches.model_dump(mode="json"))

@@ -157,8 +157,8 @@ def _recommendation_warnings(props: WorkloadStackProps, recommendation: Recommen
             f"Production wants one measured on SageMaker: run `{measure}` against an AWS account."
         )
         yield SynthWarning(id="recommendation:local", text=text)
-    measured, wanted = recommendation.objective, props.folder.workload.objective
-    if isinstance(wanted, LatencyObjective) and _sizing_objective(measured) != _sizing_objective(wanted):
+    measured, wanted = recommendation.objective, props.folder.workload.latency_objective
+    if _sizing_objective(measured) != _sizing_objective(wanted):
         text = (
             f"{file}: objective: was sized for {_sizing_objective(measured)}, and {props.folder.file} now says "
             f"{_sizing_objective(wanted)}. Measure again with `{measure}`."

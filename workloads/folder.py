@@ -66,6 +66,10 @@ class WorkloadFolder:
         other.workload = Workload.from_table(self.file, table)
         return other
 
+    def measured_on(self, target: str | None) -> "WorkloadFolder":
+        """Returns the folder hosted on the target that was measured, or itself if it has no such target now."""
+        return self.hosted_on(target) if target in self.workload.deployables else self
+
     def _shadow_is_elsewhere(self, target: str) -> bool:
         hosting, hosts = self.workload.hosting, self.workload.targets.get(self.workload.variant(target).target)
         if not isinstance(hosting, SageMakerEndpointHosting) or hosting.shadow is None or hosts is None:

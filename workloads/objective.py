@@ -60,6 +60,24 @@ class LatencyObjective(Document):
         return self
 
 
+class TargetObjective(Document):
+    """`[targets.NAME.objective]`: keys that replace those of `[objective]` if the workload is hosted on that target.
+
+    `rows_per_invocation` is not among them, because requests are the same on every target.
+    """
+
+    percentile: Percentile | None = None
+    model_latency_ms: PositiveFloat | None = None
+    overhead_latency_ms: PositiveFloat | None = None
+    max_error_rate: Annotated[float, Field(gt=0, lt=1)] | None = None
+    peak_invocations_per_minute: PositiveInt | None = None
+    trough_invocations_per_minute: Annotated[int, Field(ge=0)] | None = None
+
+    def in_place_of(self, objective: LatencyObjective) -> LatencyObjective:
+        """Raises `ValidationError` if the keys of both do not fit together."""
+        return LatencyObjective(**(objective.model_dump() | self.model_dump(exclude_none=True)))
+
+
 class ThroughputObjective(Document):
     """The objective of a batch, which all its workers reach together."""
 

@@ -9,6 +9,7 @@ from typing_extensions import Self
 from workloads.document import Document
 from workloads.instances import COMPUTE_CAPABILITIES, NEURON_FAMILIES, family, hardware
 from workloads.model import ModelInput
+from workloads.objective import TargetObjective
 
 PositiveInt = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
@@ -38,6 +39,9 @@ class _Target(Document):
         "a recommendation. ml.* for SageMaker, without it for EC2.",
     )
     parity: Parity = Parity()
+    objective: TargetObjective | None = Field(
+        default=None, description="Keys that replace those of [objective] if the workload is hosted on this target."
+    )
 
     @property
     def families(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from typing_extensions import Self
 
 from workloads.document import Document
@@ -61,7 +61,9 @@ class Workload(Document):
     targets: dict[Name, Target] = Field(min_length=1)
     serving: Serving = Serving()
     variants: dict[Name, Variant] = Field(default={}, description="Other ways to serve the targets, by name.")
-    objective: Objective
+    objective: Objective = Field(
+        description="Of every target that has no [targets.NAME.objective]. Read it as `latency_objective`."
+    )
     sizing: Sizing = Sizing()
     traffic: dict[Name, Traffic] = Field(
         default={}, description="Load profiles by name; without any there is no load test."
@@ -121,6 +123,22 @@ class Workload(Document):
         for name in dict.fromkeys((self.hosting.target, *self.variants)):
             if problem := self.misplaced(name):
                 raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _objectives_of_targets_fit(self) -> Self:
+        for name, target in self.targets.items():
+            if target.objective is None:
+                continue
+            if not isinstance(self.objective, LatencyObjective):
+                raise ValueError(
+                    f"targets.{name}.objective: replaces keys of a latency objective, and this workload is a batch. "
+                    "Remove the table."
+                )
+            try:
+                target.objective.in_place_of(self.objective)
+            except ValidationError as error:
+                raise ValueError(f"targets.{name}.objective: {error.errors()[0]['ctx']['error']}") from error
         return self
 
     @model_validator(mode="after")
@@ -206,14 +224,18 @@ class Workload(Document):
 
     @property
     def latency_objective(self) -> LatencyObjective:
-        """Raises `UsageError` for a batch, whose objective is a throughput."""
+        """Returns `[objective]` with what the hosted target replaces of it.
+
+        Raises `UsageError` for a batch, whose objective is a throughput.
+        """
         if not isinstance(self.objective, LatencyObjective):
             raise UsageError(
                 f"workloads/{self.name}/workload.toml: objective: is a throughput, because it is a batch. "
                 "Load tests, endpoints and their alarms need a latency objective (percentile, model_latency_ms, "
                 "peak_invocations_per_minute)."
             )
-        return self.objective
+        own = self.hosted.objective
+        return own.in_place_of(self.objective) if own else self.objective
 
 
 def _variants_inherit_serving(table: Mapping[str, Any]) -> Mapping[str, Any]:

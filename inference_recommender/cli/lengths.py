@@ -93,11 +93,12 @@ def add(commands: Commands) -> None:
 
 def _lengths(options: argparse.Namespace, stderr: Console) -> int:
     folder = load_workload(options.workload)
-    workload, objective = folder.workload, folder.workload.latency_objective
     if options.model and not options.url:
         raise UsageError("--model: goes with --url; of an endpoint AWS knows it.")
-    target = options.target or default_targets(workload, gpu=Path("/dev/nvidia0").exists())[0]
+    target = options.target or default_targets(folder.workload, gpu=Path("/dev/nvidia0").exists())[0]
     folder.variant(target)
+    folder = folder.hosted_on(target)
+    workload, objective = folder.workload, folder.workload.latency_objective
     tokenizer = built_tokenizer(folder, target)
     payloads = _chosen(folder.payloads())
     _refuse_too_long(tokenizer, folder, folder.payload_file, payloads)

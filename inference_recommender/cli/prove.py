@@ -91,10 +91,12 @@ def add(commands: Commands) -> None:
 
 def _prove(options: argparse.Namespace, stderr: Console) -> int:
     folder = load_workload(options.workload)
-    workload, file = folder.workload, options.source or folder.recommendation_file
-    objective = workload.latency_objective
+    folder.workload.latency_objective  # noqa: B018 - raises for a batch
+    file = options.source or folder.recommendation_file
     recommendation, chosen = recommendation_to_prove(folder, file)
-    if recommendation.objective != objective:
+    folder = folder.measured_on(recommendation.target)
+    workload = folder.workload
+    if recommendation.objective != workload.latency_objective:
         warn(
             stderr,
             f"{from_here(file)}: was measured for another objective than workload.toml has now, and is proven for "

@@ -19,6 +19,7 @@ from inference_recommender.simulate.evidence import (
     given_minimums,
     least_instances,
     measured_service,
+    measured_target,
     recommended_service,
     timing_of,
 )
@@ -199,6 +200,7 @@ class _Asked:
 
 def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     folder = load_workload(options.workload)
+    folder = folder.measured_on(measured_target(options.source or folder.recommendation_file))
     traffic = _traffic(options, folder)
     service = _service(options, folder)
     timing = _timing(options, timing_of(folder.workload, service.cold_start))

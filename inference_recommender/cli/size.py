@@ -116,7 +116,10 @@ def _size(options: argparse.Namespace, stderr: Console) -> int:
         return _size_plainly(options)
     _refuse(options, OF_A_TABLE, "--throughput-per-second X")
     evidence = read_evidence(options.source)
-    workload = load_workload(options.workload).workload if options.workload else evidence.workload
+    workload = evidence.workload
+    if options.workload:
+        tested = workload.hosting.target if workload else None
+        workload = load_workload(options.workload).measured_on(tested).workload
     demand, sizing = _demand(options, workload), _sizing(options, workload)
     for caution in evidence.cautions:
         warn(stderr, caution)

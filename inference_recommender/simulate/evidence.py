@@ -79,6 +79,16 @@ def timing_of(workload: Workload, cold_start: ColdStart | None = None) -> Timing
     )
 
 
+def measured_target(file: Path) -> str | None:
+    """Returns the target that a recommendation or a measurement is of, or None if the file does not say."""
+    if not file.exists():
+        return None
+    if file.name == "recommendation.json":
+        return Recommendation.from_json(file).target
+    measured = read_evidence(file).workload
+    return measured.hosting.target if measured else None
+
+
 def recommended_service(folder: WorkloadFolder, file: Path, runs: Path) -> Service:
     """Reads a recommendation. Raises `UsageError` where it has nothing to simulate."""
     workload = folder.workload

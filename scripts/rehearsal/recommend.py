@@ -11,10 +11,8 @@ from pathlib import Path
 from workloads import (
     Autoscaling,
     Candidate,
-    LatencyObjective,
     Provenance,
     Recommendation,
-    UsageError,
     load_artifact,
     load_workload,
 )
@@ -28,11 +26,7 @@ def main() -> int:
     root = Path.cwd()
     folder = load_workload(options.workload, root / "workloads")
     artifact = load_artifact(root, options.workload, options.target)
-    target, objective = folder.workload.targets[options.target], folder.workload.objective
-    if not isinstance(objective, LatencyObjective):
-        raise UsageError(
-            f"{folder.file}: objective: has no latency, so no fleet is recommended for {options.workload}."
-        )
+    target, objective = folder.target(options.target), folder.hosted_on(options.target).workload.latency_objective
     chosen = Candidate(
         instance_type=target.instance_types[0] if target.instance_types else "ml.c5.xlarge",
         environment={},

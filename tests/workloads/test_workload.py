@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from tests.conftest import EditToml
 from workloads import (
     ROOT,
+    LatencyObjective,
     PhasedTraffic,
     ProjectError,
     RandomWeights,
@@ -128,6 +129,29 @@ def _refusal(folder: Path) -> str:
             "objective: trough_invocations_per_minute 241000 exceeds peak_invocations_per_minute 240000.",
         ),
         (
+            "[targets.cpu.objective]\n",
+            "[targets.cpu.objective]\nlatency_ms = 100.0\n",
+            "targets.cpu.objective.latency_ms: unknown key. Allowed here: max_error_rate, model_latency_ms, "
+            "overhead_latency_ms, peak_invocations_per_minute, percentile, trough_invocations_per_minute.",
+        ),
+        (
+            "model_latency_ms = 200.0",
+            'model_latency_ms = "200"',
+            'targets.cpu.objective.model_latency_ms: got "200". Input should be a valid number.',
+        ),
+        (
+            "trough_invocations_per_minute = 6_000",
+            "trough_invocations_per_minute = 60_001",
+            "(document): targets.cpu.objective: trough_invocations_per_minute 60001 exceeds "
+            "peak_invocations_per_minute 60000.",
+        ),
+        (
+            "peak_invocations_per_minute = 60_000\ntrough_invocations_per_minute = 6_000\n",
+            "peak_invocations_per_minute = 20_000\n",
+            "(document): targets.cpu.objective: trough_invocations_per_minute 24000 exceeds "
+            "peak_invocations_per_minute 20000.",
+        ),
+        (
             "preferred_batch_sizes = [4, 8]",
             "preferred_batch_sizes = [4, 32]",
             "serving: preferred_batch_sizes [32] exceed max_batch_size 16.",
@@ -149,6 +173,46 @@ def test_a_fault_names_file_key_value_and_what_is_allowed(
     edit_toml: EditToml, old: str, new: str, problem: str
 ) -> None:
     assert _refusal(edit_toml(old, new)) == f"workloads/spellcheck/workload.toml: {problem}"
+
+
+def test_a_target_replaces_keys_of_the_objective_where_the_workload_is_hosted_on_it(edit_toml: EditToml) -> None:
+    old = "[targets.cpu.objective]\nmodel_latency_ms = 200.0\npeak_invocations_per_minute = 60_000"
+    new = '[targets.cpu.objective]\npercentile = "P95"\nmodel_latency_ms = 80.0\npeak_invocations_per_minute = 70_000'
+    folder = load_workload("spellcheck", edit_toml(old, new))
+    replaced = LatencyObjective(
+        percentile="P95",
+        model_latency_ms=80.0,
+        overhead_latency_ms=20.0,
+        peak_invocations_per_minute=70_000,
+        trough_invocations_per_minute=6_000,
+    )
+    assert folder.hosted_on("cpu").workload.latency_objective == replaced
+    assert folder.hosted_on("cpu").hosted_on("tensorrt").workload.latency_objective == folder.workload.objective
+    assert folder.measured_on("cpu").workload.latency_objective == replaced
+    assert folder.measured_on("a target of last year") is folder
+
+
+def test_variants_of_a_target_have_the_targets_objective(edit_toml: EditToml) -> None:
+    folder = load_workload("spellcheck", edit_toml("[serving]", '[variants.twice]\ntarget = "cpu"\n[serving]'))
+    assert folder.hosted_on("twice").workload.latency_objective.model_latency_ms == 200
+
+
+def test_the_objective_of_production_is_not_the_demonstrations() -> None:
+    folder = load_workload("spellcheck")
+    assert folder.workload.latency_objective == folder.workload.objective
+    assert folder.workload.latency_objective.model_latency_ms == 50
+    assert folder.workload.latency_objective.peak_invocations_per_minute == 240_000
+
+
+def test_a_batch_has_no_objective_of_a_target(tmp_path: Path) -> None:
+    table = load_workload("duplicates").workload.model_dump(mode="json")
+    table["targets"][table["hosting"]["target"]]["objective"] = {"model_latency_ms": 10.0}
+    with pytest.raises(ProjectError) as caught:
+        Workload.from_table(tmp_path / "workload.toml", table)
+    assert str(caught.value).endswith(
+        f"targets.{table['hosting']['target']}.objective: replaces keys of a latency objective, and this workload is a "
+        "batch. Remove the table."
+    )
 
 
 def test_all_faults_are_told_at_once(edit_toml: EditToml) -> None:
