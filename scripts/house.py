@@ -103,32 +103,10 @@ def import_graph(root: Path, files: Iterable[Path]) -> dict[str, set[str]]:
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
-    """Returns the sets of nodes that reach each other, each sorted: Tarjan's strongly connected components."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    components: list[list[str]] = []
-
-    def visit(node: str) -> None:
-        index[node] = low[node] = len(index)
-        stack.append(node)
-        for target in sorted(graph[node]):
-            if target not in index:
-                visit(target)
-                low[node] = min(low[node], low[target])
-            elif target in stack:
-                low[node] = min(low[node], index[target])
-        if low[node] == index[node]:
-            component = stack[stack.index(node) :]
-            del stack[stack.index(node) :]
-            if len(component) > 1:
-                components.append(sorted(component))
-
-    sys.setrecursionlimit(10_000)
-    for node in sorted(graph):
-        if node not in index:
-            visit(node)
-    return sorted(components)
+    """Returns the sets of nodes that reach each other, each sorted."""
+    reached = {node: closure(graph, node) for node in graph}
+    components = {tuple(sorted(other for other in reached[node] if node in reached[other])) for node in graph}
+    return sorted(list(component) for component in components if len(component) > 1)
 
 
 def by_folder(graph: Mapping[str, set[str]], depth: int) -> dict[str, set[str]]:

@@ -1,7 +1,9 @@
 """Shared by all tests: no AWS credentials, no hypothesis deadline, and a workload folder that a test may change."""
 
 import gc
+import hashlib
 import os
+import secrets
 import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
+from tests.process_state import unchanged_process_state as unchanged_process_state
 from tests.rooms import ByRoom, rank
 from workloads import ROOT, WorkloadFolder, load_workload
 
@@ -25,6 +28,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # A shell gives what it starts in the background SIGINT as ignored, and children inherit that: Ctrl-C would reach none
 # of the programs under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The order of the tests. The processes of pytest-xdist inherit it; set it to repeat an order.
+SEED = os.environ.setdefault("TEST_SEED", str(secrets.randbelow(10_000)))
 
 # How long an example or its generation takes depends on how busy the machine is. The examples are the same in each run,
 # so that nobody's push fails by what another wrote; `make fuzz` and `make test-all` look for new ones.
@@ -50,10 +56,34 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByRoom 
     return ByRoom(config, log) if config.option.dist == "loadfile" else None
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest then groups the tests of a file by their parametrised fixtures.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest rooms first, and in each the files that start real servers: no process should end with one."""
+    """Shuffles the files of a room, and the tests of a file. TEST_SEED alone decides the order, not what is collected.
+
+    The longest rooms come first, and in each the files that start real servers: no process should end with one.
+    """
     long = {item.path for item in items if item.get_closest_marker("integration")}
-    items.sort(key=lambda item: (rank(item.location[0]), item.path not in long))
+    items.sort(
+        key=lambda item: (
+            rank(item.location[0]),
+            item.path not in long,
+            _shuffled(item.location[0]),
+            _shuffled(item.nodeid),
+        )
+    )
+
+
+def _shuffled(name: str) -> bytes:
+    return hashlib.sha256(f"{SEED} {name}".encode()).digest()
+
+
+def pytest_report_header() -> str:
+    return f"random order: TEST_SEED={SEED}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    if exitstatus == pytest.ExitCode.TESTS_FAILED:
+        terminalreporter.write_line(f"To repeat this order, set TEST_SEED={SEED}.")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,13 +3,29 @@
 import os
 import subprocess
 import sys
+from itertools import groupby
 
 import boto3
+import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.process_state import STATE
 from tests.rooms import LONGEST_FIRST, TOGETHER, next_file, rank, room
 from workloads import ROOT
 
+pytest_plugins = ["pytester"]
+
+LEAKS = {
+    "recursion limit": "import sys; sys.setrecursionlimit(sys.getrecursionlimit() + 1)",
+    "umask": "import os; os.umask(0o012)",
+    "locale": "import locale; locale.setlocale(locale.LC_ALL, 'C.UTF-8')",
+    "environment": "import os; os.environ['LEAKED'] = 'yes'",
+    "working directory": "import os; os.chdir('/')",
+    "state of random": "import random; random.seed(1)",
+    "state of numpy.random": "import numpy; numpy.random.seed(1)",
+    "signal handlers": "import signal; signal.signal(signal.SIGUSR1, signal.SIG_IGN)",
+    "warnings filters": "import warnings; warnings.simplefilter('ignore')",
+}
 SOURCES = {
     "AWS_ACCESS_KEY_ID": "dummy",
     "AWS_SECRET_ACCESS_KEY": "dummy",
@@ -42,6 +58,63 @@ def test_no_verdict_of_hypothesis_depends_on_time() -> None:
     assert settings.default is not None
     assert settings.default.deadline is None
     assert HealthCheck.too_slow in settings.default.suppress_health_check
+
+
+@pytest.mark.parametrize("state", LEAKS)
+def test_a_test_that_changes_its_process_fails_and_the_next_one_does_not(state: str, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("from tests.process_state import unchanged_process_state")
+    pytester.makepyfile(f"def test_leaks():\n    {LEAKS[state]}\n\ndef test_does_not():\n    pass\n")
+    done = pytester.runpytest_inprocess("-p", "no:xdist", "-p", "no:cacheprovider")
+    done.assert_outcomes(passed=2, errors=1)
+    done.stdout.fnmatch_lines([f"*The test changed its process.*{state}: *", "ERROR *::test_leaks*"])
+
+
+def test_every_kind_of_state_has_a_test_that_changes_it() -> None:
+    assert list(LEAKS) == list(STATE)
+
+
+def test_drawing_random_numbers_and_module_fixtures_that_set_variables_are_no_leaks(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("from tests.process_state import unchanged_process_state")
+    pytester.makepyfile(
+        """
+        import os, random, sys, warnings
+        import pytest
+
+        @pytest.fixture(scope="module")
+        def variable():
+            os.environ["FOR_THE_MODULE"] = "yes"
+            yield
+            del os.environ["FOR_THE_MODULE"]
+
+        @pytest.mark.parametrize("count", [1, 700, 100_000])
+        def test_draws(count):
+            for _ in range(count):
+                random.random()
+
+        def test_uses_the_variable(variable):
+            pass
+        """
+    )
+    pytester.runpytest_inprocess("-p", "no:xdist", "-p", "no:cacheprovider").assert_outcomes(passed=4)
+
+
+def test_a_seed_gives_one_order_of_a_file_whatever_else_is_collected() -> None:
+    def order(seed: str, *paths: str) -> list[str]:
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *paths]
+        done = subprocess.run(
+            command, cwd=ROOT, env={**os.environ, "TEST_SEED": seed}, capture_output=True, text=True, check=True
+        )
+        return [line for line in done.stdout.splitlines() if "::" in line]
+
+    file = "tests/workloads/test_files.py"
+    alone, other_seed = order("1", file), order("2", file)
+    assert alone != other_seed
+    assert sorted(alone) == sorted(other_seed)
+    folder = order("1", "tests/workloads")
+    assert [name for name in folder if name.startswith(file)] == alone
+    files = [name.split("::")[0] for name in folder]
+    assert len(list(groupby(files))) == len(set(files)), "the tests of a file are apart"
+    assert files != sorted(files)
 
 
 def test_a_process_stays_in_its_room_then_begins_another_and_helps_in_the_end() -> None:

@@ -19,6 +19,8 @@ if sys.version_info >= (3, 11):
 else:  # Inf1's image, in which models are compiled for it
     import tomli as tomllib
 
+TOO_DEEP = "is nested too deeply."
+
 
 class Document(BaseModel):
     """A frozen value with no unknown keys. Unknown is None, never 0."""
@@ -29,10 +31,11 @@ class Document(BaseModel):
     def from_toml(cls, file: Path) -> Self:
         """Reads `file`. Raises `InvalidDocument`, which lists every problem in it."""
         try:
-            table = tomllib.loads(file.read_text("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
+            return cls.from_table(file, tomllib.loads(file.read_text("utf-8")))
+        except RecursionError as error:  # The depth at which the parser fails depends on the interpreter's limit.
+            raise InvalidDocument(file, [TOO_DEEP]) from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
             raise InvalidDocument(file, [f"cannot be read: {error}"]) from error
-        return cls.from_table(file, table)
 
     @classmethod
     def from_table(cls, file: Path, table: Mapping[str, Any]) -> Self:
@@ -81,6 +84,8 @@ def _sentence(document: type[BaseModel], detail: ErrorDetails) -> str:
             return f"{key}.{_tag(detail)}: got {json.dumps(got)}. Allowed: {allowed_tags}."
         case "union_tag_not_found":
             return f"{key}.{_tag(detail)}: is required but missing."
+        case "json_invalid" if "recursion limit exceeded" in detail["msg"]:
+            return TOO_DEEP
         case "json_invalid":
             return f"is not valid JSON: {detail['msg']}."
         case "value_error":

@@ -1,6 +1,8 @@
 """A damaged workload folder is refused in sentences that name the file, or is a workload that can be planned with."""
 
+import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from tests.fuzz import examples
 from tests.fuzz.mutations import damaged_bytes
 from workloads import ROOT, WorkloadFolder, workload_names
+from workloads.document import TOO_DEEP
 from workloads.errors import InvalidDocument
 
 NAMES = workload_names(ROOT / "workloads")
@@ -108,8 +111,28 @@ def test_a_file_with_damaged_bytes_is_refused_by_its_name_or_is_one(
         damaged.write_bytes(whole)
 
 
-@pytest.mark.parametrize("opening", ["[", "{a="])
-def test_brackets_without_end_are_refused_by_the_files_name(opening: str, tmp_path: Path) -> None:
-    (tmp_path / "workload.toml").write_text(f"name = {opening * 3_000}", "utf-8")
-    with pytest.raises(InvalidDocument, match=r"workload\.toml: cannot be read: maximum recursion depth exceeded"):
-        WorkloadFolder(tmp_path)
+@pytest.mark.parametrize("limit", [1_000, 10_000, 100_000])
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("[" * 3_000, rf"{TOO_DEEP}|cannot be read: Invalid value \(at end of document\)"),
+        ("{a=" * 3_000, rf"{TOO_DEEP}|cannot be read: Invalid value \(at end of document\)"),
+        ("[" * 300 + "]" * 300, TOO_DEEP),
+        ("[" * 3_000 + "]" * 3_000, TOO_DEEP),
+        ("{a=" * 3_000 + "1" + "}" * 3_000, TOO_DEEP),
+    ],
+    ids=["open arrays", "open tables", "300 arrays", "3000 arrays", "3000 tables"],
+)
+def test_deep_nesting_is_rejected_in_one_sentence_at_any_recursion_limit(
+    value: str, problem: str, limit: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "workload.toml"
+    file.write_text(f"name = {value}", "utf-8")
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit)
+    try:
+        with pytest.raises(InvalidDocument) as rejected:
+            WorkloadFolder(tmp_path)
+    finally:
+        sys.setrecursionlimit(before)
+    assert re.fullmatch(f"{re.escape(str(file))}: ({problem})", str(rejected.value))
