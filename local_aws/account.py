@@ -23,7 +23,7 @@ from moto.stepfunctions.models import stepfunctions_backends
 from moto.sts.models import sts_backends
 
 from inference_recommender.load_generator.process import COMMAND
-from local_aws.cloudformation import resource_types
+from local_aws.cloudformation import resource_types, template
 from local_aws.cloudformation.role_type import LocalIamBackend
 from local_aws.cloudformation.stacks import LocalCloudFormationBackend
 from local_aws.cloudwatch import LocalCloudWatchBackend
@@ -88,6 +88,7 @@ class Account:
 
     def install(self) -> None:
         resource_types.register()
+        template.install()
         _replace(cloudwatch_backends, LocalCloudWatchBackend)
         _replace(applicationautoscaling_backends, self._scaling)
         _replace(cloudformation_backends, LocalCloudFormationBackend)

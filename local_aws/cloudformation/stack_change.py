@@ -8,14 +8,16 @@ succeeded. The schema of each type (`resource_schema`) tells which properties ar
 resource. This module knows no resource type and no stack status.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from moto.cloudformation.exceptions import ValidationError
 from moto.cloudformation.parsing import (
     NULL_MODELS,
+    OutputMap,
     ResourceMap,
     get_model_map,
     parse_and_create_resource,
@@ -57,11 +59,11 @@ class Deployed:
 
 
 class ChangeFailed(Exception):
-    """A resource that could not be made. What the change had done before is undone."""
+    """A change that failed. What it had done before is undone."""
 
-    def __init__(self, logical_id: str, reason: str) -> None:
-        super().__init__(f"The following resource(s) failed: [{logical_id}]. {reason}")
-        self.reason = reason
+    @classmethod
+    def of_resource(cls, logical_id: str, reason: str) -> Self:
+        return cls(f"The following resource(s) failed: [{logical_id}]. {reason}")
 
 
 @dataclass(slots=True)
@@ -76,20 +78,37 @@ class StackChange:
     _undo: list[Callable[[], None]] = field(default_factory=list)
     _retired: list[Deployed] = field(default_factory=list)
 
-    def apply(self, template: dict[str, Any], parameters: Mapping[str, Any]) -> None:
-        """Brings the stack to the template. Raises `ChangeFailed` once the stack's resources are as before."""
+    def apply(self, template: dict[str, Any], parameters: Mapping[str, Any]) -> OutputMap:
+        """Brings the stack to the template and returns its outputs.
+
+        Raises `ChangeFailed` once the stack's resources are as before.
+        """
         before = {name: getattr(self.map, name) for name in _TEMPLATE_STATE if hasattr(self.map, name)}
         self.map.resolved_parameters = dict(self.map.resolved_parameters)
-        _retarget(self.map, template, parameters)
         try:
-            for logical_id in in_order(template["Resources"]):
+            with _failing("The template cannot be evaluated"):
+                _retarget(self.map, template, parameters)
+                ordered = in_order(template["Resources"])
+            for logical_id in ordered:
                 self._converge(logical_id, template["Resources"][logical_id])
+            outputs = self._evaluate_outputs(template)
         except ChangeFailed:
             self._roll_back()
             for name, value in before.items():
                 setattr(self.map, name, value)
             raise
         self._clean_up(template["Resources"])
+        return outputs
+
+    def _evaluate_outputs(self, template: dict[str, Any]) -> OutputMap:
+        """Evaluates every output now: moto would do so in each DescribeStacks, and fail there."""
+        outputs = OutputMap(self.map, template, self.map.stack_id)
+        for name in outputs:
+            with _failing(f"The output {name} cannot be evaluated"):
+                outputs[name]
+        with _failing("The exports cannot be evaluated"):
+            _ = outputs.exports
+        return outputs
 
     def delete_all(self) -> None:
         """Deletes every resource, the last made first. Raises `ChangeFailed`."""
@@ -103,14 +122,14 @@ class StackChange:
         if kind in _INERT or not _wanted(definition, self.map):
             return
         if kind not in get_model_map():
-            raise ChangeFailed(logical_id, refusal(kind))
+            raise ChangeFailed.of_resource(logical_id, refusal(kind))
         try:
             self._make(logical_id, definition)
         except Exception as error:  # moto raises errors of many classes; each means a failed resource
-            reason = str(getattr(error, "message", None) or error) or type(error).__name__
+            reason = _reason(error)
             verb = "UPDATE" if logical_id in self.deployed else "CREATE"
             self.on_event(logical_id, kind, "", f"{verb}_FAILED", reason)
-            raise ChangeFailed(logical_id, reason) from error
+            raise ChangeFailed.of_resource(logical_id, reason) from error
 
     def _make(self, logical_id: str, definition: dict[str, Any]) -> None:
         _, resolved, kind = parse_resource(definition, self.map)
@@ -198,7 +217,7 @@ class StackChange:
             self._delete_resource(item)
         except Exception as error:
             self.on_event(logical_id, kind, item.physical_id, "DELETE_FAILED", str(error))
-            raise ChangeFailed(logical_id, str(error)) from error
+            raise ChangeFailed.of_resource(logical_id, str(error)) from error
         self.on_event(logical_id, kind, item.physical_id, "DELETE_COMPLETE", None)
 
     def _delete_resource(self, item: Deployed) -> None:
@@ -210,6 +229,21 @@ class StackChange:
             except TypeError:  # its `delete` means something else
                 pass
         parse_and_delete_resource(item.physical_id, item.resolved, self.account_id, self.region)
+
+
+@contextlib.contextmanager
+def _failing(what: str) -> Iterator[None]:
+    """Raises every error of moto within as a `ChangeFailed`."""
+    try:
+        yield
+    except Exception as error:
+        raise ChangeFailed(f"{what}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"there is no {error}"
+    return str(getattr(error, "message", None) or error) or type(error).__name__
 
 
 def refusal(kind: str) -> str:

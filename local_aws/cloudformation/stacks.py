@@ -18,7 +18,9 @@ from moto.cloudformation.parsing import ResourceMap
 from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult, EmptyResult
+from moto.s3.exceptions import S3ClientError
 
+from local_aws.cloudformation import template as templates
 from local_aws.cloudformation.stack_change import ChangeFailed, Deployed, StackChange
 
 log = logging.getLogger(__name__)
@@ -54,7 +56,7 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         """Returns at once with the stack CREATE_IN_PROGRESS, like the service."""
         if any(stack.name == name for stack in self.stacks.values()):
             raise AlreadyExistsException(f"Stack {name} already exists")
-        change_set, stack_id = super().create_change_set(
+        change_set, stack_id = self.create_change_set(
             name, "create", template, parameters, "", "CREATE", notification_arns, tags, role_arn
         )
         self.stacks[stack_id].events.clear()  # those of the review that a change set begins with
@@ -70,10 +72,23 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         parameters: list[dict[str, Any]],
         tags: dict[str, str] | None,
     ) -> Stack:
+        templates.parse(template)
         stack = self.get_stack(name)
         resolved = self._resolve_update_parameters(instance=stack, incoming_params=parameters)
         self._start(stack, "UPDATE", lambda: self._apply(stack, "UPDATE", template, resolved))
         return stack
+
+    def create_change_set(
+        self, stack_name: str, change_set_name: str, template: str, *arguments: Any, **named: Any
+    ) -> tuple[str, str]:
+        """Parses the template first: moto would leave a stack in REVIEW_IN_PROGRESS behind."""
+        templates.parse(template)
+        return super().create_change_set(stack_name, change_set_name, template, *arguments, **named)
+
+    def validate_template(self, template: str) -> list[Any]:
+        """Checks the template's form. moto would run cfn-lint, which the account does without."""
+        templates.parse(template)
+        return []
 
     def describe_change_set(self, change_set_name: str, stack_name: str | None = None) -> ChangeSet:
         """Finds a change set by id, or by name within a stack: the CDK gives every stack's change set the same name."""
@@ -137,7 +152,7 @@ class LocalCloudFormationBackend(CloudFormationBackend):
 
     def _apply(self, stack: Stack, verb: str, template: str, parameters: Mapping[str, Any]) -> None:
         try:
-            self._change(stack).apply(Stack.parse_template(template), parameters)
+            outputs = self._change(stack).apply(templates.parse(template), parameters)
         except ChangeFailed as error:
             rollback = "ROLLBACK" if verb == "CREATE" else "UPDATE_ROLLBACK"
             self._add_event(stack, f"{rollback}_IN_PROGRESS", str(error))
@@ -147,7 +162,7 @@ class LocalCloudFormationBackend(CloudFormationBackend):
         stack._parse_template()
         stack.parameters = dict(parameters)
         stack.description = stack.template_dict.get("Description")
-        stack.output_map = stack._create_output_map()
+        stack.output_map = outputs
         self.exports.update({export.name: export for export in stack.exports})
         self._set(stack, f"{verb}_COMPLETE")
 
@@ -208,6 +223,12 @@ class LocalCloudFormationResponse(CloudFormationResponse):
         key = parameter["ParameterKey"]
         declared = stack.template_dict.get("Parameters", {}).get(key, {})
         return {"ParameterKey": key, "ParameterValue": stack.parameters.get(key, declared.get("Default"))}
+
+    def _get_stack_from_s3_url(self, template_url: str) -> str:
+        try:
+            return super()._get_stack_from_s3_url(template_url)
+        except (AttributeError, S3ClientError, ValueError) as error:
+            raise ValidationError(message=f"S3 error: there is no template at {template_url}") from error
 
     def describe_change_set(self) -> ActionResult:
         return ActionResult(self._backend.describe_change_set(*self._named()))
