@@ -1,0 +1,128 @@
+"""`python benchmarks/repeatability.py`: the same job ten times on one machine, and how far its results differ.
+
+Runs `run spellcheck --job advanced --traffic quick` against one local account: half of the runs on the machine as it
+is, half beside a process that computes for random times. Prints each run's recommended rate and, for each half, the
+median and the largest differences.
+
+Goals: in each half at least four of five rates within ±15 % of the half's median, and no two differ by more than
+1.5 times. Exit code: 1 if a goal is missed.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+from local_aws.process.local_account import LocalAccount
+from workloads import ROOT
+
+NEAR, APART = 0.15, 1.5
+NEAR_SHARE = 0.8
+ON_S, OFF_S = (0.5, 8.0), (0.5, 8.0)
+"""The busy process runs and pauses for times drawn from these ranges."""
+DEPLOY = (
+    ("python", "-m", "model_build", "build", "spellcheck", "--target", "cpu"),
+    ("cdk", "bootstrap", "--ci", "-c", "recommendation=ignore"),
+    ("cdk", "deploy", "SpellcheckStack", "--require-approval", "never", "--ci", "-c", "recommendation=ignore"),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=10, metavar="N", help="half of them beside other work; default: 10")
+    options = parser.parse_args()
+    half = options.runs // 2
+    with (
+        _recommendation_restored(),
+        tempfile.TemporaryDirectory() as folder,
+        LocalAccount.start(state=Path(folder) / "account") as account,
+    ):
+        environment = {**os.environ, **account.environment}
+        for command in DEPLOY:
+            subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+        quiet = [_rate(environment, Path(folder), "as it is", number) for number in range(half)]
+        with _other_work():
+            busy = [_rate(environment, Path(folder), "other work", number) for number in range(half)]
+    return int(not all([_summary("as it is", quiet), _summary("other work", busy)]))
+
+
+@contextmanager
+def _recommendation_restored() -> Iterator[None]:
+    """Gives the workload its recommendation back, which each run replaces."""
+    file = ROOT / "workloads" / "spellcheck" / "recommendation.json"
+    before = file.read_bytes() if file.exists() else None
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+        if before is not None:
+            file.write_bytes(before)
+
+
+def _rate(environment: Mapping[str, str], folder: Path, group: str, number: int) -> float | None:
+    """Runs the job once. Returns the recommended rate, or None if the run came to no verdict."""
+    began, name = time.monotonic(), f"spellcheck-{group.replace(' ', '-')}-{number}"
+    command = [sys.executable, "-m", "inference_recommender", "run", "spellcheck", "--job", "advanced"]
+    command += ["--traffic", "quick", "--job-name", name, "--runs", str(folder), "--json"]
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    chosen = json.loads(ran.stdout)["recommended"] if ran.returncode == 0 else None
+    rate = chosen["max_invocations_per_minute"] if chosen else None
+    words = f"{rate:10,.0f} /min, {chosen['instance_count']} instances, {chosen['capacity_basis']}" if chosen else "-"
+    print(f"{group}  exit {ran.returncode}  {time.monotonic() - began:4.0f} s  {words}", flush=True)
+    if ran.returncode:
+        print(ran.stderr.strip().splitlines()[-1], flush=True)
+    return rate
+
+
+def _summary(group: str, rates: list[float | None]) -> bool:
+    """Prints how far the rates differ, and returns whether the goals are met. Runs without a verdict are no rates."""
+    known = [rate for rate in rates if rate is not None]
+    if not known:
+        print(f"{group}: no run came to a verdict")
+        return False
+    middle = median(known)
+    near = sum(abs(rate / middle - 1) <= NEAR for rate in known)
+    apart = max(known) / min(known)
+    print(
+        f"{group}: median {middle:,.0f} /min; {near} of {len(rates)} within ±{NEAR:.0%} of it (goal "
+        f"{NEAR_SHARE * len(rates):.0f}); highest over lowest {apart:.2f} (goal {APART})"
+    )
+    return near >= NEAR_SHARE * len(rates) and apart <= APART
+
+
+@contextmanager
+def _other_work() -> Iterator[None]:
+    """Runs a process that keeps one core busy and pauses it at random."""
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    ended = threading.Event()
+
+    def pause() -> None:
+        draw = random.Random(0)
+        while not ended.wait(draw.uniform(*ON_S)):
+            busy.send_signal(signal.SIGSTOP)
+            ended.wait(draw.uniform(*OFF_S))
+            busy.send_signal(signal.SIGCONT)
+
+    thread = threading.Thread(target=pause, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        busy.kill()
+        busy.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
