@@ -12,6 +12,7 @@ from typing import Any
 from xml.parsers.expat import ExpatError
 
 from botocore.model import OperationNotFoundError
+from moto.core.parse import RequestParserError
 from moto.moto_server import werkzeug_app
 
 from local_aws.account import Account
@@ -96,9 +97,18 @@ class _InOneSentence:
             told = Refusal(501, "NotImplemented", f"This local account cannot do this: {error}.")
         except OperationNotFoundError as error:
             told = Refusal(400, "UnknownOperationException", f"There is no such operation: {error}.")
-        except (UnicodeDecodeError, JSONDecodeError, ExpatError) as error:
+        except (UnicodeDecodeError, JSONDecodeError, ExpatError, RequestParserError, RecursionError) as error:
             told = Refusal(400, "SerializationException", f"The request's body cannot be read: {error}.")
-        except Exception as error:
-            told = Refusal(500, "InternalFailure", f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS])
+        except Exception as error:  # 501, because clients repeat a 500, and the same request would fail again
+            log.info(f"moto failed: {type(error).__name__}")
+            told = Refusal(501, "NotImplemented", _cannot_answer(error))
         log.info(f"{environ.get('HTTP_X_AMZ_TARGET') or environ.get('PATH_INFO')}: {told.message}")
         return answer(told, environ, start_response)
+
+
+def _cannot_answer(error: Exception) -> str:
+    reason = f"there is no {error}" if isinstance(error, KeyError) else str(error) or "no reason is known"
+    return (
+        f"This local account cannot answer this request: {reason[:ERROR_CHARACTERS]}. Check its parameters. If they are "
+        "correct, moto, which answers for AWS here, does not support them."
+    )

@@ -28,10 +28,11 @@ MAX_EXPIRES_S = 604_800
 """How long a presigned URL of Version 4 may hold."""
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
-_CREDENTIAL = r"(?P<key>[^/,\s]+)/(?P<date>\d{8})/(?P<region>[^/,\s]+)/(?P<service>[^/,\s]+)/aws4_request"
+_CREDENTIAL = r"(?P<key>[^/,\s]+)/(?P<date>\d{8})/(?P<region>[a-z0-9-]+)/(?P<service>[a-z0-9-]+)/aws4_request"
 _AUTHORIZATION = re.compile(
     rf"{_ALGORITHM}\s+Credential={_CREDENTIAL},\s*SignedHeaders=(?P<signed>[^,\s]+),\s*Signature=(?P<signature>[0-9a-f]{{64}})"
 )
+_SHA256 = "x-amz-content-sha256"
 _UNSIGNED = "UNSIGNED-PAYLOAD"
 _NOT_HASHED = frozenset(
     {
@@ -144,12 +145,16 @@ class Version4:
         self._check_age(now)
         if "host" not in self.signed_headers or not all(name in call.headers for name in self.signed_headers):
             raise Refusal(400, UNREADABLE, "SignedHeaders has to name the host, and headers that were sent.")
+        unsigned = {name for name in call.headers if name.startswith("x-amz-")} - {*self.signed_headers, _SHA256}
+        if unsigned:
+            text = f"There were headers present in the request which were not signed: {', '.join(sorted(unsigned))}"
+            raise Refusal(403, "AccessDenied", text)
         request = AWSRequest(call.method, call.without("X-Amz-Signature"))
         request.context["timestamp"] = self.timestamp
         for name, value in call.headers.items():
-            if name != "x-amz-content-sha256":
+            if name != _SHA256:
                 request.headers[name] = value
-        request.headers["x-amz-content-sha256"] = self._payload(call, body_sha256)
+        request.headers[_SHA256] = self._payload(call, body_sha256)
         signer = _Signer(self, secret)
         expected = signer.signature(signer.string_to_sign(request, signer.canonical_request(request)), request)
         _compare(expected, self.signature)
@@ -167,12 +172,11 @@ class Version4:
     def _payload(self, call: Call, body_sha256: str) -> str:
         """Returns what was signed for the body, which is compared where it is a hash."""
         presigned_s3 = self.expires_s is not None and self.service in S3_SERVICES
-        name = "x-amz-content-sha256"
         claimed = (
-            call.headers.get(name) or call.query.get("X-Amz-Content-Sha256") or (_UNSIGNED if presigned_s3 else "")
+            call.headers.get(_SHA256) or call.query.get("X-Amz-Content-Sha256") or (_UNSIGNED if presigned_s3 else "")
         )
         if claimed and claimed not in _NOT_HASHED and not hmac.compare_digest(claimed.encode(), body_sha256.encode()):
-            raise Refusal(400, "XAmzContentSHA256Mismatch", f"The body's hash is not the one that {name} names.")
+            raise Refusal(400, "XAmzContentSHA256Mismatch", f"The body's hash is not the one that {_SHA256} names.")
         return claimed or body_sha256
 
 

@@ -76,7 +76,7 @@ def _load(text: str) -> Any:
     except ValueError:
         pass
     try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506  a SafeLoader
+        return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         problem = getattr(error, "problem", None) or str(error)
         mark = getattr(error, "problem_mark", None)
@@ -118,7 +118,7 @@ def _ignore(*_: Any) -> None:
     """moto adds its short forms to all loaders of YAML at each template."""
 
 
-_yaml: Any = SimpleNamespace(load=lambda text, Loader: parse(text), Loader=None, add_multi_constructor=_ignore)
+_yaml: Any = SimpleNamespace(load=lambda text, **_: parse(text), Loader=None, add_multi_constructor=_ignore)
 
 
 def install() -> None:

@@ -1,6 +1,7 @@
 """Reads which operation of which service a verified HTTP request asks for, and with which parameters.
 
-moto's own routing and parsing over botocore's service models is used, so that what is checked is what moto will do.
+moto's own routing and parsing over botocore's service models is used, on a request that `wire_form` has reduced to one
+reading, so that moto executes the call that is checked.
 The bodies of uploads are not read: who may upload depends on the address alone. It knows no permissions.
 """
 

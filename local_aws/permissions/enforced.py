@@ -17,7 +17,7 @@ from moto.sts.models import AssumedRole
 
 from local_aws.keys import session_of
 from local_aws.owner_only import CLAIM, Wsgi, answer
-from local_aws.permissions import actions, api_call, roles
+from local_aws.permissions import actions, api_call, roles, wire_form
 from local_aws.permissions.actions import Where
 from local_aws.permissions.api_call import ApiCall, UnknownCall
 from local_aws.permissions.conditions import PolicyError
@@ -78,6 +78,7 @@ class EnforcedPermissions:
         claim: Claim = environ[CLAIM]
         session = session_of(claim.access_key, claim.token or "")
         try:
+            wire_form.settle(environ, claim, self._region)
             if session is not None:
                 self._check(environ, claim, session)
             elif claim.service == "sts":

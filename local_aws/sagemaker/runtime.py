@@ -9,17 +9,18 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_runtime_InvokeEndp
 
 import http.client
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from moto.sagemaker.exceptions import ValidationError
 
 from local_aws import service_model
+from local_aws.owner_only import CLAIM
+from local_aws.permissions.wire_form import INVOCATION
 from local_aws.process.model_server import ModelServer
 from local_aws.sagemaker.endpoint import LocalEndpoint
 from local_aws.sagemaker.endpoint_metrics import EndpointMetrics
@@ -35,7 +36,6 @@ TIMED_OUT = (
 )
 ORIGINAL_CHARACTERS = 1024
 """How much of a model's own error is passed on."""
-_PATH = re.compile(r"^/endpoints/(?P<name>[^/]+)/invocations$")
 _ERROR_STATUS = {"ValidationError": 400, "ModelError": 424}
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -57,11 +57,11 @@ class ModelAnswer:
 
 def max_body_bytes(path: str) -> int | None:
     """Returns the bound of a request's body, or None where the path is no invocation's."""
-    return MAX_BODY_BYTES if _PATH.match(path) else None
+    return MAX_BODY_BYTES if INVOCATION.fullmatch(path) else None
 
 
 class InvocationMiddleware:
-    """Answers POST /endpoints/NAME/invocations and passes everything else on to `application`."""
+    """Answers POST /endpoints/NAME/invocations that is signed for SageMaker. Passes other requests to `application`."""
 
     def __init__(
         self,
@@ -76,10 +76,10 @@ class InvocationMiddleware:
         self._account_id = account_id
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        match = _PATH.match(environ.get("PATH_INFO", ""))
-        if match is None or environ["REQUEST_METHOD"] != "POST":
+        match = INVOCATION.fullmatch(environ.get("PATH_INFO", ""))
+        if match is None or environ["REQUEST_METHOD"] != "POST" or environ[CLAIM].service != "sagemaker":
             return self._application(environ, start_response)
-        answer = self._invoke(unquote(match["name"]), environ)
+        answer = self._invoke(match["name"], environ)
         headers = {**answer.headers, "Content-Length": str(len(answer.body))}
         start_response(f"{answer.status} {http.client.responses.get(answer.status, 'Error')}", list(headers.items()))
         return [answer.body]

@@ -152,6 +152,37 @@ def test_a_presigned_url_holds_until_it_expires_and_only_as_it_was_made(version:
     assert len(spy.environs) == 1
 
 
+def presigned_put(version: str | None, **parameters: str) -> str:
+    client = boto3.client(
+        "s3",
+        endpoint_url=f"http://{HOST}",
+        region_name="us-east-1",
+        aws_access_key_id=KEYS.access_key_id,
+        aws_secret_access_key=KEYS.secret_access_key,
+        config=Config(signature_version=version),
+    )
+    return str(client.generate_presigned_url("put_object", Params={"Bucket": "models", "Key": "k", **parameters}))
+
+
+@pytest.mark.parametrize("version", [None, "s3v4"], ids=["version 2", "version 4"])
+@pytest.mark.parametrize("name", ["x-amz-copy-source", "X-Amz-Acl", "x-amz-meta-a", "x-amz-security-token"])
+def test_a_presigned_url_takes_no_header_of_amazon_that_was_not_signed(name: str, version: str | None) -> None:
+    code = "AccessDenied" if version else "SignatureDoesNotMatch"
+    assert refused(of_url("PUT", presigned_put(version), {name: "/secret/s"})) == (403, code)
+
+
+def test_a_presigned_url_takes_the_headers_that_were_signed_and_the_bodys_hash() -> None:
+    url, spy = presigned_put("s3v4", ACL="public-read"), Spy()
+    hashed = {"x-amz-content-sha256": "UNSIGNED-PAYLOAD", "Content-Type": "text/plain"}
+    assert ask(guarded(spy), of_url("PUT", url, {"x-amz-acl": "public-read"} | hashed)).status == 200
+    assert refused(of_url("PUT", url, {"x-amz-acl": "public-read-write"})) == (403, "SignatureDoesNotMatch")
+
+
+def test_a_signed_request_takes_no_header_of_amazon_that_was_not_signed() -> None:
+    headers = {**signed_headers("PUT", "/bucket/key", service="s3"), "x-amz-copy-source": "/secret/s"}
+    assert refused(environ_of("PUT", "/bucket/key", headers)) == (403, "AccessDenied")
+
+
 def test_a_presigned_url_may_have_its_bucket_in_the_hosts_name() -> None:
     client = boto3.client(
         "s3",

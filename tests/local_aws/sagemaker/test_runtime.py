@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from local_aws.owner_only import CLAIM
 from local_aws.sagemaker import runtime
 from local_aws.sagemaker.runtime import MAX_BODY_BYTES, TIMED_OUT, InvocationMiddleware, max_body_bytes
 from tests.local_aws.wsgi_calls import Answered, Spy, ask, environ_of
@@ -67,7 +68,9 @@ def invoke(server: Any, body: bytes = b"{}", headers: dict[str, str] | None = No
     )
     metrics: Any = SimpleNamespace(record=lambda *_, status, **__: recorded.append(status))
     application = InvocationMiddleware(Spy(), lambda name: endpoint, metrics, "123456789012")
-    return ask(application, environ_of("POST", PATH, headers or {}, body)), recorded
+    environ = environ_of("POST", PATH, headers or {}, body)
+    environ[CLAIM] = SimpleNamespace(service="sagemaker")
+    return ask(application, environ), recorded
 
 
 def test_only_an_invocations_body_is_bounded_by_six_megabytes() -> None:
