@@ -39,6 +39,10 @@ from stacks.workload_stack import BuiltArtifact, NoRecommendation, NotMeasured, 
 from workloads.instances import has_accelerator
 from workloads.program import exit_code
 
+NO_ACCOUNT = (
+    "No local account is exported: AWS_ENDPOINT_URL is not set. Start one with `python -m local_aws` and run "
+    "`source .local_aws/exports`, or log in to AWS."
+)
 LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 COMMANDS_ON_STACKS = {"deploy", "diff", "synth", "synthesize", "watch"}
 """Those commands of the CDK CLI that need the templates of the stacks they are called for."""
@@ -301,13 +305,25 @@ def add_all(
             add_release(app, root, environment, source, local=local)
             Validations.of(app).add_plugins(CloudFormationValidatePlugin())
     except NothingBuilt as error:
-        names = asked_for(list(error.reasons), command) or error.reasons
-        print(NothingBuilt({name: error.reasons[name] for name in names}), file=sys.stderr)
+        names = asked_for(list(error.reasons), command) or list(error.reasons)
+        if not local and environment.account is None:
+            print(NO_ACCOUNT, file=sys.stderr)
+        print(_nothing_to_deploy({name: error.reasons[name] for name in names}), file=sys.stderr)
         return error.exit_code
     except workloads.ProjectError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def _nothing_to_deploy(reasons: Mapping[str, workloads.ProjectError]) -> str:
+    """Returns the reason of each stack. Several stacks that are only not built share a line."""
+    not_built = [name for name, reason in reasons.items() if isinstance(reason, workloads.MissingArtifact)]
+    if len(not_built) < 2:
+        return str(NothingBuilt(reasons))
+    others = [str(reason) for name, reason in reasons.items() if name not in not_built]
+    build = "Build a workload with `python -m model_build build WORKLOAD --target TARGET`."
+    return "\n".join(["There is nothing to deploy:", *others, f"Not built: {', '.join(not_built)}. {build}"])
 
 
 def main(root: Path = workloads.ROOT, command: Sequence[str] | None = None) -> int:

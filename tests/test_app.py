@@ -56,33 +56,44 @@ def test_a_process_of_its_own_imports_neither_torch_nor_boto3_and_names_what_is_
     assert not (tmp_path / "out/validation-report.json").exists()
 
 
-def test_without_any_build_every_workload_names_the_command_to_build_it(
-    repository: Repository, capsys: pytest.CaptureFixture[str]
+ACCOUNT = Environment(account="123456789012", region="eu-west-1")
+
+
+@pytest.mark.parametrize("command", [None, ["bootstrap"]])
+def test_without_any_build_one_line_names_the_stacks_that_are_not_built(
+    repository: Repository, capsys: pytest.CaptureFixture[str], command: list[str] | None
 ) -> None:
     repository.artifact_file("cpu").unlink()
-    assert add_all(App(), repository.root, Environment(), None) == 2
+    assert add_all(App(), repository.root, ACCOUNT, command) == 2
     assert capsys.readouterr().err.splitlines() == [
         "There is nothing to deploy:",
-        not_built(repository, "spellcheck", "cpu"),
-        not_built(repository, "text_classification", "trt-db-ig"),
+        "Not built: SpellcheckStack, TextClassificationStack. Build a workload with `python -m model_build build "
+        "WORKLOAD --target TARGET`.",
     ]
 
 
-@pytest.mark.parametrize(
-    ("command", "named"),
-    [
-        (["deploy", "SpellcheckStack"], ["spellcheck"]),
-        (["bootstrap"], ["spellcheck", "text_classification"]),
-    ],
-)
-def test_without_any_build_only_the_stack_that_is_asked_for_is_named(
-    repository: Repository, capsys: pytest.CaptureFixture[str], command: list[str], named: list[str]
+def test_without_any_build_a_stack_that_is_asked_for_names_the_command_to_build_it(
+    repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
     repository.artifact_file("cpu").unlink()
-    assert add_all(App(), repository.root, Environment(), command) == 2
-    targets = {"spellcheck": "cpu", "text_classification": "trt-db-ig"}
-    lines = [not_built(repository, name, targets[name]) for name in named]
-    assert capsys.readouterr().err.splitlines() == ["There is nothing to deploy:", *lines]
+    assert add_all(App(), repository.root, ACCOUNT, ["deploy", "SpellcheckStack"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "There is nothing to deploy:",
+        not_built(repository, "spellcheck", "cpu"),
+    ]
+
+
+@pytest.mark.parametrize(("local", "environment"), [(False, Environment()), (True, Environment()), (False, ACCOUNT)])
+def test_without_any_build_and_any_account_the_missing_account_is_named_first(
+    repository: Repository, capsys: pytest.CaptureFixture[str], local: bool, environment: Environment
+) -> None:
+    repository.artifact_file("cpu").unlink()
+    assert add_all(App(), repository.root, environment, ["bootstrap"], local=local) == 2
+    cause = (
+        "No local account is exported: AWS_ENDPOINT_URL is not set. Start one with `python -m local_aws` and run "
+        "`source .local_aws/exports`, or log in to AWS."
+    )
+    assert (capsys.readouterr().err.splitlines()[0] == cause) == (not local and environment.account is None)
 
 
 def test_a_target_that_is_not_built_names_one_that_is(
@@ -90,7 +101,7 @@ def test_a_target_that_is_not_built_names_one_that_is(
 ) -> None:
     repository.change_hosting(target="tensorrt")
     repository.artifact_file("tensorrt").unlink()
-    assert add_all(App(), repository.root, Environment(), ["deploy", "SpellcheckStack"]) == 2
+    assert add_all(App(), repository.root, ACCOUNT, ["deploy", "SpellcheckStack"]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "There is nothing to deploy:",
         f"{not_built(repository, 'spellcheck', 'tensorrt')} Built is cpu: -c hosting-target=cpu deploys it instead.",

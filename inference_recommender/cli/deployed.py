@@ -34,7 +34,7 @@ def add_invoke(commands: Commands) -> None:
 def _invoke(options: argparse.Namespace, stderr: Console) -> int:
     workload = load_workload(options.workload).workload
     rows = [row_of(text, workload.model.fields) for text in options.texts]
-    endpoint = options.endpoint or Aws().stack_outputs(workload.stack_name).endpoint_name
+    endpoint = options.endpoint or Aws().endpoint_name(workload.stack_name, "--endpoint NAME")
     with SageMakerEndpoint(endpoint, timeout_s=LONGEST_S) as server:
         client = InferenceClient(server, deadline_s=LONGEST_S)
         for text, row in zip(options.texts, rows, strict=True):

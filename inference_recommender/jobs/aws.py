@@ -59,7 +59,8 @@ class StackOutputs:
 class Aws(AwsSession):
     def stack_outputs(self, stack: str) -> StackOutputs:
         """Raises `AwsUnavailable` where the stack or one of its outputs is missing."""
-        outputs = self._outputs(stack)
+        instead = ", or name a model and a role with --model-name and --role-arn"
+        outputs = self._outputs(stack, instead)
         try:
             return StackOutputs(
                 endpoint_name=outputs["EndpointName"],
@@ -67,15 +68,13 @@ class Aws(AwsSession):
                 role_arn=outputs["RecommenderRoleArn"],
             )
         except KeyError as error:
-            raise _not_deployed(stack, f"{stack} has no output {error.args[0]}.") from error
+            raise _not_deployed(stack, f"{stack} has no output {error.args[0]}.", instead) from error
 
-    def endpoint_name(self, stack: str) -> str:
-        """Returns the name of the stack's endpoint. Raises `AwsUnavailable` where it has none."""
-        outputs = self._outputs(stack)
+    def endpoint_name(self, stack: str, options: str = "--endpoint NAME or --url URL") -> str:
+        """Returns the name of the stack's endpoint. Raises `AwsUnavailable`, which names `options`, if it has none."""
+        outputs = self._outputs(stack, f", or name an endpoint with {options}")
         if "EndpointName" not in outputs:
-            raise AwsUnavailable(
-                f"{stack} has no endpoint of SageMaker: say what to measure with --endpoint NAME or --url URL."
-            )
+            raise AwsUnavailable(f"{stack} has no SageMaker endpoint. Name one with {options}.")
         return outputs["EndpointName"]
 
     def hosted_target(self, stack: str, endpoint: str | None = None) -> str | None:
@@ -97,12 +96,12 @@ class Aws(AwsSession):
             raise AwsUnavailable(f"{stack} has no output GeneratorRoleArn. {instead}")
         return outputs["GeneratorRoleArn"]
 
-    def _outputs(self, stack: str) -> dict[str, str]:
+    def _outputs(self, stack: str, instead: str = "") -> dict[str, str]:
         try:
             with translate_aws_errors("DescribeStacks"):
                 described = self.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
         except AwsRefused as error:
-            raise _not_deployed(stack, f"There is no stack called {stack} in {self.region}.") from error
+            raise _not_deployed(stack, f"There is no stack called {stack} in {self.region}.", instead) from error
         return {output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", [])}
 
     def upload(self, url: str, body: bytes) -> None:
@@ -314,11 +313,8 @@ def deployed_endpoint(
     )
 
 
-def _not_deployed(stack: str, missing: str) -> AwsUnavailable:
-    return AwsUnavailable(
-        f"{missing} The job tests the model that the stack deploys: run `cdk deploy {stack}` first, or name a model "
-        "and a role with --model-name and --role-arn."
-    )
+def _not_deployed(stack: str, missing: str, instead: str) -> AwsUnavailable:
+    return AwsUnavailable(f"{missing} Run `cdk deploy {stack}` first{instead}.")
 
 
 def _unsuitable(name: str, why: str) -> AwsUnavailable:

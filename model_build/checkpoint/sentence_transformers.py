@@ -31,6 +31,8 @@ BUILT = {EMBEDDING: ("Transformer", "Pooling", "Normalize"), RERANKER: ("Transfo
 POOLINGS = {"mean": "mean", "cls": "cls", "max": "max", "lasttoken": "last"}
 """The values of model.pooling by sentence-transformers' names."""
 NO_LIST = "is no list of modules with a type each. Copy it again."
+NO_LIMIT = 10**9
+"""From here on a length means that none is set: transformers writes 10^30."""
 ACTIVATIONS = {"Sigmoid": "sigmoid", "Identity": "none"}
 """The values of model.activation by torch's classes."""
 
@@ -103,14 +105,10 @@ def activation(folder: Path, config: Mapping[str, Any]) -> str | None:
 
 
 def trained_length(folder: Path) -> int | None:
-    """Returns the tokens that texts are cut to; versions from 6 on keep them with the tokenizer."""
-    trained, tokenizer = folder / TEXTS, folder / "tokenizer_config.json"
-    if not trained.exists() and not (folder / MODULES).exists():
-        return None
-    limit = read_json(trained).get("max_seq_length") if trained.exists() else None
-    if limit is None and tokenizer.exists():
-        limit = read_json(tokenizer).get("model_max_length")
-    return limit if isinstance(limit, int) and limit > 0 else None
+    """Returns the smaller of max_seq_length and the tokenizer's model_max_length; None if neither is set."""
+    keys = {TEXTS: "max_seq_length", "tokenizer_config.json": "model_max_length"}
+    said = [read_json(folder / name).get(key) for name, key in keys.items() if (folder / name).exists()]
+    return min((limit for limit in said if isinstance(limit, int) and 0 < limit < NO_LIMIT), default=None)
 
 
 def done_before(folder: Path) -> Iterator[str]:

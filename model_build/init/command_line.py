@@ -35,10 +35,15 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--text-column", action="append", default=[], metavar="NAME", help="of --examples; once or twice"
     )
-    command.add_argument("--label-column", metavar="NAME", help="of --examples; by default a column with a usual name")
+    command.add_argument(
+        "--label-column", metavar="NAME", help="of --examples; default: the column that holds the labels"
+    )
     command.add_argument("--labels", nargs="+", default=[], metavar="LABEL", help="in the order of the head's outputs")
     command.add_argument(
         "--task", choices=TASKS, metavar="TASK", help=f"where the files leave it open: {', '.join(TASKS)}"
+    )
+    command.add_argument(
+        "--max-input-tokens", type=int, metavar="N", help="of a request; default: the checkpoint's own limit"
     )
     command.add_argument(
         "--target",
@@ -80,6 +85,7 @@ def run(options: argparse.Namespace, root: Path, progress: Progress) -> Written:
         examples=options.examples,
         columns=Columns(texts=tuple(options.text_column), label=options.label_column),
         labels=tuple(options.labels),
+        max_input_tokens=options.max_input_tokens,
         targets=tuple(options.target),
         minimums=dict(map(_minimum, options.min)),
         percentile=options.percentile,
@@ -117,12 +123,17 @@ def document(written: Written) -> str:
 
 def text(written: Written) -> str:
     """Returns what was found and decided, and the next three commands."""
-    by = "your labels" if written.labelled_by == "examples" else "labelled by the original"
+    by = "labels: the original model's own answers"
+    if written.labelled_by == "examples":
+        by = f"labels: the column '{written.label_column}'" if written.label_column else "labels: your examples'"
+    limit = written.checkpoint_token_limit
+    checkpoint = "the checkpoint names no limit" if limit is None else f"the checkpoint's limit is {limit} tokens"
     minimums = ", ".join(f"{name} {value:g}" for name, value in written.minimums.items())
     return "\n".join(
         [
             f"{written.folder}: {written.architecture}, {written.task}",
             f"input                 at most {written.max_input_tokens} tokens; of the examples {written.lengths}",
+            f"                      Longer requests are {written.longer_requests}; {checkpoint}.",
             f"evaluation.jsonl      {written.evaluation_rows} rows, {by}; at least {minimums}",
             f"payloads.jsonl        {written.payloads} requests",
             f"targets               {', '.join(written.targets)}",

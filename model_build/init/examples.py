@@ -1,13 +1,14 @@
 """Reads a user's examples: CSV, TSV, JSON lines, or plain text with one example a line.
 
-In: a file, and how many texts the task asks for. Out: `Examples`, each with its line. A label that is missing stays
-None: the original model may give it. It does not know which labels a model has.
+In: a file, how many texts the task takes, and the checkpoint's label names. Out: `Examples`, each with its line.
+A missing label stays None: the original model can supply it.
 """
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,7 @@ class Examples:
     given: tuple[Given, ...]
     unused: tuple[str, ...] = ()
     """The columns that are neither texts nor labels."""
+    label_column: str | None = None
 
     @property
     def labelled(self) -> bool:
@@ -100,21 +102,28 @@ class Columns:
     label: str | None = None
 
 
-def of_task(task: str, file: Path | None, named: Columns) -> Examples:
-    """Returns the examples of a file as a task takes them; a few that are made up where there is no file."""
+def of_task(task: str, file: Path | None, named: Columns, labels: Sequence[str] = ()) -> Examples:
+    """Returns the examples of a file as a task takes them, or made-up ones if there is no file.
+
+    A column that holds only names of `labels` is the label column, unless `named` names another.
+    """
     texts, fields = TEXTS_OF_TASKS.get(task, (1,)), FIELDS_OF_TASKS.get(task)
-    return made_up(texts[0], fields) if file is None else read(file, texts, named, fields)
+    return made_up(texts[0], fields) if file is None else read(file, texts, named, fields, labels)
 
 
-def read(file: Path, texts: Sequence[int], named: Columns, fields: tuple[str, ...] | None) -> Examples:
+def read(
+    file: Path, texts: Sequence[int], named: Columns, fields: tuple[str, ...] | None, labels: Sequence[str]
+) -> Examples:
     """Reads a file whose examples have as many texts as one of `texts`; `fields` names them where the task does.
 
-    Raises `UsageError` where the file is empty, is not UTF-8, or does not tell which of its columns are the texts.
+    Raises `UsageError` if the file is empty, is not UTF-8, or if its text or label columns cannot be determined.
     """
     records = list(_records(file, max(texts)))
     if not records:
         raise UsageError(f"--examples {file}: has no examples. Give a CSV with a header, JSON lines, or a text a line.")
     _, first = records[0]
+    if named.label is None:
+        named = replace(named, label=_column_of_labels(file, records, named, labels))
     columns, label, score = _columns(file, tuple(first), texts, named)
     names = fields if fields and len(fields) == len(columns) else _field_names(columns)
     given = tuple(
@@ -127,7 +136,36 @@ def read(file: Path, texts: Sequence[int], named: Columns, fields: tuple[str, ..
         raise UsageError(f"{odd.where}: has {has}, and {given[0].where} has {others}. Label all examples, or none.")
     used = {*columns, label, score}
     unused = tuple(name for name in first if name not in used and name.lower() not in IGNORED)
-    return Examples(fields=names, given=given, unused=unused)
+    return Examples(fields=names, given=given, unused=unused, label_column=label if all(with_label) else None)
+
+
+def _column_of_labels(
+    file: Path, records: Sequence[tuple[str, Mapping[str, Any]]], named: Columns, labels: Sequence[str]
+) -> str | None:
+    """Returns the column that holds only label names. Raises `UsageError` if several do and no name decides."""
+    known = {label.casefold() for label in labels}
+    values = {
+        name: {part for _, record in records for part in _parts(record.get(name), known)}
+        for name in records[0][1]
+        if name not in named.texts
+    }
+    columns = [name for name, found in values.items() if found and found <= known]
+    usual = [name for name in columns if name.lower() in LABELS]
+    if len(columns) > 1 and len(usual) != 1:
+        raise UsageError(
+            f"--examples {file}: the columns {', '.join(columns)} all hold the checkpoint's labels. Name one with "
+            "--label-column."
+        )
+    return next(iter(usual or columns), None)
+
+
+def _parts(cell: Any, known: Container[str]) -> Iterator[str]:
+    """Yields the casefolded labels of a cell: one, or several in a list or between commas, semicolons or bars."""
+    if cell is None:
+        return
+    whole = str(cell).strip().casefold()
+    for part in [whole] if whole in known else cell if isinstance(cell, list) else re.split(r"[,;|]", whole):
+        yield str(part).strip().casefold()
 
 
 def _records(file: Path, texts: int) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -58,6 +58,7 @@ class Request:
     examples: Path | None = None
     columns: Columns
     labels: tuple[str, ...] = ()
+    max_input_tokens: int | None = None
     targets: tuple[str, ...] = ()
     minimums: Mapping[str, float]
     percentile: str
@@ -76,10 +77,13 @@ class Written:
     architecture: str
     task: str
     max_input_tokens: int
+    checkpoint_token_limit: int | None
+    longer_requests: str
     lengths: str
     evaluation_rows: int
     payloads: int
     labelled_by: str
+    label_column: str | None
     minimums: Mapping[str, float]
     targets: tuple[str, ...]
     left_out: Mapping[str, str]
@@ -144,6 +148,7 @@ class _Draft:
     rows: tuple[Given, ...]
     """The examples that the model can be asked."""
     labelled: bool
+    label_column: str | None
     warnings: tuple[str, ...]
 
 
@@ -172,10 +177,13 @@ def _write(request: Request, root: Path, made: Path, ask: Ask, progress: Progres
         architecture=draft.found.architecture,
         task=draft.found.task,
         max_input_tokens=labelled.table.max_input_tokens,
+        checkpoint_token_limit=draft.found.token_limit,
+        longer_requests=_longer_requests(labelled.table),
         lengths=draft.counted.summary,
         evaluation_rows=labelled.rows,
         payloads=len(payloads),
         labelled_by="examples" if draft.labelled else "original",
+        label_column=draft.label_column,
         minimums=labelled.minimums,
         targets=tuple(contents.targets),
         left_out=contents.left_out,
@@ -191,17 +199,19 @@ def _draft(request: Request, root: Path, made: Path, ask: Ask) -> _Draft:
     if copied := fetched.copied or not source.names_its_labels(found):
         source.copy(folder, made / "checkpoint", found)
         folder = made / "checkpoint"
-    given = examples.of_task(found.task, request.examples, request.columns)
+    _check_max_input_tokens(request, found)
+    named_labels = () if found.task == "token-classification" else found.labels
+    given = examples.of_task(found.task, request.examples, request.columns, named_labels)
     fields = tuple(given.given[0].asked)
     counts = lengths.count(folder / "tokenizer.json", [tuple(row.asked.values()) for row in given.given])
     counted = Lengths(counts=tuple(sorted(counts)))
     named = source.COPY if copied else fetched.origin
-    table = model_table(found, fields, counted, named, fetched.origin, folder)
+    table = model_table(found, fields, counted, named, fetched.origin, folder, request.max_input_tokens)
     rows = tuple(row for row, count in zip(given.given, counts, strict=True) if table.takes(count))
     if not rows:
         raise UsageError(
-            f"--examples {request.examples}: all are longer than the {table.max_input_tokens} tokens that "
-            f"{found.architecture} has positions for. Give shorter ones."
+            f"--examples {request.examples}: all are longer than max_input_tokens = {table.max_input_tokens}. Give "
+            "shorter examples."
         )
     return _Draft(
         found=found,
@@ -210,8 +220,22 @@ def _draft(request: Request, root: Path, made: Path, ask: Ask) -> _Draft:
         counted=counted,
         rows=rows,
         labelled=given.labelled,
+        label_column=given.label_column,
         warnings=tuple(_warnings(request, found, folder, given, len(counts) - len(rows), table)),
     )
+
+
+def _check_max_input_tokens(request: Request, found: Found) -> None:
+    asked, most = request.max_input_tokens, found.positions
+    if asked is not None and (asked < 1 or (most is not None and asked > most)):
+        allowed = "1 or more" if most is None else f"1 to {most}, the checkpoint's positions"
+        raise UsageError(f"--max-input-tokens: got {asked}. Allowed: {allowed}.")
+
+
+def _longer_requests(table: ModelTable) -> str:
+    key = "stride" if "stride" in table.keys else "truncation"
+    value = f" (model.{key} = {json.dumps(table.keys[key])})" if key in table.keys else ""
+    return f"{table.longer_requests}{value}"
 
 
 def _check_family(folder: Path, found: Found) -> None:
@@ -233,7 +257,7 @@ def _warnings(
     if given.unused:
         yield f"--examples: not used: {', '.join(given.unused)}. --text-column and --label-column name other columns."
     if left_out:
-        yield f"{left_out} examples are longer than the model's {table.max_input_tokens} tokens and were left out."
+        yield f"{left_out} examples are longer than max_input_tokens = {table.max_input_tokens} and were left out."
     yield from sentence_transformers.done_before(folder)
     if found.labels and not found.labels_are_named:
         yield f"config.json has no names for its labels: answers say {found.labels[0]} and so on. --labels names them."

@@ -46,7 +46,9 @@ class Found:
     """In the order of the head's outputs; empty where they are numbers."""
     labels_are_named: bool
     positions: int | None
-    """The most tokens that the model has positions for; None where they are relative and have no end."""
+    """The most tokens that the model has positions for; None if they are relative and have no end."""
+    token_limit: int | None
+    """The smallest limit in the checkpoint's files: positions, max_seq_length, model_max_length."""
     config: Mapping[str, Any]
 
 
@@ -60,13 +62,15 @@ def find(folder: Path, task: str | None, labels: Sequence[str], ask: Ask) -> Fou
     problem = _problem(folder, done, config)
     has_labels = done in LABELLED and problem != "regression"
     named, are_named = _labels(folder, config, labels) if has_labels else ((), True)
+    positions, trained = _positions(config), sentence_transformers.trained_length(folder)
     return Found(
         architecture=architecture,
         task=done,
         problem_type=problem,
         labels=named,
         labels_are_named=are_named,
-        positions=_positions(folder, config),
+        positions=positions,
+        token_limit=min((limit for limit in (positions, trained) if limit is not None), default=None),
         config=config,
     )
 
@@ -155,14 +159,12 @@ def _labels(folder: Path, config: Mapping[str, Any], given: Sequence[str]) -> tu
     return labels, any(label != f"LABEL_{index}" for index, label in enumerate(labels))
 
 
-def _positions(folder: Path, config: Mapping[str, Any]) -> int | None:
-    """Returns the most tokens of a row, or as many as the model was trained with where sentence-transformers tells."""
+def _positions(config: Mapping[str, Any]) -> int | None:
     positions = config.get("max_position_embeddings")
     if not isinstance(positions, int) or positions < 1:
         return None
     if (family := FAMILIES.get(str(config.get("model_type")))) is not None:
         padding = config.get("pad_token_id")
         known = {**config, "pad_token_id": padding if isinstance(padding, int) else 1}
-        positions = encoder_config.positions(family, known)
-    limit = sentence_transformers.trained_length(folder)
-    return positions if limit is None else min(positions, limit)
+        return encoder_config.positions(family, known)
+    return positions

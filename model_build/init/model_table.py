@@ -39,7 +39,14 @@ class ModelTable:
 
     def takes(self, tokens: int) -> bool:
         """Tells whether a request of so many tokens is answered."""
-        return tokens <= self.max_input_tokens or "truncation" in self.keys or "stride" in self.keys
+        return tokens <= self.max_input_tokens or self.longer_requests != "rejected"
+
+    @property
+    def longer_requests(self) -> str:
+        """Returns what serving does with more than max_input_tokens tokens: rejected, truncated, or read in windows."""
+        if "stride" in self.keys:
+            return "read in windows"
+        return "truncated" if self.keys.get("truncation") else "rejected"
 
     def with_answers(self, original: int, labels: int) -> "ModelTable":
         """Returns the table with a length of generated answers that the original's and the labels' have room in."""
@@ -52,9 +59,18 @@ class ModelTable:
 
 
 def model_table(
-    found: Found, fields: tuple[str, ...], counted: Lengths, checkpoint: str, origin: str, folder: Path
+    found: Found,
+    fields: tuple[str, ...],
+    counted: Lengths,
+    checkpoint: str,
+    origin: str,
+    folder: Path,
+    max_input_tokens: int | None = None,
 ) -> ModelTable:
-    """Returns the table for requests of `fields`. `folder` is where the checkpoint's files are."""
+    """Returns the table for requests of `fields`. `folder` is where the checkpoint's files are.
+
+    `max_input_tokens` is the user's; by default the checkpoint's limit, and if it has none, the examples' lengths.
+    """
     table = ModelTable()
     _add(table, "task", found.task)
     if found.problem_type is not None:
@@ -62,7 +78,7 @@ def model_table(
     _add(table, "checkpoint", checkpoint, None if checkpoint != "./checkpoint" else f"copied from {origin}")
     if fields != DEFAULT_FIELDS.get(found.task):
         _add(table, "segments", [[name] for name in fields])
-    limit = rounded(counted.longest, found.positions)
+    limit = max_input_tokens or found.token_limit or rounded(counted.longest, None)
     _add(table, "max_input_tokens", limit, f"of the examples {counted.summary}")
     _add_long_inputs(table, found, counted, limit)
     if found.task == "text2text-generation":
@@ -85,15 +101,15 @@ def model_table(
 
 
 def _add_long_inputs(table: ModelTable, found: Found, counted: Lengths, limit: int) -> None:
-    """Says what happens to examples that are longer than the model's positions."""
+    """Adds the key that decides what happens to requests over the limit. Text generation always rejects them."""
     longer = sum(count > limit for count in counted.counts)
-    if not longer:
-        return
-    said = f"{longer} of {len(counted.counts)} examples are longer than the model's {limit} positions"
-    if found.task in WINDOWED:
-        _add(table, "stride", limit // 4, f"{said}: they are read in windows that share so many tokens")
+    examples = f"{longer} of {len(counted.counts)} examples are longer"
+    if longer and found.task in WINDOWED:
+        _add(table, "stride", limit // 4, f"{examples}: they are read in windows that share {limit // 4} tokens")
+    elif longer and found.task != "text2text-generation":
+        _add(table, "truncation", True, f"{examples}: they are truncated; false rejects them")
     elif found.task != "text2text-generation":
-        _add(table, "truncation", True, f"{said}: they are cut")
+        _add(table, "truncation", False, "longer requests are rejected; true truncates them")
 
 
 def _add(table: ModelTable, key: str, value: Any, note: str | None = None) -> None:

@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from moto import mock_aws
 
 from aws_api.errors import AwsUnavailable
+from inference_recommender.__main__ import main
 from inference_recommender.jobs.aws import Aws, deployed_workload
 from workloads import UsageError
 
@@ -53,4 +55,15 @@ def test_a_target_that_there_is_not_is_refused() -> None:
         deployed_workload("spellcheck", "gpu", None)
     assert str(refusal.value).endswith(
         "workload.toml: there is no target 'gpu'. Known targets: cpu, cpu-int8, cuda, tensorrt."
+    )
+
+
+@mock_aws
+def test_invoke_without_a_stack_names_its_own_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with pytest.raises(AwsUnavailable) as refusal:
+        main(["invoke", "spellcheck", "a"])
+    assert str(refusal.value) == (
+        "There is no stack called SpellcheckStack in us-east-1. Run `cdk deploy SpellcheckStack` first, or name an "
+        "endpoint with --endpoint NAME."
     )

@@ -82,4 +82,4 @@ def test_init_reads_how_a_model_pools_from_what_sentence_transformers_saved(
         (folder / name).write_text(json.dumps(content))
     assert pooled(folder) == Pooled(pooling=way, normalize=True)
     found = find(folder, None, (), lambda question, answers: pytest.fail(question))
-    assert (found.task, found.positions) == ("feature-extraction", LONGEST)
+    assert (found.task, found.token_limit) == ("feature-extraction", LONGEST)

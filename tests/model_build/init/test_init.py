@@ -28,7 +28,7 @@ def test_a_classifier_with_labelled_rows(init: Init, brought: Path, root: Path, 
     workload = folder.workload
     assert isinstance(workload.model, TextClassification)
     assert workload.model.labels == ("negative", "neutral", "positive")
-    assert workload.model.max_input_tokens == 32
+    assert workload.model.max_input_tokens == 66
     assert workload.metrics == ("accuracy", "macro_f1")
     assert [example.label for example in folder.evaluation()[:3]] == ["negative", "neutral", "positive"]
     assert folder.payloads() == [{"text": row["review"]} for row in rows]

@@ -62,6 +62,45 @@ def test_columns_that_are_not_used_are_told(init: Init, classifier: Path, tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("content", "options", "column", "labels"),
+    [
+        ("body,queue,id\ngood,Positive,1\nbad,negative,2\n", (), "queue", ["positive", "negative"]),
+        ("body,label,queue\ngood,9,positive\nbad,8,negative\n", (), "queue", ["positive", "negative"]),
+        ("body,label,guess\ngood,positive,neutral\nbad,negative,neutral\n", (), "label", ["positive", "negative"]),
+        ("body,a,b\ngood,positive,neutral\n", ("--label-column", "b"), "b", ["neutral"]),
+    ],
+)
+def test_a_column_that_holds_only_the_models_labels_is_the_label_column(
+    init: Init,
+    classifier: Path,
+    tmp_path: Path,
+    capsys: Capture,
+    content: str,
+    options: tuple[str, ...],
+    column: str,
+    labels: list[str],
+) -> None:
+    folder = init(classifier, "--examples", file_of(tmp_path, "a.csv", content), "--target", "cpu", *options)
+    assert [example.label for example in folder.evaluation()] == labels
+    assert folder.workload.metrics == ("accuracy", "macro_f1")
+    assert f"{len(labels)} rows, labels: the column '{column}'; at least accuracy" in capsys.readouterr().out
+
+
+def test_several_labels_in_a_cell_are_recognised(init: Init, brought: Path, tmp_path: Path) -> None:
+    folder = copy_of(brought / "bert_classifier", tmp_path / "several", problem_type="multi_label_classification")
+    file = file_of(tmp_path, "a.csv", "body,topics\ngood,positive; neutral\nbad,negative\n")
+    rows = init(folder, "--examples", file, "--target", "cpu").evaluation()
+    assert [set(example.labels) for example in rows] == [{"positive", "neutral"}, {"negative"}]
+
+
+def test_two_columns_of_labels_need_a_choice(refusal: Refusal, classifier: Path, tmp_path: Path) -> None:
+    file = file_of(tmp_path, "a.csv", "body,a,b\ngood,positive,neutral\n")
+    assert refusal(classifier, "--examples", file) == (
+        f"--examples {file}: the columns a, b all hold the checkpoint's labels. Name one with --label-column."
+    )
+
+
+@pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
         ("a.csv", "Works as it should,positive\nBroke,negative\n", "--examples {file}: the names in its first line are "
