@@ -18,7 +18,7 @@ import time
 from dataclasses import asdict, dataclass
 
 from inference_recommender.simulate.curve import curve_of_candidate
-from inference_recommender.simulate.evidence import least_instances, timing_of, todays_policy
+from inference_recommender.simulate.evidence import least_instances, recommended_policy, timing_of
 from inference_recommender.simulate.optimise import Search
 from inference_recommender.simulate.policy import Policy
 from inference_recommender.simulate.result import Result, Tolerance
@@ -85,7 +85,7 @@ def plain(workload: Workload) -> tuple[Candidate, Policy]:
         meets_objective=True,
         reason="assumed",
     )
-    return candidate, todays_policy(workload, sized.autoscaling)
+    return candidate, recommended_policy(workload, sized.autoscaling)
 
 
 def case_of(workload: Workload, candidate: Candidate, name: ShapeName, days: int | None = None) -> Case:

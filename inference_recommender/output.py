@@ -5,12 +5,13 @@ Only what a candidate has is said: a measurement by SageMaker has no client late
 """
 
 import argparse
+import math
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -44,7 +45,16 @@ def add_command(
 
 def stdout_console(log_width: int = LOG_WIDTH) -> Console:
     """Returns a console as wide as the terminal, or `log_width` columns wide in a log."""
-    return Console(width=None if sys.stdout.isatty() else log_width)
+    return Console() if sys.stdout.isatty() else _LogConsole(width=log_width)
+
+
+class _LogConsole(Console):
+    """Prints tables without the blanks that pad their lines."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        with self.capture() as captured:
+            super().print(*objects, **options)
+        self.file.write(re.sub(r" +$", "", captured.get(), flags=re.MULTILINE))
 
 
 def tell(console: Console, text: str, style: str | None = None) -> None:
@@ -54,6 +64,12 @@ def tell(console: Console, text: str, style: str | None = None) -> None:
 
 def warn(stderr: Console, text: str) -> None:
     tell(stderr, f"Warning: {text}", "yellow")
+
+
+def interval_text(low: float | None, high: float | None, spec: str, unit: str = "") -> str:
+    """Returns an interval such as "22 ms to unknown"; an end is unknown if it is None or infinite."""
+    ends = ("unknown" if end is None or math.isinf(end) else f"{end:{spec}}{unit}" for end in (low, high))
+    return " to ".join(ends)
 
 
 def number(value: float | None, spec: str) -> str:

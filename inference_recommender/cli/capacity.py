@@ -22,7 +22,7 @@ from inference_recommender.lengths.tokens import known_lengths
 from inference_recommender.load_test.load_test import machine_description
 from inference_recommender.load_test.probe import GeneratorProbe
 from inference_recommender.load_test.served import infer_url
-from inference_recommender.output import Commands, add_command, show, stdout_console, tell, warn
+from inference_recommender.output import Commands, add_command, interval_text, show, stdout_console, tell, warn
 from inference_recommender.payloads import payload_archive
 from inference_recommender.report.page import draw
 from inference_recommender.run_folder import RunFolder
@@ -298,10 +298,9 @@ def sentence(found: SearchResult, limit: Limit, percentile: str) -> str:
         return f"{asked}: {found.reason.value}."
     low, high = found.interval
     warm_up = f" It warmed up for {found.warm_up_s:.1f} s, which do not count." if found.warm_up_s else ""
-    upper = f"{high:,.0f}" if high < float("inf") else "unknown"
     return (
         f"{asked}: {found.invocations_per_minute:,.0f} invocations/min "
-        f"(95 % interval {low:,.0f} to {upper}; {found.reason.value}).{warm_up}"
+        f"(95 % interval {interval_text(low, high, ',.0f')}; {found.reason.value}).{warm_up}"
     )
 
 

@@ -42,6 +42,9 @@ def _list(options: argparse.Namespace, stderr: Console) -> int:
     if options.json:
         print(as_json(jobs))
         return 0
+    if not jobs:
+        tell(stderr, "No jobs.")
+        return 0
     table = Table(box=SIMPLE_HEAD)
     for head in ("job", "kind", "status", "created, UTC", "model"):
         table.add_column(head, overflow="fold")

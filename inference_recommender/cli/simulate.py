@@ -1,7 +1,9 @@
-"""`simulate`: what autoscaling makes of a trace of traffic: minutes over the objective, late requests, cost."""
+"""`simulate`: minutes over the objective, late requests and cost of an autoscaled fleet under a trace of traffic."""
 
 import argparse
 import json
+import math
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -23,109 +25,135 @@ from inference_recommender.simulate.evidence import (
     recommended_service,
     timing_of,
 )
-from inference_recommender.simulate.kept import Named, keep, kept, on_frontier, trace_csv
-from inference_recommender.simulate.optimise import SEARCH_SEEDS, Found, Search, recommended
+from inference_recommender.simulate.kept import FIXED, RECOMMENDED, Named, keep, kept, on_frontier, trace_csv
+from inference_recommender.simulate.optimise import SEARCH_SEEDS, Found, Search, recommended, seeds_held_out
 from inference_recommender.simulate.policy import Outcome, Policy, Timing, Traffic
 from inference_recommender.simulate.result import Result, Tolerance, document
 from inference_recommender.simulate.seeds import Case, Here, Processes, Workers, steps_of, workers
 from inference_recommender.simulate.shapes import SHAPES, shape
 from inference_recommender.simulate.simulation import without_policy
 from inference_recommender.simulate.terminal import caution, progress, show, show_found
-from inference_recommender.simulate.trace import read_trace
-from workloads import ROOT, Interrupted, Recommendation, UsageError, WorkloadFolder, load_workload
+from inference_recommender.simulate.trace import Trace, read_trace
+from workloads import ROOT, Interrupted, Recommendation, UsageError, Workload, WorkloadFolder, load_workload
+from workloads.files import from_here
 
 NOT_KEPT = 1
 SEEDS, SEEDS_OF_LONG = 100, 1
 LONG_STEPS = 7 * 24 * 60
-"""A trace of more steps has one seed where none are asked for."""
-TODAY, NEVER = "today's", "never scaled"
+"""A trace of more steps has one seed by default."""
+MOST_TIMES_OFF = 2
+"""The largest factor between a recorded trace's peak and the objective's."""
 MOST_STEPS_KEPT = 366 * 24 * 60
 """Steps of a year of minutes, whose course takes 60 MB."""
 SEEDS_IN_TURN = 50
-"""After so many seeds of a policy come those of the next: what is interrupted has the same seeds of each."""
+"""Seeds of a policy before those of the next, so that an interrupted simulation has the same seeds of each."""
 SEARCHED = 80
-"""About so many policies does a search try."""
+"""About the number of policies that a search tries."""
 
-DESCRIPTION = """Puts a trace of traffic through the fleet that the workload's recommendation deploys: CloudWatch's
-alarms, target tracking with its cooldowns, instances that take minutes to start, requests that wait, are late or
-dropped. TRACE is a CSV file of times and requests per second, or the name of a shape with the objective's peak and
-trough: diurnal, weekly, flash-sale, steady-growth, zone-lost, retry-storm. Seeds draw the shape, the arrivals, the
-time that instances take, and the service's capacity within its measured interval.
+DESCRIPTION = """Simulates the recommended fleet under a trace of traffic: CloudWatch's alarms, target tracking with its
+cooldowns, instances that take minutes to start, and requests that wait, are late or are dropped. TRACE is a CSV file of
+times and requests per second, or a shape with the objective's peak and trough: diurnal, weekly, flash-sale,
+steady-growth, zone-lost, retry-storm. Each seed draws the shape, the arrivals, the start times of instances, and the
+capacity within its measured interval.
 
-Beside the policy stand a fleet of the recommended size that never changes, and the lower bound: the fewest instances
-that keep the objective in every step, had the future been known. With --target-invocations and the other options of a
-policy, what they change is compared with today's. With --optimise the cheapest policy within the tolerance is searched
-and, where a recommendation was simulated, written into it for review: the next `cdk deploy` has its numbers. Exit code
-0: the minutes over the objective are within the tolerance; 1: they are not.
+The policy is compared with a fixed fleet of the recommended size and with an ideal fleet, which knows the future and
+has in each step the fewest instances that meet the objective. --target-invocations and the other options of a policy
+compare another policy with the recommended one. --optimise searches the cheapest policy within the tolerance and
+writes it into the recommendation for review; the next `cdk deploy` uses it. Exit code 0: the minutes over the objective
+are within the tolerance; 1: they are not.
 
-A folder below runs/ keeps all of it, and each policy's course over the worst day; `report` draws it. Ctrl-C keeps the
-seeds that every policy was simulated with, or the frontier of the search."""
+A folder below runs/ keeps the result and each policy's worst day; `report` draws it. Ctrl-C keeps the seeds that are
+complete for every policy, or the frontier of the search."""
 
 
 def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "simulate",
-        "what autoscaling makes of a trace of traffic",
+        "simulate autoscaling under a trace of traffic",
         "simulate spellcheck --trace flash-sale",
         DESCRIPTION,
     )
     parser.add_argument("workload", metavar="WORKLOAD")
     traffic = parser.add_mutually_exclusive_group(required=True)
     traffic.add_argument("--trace", metavar="FILE|SHAPE", help="a CSV file, or one of the shapes")
-    traffic.add_argument("--from-cloudwatch", metavar="ENDPOINT", help="the invocations that an endpoint has had")
+    traffic.add_argument("--from-cloudwatch", metavar="ENDPOINT", help="the recorded invocations of an endpoint")
     parser.add_argument(
         "--days",
         type=arguments.count,
         metavar="N",
-        help="length of a shape, default: 1, or 7 of a week's; with --from-cloudwatch the last days, default: 14",
+        help="length of a shape, default: 1, or 7 for weekly and steady-growth; with --from-cloudwatch the last days, "
+        "default: 14",
+    )
+    parser.add_argument(
+        "--fill-gaps",
+        choices=["zero", "last"],
+        help="fill missing lines of a CSV file: zero if there was no traffic, last if the monitoring failed",
     )
     parser.add_argument(
         "--from",
         type=Path,
         dest="source",
         metavar="PATH",
-        help="recommendation.json, or a measurement as `size --from` takes it; default: the workload's recommendation",
+        help="recommendation.json, or a measurement as `size --from` reads it; default: the workload's recommendation",
     )
-    parser.add_argument("--region", metavar="REGION", help="whose prices to take with --from; default: the job's")
     parser.add_argument(
-        "--seeds", type=arguments.count, metavar="N", help=f"default: {SEEDS}, or {SEEDS_OF_LONG} for more than a week"
+        "--peak-invocations-per-minute",
+        type=arguments.count,
+        metavar="N",
+        help="size the fleet for this peak instead of the objective's; only if --from names a measurement",
     )
-    parser.add_argument("--first-seed", type=arguments.whole, default=0, metavar="N", help="default: 0")
-    _add_policy(parser.add_argument_group("another policy than today's"))
+    parser.add_argument(
+        "--region", metavar="REGION", help="region of the prices if --from names a measurement; default: the job's"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=arguments.count,
+        metavar="N",
+        help=f"number of seeds; default: {SEEDS}, or {SEEDS_OF_LONG} for a trace of more than a week",
+    )
+    parser.add_argument(
+        "--first-seed", type=arguments.whole, default=0, metavar="N", help="number of the first seed; default: 0"
+    )
+    _add_policy(parser.add_argument_group("a policy to compare with the recommended one"))
     parser.add_argument(
         "--optimise",
         action="store_true",
-        help="search the cheapest policy within the tolerance, and write it into the recommendation",
+        help="search the cheapest policy within the tolerance and write it into the recommendation",
     )
-    _add_timing(parser.add_argument_group("what AWS does not document, or only your account knows"))
+    _add_timing(parser.add_argument_group("times that AWS does not document"))
     parser.add_argument(
         "--tolerance-minutes",
         type=arguments.number,
         default=5.0,
         metavar="M",
-        help="over the objective, in a month; default: 5",
+        help="tolerated minutes over the objective in a month; default: 5",
     )
     parser.add_argument(
         "--confidence",
         type=arguments.share,
         default=0.99,
         metavar="S",
-        help="share of seeds that keep it; default: 0.99",
+        help="share of seeds that must be within the tolerance; default: 0.99",
     )
     parser.add_argument(
-        "--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="where the probes are, and this run is kept"
+        "--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="where the simulation's folder goes"
     )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     parser.set_defaults(command=_simulate)
 
 
 def _add_policy(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument("--target-invocations", type=arguments.positive, metavar="X", help="per minute and instance")
-    group.add_argument("--min-instances", type=arguments.count, metavar="N")
-    group.add_argument("--max-instances", type=arguments.count, metavar="N")
-    group.add_argument("--scale-out-cooldown-s", type=arguments.whole, metavar="S")
-    group.add_argument("--scale-in-cooldown-s", type=arguments.whole, metavar="S")
+    group.add_argument(
+        "--target-invocations",
+        type=arguments.positive,
+        metavar="X",
+        help="target value of the scaling: invocations per minute and instance",
+    )
+    group.add_argument("--min-instances", type=arguments.count, metavar="N", help="minimum of the fleet")
+    group.add_argument("--max-instances", type=arguments.count, metavar="N", help="maximum of the fleet")
+    group.add_argument("--scale-out-cooldown-s", type=arguments.whole, metavar="S", help="wait after adding instances")
+    group.add_argument("--scale-in-cooldown-s", type=arguments.whole, metavar="S", help="wait after removing instances")
 
 
 def _add_timing(group: "argparse._ArgumentGroup") -> None:
@@ -133,25 +161,25 @@ def _add_timing(group: "argparse._ArgumentGroup") -> None:
         "--provisioning-s",
         type=arguments.number,
         metavar="S",
-        help="from asking for an instance to its container; default: the cold start's that AWS told, or 300",
+        help="from the request for an instance to its container's start; default: measured on AWS, or 300",
     )
     group.add_argument(
         "--model-load-s",
         type=arguments.number,
         metavar="S",
-        help="from there to answers within the objective; default: the recommendation's cold start, or 60",
+        help="from there to the first answer within the objective; default: the measured cold start, or 60",
     )
     group.add_argument(
         "--metric-delay-s",
         type=arguments.whole,
         metavar="S",
-        help="until an alarm sees a minute; default: 120, AWS's own figure",
+        help="until an alarm sees a minute; default: 120",
     )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Asked:
-    """The simulation that the options ask for: its workload, its service, its traffic, its seeds."""
+    """One simulation: its workload, service, traffic and seeds."""
 
     options: argparse.Namespace
     folder: WorkloadFolder
@@ -172,8 +200,8 @@ class _Asked:
             tolerance=self.tolerance,
         )
 
-    def never_scaled(self, policy: Policy, least: int) -> Policy:
-        """Returns a fleet of the recommended size, and of `least` instances at least."""
+    def fixed_fleet(self, policy: Policy, least: int) -> Policy:
+        """Returns a fleet of the recommended size, or of `least` instances if these are more."""
         return without_policy(policy, max(self.service.candidate.instance_count or 1, least))
 
     def pool(self, stack: ExitStack, policy: Policy, seeds: int) -> Workers:
@@ -190,31 +218,33 @@ class _Asked:
         return keep(self.options.runs, datetime.now(UTC), content, self.folder.workload, named, trace)
 
     def interrupted(self, whole: Sequence[Named], what: str) -> Interrupted:
-        """Keeps what was simulated as a whole, and returns the error that says so."""
+        """Keeps the complete results and returns the error to raise."""
         if not whole:
-            return Interrupted("Interrupted before anything was simulated as a whole: there is nothing to keep.")
+            return Interrupted("Interrupted before the first results were complete: there is nothing to keep.")
         said = document(self.folder.workload.name, self.case, whole[0].result, None, None)
         folder = self.keep(said, whole, complete=False, safe=False)
-        return Interrupted(f"Interrupted: {what} simulated before, and are kept in {folder}.")
+        return Interrupted(f"Interrupted: {what} complete. They are kept in {folder}.")
 
 
 def _simulate(options: argparse.Namespace, stderr: Console) -> int:
-    folder = load_workload(options.workload)
+    folder = _workload(options)
     folder = folder.measured_on(measured_target(options.source or folder.recommendation_file))
     traffic = _traffic(options, folder)
     service = _service(options, folder)
+    _check_size(traffic, folder.workload, service)
     timing = _timing(options, timing_of(folder.workload, service.cold_start))
     case = Case(traffic=traffic, curve=service.curve, timing=timing)
     policy = _policy(options, service.policy)
     seeds = _seeds(options, steps_of(case, policy))
     asked = _Asked(options=options, folder=folder, case=case, service=service, seeds=seeds)
+    _check_writable(options.runs)
     return _optimise(asked, stderr) if options.optimise else _compare(asked, policy, stderr)
 
 
 def _compare(asked: _Asked, policy: Policy, stderr: Console) -> int:
-    """Simulates a policy beside today's and a fleet that is never scaled."""
+    """Simulates a policy beside the recommended one and a fixed fleet."""
     workload, today = asked.folder.workload, asked.service.policy
-    policies = {TODAY: today, NEVER: asked.never_scaled(policy, policy.min_capacity)}
+    policies = {RECOMMENDED: today, FIXED: asked.fixed_fleet(policy, policy.min_capacity)}
     if policy != today:
         policies = {"asked for": policy, **policies}
     named = _simulated(asked, policies, stderr)
@@ -231,8 +261,8 @@ def _compare(asked: _Asked, policy: Policy, stderr: Console) -> int:
 
 
 def _simulated(asked: _Asked, policies: Mapping[str, Policy], stderr: Console) -> list[Named]:
-    """Simulates policies by their names, some seeds of each in turn. Raises `Interrupted`; the seeds that all of them
-    have are kept then.
+    """Simulates policies by their names, some seeds of each in turn. Raises `Interrupted` after it has kept the seeds
+    that are complete for all of them.
     """
     outcomes: list[tuple[Outcome, ...]] = [()] * len(policies)
 
@@ -251,13 +281,18 @@ def _simulated(asked: _Asked, policies: Mapping[str, Policy], stderr: Console) -
                 more = [pool.run(policy, some, done) for policy in policies.values()]
                 outcomes = [before + after for before, after in zip(outcomes, more, strict=True)]
         except KeyboardInterrupt:
-            raise asked.interrupted(named(), f"{len(outcomes[0])} of {len(asked.seeds)} seeds were") from None
+            raise asked.interrupted(named(), f"{len(outcomes[0])} of {len(asked.seeds)} seeds are") from None
     return named()
 
 
 def _optimise(asked: _Asked, stderr: Console) -> int:
     """Searches the cheapest policy within the tolerance, and writes it into the recommendation."""
     workload, least = asked.folder.workload, least_instances(asked.folder.workload)
+    tell(
+        stderr,
+        f"Searching policies on {SEARCH_SEEDS} seeds each. {seeds_held_out(asked.tolerance)} held-out seeds confirm "
+        "the choice.",
+    )
     with ExitStack() as stack:
         pool = asked.pool(stack, asked.service.policy, SEARCH_SEEDS * SEARCHED)
         search = Search(
@@ -273,15 +308,15 @@ def _optimise(asked: _Asked, stderr: Console) -> int:
         )
         try:
             found = search.run()
-            fixed = asked.never_scaled(asked.service.policy, least)
+            fixed = asked.fixed_fleet(asked.service.policy, least)
             never = asked.result(fixed, pool.run(fixed, asked.seeds, lambda _: None))
         except KeyboardInterrupt:
             best = [Named(name="best so far", result=each) for each in search.best_so_far()[:1]]
             courses = [*best, *on_frontier(search.best_so_far(), best)]
-            raise asked.interrupted(courses, f"{search.tried} policies of the search were") from None
+            raise asked.interrupted(courses, f"{search.tried} policies of the search are") from None
     caution(stderr, asked.case.curve, asked.service, found.chosen)
     said = document(workload.name, asked.case, found.chosen, found.today, never, _searched(found, asked.seeds))
-    compared = [(TODAY, found.today), (NEVER, never)]
+    compared = [(RECOMMENDED, found.today), (FIXED, never)]
     if asked.options.json:
         print(json.dumps(said, indent=2))
     else:
@@ -293,7 +328,7 @@ def _optimise(asked: _Asked, stderr: Console) -> int:
     tried = [(each.instance_hours, each.minutes_over) for each in found.tried]
     _tell_kept(stderr, asked.keep(said, [*named, *on_frontier(found.frontier(), named)], safe=found.safe, tried=tried))
     if not found.safe:
-        why = "was confirmed on the seeds held out" if found.chosen.kept else "keeps the tolerance"
+        why = "was confirmed on held-out seeds" if found.chosen.kept else "is within the tolerance"
         tell(stderr, f"Nothing was written: no policy that was tried {why}.", "yellow")
         return NOT_KEPT
     _write(asked, stderr, _recommended_policy(asked, found))
@@ -312,19 +347,22 @@ def _searched(found: Found, seeds: Sequence[int]) -> dict[str, Any]:
 
 
 def _tell_kept(stderr: Console, folder: RunFolder) -> None:
-    tell(stderr, f"Kept in {folder}; `python -m inference_recommender report {folder}` draws it.")
+    tell(stderr, f"Kept in {folder}. `python -m inference_recommender report {folder}` draws it.")
 
 
 def _write(asked: _Asked, stderr: Console, better: Recommendation | None) -> None:
-    """Writes the recommendation that was simulated, if one was, with the policy that was found."""
+    """Writes the policy that was found into the recommendation, if one was simulated."""
     file: Path = asked.options.source or asked.folder.recommendation_file
     if better is None:
-        tell(stderr, "Nothing was written: a measurement was simulated, and no recommendation.", "yellow")
+        tell(stderr, "Nothing was written: --from names a measurement, not a recommendation.", "yellow")
     elif better == asked.service.recommendation:
-        tell(stderr, f"{file} has this policy already.")
+        tell(stderr, f"{from_here(file)} has this policy already.")
     else:
         better.write_json(file)
-        tell(stderr, f"Written for review: {file}")
+        tell(stderr, f"Written for review: {from_here(file)}")
+        if replaced := asked.service.simulated_on:
+            tell(stderr, f"It replaces the policy that was chosen on {replaced}.")
+        tell(stderr, f"Next: review it, then run `cdk deploy {asked.folder.workload.stack_name}`.")
 
 
 def _recommended_policy(asked: _Asked, found: Found) -> Recommendation | None:
@@ -334,19 +372,68 @@ def _recommended_policy(asked: _Asked, found: Found) -> Recommendation | None:
     return recommended(before, found, asked.case, given_minimums(asked.folder.workload))
 
 
+def _workload(options: argparse.Namespace) -> WorkloadFolder:
+    """Returns the workload, with the peak that --peak-invocations-per-minute names."""
+    folder, peak = load_workload(options.workload), options.peak_invocations_per_minute
+    objective = folder.workload.latency_objective
+    if peak is None:
+        return folder
+    if options.source is None or options.source.name == folder.recommendation_file.name:
+        raise UsageError(
+            "--peak-invocations-per-minute sizes the fleet again. Name the measurement with --from, such as the "
+            "recommendation's run: --from runs/NAME."
+        )
+    trough = min(objective.trough_invocations_per_minute, peak)
+    changed = {"peak_invocations_per_minute": peak, "trough_invocations_per_minute": trough}
+    folder.workload = folder.workload.model_copy(update={"objective": objective.model_copy(update=changed)})
+    return folder
+
+
+def _check_size(traffic: Traffic, workload: Workload, service: Service) -> None:
+    """Raises `UsageError` if a recorded trace needs a fleet of another size than the objective's peak does."""
+    if not isinstance(traffic, Trace):  # a shape is made from the objective
+        return
+    load, expected = traffic.load(0), workload.latency_objective.peak_invocations_per_minute
+    peak = load.peak_per_minute
+    if expected <= peak * MOST_TIMES_OFF and peak <= expected * MOST_TIMES_OFF:
+        return
+    sized = f"--from {service.run} --peak-invocations-per-minute {max(math.ceil(peak), 1)}"
+    raise UsageError(
+        f"{traffic.name} has a peak of {peak:,.0f} invocations/min (mean {load.mean_per_minute:,.0f}), and the "
+        f"objective's peak is {expected:,}. They differ by more than a factor of {MOST_TIMES_OFF}, so the fleet has "
+        f"the wrong size for this trace. Size one for it: `python -m inference_recommender size {sized}`. Then simulate "
+        f"that fleet: add {sized}."
+    )
+
+
+def _check_writable(runs: Path) -> None:
+    """Raises `UsageError` if the simulation's folder cannot be written, before anything is computed."""
+    existing = next(folder for folder in (runs, *runs.absolute().parents) if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(b"x")
+    except OSError as error:
+        raise UsageError(
+            f"--runs: {existing} cannot be written: {error.strerror}. Name a folder that can be written."
+        ) from error
+
+
 def _traffic(options: argparse.Namespace, folder: WorkloadFolder) -> Traffic:
     workload, name = folder.workload, options.trace
     objective = workload.latency_objective
+    is_file = name is not None and name not in SHAPES
+    if options.fill_gaps is not None and not is_file:
+        raise UsageError("--fill-gaps: goes with a CSV file. Shapes and CloudWatch's minutes have no gaps.")
     if options.from_cloudwatch is not None:
         return _recorded(options)
     for known in SHAPES:
         if name == known:
             return shape(known, objective, workload.sizing, options.days)
     if options.days is not None:
-        raise UsageError("--days: a file is as long as it is; give it with one of the shapes.")
+        raise UsageError("--days: sets the length of a shape. A file has its own length.")
     if not Path(name).exists():
         raise UsageError(f"--trace: '{name}' is neither a file nor a shape. Shapes: {', '.join(SHAPES)}.")
-    return read_trace(Path(name))
+    return read_trace(Path(name), options.fill_gaps)
 
 
 def _recorded(options: argparse.Namespace) -> Traffic:
@@ -363,12 +450,12 @@ def _service(options: argparse.Namespace, folder: WorkloadFolder) -> Service:
     if file.name != folder.recommendation_file.name:
         return measured_service(folder.workload, file, options.region)
     if options.region is not None:
-        raise UsageError("--region goes with a measurement in --from: a recommendation has its own price.")
-    return recommended_service(folder, file, options.runs)
+        raise UsageError("--region: only if --from names a measurement. A recommendation has its own price.")
+    return recommended_service(folder, file)
 
 
 def _policy(options: argparse.Namespace, today: Policy) -> Policy:
-    """Returns today's policy with what the options say instead."""
+    """Returns the recommended policy with the settings of the options."""
     asked = {
         "target_invocations_per_instance": options.target_invocations,
         "min_capacity": options.min_instances,
@@ -378,12 +465,12 @@ def _policy(options: argparse.Namespace, today: Policy) -> Policy:
     }
     given = {name: value for name, value in asked.items() if value is not None}
     if options.optimise and given:
-        raise UsageError("--optimise chooses the policy: leave out the options of another one.")
+        raise UsageError("--optimise chooses the policy itself. Leave out the options of a policy.")
     policy = replace(today, **given)
     if policy.min_capacity > policy.max_capacity:
         raise UsageError(
-            f"The policy's minimum of {policy.min_capacity} instances is above its maximum of {policy.max_capacity}: "
-            "give --min-instances and --max-instances that fit."
+            f"The policy's minimum of {policy.min_capacity} instances is above its maximum of {policy.max_capacity}. "
+            "Change --min-instances or --max-instances."
         )
     return policy
 
@@ -395,7 +482,7 @@ def _timing(options: argparse.Namespace, known: Timing) -> Timing:
 
 
 def _given(options: argparse.Namespace) -> dict[str, str]:
-    """Returns the fields of the timing that options name, and which."""
+    """Returns the fields of the timing that were given, with their options."""
     names = ("provisioning_s", "model_load_s", "metric_delay_s")
     return {name: f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None}
 

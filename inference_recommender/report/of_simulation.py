@@ -3,28 +3,30 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from inference_recommender.report.configuration import text_of
 from inference_recommender.report.document import Report, Table, Value, Verdict, table
 from inference_recommender.report.found import Found
 from inference_recommender.report.of_run import ONE_KIND_OF_REQUEST, local_caution
-from inference_recommender.simulate.kept import Simulated, Simulation, TheDay
+from inference_recommender.simulate.kept import RECOMMENDED, Simulated, Simulation, TheDay
+from inference_recommender.simulate.result import too_few_seeds
+from inference_recommender.simulate.terminal import IDEAL
 from workloads import Workload
 
-LOWER_BOUND = "lower bound: the future known"
 POLICIES = (
     ("policy", "policy", ""),
     ("in_words", "instances, target, cooldowns", ""),
     ("minutes_over", "minutes over, mean", ",.1f"),
-    ("minutes_over_at_confidence", "minutes over, at the confidence", ",.0f"),
+    ("minutes_over_at_confidence", "minutes over, at most in the share of seeds", ",.0f"),
     ("late_share", "late", ".3%"),
     ("dropped", "dropped", ",.0f"),
     ("most_instances", "most instances", ",d"),
     ("instance_hours", "instance hours", ",.1f"),
     ("cost_usd", "USD", ",.2f"),
-    ("over_lower_bound", "hours, over the bound's", ".2f"),
-    ("kept", "tolerance kept", ""),
+    ("over_lower_bound", "hours over the ideal fleet's", ".2f"),
+    ("kept", "within the tolerance", ""),
     ("seeds", "seeds", ",d"),
 )
 DAY = (
@@ -36,10 +38,10 @@ DAY = (
     ("instance_hours", "instance hours", ",.1f"),
     ("cost_usd", "USD", ",.2f"),
 )
-DIFFERENCES = (("key", "key", ""), ("todays", "today's", ""), ("chosen", "here", ""))
-ASSUMPTIONS = (("what", "what", ""), ("value", "value", ",.6g"), ("known_by", "known by", ""))
+DIFFERENCES = (("key", "key", ""), ("todays", RECOMMENDED, ""), ("chosen", "here", ""))
+ASSUMPTIONS = (("what", "what", ""), ("value", "value", ",.6g"), ("known_by", "source", ""))
 TIMES = {
-    "provisioning_s": "from asking for an instance to its container, s, the median",
+    "provisioning_s": "from the request for an instance to its container, s, the median",
     "provisioning_spread": "the standard deviation of that time's logarithm",
     "model_load_s": "from there to answers within the objective, s",
     "removal_s": "until a removed instance is no longer paid for, s",
@@ -67,8 +69,8 @@ def simulation_report(name: str, simulation: Simulation, workload: Workload, fou
         name=name,
         workload=simulation.workload,
         description=workload.description,
-        asked=f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms on {trace.name}, but for "
-        f"{tolerance.minutes_a_month:g} minutes a month, with {tolerance.confidence:.0%} of seeds",
+        asked=f"{objective.percentile} model latency ≤ {objective.model_latency_ms:g} ms on {trace.name}, with at most "
+        f"{tolerance.minutes_a_month:g} minutes a month over it, {_share(simulation)}",
         verdict=_verdict(simulation),
         decision=decision(simulation),
         cautions=tuple(_cautions(simulation)),
@@ -97,44 +99,57 @@ def _verdict(simulation: Simulation) -> Verdict:
     return "met" if simulation.safe else "missed"
 
 
+def _share(simulation: Simulation) -> str:
+    """Returns the share of seeds, or their number if they are too few for one."""
+    seeds, confidence = simulation.seeds, simulation.tolerance.confidence
+    if too_few_seeds(seeds, confidence):
+        return f"in {seeds} seed{'s' * (seeds != 1)}"
+    return f"in {confidence:.0%} of seeds"
+
+
 def decision(simulation: Simulation) -> str:
     """Returns what to do, in a sentence."""
     chosen, tolerance = simulation.chosen, simulation.tolerance
-    within = f"{tolerance.allowed_minutes:g} minutes over the objective in {tolerance.confidence:.0%} of seeds"
-    over = f"{chosen.seeds_over_tolerance} of {chosen.seeds} seeds are over the objective for longer than that"
+    within = f"{tolerance.allowed_minutes:g} minutes over the objective {_share(simulation)}"
+    over = (
+        f"{chosen.seeds_over_tolerance} of {chosen.seeds} seed{'s' * (chosen.seeds != 1)} had more than "
+        f"{tolerance.allowed_minutes:g} minutes over the objective"
+    )
+    is_recommended = chosen.name == RECOMMENDED
     if not simulation.complete:
-        return "Conclude nothing yet: the simulation was interrupted."
+        return "No conclusion: the simulation was interrupted."
     if simulation.optimised:
         if not simulation.safe:
-            nearest = "" if chosen.name == "today's" else f"; the nearest is {chosen.in_words}"
-            return (
-                f"Deploy nothing of this yet: no policy that was tried was confirmed to stay within {within}{nearest}."
-            )
-        if chosen.name == "today's":
-            return f"Keep today's policy, {chosen.in_words}: within {within}, and nothing that was tried is better."
-        return f"Deploy {chosen.in_words}: within {within}, and {_beside_today(simulation)}."
-    which = "today's policy" if chosen.name == "today's" else "the policy that was asked for"
+            nearest = "" if is_recommended else f" The nearest is {chosen.in_words}."
+            return f"Do not deploy: no policy that was tried was confirmed to stay within {within}.{nearest}"
+        if is_recommended:
+            return f"Keep the recommended policy, {chosen.in_words}: it stays within {within}, and no other is better."
+        return f"Deploy {chosen.in_words}: it stays within {within}, and is {_beside_recommended(simulation)}."
+    which = "the recommended policy" if is_recommended else "the policy that was asked for"
     if simulation.safe:
-        verb = "Keep" if chosen.name == "today's" else "Deploy"
-        return f"{verb} {which}, {chosen.in_words}: it stays within {within}."
-    return f"Do not rely on {which}, {chosen.in_words}: {over}, {tolerance.allowed_minutes:g} minutes."
+        return f"{'Keep' if is_recommended else 'Deploy'} {which}, {chosen.in_words}: it stays within {within}."
+    return f"Do not rely on {which}, {chosen.in_words}: {over}."
 
 
-def _beside_today(simulation: Simulation) -> str:
+def _beside_recommended(simulation: Simulation) -> str:
     today = simulation.today
     assert today is not None, "it was simulated beside the choice"
     saved = 1 - simulation.chosen.instance_hours / today.instance_hours
-    words = f"{saved:.1%} cheaper" if saved >= 0 else f"{-saved:.1%} dearer"
-    return f"{words} than today's policy, which {'keeps that, too' if today.kept else 'exceeds that'}"
+    words = f"{saved:.1%} cheaper" if saved >= 0 else f"{-saved:.1%} more expensive"
+    return f"{words} than the recommended policy, which {'stays within that, too' if today.kept else 'exceeds that'}"
 
 
 def _cautions(simulation: Simulation) -> Iterator[str]:
+    if few := too_few_seeds(simulation.seeds, simulation.tolerance.confidence):
+        yield few
+    if simulation.caution:
+        yield simulation.caution
     if beyond := simulation.extrapolated:
         yield (
-            f"Extrapolated: the load goes to {beyond.highest_invocations_per_minute_and_instance:,.0f} invocations/min "
-            f"on an instance, {beyond.times:.2f} times the highest rate measured, {beyond.measured_up_to:,.0f}, for "
-            f"{beyond.minutes:,.1f} minutes; there an instance is taken to answer "
-            f"{simulation.curve.saturation_invocations_per_minute:,.0f} and no more."
+            f"Extrapolated: for {beyond.minutes:,.1f} minutes an instance gets up to "
+            f"{beyond.highest_invocations_per_minute_and_instance:,.0f} invocations/min, and nothing above "
+            f"{beyond.measured_up_to:,.0f} was measured. There an instance is taken to answer "
+            f"{simulation.curve.saturation_invocations_per_minute:,.0f}/min."
         )
     service = simulation.service
     yield from local_caution(service.measured_on, service.machine or "")
@@ -144,10 +159,10 @@ def _cautions(simulation: Simulation) -> Iterator[str]:
 
 def _tables(simulation: Simulation) -> Iterator[Table]:
     compared = [each for each in simulation.policies if not each.on_frontier]
-    chosen = simulation.chosen
+    chosen, figures = simulation.chosen, partial(_figures, simulation.tolerance.confidence)
     bound: tuple[Value, ...] = (
-        LOWER_BOUND,
-        "the fewest instances that keep the objective in each step",
+        IDEAL,
+        "the fewest instances that meet the objective in each step",
         0.0,
         0.0,
         None,
@@ -163,9 +178,9 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
         "policies",
         "Policies",
         POLICIES,
-        [*map(_figures, compared), bound],
-        f"Means over seeds, for the whole trace; at the confidence: what {simulation.tolerance.confidence:.0%} of the "
-        f"seeds do not exceed. Tolerated are {simulation.tolerance.allowed_minutes:g} minutes over the objective.",
+        [*map(figures, compared), bound],
+        f"Means over seeds, for the whole trace. The share of seeds is {simulation.tolerance.confidence:.0%}. "
+        f"The tolerance is {simulation.tolerance.allowed_minutes:g} minutes over the objective.",
     )
     yield _difference(simulation)
     frontier = [each for each in simulation.by_cost() if each.on_frontier]
@@ -175,9 +190,9 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
             "frontier",
             "Frontier of cost against risk",
             POLICIES,
-            list(map(_figures, frontier)),
-            f"Of {simulation.policies_tried or 'the'} policies that were tried, none has both fewer hours and fewer "
-            f"minutes over. On the {seeds} seeds of the search, which are not those that decide.",
+            list(map(figures, frontier)),
+            f"None of the {simulation.policies_tried or ''} policies that were tried has both fewer hours and fewer "
+            f"minutes over. On the {seeds} seeds of the search; other seeds decide.",
         )
     day = simulation.day
     yield table(
@@ -190,12 +205,12 @@ def _tables(simulation: Simulation) -> Iterator[Table]:
     yield _assumptions(simulation)
 
 
-def _figures(each: Simulated) -> tuple[Value, ...]:
+def _figures(confidence: float, each: Simulated) -> tuple[Value, ...]:
     return (
         each.name,
         each.in_words,
         each.minutes_over_objective,
-        each.minutes_over_at_confidence,
+        None if too_few_seeds(each.seeds, confidence) else each.minutes_over_at_confidence,
         each.late_share,
         each.dropped,
         each.most_instances,
@@ -228,11 +243,11 @@ def day_in_words(day: TheDay) -> str:
 
 
 def _difference(simulation: Simulation) -> Table:
-    """Returns the judged policy as a diff from today's."""
+    """Returns the judged policy as a diff from the recommended one."""
     chosen, today = simulation.chosen, simulation.today
     rows = differences(today, chosen) if today else []
-    note = "" if rows else "It is today's policy." if today else "Today's policy was not simulated."
-    return table("policy", "The policy, as a diff from today's", DIFFERENCES, rows, note)
+    same = "It is the recommended policy." if today else "The recommended policy was not simulated."
+    return table("policy", "The policy, as a diff from the recommended one", DIFFERENCES, rows, "" if rows else same)
 
 
 def differences(today: Simulated, other: Simulated) -> Sequence[tuple[str, str | None, str | None]]:
@@ -265,24 +280,24 @@ def _assumptions(simulation: Simulation) -> Table:
         if name in timing and (of_ecs or name not in OF_ECS)
     ]
     rows += [
-        ("what an instance bears, invocations/min", curve.max_invocations_per_minute, curve.basis),
-        ("the most that it answers, invocations/min", curve.saturation_invocations_per_minute, curve.basis),
+        ("capacity of an instance, invocations/min", curve.max_invocations_per_minute, curve.basis),
+        ("most answers of an instance, invocations/min", curve.saturation_invocations_per_minute, curve.basis),
         ("USD an hour of an instance", simulation.price_per_hour_usd, simulation.service.cost_reason or "the list"),
     ]
     hosts = "a service of ECS with its capacity provider" if of_ecs else "an endpoint of SageMaker"
-    note = f"The trace begins at {simulation.trace.start}, the hour that schedules go by. Simulated as {hosts}."
+    note = f"The trace begins at {simulation.trace.start}; schedules use its hours. Simulated as {hosts}."
     return table("assumptions", "Assumed", ASSUMPTIONS, rows, note)
 
 
 def _untested(simulation: Simulation) -> Iterator[str]:
-    yield "No endpoint of AWS has scaled with this policy: its times are those that are assumed here."
-    yield f"Only {simulation.trace.name} was simulated: other traffic may be over the objective for longer."
+    yield "No endpoint of AWS has scaled with this policy. Its times are assumptions."
+    yield f"Only {simulation.trace.name} was simulated. Other traffic may be over the objective for longer."
     if "M/M/1" in simulation.curve.basis:
-        yield "No probe tells how late an instance answers below and above the recommended rate: it is taken for M/M/1."
-    yield "Within a minute the load is taken to be even, and the service to be in its steady state."
+        yield "There are no probes below and above the capacity: the instance is modelled as an M/M/1 queue."
+    yield "Within a minute the load is even and the service in its steady state."
     if confirmed := simulation.confirmed_on:
         yield (
-            f"The choice was confirmed on {confirmed.seeds:,} seeds that no search had seen, {confirmed.failed} of "
-            "which had more than half of the tolerated minutes; more seeds were not tried."
+            f"The choice was confirmed on {confirmed.seeds:,} held-out seeds, {confirmed.failed} of which had more "
+            "than half of the tolerated minutes. No further seeds were tried."
         )
     yield ONE_KIND_OF_REQUEST

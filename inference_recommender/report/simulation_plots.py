@@ -2,7 +2,7 @@
 
 Every plot of the day has all policies in it, on the same axes, and the page shows one of them at a time: what belongs
 to a policy is in groups with its number (`data-policy`), and those of all but one are hidden. So the page needs no
-library to draw with, and shows the judged policy where no script runs. Today's policy and the lower bound stay.
+library to draw with, and shows the judged policy where no script runs. The recommended policy and the ideal fleet stay.
 """
 
 import csv
@@ -17,7 +17,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
 from inference_recommender.report.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, Plot, drawn, legend, new_figure
-from inference_recommender.simulate.kept import Simulated, Simulation
+from inference_recommender.simulate.kept import FIXED, RECOMMENDED, Simulated, Simulation
 from workloads import LatencyObjective
 
 SIZE_IN = (5.4, 3.0)
@@ -26,7 +26,7 @@ LEAST_LATE = 1e-5
 """Shares below it are drawn at it: their axis is logarithmic."""
 LINEAR_MINUTES = 1.0
 """Minutes over the objective below it are drawn to scale, and above it by their logarithm: 0 is on the axis, too."""
-MARKERS = {"chosen": "D", "best so far": "D", "asked for": "D", "today's": "s", "never scaled": "^"}
+MARKERS = {"chosen": "D", "best so far": "D", "asked for": "D", RECOMMENDED: "s", FIXED: "^"}
 TICKS_MINUTES, MOST_TICKS = (1, 2, 5, 10, 15, 30, 60, 120, 240), 7
 Series = Sequence[float | None]
 
@@ -39,7 +39,7 @@ class _Line:
     of: Callable[[Simulated], Series]
     colour: str
     todays: bool = True
-    """Whether today's stands beside it."""
+    """Whether the recommended policy's line is drawn, too."""
     steps: bool = False
 
 
@@ -71,12 +71,12 @@ def day_plots(simulation: Simulation, objective: LatencyObjective) -> dict[str, 
     allowed = 1 - objective.percentile_rank / 100
     return {
         "Load": draw.plot("requests per second", [attempts], {"asked for": (day.requests_per_second, GREY)}),
-        "Fleet": draw.plot("instances", [desired, serving], {"lower bound": (bound, GREEN)}),
+        "Fleet": draw.plot("instances", [desired, serving], {"ideal": (bound, GREEN)}),
         "Latency": draw.plot("latency, ms", [latency], {}, line=(objective.model_latency_ms, limit), log=True),
         "Late requests": draw.plot(
             "share of requests", [late], {}, line=(allowed, f"allowed, {100 * allowed:.3g} %"), log=True, spec="{x:.3%}"
         ),
-        "Cost": draw.plot(f"{unit} since the day began", [cost], {"lower bound": (spent(bound), GREEN)}),
+        "Cost": draw.plot(f"{unit} since the day began", [cost], {"ideal": (spent(bound), GREEN)}),
     }
 
 
@@ -112,7 +112,7 @@ class _Drawing:
         for each in lines:
             style = "steps-post" if each.steps else "default"
             if today and each.todays and len(self.policies) > 1:
-                label = f"{each.title}, today's policy"
+                label = f"{each.title}, {RECOMMENDED}"
                 values = _known(each.of(today))
                 axes.plot(times, values, color=GREY, linewidth=1.1, linestyle="--", label=label, drawstyle=style)
             for number, policy in enumerate(self.policies):
@@ -151,7 +151,7 @@ class _Drawing:
 
 def cost_against_risk(simulation: Simulation) -> Plot:
     """Draws the minutes over the objective against the cost: all policies that were tried, the frontier, those that
-    were compared, and the lower bound. The policy that the page shows has a ring.
+    were compared, and the ideal fleet. The policy that the page shows has a ring.
     """
     figure, axes = new_figure(RISK_IN)
     price, unit = simulation.price_per_hour_usd, "USD"
@@ -177,7 +177,7 @@ def cost_against_risk(simulation: Simulation) -> Plot:
         color=GREEN,
         linewidth=1.2,
         linestyle=":",
-        label="lower bound",
+        label="ideal",
     )
     allowed = simulation.tolerance.allowed_minutes
     axes.axhline(allowed, color=RED, linewidth=1.2, linestyle="--", label=f"tolerated, {allowed:g} minutes")

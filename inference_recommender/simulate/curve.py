@@ -4,8 +4,8 @@ With the probes of a search (`capacity.json`, or the measurements of a run) the 
 made to rise by isotonic regression, and through the capacity, at which by definition exactly the share is late that the
 percentile allows. Between them the logarithm of the late share is linear in the rate.
 
-A recommendation alone has the capacity c and the limit L, no probes. Then an instance answers like the M/M/1 queue of
-that capacity, whose time in system is exponential with rate mu - lambda:
+Without probes the instance is modelled as an M/M/1 queue with capacity c at the limit L, whose time in system is
+exponential with rate mu - lambda:
 
     P(latency > L) = exp(-(mu - rate) * L),   mu = c - ln(1 - percentile) / L
 
@@ -54,7 +54,7 @@ class LatencyCurve:
     """Where the curve is from, in words."""
 
     def stretched(self, factor: float) -> "LatencyCurve":
-        """Returns the curve of a service that bears `factor` times as much."""
+        """Returns the curve of a service with `factor` times the capacity."""
         return replace(
             self,
             rates=tuple(rate * factor for rate in self.rates),
@@ -74,7 +74,7 @@ class LatencyCurve:
 
 
 def curve_of_candidate(candidate: Candidate, objective: LatencyObjective) -> LatencyCurve:
-    """Returns the curve of a recommended configuration, of which no probes are known."""
+    """Returns the curve of a configuration without probes, an M/M/1 queue."""
     capacity = (candidate.max_invocations_per_minute or 0) / 60
     limit_s, allowed = objective.model_latency_ms / 1000, 1 - objective.percentile_rank / 100
     service = capacity - math.log(allowed) / limit_s
@@ -89,26 +89,32 @@ def curve_of_candidate(candidate: Candidate, objective: LatencyObjective) -> Lat
         limit_s=limit_s,
         allowed=allowed,
         spread=_spread(candidate.max_invocations_interval),
-        basis="the recommended rate, as an M/M/1 queue",
+        basis=f"an M/M/1 queue with the {capacity_in_words(candidate)}",
     )
 
 
+def capacity_in_words(candidate: Candidate) -> str:
+    return f"{'estimated' if candidate.capacity_basis == 'estimate' else 'recommended'} capacity"
+
+
 def curve_of_search(found: OpenLoop, objective: LatencyObjective) -> LatencyCurve:
-    """Returns the curve through a search's probes. Raises `UsageError` where no rate keeps the objective."""
+    """Returns the curve through the probes of a search that has a capacity.
+
+    Raises `UsageError` if the lowest rate missed the objective, or the search was for another objective.
+    """
     limit_s, allowed = objective.model_latency_ms / 1000, 1 - objective.percentile_rank / 100
     if (found.limit_ms, found.percentile) != (objective.model_latency_ms, objective.percentile):
         raise UsageError(
             f"The measurement is of {found.percentile} ≤ {found.limit_ms:g} ms, and the objective is now "
-            f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms: measure again."
+            f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms. Measure again."
         )
     capacity = (found.invocations_per_minute or 0) / 60
     probes = sorted(found.probes, key=lambda probe: probe.invocations_per_minute)
     if not capacity:
-        latency = next((probe.latency_ms for probe in probes if probe.latency_ms is not None), None)
-        at = "" if latency is None else f": {latency:g} ms at the lowest rate that was tried"
+        lowest = f" ({found.percentile} {probes[0].latency_ms:g} ms)" if probes and probes[0].latency_ms else ""
         raise UsageError(
-            f"The objective, {found.percentile} ≤ {found.limit_ms:g} ms, is below the latency without load{at}. No "
-            "fleet keeps it; raise model_latency_ms, or measure a faster target."
+            f"No fleet meets {found.percentile} ≤ {found.limit_ms:g} ms: the lowest rate of the open-loop search "
+            f"missed it{lowest}. Raise objective.model_latency_ms in workload.toml, or measure a faster target."
         )
     rates = np.array([probe.invocations_per_minute / 60 for probe in probes])
     weights = rates * [probe.duration_s for probe in probes]
@@ -128,11 +134,13 @@ def curve_of_search(found: OpenLoop, objective: LatencyObjective) -> LatencyCurv
         limit_s=limit_s,
         allowed=allowed,
         spread=_spread(found.interval),
-        basis=f"{len(probes)} probe{'s' * (len(probes) != 1)} with open arrivals",
+        basis=f"{len(probes)} probe{'s' * (len(probes) != 1)} with open-loop arrivals",
     )
 
 
-def _spread(interval: tuple[float, float] | None) -> float:
-    if interval is None or interval[0] <= 0:
+def _spread(interval: tuple[float | None, float | None] | None) -> float:
+    """Returns 0 for an interval with an unknown end."""
+    low, high = interval or (None, None)
+    if not low or high is None or math.isinf(high):
         return 0.0
-    return math.log(interval[1] / interval[0]) / (2 * NORMAL_95)
+    return math.log(high / low) / (2 * NORMAL_95)

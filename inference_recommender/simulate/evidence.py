@@ -1,6 +1,6 @@
-"""The service that is simulated: a configuration, its latency curve, its price and today's policy.
+"""The service that is simulated: a configuration, its latency curve, its price and its policy.
 
-They come from the workload's recommendation, and from the probes of its run where that is on this machine; or from what
+They come from the workload's recommendation and the probes of its run, if that is on this machine; or from what
 `size --from` reads: `capacity.json`, a run's folder, a job's description.
 """
 
@@ -10,13 +10,19 @@ from pathlib import Path
 
 from inference_recommender.measurement import Measurement
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.simulate.curve import LatencyCurve, curve_of_candidate, curve_of_search
+from inference_recommender.simulate.curve import (
+    LatencyCurve,
+    capacity_in_words,
+    curve_of_candidate,
+    curve_of_search,
+)
 from inference_recommender.simulate.policy import Policy, Timing
 from inference_recommender.sizing.decision import cheapest
 from inference_recommender.sizing.evidence import read_evidence
 from inference_recommender.sizing.fleet import Demand
 from inference_recommender.sizing.sized import sized
 from workloads import (
+    ROOT,
     Autoscaling,
     Candidate,
     ColdStart,
@@ -29,6 +35,7 @@ from workloads import (
     Workload,
     WorkloadFolder,
 )
+from workloads.files import from_here
 
 ECS_COOLDOWNS_S = (300, 600)
 """Out and in, those of `stacks/ecs/scaling.py`."""
@@ -45,13 +52,23 @@ class Service:
     candidate: Candidate
     curve: LatencyCurve
     policy: Policy
-    """Today's: what the stack deploys in production."""
+    """The recommended one, as the stack deploys it in production."""
     recommendation: Recommendation | None
-    """None where a measurement was named in its place."""
+    """None if --from names a measurement."""
+    run: Path
+    """The run or the file with the measurements."""
+    caution: str | None = None
+    """Why the curve is not that of probes, as a sentence."""
 
     @property
     def cold_start(self) -> ColdStart | None:
         return self.recommendation.cold_start if self.recommendation else None
+
+    @property
+    def simulated_on(self) -> str | None:
+        """The trace that the policy was chosen on; None if sizing chose it."""
+        scaling = self.candidate.autoscaling
+        return scaling.simulated.trace if self.recommendation and scaling and scaling.simulated else None
 
     @property
     def price_per_hour_usd(self) -> float | None:
@@ -89,13 +106,13 @@ def measured_target(file: Path) -> str | None:
     return measured.hosting.target if measured else None
 
 
-def recommended_service(folder: WorkloadFolder, file: Path, runs: Path) -> Service:
-    """Reads a recommendation. Raises `UsageError` where it has nothing to simulate."""
+def recommended_service(folder: WorkloadFolder, file: Path) -> Service:
+    """Reads a recommendation. Raises `UsageError` if it has nothing to simulate."""
     workload = folder.workload
     objective = workload.latency_objective
     if not file.exists():
         raise UsageError(
-            f"{file} does not exist: there is no policy to simulate. Measure one with `python -m "
+            f"{file} does not exist, so there is no policy to simulate. Measure one with `python -m "
             f"inference_recommender run {workload.name}`, or name a measurement with --from PATH."
         )
     recommendation = Recommendation.from_json(file)
@@ -103,22 +120,28 @@ def recommended_service(folder: WorkloadFolder, file: Path, runs: Path) -> Servi
         raise UsageError(f"{file}: workload: is '{recommendation.workload}', and '{workload.name}' is simulated.")
     chosen = recommendation.recommended
     if chosen is None or chosen.autoscaling is None:
-        raise UsageError(
-            f"{file}: recommended: no candidate keeps {objective.percentile} ≤ {objective.model_latency_ms:g} ms, so "
-            "there is no fleet to simulate. Measure another configuration, or raise the objective."
-        )
+        raise _no_fleet(file, "recommends no fleet", recommendation.candidates)
     measured = recommendation.objective
     if (measured.percentile, measured.model_latency_ms) != (objective.percentile, objective.model_latency_ms):
         raise UsageError(
             f"{file}: objective: was measured for {measured.percentile} ≤ {measured.model_latency_ms:g} ms, and "
-            f"{folder.file} now says {objective.percentile} ≤ {objective.model_latency_ms:g} ms: measure again."
+            f"{folder.file} now says {objective.percentile} ≤ {objective.model_latency_ms:g} ms. Measure again."
         )
-    probed = _measurements(runs / Path(recommendation.provenance.run).name, recommendation)
+    run = _run_of(file, recommendation)
+    named = recommendation.provenance.run
+    curve, caution = _curve(chosen, run.measurements() if run else (), objective)
+    if run is None:
+        caution = (
+            f"The recommendation's run, {named}, was not found, so {_modelled(chosen)} If the run is in another "
+            "folder, name its recommendation.json with --from."
+        )
     return Service(
         candidate=chosen,
-        curve=_curve(chosen, probed, objective),
-        policy=todays_policy(workload, chosen.autoscaling),
+        curve=curve,
+        policy=recommended_policy(workload, chosen.autoscaling),
         recommendation=recommendation,
+        run=from_here(run.path) if run else Path(named),
+        caution=caution,
     )
 
 
@@ -131,17 +154,26 @@ def measured_service(workload: Workload, path: Path, region: str | None) -> Serv
     if chosen is None or chosen.autoscaling is None:
         for measured in evidence.measured:
             if measured.open_loop is not None and measured.open_loop.decides:
-                curve_of_search(measured.open_loop, objective)  # says what the search has found
-        raise UsageError(f"{path}: has no rate that an instance bears: measure again.")
+                curve_of_search(measured.open_loop, objective)  # raises the reason if its lowest rate missed
+        raise _no_fleet(path, "has no capacity to size a fleet by", candidates)
+    curve, caution = _curve(chosen, evidence.measured, objective)
     return Service(
         candidate=chosen,
-        curve=_curve(chosen, evidence.measured, objective),
-        policy=todays_policy(workload, chosen.autoscaling),
+        curve=curve,
+        policy=recommended_policy(workload, chosen.autoscaling),
         recommendation=None,
+        run=path,
+        caution=caution,
     )
 
 
-def todays_policy(workload: Workload, scaling: Autoscaling) -> Policy:
+def _no_fleet(path: Path, why: str, candidates: Sequence[Candidate]) -> UsageError:
+    """Returns the error of evidence without a fleet, with each candidate's reason."""
+    reasons = [f"{each.instance_type}: {each.reason}" for each in candidates] or ["There are no results."]
+    return UsageError("\n".join([f"{path} {why}, so there is nothing to simulate. Measure again.", *reasons]))
+
+
+def recommended_policy(workload: Workload, scaling: Autoscaling) -> Policy:
     """Returns what the workload's stack deploys in production of a recommendation's autoscaling.
 
     A service of ECS on CPUs tracks the CPU, which is taken to grow with the invocations.
@@ -172,7 +204,7 @@ def todays_policy(workload: Workload, scaling: Autoscaling) -> Policy:
 
 
 def least_instances(workload: Workload) -> int:
-    """Returns the instances that a fleet has in production at least, whatever its policy."""
+    """Returns the minimum of instances in production, whatever the policy."""
     hosting = workload.hosting
     return hosting.min_instances_in_production if isinstance(hosting, SageMakerEndpointHosting) else LEAST_IN_PRODUCTION
 
@@ -183,18 +215,31 @@ def given_minimums(workload: Workload) -> tuple[ScheduledMinimum, ...]:
     return hosting.scaling.scheduled_minimums if isinstance(hosting, SageMakerEndpointHosting) else ()
 
 
-def _measurements(folder: Path, recommendation: Recommendation) -> Sequence[Measurement]:
-    """Returns the measurements of the recommendation's run, or none where that is not on this machine."""
-    if not (folder / "measurements.json").exists() or not (folder / "recommendation.json").exists():
-        return ()
-    run = RunFolder(folder)
-    return run.measurements() if run.recommendation().provenance == recommendation.provenance else ()
+def _run_of(file: Path, recommendation: Recommendation) -> RunFolder | None:
+    """Returns the recommendation's own run: the folder of its file, or the one that it names; None if neither is it."""
+    for folder in (file.parent, ROOT / recommendation.provenance.run):
+        run = RunFolder(folder)
+        complete = (folder / "measurements.json").exists() and (folder / "recommendation.json").exists()
+        if complete and run.recommendation().provenance == recommendation.provenance:
+            return run
+    return None
 
 
-def _curve(chosen: Candidate, measured: Sequence[Measurement], objective: LatencyObjective) -> LatencyCurve:
-    """Returns the curve through the configuration's probes, or else the one that its rate makes."""
+def _curve(
+    chosen: Candidate, measured: Sequence[Measurement], objective: LatencyObjective
+) -> tuple[LatencyCurve, str | None]:
+    """Returns the curve through the configuration's probes, or else an M/M/1 queue's, and why if a search was run."""
     for each in measured:
         same = (each.instance_type, each.variant, each.environment)
-        if same == (chosen.instance_type, chosen.variant, chosen.environment) and each.open_loop is not None:
-            return curve_of_search(each.open_loop, objective)
-    return curve_of_candidate(chosen, objective)
+        found = each.open_loop
+        if same != (chosen.instance_type, chosen.variant, chosen.environment) or found is None:
+            continue
+        if found.decides:
+            return curve_of_search(found, objective), None
+        why = f"The open-loop search did not finish ({found.reason}), so {_modelled(chosen)}"
+        return curve_of_candidate(chosen, objective), why
+    return curve_of_candidate(chosen, objective), None
+
+
+def _modelled(chosen: Candidate) -> str:
+    return f"the instance is modelled as an M/M/1 queue with the {capacity_in_words(chosen)}."

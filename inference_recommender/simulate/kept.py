@@ -16,7 +16,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -41,12 +41,12 @@ DAY_MINUTES = 24 * 60
 POINTS = 480
 """Three minutes each of a day: about a pixel and a half of a plot."""
 FRONTIER = 12
-"""Most policies of the frontier that have a course; of more, every so manieth is kept, and both ends."""
+"""Most policies of the frontier that have a course. A longer frontier is thinned evenly; both ends are kept."""
 ON_FRONTIER = "frontier"
 """Begins the names of its policies, which are numbered, the cheapest first."""
+RECOMMENDED, FIXED = "as recommended now", "fixed fleet"
+"""The names of the recommended policy and of the fleet that is compared with it."""
 LATE_DIGITS = 3
-MOST_SCHEDULED = 2
-"""More scheduled minimums than that are summed up in words; `policy` has them all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +54,7 @@ class Named:
     """A policy that was simulated, and what it is to the reader."""
 
     name: str
-    """Such as "today's"; the first of several is the judged one."""
+    """Such as `RECOMMENDED`; the first of several is the judged one."""
     result: Result
 
 
@@ -68,11 +68,12 @@ def kept(base: Mapping[str, Any], case: Case, service: Service, named: Sequence[
         "judged": named[0].name,
         "minutes_over_at_confidence": judged.minutes_over_at_confidence,
         "service": _service(service),
+        "caution": service.caution,
         "day": day.document(),
         "policies": [
             {
                 "name": each.name,
-                "in_words": _in_words(each.result.policy),
+                "in_words": policy_in_words(each.result.policy),
                 "seeds": len(each.result.outcomes),
                 "first_seed": each.result.outcomes[0].seed,
                 "minutes_over_at_confidence": each.result.minutes_over_at_confidence,
@@ -82,14 +83,6 @@ def kept(base: Mapping[str, Any], case: Case, service: Service, named: Sequence[
             for each in named
         ],
     }
-
-
-def _in_words(policy: Policy) -> str:
-    least = [each.min_capacity for each in policy.scheduled_minimums]
-    if len(least) <= MOST_SCHEDULED:
-        return policy_in_words(policy)
-    bare = policy_in_words(replace(policy, scheduled_minimums=()))
-    return f"{bare}, {len(least)} scheduled minimums of {min(least)} to {max(least)}"
 
 
 def on_frontier(frontier: Sequence[Result], others: Sequence[Named]) -> list[Named]:
@@ -218,7 +211,7 @@ def outcomes(named: Sequence[Named]) -> str:
 
 
 def _service(service: Service) -> dict[str, Any]:
-    """Returns what was simulated, and where its figures are from; None where a measurement was named in their place."""
+    """Returns what was simulated and the origin of its figures, which is None if --from names a measurement."""
     candidate, recommendation = service.candidate, service.recommendation
     origin = recommendation.provenance if recommendation else None
     return {
@@ -345,6 +338,7 @@ class Simulation(BaseModel):
     assumed: dict[str, str]
     price_per_hour_usd: float | None
     extrapolated: _Beyond | None
+    caution: str | None = None
     service: _Service
     day: TheDay
     policies: tuple[Simulated, ...]
@@ -359,7 +353,8 @@ class Simulation(BaseModel):
 
     @property
     def today(self) -> Simulated | None:
-        return next((each for each in self.policies if each.name == "today's"), None)
+        """The recommended policy; None if the simulation was interrupted before it."""
+        return next((each for each in self.policies if each.name == RECOMMENDED), None)
 
     @property
     def optimised(self) -> bool:

@@ -9,12 +9,13 @@ seeds, so that they differ by what they are and not by luck.
 Those that kept the tolerance, the cheapest first, are then simulated on seeds that the search has not seen, which
 decide, and those that keep it there on seeds held out from both. Each policy has held-out seeds of its own, so that
 trying several does not look for luck. A seed fails there that is over the objective for more than half the tolerated
-minutes. Where today's policy keeps the tolerance, the choice must not be worse, and none may fail; else so many may as
-still show, with 95 % confidence, that fewer seeds fail than the tolerance leaves. There are so many held-out seeds that
-no failure among them shows a third of that share: where none of n fails, fewer than a share p do if (1 - p)^n = 0.05.
+minutes. Where the recommended policy keeps the tolerance, the choice must not be worse, and none may fail. Else failures
+are allowed as long as they still show, with 95 % confidence, that fewer seeds fail than the tolerance leaves. There are
+enough held-out seeds that no failure among them shows a third of that share: if none of n fails, fewer than a share p
+do if (1 - p)^n = 0.05.
 
-The first policy that is confirmed is chosen. Where none is that costs less than today's policy, today's stays; where
-today's exceeds the tolerance, too, the policy that comes nearest is shown and not written.
+The first policy that is confirmed is chosen. If none costs less than the recommended policy, that one stays; if
+it exceeds the tolerance, too, the policy that comes nearest is shown and not written.
 """
 
 import math
@@ -70,7 +71,7 @@ class Choice:
     spare: int = 0
     """Instances that scheduled minimums have beside those."""
     more_at_most: float = 1.0
-    """The maximum, in today's."""
+    """The maximum, as a multiple of the recommended one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,16 +81,16 @@ class Found:
     chosen: Result
     today: Result
     choice: Choice | None
-    """None where today's policy is the best."""
+    """None where the recommended policy is the best."""
     tried: tuple[Result, ...]
     held_out: range | None
-    """The seeds that confirmed the choice; None: it is today's policy, or was not confirmed."""
+    """The seeds that confirmed the choice; None: it is the recommended policy, or was not confirmed."""
     failed: int
     """How many of them failed nevertheless."""
 
     @property
     def safe(self) -> bool:
-        """Tells whether the choice was confirmed, or is today's policy and keeps the tolerance."""
+        """Tells whether the choice was confirmed, or is the recommended policy and keeps the tolerance."""
         return self.held_out is not None or (self.choice is None and self.today.kept)
 
     def frontier(self) -> tuple[Result, ...]:
@@ -145,7 +146,7 @@ class Search:
         return self._decided(kept)
 
     def _decided(self, kept: Mapping[Policy, Choice]) -> Found:
-        """Returns the cheapest of the policies that is confirmed, or today's, or what comes nearest."""
+        """Returns the cheapest of the policies that is confirmed, or the recommended one, or what comes nearest."""
         today = self._result(self.today, self.seeds)
         chosen, choice, confirmed, failed = today, None, None, 0
         held_out = range(FIRST_HELD_OUT_SEED, FIRST_HELD_OUT_SEED + seeds_held_out(self.tolerance))
@@ -214,7 +215,7 @@ class Search:
         )
 
     def _beginnings(self) -> Iterator[Choice]:
-        """Yields today's policy, or nearly, and one whose schedule does most of the work."""
+        """Yields the recommended policy, or nearly, and one whose schedule does most of the work."""
         share = self.today.target_invocations_per_instance / (self.case.curve.capacity * 60)
         today = Choice(
             target_share=round(share, 3),

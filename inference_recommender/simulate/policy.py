@@ -107,6 +107,15 @@ class Load:
     def minutes(self) -> float:
         return len(self.rates) * self.step_s / 60
 
+    @property
+    def mean_per_minute(self) -> float:
+        return float(self.rates.mean()) * MINUTE_S
+
+    @property
+    def peak_per_minute(self) -> float:
+        """Requests of the busiest minute."""
+        return float(self.rates.reshape(-1, MINUTE_S // self.step_s).mean(axis=1).max()) * MINUTE_S
+
 
 class Traffic(Protocol):
     """A trace or a shape."""

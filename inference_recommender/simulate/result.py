@@ -1,5 +1,6 @@
 """The result of a policy over all seeds, and the document of `simulate --json`. Pure."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,11 +28,19 @@ class Tolerance:
     confidence: float = 0.99
 
     def allowed(self, minutes: float) -> float:
-        """Returns the minutes that a trace of so many minutes may be over the objective."""
+        """Returns the minutes that a trace of that length may be over the objective."""
         return self.minutes * max(1.0, minutes / MONTH_MINUTES)
 
     def seeds_that_may_exceed(self, seeds: int) -> int:
         return int(seeds * (1 - self.confidence) + 1e-9)
+
+
+def too_few_seeds(seeds: int, confidence: float) -> str | None:
+    """Returns a sentence if so few seeds cannot show a share: one of 99 % needs 100."""
+    needed = math.ceil(1 / (1 - confidence) - 1e-9)
+    if seeds >= needed:
+        return None
+    return f"{seeds} seed{'s' * (seeds != 1)}: no share of seeds can be given; use --seeds {needed}."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +83,7 @@ class Result:
 
     @property
     def minutes_over_at_confidence(self) -> float:
-        """Minutes over the objective that so many seeds as the tolerance wants do not exceed."""
+        """Minutes over the objective that the tolerance's share of seeds does not exceed."""
         ordered = sorted(each.minutes_over_objective for each in self.outcomes)
         return ordered[-1 - self.tolerance.seeds_that_may_exceed(len(ordered))]
 
@@ -149,9 +158,8 @@ def document(
     fixed: Result | None,
     found: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Returns the document of `--json`. `today` is None where the policy is today's; `found` is what a search adds.
-
-    `fixed` is None where the simulation was interrupted before it.
+    """Returns the document of `--json`. `today` is the recommended policy, None if that is `result`; `found` is what a
+    search adds. `fixed` is None if the simulation was interrupted before it.
     """
     load, curve = case.traffic.load(result.outcomes[0].seed), case.curve
     return {
@@ -161,6 +169,8 @@ def document(
             "sha256": case.traffic.sha256,
             "start": load.start.isoformat(),
             "minutes": result.minutes,
+            "mean_invocations_per_minute": round(load.mean_per_minute, 3),
+            "peak_invocations_per_minute": round(load.peak_per_minute, 3),
         },
         "seeds": len(result.outcomes),
         "first_seed": result.outcomes[0].seed,

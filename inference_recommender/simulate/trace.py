@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -21,7 +22,9 @@ from inference_recommender.capacity.statistics import Floats
 from inference_recommender.simulate.policy import HIGH_RESOLUTION_S, MINUTE_S, Load
 from workloads import UsageError
 
+Fill = Literal["zero", "last"]
 FEWEST_LINES = 2
+GAPS_SHOWN = 5
 EXAMPLE = "A line is a time and requests per second: 2026-11-22T13:00:00Z,41.5"
 LONGEST_MINUTES = 2 * 366 * 24 * 60
 
@@ -50,24 +53,29 @@ class _Line:
     rate: float
 
 
-def read_trace(file: Path) -> Trace:
-    """Reads a CSV file. Raises `UsageError`, one sentence that names the line."""
+def read_trace(file: Path, fill: Fill | None = None) -> Trace:
+    """Reads a CSV file, with its gaps filled as `fill` says. Raises `UsageError`, which names the lines."""
     try:
         content = file.read_bytes()
         text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--trace: {file} cannot be read: {error}.") from error
-    return parse_trace(str(file), text, hashlib.sha256(content).hexdigest(), file.name)
+    return parse_trace(str(file), text, hashlib.sha256(content).hexdigest(), file.name, fill)
 
 
-def parse_trace(file: str, text: str, sha256: str, name: str) -> Trace:
+def parse_trace(file: str, text: str, sha256: str, name: str, fill: Fill | None = None) -> Trace:
     lines = _lines(file, text)
     if len(lines) < FEWEST_LINES:
         had = "no line" if not lines else "one line"
         raise UsageError(f"{file}: has {had} with a rate; a trace needs at least {FEWEST_LINES}. {EXAMPLE}.")
     _refuse_mixed_zones(file, lines)
     spacing = _spacing(file, lines)
-    return even_trace(name, sha256, lines[0].at_s, spacing, [line.rate for line in lines])
+    rates = [lines[0].rate]
+    for before, line in pairwise(lines):
+        missing = round((line.at_s - before.at_s) / spacing) - 1
+        rates += [before.rate if fill == "last" else 0.0] * missing + [line.rate]
+    _refuse_gaps(file, lines, spacing, fill)
+    return even_trace(name, sha256, lines[0].at_s, spacing, rates)
 
 
 def even_trace(name: str, sha256: str, first_s: float, spacing_s: int, rates: Sequence[float]) -> Trace:
@@ -147,17 +155,31 @@ def _spacing(file: str, lines: Sequence[_Line]) -> int:
         if gap <= 0:
             raise UsageError(f"{file}:{line.number}: is not after the line before it; sort the trace by time.")
     spacing = sorted(apart)[len(apart) // 2]
-    for line, gap in zip(lines[1:], apart, strict=True):
-        if gap != spacing:
-            raise UsageError(
-                f"{file}:{line.number}: comes {gap:g} s after the line before it, and most lines are {spacing:g} s "
-                "apart; fill the gap, with 0 where there was no traffic."
-            )
     allowed = spacing in (1, 2, 5, 10) if spacing < MINUTE_S else spacing % MINUTE_S == 0
     if not allowed:
         raise UsageError(
             f"{file}: lines are {spacing:g} s apart. Allowed: 1, 2, 5 or 10 s, or whole minutes; 60 s fits best."
         )
-    if len(lines) * spacing / MINUTE_S > LONGEST_MINUTES:
+    if (lines[-1].at_s - lines[0].at_s) / MINUTE_S > LONGEST_MINUTES:
         raise UsageError(f"{file}: is longer than two years; simulate a part of it.")
     return int(spacing)
+
+
+def _refuse_gaps(file: str, lines: Sequence[_Line], spacing: int, fill: Fill | None) -> None:
+    """Raises `UsageError` for gaps, or with `fill` for those that no whole number of lines fills."""
+    gaps = {line.number: line.at_s - before.at_s for before, line in pairwise(lines)}
+    wrong = {line: gap for line, gap in gaps.items() if (gap % spacing if fill else gap != spacing)}
+    if not wrong:
+        return
+    shown = ", ".join(f"line {line} after {gap:,g} s" for line, gap in list(wrong.items())[:GAPS_SHOWN])
+    more = f" and {len(wrong) - GAPS_SHOWN} more" if len(wrong) > GAPS_SHOWN else ""
+    advice = (
+        "Correct their times: --fill-gaps adds whole lines only."
+        if fill
+        else "Fill the gaps with --fill-gaps zero if there was no traffic, or with --fill-gaps last if the monitoring "
+        "failed."
+    )
+    raise UsageError(
+        f"{file}: {len(wrong)} line{'s' * (len(wrong) != 1)} not {spacing:g} s after the line before: {shown}{more}. "
+        f"{advice}"
+    )

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
+from inference_recommender.output import interval_text
 from inference_recommender.sizing.decision import cost_per_million_usd
 from inference_recommender.tune.race import Entrant, Race
 from inference_recommender.tune.space import Configuration, LeftOut
@@ -219,9 +220,8 @@ def sentences(found: TuneResult) -> list[str]:
 
 
 def _rate(placed: Placed) -> str:
-    low, high = placed.interval
-    ends = f"{low:,.0f}" if low is not None else "unknown", f"{high:,.0f}" if high is not None else "unknown"
-    return f"{placed.invocations_per_minute:,.0f} invocations/min (95 % interval {ends[0]} to {ends[1]})"
+    ends = interval_text(*placed.interval, ",.0f")
+    return f"{placed.invocations_per_minute:,.0f} invocations/min (95 % interval {ends})"
 
 
 def _reasons(fallen: Sequence[Fallen]) -> str:
