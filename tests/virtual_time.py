@@ -54,6 +54,12 @@ class Peer:
         """Delivers `data` to the client after `after_s` seconds, in one piece."""
         self._loop.call_later(after_s, self._transport.deliver, data)
 
+    def now(self) -> float:
+        return self._loop.time()
+
+    def call_later(self, after_s: float, function: Callable[[], None]) -> None:
+        self._loop.call_later(after_s, function)
+
     def hang_up(self, after_s: float = 0.0) -> None:
         """Closes the connection after `after_s` seconds."""
         self._loop.call_later(after_s, self._transport.close)
@@ -84,9 +90,10 @@ def answering(
 class Network:
     """All servers there are: every host and port leads to `serve`. It keeps what it saw."""
 
-    def __init__(self, serve: Serve) -> None:
+    def __init__(self, serve: Serve, on_connect: Callable[[Peer], None] = lambda peer: None) -> None:
         self.serve: Serve | None = serve
         """None refuses connections."""
+        self._on_connect = on_connect
         self.accepts = True
         """Whether a connection attempt ever comes to an end."""
         self.requests: list[Request] = []
@@ -113,6 +120,7 @@ class Network:
         self.connections += 1
         self._open.append(transport)
         protocol.connection_made(transport)
+        self._on_connect(transport.peer)
         return transport
 
 
@@ -123,6 +131,7 @@ class _Transport(asyncio.Transport):
         self._network = network
         self._protocol = protocol
         self._number = number
+        self.peer = Peer(loop, self)
         self._closing = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -130,7 +139,7 @@ class _Transport(asyncio.Transport):
             return
         request = Request(data=bytes(data), at_s=self._loop.time(), connection=self._number)
         self._network.requests.append(request)
-        self._network.serve(request, Peer(self._loop, self))
+        self._network.serve(request, self.peer)
 
     def deliver(self, data: bytes) -> None:
         if not self._closing:

@@ -16,6 +16,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from math import inf
 from typing import cast
 
 import httptools
@@ -39,7 +40,8 @@ DECISIVE = re.compile(rb"\n(content-length|connection|transfer-encoding)[ \t]*:[
 LENGTH_DIGITS = 9
 MORE_THAN_AN_ANSWER = "it sends more than an answer to each request"
 RECONNECT_S = 0.1
-"""Seconds between a connection's failure and the next attempt."""
+"""Seconds between a connection's failure and the next attempt. A connection that lived longer, or was idle longer, is
+one that the target accepted: its close without a request is an idle close."""
 CONNECT_TIMEOUT_S = 5.0
 
 
@@ -134,9 +136,13 @@ class Connection(asyncio.Protocol):
         records: Records,
         on_free: Callable[["Connection"], None],
         on_lost: Callable[["Connection", str | None], None],
+        on_unread: Callable[[float, bytes], None] | None,
         now: Callable[[], float],
     ) -> None:
-        """`on_lost` gets the reason; None where the server hung up after an answer, as it may at any time."""
+        """`on_lost` gets the reason; None if the server closed the connection without a request outstanding.
+
+        `on_unread` gets the intended moment and the bytes of a request that crossed an idle close, to send again.
+        """
         self.number = number
         self.leaving = False
         self.free_since = now()
@@ -145,8 +151,12 @@ class Connection(asyncio.Protocol):
         self._records = records
         self._on_free = on_free
         self._on_lost = on_lost
+        self._on_unread = on_unread
         self._intended = 0.0
         self._sent: float | None = None
+        self._request = b""
+        self._may_resend = False
+        self._opened: float | None = None
         self._answers = 0
         self._lost = False
         self._transport: asyncio.Transport | None = None
@@ -165,10 +175,17 @@ class Connection(asyncio.Protocol):
         """Whether a request may be sent, as far as this side knows."""
         return self._transport is not None and not self._transport.is_closing()
 
-    def send(self, intended: float, request: bytes) -> None:
-        """Sends `request`, which was due at the moment `intended`."""
+    @property
+    def lasted(self) -> bool:
+        """Whether the target kept the connection: it answered, or left it open for a while."""
+        return self._answers > 0 or (self._opened is not None and self._now() - self._opened >= RECONNECT_S)
+
+    def send(self, intended: float, request: bytes, *, again: bool = False) -> None:
+        """Sends `request`, which was due at the moment `intended`; `again` if an idle close lost it before."""
         assert self._transport is not None
         self._intended = intended
+        self._request = request
+        self._may_resend = not again
         self._sent = self._now()
         self._transport.write(request)
 
@@ -207,6 +224,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._opened = self._now()
         if self.leaving:
             self._transport.close()
         else:
@@ -227,10 +245,26 @@ class Connection(asyncio.Protocol):
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if exc is None and self._sent is None and self._answers:
+        if self._sent is None:
             self._tell_lost(None)
+        elif self._on_unread is not None and self._crossed_idle_close(self._sent):
+            self._sent = None
+            self._tell_lost(None)
+            self._on_unread(self._intended, self._request)
         else:
             self._fail(str(exc) if exc else "the connection was closed")
+
+    def _crossed_idle_close(self, sent: float) -> bool:
+        """Returns whether the server closed an idle connection before it can have read the request."""
+        assert self._opened is not None
+        return (
+            self._may_resend
+            and not self.leaving
+            and not self._missing
+            and self._parsed is None
+            and sent - max(self.free_since, self._opened) >= RECONNECT_S
+            and self._now() - sent < RECONNECT_S
+        )
 
     def _parse(self, data: bytes) -> None:
         if self._sent is None:  # An answer without a request: some servers announce so that they hang up.
@@ -298,16 +332,21 @@ class Pool:
         records: Records,
         on_free: Callable[[Connection], None],
         clock: Clock = SYSTEM_CLOCK,
+        on_unread: Callable[[float, bytes], None] | None = None,
     ) -> None:
+        """For `on_unread` see `Connection`; without it, a request that crossed an idle close has failed."""
         self.lost_because: str | None = None
-        """Why the last lost connection was lost; the run sets it to None when an answer arrives again. A request that
-        timed out is no reason: the run waits longer before it takes silence for a failure."""
+        """Why the last connection failed; the run sets it to None when an answer arrives again. Idle closes are no
+        reason, nor is a request that timed out: the run waits longer before it takes silence for a failure."""
         self._target = outgoing.target
         self._tls = outgoing.tls
         self._timeout_s = outgoing.timeout_s
         self._records = records
         self._on_free = on_free
+        self._on_unread = on_unread
         self._now = clock.now
+        self._lasted_at = -inf
+        """The latest moment at which a connection is known to have lasted."""
         self._connections: list[Connection] = []
         self._leaving: list[Connection] = []
         """Those that hang up when their request under way has returned."""
@@ -317,9 +356,16 @@ class Pool:
     def __len__(self) -> int:
         return len(self._connections)
 
+    def refused(self) -> bool:
+        """Returns whether connections fail, and none has lasted of late."""
+        now = self._now()
+        if any(connection.open and connection.lasted for connection in self._connections):
+            self._lasted_at = now
+        return self.lost_because is not None and now - self._lasted_at > 2 * RECONNECT_S
+
     def open(self, number: int) -> asyncio.Task[None]:
         """Begins to connect; the task ends when that has succeeded or failed."""
-        connection = Connection(number, self._records, self._on_free, self._lose, self._now)
+        connection = Connection(number, self._records, self._on_free, self._lose, self._on_unread, self._now)
         self._connections.append(connection)
         if self._sweep is None:
             self._time_out_late_ones()
@@ -380,8 +426,12 @@ class Pool:
         self._replace(connection, reason)
 
     def _lose(self, connection: Connection, reason: str | None) -> None:
-        """Replaces a lost connection, at once where the server only hung up after an answer."""
-        if reason is None:
+        """Replaces a lost connection, at once after an idle close."""
+        if connection.lasted:
+            self._lasted_at = self._now()
+        if reason is None and not connection.lasted and connection in self._connections:
+            self._miss(connection, f"{self._target.authority} closes connections before a request")
+        elif reason is None:
             self._reopen(connection)
         else:
             self._replace(connection, reason)

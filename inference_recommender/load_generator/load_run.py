@@ -25,7 +25,7 @@ from inference_recommender.load_generator.requests import Outgoing
 from inference_recommender.load_generator.stalls import StallWatch, stalled_between, touches_stall
 
 DEAD_WINDOWS = 2
-"""After this many windows with failures and not one success, the target has failed."""
+"""After this many windows with failures and no success between them, the target has failed."""
 DRAIN_S = 5.0
 """Seconds that requests under way may take to return once the run has ended. In a run that was not stopped they may
 also take as long as `DRAIN_FACTOR` of the slowest answer so far, so that a slow service has no unfinished requests."""
@@ -131,6 +131,8 @@ class Run:
         """For each tick the moment at which it was due, and its delay in seconds."""
         self._stalls = StallWatch(clock)
         self._windows: list[Window] = []
+        self._failed_windows = 0
+        """The number of windows with failures since the last success."""
         self._rows_in_windows = 0
         self._rows_at_success = 0
         """The number of rows there were at the end of the last window with a success."""
@@ -225,7 +227,7 @@ class Run:
             return "stopped"
         if self._signing is not None and self._signing.done():
             return f"target failed: its requests can no longer be signed: {self._signing.exception()}"
-        if self._target_is_dead():
+        if self._failed_windows >= DEAD_WINDOWS:
             return f"target failed: {self.records.first_error or self._load.pool.lost_because}"
         if self._target_is_silent(now):
             return self._silence(now - self._last_success_s)
@@ -233,13 +235,6 @@ class Run:
             return TRAFFIC_ENDED
         self._close_interval(now)
         return reason_to_stop(self._conditions, self._intervals)
-
-    def _target_is_dead(self) -> bool:
-        latest = self._windows[-DEAD_WINDOWS:]
-        refused = self._load.pool.lost_because is not None
-        return len(latest) == DEAD_WINDOWS and all(
-            window.invocations == window.errors and (window.errors or refused) for window in latest
-        )
 
     def _target_is_silent(self, now: float) -> bool:
         """Returns whether requests timed out and none succeeded for as long as one may take."""
@@ -280,6 +275,9 @@ class Run:
             self._load.pool.lost_because = None
             self._last_success_s, self._rows_at_success = end, self._rows_in_windows
             self._slowest_s = max(self._slowest_s, (window.latency_ms["max"] or 0.0) / 1000)
+            self._failed_windows = 0
+        elif window.errors or self._load.pool.refused():
+            self._failed_windows += 1
         self._windows.append(window)
         self._on_window(window)
 

@@ -127,7 +127,7 @@ class OpenLoop:
         share: Share,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.pool = Pool(outgoing, records, self._free, clock)
+        self.pool = Pool(outgoing, records, self._free, clock, self._send_again)
         self.end_s = arrivals_end_s(arrivals, longest_s)
         self.lags_s = array("d")
         """For each request that found a connection free: the moment at which it was due, and the delay of its send."""
@@ -142,6 +142,8 @@ class OpenLoop:
         """When each request is due, on the run's clock; empty until the run starts."""
         self._next = 0
         """The number of the first request not yet sent."""
+        self._again: list[tuple[float, bytes]] = []
+        """Requests that crossed an idle close and wait for a connection: the intended moment and the bytes."""
         self._idle: list[Connection] = []
         self._alarm: Alarm | None = None
 
@@ -163,9 +165,10 @@ class OpenLoop:
         """Lets due requests wait for a connection a little longer, as they would have if the run had gone on."""
         ended = self._now()
         self._moments = self._moments[: bisect_right(self._moments, ended)]
-        while self._next < len(self._moments) and self._now() < ended + BACKLOG_S:
+        while (self._next < len(self._moments) or self._again) and self._now() < ended + BACKLOG_S:
             await asyncio.sleep(0.01)
-        unsent, self._moments = self._moments[self._next :], []
+        unsent, self._moments = self._moments[self._next :] + [moment for moment, _ in self._again], []
+        self._again = []
         for moment in unsent:
             self._records.add_unfinished(moment)
         if self._alarm is not None:
@@ -175,12 +178,25 @@ class OpenLoop:
 
     def _free(self, connection: Connection) -> None:
         """Sends the request that has waited longest, if there is one; otherwise the connection is idle."""
-        if self._next < len(self._moments) and self._moments[self._next] <= self._now():
+        if self._again:
+            connection.send(*self._again.pop(0), again=True)
+        elif self._next < len(self._moments) and self._moments[self._next] <= self._now():
             self._send(connection)
         else:
+            if len(self._idle) >= len(self.pool):
+                self._idle = [each for each in self._idle if each.open]
             self._idle.append(connection)
             if len(self._idle) == 1:
                 self._set_alarm()
+
+    def _send_again(self, moment: float, request: bytes) -> None:
+        """Sends a request on another connection, or keeps it for the next that comes free."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.open:
+                return connection.send(moment, request, again=True)
+        self._again.append((moment, request))
+        return None
 
     def _send_what_is_due(self) -> None:
         now = self._now()

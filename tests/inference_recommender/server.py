@@ -36,10 +36,16 @@ class Server:
 
 @contextmanager
 def serving(
-    answer: Answer = lambda body: (200, b"{}"), delay_s: float = 0.002, tls: ssl.SSLContext | None = None
+    answer: Answer = lambda body: (200, b"{}"),
+    delay_s: float = 0.002,
+    tls: ssl.SSLContext | None = None,
+    idle_s: float | None = None,
 ) -> Iterator[Server]:
+    """`idle_s`: connections without a request for so many seconds are closed."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        timeout = idle_s
         disable_nagle_algorithm = True  # head and body are two writes: a body would wait 40 ms for a delayed ACK
 
         def setup(self) -> None:

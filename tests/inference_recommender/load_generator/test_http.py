@@ -5,7 +5,9 @@ A server may hang up, hang, talk out of turn, or not be there. Connections run i
 
 import gc
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,8 +18,11 @@ from inference_recommender.load_generator.http import MOST_ANSWER_BYTES, BadAnsw
 from inference_recommender.load_generator.load_run import DRAIN_S
 from inference_recommender.load_generator.loops import BACKLOG_S
 from inference_recommender.load_generator.plan import Arrivals, TrafficPattern
+from inference_recommender.load_generator.process import generate
 from inference_recommender.load_generator.traffic import arrival_times
-from tests.inference_recommender.load_generator.virtual_run import START_S, drive, users
+from inference_recommender.payloads import payload_archive
+from tests.inference_recommender.load_generator.virtual_run import START_S, drive, plan_of, users
+from tests.inference_recommender.server import serving
 from tests.virtual_time import Network, Peer, Request, answering, http_answer
 
 
@@ -160,6 +165,115 @@ def test_a_server_that_hangs_up_between_requests_has_not_failed() -> None:
     assert virtual.ended == "traffic ended"
     assert virtual.run.records.rows().errors == 0
     assert virtual.network.connections == len(virtual.run.records) + 1
+
+
+IDLE_S = 0.3
+LOW_RATE = Arrivals(invocations_per_minute=60, duration_in_seconds=8, connections=8, seed=1)
+
+
+def _closing_idle_connections(closed: Callable[[], None] = lambda: None) -> Network:
+    """Returns servers that close a connection once it was idle for `IDLE_S`, also one that never had a request."""
+    last_s: dict[Peer, float] = {}
+
+    def watch(peer: Peer, now: Callable[[], float]) -> None:
+        last_s[peer] = now()
+
+        def look() -> None:
+            if now() - last_s[peer] >= IDLE_S - 1e-6:
+                closed()
+                peer.hang_up()
+
+        peer.call_later(IDLE_S, look)
+
+    def serve(request: Request, peer: Peer) -> None:
+        peer.send(OK, after_s=0.01)
+        watch(peer, peer.now)
+
+    return Network(serve, on_connect=lambda peer: watch(peer, peer.now))
+
+
+def test_connections_that_a_server_closes_when_idle_are_no_errors() -> None:
+    network = _closing_idle_connections()
+    virtual = drive(LOW_RATE, answering(), network=network)
+    assert virtual.ended == "traffic ended"
+    assert virtual.run.records.rows().errors == 0
+    assert len(virtual.run.records) == len(arrival_times(LOW_RATE)) > 3
+    assert len(virtual.run.records.unfinished_intended_s()) == 0
+    assert network.connections >= 8 * 8 / (IDLE_S + 0.1)
+
+
+@pytest.mark.integration
+def test_connections_that_a_real_server_closes_when_idle_are_no_errors(tmp_path: Path) -> None:
+    with serving(idle_s=IDLE_S) as server:
+        payloads = tmp_path / "payloads.tar.gz"
+        payloads.write_bytes(payload_archive([{"text": "query"}]))
+        outcome = generate(plan_of(LOW_RATE, url=server.url, payloads=payloads), tmp_path / "out")
+    assert outcome.summary is not None
+    assert (outcome.summary["ended"], outcome.summary["errors"]) == ("traffic ended", 0)
+    assert outcome.summary["invocations"] == len(arrival_times(LOW_RATE))
+
+
+def test_a_request_that_crosses_an_idle_close_is_sent_again_once() -> None:
+    """The server's close of the idle connection arrives 1 ms after the request was written."""
+    crossed: list[int] = []
+
+    def serve(request: Request, peer: Peer) -> None:
+        if not crossed:
+            crossed.append(request.connection)
+            peer.hang_up(after_s=0.001)
+        else:
+            peer.send(OK, after_s=0.01)
+
+    virtual = drive(LOW_RATE, serve)
+    first, second = virtual.network.requests[:2]
+    assert (first.body, first.connection) != (second.body, second.connection)
+    assert first.body == second.body
+    rows = virtual.run.records.rows()
+    assert (virtual.ended, rows.errors) == ("traffic ended", 0)
+    assert len(rows.succeeded) == len(arrival_times(LOW_RATE)) == len(virtual.network.requests) - 1
+    assert rows.from_intended_ms[0] == pytest.approx(11, abs=0.1), "its latency counts from the first send"
+
+
+def test_a_request_whose_second_connection_closes_too_is_an_error() -> None:
+    virtual = drive(LOW_RATE, lambda request, peer: peer.hang_up(after_s=0.001))
+    assert virtual.ended == "target failed: the connection was closed"
+    rows = virtual.run.records.rows()
+    assert rows.errors == len(rows.succeeded) == len(virtual.network.requests) / 2
+
+
+def test_a_request_that_a_server_held_before_it_closed_is_an_error() -> None:
+    virtual = drive(LOW_RATE, lambda request, peer: peer.hang_up(after_s=0.2))
+    assert virtual.ended == "target failed: the connection was closed"
+    assert virtual.run.records.rows().errors == len(virtual.network.requests)
+
+
+def test_one_failed_request_at_a_low_rate_does_not_end_the_run() -> None:
+    """Windows without a request, after an error, are no proof of a dead target."""
+
+    def serve(request: Request, peer: Peer) -> None:
+        if len(virtual_requests) == 0:
+            virtual_requests.append(request)
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
+            peer.hang_up(after_s=0.01)
+        else:
+            peer.send(OK, after_s=0.01)
+
+    virtual_requests: list[Request] = []
+    arrivals = Arrivals(invocations_per_minute=12, duration_in_seconds=60, connections=2, seed=2)
+    virtual = drive(arrivals, serve)
+    assert (virtual.ended, virtual.run.records.rows().errors) == ("traffic ended", 1)
+
+
+@pytest.mark.parametrize("traffic", [LOW_RATE, users((4, 8))])
+def test_a_server_that_closes_each_connection_at_once_has_failed(traffic: Arrivals | TrafficPattern) -> None:
+    network = Network(answering(), on_connect=lambda peer: peer.hang_up())
+    virtual = drive(traffic, answering(), network=network)
+    assert virtual.ended in (
+        "target failed: server closes connections before a request",
+        "target failed: the connection was closed",
+    )
+    assert virtual.run.duration_s == pytest.approx(2)
+    assert network.connections <= 8 * (2 / http.RECONNECT_S + 2), "the generator waits between two attempts"
 
 
 def test_a_connection_that_breaks_before_the_answer_is_a_failed_request() -> None:
