@@ -57,7 +57,7 @@ test-all: setup uv $(VENV)/.tensorrt-check $(if $(INF1_PYTHON),inf1) ## the same
 	-@PIP_RETRIES=1 $(MAKE) --no-print-directory --keep-going $(OUTSIDE)
 	@python -m scripts.run_tests --hypothesis-profile new-examples
 
-busy-test: setup ## the tests three times beside four processes that keep the cores busy
+busy-test: setup ## the tests with three seeds, the last time beside four busy processes
 	@python -m scripts.busy_test
 
 fuzz: setup ## ten minutes of malformed and hostile input for all that reads what strangers send

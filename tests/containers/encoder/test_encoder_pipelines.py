@@ -45,6 +45,12 @@ TEXTS = ("red shoe", "a blue-ish 李 lamp, xl", "socks", "do you sell warm winte
 LONG = "red shoe with blue socks, a lamp 李 for the night and one more shoe in red or in blue-ish green"
 
 
+@pytest.fixture(autouse=True)
+def _serial_tokenizers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline of transformers sets this variable in its process."""
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+
+
 class Network:
     """transformers' own network as the compiled model."""
 

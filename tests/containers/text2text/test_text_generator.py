@@ -66,9 +66,9 @@ def test_rows_end_at_different_steps_in_this_miniature(generator: TextGenerator)
 
 
 def test_a_text_that_would_take_seconds_to_tokenise_is_refused_at_once(generator: TextGenerator) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     answer = generator.tokenise(b"a" * 6_000_000)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
     assert isinstance(answer, Refusal)
 
 

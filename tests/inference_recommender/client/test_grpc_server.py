@@ -155,7 +155,7 @@ def test_an_answer_that_does_not_come_ends_at_the_deadline_and_is_not_asked_for_
         InferenceClient(server).infer({"TEXT": [["a"]]})
     let_go.set()
     assert str(caught.value) == f"{url} echo gave no answer within 0.3 s."
-    assert len(asked) == 1
+    assert len(asked) <= 1  # None if the machine is too busy to deliver the request in time.
 
 
 def test_a_server_that_is_not_there_is_unreachable() -> None:
