@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from workloads import Unavailable
 
@@ -62,6 +64,17 @@ class AwsUnreachable(AwsUnavailable):
         )
 
 
+class LocalAccountEnded(AwsUnavailable):
+    """Nothing listens at a loopback endpoint. No call is tried again: a new account has another port and key."""
+
+    def __init__(self, endpoint_url: str) -> None:
+        super().__init__(
+            f"The local account at {endpoint_url.rstrip('/')} is not running. Its exports file (.local_aws/exports, or "
+            "the one in --state DIR) no longer holds. Start an account with `python -m local_aws` and source the file "
+            "again. The new account is empty: bootstrap and deploy again. For AWS itself, unset AWS_ENDPOINT_URL."
+        )
+
+
 class AwsRefused(AwsUnavailable):
     """The answer is an error. `code` is the service's own."""
 
@@ -103,8 +116,23 @@ def translate_aws_errors(operation: str) -> Iterator[None]:
         raise unreachable(error) from error
 
 
-def unreachable(error: Exception) -> AwsUnreachable:
+def unreachable(error: Exception) -> AwsUnreachable | LocalAccountEnded:
+    from botocore.exceptions import EndpointConnectionError
+
+    if isinstance(error, EndpointConnectionError):
+        endpoint_url = str(error.kwargs.get("endpoint_url", ""))
+        if is_this_machine(urlsplit(endpoint_url).hostname or ""):
+            return LocalAccountEnded(endpoint_url)
     return AwsUnreachable(str(error).rstrip("."))
+
+
+def is_this_machine(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def refusal(operation: str, error: "ClientError") -> AwsRefused | ExpiredCredentials:

@@ -5,19 +5,28 @@ botocore's standard mode tries a throttled or dropped call `ATTEMPTS` times, whi
 the standard mode cannot replace that: its retry quota (500, and 14 for each dropped call) is spent after 35 of them,
 which takes about four minutes, and then it gives up without a word.
 
-An account on this machine is reached through the same calls (AWS_ENDPOINT_URL).
+An account on this machine is reached through the same calls (AWS_ENDPOINT_URL). One that has ended does not come back:
+a call to it fails at once.
 """
 
 import random
 from collections.abc import Callable, Mapping
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
-from aws_api.errors import NO_REGION, AwsBusy, AwsUnavailable, refusal, translate_aws_errors, unreachable
+from aws_api.errors import (
+    NO_REGION,
+    AwsBusy,
+    AwsUnavailable,
+    LocalAccountEnded,
+    is_this_machine,
+    refusal,
+    translate_aws_errors,
+    unreachable,
+)
 
 if TYPE_CHECKING:
     import boto3
@@ -106,7 +115,8 @@ class OutageRetries:
     """Handles botocore's `needs-retry` event: keeps a throttled or unreachable call alive when botocore gives up.
 
     botocore emits the event after each attempt, sleeps for the seconds that a handler returns and tries again; where
-    all return None the call ends as the last attempt did. Expired credentials are raised at once.
+    all return None the call ends as the last attempt did. Expired credentials and a local account that has ended are
+    raised at once.
     """
 
     _WAITED_S = "outage_waited_s"
@@ -126,12 +136,14 @@ class OutageRetries:
         request_dict: Mapping[str, Any],
         **_: Any,
     ) -> float | None:
+        error = _passing(operation.name, response, caught_exception)
+        if isinstance(error, LocalAccountEnded):
+            raise error  # botocore would repeat the call
         notify = self._session.notify
         if notify is None:
             return None
         context = request_dict["context"]
         waited = context.get(self._WAITED_S, 0.0)
-        error = _passing(operation.name, response, caught_exception)
         if error is None:
             if waited:
                 notify("AWS answers again.")
@@ -163,12 +175,3 @@ def _outage(error: AwsUnavailable) -> str:
         f"{str(error).rstrip('.')}. Asking again for up to {GIVE_UP_S / 60:.0f} minutes; a job under way is not "
         "affected."
     )
-
-
-def is_this_machine(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import urllib3
 
-from aws_api.session import is_this_machine
+from aws_api.errors import is_this_machine
 from inference_recommender.capacity.server_times import Counters, ServerTimes, answered, read_counters, server_times
 
 TIMEOUT_S = 2.0

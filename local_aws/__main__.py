@@ -19,6 +19,7 @@ from inference_recommender.load_generator.process import COMMAND
 from local_aws import machine
 from local_aws.account import Account, Settings
 from local_aws.process.neuron import NeuronStandIn
+from local_aws.process.triton import remove_leftovers
 from local_aws.process.triton_toolchain import DEFAULT_TOOLCHAIN
 from local_aws.sagemaker.processing_jobs import Runner
 from local_aws.server import AccountServer, as_shell, exports
@@ -88,6 +89,7 @@ def _serve(account: Account, folder: StateFolder, port: int, stop: threading.Eve
     try:
         server = AccountServer(account, port)
         folder.remove_models()
+        remove_leftovers()
         account.environment.update(exports(server.port, settings.region, server.keys))
         server.start()
         exported = as_shell(account.environment)

@@ -13,8 +13,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from aws_api.errors import AwsUnavailable
-from aws_api.session import AwsSession, is_this_machine
+from aws_api.errors import AwsUnavailable, is_this_machine
+from aws_api.session import AwsSession
 from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.search import Probe, Probed, Reason, Search, SearchResult, Seen, probed
 from inference_recommender.cli import arguments

@@ -8,9 +8,8 @@ from functools import partial
 
 from rich.console import Console
 
-from aws_api.errors import AwsUnavailable
+from aws_api.errors import AwsUnavailable, is_this_machine
 from aws_api.processing_jobs import ProcessingJob
-from aws_api.session import is_this_machine
 from inference_recommender.capacity.search import Probe
 from inference_recommender.cli import GENERATOR_TYPE
 from inference_recommender.jobs.aws import deployed_workload

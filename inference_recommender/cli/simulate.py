@@ -228,7 +228,6 @@ class _Asked:
 
 def _simulate(options: argparse.Namespace, stderr: Console) -> int:
     folder = _workload(options)
-    folder = folder.measured_on(measured_target(options.source or folder.recommendation_file))
     traffic = _traffic(options, folder)
     service = _service(options, folder)
     _check_size(traffic, folder.workload, service)
@@ -375,6 +374,7 @@ def _recommended_policy(asked: _Asked, found: Found) -> Recommendation | None:
 def _workload(options: argparse.Namespace) -> WorkloadFolder:
     """Returns the workload, with the peak that --peak-invocations-per-minute names."""
     folder, peak = load_workload(options.workload), options.peak_invocations_per_minute
+    folder = folder.measured_on(measured_target(options.source or folder.recommendation_file))
     objective = folder.workload.latency_objective
     if peak is None:
         return folder
@@ -400,9 +400,9 @@ def _check_size(traffic: Traffic, workload: Workload, service: Service) -> None:
     sized = f"--from {service.run} --peak-invocations-per-minute {max(math.ceil(peak), 1)}"
     raise UsageError(
         f"{traffic.name} has a peak of {peak:,.0f} invocations/min (mean {load.mean_per_minute:,.0f}), and the "
-        f"objective's peak is {expected:,}. They differ by more than a factor of {MOST_TIMES_OFF}, so the fleet has "
-        f"the wrong size for this trace. Size one for it: `python -m inference_recommender size {sized}`. Then simulate "
-        f"that fleet: add {sized}."
+        f"objective's peak is {expected:,}. They differ by more than a factor of {MOST_TIMES_OFF}, so the "
+        f"fleet has the wrong size for this trace. Size one for it: `python -m inference_recommender size {sized}`. Then "
+        f"simulate that fleet: add {sized}."
     )
 
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from aws_api.session import is_this_machine
+from aws_api.errors import is_this_machine
 from inference_recommender.experiment.account import Account, Prepared, with_gpus
 from inference_recommender.experiment.folder import ExperimentFolder, Origin
 from inference_recommender.experiment.plan import Batch, cell_lifetime, failed

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from aws_api.session import is_this_machine
+from aws_api.errors import is_this_machine
 from inference_recommender.jobs.requests import JSON, stopping_conditions, traffic_pattern
 from inference_recommender.load_generator.plan import LoadPlan, SageMakerEndpoint, StoppingConditions, TrafficPattern
 from inference_recommender.measurement import DeployedEndpoint

@@ -10,9 +10,8 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from aws_api.errors import translate_aws_errors
+from aws_api.errors import is_this_machine, translate_aws_errors
 from aws_api.expiry import expiry_of
-from aws_api.session import is_this_machine
 from inference_recommender.jobs.aws import INVOCATIONS_URL_TAG, resource_id
 from inference_recommender.load_generator.plan import SageMakerEndpoint
 from inference_recommender.load_test.aws import LoadTestAws

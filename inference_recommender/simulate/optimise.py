@@ -9,7 +9,7 @@ seeds, so that they differ by what they are and not by luck.
 Those that kept the tolerance, the cheapest first, are then simulated on seeds that the search has not seen, which
 decide, and those that keep it there on seeds held out from both. Each policy has held-out seeds of its own, so that
 trying several does not look for luck. A seed fails there that is over the objective for more than half the tolerated
-minutes. Where the recommended policy keeps the tolerance, the choice must not be worse, and none may fail. Else failures
+minutes. If the recommended policy keeps the tolerance, the choice must not be worse, and none may fail. Else failures
 are allowed as long as they still show, with 95 % confidence, that fewer seeds fail than the tolerance leaves. There are
 enough held-out seeds that no failure among them shows a third of that share: if none of n fails, fewer than a share p
 do if (1 - p)^n = 0.05.

@@ -9,11 +9,13 @@ is restricted to a secret besides. Its own front end for SageMaker is off: it li
 for whoever asks.
 """
 
+import contextlib
 import os
 import platform
 import secrets
 import shlex
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,6 +32,7 @@ RESTRICTED_APIS = ("model-repository", "shared-memory", "logging", "trace")
 CONTROL_HEADER = "local-aws-key"
 SOCKET_PATH_BYTES = 107
 """The most bytes that fit into struct sockaddr_un."""
+PYTHON_ENVIRONMENTS = Path("/tmp")
 _PREFIX = "SAGEMAKER_TRITON_"
 
 _FLAGS = {
@@ -116,6 +119,18 @@ class TritonServer(ModelServer):
         # With a name of our own, the guard can remove the shared memory that a killed Triton leaves behind.
         process, started = launch(command, cls.KIND, log_file, [str(scratch), f"/dev/shm/{scratch.name}*"])
         return cls(process, repository, socket, f"http://127.0.0.1:{started['port']}/{key}", started["pid"], log_file)
+
+
+def remove_leftovers(folder: Path = PYTHON_ENVIRONMENTS) -> None:
+    """Removes the empty folders of killed Tritons.
+
+    Triton's Python backend makes one at its start, in a place that no setting changes. A folder that is in use is not
+    empty, or is younger than the longest start.
+    """
+    for path in folder.glob("python_env_*"):
+        with contextlib.suppress(OSError):  # another user's, in use, or just removed
+            if time.time() - path.stat().st_mtime > START_TIMEOUT_S:
+                path.rmdir()
 
 
 def triton_command(

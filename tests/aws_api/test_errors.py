@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, TokenRetrievalError
 
-from aws_api.errors import AwsBusy, AwsRefused, AwsUnreachable, ExpiredCredentials, NotFound, translate_aws_errors
+from aws_api.errors import (
+    AwsBusy,
+    AwsRefused,
+    AwsUnreachable,
+    ExpiredCredentials,
+    LocalAccountEnded,
+    NotFound,
+    translate_aws_errors,
+)
 
 
 def refused(code: str, status: int = 400, message: str = "why") -> ClientError:
@@ -40,6 +48,13 @@ def refused(code: str, status: int = 400, message: str = "why") -> ClientError:
             AwsUnreachable,
             'AWS cannot be reached: Could not connect to the endpoint URL: "https://api". If AWS_ENDPOINT_URL points '
             "at an account on this machine, start it with `python -m local_aws`.",
+        ),
+        (
+            EndpointConnectionError(endpoint_url="http://localhost:5055/"),
+            LocalAccountEnded,
+            "The local account at http://localhost:5055 is not running. Its exports file (.local_aws/exports, or the "
+            "one in --state DIR) no longer holds. Start an account with `python -m local_aws` and source the file "
+            "again. The new account is empty: bootstrap and deploy again. For AWS itself, unset AWS_ENDPOINT_URL.",
         ),
     ],
 )

@@ -9,12 +9,21 @@ import botocore.endpoint
 import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
-from botocore.exceptions import EndpointConnectionError
+from botocore.exceptions import ConnectionClosedError, EndpointConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aws_api.errors import AwsBusy, AwsRefused, AwsUnavailable, AwsUnreachable, ExpiredCredentials, translate_aws_errors
-from aws_api.session import ATTEMPTS, GIVE_UP_S, LONGEST_PAUSE_S, AwsSession, OutageRetries, is_this_machine, pause_s
+from aws_api.errors import (
+    AwsBusy,
+    AwsRefused,
+    AwsUnavailable,
+    AwsUnreachable,
+    ExpiredCredentials,
+    LocalAccountEnded,
+    is_this_machine,
+    translate_aws_errors,
+)
+from aws_api.session import ATTEMPTS, GIVE_UP_S, LONGEST_PAUSE_S, AwsSession, OutageRetries, pause_s
 
 THROTTLED = (400, b'{"__type": "ThrottlingException", "message": "Rate exceeded"}')
 DROPPED = EndpointConnectionError(endpoint_url="https://api")
@@ -118,6 +127,16 @@ def test_a_refusal_ends_an_outage_too(slept: list[float]) -> None:
     with pytest.raises(AwsRefused, match="AccessDeniedException"):
         describe(said, *[THROTTLED] * ATTEMPTS, DENIED)
     assert said == [TOLD, "AWS answers again."]
+
+
+@pytest.mark.parametrize("notified", [True, False])
+def test_a_local_account_that_has_ended_fails_the_call_at_once(notified: bool, slept: list[float]) -> None:
+    said: list[str] = []
+    ended = EndpointConnectionError(endpoint_url="http://localhost:5055/")
+    closed = ConnectionClosedError(endpoint_url="http://localhost:5055/")
+    with pytest.raises(LocalAccountEnded, match="The local account at http://localhost:5055 is not running"):
+        describe(said if notified else None, closed, ended)
+    assert (len(slept), said) == (1, [])
 
 
 def test_what_is_no_trouble_of_the_network_is_not_tried_again() -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from local_aws.cloudwatch import distribution
 from local_aws.distributions import Distribution, buckets, is_statistic, percentile, statistic
 from local_aws.keys import AccountKeys
 from local_aws.process import usage
+from local_aws.process.triton import remove_leftovers
 from local_aws.process.usage import highest_average
 from local_aws.sagemaker import model_archive
 from local_aws.sagemaker.endpoint import REASON_CHARACTERS, shortened
@@ -297,3 +299,13 @@ def test_a_port_that_there_is_not_is_a_wrong_option(port: str, capsys: pytest.Ca
         main([f"--port={port}"])
     assert ended.value.code == 2
     assert capsys.readouterr().err.endswith(f"argument --port: got '{port}'. Allowed: 0 to 65535\n")
+
+
+def test_empty_folders_of_killed_tritons_are_removed_and_no_other(tmp_path: Path) -> None:
+    for name in ("python_env_old", "python_env_used", "python_env_young", "another"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "python_env_used" / "0").mkdir()
+    for name in ("python_env_old", "python_env_used", "another"):
+        os.utime(tmp_path / name, (0, 0))
+    remove_leftovers(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"python_env_used", "python_env_young", "another"}

@@ -12,6 +12,7 @@ import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 
+from aws_api.errors import LocalAccountEnded
 from inference_recommender.__main__ import COMMANDS, main
 from local_aws.service_model import check
 from tests.artifacts import an_artifact
@@ -220,14 +221,10 @@ def test_an_account_that_is_not_running_says_how_to_start_it(cli: Cli) -> None:
         "AWS_ACCESS_KEY_ID": "x",
         "AWS_SECRET_ACCESS_KEY": "x",
         "AWS_ENDPOINT_URL": "http://localhost:9",
-        "AWS_MAX_ATTEMPTS": "1",
     }
     refused = cli("invoke", "spellcheck", "a", **account)
     assert refused.returncode == 3
-    assert refused.stderr == (
-        'AWS cannot be reached: Could not connect to the endpoint URL: "http://localhost:9/". If AWS_ENDPOINT_URL '
-        "points at an account on this machine, start it with `python -m local_aws`.\n"
-    )
+    assert refused.stderr == f"{LocalAccountEnded('http://localhost:9')}\n"
 
 
 def test_a_folder_that_is_no_run_is_refused(cli: Cli, tmp_path: Path) -> None:
