@@ -400,9 +400,9 @@ def _check_size(traffic: Traffic, workload: Workload, service: Service) -> None:
     sized = f"--from {service.run} --peak-invocations-per-minute {max(math.ceil(peak), 1)}"
     raise UsageError(
         f"{traffic.name} has a peak of {peak:,.0f} invocations/min (mean {load.mean_per_minute:,.0f}), and the "
-        f"objective's peak is {expected:,}. They differ by more than a factor of {MOST_TIMES_OFF}, so the "
-        f"fleet has the wrong size for this trace. Size one for it: `python -m inference_recommender size {sized}`. Then "
-        f"simulate that fleet: add {sized}."
+        f"objective's peak is {expected:,}. They differ by more than a factor of {MOST_TIMES_OFF}, so the fleet has "
+        f"the wrong size for this trace. Size a fleet for it: `python -m inference_recommender size {sized}`. Then "
+        f"simulate with {sized}."
     )
 
 

@@ -10,9 +10,9 @@ Those that kept the tolerance, the cheapest first, are then simulated on seeds t
 decide, and those that keep it there on seeds held out from both. Each policy has held-out seeds of its own, so that
 trying several does not look for luck. A seed fails there that is over the objective for more than half the tolerated
 minutes. If the recommended policy keeps the tolerance, the choice must not be worse, and none may fail. Else failures
-are allowed as long as they still show, with 95 % confidence, that fewer seeds fail than the tolerance leaves. There are
-enough held-out seeds that no failure among them shows a third of that share: if none of n fails, fewer than a share p
-do if (1 - p)^n = 0.05.
+are allowed that still show, with 95 % confidence, that fewer seeds fail than the tolerance leaves. There are enough
+held-out seeds that no failure among them shows a third of that share: if none of n fails, fewer than a share p do if
+(1 - p)^n = 0.05.
 
 The first policy that is confirmed is chosen. If none costs less than the recommended policy, that one stays; if
 it exceeds the tolerance, too, the policy that comes nearest is shown and not written.

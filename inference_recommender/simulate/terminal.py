@@ -84,8 +84,8 @@ def show(title: str, case: Case, objective: LatencyObjective, named: Sequence[tu
         box=SIMPLE_HEAD,
     )
     table.add_column("fleet")
-    share = "worst\nseed" if few else f"{found.tolerance.confidence:.0%} of seeds\nhave at most"
-    for head in ("minutes over,\nmean", f"minutes over,\n{share}", "late", "dropped", "most\ninstances"):
+    share = ",\nworst" if few else f", {found.tolerance.confidence:.0%}\nof seeds"
+    for head in ("minutes\nover,\nmean", f"minutes\nover{share}", "late", "dropped", "most\ninstances"):
         table.add_column(head, justify="right")
     for head in ("instance\nhours", "USD"):
         table.add_column(head, justify="right")

@@ -180,6 +180,7 @@ def _refuse_gaps(file: str, lines: Sequence[_Line], spacing: int, fill: Fill | N
         "failed."
     )
     raise UsageError(
-        f"{file}: {len(wrong)} line{'s' * (len(wrong) != 1)} not {spacing:g} s after the line before: {shown}{more}. "
+        f"{file}: lines are {spacing:g} s apart, but {len(wrong)} {'comes' if len(wrong) == 1 else 'come'} at another "
+        f"time: {shown}{more}. "
         f"{advice}"
     )

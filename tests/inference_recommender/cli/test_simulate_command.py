@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from inference_recommender.__main__ import main
 from inference_recommender.cli import simulate
 from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
 from inference_recommender.run_folder import RunFolder
-from inference_recommender.simulate import optimise, seeds
+from inference_recommender.simulate import evidence, optimise, seeds, terminal
+from inference_recommender.simulate.policy import Policy
+from inference_recommender.simulate.terminal import rows_in_words
 from tests.inference_recommender.prove.recommended import a_candidate, a_recommendation
-from workloads import Autoscaling, ColdStart, Recommendation, load_workload
+from workloads import Autoscaling, ColdStart, Recommendation, ScheduledMinimum, load_workload
 
 FOLDER = load_workload("spellcheck")
 OBJECTIVE = FOLDER.workload.latency_objective
@@ -23,6 +26,10 @@ CHOSEN = a_candidate(
     instance_type="ml.g5.xlarge",
     autoscaling=Autoscaling(min_capacity=2, max_capacity=20, target_invocations_per_instance=15_000.0),
     cost_per_hour_usd=14.08,
+)
+NO_RUN = (
+    "Warning: The recommendation's run, runs/job-1, was not found, so the instance is modelled as an M/M/1 queue with "
+    "the recommended capacity. If the run is in another folder, name its recommendation.json with --from."
 )
 QUICK = ("--seeds", "3")
 OPTIMISE = ("--optimise", "--confidence", "0.9")
@@ -103,17 +110,45 @@ def test_the_same_seeds_have_the_same_result(recommendation: Path, capsys: pytes
     assert document(capsys)["requests"] != first["requests"]
 
 
-def test_the_table_compares_todays_policy_a_fixed_fleet_and_the_lower_bound(
+def test_the_table_compares_the_recommended_policy_with_a_fixed_and_an_ideal_fleet(
     recommendation: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert simulated(recommendation) == 0
     shown = capsys.readouterr().out
     assert "spellcheck on diurnal, 1 day, 3 seeds: P99 ≤ 50 ms" in shown
-    assert "today's: 2 to 20, 15,000/min each" in shown
-    assert "never scaled: 10" in shown
-    assert "lower bound: the future known" in shown
-    assert "Within the tolerance: at most 5 minutes over the objective in 99% of seeds; 0 of 3 have more." in shown
-    assert "An instance is taken to serve 360 s after it is asked for, and an alarm to see a minute 120 s late" in shown
+    assert "as recommended now: 2 to 20, 15,000/min each" in shown
+    assert "fixed fleet: 10 instances" in shown
+    assert "ideal (knows the future)" in shown
+    assert (
+        "Within the tolerance: 0 of 3 seeds have more than 5 minutes over the objective; 0 may. 3 seeds: no share of "
+        "seeds can be given; use --seeds 100.\n"
+    ) in shown
+    assert "99%" not in shown
+    assert "The worst seed" not in shown, "it has no minute over the objective"
+    assert re.search(
+        r"Traffic: mean 13\d,\d{3} and peak 2\d\d,\d{3} invocations/min. The objective's peak: 240,000.", shown
+    )
+    assert "Model of an instance: an M/M/1 queue with the recommended capacity.\n" in shown
+    assert (
+        "Assumed: a new instance serves after 360 s (300 s to provision it; 60 s to load the model). An alarm sees a "
+        "minute 120 s late. Change this with --provisioning-s, --model-load-s and --metric-delay-s."
+    ) in shown
+    assert not re.search(r" $", shown, re.MULTILINE), "no blanks pad the table's lines"
+
+
+def test_a_share_of_seeds_is_given_from_100_seeds_on(
+    recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulated(recommendation, "--seeds", "100", trace=waves(tmp_path))
+    shown = capsys.readouterr().out
+    assert re.search(r" over, 99% ", shown)
+    assert "have more than 5 minutes over the objective; 1 may.\n" in shown
+    simulated(recommendation, "--seeds", "1", trace=waves(tmp_path))
+    assert "has more than 5 minutes over the objective; 0 may. 1 seed: no share" in capsys.readouterr().out
+    for folder in (tmp_path / "runs").iterdir():
+        main(["report", str(folder), "--format", "markdown"])
+        one_seed = json.loads((folder / "simulation.json").read_text("utf-8"))["seeds"] == 1
+        assert ("1 seed: no share of seeds can be given" in capsys.readouterr().out) == one_seed
 
 
 def test_a_measured_cold_start_takes_the_place_of_the_assumption_and_an_option_that_of_both(
@@ -140,7 +175,7 @@ def test_a_measured_cold_start_takes_the_place_of_the_assumption_and_an_option_t
     assert json.loads((run / "simulation.json").read_text("utf-8"))["assumed"] == {"model_load_s": words}
     simulated(recommendation)
     assert (
-        f"But 300 s of AWS's provisioning are assumed and 3.32 s of the server's own start are {words}."
+        f"Assumed: a new instance serves after 303 s (300 s to provision it; 3.32 s to load the model, {words})."
         in capsys.readouterr().out
     )
     simulated(recommendation, "--model-load-s", "45", "--json")
@@ -184,7 +219,9 @@ def test_the_policy_that_is_found_is_written_into_the_recommendation(
     assert simulated(recommendation, *OPTIMISE, "--json", trace=waves(tmp_path)) == 0
     shown = capsys.readouterr()
     found = json.loads(shown.out)
-    assert shown.err.endswith(f"Written for review: {recommendation}\n")
+    assert f"Written for review: {recommendation}\n" in shown.err
+    assert "It replaces" not in shown.err
+    assert shown.err.endswith("Next: review it, then run `cdk deploy SpellcheckStack`.\n")
     assert found["kept"]
     assert found["cost_usd"] < found["today"]["cost_usd"]
     assert [each["cost_usd"] for each in found["frontier"]] == sorted(each["cost_usd"] for each in found["frontier"])
@@ -197,7 +234,48 @@ def test_the_policy_that_is_found_is_written_into_the_recommendation(
     assert written.autoscaling.simulated.trace_sha256 == found["trace"]["sha256"]
     assert written.autoscaling.target_invocations_per_instance == found["policy"]["target_invocations_per_instance"]
     simulated(recommendation, "--json", trace=waves(tmp_path))
-    assert document(capsys)["policy"] == found["policy"], "it is today's policy now"
+    assert document(capsys)["policy"] == found["policy"], "it is the recommended policy now"
+
+
+@pytest.mark.usefixtures("few_seeds")
+def test_a_second_search_names_what_it_replaces(
+    recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulated(recommendation, *OPTIMISE, trace=waves(tmp_path))
+    other = tmp_path / "other.csv"
+    sale = [1500 + 10 * minute + (2000 if 20 < minute < 25 else 0) for minute in range(60)]
+    other.write_text("".join(f"{60 * minute},{rate}\n" for minute, rate in enumerate(sale)), "utf-8")
+    capsys.readouterr()
+    assert simulated(recommendation, *OPTIMISE, trace=str(other)) == 0
+    assert "It replaces the policy that was chosen on waves.csv.\n" in capsys.readouterr().err
+
+
+def test_rows_of_the_same_bounds_show_the_settings_that_differ() -> None:
+    plain = Policy(target_invocations_per_instance=4859, min_capacity=2, max_capacity=4)
+    scheduled = replace(plain, scheduled_minimums=(ScheduledMinimum(schedule="cron(0 8 * * ? *)", min_capacity=3),))
+    quick = replace(plain, scale_out_cooldown_s=0, scheduled_minimums=scheduled.scheduled_minimums)
+    words = "2 to 4, 4,859/min each"
+    assert rows_in_words([plain, replace(plain, max_capacity=9)]) == [words, "2 to 9, 4,859/min each"]
+    assert rows_in_words([scheduled, plain, plain]) == [
+        f"{words}, at least 3 at cron(0 8 * * ? *)",
+        f"{words}, no scheduled minimums",
+        f"{words}, no scheduled minimums",
+    ]
+    assert rows_in_words([scheduled, quick]) == [
+        f"{words}, cooldowns of 300 s out and 600 s in",
+        f"{words}, cooldowns of 0 s out and 600 s in",
+    ]
+
+
+@pytest.mark.usefixtures("few_seeds")
+def test_a_search_logs_its_progress_where_there_is_no_terminal(
+    recommendation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "LOG_EVERY_S", 0.0)
+    simulated(recommendation, *OPTIMISE, trace=waves(tmp_path))
+    shown = capsys.readouterr().err
+    assert shown.startswith("Searching policies on 24 seeds each. 89 held-out seeds confirm the choice.\n")
+    assert re.search(r"^Simulated 5\d\d seeds in \d+ s\.$", shown, re.MULTILINE)
 
 
 @pytest.mark.usefixtures("few_seeds")
@@ -207,14 +285,16 @@ def test_without_a_recommendation_or_a_policy_that_keeps_the_tolerance_nothing_i
     before = recommendation.read_bytes()
     asked = ("--optimise", "--tolerance-minutes", "0", "--max-instances", "4")
     assert refusal(recommendation, capsys, *asked) == (
-        "--optimise chooses the policy: leave out the options of another one."
+        "--optimise chooses the policy itself. Leave out the options of a policy."
     )
     assert simulated(capacity_json(tmp_path), *OPTIMISE, trace=waves(tmp_path)) == 0
     shown = capsys.readouterr()
-    assert "Nothing was written: a measurement was simulated, and no recommendation." in shown.err
-    assert "cheaper than today's policy, which keeps the tolerance, too." in shown.out
+    assert "Nothing was written: --from names a measurement, not a recommendation." in shown.err
+    assert "less than the recommended policy, which is within the tolerance, too." in shown.out
     assert "Cost against risk, on the search's seeds" in shown.out
-    assert "Decided on 3 seeds, and confirmed on 89 others: none of them has more than 2.5 minutes over." in shown.out
+    assert (
+        "Decided on 3 seeds and confirmed on 89 held-out seeds: 0 of them exceeded 2.5 minutes over the objective."
+    ) in shown.out
     assert recommendation.read_bytes() == before
 
 
@@ -222,7 +302,7 @@ def test_without_a_recommendation_or_a_policy_that_keeps_the_tolerance_nothing_i
 def test_a_policy_that_is_not_confirmed_is_not_written(
     recommendation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Today's target is far too high for the trace, so that it cannot stay."""
+    """The recommended target is far too high for the trace, so that it cannot stay."""
     monkeypatch.setattr(optimise.Search, "_failed", lambda *_: 99)
     autoscaling = Autoscaling(min_capacity=2, max_capacity=20, target_invocations_per_instance=60_000.0)
     candidate = CHOSEN.model_copy(update={"autoscaling": autoscaling})
@@ -230,8 +310,8 @@ def test_a_policy_that_is_not_confirmed_is_not_written(
     before = recommendation.read_bytes()
     assert simulated(recommendation, *OPTIMISE, trace=waves(tmp_path)) == 1
     shown = capsys.readouterr()
-    assert shown.err.endswith("Nothing was written: no policy that was tried was confirmed on the seeds held out.\n")
-    assert "Decided on 3 seeds; no other policy was confirmed on others." in shown.out
+    assert shown.err.endswith("Nothing was written: no policy that was tried was confirmed on held-out seeds.\n")
+    assert "Decided on 3 seeds. No other policy was confirmed on held-out seeds." in shown.out
     assert recommendation.read_bytes() == before
 
 
@@ -239,10 +319,10 @@ def test_the_run_is_kept_in_a_folder(recommendation: Path, tmp_path: Path, capsy
     assert simulated(recommendation, "--json", "--target-invocations", "20000", trace=waves(tmp_path)) == 0
     shown = capsys.readouterr()
     (folder,) = (tmp_path / "runs").iterdir()
-    assert shown.err == f"Kept in {folder}; `python -m inference_recommender report {folder}` draws it.\n"
+    assert shown.err.endswith(f"Kept in {folder}. `python -m inference_recommender report {folder}` draws it.\n")
     kept = json.loads((folder / "simulation.json").read_text("utf-8"))
     assert {**kept, **json.loads(shown.out)} == kept, "the document of --json is part of it"
-    assert [each["name"] for each in kept["policies"]] == ["asked for", "today's", "never scaled"]
+    assert [each["name"] for each in kept["policies"]] == ["asked for", "as recommended now", "fixed fleet"]
     assert kept["day"]["seed"] == kept["timeline"]["seed"]
     assert kept["day"]["minutes"] == 60
     courses = [each["day"] for each in kept["policies"]]
@@ -278,19 +358,22 @@ def test_ctrl_c_keeps_the_seeds_that_every_policy_was_simulated_with(
     assert simulated(recommendation, trace=waves(tmp_path)) == 130
     said = " ".join(capsys.readouterr().err.split())
     if whole < 2:
-        assert said == "Interrupted before anything was simulated as a whole: there is nothing to keep."
+        assert said == "Interrupted before the first results were complete: there is nothing to keep."
         assert not (tmp_path / "runs").exists()
         return
     (folder,) = (tmp_path / "runs").iterdir()
-    assert said == f"Interrupted: 2 of 3 seeds were simulated before, and are kept in {folder}."
+    assert said.endswith(f"Interrupted: 2 of 3 seeds are complete. They are kept in {folder}.")
     assert main(["report", str(folder), "--format", "json"]) == 0
     report = document(capsys)
     assert (report["verdict"], report["decision"]) == (
         "unknown",
-        "Conclude nothing yet: the simulation was interrupted.",
+        "No conclusion: the simulation was interrupted.",
     )
     (policies,) = (table["rows"] for table in report["tables"] if table["name"] == "policies")
-    assert [(row["policy"], row["seeds"]) for row in policies[:2]] == [("today's", 2), ("never scaled", 2)]
+    assert [(row["policy"], row["seeds"]) for row in policies[:2]] == [
+        ("as recommended now", 2),
+        ("fixed fleet", 2),
+    ]
 
 
 @pytest.mark.usefixtures("few_seeds")
@@ -310,9 +393,7 @@ def test_ctrl_c_keeps_the_frontier_of_a_search(
     assert [each["name"] for each in kept["policies"][1:]] == [f"frontier {number}" for number in numbers]
     assert (kept["complete"], kept["safe"], kept["today"]) == (False, False, None)
     said = " ".join(capsys.readouterr().err.split())
-    assert re.fullmatch(
-        rf"Interrupted: \d+ policies of the search were simulated before, and are kept in {folder}\.", said
-    )
+    assert re.search(rf" Interrupted: \d+ policies of the search are complete\. They are kept in {folder}\.$", said)
     assert recommendation.read_bytes() == before
 
 
@@ -336,7 +417,7 @@ def test_a_recorded_trace_and_a_longer_shape(
     recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = tmp_path / "day.csv"
-    trace.write_text("".join(f"{60 * minute},{500 + minute}\n" for minute in range(120)), "utf-8")
+    trace.write_text("".join(f"{60 * minute},{3000 + minute}\n" for minute in range(120)), "utf-8")
     assert simulated(recommendation, "--json", trace=str(trace)) == 0
     found = document(capsys)
     assert (found["trace"]["name"], found["trace"]["minutes"]) == ("day.csv", 120)
@@ -350,14 +431,15 @@ def test_a_measurement_is_sized_and_simulated_with_its_probes(
 ) -> None:
     assert simulated(capacity_json(tmp_path), "--region", "us-east-1", "--json") == 0
     found = document(capsys)
-    assert found["curve"]["basis"] == "3 probes with open arrivals"
+    assert found["curve"]["basis"] == "3 probes with open-loop arrivals"
     assert found["curve"]["measured_up_to"] == 36_000
     assert found["price_per_hour_usd"] == pytest.approx(1.408)
 
 
-def test_the_probes_of_the_recommendations_run_are_found(
-    recommendation: Path, capsys: pytest.CaptureFixture[str]
+def test_the_probes_are_those_of_the_recommendations_own_run_wherever_the_output_goes(
+    recommendation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(evidence, "ROOT", tmp_path)
     probe = ProbeSeen(invocations_per_minute=33_000.0, duration_s=30.0, latency_ms=80.0, late_share=0.03)
     found = OpenLoop(invocations_per_minute=30_000.0, percentile="P99", limit_ms=50.0, reason="found", probes=(probe,))
     run = RunFolder(recommendation.parent / "runs" / "job-1")
@@ -373,24 +455,34 @@ def test_the_probes_of_the_recommendations_run_are_found(
             ),
         )
     )
+    beside = run.path / "recommendation.json"
+    for file, runs in ((recommendation, "runs"), (recommendation, "elsewhere"), (beside, "elsewhere")):
+        simulated(file, "--json", "--runs", str(tmp_path / runs))
+        assert document(capsys)["curve"]["basis"] == "1 probe with open-loop arrivals"
+
+
+def test_a_recommendation_without_its_run_is_simulated_with_a_warning(
+    recommendation: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     simulated(recommendation, "--json")
-    assert document(capsys)["curve"]["basis"] == "1 probe with open arrivals"
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["curve"]["basis"] == "an M/M/1 queue with the recommended capacity"
+    assert shown.err.startswith(f"{NO_RUN}\n")
 
 
 def test_a_load_beyond_anything_measured_is_said_to_be_extrapolated(
     recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = tmp_path / "storm.csv"
-    trace.write_text("".join(f"{60 * minute},{10_000 if minute else 800}\n" for minute in range(30)), "utf-8")
+    trace.write_text("".join(f"{60 * minute},{8_000 if minute else 800}\n" for minute in range(30)), "utf-8")
     assert simulated(recommendation, "--json", "--max-instances", "10", trace=str(trace)) == 1
     shown = capsys.readouterr()
     beyond = json.loads(shown.out)["extrapolated"]
-    assert beyond["times"] == pytest.approx(5, rel=0.05)
+    assert beyond["times"] == pytest.approx(4, rel=0.05)
     assert (
-        f"The load goes beyond anything measured, to {beyond['highest_invocations_per_minute_and_instance']:,.0f} "
-        f"invocations/min on an instance, {beyond['times']:.2f} times the highest rate measured, 30,000: "
-        f"{beyond['minutes']:,.1f} minutes of the trace are extrapolated, as if an instance answered "
-        "30,000 and no more."
+        f"For {beyond['minutes']:,.1f} minutes an instance gets up to "
+        f"{beyond['highest_invocations_per_minute_and_instance']:,.0f} invocations/min. Nothing above 30,000 was "
+        "measured. There an instance is taken to answer 30,000/min."
     ) in shown.err
 
 
@@ -407,8 +499,6 @@ BAD_TRACES = {
     "": ": has no line with a rate; a trace needs at least 2. A line is a time and requests per second: "
     "2026-11-22T13:00:00Z,41.5.",
     "60,1\n0,2\n": ":2: is not after the line before it; sort the trace by time.",
-    "0,1\n60,1\n120,1\n300,1\n": ":4: comes 180 s after the line before it, and most lines are 60 s apart; fill the "
-    "gap, with 0 where there was no traffic.",
     "0,1\n60,-2\n": ":2: got -2 requests per second; a rate cannot be negative.",
     "2026-11-22T13:00:00Z,1\n2026-11-22T13:01:00+02:00,1\n": ":2: time zones are mixed: +0200, after +0000 in line 1. "
     "Write all times in UTC.",
@@ -427,23 +517,96 @@ def test_bad_input_is_refused_in_a_sentence(
     empty.write_text("time,rate\n", "utf-8")
     assert refusal(recommendation, capsys, trace=str(empty)).startswith(f"{empty}: has no line with a rate;")
     assert refusal(recommendation, capsys, "--days", "2", trace=str(empty)) == (
-        "--days: a file is as long as it is; give it with one of the shapes."
+        "--days: sets the length of a shape. A file has its own length."
     )
     assert refusal(recommendation, capsys, "--region", "us-east-1") == (
-        "--region goes with a measurement in --from: a recommendation has its own price."
+        "--region: only if --from names a measurement. A recommendation has its own price."
     )
     assert refusal(recommendation, capsys, "--min-instances", "30") == (
-        "The policy's minimum of 30 instances is above its maximum of 20: give --min-instances and --max-instances "
-        "that fit."
+        "The policy's minimum of 30 instances is above its maximum of 20. Change --min-instances or --max-instances."
     )
     for lines, said in BAD_TRACES.items():
         file = tmp_path / "bad.csv"
         file.write_text(lines, "utf-8")
         assert refusal(recommendation, capsys, trace=str(file)) == f"{file}{said}"
-    nothing = capacity_json(tmp_path, max_invocations_per_minute=0.0, max_invocations_interval=None)
+    slow = [{"invocations_per_minute": 60.0, "duration_s": 20.0, "latency_ms": 61.5, "late_share": 0.9}]
+    nothing = capacity_json(tmp_path, max_invocations_per_minute=0.0, max_invocations_interval=None, probes=slow)
     assert refusal(nothing, capsys) == (
-        "The objective, P99 ≤ 50 ms, is below the latency without load: 12 ms at the lowest rate that was tried. No "
-        "fleet keeps it; raise model_latency_ms, or measure a faster target."
+        "No fleet meets P99 ≤ 50 ms: the lowest rate of the open-loop search missed it (P99 61.5 ms). Raise "
+        "objective.model_latency_ms in workload.toml, or measure a faster target."
+    )
+
+
+@pytest.mark.parametrize("rate", [900, 9_000])
+def test_a_trace_of_another_size_is_refused_with_the_commands_that_size_for_it(
+    rate: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "busy.csv"
+    trace.write_text("".join(f"{60 * minute},{rate - minute}\n" for minute in range(60)), "utf-8")
+    measured = capacity_json(tmp_path)
+    sized = f"--from {measured} --peak-invocations-per-minute {60 * rate}"
+    assert refusal(measured, capsys, trace=str(trace)) == (
+        f"busy.csv has a peak of {60 * rate:,} invocations/min (mean {60 * rate - 1770:,}), and the objective's "
+        "peak is 240,000. They differ by more than a factor of 2, so the fleet has the wrong size for this trace. Size "
+        f"a fleet for it: `python -m inference_recommender size {sized}`. Then simulate with {sized}."
+    )
+    assert main(["size", *sized.split(), "--workload", "spellcheck", "--json"]) == 0
+    needed = document(capsys)["candidates"][0]["instance_count"]
+    assert simulated(measured, "--json", *sized.split()[2:], trace=str(trace)) in (0, 1)
+    hours = document(capsys)["fixed_fleet"]["instance_hours"]
+    assert hours == max(needed, 2), "of an hour, with the minimum in production"
+
+
+def test_another_peak_goes_with_a_measurement(recommendation: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert refusal(recommendation, capsys, "--peak-invocations-per-minute", "9000") == (
+        "--peak-invocations-per-minute sizes the fleet again. Name the measurement with --from, such as the "
+        "recommendation's run: --from runs/NAME."
+    )
+
+
+def test_a_flash_sale_is_never_of_another_size(recommendation: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulated(recommendation, trace="flash-sale") in (0, 1)
+    capsys.readouterr()
+
+
+def test_gaps_are_filled_as_the_option_says(
+    recommendation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "gaps.csv"
+    file.write_text("".join(f"{60 * minute},3000\n" for minute in range(60) if minute % 10 != 5), "utf-8")
+    assert refusal(recommendation, capsys, trace=str(file)) == (
+        f"{file}: lines are 60 s apart, but 6 come at another time: line 6 after 120 s, line 15 after 120 s, line 24 "
+        "after 120 s, line 33 after 120 s, line 42 after 120 s and 1 more. Fill the gaps with --fill-gaps zero if "
+        "there was no traffic, or with --fill-gaps last if the monitoring failed."
+    )
+    for fill, mean in (("zero", 0.9 * 180_000), ("last", 180_000)):
+        assert simulated(recommendation, "--json", "--fill-gaps", fill, trace=str(file)) == 0
+        trace = document(capsys)["trace"]
+        assert (trace["minutes"], trace["mean_invocations_per_minute"]) == (60, pytest.approx(mean))
+    odd = tmp_path / "odd.csv"
+    odd.write_text("0,1\n60,1\n120,1\n210,1\n", "utf-8")
+    assert simulated(recommendation, "--fill-gaps", "zero", trace=str(odd)) == 2
+    assert capsys.readouterr().err.endswith(
+        "line 4 after 90 s. Correct their times: --fill-gaps adds whole lines only.\n"
+    )
+    assert simulated(recommendation, "--fill-gaps", "zero") == 2
+    assert capsys.readouterr().err == (
+        "--fill-gaps: goes with a CSV file. Shapes and CloudWatch's minutes have no gaps.\n"
+    )
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_computed(
+    recommendation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def computed(*_: object) -> None:
+        pytest.fail("it was computed")
+
+    monkeypatch.setattr(simulate, "_simulated", computed)
+    file = tmp_path / "a-file"
+    file.write_text("", "utf-8")
+    assert simulated(recommendation, "--runs", str(file)) == 2
+    assert capsys.readouterr().err == (
+        f"--runs: {file} cannot be written: Not a directory. Name a folder that can be written.\n"
     )
 
 
@@ -452,17 +615,18 @@ def test_a_recommendation_that_cannot_be_simulated_is_refused(
 ) -> None:
     file = tmp_path / "recommendation.json"
     assert refusal(file, capsys) == (
-        f"{file} does not exist: there is no policy to simulate. Measure one with `python -m inference_recommender run "
-        "spellcheck`, or name a measurement with --from PATH."
+        f"{file} does not exist, so there is no policy to simulate. Measure one with `python -m inference_recommender "
+        "run spellcheck`, or name a measurement with --from PATH."
     )
     a_recommendation(CHOSEN).write_json(file)
     assert refusal(file, capsys) == (
-        f"{file}: objective: was measured for P90 ≤ 50 ms, and {FOLDER.file} now says P99 ≤ 50 ms: measure again."
+        f"{file}: objective: was measured for P90 ≤ 50 ms, and {FOLDER.file} now says P99 ≤ 50 ms. Measure again."
     )
-    a_recommendation(CHOSEN, objective=OBJECTIVE, recommended=None).write_json(file)
+    missed = CHOSEN.model_copy(update={"reason": "Misses P99 model latency ≤ 50 ms: 80 ms at 60 invocations/min."})
+    a_recommendation(missed, objective=OBJECTIVE, recommended=None).write_json(file)
     assert refusal(file, capsys) == (
-        f"{file}: recommended: no candidate keeps P99 ≤ 50 ms, so there is no fleet to simulate. Measure another "
-        "configuration, or raise the objective."
+        f"{file} recommends no fleet, so there is nothing to simulate. Measure again.\n"
+        "ml.g5.xlarge: Misses P99 model latency ≤ 50 ms: 80 ms at 60 invocations/min."
     )
     a_recommendation(CHOSEN, objective=OBJECTIVE, workload="query_intent").write_json(file)
     assert refusal(file, capsys) == f"{file}: workload: is 'query_intent', and 'spellcheck' is simulated."

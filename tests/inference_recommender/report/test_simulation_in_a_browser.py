@@ -86,11 +86,11 @@ def test_the_slider_moves_figures_and_lines(simulated: Path, quiet: Browser, siz
     quiet.press(*ARROW_RIGHT)
     second = _shown(quiet)
     assert (second["blocks"], second["drawn"], second["value"]) == (["2"], ["2"], "2")
-    assert second["says"].startswith("today's: 2 to 20, 15,000/min each")
+    assert second["says"].startswith("as recommended now: 2 to 20, 15,000/min each")
     assert second["figures"] != first["figures"]
     assert second["lines"] != first["lines"]
     quiet.press(*HOME)
-    assert _shown(quiet)["says"].startswith("never scaled: 10")
+    assert _shown(quiet)["says"].startswith("fixed fleet: 10")
     quiet.press(*ARROW_RIGHT)
     assert _shown(quiet) == first
     light = sum(int(part) for part in first["paper"].strip("rgb()").split(",")) > 3 * 128
@@ -119,7 +119,7 @@ def test_every_figure_comes_as_a_file_with_the_policy_that_is_shown(simulated: P
     assert 'data-policy="1"' not in fleet
     policies = files["Policies.csv"][2].splitlines()
     assert policies[0].startswith("policy,")
-    assert [line.partition(",")[0] for line in policies[1:4]] == ["asked for", "today's", "never scaled"]
+    assert [line.partition(",")[0] for line in policies[1:4]] == ["asked for", "as recommended now", "fixed fleet"]
     kept = json.loads((simulated / "simulation.json").read_text("utf-8"))
     assert str(kept["policies"][0]["instance_hours"]) in policies[1]
 

@@ -15,7 +15,7 @@ from inference_recommender.report.markdown import markdown
 from tests.inference_recommender.cli.test_simulate_command import CHOSEN, OBJECTIVE, capacity_json
 from tests.inference_recommender.prove.recommended import a_recommendation
 
-TRACE = "".join(f"{60 * minute},{3000 + (9000 if 30 <= minute < 40 else 0)}\n" for minute in range(60))
+TRACE = "".join(f"{60 * minute},{3000 + (5000 if 30 <= minute < 40 else 0)}\n" for minute in range(60))
 """An hour with a rush of ten minutes, which is over before an instance has started."""
 
 
@@ -70,28 +70,26 @@ def test_the_document_has_the_decision_the_policies_and_what_was_assumed(simulat
     assert (found.kind, found.workload, found.verdict) == ("simulation", "spellcheck", "missed")
     assert found.decision == (
         "Do not rely on the policy that was asked for, 2 to 20, 24,000/min each, cooldowns of 300 s out and 600 s in: "
-        "2 of 2 seeds are over the objective for longer than that, 5 minutes."
+        "2 of 2 seeds had more than 5 minutes over the objective."
     )
     policies = rows(found, "policies")
     assert [row["policy"] for row in policies] == [
         "asked for",
-        "today's",
-        "never scaled",
-        "lower bound: the future known",
+        "as recommended now",
+        "fixed fleet",
+        "ideal (knows the future)",
     ]
     assert policies[-1]["instance_hours"] < policies[0]["instance_hours"]
     assert rows(found, "policy") == [{"key": "target_invocations_per_instance", "todays": "15,000", "chosen": "24,000"}]
     times = {row["what"]: (row["value"], row["known_by"]) for row in rows(found, "assumptions")}
-    assert times["from asking for an instance to its container, s, the median"] == (200.0, "--provisioning-s")
+    assert times["from the request for an instance to its container, s, the median"] == (200.0, "--provisioning-s")
     assert times["from there to answers within the objective, s"] == (60.0, "assumed")
     assert "the capacity provider's warm-up of an instance, s" not in times
     assert found.environment["trace"] == "rush.csv"
     assert len(found.environment["sha256 of the trace"]) == 64
     assert found.environment["trace begins"] == "1970-01-01T00:00:00+00:00"
-    assert any(each.startswith("Extrapolated: the load goes to ") for each in found.cautions)
-    assert found.not_tested[0] == (
-        "No endpoint of AWS has scaled with this policy: its times are those that are assumed here."
-    )
+    assert any(each.startswith("Extrapolated: for ") for each in found.cautions)
+    assert found.not_tested[0] == ("No endpoint of AWS has scaled with this policy. Its times are assumptions.")
 
 
 def test_each_verdict_has_its_decision(simulated: Path, tmp_path: Path) -> None:
@@ -101,10 +99,14 @@ def test_each_verdict_has_its_decision(simulated: Path, tmp_path: Path) -> None:
     searched = {"policies_tried": 91, "confirmed_on": {"seeds": 898, "failed": 2}}
     cases: dict[str, dict[str, Any]] = {
         "Deploy 2 to 20, 24,000/min each, ": {"safe": True, **searched, "policies": [chosen, today, never]},
-        "Keep today's policy, 2 to 20, 15,000/min each, ": {"safe": True, **searched, "policies": [today, never]},
-        "Deploy nothing of this yet: no policy that was tried ": {"safe": False, **searched},
+        "Keep the recommended policy, 2 to 20, 15,000/min each, ": {
+            "safe": True,
+            **searched,
+            "policies": [today, never],
+        },
+        "Do not deploy: no policy that was tried ": {"safe": False, **searched},
         "Deploy the policy that was asked for, 2 to 20, ": {"safe": True},
-        "Conclude nothing yet: the simulation was interrupted.": {"complete": False, "safe": False},
+        "No conclusion: the simulation was interrupted.": {"complete": False, "safe": False},
     }
     for number, (begins, members) in enumerate(cases.items()):
         folder = tmp_path / str(number)
@@ -131,7 +133,7 @@ def test_the_page_has_every_policy_in_it_and_shows_the_judged_one(text: str) -> 
     assert '<label for="policy">' in text
     blocks = re.findall(r'<div class="policy" data-policy="(\d)" data-says="([^"]+)"( hidden)?>', text)
     assert [(number, bool(hidden)) for number, _, hidden in blocks] == [("0", True), ("1", False), ("2", True)]
-    assert [says.partition(":")[0] for _, says, _ in blocks] == ["never scaled", "asked for", "today&#39;s"]
+    assert [says.partition(":")[0] for _, says, _ in blocks] == ["fixed fleet", "asked for", "as recommended now"]
     groups = re.findall(r'<g data-policy="(\d)"( hidden)?>', text)
     assert {number for number, hidden in groups if not hidden} == {"1"}
     assert {number for number, hidden in groups if hidden} == {"0", "2"}
@@ -151,8 +153,8 @@ def test_each_figure_of_the_day_has_the_lines_of_all_policies_as_its_data(text: 
         "cost-against-risk.csv",
     ]
     assert files["fleet.csv"][0] == (
-        "time,lower bound,1 never scaled: wanted,1 never scaled: serving,2 asked for: wanted,2 asked for: serving,"
-        "3 today's: wanted,3 today's: serving"
+        "time,ideal,1 fixed fleet: wanted,1 fixed fleet: serving,2 asked for: wanted,2 asked for: serving,"
+        "3 as recommended now: wanted,3 as recommended now: serving"
     )
     assert files["fleet.csv"][1].startswith("1970-01-01T00:00:00Z,")
     assert len(files["fleet.csv"]) == 1 + 60

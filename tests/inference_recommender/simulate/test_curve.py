@@ -146,14 +146,14 @@ def test_a_service_that_bears_more_has_its_curve_stretched() -> None:
     assert (twice.capacity, twice.saturation, twice.measured_up_to) == (200.0, 240.0, 120.0)
 
 
-def test_an_objective_below_the_latency_without_load_is_refused() -> None:
+def test_an_objective_that_the_lowest_rate_missed_is_refused() -> None:
     slow = ProbeSeen(invocations_per_minute=60.0, duration_s=30.0, latency_ms=61.5, late_share=0.9)
     found = OpenLoop(invocations_per_minute=0.0, percentile="P80", limit_ms=50.0, reason="nothing", probes=(slow,))
     with pytest.raises(UsageError) as refused:
         curve_of_search(found, OBJECTIVE)
     assert str(refused.value) == (
-        "The objective, P80 ≤ 50 ms, is below the latency without load: 61.5 ms at the lowest rate that was tried. No "
-        "fleet keeps it; raise model_latency_ms, or measure a faster target."
+        "No fleet meets P80 ≤ 50 ms: the lowest rate of the open-loop search missed it (P80 61.5 ms). Raise "
+        "objective.model_latency_ms in workload.toml, or measure a faster target."
     )
 
 
@@ -162,5 +162,5 @@ def test_a_measurement_of_another_objective_is_refused() -> None:
     with pytest.raises(UsageError) as refused:
         curve_of_search(found, OBJECTIVE)
     assert str(refused.value) == (
-        "The measurement is of P99 ≤ 20 ms, and the objective is now P80 ≤ 50 ms: measure again."
+        "The measurement is of P99 ≤ 20 ms, and the objective is now P80 ≤ 50 ms. Measure again."
     )

@@ -83,11 +83,11 @@ def test_where_no_instance_serves_the_latency_is_not_known() -> None:
 
 def test_a_folder_has_a_line_for_each_policy_and_seed_and_the_traffic_where_it_is_given(tmp_path: Path) -> None:
     of = case([2.0] * 10)
-    named = [Named(name="today's", result=result(of)), Named(name="never scaled", result=result(of, 200.0))]
+    named = [Named(name="as recommended now", result=result(of)), Named(name="fixed fleet", result=result(of, 200.0))]
     lines = outcomes(named).splitlines()
     assert lines[0].startswith("policy,seed,minutes_over_objective,requests,")
     assert len(lines) == 1 + 2 * 2
-    assert lines[1].startswith('"today\'s: 1 to 50, 100/min each, cooldowns of 300 s out and 600 s in",0,')
+    assert lines[1].startswith('"as recommended now: 1 to 50, 100/min each, cooldowns of 300 s out and 600 s in",0,')
     now, workload = datetime(2026, 11, 27, 7, tzinfo=UTC), load_workload("query_intent").workload
     folder = keep(tmp_path, now, {}, workload, named, "time,rate\n")
     assert folder.path.name == "query-intent-simulation-20261127-070000"

@@ -53,8 +53,8 @@ def test_coarser_times_hold_their_rate_and_finer_ones_are_averaged() -> None:
         (("60,1", "0,2"), "t.csv:2: is not after the line before it; sort the trace by time."),
         (
             ("0,1", "60,1", "120,1", "300,1"),
-            "t.csv:4: comes 180 s after the line before it, and most lines are 60 s apart; fill the gap, with 0 where "
-            "there was no traffic.",
+            "t.csv: lines are 60 s apart, but 1 comes at another time: line 4 after 180 s. Fill the gaps with "
+            "--fill-gaps zero if there was no traffic, or with --fill-gaps last if the monitoring failed.",
         ),
         (("0,1", "60,-2"), "t.csv:2: got -2 requests per second; a rate cannot be negative."),
         (("0,1", "60,x"), "t.csv:2: got 'x' for requests per second, which is no number."),
