@@ -113,10 +113,8 @@ class RunFolder:
         """Raises `UsageError` where the job failed, was stopped or could not be believed."""
         file = self.path / "recommendation.json"
         if not file.exists():
-            raise UsageError(
-                f"{self} holds no recommendation: its job came to no verdict. What was measured is in "
-                "measurements.json."
-            )
+            kept = " measurements.json has what was measured." if (self.path / "measurements.json").exists() else ""
+            raise UsageError(f"{self} has no recommendation: the run ended without a verdict.{kept}")
         return Recommendation.from_json(file)
 
     def keep_jobs(self, jobs: Jobs, requests: tuple[dict[str, Any], ...]) -> None:
@@ -184,6 +182,11 @@ class RunFolder:
 
     def _existing(self, name: str) -> Path:
         file = self.path / name
+        if not file.exists() and self.begun:
+            raise UsageError(
+                f"{self} has no {name}: the run ended before it was written. Continue it with `python -m "
+                f"inference_recommender run --resume {self}`."
+            )
         if not file.exists():
             raise UsageError(f"{self} is no run folder: it has no {name}.")
         return file

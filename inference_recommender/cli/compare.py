@@ -20,14 +20,14 @@ from workloads import LatencyObjective, UsageError
 REGRESSION, NO_VERDICT = 1, 4
 
 DESCRIPTION = """Compares two run folders of the same workload and traffic: capacity, and latency at equal load. Exit
-code 1: a regression beyond the noise; 0: none is shown; 4: the runs cannot tell, with the reason."""
+code 0: no regression is shown; 1: a regression beyond the noise; 4: no verdict, with the reason."""
 
 
 def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "compare",
-        "is a run slower than another, beyond the noise",
+        "compare two runs: is the second slower beyond the noise",
         "compare runs/OLD runs/NEW",
         DESCRIPTION,
     )
@@ -87,11 +87,11 @@ def advice(comparison: Comparison) -> str:
         case 1:
             worse = "; ".join(_changed(difference) for difference in comparison.regressions)
             return (
-                f"Regression beyond the noise: {worse}. Do not release the candidate: find what made it slower, or, "
-                "if the loss is meant, size it anew and make its run the baseline."
+                f"Regression beyond the noise: {worse}. Do not release the candidate. Find the cause; "
+                "or, if the loss is intended, size the fleet again and use this run as the baseline."
             )
         case _:
-            return "No verdict: neither release on these runs nor reject; do what is said of them and compare again."
+            return "No verdict: do not accept or reject the candidate by these runs. See above, and compare again."
 
 
 def document(comparison: Comparison) -> dict[str, Any]:

@@ -31,8 +31,8 @@ from inference_recommender.tune.folder import PLAN, TuneFolder
 from workloads import Proof
 
 DESCRIPTION = """Draws what a folder below runs/ holds: a run, a proof, a search of a capacity or of a configuration
-(tune), a survey of lengths, a simulation or an experiment. html writes report.html into the folder and prints where it
-is. markdown prints the body of a pull request, json the same as a document, which docs/measuring.md describes."""
+(tune), a survey of lengths, a simulation or an experiment. html writes report.html into the folder and prints its
+path. markdown prints the body of a pull request, json the same as a document; see docs/measuring.md."""
 
 
 FILES: dict[str, Kind] = {
@@ -48,7 +48,7 @@ FILES: dict[str, Kind] = {
 
 def add(commands: Commands) -> None:
     parser = add_command(
-        commands, "report", "draw the evidence of a run again, without AWS", "report runs/NAME", DESCRIPTION
+        commands, "report", "draw the report of a run again, without AWS", "report runs/NAME", DESCRIPTION
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="a folder below runs/, of any kind")
     parser.add_argument(
@@ -69,7 +69,7 @@ def _report(options: argparse.Namespace, stderr: Console) -> int:
 
 
 def kind_of(path: Path) -> Kind:
-    """Tells what a folder holds by the files in it; one that holds nothing of ours counts as a run's."""
+    """Returns the kind of a folder by its files; the default is a run."""
     if ExperimentFolder(path).begun:
         return "experiment"
     for name, kind in FILES.items():

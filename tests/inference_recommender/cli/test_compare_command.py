@@ -61,14 +61,14 @@ def test_the_command_passes_fails_and_abstains(tmp_path: Path, capsys: pytest.Ca
     assert "-20.0%" in shown.out
     assert shown.err.endswith(
         "Regression beyond the noise: ml.c5.xlarge: max invocations per minute -20.0% (-22.2% to -17.7%). Do not "
-        "release the candidate: find what made it slower, or, if the loss is meant, size it anew and make its run the "
-        "baseline.\n"
+        "release the candidate. Find the cause; or, if the loss is intended, size the fleet again and use this run as "
+        "the baseline.\n"
     )
     assert main(["compare", old, unsure, "--json"]) == 4
     shown = capsys.readouterr()
     assert json.loads(shown.out)["verdict"] == "none"
     assert shown.err.endswith(
-        "No verdict: neither release on these runs nor reject; do what is said of them and compare again.\n"
+        "No verdict: do not accept or reject the candidate by these runs. See above, and compare again.\n"
     )
 
 

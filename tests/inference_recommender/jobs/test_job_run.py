@@ -187,8 +187,8 @@ def test_a_job_stopped_midway_gives_no_verdict(prepared: Prepared, run_folder: R
     with pytest.raises(UsageError) as unread:
         run_folder.recommendation()
     assert str(unread.value) == (
-        f"{run_folder.path} holds no recommendation: its job came to no verdict. What was measured is in "
-        "measurements.json."
+        f"{run_folder.path} has no recommendation: the run ended without a verdict. measurements.json has what was "
+        "measured."
     )
 
 

@@ -1,0 +1,208 @@
+"""After each way in which a `run` can end, `simulate`, `prove`, `compare` and `report` exit with a documented code and
+name the true reason.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference_recommender.__main__ import main
+from inference_recommender.capacity.search import Reason
+from inference_recommender.measurement import Measurement, OpenLoop, ProbeSeen
+from inference_recommender.run_folder import Jobs, RunFolder, RunInputs
+from tests.inference_recommender.prove.recommended import a_candidate, a_recommendation
+from workloads import Autoscaling, Candidate, load_workload
+
+OBJECTIVE = load_workload("spellcheck").workload.latency_objective
+PROBES = (
+    ProbeSeen(invocations_per_minute=15_000.0, duration_s=20.0, latency_ms=13.0493, late_share=0.0001),
+    ProbeSeen(invocations_per_minute=36_000.0, duration_s=20.0, latency_ms=80.0, late_share=0.03),
+)
+SLOW = (ProbeSeen(invocations_per_minute=60.0, duration_s=20.0, latency_ms=61.5, late_share=0.9),)
+REFUSED_BY_FLEET = "--fleet: "
+"""`prove` has read the recommendation and goes on to compare the fleet with the target."""
+NO_FILE = "does not exist"
+FAILED = "The test failed without a reason."
+
+
+def searched(rate: float | None, reason: str, probes: tuple[ProbeSeen, ...] = PROBES, **more: Any) -> OpenLoop:
+    objective = {"percentile": OBJECTIVE.percentile, "limit_ms": OBJECTIVE.model_latency_ms}
+    return OpenLoop(invocations_per_minute=rate, reason=reason, probes=probes, **objective, **more)
+
+
+def candidate(**changes: Any) -> Candidate:
+    scaling = Autoscaling(min_capacity=2, max_capacity=20, target_invocations_per_instance=15_000.0)
+    return a_candidate(**{"count": 10, "capacity": 30_000.0, "autoscaling": scaling, **changes})
+
+
+def measured(search: OpenLoop | None = None, **changes: Any) -> Measurement:
+    members: dict[str, Any] = {
+        "instance_type": "ml.c5.xlarge",
+        "endpoint_name": "e",
+        "max_invocations_per_minute": 40_000.0,
+        "max_invocations_interval": (39_500.0, 40_500.0),
+        "model_latency_ms": 40.0,
+        "open_loop": search,
+    }
+    return Measurement(**{**members, **changes})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """What a run leaves, and for each command the exit codes that are right and a part of its sentence."""
+
+    measurements: tuple[Measurement, ...] | None
+    recommended: Candidate | None = None
+    candidates: tuple[Candidate, ...] = ()
+    workload: str = "spellcheck"
+    simulate: tuple[set[int], str]
+    prove: tuple[set[int], str] = ({2}, REFUSED_BY_FLEET)
+    compare: tuple[set[int], str] = ({0}, "No regression is shown.")
+    report: tuple[set[int], str] = ({0}, "")
+
+
+SIMULATED = {0, 1}
+ENDINGS = {
+    "estimate only": Ending(
+        measurements=(measured(),),
+        recommended=candidate(capacity_basis="estimate"),
+        simulate=(SIMULATED, "Model of an instance: an M/M/1 queue with the estimated capacity."),
+    ),
+    "search resolved": Ending(
+        measurements=(measured(searched(30_000.0, Reason.RESOLVED.value, interval=(28_000.0, 32_000.0))),),
+        recommended=candidate(capacity_basis="open-loop"),
+        simulate=(SIMULATED, "Model of an instance: 2 probes with open-loop arrivals."),
+    ),
+    "search out of time with an interval": Ending(
+        measurements=(measured(searched(None, Reason.TIME.value, interval=(20_000.0, 40_000.0))),),
+        recommended=candidate(capacity_basis="estimate", max_invocations_interval=(20_000.0, 40_000.0)),
+        simulate=(
+            SIMULATED,
+            "Warning: The open-loop search did not finish (its time was over), so the instance is modelled as an M/M/1 "
+            "queue with the estimated capacity.",
+        ),
+    ),
+    "search out of time with a lower bound": Ending(
+        measurements=(measured(searched(None, Reason.TIME.value)),),
+        recommended=candidate(capacity_basis="open-loop", max_invocations_interval=None),
+        simulate=(
+            SIMULATED,
+            "Warning: The open-loop search did not finish (its time was over), so the instance is modelled as an M/M/1 "
+            "queue with the recommended capacity.",
+        ),
+    ),
+    "search stopped at the lowest rate": Ending(
+        measurements=(measured(searched(0.0, Reason.NOTHING_KEEPS.value, SLOW)),),
+        candidates=(candidate(meets_objective=False, reason="Misses P99 ≤ 50 ms with open-loop arrivals."),),
+        simulate=({2}, "recommends no fleet, so there is nothing to simulate. Measure again."),
+        prove=({2}, "recommended: is null"),
+    ),
+    "generator was the bottleneck": Ending(
+        measurements=(measured(searched(None, "generator lagged: its own clock came 59 ms late")),),
+        recommended=candidate(capacity_basis="estimate"),
+        simulate=(
+            SIMULATED,
+            "Warning: The open-loop search did not finish (generator lagged: its own clock came 59 ms late), so the "
+            "instance is modelled as an M/M/1 queue with the estimated capacity.",
+        ),
+    ),
+    "interrupted with measurements": Ending(
+        measurements=(measured(),),
+        simulate=({2}, NO_FILE),
+        prove=({2}, NO_FILE),
+        report=(
+            {2},
+            "has no recommendation: the run ended without a verdict. measurements.json has what was measured.",
+        ),
+    ),
+    "interrupted before anything was measured": Ending(
+        measurements=None,
+        simulate=({2}, NO_FILE),
+        prove=({2}, NO_FILE),
+        compare=({2}, "has no measurements.json: the run ended before it was written."),
+        report=({2}, "has no recommendation: the run ended without a verdict."),
+    ),
+    "no candidate meets the objective": Ending(
+        measurements=(measured(),),
+        candidates=(candidate(meets_objective=False, reason="Misses P99 model latency ≤ 50 ms: 80 ms."),),
+        simulate=({2}, "ml.c5.xlarge: Misses P99 model latency ≤ 50 ms: 80 ms."),
+        prove=({2}, "recommended: is null"),
+    ),
+    "batch": Ending(
+        measurements=None,
+        workload="duplicates",
+        simulate=({2}, "objective: is a throughput, because it is a batch."),
+        prove=({2}, "objective: is a throughput, because it is a batch."),
+        compare=({2}, "has no measurements.json"),
+        report=({2}, "has no recommendation"),
+    ),
+    "failed job": Ending(
+        measurements=(measured(max_invocations_per_minute=None, max_invocations_interval=None, failure_reason=FAILED),),
+        simulate=({2}, NO_FILE),
+        prove=({2}, NO_FILE),
+        compare=(
+            {4},
+            "The candidate's test of ml.c5.xlarge failed: The test failed without a reason. Measure it again.",
+        ),
+        report=(
+            {2},
+            "has no recommendation: the run ended without a verdict. measurements.json has what was measured.",
+        ),
+    ),
+}
+
+
+def left(ending: Ending, folder: Path) -> RunFolder:
+    run = RunFolder(folder)
+    run.keep_workload(load_workload(ending.workload).workload)
+    run.keep_inputs(RunInputs(traffic="quick", archive_sha256="a" * 64))
+    jobs = Jobs(token="t", names=("job-1",), expected_s=60.0, payload_url="s3://bucket/payloads")
+    run.keep_jobs(jobs, ({"InputConfig": {}},))
+    if ending.measurements is not None:
+        run.keep_measurements(ending.measurements)
+    if ending.recommended or ending.candidates:
+        run.keep_recommendation(
+            a_recommendation(
+                objective=OBJECTIVE,
+                recommended=ending.recommended,
+                candidates=ending.candidates or (ending.recommended,),
+                capacity_basis=(ending.candidates or (ending.recommended,))[0].capacity_basis,
+            )
+        )
+    return run
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_each_command_names_the_true_reason(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ending, run = ENDINGS[name], left(ENDINGS[name], tmp_path / "runs" / "job-1")
+    file = str(run.path / "recommendation.json")
+    of = [ending.workload, "--from", file, "--runs", str(tmp_path / "out")]
+    commands = {
+        "simulate": ["simulate", *of, "--trace", "flash-sale", "--seeds", "2"],
+        "prove": ["prove", *of, "--url", "http://127.0.0.1:9", "--fleet"],
+        "compare": ["compare", str(run.path), str(run.path)],
+        "report": ["report", str(run.path), "--format", "json"],
+    }
+    for command, words in commands.items():
+        codes, sentence = getattr(ending, command)
+        code = main(words)
+        shown = capsys.readouterr()
+        assert code in codes, (command, shown.err)
+        assert sentence in shown.out + shown.err, command
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("search stopped at the lowest rate", "No fleet meets P99 ≤ 50 ms: the lowest rate of the open-loop search"),
+        ("failed job", f"ml.c5.xlarge: {FAILED}"),
+    ],
+)
+def test_a_run_without_a_capacity_is_refused_with_its_reason(
+    name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = left(ENDINGS[name], tmp_path / "runs" / "job-1")
+    assert main(["simulate", "spellcheck", "--from", str(run.path), "--trace", "flash-sale"]) == 2
+    assert said in capsys.readouterr().err
