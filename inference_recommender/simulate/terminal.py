@@ -82,6 +82,7 @@ def show(title: str, case: Case, objective: LatencyObjective, named: Sequence[tu
         f"{objective.percentile} ≤ {objective.model_latency_ms:g} ms",
         title_justify="left",
         box=SIMPLE_HEAD,
+        collapse_padding=True,
     )
     table.add_column("fleet")
     share = ",\nworst" if few else f", {found.tolerance.confidence:.0%}\nof seeds"

@@ -9,6 +9,8 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
+from inference_recommender.__main__ import main
+from inference_recommender.cli import jobs
 from inference_recommender.output import JobProgress, interval_text, stdout_console
 from inference_recommender.progress import ProgressUpdate
 
@@ -73,3 +75,15 @@ def test_a_log_has_tables_without_trailing_blanks(capsys: pytest.CaptureFixture[
     shown = capsys.readouterr().out
     assert "long enough to pad" in shown
     assert not re.search(r" $", shown, re.MULTILINE)
+
+
+def test_an_account_without_jobs_is_listed_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Account:
+        def jobs(self, *_: object) -> list[object]:
+            return []
+
+    monkeypatch.setattr(jobs, "Aws", Account)
+    assert main(["list"]) == 0
+    assert capsys.readouterr() == ("", "No jobs.\n")

@@ -28,7 +28,7 @@ FAILED = "The test failed without a reason."
 
 
 def searched(rate: float | None, reason: str, probes: tuple[ProbeSeen, ...] = PROBES, **more: Any) -> OpenLoop:
-    objective = {"percentile": OBJECTIVE.percentile, "limit_ms": OBJECTIVE.model_latency_ms}
+    objective: dict[str, Any] = {"percentile": OBJECTIVE.percentile, "limit_ms": OBJECTIVE.model_latency_ms}
     return OpenLoop(invocations_per_minute=rate, reason=reason, probes=probes, **objective, **more)
 
 
@@ -51,7 +51,7 @@ def measured(search: OpenLoop | None = None, **changes: Any) -> Measurement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """What a run leaves, and for each command the exit codes that are right and a part of its sentence."""
+    """The files of a run, with the expected exit codes and a part of the sentence of each command."""
 
     measurements: tuple[Measurement, ...] | None
     recommended: Candidate | None = None
@@ -135,7 +135,7 @@ ENDINGS = {
         workload="duplicates",
         simulate=({2}, "objective: is a throughput, because it is a batch."),
         prove=({2}, "objective: is a throughput, because it is a batch."),
-        compare=({2}, "has no measurements.json"),
+        compare=({2}, "objective: is a throughput, because it is a batch."),
         report=({2}, "has no recommendation"),
     ),
     "failed job": Ending(
@@ -162,13 +162,14 @@ def left(ending: Ending, folder: Path) -> RunFolder:
     run.keep_jobs(jobs, ({"InputConfig": {}},))
     if ending.measurements is not None:
         run.keep_measurements(ending.measurements)
-    if ending.recommended or ending.candidates:
+    candidates = ending.candidates or ((ending.recommended,) if ending.recommended else ())
+    if candidates:
         run.keep_recommendation(
             a_recommendation(
                 objective=OBJECTIVE,
                 recommended=ending.recommended,
-                candidates=ending.candidates or (ending.recommended,),
-                capacity_basis=(ending.candidates or (ending.recommended,))[0].capacity_basis,
+                candidates=candidates,
+                capacity_basis=candidates[0].capacity_basis,
             )
         )
     return run
