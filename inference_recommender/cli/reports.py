@@ -23,8 +23,8 @@ from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, ProjectError, UsageError
 
 DESCRIPTION = """Serves an index of the folders below runs/, each one's report, and comparisons of two of one kind and
-workload, until Ctrl-C. Runs are judged as by `compare`; proofs, searches and simulations are shown side by side. It listens
-on 127.0.0.1 only. The address that it prints has a random part; requests without it are rejected."""
+workload, until Ctrl-C. Runs are judged as by `compare`; proofs, searches and simulations are shown side by side. It
+listens on 127.0.0.1 only. The address that it prints has a random part; requests without it are rejected."""
 VERDICTS: dict[int, Verdict] = {0: "met", 1: "missed", 4: "unknown"}
 """An exit code of `compare` → what its page shows."""
 SEVERAL: dict[Kind, str] = {
