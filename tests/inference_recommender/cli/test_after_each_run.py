@@ -166,6 +166,7 @@ def left(ending: Ending, folder: Path) -> RunFolder:
     if candidates:
         run.keep_recommendation(
             a_recommendation(
+                target="tensorrt",
                 objective=OBJECTIVE,
                 recommended=ending.recommended,
                 candidates=candidates,

@@ -61,7 +61,7 @@ def capacity_json(folder: Path, **changes: Any) -> Path:
 @pytest.fixture
 def recommendation(tmp_path: Path) -> Path:
     file = tmp_path / "recommendation.json"
-    a_recommendation(CHOSEN, objective=OBJECTIVE).write_json(file)
+    a_recommendation(CHOSEN, target="tensorrt", objective=OBJECTIVE).write_json(file)
     return file
 
 
@@ -306,7 +306,7 @@ def test_a_policy_that_is_not_confirmed_is_not_written(
     monkeypatch.setattr(optimise.Search, "_failed", lambda *_: 99)
     autoscaling = Autoscaling(min_capacity=2, max_capacity=20, target_invocations_per_instance=60_000.0)
     candidate = CHOSEN.model_copy(update={"autoscaling": autoscaling})
-    a_recommendation(candidate, objective=OBJECTIVE).write_json(recommendation)
+    a_recommendation(candidate, target="tensorrt", objective=OBJECTIVE).write_json(recommendation)
     before = recommendation.read_bytes()
     assert simulated(recommendation, *OPTIMISE, trace=waves(tmp_path)) == 1
     shown = capsys.readouterr()
@@ -443,7 +443,7 @@ def test_the_probes_are_those_of_the_recommendations_own_run_wherever_the_output
     probe = ProbeSeen(invocations_per_minute=33_000.0, duration_s=30.0, latency_ms=80.0, late_share=0.03)
     found = OpenLoop(invocations_per_minute=30_000.0, percentile="P99", limit_ms=50.0, reason="found", probes=(probe,))
     run = RunFolder(recommendation.parent / "runs" / "job-1")
-    run.keep_recommendation(a_recommendation(CHOSEN, objective=OBJECTIVE))
+    run.keep_recommendation(a_recommendation(CHOSEN, target="tensorrt", objective=OBJECTIVE))
     run.keep_measurements(
         (
             Measurement(
@@ -618,17 +618,17 @@ def test_a_recommendation_that_cannot_be_simulated_is_refused(
         f"{file} does not exist, so there is no policy to simulate. Measure one with `python -m inference_recommender "
         "run spellcheck`, or name a measurement with --from PATH."
     )
-    a_recommendation(CHOSEN).write_json(file)
+    a_recommendation(CHOSEN, target="tensorrt").write_json(file)
     assert refusal(file, capsys) == (
         f"{file}: objective: was measured for P90 ≤ 50 ms, and {FOLDER.file} now says P99 ≤ 50 ms. Measure again."
     )
     missed = CHOSEN.model_copy(update={"reason": "Misses P99 model latency ≤ 50 ms: 80 ms at 60 invocations/min."})
-    a_recommendation(missed, objective=OBJECTIVE, recommended=None).write_json(file)
+    a_recommendation(missed, target="tensorrt", objective=OBJECTIVE, recommended=None).write_json(file)
     assert refusal(file, capsys) == (
         f"{file} recommends no fleet, so there is nothing to simulate. Measure again.\n"
         "ml.g5.xlarge: Misses P99 model latency ≤ 50 ms: 80 ms at 60 invocations/min."
     )
-    a_recommendation(CHOSEN, objective=OBJECTIVE, workload="query_intent").write_json(file)
+    a_recommendation(CHOSEN, target="tensorrt", objective=OBJECTIVE, workload="query_intent").write_json(file)
     assert refusal(file, capsys) == f"{file}: workload: is 'query_intent', and 'spellcheck' is simulated."
 
 
