@@ -1,4 +1,4 @@
-"""What was checked is what was done: whatever form a request has, the account executes the checked call or none."""
+"""What was checked is what was done: the account executes the checked call or none."""
 
 import gzip
 import json
