@@ -58,7 +58,7 @@ def send(account: LocalAccount, keys: Mapping[str, str], sent: Sent) -> requests
     if sent.presigned:
         query: Any = S3SigV4QueryAuth if sent.service == "s3" else SigV4QueryAuth
         query(credentials, sent.service, "us-east-1").add_auth(request)
-        return requests.request(sent.method, request.url, headers=dict(sent.headers), data=sent.body, timeout=60)
+        return requests.request(sent.method, str(request.url), headers=dict(sent.headers), data=sent.body, timeout=60)
     header: Any = S3SigV4Auth if sent.service == "s3" else SigV4Auth
     header(credentials, sent.service, "us-east-1").add_auth(request)
     headers = dict(request.headers.items())
