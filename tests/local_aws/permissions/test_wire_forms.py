@@ -14,6 +14,7 @@ from botocore.auth import S3SigV4Auth, S3SigV4QueryAuth, SigV4Auth, SigV4QueryAu
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from local_aws.permissions.enforced import CALLS_FILE
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import BUCKET
 from tests.local_aws.permissions.test_enforced import ACCOUNT, Clients, Roles, allow, roles  # noqa: F401  a fixture
@@ -85,6 +86,8 @@ def world(roles: Roles, client: Clients) -> Iterator[None]:  # noqa: F811
 
 
 def calls_of(roles: Roles, name: str) -> list[str]:  # noqa: F811
+    if not (roles.account.log_file.parent / CALLS_FILE).exists():  # the first call makes it
+        return []
     role = f"arn:aws:iam::{ACCOUNT}:role/{name}"
     return [call["operation"] for call in roles.calls() if call["role"] == role]
 
