@@ -22,11 +22,11 @@ from aws_api.errors import (
     AwsBusy,
     AwsUnavailable,
     LocalAccountEnded,
-    is_this_machine,
     refusal,
     translate_aws_errors,
     unreachable,
 )
+from aws_api.errors import is_this_machine as is_this_machine
 
 if TYPE_CHECKING:
     import boto3

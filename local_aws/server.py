@@ -109,6 +109,6 @@ class _InOneSentence:
 def _cannot_answer(error: Exception) -> str:
     reason = f"there is no {error}" if isinstance(error, KeyError) else str(error) or "no reason is known"
     return (
-        f"This local account cannot answer this request: {reason[:ERROR_CHARACTERS]}. Check its parameters. If they are "
-        "correct, moto, which answers for AWS here, does not support them."
+        f"This local account cannot answer this request: {reason[:ERROR_CHARACTERS]}. Check its parameters. If they "
+        "are correct, moto, which answers for AWS here, does not support them."
     )

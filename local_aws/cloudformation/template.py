@@ -8,7 +8,7 @@ import json
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 from moto.cloudformation import models, responses
 from moto.cloudformation.exceptions import ValidationError
 
@@ -25,9 +25,9 @@ _FUNCTIONS = frozenset(
 _UNSUPPORTED = ("binary", "omap", "pairs", "set")
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):  # type: ignore[no-untyped-call]
+        if self.check_event(yaml.AliasEvent):
             raise ValidationError(message="Template error: YAML aliases are not allowed in CloudFormation templates")
         return super().compose_node(parent, index)
 
@@ -105,7 +105,9 @@ def _check_structure(template: Any) -> None:
         if not isinstance(value, dict):
             raise ValidationError(message=f"Template format error: [/{section}] must be an object.")
         for name, member in value.items():
-            if not isinstance(member, dict) and not (section == "Conditions" and isinstance(member, bool)):
+            if section == "Conditions" and isinstance(member, bool):
+                continue
+            if not isinstance(member, dict):
                 raise ValidationError(message=f"Template format error: [/{section}/{name}] must be an object.")
             if section in ("Parameters", "Resources") and not isinstance(member.get("Type"), str):
                 message = f"Template format error: [/{section}/{name}] must contain a Type member."

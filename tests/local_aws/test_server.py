@@ -1,4 +1,4 @@
-"""What moto cannot do or read is answered in a sentence, with no error class of Python and no status to repeat."""
+"""The account answers a failure of moto in a sentence, without a Python class and with no status to repeat."""
 
 from typing import Any
 

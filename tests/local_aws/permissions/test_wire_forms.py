@@ -1,4 +1,4 @@
-"""What was checked is what was done: whatever form a request has, the account executes the checked call or none."""
+"""What was checked is what was done: the account executes the checked call or none."""
 
 import gzip
 import json
@@ -14,6 +14,7 @@ from botocore.auth import S3SigV4Auth, S3SigV4QueryAuth, SigV4Auth, SigV4QueryAu
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from local_aws.permissions.enforced import CALLS_FILE
 from local_aws.process.local_account import LocalAccount
 from tests.local_aws.conftest import BUCKET
 from tests.local_aws.permissions.test_enforced import ACCOUNT, Clients, Roles, allow, roles  # noqa: F401  a fixture
@@ -58,7 +59,7 @@ def send(account: LocalAccount, keys: Mapping[str, str], sent: Sent) -> requests
     if sent.presigned:
         query: Any = S3SigV4QueryAuth if sent.service == "s3" else SigV4QueryAuth
         query(credentials, sent.service, "us-east-1").add_auth(request)
-        return requests.request(sent.method, request.url, headers=dict(sent.headers), data=sent.body, timeout=60)
+        return requests.request(sent.method, str(request.url), headers=dict(sent.headers), data=sent.body, timeout=60)
     header: Any = S3SigV4Auth if sent.service == "s3" else SigV4Auth
     header(credentials, sent.service, "us-east-1").add_auth(request)
     headers = dict(request.headers.items())
@@ -79,12 +80,17 @@ def world(roles: Roles, client: Clients) -> Iterator[None]:  # noqa: F811
     )
     client("s3").put_object(Bucket=BUCKET, Key="kept", Body=b"kept")
     yield
-    client("scheduler").delete_schedule(Name="kept")
+    for group in client("logs").describe_log_groups(logGroupNamePrefix="smuggled")["logGroups"]:
+        client("logs").delete_log_group(logGroupName=group["logGroupName"])
+    if client("scheduler").list_schedules()["Schedules"]:
+        client("scheduler").delete_schedule(Name="kept")
     for name in ("open", "secret"):
         client("sagemaker").delete_model(ModelName=name)
 
 
 def calls_of(roles: Roles, name: str) -> list[str]:  # noqa: F811
+    if not (roles.account.log_file.parent / CALLS_FILE).exists():  # the first call makes it
+        return []
     role = f"arn:aws:iam::{ACCOUNT}:role/{name}"
     return [call["operation"] for call in roles.calls() if call["role"] == role]
 
@@ -152,10 +158,10 @@ TWO_READINGS = {
         Sent(
             service="sagemaker",
             path="/endpoints/e/invocations",
-            headers={**target("ListModels"), "Content-Type": "application/json"},
+            headers=target("ListModels"),
             allowed="sagemaker:ListModels",
         ),
-        403,
+        501,
     ),
     "an invocation, presigned for S3": (
         Sent(service="s3", path="/endpoints/e/invocations?uploads", presigned=True, allowed="s3:*"),
@@ -201,6 +207,7 @@ def test_a_request_with_two_readings_is_refused_and_nothing_is_done(
     answer = send(account, as_role(roles, sent), sent)
     assert answer.status_code == status, answer.text
     assert "SecretAccessKey" not in answer.text
+    assert "Endpoint e of account" not in answer.text  # the words of an invocation
     assert client("logs").describe_log_groups(logGroupNamePrefix="smuggled")["logGroups"] == []
     client("scheduler").get_schedule(Name="kept")
     client("s3").head_object(Bucket=BUCKET, Key="kept")
