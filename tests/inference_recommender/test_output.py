@@ -4,9 +4,13 @@ import io
 import re
 from dataclasses import replace
 
+import numpy as np
+import pytest
 from rich.console import Console
 
-from inference_recommender.output import JobProgress
+from inference_recommender.__main__ import main
+from inference_recommender.client import InferenceClient
+from inference_recommender.output import JobProgress, warn
 from inference_recommender.progress import ProgressUpdate
 
 
@@ -56,3 +60,18 @@ def test_a_terminal_of_80_columns_shows_the_name_the_bar_and_the_latest_figures(
     assert any(line.startswith("1 of 2 COMPLETED") for line in lines)
     last = [line for line in lines if line.startswith("2 of 2 IN_PROGRESS")][-1]
     assert last.endswith("12 users, 123,456/min, p99 21.3 ms")
+
+
+def test_progress_and_warnings_print_control_characters_as_escapes() -> None:
+    file = io.StringIO()
+    warn(Console(file=file, force_terminal=True, color_system=None), "no answer: \x1b[2J\x07\x9b1m\r, naïve")
+    assert file.getvalue() == "Warning: no answer: \\x1b[2J\\x07\\x9b1m\\x0d, naïve\n"
+
+
+def test_invoke_prints_control_characters_of_an_answer_as_escapes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(InferenceClient, "infer", lambda *_: {"TEXT": np.array([b"\x1b]0;PWNED\x07"], object)})
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    assert main(["invoke", "spellcheck", "a", "--endpoint", "endpoint"]) == 0
+    assert capsys.readouterr().out == "a -> \\x1b]0;PWNED\\x07\n"
