@@ -20,6 +20,7 @@ from rich.table import Table
 
 from inference_recommender.progress import ProgressUpdate
 from workloads import Candidate, LatencyObjective, PayloadLengths, Recommendation, Sizing
+from workloads.program import printable
 from workloads.recommendation import ScalingAdvice
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -58,8 +59,8 @@ class _LogConsole(Console):
 
 
 def tell(console: Console, text: str, style: str | None = None) -> None:
-    """Prints a sentence whole, whatever the width, with no markup read into it."""
-    console.print(text, style=style, highlight=False, soft_wrap=True, markup=False)
+    """Prints a sentence whole, whatever the width, without markup or control characters."""
+    console.print(printable(text), style=style, highlight=False, soft_wrap=True, markup=False)
 
 
 def warn(stderr: Console, text: str) -> None:

@@ -25,7 +25,7 @@ from local_aws.sagemaker.processing_jobs import Runner
 from local_aws.server import AccountServer, as_shell, exports
 from local_aws.state_folder import PRIVATE, StateFolder
 from workloads import ROOT, ProjectError
-from workloads.program import exit_code
+from workloads.program import exit_code, printable
 
 OPEN_FILES = 8192
 """Enough for all that is bounded: S3 in objects of 5 MiB, and the connections."""
@@ -78,7 +78,7 @@ def main(
         with StateFolder.take(account.settings.state) as folder:
             _serve(account, folder, options.port, stop)
     except ProjectError as error:
-        print(error, file=sys.stderr)
+        print(printable(str(error)), file=sys.stderr)
         return error.exit_code
     return 0
 

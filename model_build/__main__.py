@@ -28,7 +28,7 @@ from workloads import (
     load_workload,
     workload_names,
 )
-from workloads.program import Unforeseen, exit_code, foreseen, logged, write_traceback
+from workloads.program import Unforeseen, exit_code, foreseen, logged, printable, write_traceback
 
 EVERY_S = 30.0
 """Seconds between the lines of a log, where standard error is no terminal: a shorter build says nothing there."""
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except ProjectError as error:
-        print(error, file=sys.stderr)
+        print(printable(str(error)), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("Interrupted: nothing half-made was left.", file=sys.stderr)
@@ -190,7 +190,7 @@ def _build(options: argparse.Namespace) -> int:
                 failures.append((f"{folder.workload.name} for {name}", error))
     _print(options, results)
     for subject, failure in failures:
-        print(f"{subject}: {failure}", file=sys.stderr)
+        print(printable(f"{subject}: {failure}"), file=sys.stderr)
     return max((failure.exit_code for _, failure in failures), default=0)
 
 

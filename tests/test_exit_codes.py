@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from scripts.house import PACKAGES
-from workloads import ROOT
+from workloads import ROOT, Unavailable
 
 PARSE = "argparse.ArgumentParser.parse_args"
 PROGRAMS = {
@@ -128,6 +128,26 @@ def test_an_unforeseen_error_is_a_sentence_and_a_private_log(
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     assert "Traceback (most recent call last)" in log.read_text("utf-8")
     assert "KeyError: 'planted'" in log.read_text("utf-8")
+
+
+class Hostile(Planted):
+    """Raises an error that quotes a server's escape codes."""
+
+    def __call__(self, *_: object, **__: object) -> None:
+        raise Unavailable("HTTP 500: \x1b]0;PWNED\x07 \x1b[2J \x9b31m\rfake\x7f\nsecond line\tend")
+
+    __iter__ = __call__
+
+
+@pytest.mark.parametrize("program", [name for name in PROGRAMS if not name.startswith("containers.")])
+def test_an_error_that_quotes_control_characters_prints_them_as_escapes(
+    program: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(PROGRAMS[program], Hostile())
+    assert run(program, monkeypatch) == 3
+    err = capsys.readouterr().err
+    assert r"HTTP 500: \x1b]0;PWNED\x07 \x1b[2J \x9b31m\x0dfake\x7f" in err
+    assert not set(err) & {*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0))} - {"\n", "\t"}
 
 
 def test_every_program_is_tested() -> None:

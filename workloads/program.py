@@ -26,6 +26,8 @@ NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_HANDLES = {errno.EMFILE, errno.ENFILE}
 NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
+CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+
 
 class Unforeseen(ProjectError):
     """A fault of this program or of a library that no sentence was written for. `log` has the traceback."""
@@ -58,6 +60,14 @@ def exit_code(main: Callable[[], int]) -> int:
     _tell(str(problem))
     _drop_what_cannot_be_written()
     return problem.exit_code
+
+
+def printable(text: str) -> str:
+    """Returns `text` with control characters as \\x.. escapes, except newline and tab.
+
+    A message may quote a server, whose escape codes would otherwise control the terminal.
+    """
+    return text.translate(CONTROL_CHARACTERS)
 
 
 def foreseen(error: BaseException) -> ProjectError | None:
@@ -154,4 +164,4 @@ def _named(error: BaseException) -> str:
 def _tell(sentence: str) -> None:
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
-            print(sentence, file=sys.stderr, flush=True)
+            print(printable(sentence), file=sys.stderr, flush=True)

@@ -13,6 +13,7 @@ from inference_recommender.jobs.requests import group_request, package_request
 from inference_recommender.output import Commands, add_command, tell
 from inference_recommender.payloads import answer, check_payloads, payload_archive, row_of, tensors
 from workloads import load_workload
+from workloads.program import printable
 
 LONGEST_S = 60.0
 """SageMaker gives an invocation up after this many seconds."""
@@ -38,7 +39,7 @@ def _invoke(options: argparse.Namespace, stderr: Console) -> int:
     with SageMakerEndpoint(endpoint, timeout_s=LONGEST_S) as server:
         client = InferenceClient(server, deadline_s=LONGEST_S)
         for text, row in zip(options.texts, rows, strict=True):
-            print(f"{text} -> {answer(client.infer(tensors(row)))}")
+            print(printable(f"{text} -> {answer(client.infer(tensors(row)))}"))
     return 0
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from inference_recommender.client.failures import InferenceFailed
-from inference_recommender.client.kserve import Array, Body, decode, encode
+from inference_recommender.client.kserve import Body, decode, encode
+from inference_recommender.kserve import Array
 
 DEADLINE_S = 10.0
 BUDGET = 1_000

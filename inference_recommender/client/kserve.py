@@ -6,38 +6,18 @@ Sources: KServe's "Open Inference Protocol" and Triton's extension_binary_data.
 """
 
 import json
-import math
 import re
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from inference_recommender.client.failures import NotAnAnswer
+from inference_recommender.kserve import DTYPES, LENGTH, Array, NotAResponse, read_outputs
 from workloads import ProjectError
 
-T = TypeVar("T")
-
-Array = npt.NDArray[Any]
-
-DTYPES = {
-    "BOOL": np.dtype(np.bool_),
-    **{f"{kind}INT{bits}": np.dtype(f"{kind.lower()}int{bits}") for kind in ("", "U") for bits in (8, 16, 32, 64)},
-    "FP16": np.dtype(np.float16),
-    "FP32": np.dtype(np.float32),
-    "FP64": np.dtype(np.float64),
-}
 DATATYPES = {dtype: name for name, dtype in DTYPES.items()}
-LENGTH = struct.Struct("<I")
-JSON_TYPES: Mapping[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
-"""The types that json reads the elements of a tensor as, by the kind of its dtype."""
-MAX_DIMENSIONS = 64
-"""numpy's limit."""
-MAX_SIDE = 2**48
-"""Bounds the arithmetic on a shape that somebody made up."""
 HEADER_SIZE = re.compile(r"[0-9]{1,15}")
 
 
@@ -84,56 +64,12 @@ def decode(body: Body, outputs: Sequence[str] = ()) -> dict[str, Array]:
     that are not of their datatype, bytes that are missing or left over.
     """
     try:
-        arrays = _outputs(body)
-    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError, struct.error) as error:
-        raise NotAnAnswer(f"{str(error)[:200]}, in {bytes(body.content[:100])!r}") from error
+        arrays = read_outputs(body.content, body.header_size)
+    except NotAResponse as error:
+        raise NotAnAnswer(f"{error}, in {bytes(body.content[:100])!r}") from error
     if missing := [name for name in outputs if name not in arrays]:
         raise NotAnAnswer(f"it has {', '.join(arrays) or 'no output'}, and not {', '.join(missing)}")
     return arrays
-
-
-def _outputs(body: Body) -> dict[str, Array]:
-    content = memoryview(body.content)
-    size = len(content) if body.header_size is None else body.header_size
-    if size > len(content):
-        raise ValueError(f"its JSON header of {size} bytes is cut short")
-    header, rest = json.loads(str(content[:size], "utf-8")), content[size:]
-    arrays: dict[str, Array] = {}
-    for tensor in _field(header, "outputs", list):
-        name, datatype, shape = _field(tensor, "name", str), _field(tensor, "datatype", str), _shape(tensor)
-        if datatype not in DTYPES and datatype != "BYTES":
-            raise ValueError(f"datatype {datatype!r:.40} is not known")
-        if name in arrays:
-            raise ValueError(f"output {name!r:.40} is there twice")
-        parameters = _field(tensor, "parameters", dict) if "parameters" in tensor else {}
-        if "binary_data_size" in parameters:
-            length = _field(parameters, "binary_data_size", int)
-            if not 0 <= length <= len(rest):
-                raise ValueError(f"output {name!r:.40} has {length} bytes, of which {len(rest)} are there")
-            flat, rest = _from_raw(datatype, rest[:length]), rest[length:]
-        else:
-            flat = _from_json(datatype, _field(tensor, "data", list))
-        if flat.size != math.prod(shape):
-            raise ValueError(f"output {name!r:.40} has {flat.size} elements for the shape {shape}")
-        arrays[name] = flat.reshape(shape)
-    if rest:
-        raise ValueError(f"{len(rest)} bytes follow its last output")
-    return arrays
-
-
-def _field(table: object, key: str, kind: type[T]) -> T:
-    """Returns the value under `key` if it is of `kind` itself: True is no int here."""
-    value = table.get(key) if isinstance(table, dict) else None
-    if type(value) is not kind:
-        raise ValueError(f"{key} is {value!r:.40}, not of type {kind.__name__}")
-    return value
-
-
-def _shape(tensor: object) -> list[int]:
-    shape = _field(tensor, "shape", list)
-    if len(shape) > MAX_DIMENSIONS or not all(type(side) is int and 0 <= side < MAX_SIDE for side in shape):
-        raise ValueError(f"the shape is {shape!r:.40}")
-    return shape
 
 
 def _header(tensors: list[dict[str, Any]], outputs: Sequence[str]) -> dict[str, Any]:
@@ -199,43 +135,3 @@ def _raw(name: str, array: Array) -> bytes:
         return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
     elements = [_bytes(name, element) for element in array.ravel()]
     return b"".join(part for element in elements for part in (LENGTH.pack(len(element)), element))
-
-
-def _from_json(datatype: str, data: list[Any]) -> Array:
-    """Returns the elements in a row; `data` may be nested. numpy alone would read "7" as a number, and 3.7 as 3."""
-    types = set(map(type, data))
-    if list in types:
-        data = np.array(data, object).ravel().tolist()
-        types = set(map(type, data))
-    allowed: set[type] = {str} if datatype == "BYTES" else JSON_TYPES[DTYPES[datatype].kind]
-    if not types <= allowed:
-        raise ValueError(f"{datatype} data has {', '.join(sorted(each.__name__ for each in types - allowed))}")
-    if datatype == "BYTES":
-        return _objects([text.encode() for text in data])
-    with np.errstate(over="ignore"):
-        array = np.array(data, DTYPES[datatype])
-    if float in types and (infinite := np.count_nonzero(np.isinf(array))) and infinite != sum(map(math.isinf, data)):
-        raise OverflowError(f"a value does not fit {datatype}")
-    return array
-
-
-def _from_raw(datatype: str, raw: memoryview) -> Array:
-    if datatype == "BOOL" and (values := np.frombuffer(raw, np.uint8)).size and values.max() > 1:
-        raise ValueError(f"BOOL data has a byte {values.max()}")
-    if datatype != "BYTES":
-        return np.frombuffer(raw, DTYPES[datatype].newbyteorder("<"))
-    elements, at = [], 0
-    while at < len(raw):
-        (length,) = LENGTH.unpack_from(raw, at)
-        end = at + LENGTH.size + length
-        if end > len(raw):
-            raise ValueError(f"an element of {length} bytes is cut short")
-        elements.append(bytes(raw[at + LENGTH.size : end]))
-        at = end
-    return _objects(elements)
-
-
-def _objects(elements: Sequence[bytes]) -> Array:
-    array = np.empty(len(elements), object)
-    array[:] = elements
-    return array

@@ -12,8 +12,8 @@ stdout holds one JSON document per line: started, window…, finished. SIGINT an
 so does the end of the program that reads stdout. A request without its whole answer within request_timeout_s has
 failed, as has one without an answer when the run is over. Users of whose time more than 1 % went to what failed allow
 no verdict, and a target that answers nothing for request_timeout_s ends the run. Exit codes: 0 the run is valid; 2 the
-plan or its payloads; 3 the target failed or AWS refuses; 4 no verdict may be drawn: generator lagged, too many errors,
-too few samples; 70 unforeseen, a log is named.
+plan or its payloads; 3 the target failed or AWS refuses; 4 no verdict may be drawn: generator lagged, machine stalled,
+too many errors, too few samples; 70 unforeseen, a log is named.
 """
 
 import argparse
@@ -41,7 +41,7 @@ from inference_recommender.load_generator.summary import Measured, summarise, wh
 from inference_recommender.load_generator.timeline import Timeline
 from workloads import NoVerdict, ProjectError, Unavailable, UsageError
 from workloads.files import replace_text, replacing
-from workloads.program import exit_code, foreseen
+from workloads.program import exit_code, foreseen, printable
 
 TARGET_FAILED = Unavailable.exit_code
 INVALID = NoVerdict.exit_code
@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
         sent = outgoing(plan, read_payloads(plan.payloads))
         _check(options.out)
     except ProjectError as error:
-        print(error, file=sys.stderr)
+        print(printable(str(error)), file=sys.stderr)
         return error.exit_code
     return uvloop.run(run_plan(plan, sent, options.out))
 

@@ -1,8 +1,6 @@
 """HTTP/1.1 as the generator speaks it: keep-alive connections with at most one request under way each, and their pool.
 
-Nearly every answer has status 200 and gives its Content-Length in a head that arrives in one piece: `whole_head` reads
-no more of those than the length. All other answers (errors, whose body is kept, chunked ones, heads in pieces) go
-through httptools (`ParsedAnswer`). Nothing is read of an answer but its status and its end.
+An answer is read for its status and its end (`http_answer`); a sample is read as an inference response (`answers`).
 
 A `Connection` times and records its requests. It does not know when to send: whenever it is free it calls `on_free`,
 and the load (`loops`) calls `send`. A `Pool` opens connections, opens them again when they are lost, gives up requests
@@ -13,120 +11,28 @@ the run ended before its answer.
 """
 
 import asyncio
-import re
 from collections.abc import Callable
-from functools import lru_cache
 from math import inf
 from typing import cast
 
-import httptools
-
+from inference_recommender.load_generator.answers import AnswerCheck, KeptAnswer
 from inference_recommender.load_generator.clock import SYSTEM_CLOCK, Clock
-from inference_recommender.load_generator.records import CONNECTION_FAILED, TIMED_OUT, Records
+from inference_recommender.load_generator.http_answer import (
+    MORE_THAN_AN_ANSWER,
+    BadAnswer,
+    ParsedAnswer,
+    whole_head,
+)
+from inference_recommender.load_generator.records import CONNECTION_FAILED, TIMED_OUT, UNREADABLE, Records
 from inference_recommender.load_generator.requests import Outgoing
 
-SHOWN_BYTES = 300
-"""At most so much of an error's body is kept."""
-MOST_ANSWER_BYTES = 64 << 20
-"""A larger answer is an error; SageMaker's own are 6 MB at most, or 25 MB. None is kept in memory."""
-MOST_HEAD_BYTES = 64 << 10
-"""An answer of more bytes without an end of its head is an error."""
 SWEEP_S = 0.1
 """Seconds between two looks for requests that take too long. One look over all connections costs microseconds, a timer
 for each request would cost some at every request."""
-OK = (b"HTTP/1.1 200 ", b"HTTP/1.1 200\r")
-DECISIVE = re.compile(rb"\n(content-length|connection|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*)")
-"""The headers, in lower case, that say where an answer ends and whether another may follow."""
-LENGTH_DIGITS = 9
-MORE_THAN_AN_ANSWER = "it sends more than an answer to each request"
 RECONNECT_S = 0.1
 """Seconds between a connection's failure and the next attempt. A connection that lived longer, or was idle longer, is
 one that the target accepted: its close without a request is an idle close."""
 CONNECT_TIMEOUT_S = 5.0
-
-
-def whole_head(data: bytes) -> tuple[int, bool] | None:
-    """Returns the length with the head of an answer of status 200, and whether its connection stays open.
-
-    `data` is the beginning of the answer. Returns None where these bytes alone do not tell.
-    """
-    return _read(data[: data.find(b"\r\n\r\n") + 2])
-
-
-@lru_cache(maxsize=128)
-def _read(head: bytes) -> tuple[int, bool] | None:
-    """Reads a head for `whole_head`. Heads without a date or an id are few, so the cache saves half of all work."""
-    if not head.startswith(OK):
-        return None
-    length, keep_alive = None, True
-    for name, value in DECISIVE.findall(head.lower()):
-        if name == b"content-length" and length is None and value.isdigit() and len(value) <= LENGTH_DIGITS:
-            length = int(value)
-        elif name == b"connection" and value in (b"keep-alive", b"close"):
-            keep_alive = keep_alive and value == b"keep-alive"
-        else:
-            return None
-    if length is None or len(head) + 2 + length > MOST_ANSWER_BYTES:
-        return None
-    return len(head) + 2 + length, keep_alive
-
-
-class BadAnswer(Exception):
-    """The bytes of a server are no answer to one request, or too many. Says why."""
-
-
-class ParsedAnswer:
-    """One answer of any form, fed with all of its bytes."""
-
-    def __init__(self) -> None:
-        self.complete = False
-        self.status = 0
-        self.keep_alive = False
-        self.body = b""
-        """The first bytes of the body, about `SHOWN_BYTES`."""
-        self._bytes = 0
-        self._head_ended = False
-        self._goes_on = False
-        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
-
-    def feed(self, data: bytes) -> None:
-        """Reads the next bytes; not to be called again when the answer is complete. Raises `BadAnswer`."""
-        assert self._parser is not None, "the answer is complete or refused"
-        self._bytes += len(data)
-        refused = None
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            refused = "it asks for another protocol"
-        except httptools.HttpParserError as error:
-            refused = f"its answer is not HTTP: {error}"
-        if self._goes_on:
-            refused = MORE_THAN_AN_ANSWER
-        elif self._bytes > MOST_ANSWER_BYTES:
-            refused = f"its answer is larger than {MOST_ANSWER_BYTES >> 20} MiB"
-        elif not self._head_ended and self._bytes > MOST_HEAD_BYTES:
-            refused = f"its answer has more than {MOST_HEAD_BYTES >> 10} KiB of headers"
-        if refused or self.complete:
-            self._parser = None  # they hold each other, and a run collects no such pairs
-        if refused:
-            raise BadAnswer(refused)
-
-    def on_message_begin(self) -> None:
-        self._goes_on = self._goes_on or self.complete
-        self._head_ended = False
-
-    def on_headers_complete(self) -> None:
-        self._head_ended = True
-
-    def on_body(self, body: bytes) -> None:
-        if len(self.body) < SHOWN_BYTES:
-            self.body += body[:SHOWN_BYTES]
-
-    def on_message_complete(self) -> None:
-        """Only here does the parser know whether the connection stays open."""
-        assert self._parser is not None
-        self.status, self.keep_alive = self._parser.get_status_code(), self._parser.should_keep_alive()
-        self.complete = self.status >= 200  # "100 Continue" comes before the answer
 
 
 class Connection(asyncio.Protocol):
@@ -136,12 +42,13 @@ class Connection(asyncio.Protocol):
         records: Records,
         on_free: Callable[["Connection"], None],
         on_lost: Callable[["Connection", str | None], None],
-        on_unread: Callable[[float, bytes], None] | None,
+        on_unread: Callable[[float, bytes, int], None] | None,
+        check: AnswerCheck | None,
         now: Callable[[], float],
     ) -> None:
         """`on_lost` gets the reason; None if the server closed the connection without a request outstanding.
 
-        `on_unread` gets the intended moment and the bytes of a request that crossed an idle close, to send again.
+        `on_unread` gets the arguments of `send` for a request that crossed an idle close, to send it again.
         """
         self.number = number
         self.leaving = False
@@ -152,9 +59,13 @@ class Connection(asyncio.Protocol):
         self._on_free = on_free
         self._on_lost = on_lost
         self._on_unread = on_unread
+        self._check = check
         self._intended = 0.0
         self._sent: float | None = None
         self._request = b""
+        self._payload = 0
+        self._reads = False
+        """Whether the answer to the request under way is read as an inference response."""
         self._may_resend = False
         self._opened: float | None = None
         self._answers = 0
@@ -180,11 +91,16 @@ class Connection(asyncio.Protocol):
         """Whether the target kept the connection: it answered, or left it open for a while."""
         return self._answers > 0 or (self._opened is not None and self._now() - self._opened >= RECONNECT_S)
 
-    def send(self, intended: float, request: bytes, *, again: bool = False) -> None:
-        """Sends `request`, which was due at the moment `intended`; `again` if an idle close lost it before."""
+    def send(self, intended: float, request: bytes, payload: int, *, again: bool = False) -> None:
+        """Sends `request`, with the payload of that number, which was due at the moment `intended`.
+
+        `again` means that an idle close lost it before.
+        """
         assert self._transport is not None
         self._intended = intended
         self._request = request
+        self._payload = payload
+        self._reads = self._check is not None and self._check.chooses(payload)
         self._may_resend = not again
         self._sent = self._now()
         self._transport.write(request)
@@ -233,13 +149,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._missing:
             self._missing -= len(data)
-        elif self._parsed is not None or (head := whole_head(data)) is None:
+        elif self._reads or self._parsed is not None or (head := whole_head(data)) is None:
             return self._parse(data)
         else:
             length, self._keep_alive = head
             self._missing = length - len(data)
         if self._missing == 0:
-            self._complete(200)
+            self._complete(200, self._now())
         elif self._missing < 0 or self._sent is None:
             self._refuse(MORE_THAN_AN_ANSWER)
         return None
@@ -250,7 +166,7 @@ class Connection(asyncio.Protocol):
         elif self._on_unread is not None and self._crossed_idle_close(self._sent):
             self._sent = None
             self._tell_lost(None)
-            self._on_unread(self._intended, self._request)
+            self._on_unread(self._intended, self._request, self._payload)
         else:
             self._fail(str(exc) if exc else "the connection was closed")
 
@@ -269,23 +185,28 @@ class Connection(asyncio.Protocol):
     def _parse(self, data: bytes) -> None:
         if self._sent is None:  # An answer without a request: some servers announce so that they hang up.
             return self._refuse(MORE_THAN_AN_ANSWER)
-        self._parsed = self._parsed or ParsedAnswer()
+        self._parsed = self._parsed or (KeptAnswer() if self._reads else ParsedAnswer())
         try:
             self._parsed.feed(data)
         except BadAnswer as bad:
             return self._refuse(str(bad))
         if self._parsed.complete:
+            finished = self._now()
             answer, self._parsed = self._parsed, None
-            self._keep_alive = answer.keep_alive
-            if answer.status != 200:
-                self._records.unserved_s += self._now() - self.free_since
-                if self._records.first_error is None:
-                    self._records.first_error = f"HTTP {answer.status}: {answer.body.decode('utf-8', 'replace')}"
-            self._complete(answer.status)
+            self._keep_alive, status = answer.keep_alive, answer.status
+            problem = None
+            if status != 200:
+                problem = f"HTTP {status}: {answer.body.decode('utf-8', 'replace')}"
+            elif self._check is not None and isinstance(answer, KeptAnswer):
+                problem = self._check.problem(self._payload, answer)
+                status = UNREADABLE if problem else status
+            if problem:
+                self._records.unserved_s += finished - self.free_since
+                self._records.first_error = self._records.first_error or problem
+            self._complete(status, finished)
         return None
 
-    def _complete(self, status: int) -> None:
-        finished = self._now()
+    def _complete(self, status: int, finished: float) -> None:
         if self._sent is None:
             return self._refuse(MORE_THAN_AN_ANSWER)
         self._records.add(self._intended, self._sent, finished, status, self.number)
@@ -332,7 +253,7 @@ class Pool:
         records: Records,
         on_free: Callable[[Connection], None],
         clock: Clock = SYSTEM_CLOCK,
-        on_unread: Callable[[float, bytes], None] | None = None,
+        on_unread: Callable[[float, bytes, int], None] | None = None,
     ) -> None:
         """For `on_unread` see `Connection`; without it, a request that crossed an idle close has failed."""
         self.lost_because: str | None = None
@@ -344,6 +265,7 @@ class Pool:
         self._records = records
         self._on_free = on_free
         self._on_unread = on_unread
+        self._check = outgoing.complaint and AnswerCheck(len(outgoing.requests), outgoing.complaint)
         self._now = clock.now
         self._lasted_at = -inf
         """The latest moment at which a connection is known to have lasted."""
@@ -365,7 +287,9 @@ class Pool:
 
     def open(self, number: int) -> asyncio.Task[None]:
         """Begins to connect; the task ends when that has succeeded or failed."""
-        connection = Connection(number, self._records, self._on_free, self._lose, self._on_unread, self._now)
+        connection = Connection(
+            number, self._records, self._on_free, self._lose, self._on_unread, self._check, self._now
+        )
         self._connections.append(connection)
         if self._sweep is None:
             self._time_out_late_ones()

@@ -112,7 +112,7 @@ class ClosedLoop:
     def _send(self, user: Connection) -> None:
         turn = self._turns[user.number]
         self._turns[user.number] = (turn + 1) % len(self._requests)
-        user.send(user.free_since, self._requests[turn])
+        user.send(user.free_since, self._requests[turn], turn)
 
 
 class OpenLoop:
@@ -142,8 +142,8 @@ class OpenLoop:
         """When each request is due, on the run's clock; empty until the run starts."""
         self._next = 0
         """The number of the first request not yet sent."""
-        self._again: list[tuple[float, bytes]] = []
-        """Requests that crossed an idle close and wait for a connection: the intended moment and the bytes."""
+        self._again: list[tuple[float, bytes, int]] = []
+        """Requests that crossed an idle close and wait for a connection: the arguments of `Connection.send`."""
         self._idle: list[Connection] = []
         self._alarm: Alarm | None = None
 
@@ -167,7 +167,7 @@ class OpenLoop:
         self._moments = self._moments[: bisect_right(self._moments, ended)]
         while (self._next < len(self._moments) or self._again) and self._now() < ended + BACKLOG_S:
             await asyncio.sleep(0.01)
-        unsent, self._moments = self._moments[self._next :] + [moment for moment, _ in self._again], []
+        unsent, self._moments = self._moments[self._next :] + [moment for moment, *_ in self._again], []
         self._again = []
         for moment in unsent:
             self._records.add_unfinished(moment)
@@ -189,13 +189,13 @@ class OpenLoop:
             if len(self._idle) == 1:
                 self._set_alarm()
 
-    def _send_again(self, moment: float, request: bytes) -> None:
+    def _send_again(self, moment: float, request: bytes, payload: int) -> None:
         """Sends a request on another connection, or keeps it for the next that comes free."""
         while self._idle:
             connection = self._idle.pop()
             if connection.open:
-                return connection.send(moment, request, again=True)
-        self._again.append((moment, request))
+                return connection.send(moment, request, payload, again=True)
+        self._again.append((moment, request, payload))
         return None
 
     def _send_what_is_due(self) -> None:
@@ -218,4 +218,5 @@ class OpenLoop:
         number = self._next
         self._next = number + 1
         of_all = number * self._share.of + self._share.index
-        connection.send(self._moments[number], self._requests[of_all % len(self._requests)])
+        payload = of_all % len(self._requests)
+        connection.send(self._moments[number], self._requests[payload], payload)

@@ -22,6 +22,8 @@ CONNECTION_FAILED = 0
 """The status of a request whose connection failed, so that it got no HTTP answer."""
 TIMED_OUT = -1
 """The status of a request that had no whole answer within the plan's `request_timeout_s`."""
+UNREADABLE = 1
+"""The status of a request whose answer of status 200 is no inference response."""
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 
 

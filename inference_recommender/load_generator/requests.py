@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from containers.archive_reader import ArchiveRefused, Limits, read_files
+from inference_recommender.load_generator.answers import Complaint, complaint_for
 from inference_recommender.load_generator.plan import REQUEST_TIMEOUT_S, LoadPlan, SageMakerEndpoint
 from workloads import UsageError
 
@@ -75,6 +76,8 @@ class Outgoing:
     """One per payload, in their order; a `signer` replaces them as they age."""
     tls: ssl.SSLContext | None = None
     signer: "Signer | None" = None
+    complaint: Complaint | None = None
+    """The check of a sample of the answers; None reads none."""
     timeout_s: float = REQUEST_TIMEOUT_S
     """Seconds from a request's send to the end of its answer; after them it has failed."""
 
@@ -87,7 +90,13 @@ def outgoing(plan: LoadPlan, bodies: Sequence[bytes]) -> Outgoing:
     assert plan.url is not None, "held by LoadPlan"
     target = Target.of(plan.url)
     requests = [target.message(headers, body) for body in bodies]
-    return Outgoing(target=target, requests=requests, tls=_tls(target, plan.ca_file), timeout_s=plan.request_timeout_s)
+    return Outgoing(
+        target=target,
+        requests=requests,
+        tls=_tls(target, plan.ca_file),
+        complaint=complaint_for(bodies, plan.content_type, of_endpoint=False),
+        timeout_s=plan.request_timeout_s,
+    )
 
 
 def _signed(plan: LoadPlan, endpoint: SageMakerEndpoint, headers: dict[str, str], bodies: Sequence[bytes]) -> Outgoing:
@@ -99,6 +108,7 @@ def _signed(plan: LoadPlan, endpoint: SageMakerEndpoint, headers: dict[str, str]
         requests=signer.sign_all(),
         tls=_tls(access.target, plan.ca_file or access.ca_file),
         signer=signer,
+        complaint=complaint_for(bodies, plan.content_type, of_endpoint=True),
         timeout_s=plan.request_timeout_s,
     )
 

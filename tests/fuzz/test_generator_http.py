@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_recommender.load_generator.http import (
+from inference_recommender.load_generator.http import SWEEP_S
+from inference_recommender.load_generator.http_answer import (
     MOST_HEAD_BYTES,
     SHOWN_BYTES,
-    SWEEP_S,
     BadAnswer,
     ParsedAnswer,
     whole_head,

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+INFERENCE = b'{"outputs":[{"name":"OUTPUT","datatype":"FP32","shape":[1],"data":[1.0]}]}'
+"""A KServe v2 response."""
 Answer = Callable[[bytes], tuple[int, bytes]]
 
 
@@ -36,7 +38,7 @@ class Server:
 
 @contextmanager
 def serving(
-    answer: Answer = lambda body: (200, b"{}"),
+    answer: Answer = lambda body: (200, INFERENCE),
     delay_s: float = 0.002,
     tls: ssl.SSLContext | None = None,
     idle_s: float | None = None,

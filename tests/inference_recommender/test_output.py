@@ -5,13 +5,15 @@ import math
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from rich.console import Console
 from rich.table import Table
 
 from inference_recommender.__main__ import main
 from inference_recommender.cli import jobs
-from inference_recommender.output import JobProgress, interval_text, stdout_console
+from inference_recommender.client import InferenceClient
+from inference_recommender.output import JobProgress, interval_text, stdout_console, warn
 from inference_recommender.progress import ProgressUpdate
 
 
@@ -87,3 +89,18 @@ def test_an_account_without_jobs_is_listed_in_a_sentence(
     monkeypatch.setattr(jobs, "Aws", Account)
     assert main(["list"]) == 0
     assert capsys.readouterr() == ("", "No jobs.\n")
+
+
+def test_progress_and_warnings_print_control_characters_as_escapes() -> None:
+    file = io.StringIO()
+    warn(Console(file=file, force_terminal=True, color_system=None), "no answer: \x1b[2J\x07\x9b1m\r, naïve")
+    assert file.getvalue() == "Warning: no answer: \\x1b[2J\\x07\\x9b1m\\x0d, naïve\n"
+
+
+def test_invoke_prints_control_characters_of_an_answer_as_escapes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(InferenceClient, "infer", lambda *_: {"TEXT": np.array([b"\x1b]0;PWNED\x07"], object)})
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    assert main(["invoke", "spellcheck", "a", "--endpoint", "endpoint"]) == 0
+    assert capsys.readouterr().out == "a -> \\x1b]0;PWNED\\x07\n"

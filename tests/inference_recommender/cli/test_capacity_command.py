@@ -20,7 +20,7 @@ from inference_recommender.run_folder import RunFolder
 from inference_recommender.sizing.open_loop import CapacityFound
 from tests.artifacts import an_artifact
 from tests.conftest import EditToml
-from tests.inference_recommender.server import serving
+from tests.inference_recommender.server import INFERENCE, serving
 from workloads import load_workload
 
 P99 = Limit(percentile=99, latency_ms=50)
@@ -125,7 +125,7 @@ def test_a_limit_that_no_rate_keeps_exits_with_1(tmp_path: Path, capsys: pytest.
 
     def every_other(body: bytes) -> tuple[int, bytes]:
         count[0] += 1
-        return (200, b"{}") if count[0] % 2 else (500, b"no")
+        return (200, INFERENCE) if count[0] % 2 else (500, b"no")
 
     with serving(every_other) as server:
         code = main(_arguments(server.url, tmp_path, "--max-duration-s", "500", "--json"))

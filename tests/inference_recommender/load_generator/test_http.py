@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inference_recommender.load_generator import http
-from inference_recommender.load_generator.http import MOST_ANSWER_BYTES, BadAnswer, ParsedAnswer, whole_head
+from inference_recommender.load_generator.http_answer import MOST_ANSWER_BYTES, BadAnswer, ParsedAnswer, whole_head
 from inference_recommender.load_generator.load_run import DRAIN_S
 from inference_recommender.load_generator.loops import BACKLOG_S
 from inference_recommender.load_generator.plan import Arrivals, TrafficPattern

@@ -241,7 +241,7 @@ def test_a_capacity_search_takes_what_timed_out_for_infinitely_late(tmp_path: Pa
         lambda request, peer: None if request.connection >= 10 else serve(request, peer),
         tmp_path,
     )
-    late = seen(outcome.records, 10.0)
+    _, late = seen(outcome.records, 10.0)
     assert outcome.summary is not None
     assert np.isinf(late.latencies_ms).sum() == outcome.summary["errors"] > 0
     counted = probed(1200, late, Limit(percentile=99.0, latency_ms=500.0))
