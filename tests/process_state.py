@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,7 +18,8 @@ SIGNALS = (
     *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE),
     *(signal.SIGALRM, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2),
 )
-NUMPY_STATE: int = np.random.get_bit_generator().ctypes.state_address  # np.random.get_state() takes 0.1 ms.
+# np.random.get_state() takes 0.1 ms.
+NUMPY_STATE: int = np.random.get_bit_generator().ctypes.state_address  # type: ignore[attr-defined]  # no stub
 NUMPY_STATE_BYTES = 625 * 4  # The generator's words, and the place of the next one.
 WORDS = 624
 MAX_DRAWS = 1_000 * WORDS
@@ -48,7 +49,7 @@ def _set_handlers(handlers: dict[signal.Signals, Any]) -> None:
 
 
 def _set_filters(filters: list[Any]) -> None:
-    warnings.filters[:] = filters
+    cast(list[Any], warnings.filters)[:] = filters
     warnings._filters_mutated()  # type: ignore[attr-defined]
 
 
@@ -66,7 +67,7 @@ STATE: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "signal handlers": (lambda: {number: signal.getsignal(number) for number in SIGNALS}, _set_handlers),
     "warnings filters": (lambda: list(warnings.filters), _set_filters),
 }
-"""What every test leaves as it was: a function that reads it, and one that restores it."""
+"""The functions that read and restore each kind of state."""
 
 
 @pytest.fixture(autouse=True)
