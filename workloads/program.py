@@ -6,13 +6,16 @@ The exit codes are those of docs/commands.md. An error that no sentence was writ
 log that only its owner can read. Nothing is imported for it before it happens: every program begins here.
 """
 
+import argparse
 import contextlib
+import difflib
 import errno
 import os
 import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from workloads.errors import Interrupted, ProjectError, Unavailable, UsageError
 
@@ -25,6 +28,22 @@ LONGEST_MESSAGE = 300
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_HANDLES = {errno.EMFILE, errno.ENFILE}
 NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
+
+
+class _CommandParser(argparse.ArgumentParser):
+    """Parser of a subcommand: a wrong option prints the subcommand's own usage, and the option that is meant."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            known = [option for action in self._actions for option in action.option_strings]
+            near = difflib.get_close_matches(unknown[0].partition("=")[0], known, n=1)
+            hint = f". Did you mean {near[0]}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return options, unknown
+
+
+CommandParser: type[argparse.ArgumentParser] = _CommandParser
 
 
 class Unforeseen(ProjectError):
