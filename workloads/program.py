@@ -3,7 +3,7 @@
     sys.exit(exit_code(main))
 
 The exit codes are those of docs/commands.md. An error that no sentence was written for is 70, and its traceback is in a
-log that only its owner can read. Nothing is imported for it before it happens: every program begins here.
+log that only its owner can read. SIGTERM ends a program as Ctrl-C does.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import difflib
 import errno
 import os
 import select
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +59,9 @@ class Unforeseen(ProjectError):
 
 def exit_code(main: Callable[[], int]) -> int:
     """Runs `main` and returns its exit code, or that of what went wrong, which is told on standard error."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # `docker stop` and a cancelled CI job send SIGTERM
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     try:
         return _flushed(main)
     except SystemExit as ended:

@@ -3,6 +3,7 @@ what to do.
 """
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -235,3 +236,23 @@ def test_nomics_own_spelling_names_the_one_that_is_read(refusal: Refusal, tmp_pa
         "the spelling of transformers' own NomicBertConfig, without trust_remote_code: load the model so, and save it "
         "with `save_pretrained(…)`."
     )
+
+
+def test_a_tokenizer_that_does_not_end_is_refused(
+    refusal: Refusal, classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("model_build.checkpoint.tokenizer.LIMIT_S", 0.5)
+    folder = copy_of(classifier, tmp_path / "endless")
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    grow = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}
+    tokenizer["normalizer"] = {"type": "Sequence", "normalizers": [grow] * 8}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    assert refusal(folder) == (
+        f"{folder / 'tokenizer.json'}: does not tokenise a text of 100 characters within 0.5 s. Save or copy it again."
+    )
+
+
+def test_a_fifo_is_not_opened(refusal: Refusal, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    os.mkfifo(tmp_path / "model/config.json")
+    assert refusal(tmp_path / "model") == f"{tmp_path / 'model/config.json'}: is not a regular file."
