@@ -18,7 +18,7 @@ class Account(Aws):
         """Makes no session."""
         self.told = outputs
 
-    def _outputs(self, stack: str) -> dict[str, str]:
+    def _outputs(self, stack: str, instead: str = "") -> dict[str, str]:
         if self.told is None or stack != "SpellcheckStack":
             raise AwsUnavailable(f"There is no stack called {stack}.")
         return self.told
