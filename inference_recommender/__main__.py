@@ -23,7 +23,7 @@ from rich.console import Console
 
 from inference_recommender.output import Commands, tell
 from workloads import ProjectError
-from workloads.program import exit_code
+from workloads.program import CommandParser, exit_code
 
 
 def _run(commands: Commands) -> None:
@@ -194,7 +194,7 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands", parser_class=CommandParser)
     named = [name for name in arguments[:1] if name in COMMANDS]
     for name in named or COMMANDS:
         COMMANDS[name](commands)

@@ -1,5 +1,10 @@
 """python -m model_build families|init|build|verify|plan|lint|record …"""
 
+import signal
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of the imports; `exit_code` sets it back
+
 import argparse
 import contextlib
 import json
@@ -28,7 +33,15 @@ from workloads import (
     load_workload,
     workload_names,
 )
-from workloads.program import Unforeseen, exit_code, foreseen, logged, printable, write_traceback
+from workloads.program import (
+    CommandParser,
+    Unforeseen,
+    exit_code,
+    foreseen,
+    logged,
+    printable,
+    write_traceback,
+)
 
 EVERY_S = 30.0
 """Seconds between the lines of a log, where standard error is no terminal: a shorter build says nothing there."""
@@ -94,7 +107,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=f"{_examples('')}\n\nRead on in docs/building.md. Each command has a --help of its own.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = described.add_subparsers(dest="command")
+    commands = described.add_subparsers(dest="command", parser_class=CommandParser)
     command = _command(commands, "families", "which models can be built, and which target takes which")
     command.add_argument("--markdown", action="store_true", help="print the table of docs/families.md")
     command.set_defaults(run=_families)

@@ -12,6 +12,7 @@ from statistics import fmean
 
 from model_build.metrics import Answer, Answered, intervals, measure
 from model_build.progress import Progress
+from model_build.render import compared
 from workloads import Example, Parity, ParityReport, ProjectError
 from workloads.workload import AGREEMENT
 
@@ -122,15 +123,16 @@ def differences(parity: ParityReport, limits: Parity) -> list[str]:
             reasons.append(
                 f"{name} drops by {drop:.4f}, at most {limits.max_metric_drop} is allowed (parity.max_metric_drop)."
             )
+    what = compared(parity.original)
     if math.isnan(parity.max_logit_difference):
-        reasons.append("some logits are not numbers (NaN).")
+        reasons.append(f"some {what}s are not numbers (NaN).")
     for kind, key, allowed, measured in (
         ("largest", "max_logit_difference", limits.max_logit_difference, parity.max_logit_difference),
         ("mean", "max_mean_logit_difference", limits.max_mean_logit_difference, parity.mean_logit_difference),
     ):
         if allowed is not None and measured > allowed:
             reasons.append(
-                f"the {kind} logit difference is {measured:.3g}, at most {allowed:g} is allowed (parity.{key})."
+                f"the {kind} {what} difference is {measured:.3g}, at most {allowed:g} is allowed (parity.{key})."
             )
     return reasons
 

@@ -1,6 +1,6 @@
 """Lays out as text the documents that --json prints. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -89,7 +89,7 @@ def _parity(parity: Mapping[str, Any] | None) -> str:
     return "\n".join(
         [
             f"identical answers     {parity['identical_answers']} of {parity['examples']}",
-            f"logit difference      {parity['max_logit_difference']:.3g} at most, "
+            f"{f'{compared(original)} difference':<20}  {parity['max_logit_difference']:.3g} at most, "
             f"{parity['mean_logit_difference']:.3g} on average",
             "                      original  compiled" + ("  95 % interval" if intervals else ""),
             *(
@@ -98,6 +98,11 @@ def _parity(parity: Mapping[str, Any] | None) -> str:
             ),
         ]
     )
+
+
+def compared(metrics: Iterable[str]) -> str:
+    """Returns what parity compares, by the metrics of the task: the vectors of embeddings, or logits."""
+    return "vector" if any(name.startswith("cosine_") for name in metrics) else "logit"
 
 
 def _interval(interval: Sequence[float] | None) -> str:

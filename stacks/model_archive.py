@@ -13,9 +13,6 @@ from constructs import Construct
 
 from stacks.grants import acknowledge_actions, acknowledge_resources
 
-ARCHIVES = "*.tar.gz"
-"""More than this archive: an endpoint that is rolled back reads the previous one, under the present policy."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelArchiveProps:
@@ -38,15 +35,18 @@ class ModelArchive(Construct):
             display_name=f"{stack.stack_name} {props.file.name}",
         )
         self.url = location.s3_object_url
+        self._key = location.object_key
         self._bucket = s3.Bucket.from_bucket_name(self, "Bucket", location.bucket_name)
 
     def grant_read(self, role: iam.Role) -> None:
-        self._bucket.grant_read(role, ARCHIVES)
+        """Lets the role read this archive alone; the bucket also has those of other stacks.
+
+        While an update runs, the role cannot read the archive before it. CloudFormation restores that with a rollback.
+        """
+        self._bucket.grant_read(role, self._key)
         self._grant_key(role)
         reads = ["s3:GetObject*", "s3:GetBucket*", "s3:List*"]
         acknowledge_actions(role, reads, "CDK's wording of read access.")
-        archives = [self._bucket.arn_for_objects(ARCHIVES)]
-        acknowledge_resources(role, archives, "An endpoint rolled back has to read the archive before this one.")
 
     def _grant_key(self, role: iam.Role) -> None:
         """Lets the role decrypt what S3 has in this bucket, where `cdk bootstrap` was given a key for it.

@@ -43,6 +43,10 @@ PINS = "base-digests.json"
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
+AS_ROOT = {"SERVE_USER": "root"}
+"""SageMaker expects containers to run as root; the Dockerfiles' own default is uid 1000."""
+
+
 class OwnImage(Document):
     """An image that is in a registry."""
 
@@ -133,11 +137,11 @@ def image_build(kind: str, containers: Path = ROOT / "containers") -> ImageBuild
             dockerfile="neuron/Dockerfile",
             base=base,
             base_registries=registries,
-            arguments={},
+            arguments=AS_ROOT,
         )
     if kind == "cpu":
         return ImageBuild(
-            kind=kind, containers=containers, dockerfile="batch/Dockerfile", base=BASE_OF_CPU, arguments={}
+            kind=kind, containers=containers, dockerfile="batch/Dockerfile", base=BASE_OF_CPU, arguments=AS_ROOT
         )
     if kind in TRITON_LOCKS:
         _, version, processor = kind.split("-")
@@ -147,7 +151,7 @@ def image_build(kind: str, containers: Path = ROOT / "containers") -> ImageBuild
             dockerfile="triton/Dockerfile",
             base=f"{TRITON}:{version}-py3{'-cpu' if processor == 'cpu' else ''}",
             base_registries=(TRITON, "versions", version),
-            arguments={"REQUIREMENTS": TRITON_LOCKS[kind]},
+            arguments={"REQUIREMENTS": TRITON_LOCKS[kind], **AS_ROOT},
         )
     raise UsageError(f"There is no image '{kind}'. Known: {', '.join([*runtimes, 'cpu', *TRITON_LOCKS])}.")
 

@@ -3,16 +3,20 @@
     sys.exit(exit_code(main))
 
 The exit codes are those of docs/commands.md. An error that no sentence was written for is 70, and its traceback is in a
-log that only its owner can read. Nothing is imported for it before it happens: every program begins here.
+log that only its owner can read. SIGTERM ends a program as Ctrl-C does.
 """
 
+import argparse
 import contextlib
+import difflib
 import errno
 import os
 import select
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from workloads.errors import Interrupted, ProjectError, Unavailable, UsageError
 
@@ -29,6 +33,22 @@ NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISD
 CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
 
+class _CommandParser(argparse.ArgumentParser):
+    """Parser of a subcommand: a wrong option prints the subcommand's own usage, and the option that is meant."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            known = [option for action in self._actions for option in action.option_strings]
+            near = difflib.get_close_matches(unknown[0].partition("=")[0], known, n=1)
+            hint = f". Did you mean {near[0]}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return options, unknown
+
+
+CommandParser: type[argparse.ArgumentParser] = _CommandParser
+
+
 class Unforeseen(ProjectError):
     """A fault of this program or of a library that no sentence was written for. `log` has the traceback."""
 
@@ -41,6 +61,9 @@ class Unforeseen(ProjectError):
 
 def exit_code(main: Callable[[], int]) -> int:
     """Runs `main` and returns its exit code, or that of what went wrong, which is told on standard error."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # `docker stop` and a cancelled CI job send SIGTERM
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     try:
         return _flushed(main)
     except SystemExit as ended:

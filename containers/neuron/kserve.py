@@ -32,6 +32,7 @@ JSON_SIZE = "Inference-Header-Content-Length"
 SAGEMAKER_BINARY = "application/vnd.sagemaker-triton.binary+json;json-header-size="
 """SageMaker passes no header of a caller's on, so its Triton has the size in the Content-Type."""
 _SIZE = re.compile(rb"[0-9]{1,9}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _LENGTH = struct.Struct("<I")
 _FORMATS = {"TYPE_FP32": "f", "TYPE_INT64": "q"}
 
@@ -142,6 +143,8 @@ def error(message: str) -> bytes:
 
 def _column(tensor: Any, rest: memoryview, max_rows: int) -> "tuple[str, list[object], memoryview]":
     """Returns an input's name and elements, and what is left of the binary tensors."""
+    if isinstance(tensor, dict) and any(isinstance(each, bool) for each in _list(tensor.get("shape"))):
+        tensor = {**tensor, "shape": None}  # Python's true is an int
     match tensor:
         case {
             "name": str(name),
@@ -164,6 +167,10 @@ def _column(tensor: Any, rest: memoryview, max_rows: int) -> "tuple[str, list[ob
             )
         case _:
             raise BadRequest('every input must be an object with a "name".')
+
+
+def _list(value: object) -> "list[object]":
+    return value if isinstance(value, list) else []
 
 
 def _elements(name: str, raw: memoryview, rows: int, max_rows: int) -> "list[object]":
@@ -219,6 +226,9 @@ def _check_text(index: int, row: Mapping[str, object], count: int) -> None:
     for field, value in row.items():
         if not isinstance(value, (str, bytes)):
             refusal = f"Row {index} has a value of type {type(value).__name__} in {field}, and text is wanted."
+            raise BadRequest(f"{refusal} No row of this request was answered." if count > 1 else refusal)
+        if isinstance(value, str) and _SURROGATE.search(value):
+            refusal = f"Row {index} has half of a character in {field}, which is no text in UTF-8."
             raise BadRequest(f"{refusal} No row of this request was answered." if count > 1 else refusal)
 
 

@@ -110,7 +110,9 @@ def read_encoder(folder: Path, encoder: Path, model: EncoderModel) -> tuple[dict
     check_head(config, family, model.task, file)
     own = config if encoder == folder else _backbone(encoder_file, family)
     if refused := [key for key, harmless in REFUSED.items() if own.get(key) not in harmless]:
-        raise broken(encoder_file, f"{refused[0]}: got {json.dumps(own[refused[0]])}, which is not built.")
+        raise broken(
+            encoder_file, f"{refused[0]}: got {json.dumps(own[refused[0]])}, which is not built.{_spelling(family)}"
+        )
     if family.own_network:
         read = own | as_bert(family, known(KINDS[family.model_type], encoder_file, own))
     else:
@@ -118,6 +120,16 @@ def read_encoder(folder: Path, encoder: Path, model: EncoderModel) -> tuple[dict
     _check_positions(encoder_file, family, read, model)
     _check_head_is_the_workloads(file, config, model)
     return config, read, family
+
+
+def _spelling(family: Family) -> str:
+    """Returns how to save a family that transformers computes, whose other code spells config.json differently."""
+    if family.own_network:
+        return ""
+    return (
+        f" {family.name} is read in the spelling of transformers' own {family.classes}Config, without "
+        "trust_remote_code: load the model so, and save it with `save_pretrained(…)`."
+    )
 
 
 def positions(family: Family, config: Mapping[str, Any]) -> int:

@@ -16,6 +16,8 @@ def broken(file: Path, problem: str) -> UsageError:
 
 def read_json(file: Path) -> dict[str, Any]:
     """Returns the object in a JSON file. Raises `UsageError`."""
+    if file.exists() and not file.is_file():  # a FIFO would never end
+        raise broken(file, "is not a regular file.")
     try:
         document = json.loads(file.read_text("utf-8"))
     except FileNotFoundError:

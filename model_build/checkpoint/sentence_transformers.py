@@ -42,7 +42,8 @@ class Pooled:
     """How an embedding is made of the vectors of its tokens, as [model] of workload.toml says it."""
 
     pooling: str
-    normalize: bool
+    normalize: bool | None
+    """None without modules.json, which would name a Normalize module."""
 
 
 def kind(folder: Path, config: Mapping[str, Any]) -> str | None:
@@ -65,17 +66,17 @@ def pooled(folder: Path) -> Pooled | None:
 
     Raises `UsageError` for a module or a pooling that is not built.
     """
-    if not (folder / MODULES).exists():
+    file, has_modules = folder / POOLING, (folder / MODULES).exists()
+    if not has_modules and not file.exists():
         return None
-    kinds = _modules(folder, EMBEDDING)
-    file = folder / POOLING
+    kinds = _modules(folder, EMBEDDING) if has_modules else []
     config = read_json(file)
     named = config.get("pooling_mode") or [_mode(key) for key, on in config.items() if on is True and _mode(key)]
     chosen = [named] if isinstance(named, str) else [str(each) for each in named]
     if len(chosen) != 1 or chosen[0] not in POOLINGS:
         ways = " and ".join(chosen) or "nothing that is known"
         raise broken(file, f"pools by {ways}, which is not built. Built: {', '.join(POOLINGS)}.")
-    return Pooled(pooling=POOLINGS[chosen[0]], normalize="Normalize" in kinds)
+    return Pooled(pooling=POOLINGS[chosen[0]], normalize="Normalize" in kinds if has_modules else None)
 
 
 def _mode(key: str) -> str:
@@ -172,7 +173,7 @@ def check(folder: Path, model: Model) -> None:
 def differences(folder: Path, config: Mapping[str, Any], model: Model) -> Iterator[str]:
     """Yields how workload.toml departs from sentence-transformers where both are sound, as `model.KEY is …`."""
     trained = pooled(folder) if isinstance(model, FeatureExtraction) else None
-    if isinstance(model, FeatureExtraction) and trained and trained.normalize != model.normalize:
+    if isinstance(model, FeatureExtraction) and trained and trained.normalize not in (None, model.normalize):
         yield (
             f"model.normalize is {json.dumps(model.normalize)}, and by {folder / MODULES} it is "
             f"{json.dumps(trained.normalize)}: embeddings differ in their length from sentence-transformers'."

@@ -28,7 +28,7 @@ from transformers import (
 )
 
 from containers.encoder.tensors import own_tokens
-from model_build.checkpoint import Checkpoint, loading
+from model_build.checkpoint import Checkpoint, broken, loading
 from model_build.checkpoint.families import FAMILIES
 from model_build.torch_threads import every_core
 from workloads import (
@@ -62,6 +62,8 @@ class Reference:
         self._folder = checkpoint.folder
         with loading(checkpoint.encoder):
             self._tokenizer = AutoTokenizer.from_pretrained(checkpoint.encoder, local_files_only=True)
+        if self._tokenizer.pad_token is None:
+            self._tokenizer.pad_token = _padding_token(checkpoint, self._tokenizer)
         with loading(checkpoint.folder):
             self._network = _network(checkpoint, model).eval()
         self._taken = inspect.signature(self._network.forward).parameters.keys()
@@ -104,6 +106,21 @@ class Reference:
                 return {"embedding": _embedding(model, answer.last_hidden_state, inputs["attention_mask"])}
             case _:
                 return {"start_logits": answer.start_logits, "end_logits": answer.end_logits}
+
+
+def _padding_token(checkpoint: Checkpoint, tokenizer: Any) -> str:
+    """Returns the token of config.json's pad_token_id, for a tokenizer that names none. Raises `UsageError`."""
+    number = checkpoint.encoder_config.get("pad_token_id")
+    token = tokenizer.convert_ids_to_tokens(number) if isinstance(number, int) else None
+    if token is None:
+        file = checkpoint.encoder / "tokenizer_config.json"
+        problem = "has no pad_token" if file.exists() else "is missing"
+        raise broken(
+            file,
+            f"{problem}, and config.json's pad_token_id names no token. Save the tokenizer again: AutoTokenizer's "
+            "`save_pretrained` writes this file.",
+        )
+    return str(token)
 
 
 def _embedding(model: FeatureExtraction, hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

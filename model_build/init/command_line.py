@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,8 +16,18 @@ from model_build.progress import Progress
 from workloads import UsageError
 
 PERCENTILE = "P95"
+PERCENTILES = re.compile(r"P\d{1,2}(\.\d{1,2})?")
 MODEL_LATENCY_MS = 500.0
 PEAK_INVOCATIONS_PER_MINUTE = 6000
+SYNONYMS = {
+    "summarization": "text2text-generation",
+    "translation": "text2text-generation",
+    "sentiment-analysis": "text-classification",
+    "ner": "token-classification",
+    "sentence-similarity": "feature-extraction",
+    "embeddings": "feature-extraction",
+}
+"""Names that the hub and other tools have for tasks."""
 PURPOSE = "write a workload's folder from a checkpoint and a file of examples"
 
 
@@ -40,7 +51,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--labels", nargs="+", default=[], metavar="LABEL", help="in the order of the head's outputs")
     command.add_argument(
-        "--task", choices=TASKS, metavar="TASK", help=f"where the files leave it open: {', '.join(TASKS)}"
+        "--task", type=_task, metavar="TASK", help=f"where the files leave it open: {', '.join(TASKS)}"
     )
     command.add_argument(
         "--max-input-tokens", type=int, metavar="N", help="of a request; default: the checkpoint's own limit"
@@ -78,6 +89,10 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, root: Path, progress: Progress) -> Written:
+    if not 0 < options.latency_ms < float("inf"):
+        raise UsageError(f"--latency-ms: got {options.latency_ms:g}; write a number of milliseconds above 0.")
+    if options.peak_invocations_per_minute < 1:
+        raise UsageError(f"--peak-invocations-per-minute: got {options.peak_invocations_per_minute}; write 1 or more.")
     request = Request(
         name=options.name,
         source=options.source,
@@ -88,12 +103,26 @@ def run(options: argparse.Namespace, root: Path, progress: Progress) -> Written:
         max_input_tokens=options.max_input_tokens,
         targets=tuple(options.target),
         minimums=dict(map(_minimum, options.min)),
-        percentile=options.percentile,
+        percentile=_percentile(options.percentile),
         model_latency_ms=options.latency_ms,
         peak_invocations_per_minute=options.peak_invocations_per_minute,
         overwrite=options.overwrite,
     )
     return write(request, root, ask, progress)
+
+
+def _task(text: str) -> str:
+    if text in TASKS:
+        return text
+    hint = f"; write {SYNONYMS[text]}" if text in SYNONYMS else ""
+    raise argparse.ArgumentTypeError(f"got '{text}'{hint}. Allowed: {', '.join(TASKS)}.")
+
+
+def _percentile(text: str) -> str:
+    said = f"P{text.removeprefix('p').removeprefix('P')}"
+    if said == text and PERCENTILES.fullmatch(text):
+        return text
+    raise UsageError(f"--percentile: got '{text}'; write {said if PERCENTILES.fullmatch(said) else PERCENTILE}.")
 
 
 def _minimum(text: str) -> tuple[str, float]:

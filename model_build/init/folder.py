@@ -38,6 +38,8 @@ MOST_GENERATED = 200
 """Rows of a text2text model's evaluation: `generate` is slow."""
 BELOW = 0.05
 """How far below what the original reaches a minimum is set where nobody said one."""
+SIGNED = {"pearson", "spearman", "score_correlation", "cosine_spearman", "cosine_to_original"}
+"""Metrics from -1 to 1; others are from 0 to 1."""
 AGREES = 0.98
 """The least agreement where nobody said one: a compiled model may differ by a rounding in one of fifty."""
 
@@ -187,8 +189,16 @@ def _write(request: Request, root: Path, made: Path, ask: Ask, progress: Progres
         minimums=labelled.minimums,
         targets=tuple(contents.targets),
         left_out=contents.left_out,
-        warnings=draft.warnings,
+        warnings=(*draft.warnings, *_gates_that_cannot_fail(labelled)),
     )
+
+
+def _gates_that_cannot_fail(labelled: _Labelled) -> Iterator[str]:
+    for metric, least in labelled.minimums.items():
+        if least <= (-1 if metric in SIGNED else 0):
+            reached = labelled.reached.get(metric)
+            now = "" if reached is None else f" The checkpoint reaches {reached:.4f}."
+            yield f"{metric} is at least {least:g}, so this gate cannot fail.{now} --min {metric}=VALUE sets another."
 
 
 def _draft(request: Request, root: Path, made: Path, ask: Ask) -> _Draft:
@@ -352,14 +362,14 @@ def _quality_note(request: Request, draft: _Draft, labelled: _Labelled) -> str:
     count, file = labelled.rows, request.examples
     if not labelled.reached:
         return (
-            f"Nobody labelled the {count} rows of evaluation.jsonl, so their labels are the original's own answers, "
-            "and the metric is agreement: the share of rows that a compiled model answers as the original does. It "
-            "tells what compiling changes, and nothing of how good the model is."
+            f"The {count} rows of evaluation.jsonl have no labels of yours. Their labels are the original model's own "
+            "answers. The metric is agreement: the share of rows that a compiled model answers as the original does. "
+            "It measures what compiling changes, not how good the model is."
         )
     if not draft.labelled:
         return (
-            f"Nobody labelled the {count} rows of evaluation.jsonl, so the metrics hold a compiled model to the "
-            "original's own numbers: they tell what compiling changes, and nothing of how good the model is."
+            f"The {count} rows of evaluation.jsonl have no labels of yours. The metrics compare a compiled model with "
+            "the original's own numbers. They measure what compiling changes, not how good the model is."
         )
     return (
         f"What the checkpoint must reach on the {count} rows of evaluation.jsonl, labelled in {file}, before anything "

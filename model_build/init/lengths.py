@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model_build.checkpoint import loading
+from model_build.checkpoint.tokenizer import check_time
 
 STEPS = (16, 32, 64, 96, 128, 192, 256, 384, 512)
 """Lengths in tokens that a limit is rounded up to; beyond them, multiples of the last."""
@@ -36,6 +37,7 @@ def count(tokenizer_file: Path, texts: Sequence[tuple[str, ...]]) -> list[int]:
     """Returns the tokens of each row of one or two texts, special ones included."""
     from tokenizers import Tokenizer
 
+    check_time(tokenizer_file)
     with loading(tokenizer_file):
         tokenizer = Tokenizer.from_file(str(tokenizer_file))
         tokenizer.no_truncation()

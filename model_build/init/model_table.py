@@ -86,9 +86,9 @@ def model_table(
         _add(table, "answer", "GENERATED", "the name of the answer in a response")
     if found.task == "feature-extraction":
         trained = sentence_transformers.pooled(folder)
-        note = "as sentence-transformers' modules.json says" if trained else "as most are trained; or cls, max, last"
+        note = "from 1_Pooling/config.json" if trained else "as most are trained; or cls, max, last"
         _add(table, "pooling", trained.pooling if trained else "mean", note)
-        _add(table, "normalize", trained.normalize if trained else True)
+        _add(table, "normalize", trained is None or trained.normalize is not False)
     if found.task == "text-ranking":
         trained_for = sentence_transformers.activation(folder, found.config)
         _add(table, "activation", trained_for or "sigmoid", "of the score; none: the head's number as it is")

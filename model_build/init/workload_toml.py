@@ -13,7 +13,7 @@ TARGETS: dict[str, str] = {
 [targets.cpu]
 runtime = "onnxruntime"
 instance_types = ["ml.c5.xlarge"]         # add the types that `run` should compare
-parity = { max_logit_difference = 1e-3 }   # and, as nothing else is said, identical answers
+parity = { max_logit_difference = 1e-3 }   # and identical answers (the default)
 """,
     "cpu-int8": """\
 # The same with 8-bit weights: a quarter of the size, and faster. It may answer a few rows differently.

@@ -20,7 +20,7 @@ from workloads import ROOT
 
 CALL = (
     "from pathlib import Path; import model_build.__main__ as c; "
-    "c.ROOT = Path(sys.argv[1]); sys.exit(c.main(['build', 'tiny', '--target', 'cpu']))"
+    "c.ROOT = Path(sys.argv[1]); sys.exit(c.exit_code(lambda: c.main(['build', 'tiny', '--target', 'cpu'])))"
 )
 """A build of the miniature whose root is the first argument."""
 
@@ -129,7 +129,10 @@ def test_usage_is_exit_code_2(run: Run, capsys: Capture) -> None:
     assert "the following arguments are required: --target" in capsys.readouterr().err
 
 
-def test_ctrl_c_ends_with_130_and_leaves_the_old_build(tiny_copy: Path, tiny_plan: BuildPlan) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_end_with_130_and_leave_the_old_build(
+    tiny_copy: Path, tiny_plan: BuildPlan, number: signal.Signals
+) -> None:
     folder = tiny_copy / "build" / "tiny" / "cpu"
     shutil.rmtree(tiny_copy / "build" / "tiny" / ".compiled")
     before = (folder / "artifact.json").read_bytes()
@@ -141,11 +144,28 @@ def test_ctrl_c_ends_with_130_and_leaves_the_old_build(tiny_copy: Path, tiny_pla
         text=True,
     ) as process:
         wait_for(folder / ".scratch" / "half.onnx", process)
-        os.kill(process.pid, signal.SIGINT)
+        os.kill(process.pid, number)
         out, err = process.communicate(timeout=HANGS_AFTER_S)
     assert (process.returncode, out, err) == (130, "", "Interrupted: nothing half-made was left.\n")
     assert (folder / "artifact.json").read_bytes() == before
     assert not (folder / ".scratch").exists()
+
+
+def test_ctrl_c_during_the_imports_prints_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "rich").mkdir()
+    slow = "import pathlib, time; pathlib.Path(__file__).with_name('begun').touch(); time.sleep(600)"
+    (tmp_path / "rich/__init__.py").write_text(slow)
+    with subprocess.Popen(
+        [sys.executable, "-m", "model_build", "families"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        wait_for(tmp_path / "rich/begun", process)
+        os.kill(process.pid, signal.SIGINT)
+        assert process.communicate(timeout=HANGS_AFTER_S)[1] == ""
+    assert process.returncode == -signal.SIGINT
 
 
 def wait_for(file: Path, process: subprocess.Popen[str]) -> None:

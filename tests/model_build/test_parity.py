@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from model_build import parity
+from model_build import parity, render
 from model_build.metrics import Answer
 from model_build.parity import Comparison, GateFailed, check_parity, check_quality
 from workloads import Example, Parity, ParityReport
@@ -105,3 +105,20 @@ def test_an_original_that_is_not_good_enough_is_not_compiled() -> None:
         "  'sheos': expected 'shoes', got 'shoe'\n"
         "Train the checkpoint further, or lower the minimum in workload.toml."
     )
+
+
+def test_an_embeddings_difference_is_one_of_vectors() -> None:
+    figures = ParityReport(
+        examples=1,
+        identical_answers=1,
+        max_logit_difference=0.5,
+        mean_logit_difference=0.25,
+        original={"cosine_to_original": 1.0},
+        compiled={"cosine_to_original": 1.0},
+    )
+    assert render.text("verify", figures.model_dump()).splitlines()[1] == (
+        "vector difference     0.5 at most, 0.25 on average"
+    )
+    assert parity.differences(figures, Parity(max_logit_difference=0.1)) == [
+        "the largest vector difference is 0.5, at most 0.1 is allowed (parity.max_logit_difference)."
+    ]

@@ -93,7 +93,8 @@ def test_an_image_is_built_asked_pushed_and_its_digest_left(checkout: Checkout) 
     assert checkout.asked("docker") == [
         f"login --username AWS --password-stdin {base.partition('/')[0]}",
         f"login --username AWS --password-stdin {REGISTRY}",
-        f"build --platform linux/amd64 --build-arg BASE={base}@{BASE_DIGEST} --tag {image} "
+        f"build --platform linux/amd64 --build-arg BASE={base}@{BASE_DIGEST} --build-arg SERVE_USER=root "
+        f"--tag {image} "
         "--file containers/neuron/Dockerfile containers",
         f"run --rm --interactive --entrypoint python3 {image} - inf1",
         f"push --quiet {image}",

@@ -161,6 +161,17 @@ def test_the_kinds_that_the_workloads_need() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["inf1", "cpu", "triton-25.09-cpu"])
+def test_an_image_runs_as_uid_1000_unless_its_build_asks_for_root(kind: str) -> None:
+    build = image_build(kind)
+    text = (build.containers / build.dockerfile).read_text("utf-8")
+    assert re.findall(r"^(?:USER|ARG SERVE_USER).*$", text, re.MULTILINE)[-2:] == [
+        "ARG SERVE_USER=1000",
+        "USER ${SERVE_USER}",
+    ]
+    assert build.arguments["SERVE_USER"] == "root", "SageMaker expects it"
+
+
 def test_hadolint_finds_nothing_in_the_dockerfiles() -> None:
     hadolint = ROOT / ".venv-scanners" / "bin" / "hadolint"
     if not hadolint.exists():

@@ -85,6 +85,11 @@ MUST_HAVE = (
             {"inputs": [tensor("TITLE", 1.0, datatype="FP32"), tensor("BRAND", "b")]},
             MUST_HAVE,
         ),
+        ({"inputs": [tensor("TITLE", "a", shape=[True, True]), tensor("BRAND", "b")]}, MUST_HAVE),
+        (
+            {"inputs": [tensor("TITLE", "a\ud83d"), tensor("BRAND", "b")]},
+            "Row 0 has half of a character in title, which is no text in UTF-8.",
+        ),
         ({"inputs": ["TITLE"]}, 'every input must be an object with a "name".'),
         ({"inputs": GOOD, "outputs": [{"name": "LOGITS"}]}, "outputs may name LABEL, SCORE."),
         ({"inputs": GOOD, "outputs": {"name": "LOGITS"}}, "outputs may name LABEL, SCORE."),

@@ -45,7 +45,7 @@ def test_rows_without_labels_are_labelled_by_the_original(init: Init, brought: P
     assert folder.workload.metrics == ("agreement",)
     assert set(folder.workload.targets) == {"cpu"}
     assert {example.label for example in folder.evaluation()} <= set(checkpoints.SENTIMENTS.values())
-    assert "Nobody labelled the 20 rows of evaluation.jsonl" in folder.file.read_text("utf-8")
+    assert "The 20 rows of evaluation.jsonl have no labels of yours." in folder.file.read_text("utf-8")
 
 
 def test_questions_as_squad_has_them(init: Init, brought: Path, tmp_path: Path) -> None:
@@ -87,6 +87,48 @@ def test_the_five_decisions_and_the_next_three_commands(init: Init, brought: Pat
         "Warning: --examples: none given, so evaluation.jsonl and payloads.jsonl have a few made-up sentences in "
         "English. Put real requests there before you believe a figure.\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--percentile", "95"), "--percentile: got '95'; write P95."),
+        (("--percentile", "p99.9"), "--percentile: got 'p99.9'; write P99.9."),
+        (("--percentile", "fast"), "--percentile: got 'fast'; write P95."),
+        (("--latency-ms", "-5"), "--latency-ms: got -5; write a number of milliseconds above 0."),
+        (("--latency-ms", "nan"), "--latency-ms: got nan; write a number of milliseconds above 0."),
+        (("--peak-invocations-per-minute", "0"), "--peak-invocations-per-minute: got 0; write 1 or more."),
+    ],
+)
+def test_a_wrong_objective_names_the_option(
+    refusal: Callable[..., str], brought: Path, options: tuple[str, ...], problem: str
+) -> None:
+    assert refusal(brought / "bert_classifier", *options) == problem
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--traget", "cpu"), "unrecognized arguments: --traget cpu. Did you mean --target?"),
+        (("--task", "summarization"), "argument --task: got 'summarization'; write text2text-generation. Allowed: "),
+    ],
+)
+def test_a_wrong_option_prints_the_usage_of_init(capsys: Capture, options: tuple[str, ...], told: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["init", "mine", "--from", "model", *options])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("usage: python -m model_build init [-h] --from SOURCE")
+    assert told in said
+
+
+def test_a_gate_that_cannot_fail_is_a_warning(init: Init, brought: Path, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "pairs.txt").write_text("abc\tdef\n")
+    init(brought / "t5", "--examples", tmp_path / "pairs.txt", "--target", "cpu")
+    assert (
+        "Warning: exact_match is at least 0, so this gate cannot fail. The checkpoint reaches 0.0000. --min "
+        "exact_match=VALUE sets another.\n"
+    ) in capsys.readouterr().err
 
 
 def test_nothing_is_overwritten_without_being_asked(init: Init, brought: Path, root: Path, capsys: Capture) -> None:

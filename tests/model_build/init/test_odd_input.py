@@ -3,6 +3,7 @@ what to do.
 """
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from safetensors.torch import load_file, save_file
 from model_build.plan import plan
 from tests import checkpoints
 from tests.model_build.init.conftest import Init, copy_of
+from tests.model_build.miniatures.tiny_bert import LABELS
+from tests.model_build.miniatures.tiny_families import make_checkpoint
+from workloads import FeatureExtraction
 
 Capture = pytest.CaptureFixture[str]
 Refusal = Callable[..., str]
@@ -193,3 +197,62 @@ def test_a_damaged_file_is_named_where_it_was_given(
     else:
         (folder / damaged).unlink()
     assert refusal(folder) == f"{folder / damaged}: {problem}"
+
+
+def without_tokenizer_config(source: Path, folder: Path, **changes: object) -> Path:
+    copy_of(source, folder, **changes)
+    (folder / "tokenizer_config.json").unlink()
+    return folder
+
+
+def test_without_tokenizer_config_the_padding_is_config_jsons(init: Init, tmp_path: Path) -> None:
+    make_checkpoint(tmp_path / "whole", "modernbert", "text-classification")
+    options = ("--target", "cpu", "--overwrite")
+    bare = without_tokenizer_config(tmp_path / "whole", tmp_path / "bare")
+    assert {example.label for example in init(bare, *options).evaluation()} <= set(LABELS)
+
+
+def test_without_any_padding_token_the_missing_file_is_named(refusal: Refusal, tmp_path: Path) -> None:
+    make_checkpoint(tmp_path / "whole", "modernbert", "text-classification")
+    bare = without_tokenizer_config(tmp_path / "whole", tmp_path / "bare", pad_token_id=9_999_999)
+    assert refusal(bare, "--target", "cpu").startswith(f"{bare / 'tokenizer_config.json'}: is missing")
+
+
+@pytest.mark.parametrize("key", ["pooling_mode_cls_token", "pooling_mode_max_tokens"])
+def test_the_pooling_is_read_without_modules_json(init: Init, tmp_path: Path, key: str) -> None:
+    checkpoints.encoder(tmp_path / "model", num_hidden_layers=1)
+    (tmp_path / "model/1_Pooling").mkdir()
+    (tmp_path / "model/1_Pooling/config.json").write_text(json.dumps({key: True}))
+    model = init(tmp_path / "model", "--target", "cpu").workload.model
+    assert isinstance(model, FeatureExtraction)
+    assert (model.pooling, model.normalize) == (key.split("_")[2], True)
+
+
+def test_nomics_own_spelling_names_the_one_that_is_read(refusal: Refusal, tmp_path: Path) -> None:
+    make_checkpoint(tmp_path / "model", "nomic_bert", "feature-extraction")
+    folder = copy_of(tmp_path / "model", tmp_path / "own", position_embedding_type="rotary")
+    assert refusal(folder, "--target", "cpu") == (
+        f'{folder / "config.json"}: position_embedding_type: got "rotary", which is not built. NomicBERT is read in '
+        "the spelling of transformers' own NomicBertConfig, without trust_remote_code: load the model so, and save it "
+        "with `save_pretrained(…)`."
+    )
+
+
+def test_a_tokenizer_that_does_not_end_is_refused(
+    refusal: Refusal, classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("model_build.checkpoint.tokenizer.LIMIT_S", 0.5)
+    folder = copy_of(classifier, tmp_path / "endless")
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    grow = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}
+    tokenizer["normalizer"] = {"type": "Sequence", "normalizers": [grow] * 8}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    assert refusal(folder) == (
+        f"{folder / 'tokenizer.json'}: does not tokenise a text of 100 characters within 0.5 s. Save or copy it again."
+    )
+
+
+def test_a_fifo_is_not_opened(refusal: Refusal, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    os.mkfifo(tmp_path / "model/config.json")
+    assert refusal(tmp_path / "model") == f"{tmp_path / 'model/config.json'}: is not a regular file."
