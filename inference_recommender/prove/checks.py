@@ -46,7 +46,8 @@ def check_fleet(target: Target, chosen: Candidate, peak_invocations_per_minute: 
         has = "one server for all of its instances, as every endpoint of the local account does"
     raise UsageError(
         f"--fleet: {target.name} has {has}. {peak_invocations_per_minute:,} invocations/min need the "
-        f"{chosen.instance_count} recommended ones. Deploy the fleet, or omit --fleet: each instance then gets its share."
+        f"{chosen.instance_count} recommended ones. Deploy the fleet, or omit --fleet: each instance then gets its "
+        "share."
     )
 
 

@@ -16,7 +16,7 @@ from workloads import Candidate, LatencyObjective, Sizing
 class Load:
     name: Literal["peak", "instance-lost", "zone-lost"]
     instances_left: int
-    """Of the recommended fleet."""
+    """The number of the recommended fleet's instances that are left."""
     per_instance: float | None
     """Invocations per minute of each instance; None if no instance is left."""
     required: bool

@@ -2,8 +2,8 @@
 
 P99 is above a latency x if more than 1 % of all requests take longer than x. So the share of requests over the limit
 decides: kept if its upper confidence bound is within the allowed share, missed if its lower bound is above. The
-interval of the percentile is the same test at other latencies (Woodruff, Journal of the American Statistical Association 47,
-1952), so each end is a measured latency or unknown.
+interval of the percentile is the same test at other latencies (Woodruff, Journal of the American Statistical
+Association 47, 1952), so each end is a measured latency or unknown.
 
 Late requests come in bursts. The bound is the exact binomial one for the effective sample size (`statistics`), whose
 design effect is measured on blocks of time: at least `BLOCK_S` long, and about `BLOCKS` of them in a longer run (batch

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference_recommender.prove.percentile_interval import ERROR, PercentileInterval, percentile_interval
 from inference_recommender.capacity.search import Seen
+from inference_recommender.prove.percentile_interval import ERROR, PercentileInterval, percentile_interval
 
 SECONDS = 40.0
 

@@ -48,8 +48,8 @@ def test_a_true_recommendation_is_kept() -> None:
     assert peak.late is not None
     assert peak.late < peak.requests * 0.1 == pytest.approx(peak.late_allowed, abs=1)
     assert proof.reason == (
-        f"P90 {proof.latency_ms:.3g} ms at 1,200 invocations/min (limit 50 ms): {peak.late} of {peak.requests} requests "
-        f"were late, {peak.late_allowed} allowed."
+        f"P90 {proof.latency_ms:.3g} ms at 1,200 invocations/min (limit 50 ms): {peak.late} of {peak.requests} "
+        f"requests were late, {peak.late_allowed} allowed."
     )
     assert proof.not_tested == ()
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.prove.percentile_interval import ERROR, PercentileInterval
 from inference_recommender.capacity.search import Seen
+from inference_recommender.prove.percentile_interval import ERROR, PercentileInterval
 from inference_recommender.prove.sequential import (
     SequentialTest,
     errors,
