@@ -4,8 +4,8 @@ Requests arrive in an open loop. The test looks after `FIRST_LOOK_S`, or once th
 percentile, and then each time that it has run about twice as long. It ends at the first look with a clear verdict
 (`percentile_interval`), or when its time is over.
 
-All looks together may err with probability `ERROR`. A look gets a part of it in proportion to the square root of its
-time, so an early look concludes only in a clear case. benchmarks/RESULTS.md has the errors on simulated services.
+All looks together may err with probability `ERROR`. Each look gets a part of it in proportion to its time, so an early
+look concludes only in a clear case. benchmarks/RESULTS.md has the errors on simulated services.
 """
 
 from collections.abc import Callable
@@ -40,8 +40,7 @@ def looks_s(rate_per_minute: float, percentile: float, longest_s: float) -> tupl
 
 def errors(looks: tuple[float, ...]) -> tuple[float, ...]:
     """Returns the error that each bound may have at each look; the sum is `ERROR`."""
-    weights = np.sqrt(looks)
-    return tuple((ERROR * weights / weights.sum()).tolist())
+    return tuple(ERROR * look / sum(looks) for look in looks)
 
 
 def shortest_s(rate_per_minute: float, percentile: float, error: float = ERROR) -> float:

@@ -184,5 +184,5 @@ def test_too_short_a_time_for_the_percentile_is_refused() -> None:
     assert str(caught.value) == (
         "--max-duration-s: 2 s is too short for P90 at 1,200 invocations/min. Allowed: 3 s or more."
     )
-    with pytest.raises(UsageError, match=r"Allowed: 6 s or more\."):
+    with pytest.raises(UsageError, match=r"Allowed: 7 s or more\."):
         _proving(bearing(1800), longest_s=3.0, sizing=Sizing(spare_instances=1))
