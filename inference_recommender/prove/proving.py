@@ -18,7 +18,7 @@ from inference_recommender.prove.sequential import SequentialTest, first_conclus
 from workloads import Candidate, Proof, ProofScenario, Recommendation, Sizing, UsageError
 
 WORST_FIRST = ("missed", "unclear", "kept")
-PEAK_SHARE = 2 / 3
+PEAK_SHARE = 0.5
 """The share of the time that the peak may take if a second load follows."""
 
 OPTIONAL_LOAD_S = 300.0

@@ -252,7 +252,7 @@ class Account(TargetAws):
     def __init__(self) -> None:
         """Makes no session."""
 
-    def endpoint_name(self, stack: str) -> str:
+    def endpoint_name(self, stack: str, options: str = "") -> str:
         return stack
 
     def is_on_this_machine(self) -> bool:

@@ -116,7 +116,7 @@ def test_a_fleet_of_one_is_proven_at_its_peak() -> None:
 def test_the_plan_has_the_seconds_of_each_load() -> None:
     both = _proving(bearing(1800), longest_s=120.0, sizing=Sizing(spare_instances=1))
     assert [(each.load.name, round(each.shortest_s), round(each.longest_s)) for each in both.plan()] == [
-        ("peak", 10, 80),
+        ("peak", 10, 60),
         ("instance-lost", 10, 110),
     ]
     alone = _proving(bearing(1800), longest_s=120.0)
@@ -184,5 +184,5 @@ def test_too_short_a_time_for_the_percentile_is_refused() -> None:
     assert str(caught.value) == (
         "--max-duration-s: 2 s is too short for P90 at 1,200 invocations/min. Allowed: 3 s or more."
     )
-    with pytest.raises(UsageError, match=r"Allowed: 7 s or more\."):
+    with pytest.raises(UsageError, match=r"Allowed: 5 s or more\."):
         _proving(bearing(1800), longest_s=3.0, sizing=Sizing(spare_instances=1))
