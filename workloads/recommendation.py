@@ -165,6 +165,8 @@ class ProofScenario(Document):
         description="95 % confidence interval, over all looks that were taken; None for an end that is not known."
     )
     requests: int = Field(default=0, ge=0)
+    late: int | None = Field(default=None, ge=0, description="Over the limit. Failed requests count as late.")
+    late_allowed: int | None = Field(default=None, ge=0, description="By the percentile, of that many requests.")
     errors: int = Field(default=0, ge=0, description="Failed or never answered; they count as late.")
     duration_s: float = Field(default=0.0, ge=0)
 
@@ -181,6 +183,7 @@ class Proof(Document):
     limit_ms: float
     reason: str
     scenarios: tuple[ProofScenario, ...]
+    not_tested: tuple[str, ...] = Field(default=(), description="Why a load was not sent, a sentence each.")
     instances: int = Field(ge=1, description="How many instances the requests were sent to.")
     instance_type: str
     archive_sha256: str | None = Field(description="Of the archive that served; None where nothing tells.")

@@ -1,9 +1,8 @@
 """Proves true recommendations and inflated ones: on simulated services, whose capacity is known, and on a real Triton.
 
 For each service (simulated_service.py) a fleet is sized for spellcheck's peak, once by its true capacity and once by
-`INFLATED` times that, as the recommender would size it. Each recommendation is proven with so many seeds, as `prove`
-proves it, in virtual time. A proof that is unclear has not passed, and has not failed either. Last, the very test is
-taken at the rate at which the percentile is the limit, where every clear verdict is an error.
+`INFLATED` times that. `prove`'s own code proves each recommendation with `--seeds` seeds in virtual time. The last row
+of a service is the test at the rate at which the percentile is exactly the limit: every clear verdict is an error.
 
     python benchmarks/searches/prove.py [--seeds N] [--max-duration-s S] [SERVICE ...]
     python benchmarks/searches/prove.py --triton RUNS [--capacity N]
@@ -181,7 +180,7 @@ def _proven(
         proving.run()
         verdicts[proving.proof(NO_ORIGIN).verdict] += 1
         spent_s.append(service.spent_s)
-    peak, loss = (load.per_instance for load, _ in proving.tests)
+    peak, loss = proving.peak.per_instance, proving.loss.per_instance
     assert recommended.recommended is not None
     assert peak is not None
     return Row(

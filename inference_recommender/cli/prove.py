@@ -1,4 +1,4 @@
-"""`prove`: whether the recommended fleet keeps its objective under open-loop arrivals, at the rates it would get."""
+"""`prove`: tests with open-loop arrivals whether the recommended fleet keeps its objective."""
 
 import argparse
 import json
@@ -11,7 +11,6 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from inference_recommender.capacity.percentile_interval import PercentileInterval
 from inference_recommender.capacity.search import Bottleneck
 from inference_recommender.cli import arguments
 from inference_recommender.load_test.load_test import machine_description
@@ -19,15 +18,19 @@ from inference_recommender.load_test.probe import GeneratorProbe
 from inference_recommender.load_test.target import Target, TargetAws, endpoint_target, url_target
 from inference_recommender.output import Commands, add_command, number, stdout_console, tell, warn
 from inference_recommender.payloads import payload_archive
-from inference_recommender.prove.kept import PROOF, add_proof, recommendation_to_prove
-from inference_recommender.prove.loads import Load
-from inference_recommender.prove.proving import Origin, Proving
-from inference_recommender.prove.refusals import (
-    refuse_another,
-    refuse_beyond_the_lease,
-    refuse_less_than_the_fleet,
+from inference_recommender.prove import PROOF
+from inference_recommender.prove.checks import (
+    check_artifact,
+    check_endpoint_lifetime,
+    check_fleet,
+    recommendation_to_prove,
 )
-from inference_recommender.prove.sequential import LONGEST_WARM_UP_S
+from inference_recommender.prove.loads import Load
+from inference_recommender.prove.percentile_interval import PercentileInterval
+from inference_recommender.prove.proving import Origin, Proving, interval_in_words, late_in_words, milliseconds
+from inference_recommender.prove.sequential import LONGEST_WARM_UP_S, WARM_UP_PROBE_S
+from inference_recommender.report.of_run import PROOF_VERDICTS
+from inference_recommender.report.rewrite import rewrite
 from inference_recommender.run_folder import RunFolder
 from workloads import (
     ROOT,
@@ -48,10 +51,14 @@ DURATION_S = 900.0
 OVERHEAD_SHARE = 0.1
 """The share of the load's seconds that starting the generator and draining it take beside them."""
 
-DESCRIPTION = """Sends to each instance what the recommended fleet would give it: at the peak, and at the peak with an
-instance or a zone lost. Open loop, Poisson arrivals; latency counts from when each request was due. Each load ends when
-the interval of the objective's percentile lies clear of the limit. The result is added to the recommendation and to the
-report of its run. Exit code 0: kept; 1: missed; 4: unclear, or the generator was the bottleneck."""
+LONGER = 2.5
+"""The factor by which an inconclusive proof suggests to run longer."""
+
+DESCRIPTION = """Sends each instance its share of the recommended fleet's peak load, as Poisson arrivals. Latency counts
+from the time at which each request is due. The proof counts requests over the limit and ends as soon as their share is
+clearly within what the percentile allows, or above it. The load without an instance or a zone follows if [sizing]
+requires it, or if time is left and the capacity allows it. The result is added to the recommendation and to the report
+of its run. Exit code 0: kept; 1: missed; 4: inconclusive, or the generator was the bottleneck."""
 
 
 def add(commands: Commands) -> None:
@@ -62,29 +69,31 @@ def add(commands: Commands) -> None:
         "prove spellcheck --url http://localhost:8000",
         DESCRIPTION,
     )
-    parser.add_argument("workload", metavar="WORKLOAD", help="whose recommendation is proven")
+    parser.add_argument("workload", metavar="WORKLOAD", help="its recommendation is proven")
     parser.add_argument(
         "--from",
         type=Path,
         dest="source",
         metavar="FILE",
-        help="a recommendation; default: recommendation.json of the workload",
+        help="recommendation; default: recommendation.json of the workload",
     )
-    asked = parser.add_mutually_exclusive_group()
-    asked.add_argument("--endpoint", metavar="NAME", help="to ask; default: the stack's")
-    asked.add_argument("--url", metavar="URL", help="of a KServe v2 server to ask, or of its model's infer")
-    parser.add_argument("--model", metavar="NAME", help="in the server; default: the workload's name")
-    parser.add_argument("--instance-type", metavar="TYPE", help="what serves at the URL; default: not known")
-    parser.add_argument("--instances", type=int, metavar="N", help="how many serve at the URL; default: 1")
-    parser.add_argument("--fleet", action="store_true", help="refuse fewer instances than the recommended fleet has")
+    server = parser.add_mutually_exclusive_group()
+    server.add_argument("--endpoint", metavar="NAME", help="endpoint to load; default: the stack's")
+    server.add_argument("--url", metavar="URL", help="KServe v2 server to load, or the infer URL of its model")
+    parser.add_argument("--model", metavar="NAME", help="model in the server; default: the workload's name")
+    parser.add_argument("--instance-type", metavar="TYPE", help="instance type behind the URL; default: unknown")
+    parser.add_argument("--instances", type=int, metavar="N", help="instances behind the URL; default: 1")
+    parser.add_argument("--fleet", action="store_true", help="require as many instances as the recommended fleet has")
     parser.add_argument(
         "--max-duration-s",
         type=arguments.positive,
         default=DURATION_S,
         metavar="S",
-        help=f"of both loads together; default: {DURATION_S:g}",
+        help=f"seconds of load after the warm-up; default: {DURATION_S:g}",
     )
-    parser.add_argument("--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="where run folders go")
+    parser.add_argument(
+        "--runs", type=Path, default=ROOT / "runs", metavar="DIR", help="folder for run folders; default: runs/"
+    )
     parser.add_argument("--json", action="store_true", help="print the proof as one JSON document")
     parser.set_defaults(command=_prove)
 
@@ -99,17 +108,17 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
     if recommendation.objective != workload.latency_objective:
         warn(
             stderr,
-            f"{from_here(file)}: was measured for another objective than workload.toml has now, and is proven for "
-            "that.",
+            f"{from_here(file)} was measured for another objective than workload.toml has now. The proof is for the "
+            "measured objective.",
         )
     target = _target(options, workload, recommendation)
-    refuse_another(target, recommendation, chosen, file)
+    check_artifact(target, recommendation, chosen, file)
     if options.fleet:
-        refuse_less_than_the_fleet(target, chosen, recommendation.objective.peak_invocations_per_minute)
+        check_fleet(target, chosen, recommendation.objective.peak_invocations_per_minute)
     longest_s = (options.max_duration_s + LONGEST_WARM_UP_S) * (1 + OVERHEAD_SHARE)
-    refuse_beyond_the_lease(target, longest_s, datetime.now(UTC))
+    check_endpoint_lifetime(target, longest_s, datetime.now(UTC))
     if target.archive_sha256 is None:
-        warn(stderr, f"Nothing tells which archive {target.name} serves: the proof is of whatever does.")
+        warn(stderr, f"The archive that {target.name} serves is unknown, so the proof cannot check it.")
     run_folder = RunFolder(options.runs / _name(options.workload))
     proving = Proving(
         recommendation=recommendation,
@@ -124,12 +133,13 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
         ),
         longest_s=options.max_duration_s,
         sizing=workload.sizing,
-        looked=partial(_tell_look, stderr, recommendation),
+        on_look=partial(_print_look, stderr, recommendation),
     )
     run_folder.keep_workload(folder.workload)
     run_folder.keep_bytes(PAYLOADS, payload_archive(folder.payloads(), recommendation.objective.rows_per_invocation))
+    _print_plan(stderr, proving)
     proof = _run(proving, run_folder)
-    report = add_proof(recommendation, proof, file, options.runs)
+    report = rewrite(recommendation.model_copy(update={"proof": proof}), file, options.runs)
     if options.json:
         print(json.dumps(proof.model_dump(mode="json"), indent=2, ensure_ascii=False))
     else:
@@ -137,19 +147,19 @@ def _prove(options: argparse.Namespace, stderr: Console) -> int:
     if report:
         tell(stderr, f"Report: {from_here(report)}")
     elif recommendation.provenance.run:
-        tell(stderr, f"The report of {recommendation.provenance.run} is not here.")
-    tell(stderr, f"Added to {from_here(file)}")
+        tell(stderr, f"The folder {recommendation.provenance.run} does not exist, so no report was updated.")
+    tell(stderr, f"Added to {from_here(file)}. Measurements: {run_folder}")
     if proof.verdict == "unclear":
-        raise run_folder.no_verdict(f"{proof.reason} Give it longer with --max-duration-s.")
+        tell(stderr, f"Inconclusive. Run longer: --max-duration-s {options.max_duration_s * LONGER:.0f}")
     return EXIT_CODES[proof.verdict]
 
 
 def _target(options: argparse.Namespace, workload: Workload, recommendation: Recommendation) -> Target:
-    """Returns what --url or --endpoint names, or else the stack's endpoint. Raises `UsageError` or `Unavailable`."""
+    """Returns the server at --url, the endpoint --endpoint, or the stack's. Raises `UsageError` or `Unavailable`."""
     if options.url is None:
         for name in ("model", "instance_type", "instances"):
             if getattr(options, name) is not None:
-                raise UsageError(f"--{name.replace('_', '-')}: goes with --url; of an endpoint AWS knows it.")
+                raise UsageError(f"--{name.replace('_', '-')}: is only for --url. AWS knows it for an endpoint.")
         aws = TargetAws()
         endpoint = options.endpoint or aws.endpoint_name(workload.stack_name)
         return endpoint_target(aws.described(endpoint), aws.region, on_this_machine=aws.is_on_this_machine())
@@ -161,7 +171,7 @@ def _target(options: argparse.Namespace, workload: Workload, recommendation: Rec
 
 
 def _built(recommendation: Recommendation) -> str | None:
-    """Returns the hash of what was built last, which is what a server of one's own has; None where nothing was."""
+    """Returns the hash of the latest build; None if there is none. A server at a URL is assumed to serve it."""
     try:
         return load_artifact(ROOT, recommendation.workload, recommendation.target).archive_sha256
     except MissingArtifact:
@@ -169,7 +179,7 @@ def _built(recommendation: Recommendation) -> str | None:
 
 
 def _run(proving: Proving, run_folder: RunFolder) -> Proof:
-    """Raises `Interrupted`, `NoVerdict` or `Unavailable`; what was measured is kept all the same."""
+    """Raises `Interrupted`, `NoVerdict` or `Unavailable`. proof.json is written in the first two cases, too."""
     path = run_folder.path
 
     def so_far() -> Proof:
@@ -183,29 +193,40 @@ def _run(proving: Proving, run_folder: RunFolder) -> Proof:
         proving.run()
     except KeyboardInterrupt:
         so_far()
-        raise Interrupted(f"Interrupted: the proof was stopped. What was measured is kept in {run_folder}.") from None
+        raise Interrupted(f"Interrupted. Measurements: {run_folder}.") from None
     except Bottleneck as bottleneck:
         so_far()
         raise run_folder.no_verdict(
-            f"{bottleneck}. Run it from a machine that is not the server's, or with more cores."
+            f"{bottleneck}. Run the generator on another machine than the server, or on one with more cores."
         ) from None
     return so_far()
 
 
-def _tell_look(
+def _print_plan(stderr: Console, proving: Proving) -> None:
+    tell(stderr, f"Warm-up: {WARM_UP_PROBE_S:.0f} s to {LONGEST_WARM_UP_S:.0f} s")
+    for each in proving.plan():
+        tell(
+            stderr,
+            f"{_words(each.load.name)}: {each.rate_per_minute:,.0f} invocations/min, {each.shortest_s:.0f} s to "
+            f"{each.longest_s:.0f} s",
+        )
+
+
+def _print_look(
     stderr: Console, recommendation: Recommendation, load: Load, rate: float, interval: PercentileInterval
 ) -> None:
     objective = recommendation.objective
+    latency = interval.latency_ms if interval.latency_ms < float("inf") else None
     tell(
         stderr,
-        f"    {_words(load.name)}, {rate:,.0f} invocations/min: {objective.percentile} {interval.latency_ms:,.4g} ms, "
-        f"between {interval.low_ms:,.4g} and {interval.high_ms:,.4g}; the limit is {objective.model_latency_ms:g}",
+        f"    {_words(load.name)}: {objective.percentile} {milliseconds(latency)} at {rate:,.0f} invocations/min "
+        f"(limit {objective.model_latency_ms:g} ms): {late_in_words(interval)}",
     )
 
 
 def _show(proof: Proof, recommendation: Recommendation) -> None:
     console, chosen = stdout_console(), recommendation.recommended
-    assert chosen is not None, "it was proven"
+    assert chosen is not None, "checked before the proof"
     table = Table(
         title=f"{recommendation.workload}: {chosen.instance_count} × {chosen.instance_type}, {proof.percentile} ≤ "
         f"{proof.limit_ms:g} ms at {recommendation.objective.peak}",
@@ -213,21 +234,34 @@ def _show(proof: Proof, recommendation: Recommendation) -> None:
         box=SIMPLE_HEAD,
     )
     table.add_column("load")
-    for head in ("instances\nleft", "sent\ninv/min", f"{proof.percentile}\nms", "95 %\ninterval", "s", "verdict"):
+    percentile = f"{proof.percentile}\nlatency"
+    for head in (
+        "instances\nleft",
+        "invocations\n/min",
+        percentile,
+        "95 %\ninterval",
+        "requests\nlate",
+        "late\nallowed",
+    ):
         table.add_column(head, justify="right")
+    table.add_column("seconds", justify="right")
+    table.add_column("verdict")
     for each in proof.scenarios:
-        low, high = each.latency_interval_ms
         table.add_row(
             _words(each.name),
             str(each.instances_left),
             number(each.invocations_per_minute, ",.0f"),
-            number(each.latency_ms, ",.4g"),
-            f"{number(low, ',.4g')} to {number(high, ',.4g')}",
+            milliseconds(each.latency_ms),
+            interval_in_words(each.latency_interval_ms),
+            number(each.late, ",d"),
+            number(each.late_allowed, ",d"),
             f"{each.duration_s:.0f}",
-            each.verdict,
+            PROOF_VERDICTS[each.verdict],
         )
     console.print(table)
-    tell(console, f"{proof.verdict.capitalize()}. {proof.reason}")
+    for sentence in proof.not_tested:
+        tell(console, sentence)
+    tell(console, f"{PROOF_VERDICTS[proof.verdict].capitalize()}: {proof.reason}")
 
 
 def _words(name: str) -> str:

@@ -14,7 +14,7 @@ from inference_recommender.lengths.evidence import lengths_report
 from inference_recommender.lengths.result import NAME as LENGTHS
 from inference_recommender.lengths.result import LengthSurface
 from inference_recommender.output import Commands, add_command
-from inference_recommender.prove.kept import PROOF
+from inference_recommender.prove import PROOF
 from inference_recommender.report import plots
 from inference_recommender.report.document import Kind, Report, as_json
 from inference_recommender.report.found import found

@@ -1,11 +1,8 @@
-"""The loads under which a recommendation is proven: the share of each instance at the peak, and after a loss. Pure.
+"""The loads of a proof: the share of each instance at the peak, and after the loss of an instance or a zone. Pure.
 
-    peak             peak / n for each instance, n the recommended instance count
-    instance-lost    peak / (n - lost), where the spare instances of [sizing] are lost, or one
-    zone-lost        peak / (n - ceil(n / zones)), where [sizing] has zones and that loss is the larger
-
-A fleet is sized for the peak, and for the loss that [sizing] asks for: `asked`. Any other loss is driven as well, and
-decides only where it is missed although the recommendation says that an instance bears that rate: `claimed`.
+peak             peak / n for each instance, n the recommended instance count
+instance-lost    peak / (n - lost), lost being the spare instances of [sizing], or 1
+zone-lost        peak / (n - ceil(n / zones)), if [sizing] has zones and that loss is larger
 """
 
 import math
@@ -19,13 +16,13 @@ from workloads import Candidate, LatencyObjective, Sizing
 class Load:
     name: Literal["peak", "instance-lost", "zone-lost"]
     instances_left: int
-    """The number of the recommended fleet's instances."""
+    """The number of the recommended fleet's instances that are left."""
     per_instance: float | None
-    """Invocations per minute that each of them gets; None where none is left."""
-    asked: bool
-    """Whether the fleet was sized for it."""
-    claimed: bool
-    """Whether the recommendation is sure that an instance bears the rate: it is within the interval's low end."""
+    """Invocations per minute of each instance; None if no instance is left."""
+    required: bool
+    """Whether the fleet is sized for this load: the peak always, a loss if [sizing] asks for it."""
+    within_capacity: bool
+    """Whether the rate is within the lower bound of the recommended capacity."""
 
 
 def loads(recommended: Candidate, objective: LatencyObjective, sizing: Sizing) -> tuple[Load, Load]:
@@ -37,18 +34,20 @@ def loads(recommended: Candidate, objective: LatencyObjective, sizing: Sizing) -
     left = max(count - max(of_a_zone, single), 0)
     after_loss = peak / left if left else None
     return (
-        Load(name="peak", instances_left=count, per_instance=peak / count, asked=True, claimed=True),
+        Load(name="peak", instances_left=count, per_instance=peak / count, required=True, within_capacity=True),
         Load(
             name="zone-lost" if of_a_zone >= single else "instance-lost",
             instances_left=left,
             per_instance=after_loss,
-            asked=bool(sizing.spare_instances or sizing.availability_zones),
-            claimed=after_loss is not None and after_loss <= surely_borne(recommended),
+            required=bool(sizing.spare_instances or sizing.availability_zones),
+            within_capacity=after_loss is not None and after_loss <= capacity_lower_bound(recommended),
         ),
     )
 
 
-def surely_borne(recommended: Candidate) -> float:
-    """Returns the rate per minute that the recommendation is sure an instance bears; 0 where it names none."""
+def capacity_lower_bound(recommended: Candidate) -> float:
+    """Returns the lower end of the capacity's interval, in invocations per minute; without an interval the capacity
+    itself, or 0 if it is unknown.
+    """
     low, _ = recommended.max_invocations_interval or (recommended.max_invocations_per_minute or 0.0, None)
     return low

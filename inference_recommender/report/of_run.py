@@ -35,6 +35,8 @@ SCENARIOS = (
     ("interval_low_ms", "95 % from, ms", ",.4g"),
     ("interval_high_ms", "to, ms", ",.4g"),
     ("requests", "requests", ",d"),
+    ("late", "late", ",d"),
+    ("late_allowed", "late allowed", ",d"),
     ("errors", "failed", ",d"),
     ("duration_s", "seconds", ",.0f"),
     ("verdict", "verdict", ""),
@@ -47,6 +49,8 @@ PROBES = (
 )
 VERDICTS: dict[str, Verdict] = {"kept": "met", "missed": "missed", "unclear": "unknown"}
 """A proof's verdict → a report's."""
+PROOF_VERDICTS = {"kept": "kept", "missed": "missed", "unclear": "inconclusive"}
+"""A proof's verdict → the word for people."""
 ONE_KIND_OF_REQUEST = "Only the requests of payloads.jsonl were sent: longer or other ones were not."
 COLD_START = "How long a new instance takes until it answers within the objective was not measured."
 QUEUE = "How long requests waited in the server, beside computing, was not measured: "
@@ -125,7 +129,8 @@ def decision(recommendation: Recommendation) -> str:
             assert proof is not None, "it has a verdict"
             return f"Do not deploy {fleet}: {proof.reason.removesuffix('.')}."
         case "unclear":
-            return f"Prove {fleet} for longer before it is deployed{costs}: the last proof came to no verdict."
+            assert proof is not None, "it has a verdict"
+            return f"Prove {fleet} for longer before you deploy it{costs}. Inconclusive: {proof.reason}"
         case _:
             return f"Deploy {fleet}{costs}, once it is proven: it was measured and sized, and not proven yet."
 
@@ -148,7 +153,7 @@ def proof_report(name: str, proof: Proof, workload: Workload | None, found: Foun
         description=workload.description if workload else "",
         asked=f"{proof.percentile} model latency ≤ {proof.limit_ms:g} ms",
         verdict=VERDICTS[proof.verdict],
-        decision=f"{proof.verdict.capitalize()}: {proof.reason}",
+        decision=f"{PROOF_VERDICTS[proof.verdict].capitalize()}: {proof.reason}",
         cautions=local_caution(proof.measured_on, proof.machine),
         tables=(proof_table(proof), *([generator] if generator else [])),
         proof=proof,
@@ -208,19 +213,22 @@ def capacity_report(name: str, capacity: CapacityFound, workload: Workload | Non
 def proof_table(proof: Proof) -> Table:
     rows = [
         (
-            each.name.replace("-", " ") + ("" if each.asked else ", which [sizing] does not ask for"),
+            each.name.replace("-", " ") + ("" if each.asked else " (not required by [sizing])"),
             each.instances_left,
             each.invocations_per_minute,
             each.latency_ms,
             *each.latency_interval_ms,
             each.requests,
+            each.late,
+            each.late_allowed,
             each.errors,
             each.duration_s,
-            each.verdict,
+            PROOF_VERDICTS[each.verdict],
         )
         for each in proof.scenarios
     ]
-    return table("proof", f"Proof: {proof.verdict}", SCENARIOS, rows, f"{proof.reason} Latency is {proof.percentile}.")
+    title = f"Proof: {PROOF_VERDICTS[proof.verdict]}"
+    return table("proof", title, SCENARIOS, rows, f"{proof.reason} Latency is {proof.percentile}.")
 
 
 def _candidates(recommendation: Recommendation) -> Table:
@@ -307,10 +315,12 @@ def _untested_by(proof: Proof, chosen: Candidate | None, cold_start: ColdStart |
             "shares its load was not tested."
         )
     driven = {each.name for each in proof.scenarios}
+    for sentence in proof.not_tested:
+        yield sentence[0].upper() + sentence[1:]
     if "zone-lost" not in driven:
-        yield "The loss of an availability zone was not driven."
+        yield "The loss of an availability zone was not tested."
     if proof.archive_sha256 is None:
-        yield "Nothing tells which archive served the proof."
+        yield "The archive that served the proof is unknown."
     longest_s = max((each.duration_s for each in proof.scenarios), default=0.0)
     yield f"The longest load lasted {longest_s:,.0f} s: an hour in which the service is slower is not foreseen by it."
     yield ONE_KIND_OF_REQUEST

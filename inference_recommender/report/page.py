@@ -16,7 +16,7 @@ from inference_recommender.measurement import Measurement
 from inference_recommender.report import plots
 from inference_recommender.report.document import Report, shown
 from inference_recommender.report.found import NOTHING, Found, found
-from inference_recommender.report.of_run import run_report
+from inference_recommender.report.of_run import PROOF_VERDICTS, run_report
 from inference_recommender.report.of_simulation import day_in_words, differences
 from inference_recommender.report.queue import queue_against_compute
 from inference_recommender.report.simulation_plots import cost_against_risk, day_plots
@@ -68,6 +68,7 @@ def page(
         ],
         figures=figures_of_run(recommendation, measured),
         proof=recommendation.proof,
+        proof_verdicts=PROOF_VERDICTS,
     )
 
 

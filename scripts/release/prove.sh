@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# prove.sh WORKLOAD ENDPOINT: proves what runs/candidate recommends, on the deployed endpoint. Fails where it is missed or
-# unclear. Where workload.toml says `prove = true` below [recommender].
+# prove.sh WORKLOAD ENDPOINT: proves what runs/candidate recommends, on the deployed endpoint. Fails if it is missed or
+# inconclusive. For workloads with `prove = true` below [recommender].
 source "$(dirname "$0")/common.bash"
 takes 2 "WORKLOAD ENDPOINT" "$@"
 workload=$1 endpoint=$2 file=runs/candidate/recommendation.json

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -96,14 +97,27 @@ def test_a_recommendation_that_is_kept_exits_with_0_and_carries_its_proof(
     assert (printed["invocations_per_minute"], printed["percentile"], printed["limit_ms"]) == (1200, "P90", 50)
     assert printed["latency_ms"] == pytest.approx(20.0, abs=0.1)
     assert printed["latency_interval_ms"] == [pytest.approx(20.0, abs=0.1), pytest.approx(20.0, abs=0.1)]
-    assert [each["name"] for each in printed["scenarios"]] == ["peak", "instance-lost"]
-    assert [round(rate) for rate in servers.rates()] == [1200, 1200, 1333]
+    assert [each["name"] for each in printed["scenarios"]] == ["peak"]
+    assert [round(rate) for rate in servers.rates()] == [1200, 1200]
     proof = Proof.model_validate_json(json.dumps(printed))
     assert Recommendation.from_json(file).proof == proof == Proof.from_json(_proof_folder(file) / "proof.json")
     report = (file.parent / "report.html").read_text("utf-8")
     assert "<h2>Proof: kept</h2>" in report
     assert proof.reason in report
-    assert "instance lost, which [sizing] does not ask for" in report
+    (not_tested,) = proof.not_tested
+    assert not_tested.startswith("instance lost: not tested, because --max-duration-s is too short for it; 1,333/min ")
+    assert not_tested in report
+
+
+def test_a_longer_proof_also_sends_the_load_without_an_instance(
+    servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _prove(file, "--url", "http://127.0.0.1:8000") == 0
+    assert [round(rate) for rate in servers.rates()] == [1200, 1200, 1333]
+    out, err = capsys.readouterr()
+    assert "  instance lost " in out
+    assert "instance lost: 1,333 invocations/min, 10 s to 890 s\n" in err
+    assert "instance lost (not required by [sizing])" in (file.parent / "report.html").read_text("utf-8")
 
 
 def test_a_proof_sends_requests_of_as_many_rows_as_were_measured(servers: Servers, file: Path) -> None:
@@ -114,16 +128,23 @@ def test_a_proof_sends_requests_of_as_many_rows_as_were_measured(servers: Server
     assert read_payloads(_proof_folder(file) / "payloads.tar.gz") == request_bodies(rows, 3)
 
 
-def test_what_was_proven_is_shown_as_a_table_and_a_sentence(
+def test_the_plan_the_table_and_the_verdict_are_printed(
     servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _at_url(file) == 0
     out, err = capsys.readouterr()
     assert "spellcheck: 10 × ml.c5.xlarge, P90 ≤ 50 ms at 12,000 invocations/min" in out
-    assert out.endswith("Kept. P90 keeps 50 ms at 1,200 invocations/min: 20 ms (95 % interval 20 to 20).\n")
-    assert "    peak, 1,200 invocations/min: P90 20 ms, between 20 and 20; the limit is 50\n" in err
-    assert "Nothing tells which archive http://127.0.0.1:8000 serves: the proof is of whatever does." in err
-    assert err.endswith(f"Report: {file.parent / 'report.html'}\nAdded to {file}\n")
+    sentence = out.splitlines()[-1].removeprefix("Kept: ").removesuffix(".")
+    assert re.fullmatch(
+        r"P90 20 ms at 1,200 invocations/min \(limit 50 ms\): 0 of 1\d\d requests were late, 1\d allowed", sentence
+    )
+    assert "instance lost: not tested, because --max-duration-s is too short for it; 1,333/min per instance " in out
+    assert "Warm-up: 5 s to 60 s\npeak: 1,200 invocations/min, 10 s to 60 s\n" in err
+    assert f"    peak: {sentence}\n" in err
+    assert "The archive that http://127.0.0.1:8000 serves is unknown, so the proof cannot check it." in err
+    assert err.endswith(
+        f"Report: {file.parent / 'report.html'}\nAdded to {file}. Measurements: {_proof_folder(file)}\n"
+    )
 
 
 def test_paths_are_told_from_the_working_folder(
@@ -131,7 +152,8 @@ def test_paths_are_told_from_the_working_folder(
 ) -> None:
     monkeypatch.chdir(file.parent.parent)
     assert _at_url(file) == 0
-    assert capsys.readouterr().err.endswith("Report: candidate/report.html\nAdded to candidate/recommendation.json\n")
+    err = capsys.readouterr().err
+    assert "\nReport: candidate/report.html\nAdded to candidate/recommendation.json. Measurements: runs/" in err
 
 
 def test_a_recommendation_that_is_missed_exits_with_1(servers: Servers, file: Path) -> None:
@@ -142,7 +164,7 @@ def test_a_recommendation_that_is_missed_exits_with_1(servers: Servers, file: Pa
     assert proof.verdict == "missed"
 
 
-def test_a_verdict_that_is_not_clear_exits_with_4_and_says_what_to_do(
+def test_an_inconclusive_proof_exits_with_4_and_suggests_a_longer_one(
     servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     count = [0]
@@ -153,9 +175,13 @@ def test_a_verdict_that_is_not_clear_exits_with_4_and_says_what_to_do(
 
     servers.service_ms = every_tenth
     assert _at_url(file) == 4
-    told = capsys.readouterr().err.splitlines()[-1]
-    assert told.startswith("No verdict: P90 is neither shown to keep 50 ms nor to miss it at 1,200 invocations/min: ")
-    assert told.endswith(f". Give it longer with --max-duration-s. What was measured is kept in {_proof_folder(file)}.")
+    out, err = capsys.readouterr()
+    assert err.endswith("\nInconclusive. Run longer: --max-duration-s 150\n")
+    verdict = out.splitlines()[-1]
+    assert verdict.startswith("Inconclusive: P90 ")
+    assert " to unknown) at 1,200 invocations/min (limit 50 ms): " in verdict or " ms) at 1,200 " in verdict
+    report = (file.parent / "report.html").read_text("utf-8")
+    assert "<h2>Proof: inconclusive</h2>" in report
 
 
 def test_a_generator_in_the_way_proves_nothing(
@@ -165,7 +191,7 @@ def test_a_generator_in_the_way_proves_nothing(
     assert _at_url(file) == 4
     told = capsys.readouterr().err.splitlines()[-1]
     assert told.startswith("No verdict: generator lagged: ")
-    assert "Run it from a machine that is not the server's, or with more cores." in told
+    assert "Run the generator on another machine than the server, or on one with more cores." in told
     assert Recommendation.from_json(file).proof is None
     assert (_proof_folder(file) / "proof.json").exists()
 
@@ -174,13 +200,11 @@ def test_an_interruption_keeps_what_was_measured(
     servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     servers.interrupted_at = 3
-    assert _at_url(file) == 130
+    assert _prove(file, "--url", "http://127.0.0.1:8000") == 130
     folder = _proof_folder(file)
-    assert capsys.readouterr().err.endswith(
-        f"Interrupted: the proof was stopped. What was measured is kept in {folder}.\n"
-    )
-    kept = Proof.from_json(folder / "proof.json")
-    assert [each.verdict for each in kept.scenarios] == ["kept", "unclear"]
+    assert capsys.readouterr().err.endswith(f"Interrupted. Measurements: {folder}.\n")
+    proof = Proof.from_json(folder / "proof.json")
+    assert [each.verdict for each in proof.scenarios] == ["kept"]
     assert Recommendation.from_json(file).proof is None
 
 
@@ -189,7 +213,7 @@ def test_the_report_of_a_run_that_is_elsewhere_is_not_drawn(
 ) -> None:
     alone = file.rename(tmp_path / "recommendation.json")
     assert main(["prove", "spellcheck", "--from", str(alone), "--runs", str(tmp_path / "r"), "--url", "http://h"]) == 0
-    assert "The report of runs/job-1 is not here.\n" in capsys.readouterr().err
+    assert "The folder runs/job-1 does not exist, so no report was updated.\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -197,17 +221,18 @@ def test_the_report_of_a_run_that_is_elsewhere_is_not_drawn(
     [
         (
             None,
-            "{file} does not exist: there is no recommendation to prove. Measure one with `python -m "
-            "inference_recommender run spellcheck`.\n",
+            "{file} does not exist, so there is no recommendation to prove. Measure one: python -m "
+            "inference_recommender run spellcheck\n",
         ),
         (
             {"recommended": None},
-            "{file}: recommended: is null, so there is no fleet to prove. Measure another configuration.\n",
+            "{file}: recommended: is null, so there is no fleet to prove. Measure one: python -m "
+            "inference_recommender run spellcheck\n",
         ),
-        ({"workload": "query_intent"}, "{file}: workload: is 'query_intent', and 'spellcheck' was to be proven.\n"),
+        ({"workload": "query_intent"}, "{file}: workload: got 'query_intent'. Allowed: 'spellcheck'.\n"),
     ],
 )
-def test_what_holds_nothing_to_prove_is_refused(
+def test_a_file_without_a_fleet_to_prove_is_refused(
     servers: Servers, file: Path, capsys: pytest.CaptureFixture[str], change: Mapping[str, Any] | None, told: str
 ) -> None:
     if change is None:
@@ -227,7 +252,7 @@ class Account(TargetAws):
     def __init__(self) -> None:
         """Makes no session."""
 
-    def endpoint_name(self, stack: str) -> str:
+    def endpoint_name(self, stack: str, options: str = "") -> str:
         return stack
 
     def is_on_this_machine(self) -> bool:
@@ -258,22 +283,26 @@ def test_the_stacks_endpoint_is_asked_by_name_and_every_instance_gets_its_share(
 ) -> None:
     assert _prove(file, "--max-duration-s", "60") == 0
     assert {plan.endpoint.name for plan in servers.plans if plan.endpoint} == {"SpellcheckStack"}
-    assert [round(rate) for rate in servers.rates()] == [2400, 2400, 2667]
+    assert [round(rate) for rate in servers.rates()] == [2400, 2400]
 
 
 @pytest.mark.parametrize(
     ("change", "more", "begins"),
     [
-        ({"archive": "b" * 64}, (), "{file}: archive_sha256: was measured on the artifact aaaaaaaaaaaa…, but "),
+        ({"archive": "b" * 64}, (), "{file}: archive_sha256: aaaaaaaaaaaa… was measured, but "),
         ({"instance_type": "ml.g5.xlarge"}, (), "{file}: recommended.instance_type: is ml.c5.xlarge, but "),
-        ({}, ("--fleet",), "--fleet: SpellcheckStack has 2 instances, and 12,000 invocations/min are for the 10 "),
+        ({}, ("--fleet",), "--fleet: SpellcheckStack has 2 instances. 12,000 invocations/min need the 10 "),
         (
             {"tags": [{"Key": TAG, "Value": "2026-01-01T00:00:00+00:00"}]},
             (),
             "--max-duration-s: the proof may take 1,056 s, but SpellcheckStack expires in 0 s, ",
         ),
-        ({}, ("--max-duration-s", "1"), "--max-duration-s: 1 s are too short: P90 at 2,400 invocations/min needs at "),
-        ({}, ("--instances", "2"), "--instances: goes with --url; of an endpoint AWS knows it."),
+        (
+            {},
+            ("--max-duration-s", "1"),
+            "--max-duration-s: 1 s is too short for P90 at 2,400 invocations/min. Allowed: 2 s or more.",
+        ),
+        ({}, ("--instances", "2"), "--instances: is only for --url. AWS knows it for an endpoint."),
         ({}, ("--url", "http://h", "--instances", "0"), "--instances: got 0. Allowed: 1 or more."),
     ],
 )
@@ -305,14 +334,32 @@ def test_an_objective_that_has_changed_since_is_told(
     assert load_workload("spellcheck").workload.objective != OBJECTIVE
     _at_url(file)
     assert capsys.readouterr().err.startswith(
-        f"Warning: {file}: was measured for another objective than workload.toml has now, and is proven for that.\n"
+        f"Warning: {file} was measured for another objective than workload.toml has now. The proof is for the measured "
+        "objective.\n"
     )
 
 
-def test_a_fleet_of_one_is_shown_with_no_instance_left(
+def test_a_fleet_of_one_is_proven_without_the_loss_of_its_instance(
     servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     a_recommendation(a_candidate(1)).write_json(file)
     assert _at_url(file) == 0
-    (row,) = (line for line in capsys.readouterr().out.splitlines() if "instance lost" in line)
-    assert row.split() == ["instance", "lost", "0", "-", "-", "-", "to", "-", "0", "missed"]
+    sentence = "instance lost: not tested, because sizing.spare_instances is 0; no instance would be left.\n"
+    assert sentence in capsys.readouterr().out
+
+
+def test_an_interval_without_an_upper_end_is_spelt_unknown(
+    servers: Servers, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count = [0]
+
+    def every_tenth(request: Request) -> float:
+        count[0] += 1
+        return 60.0 if count[0] % 10 == 0 else 20.0
+
+    servers.service_ms = every_tenth
+    assert _at_url(file, "--max-duration-s", "3") == 4
+    out, err = capsys.readouterr()
+    assert " to unknown" in out
+    assert "inf" not in err.split("Warm-up")[1].split("Report")[0]
+    assert " to -" not in out

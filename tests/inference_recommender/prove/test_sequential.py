@@ -8,9 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference_recommender.capacity.closed_loop import Limit
-from inference_recommender.capacity.percentile_interval import PercentileInterval
 from inference_recommender.capacity.search import Seen
-from inference_recommender.prove.sequential import SequentialTest, looks_s, shortest_s, warm_up
+from inference_recommender.prove.percentile_interval import ERROR, PercentileInterval
+from inference_recommender.prove.sequential import (
+    SequentialTest,
+    errors,
+    first_conclusive_s,
+    looks_s,
+    shortest_s,
+    warm_up,
+)
 from tests.inference_recommender.prove.recommended import bearing
 
 P90 = Limit(percentile=90.0, latency_ms=50.0)
@@ -24,17 +31,25 @@ def test_it_looks_ever_later_and_last_at_its_end(rate: float, percentile: float,
         assert longest_s < shortest_s(rate, percentile)
         return
     assert looks[-1] == pytest.approx(longest_s)
-    assert looks[0] >= min(30.0, longest_s) - 1e-6
+    assert sum(errors(looks)) == pytest.approx(ERROR)
+    assert looks[0] >= min(10.0, longest_s) - 1e-6
     assert looks[0] >= shortest_s(rate, percentile) - 1e-6
     assert all(later / earlier >= 1.4 or len(looks) == 2 for earlier, later in pairwise(looks))
     assert all(later / earlier <= 2.9 for earlier, later in pairwise(looks))
 
 
-def test_the_looks_of_five_minutes() -> None:
-    assert [round(look) for look in looks_s(24_000, 99.0, 300)] == [30, 65, 139, 300]
-    assert looks_s(24_000, 99.0, 30) == (30.0,)
-    assert looks_s(24_000, 99.0, 20) == (20.0,)
+def test_the_looks_of_five_minutes_begin_at_10_s() -> None:
+    assert [round(look) for look in looks_s(24_000, 99.0, 300)] == [10, 20, 39, 77, 152, 300]
+    assert looks_s(24_000, 99.0, 10) == (10.0,)
+    assert looks_s(24_000, 99.0, 8) == (8.0,)
     assert looks_s(60, 99.0, 300) == ()
+
+
+def test_the_shortest_conclusive_test_follows_from_the_rate_and_the_percentile() -> None:
+    looks = looks_s(600, 99.0, 300)
+    assert looks[0] == pytest.approx(shortest_s(600, 99.0)) == pytest.approx(437 / 10 / 0.9)
+    assert first_conclusive_s(600, 99.0, looks) == looks[1]
+    assert first_conclusive_s(24_000, 99.0, looks_s(24_000, 99.0, 300)) == 10.0
 
 
 def _test(capacity: float, rate: float, seed: int, longest_s: float = 240.0) -> SequentialTest:
@@ -43,7 +58,7 @@ def _test(capacity: float, rate: float, seed: int, longest_s: float = 240.0) -> 
     )
 
 
-def test_a_service_that_bears_more_keeps_and_one_that_bears_less_misses() -> None:
+def test_a_service_with_more_capacity_keeps_and_one_with_less_misses() -> None:
     assert [_test(3000, 2000, seed).run() for seed in range(20)].count("kept") >= 19
     assert [_test(3000, 4500, seed).run() for seed in range(20)].count("missed") >= 19
 
@@ -52,13 +67,13 @@ def test_a_service_at_its_limit_is_unclear_in_19_of_20_runs() -> None:
     assert [_test(3000, 3000, seed).run() for seed in range(40)].count("unclear") >= 38
 
 
-def test_it_stops_as_soon_as_it_is_clear_and_tells_each_look() -> None:
-    told: list[PercentileInterval] = []
+def test_it_stops_at_the_first_clear_look_and_reports_each_look() -> None:
+    looked: list[PercentileInterval] = []
     test = _test(30_000, 2000, 1)
-    test.looked = told.append
+    test.on_look = looked.append
     assert test.run() == "kept"
-    assert [round(seen.duration_s) for seen in test.seen] == [30]
-    assert told == [test.interval]
+    assert [round(seen.duration_s) for seen in test.seen] == [10]
+    assert looked == [test.interval]
 
 
 def test_a_long_look_is_made_of_short_probes() -> None:
@@ -86,6 +101,6 @@ def _probed_s(latency_ms: float, falls_by: float) -> float:
     return spent[0]
 
 
-def test_a_warm_service_is_warmed_up_once_and_one_that_never_settles_for_a_minute() -> None:
-    assert _probed_s(20.0, falls_by=0.0) == 10
+def test_a_warm_service_is_warmed_up_for_5_s_and_one_that_never_settles_for_a_minute() -> None:
+    assert _probed_s(20.0, falls_by=0.0) == 5
     assert _probed_s(20.0, falls_by=0.05) == 60

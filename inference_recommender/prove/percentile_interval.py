@@ -1,23 +1,21 @@
-"""The confidence interval of a latency percentile at one rate of arrivals, from dependent requests. Pure.
+"""Counts late requests against the number that a percentile allows, and bounds the percentile. Pure.
 
-A latency x is below the percentile q where more than a share 1 - q of all requests is later than x, and above it where
-fewer are. The interval is every latency of which neither is shown: the inverse of a test of the share (Woodruff,
-Journal of the American Statistical Association 47, 1952), here of the exact binomial test on the effective sample size
-(`statistics`), so that an end is a latency which was measured, or unknown.
+P99 is above a latency x if more than 1 % of all requests take longer than x. So the share of requests over the limit
+decides: kept if its upper confidence bound is within the allowed share, missed if its lower bound is above. The
+interval of the percentile is the same test at other latencies (Woodruff, Journal of the American Statistical
+Association 47, 1952), so each end is a measured latency or unknown.
 
-The design effect is measured on blocks of time: of `BLOCK_S` at least, and longer in a longer run, so that there are
-about `BLOCKS` of them and what comes and goes over many seconds is in one block (the method of batch means with a fixed
-number of batches: Schmeiser, Operations Research 30, 1982). Where few or no requests are later than x, the dependence
-of those later than the percentile itself counts: rare bursts that did not happen yet are not excluded by their absence.
-
-A sequential test looks at the same run again and again, and each look may err. With `looks` of them, each end of each
-look has the error `ERROR` / `looks`, so that the interval of whichever look comes last holds with 95 % (Bonferroni's
-inequality). Few looks, each at twice the time of the one before, cost little by that.
+Late requests come in bursts. The bound is the exact binomial one for the effective sample size (`statistics`), whose
+design effect is measured on blocks of time: at least `BLOCK_S` long, and about `BLOCKS` of them in a longer run (batch
+means: Schmeiser, Operations Research 30, 1982). If few requests are late, their bursts are not known. Then the bursts
+above the percentile's estimate stand in for them, up to `BURST_S`: without late requests the test concludes within a
+minute at any rate.
 """
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -25,44 +23,67 @@ from inference_recommender.capacity.levels import Indices, per_block
 from inference_recommender.capacity.search import IN_FLUX, Seen
 from inference_recommender.capacity.statistics import EffectiveShare, Floats, design_effect, few_blocks_effect
 
-ERROR = 0.025
-"""The error of each end of a two-sided interval of 95 %, over all looks together."""
-BLOCK_S = 4.0
-"""Seconds: long beside the queues that a request meets."""
+Verdict = Literal["kept", "missed", "unclear"]
+
+ERROR = 0.0125
+"""The nominal error of each bound, over all looks. Simulated services err two to three times as often, since few
+blocks understate the dependence: 95 % is the measured coverage."""
+BLOCK_S = 2.0
+"""Seconds: long compared with a queue's busy period."""
 BLOCKS = 24
-"""A longer run has so many, and longer ones."""
+BURST_S = 0.07
+"""Seconds of arrivals that one unobserved burst of late requests is assumed to delay at most."""
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PercentileInterval:
-    """A percentile in milliseconds; infinite where more requests than it allows failed or were never answered."""
+    """A percentile in milliseconds with its interval, and the late requests of the same runs."""
 
     latency_ms: float
+    """Infinite if more requests failed or had no answer than the percentile allows."""
     low_ms: float
-    """0 where nothing is shown to be below the percentile."""
+    """0 if no lower end is known."""
     high_ms: float
-    """Infinite where nothing is shown to be above it."""
+    """Infinite if no upper end is known."""
     requests: int
+    late: int
+    """Requests over the limit. Failed requests count as late."""
+    late_allowed: int
     errors: int
-    """Requests that failed or were never answered."""
+    """Requests that failed or had no answer."""
     duration_s: float
-    """Seconds without those in which a run's queue filled up."""
+    """Seconds without the beginning of each run, in which its queue fills up."""
+    verdict: Verdict
 
 
-def percentile_interval(seen: Sequence[Seen], percentile: float, looks: int = 1) -> PercentileInterval:
-    """Returns the percentile of all requests of runs at one rate; each run's beginning is left out (`IN_FLUX`)."""
-    blocks = _blocks(seen)
+def percentile_interval(
+    seen: Sequence[Seen], percentile: float, limit_ms: float, error: float = ERROR
+) -> PercentileInterval:
+    """Judges the requests of runs at one rate; the beginning of each run is left out (`IN_FLUX`)."""
+    blocks, allowed = _blocks(seen), 1 - percentile / 100
     ordered = np.sort(blocks.latencies_ms)
     place = int(percentile / 100 * (len(ordered) - 1))
-    test = _Test(blocks, 1 - percentile / 100, float(ordered[place]) if len(ordered) else np.inf, ERROR / looks)
+    latency_ms = float(ordered[place]) if len(ordered) else np.inf
+    test = _Test(blocks, allowed, latency_ms, error)
     low, high = test.first_not_shown_below(ordered), test.first_shown_above(ordered)
+    low_ms = float(ordered[low]) if low < len(ordered) and test.shown_below(-np.inf) else 0.0
+    high_ms = float(ordered[high]) if high < len(ordered) else np.inf
+    verdict: Verdict = "unclear"
+    if test.shown_above(limit_ms):
+        verdict, high_ms = "kept", min(high_ms, limit_ms)
+    elif test.shown_below(limit_ms):
+        verdict, low_ms = "missed", max(low_ms, limit_ms)
     return PercentileInterval(
-        latency_ms=float(ordered[place]) if len(ordered) else np.inf,
-        low_ms=float(ordered[low]) if low < len(ordered) and test.shown_below(-np.inf) else 0.0,
-        high_ms=float(ordered[high]) if high < len(ordered) else np.inf,
+        latency_ms=latency_ms,
+        low_ms=low_ms,
+        high_ms=high_ms,
         requests=len(ordered),
+        late=int((ordered > limit_ms).sum()),
+        late_allowed=int(allowed * len(ordered) + ROUNDING),
         errors=int(np.isinf(ordered).sum()),
         duration_s=blocks.duration_s,
+        verdict=verdict,
     )
 
 
@@ -98,16 +119,17 @@ def _blocks(seen: Sequence[Seen]) -> _Blocks:
 
 
 class _Test:
-    """Shows on which side of the percentile a latency is."""
+    """Tests on which side of the percentile a latency is."""
 
     def __init__(self, blocks: _Blocks, allowed: float, estimate_ms: float, error: float) -> None:
         self._blocks = blocks
         self._allowed = allowed
         self._error = error
-        self._effect = max(self._design_effect(self._later(estimate_ms)), 1.0)
+        burst = BURST_S * float(blocks.requests.sum()) / blocks.duration_s
+        self._effect = max(min(self._design_effect(self._later(estimate_ms)), burst), 1.0)
 
     def shown_below(self, latency_ms: float) -> bool:
-        """Returns whether a latency is below the percentile: too many requests are later for any other truth."""
+        """Returns whether a latency is shown to be below the percentile: too many requests are later."""
         return self._share(latency_ms).shown_above(self._allowed, self._error)
 
     def shown_above(self, latency_ms: float) -> bool:
