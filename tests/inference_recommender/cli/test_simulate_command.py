@@ -54,7 +54,7 @@ def capacity_json(folder: Path, **changes: Any) -> Path:
 @pytest.fixture
 def recommendation(tmp_path: Path) -> Path:
     file = tmp_path / "recommendation.json"
-    a_recommendation(CHOSEN, objective=OBJECTIVE).write_json(file)
+    a_recommendation(CHOSEN, objective=OBJECTIVE, target="tensorrt").write_json(file)
     return file
 
 
@@ -92,6 +92,15 @@ def test_the_document_has_the_keys_that_are_promised(recommendation: Path, capsy
     assert found["today"] is None
     assert len(found["timeline"]["late_share"]) == 1440
     assert found["timeline"]["minutes_per_entry"] == 1
+
+
+def test_a_recommendation_is_simulated_with_the_objective_of_its_target(
+    recommendation: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objective = FOLDER.hosted_on("cpu").workload.latency_objective
+    a_recommendation(CHOSEN, objective=objective, target="cpu").write_json(recommendation)
+    assert simulated(recommendation) == 0
+    assert "P99 ≤ 200 ms" in capsys.readouterr().out
 
 
 def test_the_same_seeds_have_the_same_result(recommendation: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,7 +235,7 @@ def test_a_policy_that_is_not_confirmed_is_not_written(
     monkeypatch.setattr(optimise.Search, "_failed", lambda *_: 99)
     autoscaling = Autoscaling(min_capacity=2, max_capacity=20, target_invocations_per_instance=60_000.0)
     candidate = CHOSEN.model_copy(update={"autoscaling": autoscaling})
-    a_recommendation(candidate, objective=OBJECTIVE).write_json(recommendation)
+    a_recommendation(candidate, objective=OBJECTIVE, target="tensorrt").write_json(recommendation)
     before = recommendation.read_bytes()
     assert simulated(recommendation, *OPTIMISE, trace=waves(tmp_path)) == 1
     shown = capsys.readouterr()
@@ -361,7 +370,7 @@ def test_the_probes_of_the_recommendations_run_are_found(
     probe = ProbeSeen(invocations_per_minute=33_000.0, duration_s=30.0, latency_ms=80.0, late_share=0.03)
     found = OpenLoop(invocations_per_minute=30_000.0, percentile="P99", limit_ms=50.0, reason="found", probes=(probe,))
     run = RunFolder(recommendation.parent / "runs" / "job-1")
-    run.keep_recommendation(a_recommendation(CHOSEN, objective=OBJECTIVE))
+    run.keep_recommendation(a_recommendation(CHOSEN, objective=OBJECTIVE, target="tensorrt"))
     run.keep_measurements(
         (
             Measurement(
@@ -455,11 +464,11 @@ def test_a_recommendation_that_cannot_be_simulated_is_refused(
         f"{file} does not exist: there is no policy to simulate. Measure one with `python -m inference_recommender run "
         "spellcheck`, or name a measurement with --from PATH."
     )
-    a_recommendation(CHOSEN).write_json(file)
+    a_recommendation(CHOSEN, target="tensorrt").write_json(file)
     assert refusal(file, capsys) == (
         f"{file}: objective: was measured for P90 ≤ 50 ms, and {FOLDER.file} now says P99 ≤ 50 ms: measure again."
     )
-    a_recommendation(CHOSEN, objective=OBJECTIVE, recommended=None).write_json(file)
+    a_recommendation(CHOSEN, objective=OBJECTIVE, target="tensorrt", recommended=None).write_json(file)
     assert refusal(file, capsys) == (
         f"{file}: recommended: no candidate keeps P99 ≤ 50 ms, so there is no fleet to simulate. Measure another "
         "configuration, or raise the objective."

@@ -25,7 +25,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("simulation")
     (folder / "rush.csv").write_text(TRACE, "utf-8")
     file = folder / "recommendation.json"
-    a_recommendation(CHOSEN, objective=OBJECTIVE).write_json(file)
+    a_recommendation(CHOSEN, objective=OBJECTIVE, target="tensorrt").write_json(file)
     asked = ("--target-invocations", "24000", "--provisioning-s", "200", "--seeds", "2", "--json")
     main(
         [
