@@ -3,6 +3,7 @@
 import gc
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -15,7 +16,7 @@ from xdist.remote import Producer
 
 from tests.process_state import unchanged_process_state as unchanged_process_state
 from tests.rooms import ByRoom, rank
-from workloads import ROOT, WorkloadFolder, load_workload
+from workloads import ROOT, Workload, WorkloadFolder, load_workload
 
 EditToml = Callable[..., Path]
 
@@ -118,8 +119,12 @@ def _no_recommendation_in_the_checkout() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spellcheck() -> WorkloadFolder:
-    """Returns it as the local account hosts it."""
-    return load_workload("spellcheck").hosted_on("cpu")
+    """Returns it as the local account hosts it, with the objective of production."""
+    folder = load_workload("spellcheck").hosted_on("cpu")
+    table = folder.workload.model_dump(mode="json")
+    table["targets"]["cpu"]["objective"] = None
+    folder.workload = Workload.from_table(folder.file, table)
+    return folder
 
 
 @pytest.fixture
@@ -128,15 +133,20 @@ def workloads_copy(tmp_path: Path) -> Path:
 
 
 def copy_of_workloads(copy: Path) -> Path:
-    """Makes a folder of workloads with a copy of spellcheck, hosted on `cpu` and without its checkpoint."""
+    """Copies spellcheck without its checkpoint, hosted on `cpu` with the objective of production."""
     shutil.copytree(
         ROOT / "workloads" / "spellcheck",
         copy / "spellcheck",
         ignore=shutil.ignore_patterns("checkpoint", "__pycache__", "recommendation.json"),
     )
     file = copy / "spellcheck" / "workload.toml"
-    file.write_text(file.read_text("utf-8").replace('\ntarget = "tensorrt" ', '\ntarget = "cpu" '), "utf-8")
+    text = without_objectives_of_targets(file.read_text("utf-8"))
+    file.write_text(text.replace('\ntarget = "tensorrt" ', '\ntarget = "cpu" '), "utf-8")
     return copy
+
+
+def without_objectives_of_targets(toml: str) -> str:
+    return re.sub(r"\[targets\.\w+\.objective\]\n(\w.*\n)+", "", toml)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from model_build.compiled import COMPILING_MODULES, OWN_PACKAGES, Compiled, code
 from model_build.plan import BuildPlan, plan
 from tests.model_build.miniatures import tiny_bert
 from workloads import ROOT, NeuronTarget, OnnxRuntimeTarget, Parity, TensorRtTarget
+from workloads.objective import TargetObjective
 
 COMPILES: Mapping[BackendName, tuple[str, ...]] = {
     "text2text": (
@@ -162,7 +163,8 @@ def inputs(tiny_plan: BuildPlan) -> CompileInputs:
 
 
 def test_how_a_model_is_served_and_how_far_it_may_differ_compile_nothing_again(inputs: CompileInputs) -> None:
-    target = inputs.target.model_copy(update={"parity": Parity(max_metric_drop=0.5)})
+    objective = TargetObjective(model_latency_ms=200.0)
+    target = inputs.target.model_copy(update={"parity": Parity(max_metric_drop=0.5), "objective": objective})
     assert compile_key(replace(inputs, target=target)) == compile_key(inputs)
     batches = inputs.batches.model_copy(update={"max_batch_size": 64})
     assert compile_key(replace(inputs, batches=batches)) == compile_key(inputs)

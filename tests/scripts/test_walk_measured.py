@@ -108,7 +108,7 @@ def test_the_job_becomes_a_recommendation_of_what_this_machine_did(
     assert chosen is not None
     assert chosen.max_invocations_per_minute
     assert chosen.model_latency_ms is not None
-    assert chosen.model_latency_ms <= 50
+    assert chosen.model_latency_ms <= 200
     assert chosen.model_latency_percentiles_ms.p99 is not None
     assert chosen.cost_per_hour_usd is not None
     assert (deployed.root / recommended.provenance.run / "report.html").read_text("utf-8").count("<svg") == 3

@@ -6,7 +6,6 @@ It needs no build, no AWS account and no network.
 import gzip
 import json
 import re
-import shutil
 import tarfile
 from collections import Counter
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from aws_cdk.assertions import Annotations, Match, Template
 from app import add_stacks
 from stacks.context import Options
 from tests.artifacts import an_artifact
+from tests.conftest import without_objectives_of_targets
 from tests.stacks.templates import make_app
 from workloads import (
     ROOT,
@@ -201,7 +201,10 @@ def as_committed(root: Path, workload: str) -> Repository:
 
 
 def make_repository(root: Path, workload: str = "spellcheck") -> Repository:
-    """Returns a workload on an endpoint, with `cpu` built and hosted and nothing optional in [hosting]."""
+    """Returns a workload on an endpoint, with `cpu` built and hosted and nothing optional in [hosting].
+
+    The objective is that of production.
+    """
     repository = _copy(root, workload)
     repository.host()
     return repository
@@ -217,7 +220,8 @@ def make_ec2_repository(root: Path, workload: str, target: str = "inf1") -> Repo
 def _copy(root: Path, workload: str) -> Repository:
     repository = Repository(root, workload)
     repository.workload_file.parent.mkdir(parents=True)
-    shutil.copy(ROOT / "workloads" / workload / "workload.toml", repository.workload_file)
+    toml = (ROOT / "workloads" / workload / "workload.toml").read_text("utf-8")
+    repository.workload_file.write_text(without_objectives_of_targets(toml), "utf-8")
     return repository
 
 

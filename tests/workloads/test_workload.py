@@ -129,29 +129,6 @@ def _refusal(folder: Path) -> str:
             "objective: trough_invocations_per_minute 241000 exceeds peak_invocations_per_minute 240000.",
         ),
         (
-            "[targets.cpu.objective]\n",
-            "[targets.cpu.objective]\nlatency_ms = 100.0\n",
-            "targets.cpu.objective.latency_ms: unknown key. Allowed here: max_error_rate, model_latency_ms, "
-            "overhead_latency_ms, peak_invocations_per_minute, percentile, trough_invocations_per_minute.",
-        ),
-        (
-            "model_latency_ms = 200.0",
-            'model_latency_ms = "200"',
-            'targets.cpu.objective.model_latency_ms: got "200". Input should be a valid number.',
-        ),
-        (
-            "trough_invocations_per_minute = 6_000",
-            "trough_invocations_per_minute = 60_001",
-            "(document): targets.cpu.objective: trough_invocations_per_minute 60001 exceeds "
-            "peak_invocations_per_minute 60000.",
-        ),
-        (
-            "peak_invocations_per_minute = 60_000\ntrough_invocations_per_minute = 6_000\n",
-            "peak_invocations_per_minute = 20_000\n",
-            "(document): targets.cpu.objective: trough_invocations_per_minute 24000 exceeds "
-            "peak_invocations_per_minute 20000.",
-        ),
-        (
             "preferred_batch_sizes = [4, 8]",
             "preferred_batch_sizes = [4, 32]",
             "serving: preferred_batch_sizes [32] exceed max_batch_size 16.",
@@ -175,10 +152,46 @@ def test_a_fault_names_file_key_value_and_what_is_allowed(
     assert _refusal(edit_toml(old, new)) == f"workloads/spellcheck/workload.toml: {problem}"
 
 
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        (
+            "latency_ms = 100.0",
+            "targets.cpu.objective.latency_ms: unknown key. Allowed here: max_error_rate, model_latency_ms, "
+            "overhead_latency_ms, peak_invocations_per_minute, percentile, trough_invocations_per_minute.",
+        ),
+        (
+            'model_latency_ms = "200"',
+            'targets.cpu.objective.model_latency_ms: got "200". Input should be a valid number.',
+        ),
+        (
+            "peak_invocations_per_minute = 20_000",
+            "(document): targets.cpu.objective: trough_invocations_per_minute 24000 exceeds "
+            "peak_invocations_per_minute 20000.",
+        ),
+    ],
+)
+def test_the_objective_of_a_target_is_validated_as_the_objective_is(
+    edit_toml: EditToml, keys: str, problem: str
+) -> None:
+    folder = edit_toml(*_objective_of_cpu(keys))
+    assert _refusal(folder) == f"workloads/spellcheck/workload.toml: {problem}"
+
+
+def _objective_of_cpu(keys: str) -> tuple[str, str]:
+    return "[targets.cpu-int8]", f"[targets.cpu.objective]\n{keys}\n[targets.cpu-int8]"
+
+
 def test_a_target_replaces_keys_of_the_objective_where_the_workload_is_hosted_on_it(edit_toml: EditToml) -> None:
-    old = "[targets.cpu.objective]\nmodel_latency_ms = 200.0\npeak_invocations_per_minute = 60_000"
-    new = '[targets.cpu.objective]\npercentile = "P95"\nmodel_latency_ms = 80.0\npeak_invocations_per_minute = 70_000'
-    folder = load_workload("spellcheck", edit_toml(old, new))
+    keys = """
+percentile = "P95"
+model_latency_ms = 80.0
+peak_invocations_per_minute = 70_000
+trough_invocations_per_minute = 6_000
+"""
+    folder = load_workload("spellcheck", edit_toml(*_objective_of_cpu(keys)))
+    assert folder.workload.hosting.target == "cpu"
+    assert folder.workload.latency_objective == folder.hosted_on("cpu").workload.latency_objective
     replaced = LatencyObjective(
         percentile="P95",
         model_latency_ms=80.0,
@@ -193,8 +206,9 @@ def test_a_target_replaces_keys_of_the_objective_where_the_workload_is_hosted_on
 
 
 def test_variants_of_a_target_have_the_targets_objective(edit_toml: EditToml) -> None:
-    folder = load_workload("spellcheck", edit_toml("[serving]", '[variants.twice]\ntarget = "cpu"\n[serving]'))
-    assert folder.hosted_on("twice").workload.latency_objective.model_latency_ms == 200
+    edit_toml("[serving]", '[variants.twice]\ntarget = "cpu"\n[serving]')
+    folder = load_workload("spellcheck", edit_toml(*_objective_of_cpu("model_latency_ms = 80.0")))
+    assert folder.hosted_on("twice").workload.latency_objective.model_latency_ms == 80
 
 
 def test_the_objective_of_production_is_not_the_demonstrations() -> None:
@@ -202,6 +216,7 @@ def test_the_objective_of_production_is_not_the_demonstrations() -> None:
     assert folder.workload.latency_objective == folder.workload.objective
     assert folder.workload.latency_objective.model_latency_ms == 50
     assert folder.workload.latency_objective.peak_invocations_per_minute == 240_000
+    assert folder.hosted_on("cpu").workload.latency_objective.model_latency_ms == 200
 
 
 def test_a_batch_has_no_objective_of_a_target(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_server_that_takes_no_length_is_measured_as_its_answers_come(
 def test_payloads_that_miss_the_objective_alone_have_no_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(survey, "driven", lambda *_: records({1: 10.0, 2: 10.0}))
+    monkeypatch.setattr(survey, "driven", lambda *_: records({1: 5.0, 2: 5.0}))
     code, folder = lengths(echo, tmp_path)
     assert code == 4
     assert folder is not None
