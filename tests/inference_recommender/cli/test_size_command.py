@@ -301,8 +301,8 @@ def test_the_default_headroom_is_a_fifth(job: Path, capsys: pytest.CaptureFixtur
 
 def test_the_table_has_the_columns_of_a_run(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = _size(capsys, "--from", str(job), *PEAK)[1].splitlines()
-    assert lines[2].split() == "instance capacity closed-loop closed-loop judged".split()
-    assert lines[3].split() == "type variant /min method /min ms ms instances $/h $/1M".split()
+    assert lines[2].split() == ["instance", "capacity", "closed-loop", "closed-loop", "judged"]
+    assert lines[3].split() == ["type", "variant", "/min", "method", "/min", "ms", "ms", "instances", "$/h", "$/1M"]
 
 
 def test_a_limit_judges_the_candidates(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
