@@ -72,7 +72,7 @@ def add(commands: Commands) -> None:
         "--search",
         action="store_true",
         help="also search the capacity with open-loop arrivals, on a temporary endpoint for each candidate of a job; "
-        "default: the estimate from the closed-loop test. An estimate below 40 % of the closed-loop rate is always "
+        "default: the estimate from the closed-loop test. An estimate below 40 %% of the closed-loop rate is always "
         "checked by such a search",
     )
     parser.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; default: production")
