@@ -52,7 +52,7 @@ class ProbeSeen(Document):
 
 
 class OpenLoop(Document):
-    """A search with open arrivals, at rates per instance."""
+    """The result of an open-loop search, at rates per instance."""
 
     invocations_per_minute: float | None
     """The highest rate within the limit; 0 if no rate is, None if the search ended before it was known."""
@@ -83,7 +83,7 @@ class Measurement(Document):
     variant: str | None = None
     """The deployable of the workload that was tested; None for the one it hosts."""
     max_invocations_per_minute: float | None
-    """The rate that closed-loop users had, as a job reports it."""
+    """The rate of the closed-loop test, as a job reports it."""
     max_invocations_interval: tuple[float, float] | None = None
     """95 % confidence interval of the rate, where the records allow one."""
     model_latency_ms: float | None
@@ -91,7 +91,7 @@ class Measurement(Document):
     """The percentile of `model_latency_ms`, such as P99, where our own records gave it; None for a job's figure, of
     which the service documents none."""
     open_loop: OpenLoop | None = None
-    """None where no open arrivals were sent."""
+    """None without an open-loop search."""
     server: ServerTimes | None = None
     """The server's view of the whole load of closed-loop users; None where it does not tell, as SageMaker's."""
     cold_start: ColdStart | None = None

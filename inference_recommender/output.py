@@ -1,7 +1,5 @@
-"""Everything that the commands show: help, width, wrapping, missing marks, the bars of jobs, the table of a
-recommendation, and a candidate in words: how its count came about, how sure its rate is.
-
-Only what a candidate has is said: a measurement by SageMaker has no client latency, an older one no interval.
+"""Terminal output of all commands: help, width, missing figures, progress of jobs, the table of a recommendation,
+and sentences about a candidate, which its report shows too. A sentence appears only if its figures are known.
 """
 
 import argparse
@@ -28,7 +26,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 LOG_WIDTH = 120
 """Columns of a table where stdout is not a terminal."""
 MISSING = "-"
-"""Shown for a figure that is not known; the lines below a table say why."""
+"""Shown for an unknown figure; the lines below a table have the reason."""
 
 
 def add_command(
@@ -117,7 +115,7 @@ class JobProgress:
         )
 
     def _tell(self, update: ProgressUpdate, place: str) -> None:
-        """Prints the job's name: on a terminal once, on a line of its own above the bar, since job names are long."""
+        """Prints the job's name, which is long: on a terminal once, on a line above the bar."""
         shown = (update.job_name, update.status)
         if self._console.is_terminal and update.job_name not in self._tasks:
             tell(self._console, f"{update.job_name}{place}")
@@ -197,7 +195,7 @@ def _asked(recommendation: Recommendation) -> str:
 
 
 def rows_explained(objective: LatencyObjective, candidate: Candidate | None) -> str:
-    """Says what the figures are in rows, where a request has several; "" where it has one."""
+    """Returns the peak and the cost in rows, as a sentence; "" if a request has one row."""
     rows = objective.rows_per_invocation
     if rows == 1:
         return ""
@@ -239,7 +237,7 @@ def _decision(recommendation: Recommendation) -> str:
 
 
 def none_chosen(candidates: Sequence[Candidate]) -> str:
-    """Says that nothing is recommended, be it that the objective is missed or that nothing shows it kept."""
+    """Returns that no candidate meets the objective, or that none was verified, as a sentence."""
     shown = " meets" if all(candidate.verified for candidate in candidates) else " is shown to meet"
     return f"No candidate{shown} the objective."
 
@@ -259,7 +257,7 @@ class ClientLatency:
 
 
 def notes(candidate: Candidate) -> tuple[str, ...]:
-    """Returns what else is known of a candidate, a sentence each."""
+    """Returns interval, instances, warm-up, AWS's policy and client latency, a sentence for each known one."""
     return tuple(_notes(candidate))
 
 
@@ -284,13 +282,13 @@ def _notes(candidate: Candidate) -> Iterator[str]:
 
 
 def advised(advice: ScalingAdvice) -> str:
-    """Says what AWS's own scaling policy is, which knows no latency objective."""
+    """Returns AWS's own scaling policy, which has no latency objective, as a sentence."""
     if advice.reason is not None:
-        return f"AWS gave no scaling policy of its own: {advice.reason.removesuffix('.')}."
-    metric = advice.metric or "its metric"
-    target = "" if advice.target_value is None else f", {metric} held at {advice.target_value:,g}"
+        return f"AWS returned no scaling policy: {advice.reason.removesuffix('.')}."
+    metric = f" ({advice.metric})" if advice.metric else ""
+    target = "" if advice.target_value is None else f", target {advice.target_value:,g}{metric}"
     least, most = (MISSING if value is None else f"{value:,}" for value in (advice.min_capacity, advice.max_capacity))
-    return f"AWS's own scaling policy, which knows no latency objective, has {least} to {most} instances{target}."
+    return f"AWS's own scaling policy, without a latency objective: {least} to {most} instances{target}."
 
 
 def client_latencies(candidate: Candidate) -> tuple[ClientLatency, ...]:
@@ -303,25 +301,21 @@ def client_latencies(candidate: Candidate) -> tuple[ClientLatency, ...]:
 
 
 def count_explained(candidate: Candidate, peak_invocations_per_minute: int, sizing: Sizing) -> str:
-    """Says how a sized candidate's instance count came about: the peak, each kind of headroom asked for, the total."""
+    """Returns the instances for the peak, for each kind of headroom in `sizing`, and in total, as sentences."""
     count, parts, rate = candidate.instance_count or 0, candidate.instance_count_parts, _rate(candidate)
-    if not parts:  # a recommendation of before the parts were written down
-        return (
-            f"{peak_invocations_per_minute:,} invocations/min at the peak, over {rate} per instance and with the "
-            f"headroom asked for, make {_instances(count)}."
-        )
-    need = _instances(parts["peak"])
-    bear = f"that bear {rate} each" if parts["peak"] > 1 else f"that bears {rate}"
-    peak = f"The peak of {peak_invocations_per_minute:,} invocations/min needs {need} {bear}"
-    asked = [f"{what} {parts.get(key) or 'none'}" for key, what in _headroom(sizing)]
-    if not asked:
-        return f"{peak}; no headroom was asked for."
-    told = ", ".join(asked)
-    return f"{peak}. {told[0].upper()}{told[1:]}: {_instances(count)} in all."
+    need = parts.get("peak", count)
+    each = " each" if need > 1 else ""
+    peak = f"The peak of {peak_invocations_per_minute:,} invocations/min needs {_instances(need)} at {rate}{each}"
+    if not parts:  # a recommendation of an older version
+        return f"{peak}, headroom included."
+    added = ", ".join(f"{words} {parts.get(key) or 'none'}" for key, words in _headroom(sizing))
+    if not added:
+        return f"{peak}. No headroom is configured."
+    return f"{peak}. {added[0].upper()}{added[1:]}: {_instances(count)} in all."
 
 
 def _headroom(sizing: Sizing) -> Iterator[tuple[str, str]]:
-    """Yields each key of [sizing] that asks for headroom, and its words, in the order in which `fleet` applies them."""
+    """Yields each key of [sizing] that adds headroom, and its words, in the order in which `fleet` applies them."""
     if sizing.burst_factor > 1:
         yield "burst_factor", f"bursts of {sizing.burst_factor:g} times the peak add"
     if sizing.headroom > 0:
@@ -341,12 +335,12 @@ def scaling_explained(candidate: Candidate, sizing: Sizing) -> str:
     target = candidate.autoscaling.target_invocations_per_instance
     return (
         f"Autoscaling adds an instance when the average exceeds {target:,.0f} invocations/min per instance, "
-        f"{sizing.safety_factor * 100:g} % of what one bears."
+        f"{sizing.safety_factor * 100:g} % of its capacity."
     )
 
 
 def cpu_utilization(percent: float | None, vcpus: int | None) -> str | None:
-    """Returns "92" or, since SageMaker counts 100 % for each vCPU, "142 of 200 % (2 vCPUs)"."""
+    """Returns "92", or "142 of 200 % (2 vCPUs)": SageMaker counts 100 % for each vCPU."""
     if percent is None:
         return None
     if percent <= 100 or vcpus is None:

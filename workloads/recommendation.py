@@ -15,8 +15,8 @@ from workloads.endpoint_hosting import Cooldown, ScheduledMinimum
 from workloads.objective import LatencyObjective, Percentile, PositiveFloat, PositiveInt, ThroughputObjective
 
 CapacityBasis = Literal["open-loop", "estimate", "closed-loop"]
-"""How a rate is known: measured with open arrivals; estimated from closed-loop records by their flow-equivalent server;
-or taken as it is from closed-loop users, who wait for their answers, which callers in production do not."""
+"""How a capacity was measured: by an open-loop search, by the estimate from closed-loop records, or as the closed-loop
+rate itself, which is often too high for callers who do not wait for answers."""
 
 
 class LatencyPercentiles(Document):
@@ -55,7 +55,7 @@ class Autoscaling(Document):
     target_share: float | None = Field(
         default=None,
         gt=0,
-        description="The same as a share of what an instance bears, for tracking of the CPU; None: the safety factor.",
+        description="The target as a share of the capacity, for tracking of the CPU; None: the safety factor.",
     )
     scale_out_cooldown_s: Cooldown | None = Field(default=None, description="None: that of the hosting.")
     scale_in_cooldown_s: Cooldown | None = Field(default=None, description="None: that of the hosting.")
@@ -96,14 +96,14 @@ class Candidate(Document):
     )
     environment: dict[str, str] = {}
     max_invocations_per_minute: float | None = Field(
-        default=None, description="The rate that an instance bears, by which the fleet is sized."
+        default=None, description="The capacity of an instance, which sizes the fleet."
     )
     max_invocations_interval: tuple[float, float] | None = Field(
         default=None, description="95 % confidence interval of that rate, where one could be computed."
     )
-    capacity_basis: CapacityBasis = Field(default="closed-loop", description="How that rate is known.")
+    capacity_basis: CapacityBasis = Field(default="closed-loop", description="How the capacity was measured.")
     closed_loop_invocations_per_minute: float | None = Field(
-        default=None, description="The rate that the test's users had: a job's own MaxInvocations."
+        default=None, description="The rate of the closed-loop test: a job's MaxInvocations."
     )
     closed_loop_invocations_interval: tuple[float, float] | None = None
     model_latency_ms: float | None = Field(

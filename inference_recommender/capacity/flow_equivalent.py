@@ -57,9 +57,9 @@ HALVINGS = 24
 """A rate or a latency is then known to a ten-millionth of the range."""
 ROUNDS = 20
 STALLED = 0.2
-"""A period with more than this share of its time in stalls is left out …"""
+"""A period with a larger share of its time in stalls of the machine is not clean."""
 FEWEST_CLEAN, CLEAN_USERS = 1 / 3, 0.7
-"""… if at least this share of the periods is left, with at least this share of the most users."""
+"""Only clean periods enter the estimate if this share of the periods is clean, up to this share of the most users."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

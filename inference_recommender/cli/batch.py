@@ -76,7 +76,7 @@ def _batch(options: argparse.Namespace, stderr: Console) -> int:
         _show(found)
     if options.recommend:
         found.write_json(folder.recommendation_file)
-        tell(stderr, f"Written for review: {from_here(folder.recommendation_file)}")
+        tell(stderr, f"Written: {from_here(folder.recommendation_file)}. The next `cdk deploy` uses it.")
     return 0
 
 

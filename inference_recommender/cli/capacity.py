@@ -110,7 +110,7 @@ def _capacity(options: argparse.Namespace, stderr: Console) -> int:
         if not options.json:
             show(recommended, stdout_console())
         tell(stderr, f"Report: {from_here(run_folder.report)}")
-        tell(stderr, f"Written for review: {from_here(folder.recommendation_file)}")
+        tell(stderr, f"Written: {from_here(folder.recommendation_file)}. The next `cdk deploy` uses it.")
     return code
 
 

@@ -141,7 +141,7 @@ def _keep(told: ColdStart, folder: WorkloadFolder, runs: Path, stderr: Console) 
     report = rewrite(recommendation.model_copy(update={"cold_start": told}), file, runs)
     if report is not None:
         tell(stderr, f"Report: {from_here(report)}")
-    tell(stderr, f"Written for review: {from_here(file)}")
+    tell(stderr, f"Written: {from_here(file)}. `simulate` uses it.")
 
 
 def _unlike(told: ColdStart, recommendation: Recommendation) -> str | None:

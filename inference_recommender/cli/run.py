@@ -48,7 +48,7 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "run",
-        "run a job and size the endpoint from what it measures",
+        "run a job and size the endpoint from its measurements",
         "run spellcheck --job advanced --traffic quick",
     )
     parser.add_argument("workload", nargs="?", default="spellcheck", metavar="WORKLOAD", help="default: spellcheck")
@@ -64,19 +64,23 @@ def add(commands: Commands) -> None:
         dest="load",
         type=load_source,
         choices=["load-test"],
-        help="load-test: the traffic by our own generator, against --endpoint, --url or the stack's endpoint, "
-        "without a job; what runs where nothing is said on ml.g4dn and ml.g5, where a job could not start the model",
+        help="load-test: the traffic from our own generator, without a job, against --endpoint, --url or the stack's "
+        "endpoint; the default on ml.g4dn and ml.g5, where a job cannot start the model",
     )
-    what.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was killed or cut off")
+    what.add_argument("--resume", type=Path, metavar="RUN", help="continue a run that was killed or cut off")
     parser.add_argument(
         "--search",
         action="store_true",
-        help="then search the capacity with open-loop arrivals, on a temporary endpoint for each candidate of a job; "
-        "default: the estimate from the closed-loop test",
+        help="also search the capacity with open-loop arrivals, on a temporary endpoint for each candidate of a job; "
+        "default: the estimate from the closed-loop test. An estimate below 40 %% of the closed-loop rate is always "
+        "checked by such a search",
     )
     parser.add_argument("--traffic", metavar="NAME", help="a [traffic.NAME] of workload.toml; default: production")
     parser.add_argument(
-        "--from-default", type=Path, metavar="RUN", help="test what a default job's run found, as it configured it"
+        "--from-default",
+        type=Path,
+        metavar="RUN",
+        help="test the candidates of a default job's run, as it configured them",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the request as JSON, a list where there are several; send nothing"
@@ -132,7 +136,12 @@ def _add_load_test(group: "argparse._ArgumentGroup") -> None:
     group.add_argument("--model", metavar="NAME", help="of the server; default: the workload's own")
     group.add_argument("--instance-type", metavar="TYPE", help="what serves at the URL; default: not known")
     group.add_argument("--instances", type=int, metavar="N", help="how many serve at the URL; default: 1")
-    group.add_argument("--generators", type=int, metavar="N", help="so many, as one SageMaker Processing job")
+    group.add_argument(
+        "--generators",
+        type=int,
+        metavar="N",
+        help="number of generators, as one SageMaker Processing job; such a test has no open-loop search",
+    )
     group.add_argument("--generator-type", metavar="TYPE", help=f"instance type of each; default: {GENERATOR_TYPE}")
     group.add_argument("--generator-image-uri", metavar="URI", help="default: AWS's PyTorch image for CPUs")
     group.add_argument(

@@ -358,7 +358,7 @@ def _write(asked: _Asked, stderr: Console, better: Recommendation | None) -> Non
         tell(stderr, f"{from_here(file)} has this policy already.")
     else:
         better.write_json(file)
-        tell(stderr, f"Written for review: {from_here(file)}")
+        tell(stderr, f"Written: {from_here(file)}. The next `cdk deploy` uses it.")
         if replaced := asked.service.simulated_on:
             tell(stderr, f"It replaces the policy that was chosen on {replaced}.")
         tell(stderr, f"Next: review it, then run `cdk deploy {asked.folder.workload.stack_name}`.")

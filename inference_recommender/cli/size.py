@@ -181,7 +181,16 @@ def _show(candidates: tuple[Candidate, ...], chosen: Candidate | None, demand: D
     for head in ("instance type", "variant"):
         table.add_column(head)
     judged = f"{demand.percentile}\nms" if demand.percentile else "judged\nms"
-    for head in ("bears\ninv/min", "by", "users had\ninv/min", "job's\nms", judged, "count", "USD/h", "USD/1M"):
+    for head in (
+        "capacity\n/min",
+        "method",
+        "closed-loop\n/min",
+        "closed-loop\nms",
+        judged,
+        "instances",
+        "$/h",
+        "$/1M",
+    ):
         table.add_column(head, justify="right")
     for candidate in candidates:
         table.add_row(*_cells(candidate), style="" if candidate.meets_objective else "dim")

@@ -63,8 +63,8 @@ class Prepared:
 
 
 AfterJob = Callable[[Measurement, RunFolder], Measurement]
-"""(what a job measured, the run's folder) → the same with what is found out afterwards: by a search with open arrivals,
-or by asking the service for its scaling policy."""
+"""(a job's measurement, the run's folder) → the measurement with the result of an open-loop search, or with the
+service's own scaling policy."""
 
 
 def run(

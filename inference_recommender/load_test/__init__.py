@@ -6,7 +6,8 @@ target             the endpoint or server that is asked, and what is known of it
 load_test          the use case: drive the load, keep what it measured, decide and report, as a job's run does
 generator_request  several generators as one SageMaker Processing job. Pure
 generator_fleet    sends that job, waits, and merges what each host measured; `generator_entry` is the program it runs
-probe              a capacity search's probe by the generator
+open_arrivals      the open-loop search after a test: --search, or the check of an estimate that is far too low
+probe              a probe of that search: the generator at a fixed rate, repeated if this machine stalled
 aws                the AWS adapter
 
 No Processing job has been run against AWS: the request is held to botocore's service model; the entry program, the

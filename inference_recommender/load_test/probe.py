@@ -28,9 +28,7 @@ AROUND = 2.0
 
 
 class GeneratorProbe:
-    """Asks a URL or an endpoint; each probe has a folder below `folder` and a seed of its own, and is told before it
-    begins.
-    """
+    """Sends to a URL or an endpoint. Each probe has its own folder below `folder` and its own seed."""
 
     def __init__(
         self,

@@ -16,11 +16,11 @@ from workloads import Candidate, ColdStart, Proof, Recommendation, Workload
 CANDIDATES = (
     ("candidate", "candidate", ""),
     ("meets_objective", "objective met", ""),
-    ("max_invocations_per_minute", "bears invocations/min", ",.0f"),
+    ("max_invocations_per_minute", "capacity, invocations/min", ",.0f"),
     ("interval_low", "95 % from", ",.0f"),
     ("interval_high", "to", ",.0f"),
-    ("capacity_basis", "known by", ""),
-    ("objective_latency_ms", "latency there, ms", ",.4g"),
+    ("capacity_basis", "method", ""),
+    ("objective_latency_ms", "latency at capacity, ms", ",.4g"),
     ("warm_up_s", "warm-up, s", ",.3g"),
     ("instance_count", "instances", ",d"),
     ("cost_per_hour_usd", "USD/h", ",.2f"),
@@ -179,7 +179,7 @@ def capacity_report(name: str, capacity: CapacityFound, workload: Workload | Non
         said = f"No capacity within {limit} was found: {searched.reason}."
     else:
         between = "" if low is None else f" (95 % interval {low:,.0f} to {high:,.0f})"
-        said = f"An instance bears {rate:,.0f} invocations/min within {limit}{between}."
+        said = f"An instance sustains {rate:,.0f} invocations/min within {limit}{between}."
     rows = [
         (probe.invocations_per_minute, probe.duration_s, probe.latency_ms, probe.late_share)
         for probe in sorted(searched.probes, key=lambda probe: probe.invocations_per_minute)

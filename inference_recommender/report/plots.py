@@ -89,9 +89,8 @@ def latency_against_rate(
     objective: LatencyObjective,
     proof: Proof | None = None,
 ) -> Plot:
-    """Draws the objective's percentile over the rate of an instance: as closed-loop users saw it, as it is expected for
-    open arrivals, as probes saw it, and as a proof did, with its interval; the rate that users had and the one that
-    sizes the fleet, with its interval, within which the expected curve lies to the left or right as well.
+    """Draws the objective's percentile over the rate of an instance: of closed-loop users, of open arrivals by the
+    estimate, by probes and by a proof. Vertical lines are the closed-loop rate and the capacity with its interval.
     """
     figure, axes = new_figure()
     name, limit_ms = f"p{objective.percentile_rank:g}", objective.model_latency_ms
@@ -114,7 +113,7 @@ def latency_against_rate(
     if rate := candidate.max_invocations_per_minute:
         axes.axvline(rate, color=INK, linewidth=1.4, label=f"sizes the fleet, {rate:,.0f}/min")
     if rate := candidate.closed_loop_invocations_per_minute:
-        axes.axvline(rate, color=GREY, linewidth=1.4, linestyle=":", label=f"users had {rate:,.0f}/min")
+        axes.axvline(rate, color=GREY, linewidth=1.4, linestyle=":", label=f"closed-loop rate {rate:,.0f}/min")
     axes.set(xlabel="invocations per minute and instance", ylabel="latency, ms", xlim=(0, None))
     axes.set_ylim(
         0, min(max([latency for _, latency in (*users, *known, *proven)], default=1) * 1.15, MOST_LIMITS * limit_ms)
@@ -170,7 +169,7 @@ def of_search(found: OpenLoop) -> Plot:
     if found.interval:
         axes.axvspan(*found.interval, color=GREY, alpha=0.2, linewidth=0, label="95 % interval")
     if rate := found.invocations_per_minute:
-        axes.axvline(rate, color=INK, linewidth=1.4, label=f"bears {rate:,.0f}/min")
+        axes.axvline(rate, color=INK, linewidth=1.4, label=f"capacity {rate:,.0f}/min")
     _limit(axes, found.percentile, found.limit_ms, [latency for _, latency in known])
     legend(figure, axes, columns=4)
     return drawn(figure)

@@ -3,9 +3,11 @@ known. Pure.
 
 Callers do not wait for each other's answers, so the rate that sizes a fleet is one of open arrivals:
 
-    open-loop     our generator searched it with Poisson arrivals
-    estimate      the flow-equivalent server of the closed-loop records has it (`capacity.flow_equivalent`)
-    closed-loop   neither was possible: the rate is a job's MaxInvocations, of users who wait, and sizes as arithmetic
+    open-loop     an open-loop search measured it, or a lower bound of it
+    estimate      from the closed-loop records (`capacity.flow_equivalent`)
+    closed-loop   neither was possible: the rate is a job's MaxInvocations, of users who wait for their answers
+
+Probes that contradict the estimate leave no verdict: the run is inconclusive.
 
 A percentile is judged by figures of which it is known to be one: by our own records, or by the endpoint's ModelLatency
 in CloudWatch. The ModelLatency of a job's response is no such figure: AWS documents no percentile for it, and the
@@ -28,7 +30,7 @@ every load that there was keeps the objective, the job's figure stands whatever 
 NO_LOAD_PER_MINUTE = 1e-6
 """Rates below this count as zero."""
 SHOWN = (0.2, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.88, 0.91, 0.94, 0.96, 0.98)
-"""Shares of the rate that most users had at which a report shows the latency to be expected."""
+"""Shares of the highest closed-loop rate at which a report shows the expected latency."""
 OF_USERS = "The rate is of closed-loop users, who wait for their answers; callers who do not may need more instances."
 FAR_BELOW = 0.4
 """An estimate below this share of the closed-loop rate is checked with an open-loop search before it sizes a fleet."""
@@ -165,7 +167,7 @@ def _why_no_capacity(measured: Measurement) -> str | None:
 
 
 def _estimate(measured: Measurement, limit: Limit) -> Estimate | None:
-    """Estimates an instance's share of what the whole fleet would bear."""
+    """Estimates the capacity of the whole fleet, per instance."""
     settled = _records(measured, limit.percentile)
     if settled is None:
         return None

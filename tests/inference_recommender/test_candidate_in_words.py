@@ -131,31 +131,30 @@ def _sized(rate: float, sizing: Sizing) -> Candidate:
         (
             13_000,
             Sizing(),
-            "The peak of 30,000 invocations/min needs 3 instances that bear 13,000 each. 20 % headroom adds none: 3 "
-            "instances in all.",
-        ),
-        (
-            40_000,
-            Sizing(headroom=0.5),
-            "The peak of 30,000 invocations/min needs 1 instance that bears 40,000. 50 % headroom adds 1: 2 instances "
+            "The peak of 30,000 invocations/min needs 3 instances at 13,000 each. 20 % headroom adds none: 3 instances "
             "in all.",
         ),
         (
             40_000,
+            Sizing(headroom=0.5),
+            "The peak of 30,000 invocations/min needs 1 instance at 40,000. 50 % headroom adds 1: 2 instances in all.",
+        ),
+        (
+            40_000,
             Sizing(headroom=0),
-            "The peak of 30,000 invocations/min needs 1 instance that bears 40,000; no headroom was asked for.",
+            "The peak of 30,000 invocations/min needs 1 instance at 40,000. No headroom is configured.",
         ),
         (
             4_000,
             Sizing(headroom=0.25, burst_factor=1.5, spare_instances=1, availability_zones=3, min_instances=24),
-            "The peak of 30,000 invocations/min needs 8 instances that bear 4,000 each. Bursts of 1.5 times the peak "
+            "The peak of 30,000 invocations/min needs 8 instances at 4,000 each. Bursts of 1.5 times the peak "
             "add 4, 25 % headroom adds 3, 1 spare instance adds 1, the loss of one of 3 availability zones adds 7, the "
             "minimum of 24 instances adds 1: 24 instances in all.",
         ),
         (
             4_000,
             Sizing(headroom=0, spare_instances=2),
-            "The peak of 30,000 invocations/min needs 8 instances that bear 4,000 each. 2 spare instances add 2: 10 "
+            "The peak of 30,000 invocations/min needs 8 instances at 4,000 each. 2 spare instances add 2: 10 "
             "instances in all.",
         ),
     ],
@@ -167,16 +166,15 @@ def test_the_count_is_explained_for_every_kind_of_headroom(rate: float, sizing: 
 def test_a_count_whose_parts_are_not_known_is_explained_without_them() -> None:
     old = _candidate(max_invocations_per_minute=13_000, instance_count=3)
     assert count_explained(old, 30_000, Sizing()) == (
-        "30,000 invocations/min at the peak, over 13,000 per instance and with the headroom asked for, make 3 "
-        "instances."
+        "The peak of 30,000 invocations/min needs 3 instances at 13,000 each, headroom included."
     )
 
 
 def test_autoscaling_is_explained_by_its_target() -> None:
     sizing = Sizing(safety_factor=0.7)
     assert scaling_explained(_sized(13_000, sizing), sizing) == (
-        "Autoscaling adds an instance when the average exceeds 9,100 invocations/min per instance, 70 % of what one "
-        "bears."
+        "Autoscaling adds an instance when the average exceeds 9,100 invocations/min per instance, 70 % of its "
+        "capacity."
     )
     assert scaling_explained(_candidate(), sizing) == ""
 

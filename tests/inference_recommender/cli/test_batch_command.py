@@ -123,7 +123,7 @@ def test_a_recommendation_is_written_for_review_and_read_by_the_stack(
 ) -> None:
     assert main(["batch", "duplicates", "--from", str(report()), "--recommend"]) == 0
     shown = capsys.readouterr()
-    assert shown.err == f"Written for review: {folder.recommendation_file}\n"
+    assert shown.err == f"Written: {folder.recommendation_file}. The next `cdk deploy` uses it.\n"
     (row,) = (line.split() for line in shown.out.splitlines() if line.startswith("  recommended"))
     assert row[1:] == ["inf1.6xlarge", "measured,", "stack", "4,000", "3", "28", "3.540", "0.0279", "0.0819"]
     written = folder.batch_recommendation()

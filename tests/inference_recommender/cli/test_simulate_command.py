@@ -219,7 +219,7 @@ def test_the_policy_that_is_found_is_written_into_the_recommendation(
     assert simulated(recommendation, *OPTIMISE, "--json", trace=waves(tmp_path)) == 0
     shown = capsys.readouterr()
     found = json.loads(shown.out)
-    assert f"Written for review: {recommendation}\n" in shown.err
+    assert f"Written: {recommendation}. The next `cdk deploy` uses it.\n" in shown.err
     assert "It replaces" not in shown.err
     assert shown.err.endswith("Next: review it, then run `cdk deploy SpellcheckStack`.\n")
     assert found["kept"]

@@ -169,7 +169,7 @@ def test_zero_invocations_size_nothing() -> None:
     evidence = _evidence(_result(MaxInvocations=0, ModelLatency=1))
     (found,) = sized(evidence, Demand(peak_invocations_per_minute=100), Sizing(), None)
     assert (found.meets_objective, found.instance_count) == (False, None)
-    assert found.reason == "The job reported 0 invocations/min for it: it bore no load."
+    assert found.reason == "The job reported 0 invocations/min for it, which is no load."
 
 
 def test_a_serverless_result_has_no_instances_to_count() -> None:
@@ -299,6 +299,12 @@ def test_the_default_headroom_is_a_fifth(job: Path, capsys: pytest.CaptureFixtur
     assert [one["instance_count"] for one in found["candidates"]] == [6, 4]
 
 
+def test_the_table_has_the_columns_of_a_run(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = _size(capsys, "--from", str(job), *PEAK)[1].splitlines()
+    assert lines[2].split() == ["instance", "capacity", "closed-loop", "closed-loop", "judged"]
+    assert lines[3].split() == ["type", "variant", "/min", "method", "/min", "ms", "ms", "instances", "$/h", "$/1M"]
+
+
 def test_a_limit_judges_the_candidates(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = _size(capsys, "--from", str(job), *PEAK, "--latency-limit-ms", "200")
     assert code == 0
@@ -397,7 +403,7 @@ def run_folder(workloads_copy: Path, tmp_path: Path) -> RunFolder:
 def test_a_runs_folder_brings_its_objective_its_peak_and_its_headroom(
     run_folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The peak is 240,000 with a fifth more; users had 12,000 of an instance, which arrivals cannot have."""
+    """The peak is 240,000 with a fifth more; the closed-loop test reached 12,000 per instance, open arrivals less."""
     code, out, _ = _size(capsys, "--from", str(run_folder.path), "--json")
     found = json.loads(out)["recommended"]
     rate = found["max_invocations_per_minute"]
@@ -483,7 +489,7 @@ def search(run_folder: RunFolder) -> RunFolder:
 def test_a_search_is_sized_above_the_rates_of_a_job(
     search: RunFolder, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    """The peak is 240,000; an instance bears 48,000. One probe's latency does not overrule the search."""
+    """The peak is 240,000; an instance sustains 48,000. One probe's latency does not overrule the search."""
     code, out, err = _size(capsys, "--from", str(search.path / name), "--json")
     found = json.loads(out)["recommended"]
     assert (code, err) == (0, "")

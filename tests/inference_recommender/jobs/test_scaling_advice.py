@@ -79,8 +79,8 @@ def test_it_is_asked_for_the_objectives_trough_and_peak_in_the_apis_shape(kept: 
         model_latency=21,
     )
     assert advised(found) == (
-        "AWS's own scaling policy, which knows no latency objective, has 2 to 20 instances, "
-        "SageMakerVariantInvocationsPerInstance held at 6,000."
+        "AWS's own scaling policy, without a latency objective: 2 to 20 instances, target 6,000 "
+        "(SageMakerVariantInvocationsPerInstance)."
     )
 
 
@@ -89,7 +89,7 @@ def test_a_refusal_is_told_and_ends_nothing(kept: RunFolder) -> None:
     found = WithScalingAdvice(Service(refused))(MEASURED, kept).scaling_advice
     assert found is not None
     assert advised(found) == (
-        "AWS gave no scaling policy of its own: AWS refused GetScalingConfigurationRecommendation: "
+        "AWS returned no scaling policy: AWS refused GetScalingConfigurationRecommendation: "
         "AccessDeniedException: not you."
     )
 

@@ -107,16 +107,16 @@ def test_the_page_says_how_sure_the_rate_is_and_what_was_left_out(kept: RunFolde
     text = _informed_page(kept)
     assert "95 % interval: 9,000 to 10,500." in text
     assert "Warm-up: 6 s, not counted." in text
-    assert "Of 30 instances the peak needs 25; added: headroom 5." in text
+    assert "Instances: 25 for the peak, plus headroom 5." in text
     assert re.search(r"<th>peak</th><th>headroom</th></tr>\s*<tr><td>25</td><td>\+ 5</td>", text)
     assert "warm-up</text>" in text
 
 
 def test_the_page_says_how_the_count_came_about(kept: RunFolder) -> None:
     assert (
-        "The peak of 240,000 invocations/min needs 25 instances that bear 9,600 each. 20 % headroom adds 5: 30 "
+        "The peak of 240,000 invocations/min needs 25 instances at 9,600 each. 20 % headroom adds 5: 30 "
         "instances in all. Autoscaling adds an instance when the average exceeds 4,800 invocations/min per instance, "
-        "50 % of what one bears."
+        "50 % of its capacity."
     ) in _informed_page(kept)
 
 
@@ -168,7 +168,7 @@ def test_the_page_shows_users_beside_open_arrivals(kept: RunFolder) -> None:
         "open arrivals, estimated",
         "open arrivals, measured",
         "sizes the fleet, 9,600/min",
-        "users had 12,000/min",
+        "closed-loop rate 12,000/min",
         "95 % interval",
     ):
         assert f"{legend}</text>" in text, legend

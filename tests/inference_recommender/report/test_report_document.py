@@ -7,7 +7,9 @@ import pytest
 
 from inference_recommender.__main__ import main
 from inference_recommender.report.document import Report, table
+from inference_recommender.report.found import Found
 from inference_recommender.report.markdown import markdown
+from inference_recommender.report.of_run import run_report
 from inference_recommender.run_folder import RunFolder
 from workloads import Proof, ProofScenario
 
@@ -197,7 +199,7 @@ def test_a_search_that_sized_nothing_is_told_by_its_rate(tmp_path: Path, capsys:
     RunFolder(tmp_path / "search").keep("capacity.json", found)
     document = _as_json(tmp_path / "search", capsys)
     assert document["decision"] == (
-        "An instance bears 30,000 invocations/min within P99 ≤ 50 ms (95 % interval 28,000 to 32,000)."
+        "An instance sustains 30,000 invocations/min within P99 ≤ 50 ms (95 % interval 28,000 to 32,000)."
     )
 
 
@@ -217,3 +219,10 @@ def test_markdown_reads_nothing_of_a_figure_as_markup() -> None:
     assert text.startswith("**Deploy \\<b\\>it\\</b\\> \\| \\*now\\***\n")
     assert "| max_batch_size |\n| :-- |\n| a\\|b \\</details\\> |\n| – |\n" in text
     assert "- run: `` a`b ``" in text
+
+
+def test_the_table_of_candidates_names_the_capacity_and_its_method(kept: RunFolder) -> None:
+    report = run_report("job-1", kept.workload(), kept.recommendation(), Found())
+    titles = {column.name: column.title for column in report.tables[0].columns}
+    assert titles["max_invocations_per_minute"] == "capacity, invocations/min"
+    assert (titles["capacity_basis"], titles["objective_latency_ms"]) == ("method", "latency at capacity, ms")
