@@ -14,7 +14,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,9 @@ class Unforeseen(ProjectError):
 
 def exit_code(main: Callable[[], int]) -> int:
     """Runs `main` and returns its exit code, or that of what went wrong, which is told on standard error."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # `docker stop` and a cancelled CI job send SIGTERM
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
     try:
-        return _flushed(main)
+        with _interrupted_by_signals():
+            return _flushed(main)
     except SystemExit as ended:
         if isinstance(ended.__context__, BrokenPipeError):  # so ends a console of rich, which has closed stdout
             return READER_GONE
@@ -91,6 +89,19 @@ def printable(text: str) -> str:
     A message may quote a server, whose escape codes would otherwise control the terminal.
     """
     return text.translate(CONTROL_CHARACTERS)
+
+
+@contextlib.contextmanager
+def _interrupted_by_signals() -> Iterator[None]:
+    """SIGTERM, which `docker stop` and a cancelled CI job send, raises KeyboardInterrupt as Ctrl-C does."""
+    numbers = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def foreseen(error: BaseException) -> ProjectError | None:
