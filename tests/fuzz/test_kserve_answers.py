@@ -15,7 +15,8 @@ from tritonclient.http import InferInput, InferResult
 from tritonclient.http._utils import _get_inference_request
 
 from inference_recommender.client import CannotEncode, NotAnAnswer
-from inference_recommender.kserve import DTYPES, Array, Body, decode, encode
+from inference_recommender.client.kserve import Body, decode, encode
+from inference_recommender.kserve import DTYPES, Array
 from tests.fuzz import examples
 from tests.fuzz.mutations import JUNK, damaged_bytes, damaged_document
 

@@ -12,7 +12,8 @@ from tritonclient.http import InferInput, InferRequestedOutput
 from tritonclient.http._utils import _get_inference_request
 
 from inference_recommender.client import NotAnAnswer
-from inference_recommender.kserve import DTYPES, Array, Body, CannotEncode, decode, encode
+from inference_recommender.client.kserve import Body, CannotEncode, decode, encode
+from inference_recommender.kserve import DTYPES, Array
 
 SHAPES = arrays.array_shapes(max_dims=3, max_side=4)
 NUMBERS = st.sampled_from(sorted(DTYPES)).flatmap(lambda name: arrays.arrays(DTYPES[name], SHAPES))
