@@ -45,7 +45,7 @@ help: ## this list
 	@echo "Transformers in production: README.md says what it is, docs/README.md has the rest."
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
-run: setup ## build, deploy, measure, deploy, ask and prove spellcheck, all on this machine
+run: setup ## build, deploy, measure, deploy and invoke spellcheck, all on this machine
 	@python -m scripts.walk
 
 # Without a way to PyPI the tests that build engines are skipped, and say so.

@@ -1,249 +1,275 @@
-"""`make run`: build spellcheck, deploy it, measure it, deploy what was measured, ask and prove it, on this machine.
+"""`make run`: build spellcheck, deploy it, run a job, deploy the recommendation and invoke the endpoint, all here.
 
-Shows each command as a reader would type it, its result and how long it took; what else the commands print goes to
-build/walk.log. A job without a verdict is repeated once with longer traffic. The proof is a short one, and whatever it
-says of a machine that may have other work is told, and fails nothing. Exit code: that of the command that failed, 4
-where neither job came to a verdict, 70 unforeseen, 130 after Ctrl-C.
+Prints a line for each step with its result and its time, and below it the commands to type. All else that the commands
+print is in build/walk.log. A job without a recommendation is repeated once. Exit code: that of the command that failed,
+70 unforeseen, 130 after Ctrl-C.
 """
 
-import json
 import os
-import re
 import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.status import Status
+from rich.text import Text
 
 from local_aws.process.local_account import LocalAccount
-from workloads import ROOT, Interrupted, NoVerdict, ProjectError
+from workloads import (
+    ROOT,
+    Interrupted,
+    ModelArtifact,
+    NoVerdict,
+    ProjectError,
+    Recommendation,
+    load_artifact,
+    load_workload,
+)
 from workloads.program import exit_code
 
 LOG = ROOT / "build" / "walk.log"
-TAIL_LINES = 25
-"""Lines of the log that are shown where a command fails."""
+TAIL_LINES = 15
+"""Lines of the log that are printed if a command fails."""
 STATE = ROOT / "build" / "walk"
 """The account's folder. An account that the user runs has another, and may run at the same time."""
+POLL_S = 0.1
+PROGRESS_S = 30.0
+"""Seconds between two lines of progress where there is no terminal."""
 
+BUILD = "python -m model_build build spellcheck --target cpu"
+# With an environment named, the CDK synthesises nothing.
+BOOTSTRAP = "cdk bootstrap aws://123456789012/us-east-1 --ci"
 DEPLOY = "cdk deploy SpellcheckStack --require-approval never --ci"
-MEASURE = "python -m inference_recommender run spellcheck --job advanced --traffic"
-PROVE = "python -m inference_recommender prove spellcheck --max-duration-s 60"
+# A recommendation of an earlier walk may be of another archive.
+DEPLOY_ONE = f"{DEPLOY} -c recommendation=ignore"
+JOB = "python -m inference_recommender run spellcheck --job advanced --traffic quick"
+INVOKE = "python -m inference_recommender invoke spellcheck 'waterproof hiking boots for teengaers'"
 NO_CANDIDATE = 1
-"""Exit code of a run in which nothing kept the objective: a machine with other work to do may be too slow for it."""
-PROVEN = {
-    1: "So this machine, as busy as it is now, does not bear what was recommended: measure and prove it where little "
-    "else runs.",
-    4: "Half a minute for each load was too little here: without --max-duration-s a proof may take 15 minutes.",
-}
-"""Words on a proof that is not kept, by its exit code."""
-QUERIES = (
-    "waterproof hiking boots for teengaers",
-    "adjustablescratching post for puppies",
-    "ergonomic webcam for travelles",
-    "running shoes for women",
-)
+"""Exit code of a job in which no candidate meets the objective."""
+BUSY = "Stop other work on this machine, then run `make run` again."
+NEXT = """Next, after `source .venv/bin/activate && export PATH="$PWD/node_modules/.bin:$PATH"`:
+  python -m inference_recommender simulate spellcheck --trace flash-sale
+  python -m inference_recommender prove spellcheck
+The walk's account has ended, and `prove` needs an endpoint. Start `python -m local_aws` in another terminal, then run
+`source .local_aws/exports && cdk bootstrap && cdk deploy SpellcheckStack`."""
 
-EVERY_LINE = re.compile("")
-CDK_RESULT = re.compile(r"✅|❌")
-"""The lines in which the CDK CLI says how it ended. All else that it prints is progress, and a stack's outputs."""
+
+class CommandFailed(Exception):
+    def __init__(self, command: str, code: int) -> None:
+        self.code = code
+        super().__init__(f"`{command}` failed with exit code {code}.")
+
+
+@dataclass
+class Step:
+    title: str
+    result: str = ""
+    commands: list[str] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
+
+    def line(self, result: str) -> str:
+        return f"{self.title:<29}{result:<43}{duration(time.monotonic() - self.began):>8}"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended. `last_line` is the last of its standard error."""
+
+    code: int
+    stdout: str
+    last_line: str
 
 
 class Walk:
-    """Runs commands one after another, and shows them and their results."""
+    """Runs the steps' commands one after another, and prints their results."""
 
     def __init__(self, console: Console, log: IO[str]) -> None:
         self._console = console
         self._log = log
+        self._steps: list[Step] = []
         self._environment: Mapping[str, str] = os.environ
+        self._status: Status | None = None
 
     def say(self, text: str, style: str = "") -> None:
         self._console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
-    def step(self, title: str) -> None:
-        self.say(f"\n{title}", style="bold")
+    @contextmanager
+    def step(self, title: str) -> Iterator[Step]:
+        """Prints the step's line and its commands at the end of the block."""
+        step = Step(f"{len(self._steps) + 1} {title}")
+        self._steps.append(step)
+        try:
+            with self._spinner():
+                yield step
+        except BaseException as error:
+            step.result = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            raise
+        finally:
+            self.say(step.line(step.result))
+            for command in dict.fromkeys(step.commands):
+                self.say(f"  $ {command}", style="dim")
 
     def start_account(self) -> LocalAccount:
         """Starts an account for the commands that follow; the caller stops it."""
-        began = self._begin(f"python -m local_aws --port 0 --state {shown(STATE)} &")
+        self._steps[-1].commands.append("python -m local_aws")
         account = LocalAccount.start(state=STATE)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         self._environment = {**inherited, **account.environment}
-        self.say(f"AWS_ENDPOINT_URL={account.endpoint_url} for all that follows")
-        self._end(began)
         return account
 
-    def run(self, command: str, results: re.Pattern[str] = EVERY_LINE) -> None:
-        """Shows the lines that are results. Ends the walk with the command's exit code and the end of the log if the
-        command fails.
-        """
-        began = self._begin(command)
-        process = self._start(command, stdout=subprocess.PIPE, stderr=self._log)
-        with self._waiting() as progress:
-            task = progress.add_task("", total=None)
-            for line in output(process):
-                self._log.write(line + "\n")
-                progress.update(task, description=line[:70])
-                if results.search(line):
-                    self.say(line)
-            code = ended(process)
-        if code:
-            self._fail(code)
-        self._end(began)
-
-    def measure(self, traffic: str) -> bool:
-        """Returns whether a job came to a recommendation."""
-        return self._in_full_view(f"{MEASURE} {traffic}", allowed=(0, NO_CANDIDATE, NoVerdict.exit_code)) == 0
-
-    def prove(self) -> None:
-        """Proves the recommendation, and says what a proof means that is not kept."""
-        code = self._in_full_view(PROVE, allowed=(0, *PROVEN))
-        if code:
-            self.say(PROVEN[code])
-
-    def _in_full_view(self, command: str, allowed: tuple[int, ...]) -> int:
-        """Runs a command that shows its own progress; returns its exit code, or ends the walk with another."""
-        began = self._begin(command)
-        code = ended(self._start(command, stdout=None, stderr=None))
-        if code not in allowed:
-            raise SystemExit(code)
-        self._end(began)
-        return code
-
-    def _begin(self, command: str) -> float:
-        self.say(f"$ {command}", style="dim")
+    def run(self, command: str, allowed: tuple[int, ...] = (0,)) -> Ended:
+        """Raises `CommandFailed` for an exit code that is not allowed."""
+        self._steps[-1].commands.append(command)
         print(f"$ {command}", file=self._log, flush=True)
-        return time.monotonic()
-
-    def _end(self, began: float) -> None:
-        self.say(f"({duration(time.monotonic() - began)})", style="dim")
-
-    def _fail(self, code: int) -> None:
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as stdout:
+            code = self._wait(command, stdout if command in {JOB, INVOKE} else self._log)
+            last_line = latest()
+            stdout.seek(0)
+            printed = stdout.read()
+        self._log.write(printed)
         self._log.flush()
-        self.say("\n".join(LOG.read_text("utf-8", "replace").splitlines()[-TAIL_LINES:]))
-        self.say(f"\nThe command failed with exit code {code}. All that was printed: {shown(LOG)}")
-        raise SystemExit(code)
+        if code not in allowed:
+            raise CommandFailed(command, code)
+        return Ended(code, printed, last_line)
 
-    def _start(self, command: str, **streams: Any) -> "subprocess.Popen[str]":
-        self._log.flush()
+    def _wait(self, command: str, stdout: IO[str]) -> int:
         # In a process group of its own: Ctrl-C reaches the walk alone, which passes it on once.
-        return subprocess.Popen(
+        process = subprocess.Popen(
             shlex.split(command),
             cwd=ROOT,
             env=self._environment,
             process_group=0,
-            text=True,
-            errors="replace",
-            **streams,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=self._log,
         )
+        printed = time.monotonic()
+        try:
+            while process.poll() is None:
+                if self._status is not None:
+                    self._status.update(Text(self._steps[-1].line(latest()[:42]), style="dim"))
+                elif time.monotonic() - printed >= PROGRESS_S:
+                    printed = time.monotonic()
+                    self.say(f"  {self._steps[-1].line(latest()[:42])}")
+                time.sleep(POLL_S)
+        except KeyboardInterrupt:
+            interrupt(process)
+            raise
+        return int(process.returncode)
 
-    def _waiting(self) -> Progress:
-        """A line with the time and the command's latest output, on a terminal."""
-        columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}", style="dim", markup=False))
-        return Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
+    @contextmanager
+    def _spinner(self) -> Iterator[None]:
+        if not self._console.is_terminal:
+            yield
+            return
+        with self._console.status(self._steps[-1].title) as self._status:
+            yield
+        self._status = None
 
 
 def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     LOG.parent.mkdir(exist_ok=True)
-    began = time.monotonic()
     with LOG.open("w", encoding="utf-8") as log:
         walk = Walk(Console(), log)
         try:
-            measured = take(walk)
+            return take(walk)
+        except CommandFailed as error:
+            walk.say("\n".join(["", *LOG.read_text("utf-8", "replace").splitlines()[-TAIL_LINES:]]))
+            walk.say(f"\n{error} Its output: {shown(LOG)}")
+            return error.code
         except ProjectError as error:
             walk.say(f"\n{error}")
             return error.exit_code
         except KeyboardInterrupt:
             walk.say("\nInterrupted: the account has ended, and nothing is left running.")
             return Interrupted.exit_code
-        if not measured:
-            return NoVerdict.exit_code
-        walk.step(f"Done in {duration(time.monotonic() - began)}.")
-        walk.say(f"The report, for a browser: {shown(latest_run())}/report.html\nAll that was printed: {shown(LOG)}")
+
+
+def take(walk: Walk) -> int:
+    """Takes every step. Returns the job's exit code, without the steps that follow, if it has no recommendation."""
+    began = time.monotonic()
+    with walk.step("Build spellcheck for CPU") as step:
+        walk.run(BUILD)
+        step.result = built(load_artifact(ROOT, "spellcheck", "cpu"))
+    with walk.step("Start a local AWS account") as step:
+        account = walk.start_account()
+        step.result = account.endpoint_url
+    with account:
+        with walk.step("Deploy one instance") as step:
+            walk.run(BOOTSTRAP)
+            walk.run(DEPLOY_ONE)
+            step.result = "SpellcheckStack"
+        job = run_job(walk)
+        if job.code:
+            walk.say(f"\n{job.stdout.rstrip() or job.last_line}\n{BUSY}")
+            return job.code
+        with walk.step("Deploy the recommendation") as step:
+            walk.run(DEPLOY)
+            step.result = fleet(recommended())
+        with walk.step("Invoke the endpoint") as step:
+            step.result = walk.run(INVOKE).stdout.rpartition(" -> ")[2].strip()
+    report = f"{recommended().provenance.run}/report.html"
+    walk.say(f"\n{job.stdout.rstrip()}\n\nDone in {duration(time.monotonic() - began)}. Report: {report}")
+    walk.say(f"All output of the commands: {shown(LOG)}\n\n{NEXT}")
     return 0
 
 
-def take(walk: Walk) -> bool:
-    """Takes every step. Returns False, without the second deploy, where no job came to a verdict."""
-    walk.step("1. Build: checkpoint to a verified Triton archive")
-    walk.run("python -m model_build build spellcheck --target cpu")
-    walk.step("2. An AWS account on this machine")
-    with walk.start_account():
-        # A recommendation of an earlier walk may belong to another artifact, which synthesis would refuse.
-        walk.run("cdk bootstrap --ci -c recommendation=ignore", CDK_RESULT)
-        walk.step("3. Deploy: one instance, until there is a recommendation")
-        walk.run(f"{DEPLOY} -c recommendation=ignore", CDK_RESULT)
-        walk.step("4. Measure: an advanced Inference Recommender job of about a minute")
-        if not walk.measure("quick") and not again(walk):
-            return False
-        walk.step("5. Deploy again, with the recommendation's numbers")
-        walk.run(DEPLOY, CDK_RESULT)
-        walk.step("6. Ask the endpoint")
-        walk.run(shlex.join(["python", "-m", "inference_recommender", "invoke", "spellcheck", *QUERIES]))
-        walk.step("7. Prove: open arrivals, as one instance of the recommended fleet would get them")
-        walk.prove()
-    return True
+def run_job(walk: Walk) -> Ended:
+    """Runs the job, and once more if it has no recommendation."""
+    allowed = (0, NO_CANDIDATE, NoVerdict.exit_code)
+    for title in ("Run an advanced job", "Run the job again"):
+        with walk.step(title) as step:
+            job = walk.run(JOB, allowed)
+            step.result = "no recommendation" if job.code else capacity(recommended())
+        if not job.code:
+            break
+    return job
 
 
-def again(walk: Walk) -> bool:
-    walk.say("This machine was too busy for a verdict. Once more, with traffic of three minutes:")
-    if walk.measure("longer"):
-        return True
-    walk.say(f"\nStill no verdict, so nothing more is deployed. What the last job saw, in {shown(latest_run())}:")
-    for line in seen(latest_run()):
-        walk.say(f"  {line}")
-    walk.say("Stop what else keeps this machine's cores busy, then run `make run` again.")
-    return False
+def recommended() -> Recommendation:
+    found = load_workload("spellcheck").recommendation()
+    assert found is not None, "the job wrote none"
+    return found
 
 
-def seen(run: Path) -> Iterator[str]:
-    """Yields a line for each tested configuration: the point of its highest rate."""
-    for measurement in json.loads((run / "measurements.json").read_text("utf-8")):
-        series = measurement["series"] or {"invocations": []}
-        counts = [count or 0 for count in series["invocations"]]
-        if not counts:
-            yield f"{measurement['instance_type']}: nothing was measured"
-            continue
-        most = max(range(len(counts)), key=counts.__getitem__)
-        rate = counts[most] * 60 / series["period_s"]
-        p99_ms = series["latency_ms"].get("p99", [None] * len(counts))[most]
-        latency = "" if p99_ms is None else f", p99 {p99_ms:.1f} ms"
-        yield f"{measurement['instance_type']}: at most {rate:,.0f} invocations/min{latency}"
+def built(artifact: ModelArtifact) -> str:
+    assert artifact.parity is not None
+    answers = f"{artifact.parity.identical_answers} of {artifact.parity.examples}"
+    return f"{artifact.archive_bytes / 1e6:.2f} MB, {answers} answers identical"
 
 
-def latest_run() -> Path:
-    """Returns the folder of the last measurement; a proof has another, and no report of its own."""
-    measured = (file.parent for file in (ROOT / "runs").glob("*/measurements.json"))
-    return max(measured, key=lambda folder: folder.stat().st_mtime)
+def capacity(found: Recommendation) -> str:
+    assert found.recommended is not None
+    rate, limit = found.recommended.max_invocations_per_minute or 0.0, found.objective
+    return f"{rate:,.0f}/min within {limit.percentile} ≤ {limit.model_latency_ms:g} ms"
 
 
-def output(process: "subprocess.Popen[str]") -> Iterator[str]:
-    """Yields the lines of a process's standard output. Ctrl-C ends the process first."""
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            yield line.rstrip("\n")
-    except KeyboardInterrupt:
-        interrupt(process)
-        raise
+def fleet(found: Recommendation) -> str:
+    assert found.recommended is not None
+    chosen = found.recommended
+    scaling = chosen.autoscaling
+    limits = f", {scaling.min_capacity} to {scaling.max_capacity}" if scaling else ""
+    return f"{chosen.instance_count} × {chosen.instance_type}{limits}"
 
 
-def ended(process: "subprocess.Popen[str]") -> int:
-    """Returns the exit code once the process has ended. Ctrl-C ends the process first."""
-    try:
-        return process.wait()
-    except KeyboardInterrupt:
-        interrupt(process)
-        raise
+def latest() -> str:
+    """Returns the last line of the log, from its last 4 KiB."""
+    with LOG.open("rb") as log:
+        log.seek(max(0, log.seek(0, os.SEEK_END) - 4096))
+        lines = log.read().decode("utf-8", "replace").splitlines()
+    return next((line for line in reversed(lines) if line.strip()), "")
 
 
-def interrupt(process: "subprocess.Popen[str]") -> None:
+def interrupt(process: "subprocess.Popen[bytes]") -> None:
     """Passes Ctrl-C on and waits; a second one kills."""
     try:
         os.killpg(process.pid, signal.SIGINT)
@@ -255,7 +281,7 @@ def interrupt(process: "subprocess.Popen[str]") -> None:
 
 def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return f"{minutes}:{rest:02} min" if minutes else f"{rest} s"
 
 
 def shown(path: Path) -> str:

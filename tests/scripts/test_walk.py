@@ -1,18 +1,24 @@
 """scripts/walk.py with stand-ins for the commands that it runs: what it shows, and how it ends."""
 
+import io
 import json
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from scripts.walk import PROVEN, duration, seen
-from workloads import ROOT
+from scripts import walk
+from scripts.walk import Walk, duration
+from tests.artifacts import an_artifact
+from tests.inference_recommender.prove.recommended import a_candidate, a_recommendation
+from workloads import ROOT, Autoscaling, LatencyObjective, file_sha256
 
 ACCOUNT = """
 class LocalAccount:
@@ -30,7 +36,12 @@ STAND_IN = """
 import json, os, sys, time
 asked = " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]])
 open("asked", "a").write(asked + "\\n")
-end = next(end for piece, end in json.loads(open("answers.json").read()) if piece in asked)
+answers = json.loads(open("answers.json").read())
+end = next(end for piece, end in answers if piece in asked)
+if end and os.path.exists("once"):
+    os.rename("once", "twice")
+elif end and os.path.exists("twice"):
+    end = 0
 if "cdk" in asked:
     print("Stack | 1/2 | CREATE_IN_PROGRESS")
     print(" ✅  SpellcheckStack")
@@ -38,6 +49,12 @@ if "cdk" in asked:
 print("chatter of " + asked, file=sys.stderr)
 if end == "wait":
     time.sleep(60)
+if "run spellcheck" in asked and end != 4:
+    print("spellcheck: P99 ≤ 200 ms at 60,000 invocations/min")
+if end == 4:
+    print("No verdict: the machine was busy.", file=sys.stderr)
+if "invoke" in asked:
+    print(sys.argv[-1] + " -> waterproof hiking boots for teenagers")
 sys.exit(end)
 """
 
@@ -69,6 +86,11 @@ class Stage:
         """The exit code of each command that contains a text; the first that fits counts."""
         (self.folder / "answers.json").write_text(json.dumps([*codes, ("", 0)]))
 
+    def answers_once(self, *codes: tuple[str, int]) -> None:
+        """As `answers`, for the first command that fits; the same command then ends with 0."""
+        self.answers(*codes)
+        (self.folder / "once").touch()
+
     @property
     def asked(self) -> list[str]:
         return (self.folder / "asked").read_text().splitlines()
@@ -91,86 +113,87 @@ def stage(tmp_path: Path) -> Stage:
         file.parent.mkdir(exist_ok=True)
         file.write_text(f"#!{sys.executable}\n{STAND_IN}")
         file.chmod(0o755)
-    run = tmp_path / "runs" / "spellcheck-quick-1"
-    run.mkdir(parents=True)
-    (run / "measurements.json").write_text(json.dumps([measurement()]))
+    artifact = tmp_path / "build" / "spellcheck" / "cpu" / "artifact.json"
+    artifact.parent.mkdir(parents=True)
+    archive = artifact.with_name("model.tar.gz")
+    archive.touch()
+    an_artifact(archive_bytes=7_100_000, archive_sha256=file_sha256(archive)).write_json(artifact)
+    scaling = Autoscaling(min_capacity=1, max_capacity=5, target_invocations_per_instance=10_000.0)
+    objective = LatencyObjective(percentile="P99", model_latency_ms=200.0, peak_invocations_per_minute=60_000)
+    recommendation = a_recommendation(a_candidate(4, 20_000.0, autoscaling=scaling), objective=objective)
+    recommendation.write_json(tmp_path / "workloads" / "spellcheck" / "recommendation.json")
     stage.answers()
     return stage
 
 
-def measurement() -> dict[str, object]:
-    series = {"period_s": 10, "invocations": [100, 300, None], "latency_ms": {"p99": [5.0, 61.04, None]}}
-    return {"instance_type": "ml.c5.xlarge", "series": series}
+LINES = """
+1 Build spellcheck for CPU   7.10 MB, 500 of 500 answers identical
+  $ python -m model_build build spellcheck --target cpu
+2 Start a local AWS account  http://localhost:1
+  $ python -m local_aws
+3 Deploy one instance        SpellcheckStack
+  $ cdk bootstrap aws://123456789012/us-east-1 --ci
+  $ cdk deploy SpellcheckStack --require-approval never --ci -c recommendation=ignore
+4 Run an advanced job        20,000/min within P99 ≤ 200 ms
+  $ python -m inference_recommender run spellcheck --job advanced --traffic quick
+5 Deploy the recommendation  4 × ml.c5.xlarge, 1 to 5
+  $ cdk deploy SpellcheckStack --require-approval never --ci
+6 Invoke the endpoint        waterproof hiking boots for teenagers
+  $ python -m inference_recommender invoke spellcheck 'waterproof hiking boots for teengaers'
+"""
 
 
-def test_results_are_shown_and_all_else_is_in_the_log(stage: Stage) -> None:
-    code, shown = stage.take()
-    assert code == 0, shown
-    assert [line for line in shown.splitlines() if re.match(r"[1-9]\. ", line)] == [
-        "1. Build: checkpoint to a verified Triton archive",
-        "2. An AWS account on this machine",
-        "3. Deploy: one instance, until there is a recommendation",
-        "4. Measure: an advanced Inference Recommender job of about a minute",
-        "5. Deploy again, with the recommendation's numbers",
-        "6. Ask the endpoint",
-        "7. Prove: open arrivals, as one instance of the recommended fleet would get them",
-    ]
-    assert shown.count("✅  SpellcheckStack") == 3
-    assert "EndpointName" not in shown
-    assert "CREATE_IN_PROGRESS" not in shown
-    assert "chatter" not in shown
-    assert "CREATE_IN_PROGRESS" in stage.log
+def test_each_step_has_a_line_with_its_result_and_its_time_and_the_commands_to_type(stage: Stage) -> None:
+    code, printed = stage.take()
+    assert code == 0, printed
+    steps, _, after = printed.partition("\nthe account has ended\n")
+    assert re.sub(r" +\d+ s$", "", steps, flags=re.M).splitlines() == LINES.strip().splitlines()
+    assert len(re.findall(r" \d+ s$", steps, re.M)) == 6
+    assert max(map(len, [line for line in steps.splitlines() if line[0].isdigit()])) <= 80
+    assert "spellcheck: P99 ≤ 200 ms at 60,000 invocations/min" in after
+    assert "Report: runs/job-1/report.html" in after
+    assert "  python -m inference_recommender simulate spellcheck --trace flash-sale\n" in after
+    assert "  python -m inference_recommender prove spellcheck\n" in after
+    assert "chatter" not in printed
     assert "chatter of cdk bootstrap" in stage.log
-    assert "The report, for a browser: runs/spellcheck-quick-1/report.html" in shown
-    assert len(re.findall(r"^\(\d+ s\)$", shown, re.M)) == 8, "the time of each command"
-    commands = [line for line in shown.splitlines() if line.startswith("$ ") and "local_aws" not in line]
-    assert [*commands[:-2], commands[-1]] == [f"$ {asked}" for asked in (*stage.asked[:-2], stage.asked[-1])]
-    assert commands[-2].startswith("$ python -m inference_recommender invoke spellcheck 'waterproof hiking boots")
-    assert commands[-1] == "$ python -m inference_recommender prove spellcheck --max-duration-s 60"
-
-
-@pytest.mark.parametrize(("code", "said"), PROVEN.items())
-def test_a_proof_that_is_not_kept_is_told_and_fails_nothing(stage: Stage, code: int, said: str) -> None:
-    (stage.folder / "runs" / "spellcheck-proof-2").mkdir()
-    stage.answers(("prove", code))
-    ended, shown = stage.take()
-    assert ended == 0
-    assert said in shown
-    assert "The report, for a browser: runs/spellcheck-quick-1/report.html" in shown
-
-
-def test_a_proof_that_cannot_be_made_ends_the_walk(stage: Stage) -> None:
-    stage.answers(("prove", 3))
-    assert stage.take()[0] == 3
+    assert "CREATE_IN_PROGRESS" in stage.log
+    assert "boots for teenagers" in stage.log
+    assert len(stage.asked) == 6
 
 
 def test_a_command_that_fails_ends_the_walk_with_its_code_and_the_end_of_the_log(stage: Stage) -> None:
-    stage.answers(("deploy", 1))
-    code, shown = stage.take()
-    assert code == 1
-    assert "chatter of cdk deploy SpellcheckStack" in shown
-    assert "The command failed with exit code 1. All that was printed: build/walk.log" in shown
-    assert "4. Measure" not in shown
-    assert "the account has ended" in shown
+    stage.answers(("deploy", 3))
+    code, printed = stage.take()
+    assert code == 3
+    assert re.search(r"^3 Deploy one instance +failed +\d+ s$", printed, re.M)
+    assert "chatter of cdk deploy SpellcheckStack" in printed
+    assert "never --ci -c recommendation=ignore` failed with exit code 3. Its output: build/walk.log" in printed
+    assert "4 Run" not in printed
+    assert "the account has ended" in printed
 
 
 @pytest.mark.parametrize("outcome", [1, 4])
-def test_a_job_without_a_recommendation_is_repeated_with_longer_traffic(stage: Stage, outcome: int) -> None:
-    stage.answers(("--traffic quick", outcome))
-    code, shown = stage.take()
+def test_a_job_without_a_recommendation_is_repeated_once(stage: Stage, outcome: int) -> None:
+    stage.answers_once(("--traffic quick", outcome))
+    code, printed = stage.take()
     assert code == 0
-    assert "This machine was too busy for a verdict. Once more, with traffic of three minutes:" in shown
-    assert "5. Deploy again" in shown
+    assert re.search(r"^4 Run an advanced job +no recommendation +\d+ s$", printed, re.M)
+    assert re.search(r"^5 Run the job again +20,000/min within P99 ≤ 200 ms +\d+ s$", printed, re.M)
+    assert "7 Invoke the endpoint" in printed
 
 
-def test_without_a_verdict_nothing_more_is_deployed_and_the_rates_are_shown(stage: Stage) -> None:
-    stage.answers(("--traffic", 4))
-    code, shown = stage.take()
-    assert code == 4
-    assert [asked.rpartition(" ")[2] for asked in stage.asked if "--traffic" in asked] == ["quick", "longer"]
-    assert "ml.c5.xlarge: at most 1,800 invocations/min, p99 61.0 ms" in shown
-    assert "Stop what else keeps this machine's cores busy, then run `make run` again." in shown
-    assert "5. Deploy again" not in shown
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [(1, "spellcheck: P99 ≤ 200 ms at 60,000 invocations/min"), (4, "No verdict: the machine was busy.")],
+)
+def test_two_jobs_without_a_recommendation_end_the_walk_with_their_code_and_sentence(
+    stage: Stage, outcome: int, said: str
+) -> None:
+    stage.answers(("--traffic", outcome))
+    code, printed = stage.take()
+    assert code == outcome
+    assert f"{said}\nStop other work on this machine, then run `make run` again.\n" in printed
+    assert sum("--traffic" in asked for asked in stage.asked) == 2
     assert sum("deploy" in asked for asked in stage.asked) == 1
 
 
@@ -181,22 +204,33 @@ def test_a_job_that_fails_ends_the_walk_with_its_code(stage: Stage) -> None:
 
 def test_ctrl_c_ends_the_command_and_the_account(stage: Stage) -> None:
     stage.answers(("deploy", "wait"))
-    process = stage.start()
-    assert process.stdout is not None
-    results = (line for line in process.stdout if "✅" in line)
-    next(results)
-    next(results)  # the deploy has begun, and goes on
+    process, log = stage.start(), stage.folder / "build" / "walk.log"
+    while process.poll() is None and not (log.exists() and "chatter of cdk deploy" in log.read_text()):
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    shown = process.communicate(timeout=120)[0]
+    printed = process.communicate(timeout=120)[0]
     assert process.returncode == 130
-    assert "the account has ended" in shown
-    assert "Interrupted: the account has ended, and nothing is left running." in shown
+    assert re.search(r"^3 Deploy one instance +interrupted", printed, re.M)
+    assert "the account has ended" in printed
+    assert "Interrupted: the account has ended, and nothing is left running." in printed
 
 
-def test_a_configuration_that_was_not_measured_is_named(tmp_path: Path) -> None:
-    (tmp_path / "measurements.json").write_text(json.dumps([{"instance_type": "ml.c5.xlarge", "series": None}]))
-    assert list(seen(tmp_path)) == ["ml.c5.xlarge: nothing was measured"]
+@pytest.mark.parametrize(("terminal", "often"), [(True, 1), (False, 2)])
+def test_a_long_step_shows_its_time_and_the_latest_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool, often: int
+) -> None:
+    monkeypatch.setattr(walk, "LOG", tmp_path / "walk.log")
+    monkeypatch.setattr(walk, "PROGRESS_S", 0.4)
+    printed = io.StringIO()
+    with walk.LOG.open("w", encoding="utf-8") as log:
+        taken = Walk(Console(file=printed, force_terminal=terminal, width=100), log)
+        with taken.step("Wait") as step:
+            taken.run("bash -c 'echo halfway; sleep 1'")
+            step.result = "waited"
+    assert printed.getvalue().count("halfway") >= often
+    assert re.search(r"1 Wait +halfway +\d+ s", printed.getvalue())
+    assert re.search(r"1 Wait +waited +1 s\n", printed.getvalue())
 
 
 def test_durations_are_short_and_exact() -> None:
-    assert [duration(seconds) for seconds in (0.4, 59.4, 60, 131)] == ["0 s", "59 s", "1 min 0 s", "2 min 11 s"]
+    assert [duration(seconds) for seconds in (0.4, 59.4, 59.9, 131)] == ["0 s", "59 s", "1:00 min", "2:11 min"]
