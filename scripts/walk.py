@@ -76,7 +76,13 @@ class Step:
     began: float = field(default_factory=time.monotonic)
 
     def line(self, result: str) -> str:
-        return f"{self.title:<29}{result:<43}{duration(time.monotonic() - self.began):>8}"
+        return f"{self.title:<29}{result:<43}{self._time():>8}"
+
+    def progress(self, latest: str) -> str:
+        return f"{self.title}, {self._time()}{'' if latest.startswith('$ ') else f': {latest}'}"
+
+    def _time(self) -> str:
+        return duration(time.monotonic() - self.began)
 
 
 @dataclass(frozen=True)
@@ -158,7 +164,7 @@ class Walk:
                     self._status.update(Text(self._steps[-1].line(latest()[:42]), style="dim"))
                 elif time.monotonic() - printed >= PROGRESS_S:
                     printed = time.monotonic()
-                    self.say(f"  {self._steps[-1].line(latest()[:42])}")
+                    self.say(f"  {self._steps[-1].progress(latest())}")
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             interrupt(process)
