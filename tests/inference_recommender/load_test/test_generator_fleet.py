@@ -4,10 +4,12 @@ The instances run in virtual time; `test_load_test_measured.py` has real process
 """
 
 import json
+import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -262,6 +264,15 @@ def test_a_host_that_misses_the_others_says_what_to_check(monkeypatch: pytest.Mo
     assert "the security group must let its members speak to each other" in str(caught.value)
 
 
+@pytest.fixture
+def _own_handler() -> Iterator[None]:
+    """Restores the handler of SIGTERM, which an instance's program sets in this process."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("_own_handler")
 def test_an_instance_runs_its_share_and_leaves_its_results_without_the_single_requests(tmp_path: Path) -> None:
     """With a generator that only says what it was told."""
     system, python = tmp_path / "instance", tmp_path / "python"

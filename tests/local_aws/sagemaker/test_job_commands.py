@@ -69,12 +69,12 @@ def test_list_shows_the_newest_first_and_only_the_workloads_own(
 def test_stop_ends_a_job_and_says_what_it_is_then(
     sagemaker: Any, model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sagemaker.create_inference_recommendations_job(**request("commanded-2", model, seconds=120))
-    wait_until(lambda: steps(sagemaker, "commanded-2")[0]["Status"] == "IN_PROGRESS")
-    assert main(["stop", "commanded-2", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"job_name": "commanded-2", "status": "STOPPED"}
-    assert main(["stop", "commanded-2"]) == 0
-    assert capsys.readouterr().out == "commanded-2: STOPPED\n"
+    sagemaker.create_inference_recommendations_job(**request("stopped-1", model, seconds=120))
+    wait_until(lambda: steps(sagemaker, "stopped-1")[0]["Status"] == "IN_PROGRESS")
+    assert main(["stop", "stopped-1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"job_name": "stopped-1", "status": "STOPPED"}
+    assert main(["stop", "stopped-1"]) == 0
+    assert capsys.readouterr().out == "stopped-1: STOPPED\n"
 
 
 @pytest.mark.parametrize("command", ["describe", "stop"])
