@@ -36,17 +36,21 @@ class ModelArchive(Construct):
         )
         self.url = location.s3_object_url
         self._key = location.object_key
+        self._sha256 = props.sha256
         self._bucket = s3.Bucket.from_bucket_name(self, "Bucket", location.bucket_name)
 
     def grant_read(self, role: iam.Role) -> None:
-        """Lets the role read this archive alone; the bucket also has those of other stacks.
+        """Lets the role read this archive and no other of the bucket.
 
-        While an update runs, the role cannot read the archive before it. CloudFormation restores that with a rollback.
+        The policy is named by the archive. So CloudFormation adds that of a new archive before an update and deletes
+        that of the old one after it: instances that start during the update or its rollback can read either.
         """
-        self._bucket.grant_read(role, self._key)
+        actions = ["s3:GetObject*", "s3:GetBucket*", "s3:List*"]
+        resources = [self._bucket.bucket_arn, self._bucket.arn_for_objects(self._key)]
+        statement = iam.PolicyStatement(actions=actions, resources=resources)
+        iam.Policy(role, f"Read{self._sha256[:8]}", statements=[statement], roles=[role])
         self._grant_key(role)
-        reads = ["s3:GetObject*", "s3:GetBucket*", "s3:List*"]
-        acknowledge_actions(role, reads, "CDK's wording of read access.")
+        acknowledge_actions(role, actions, "CDK's wording of read access.")
 
     def _grant_key(self, role: iam.Role) -> None:
         """Lets the role decrypt what S3 has in this bucket, where `cdk bootstrap` was given a key for it.
