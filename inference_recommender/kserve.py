@@ -31,7 +31,7 @@ JSON_TYPES: Mapping[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f":
 MAX_DIMENSIONS = 64
 """numpy's limit."""
 MAX_SIDE = 2**48
-"""Bounds the arithmetic on a shape that somebody made up."""
+"""The largest side of a shape, so that the product of a hostile shape stays small."""
 
 
 class NotAResponse(ValueError):

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as the generator speaks it: keep-alive connections with at most one request under way each, and their pool.
+"""HTTP/1.1 as the generator speaks it: keep-alive connections with at most one open request each, and their pool.
 
 An answer is read for its status and its end (`http_answer`); a sample is read as an inference response (`answers`).
 
@@ -65,7 +65,7 @@ class Connection(asyncio.Protocol):
         self._request = b""
         self._payload = 0
         self._reads = False
-        """Whether the answer to the request under way is read as an inference response."""
+        """Whether the answer to the open request is read as an inference response."""
         self._may_resend = False
         self._opened: float | None = None
         self._answers = 0
@@ -106,17 +106,17 @@ class Connection(asyncio.Protocol):
         self._transport.write(request)
 
     def leave(self) -> None:
-        """Hang up once the request under way has returned."""
+        """Hang up once the open request has returned."""
         self.leaving = True
         if self._sent is None and self._transport is not None:
             self._transport.close()
 
     def waits_since_before(self, moment: float) -> bool:
-        """Returns whether the request under way was sent before `moment`."""
+        """Returns whether the open request was sent before `moment`."""
         return self._sent is not None and self._sent < moment
 
     def time_out(self, reason: str) -> None:
-        """Hang up: the request under way has taken longer than it may, and is recorded as that."""
+        """Hang up: the open request has taken longer than it may, and is recorded as that."""
         assert self._transport is not None
         if self._records.first_error is None:
             self._records.first_error = reason
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
         self._tell_lost(None)
 
     def abandon(self, ended: float) -> None:
-        """Hang up now. A request under way is recorded as unfinished: it has no answer and so no latency.
+        """Hang up now. A open request is recorded as unfinished: it has no answer and so no latency.
 
         `ended` is the moment at which the run was over.
         """
@@ -230,7 +230,7 @@ class Connection(asyncio.Protocol):
         self._tell_lost(reason)
 
     def _record_failure(self, status: int) -> None:
-        """Records the request under way, which ends without an answer."""
+        """Records the open request, which ends without an answer."""
         assert self._sent is not None
         now = self._now()
         self._records.add(self._intended, self._sent, now, status, self.number)
@@ -271,7 +271,7 @@ class Pool:
         """The latest moment at which a connection is known to have lasted."""
         self._connections: list[Connection] = []
         self._leaving: list[Connection] = []
-        """Those that hang up when their request under way has returned."""
+        """Those that hang up when their open request has returned."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -299,7 +299,7 @@ class Pool:
         return task
 
     def close_latest(self) -> None:
-        """Hangs up the latest connection once its request under way has returned."""
+        """Hangs up the latest connection once its open request has returned."""
         connection = self._connections.pop()
         self._leaving.append(connection)
         connection.leave()

@@ -1,4 +1,4 @@
-"""What was checked is what was done: the account executes the checked call or none."""
+"""The account executes exactly the call that it checked, or none."""
 
 import gzip
 import json
@@ -68,7 +68,7 @@ def send(account: LocalAccount, keys: Mapping[str, str], sent: Sent) -> requests
 
 @pytest.fixture
 def world(roles: Roles, client: Clients) -> Iterator[None]:  # noqa: F811
-    """An admin whom nobody may assume, a model, a schedule and a versioned object."""
+    """An admin that no role may assume, a model, a schedule and a versioned object."""
     roles.role("wire-admin", allow("*"), trusted={"Service": "ecs-tasks.amazonaws.com"})
     for name in ("open", "secret"):
         client("sagemaker").create_model(ModelName=name, ExecutionRoleArn=ADMIN)

@@ -1,7 +1,7 @@
-"""`python benchmarks/repeatability.py`: the same job ten times on one machine, and how far its results differ.
+"""`python benchmarks/searches/repeatability.py`: the same job ten times on one machine, and how far its results differ.
 
-Runs `run spellcheck --job advanced --traffic quick` against one local account: half of the runs on the machine as it
-is, half beside a process that computes for random times. Prints each run's recommended rate and, for each half, the
+Runs `run spellcheck --job advanced --traffic quick` against one local account: half of the runs without other work,
+half beside a process that computes for random times. Prints each run's recommended rate and, for each half, the
 median and the largest differences.
 
 Goals: in each half at least four of five rates within ±15 % of the half's median, and no two differ by more than
@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
+sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a file, Python finds only this folder
 from local_aws.process.local_account import LocalAccount
 from workloads import ROOT
 
@@ -50,10 +51,10 @@ def main() -> int:
         environment = {**os.environ, **account.environment}
         for command in DEPLOY:
             subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
-        quiet = [_rate(environment, Path(folder), "as it is", number) for number in range(half)]
+        quiet = [_rate(environment, Path(folder), "quiet", number) for number in range(half)]
         with _other_work():
             busy = [_rate(environment, Path(folder), "other work", number) for number in range(half)]
-    return int(not all([_summary("as it is", quiet), _summary("other work", busy)]))
+    return int(not all([_summary("quiet", quiet), _summary("other work", busy)]))
 
 
 @contextmanager
