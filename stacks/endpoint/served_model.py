@@ -60,8 +60,8 @@ class ServedModel(Construct):
             if network
             else None,
         )
-        # SageMaker reads archive and image when the model is created, so the role's policy has to exist by then.
-        self.model.node.add_dependency(props.role.node.find_child("DefaultPolicy"))
+        # SageMaker reads archive and image when the model is created, so the role's policies have to exist by then.
+        self.model.node.add_dependency(*(each for each in props.role.node.children if isinstance(each, iam.Policy)))
         if network is not None:
             self.model.node.add_dependency(*network.routes)
 

@@ -83,11 +83,7 @@ def serve(workload: WorkloadFolder, tmp_path_factory: pytest.TempPathFactory) ->
         server.stop()
 
 
-def test_every_batch_size_the_scheduler_aims_at_has_run_before_the_first_request(serve: Serve) -> None:
-    await_counts(serve("cpu").batches, WARM_UP)
-
-
-def test_requests_that_come_at_once_are_batched_where_the_workload_says_so(serve: Serve) -> None:
+def test_every_batch_size_is_warmed_up_and_requests_that_come_at_once_are_batched(serve: Serve) -> None:
     batching, alone = serve("cpu"), serve("alone")
     await_counts(batching.batches, WARM_UP)
     await_counts(alone.batches, {1: 1, 8: 1})

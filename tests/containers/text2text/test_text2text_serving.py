@@ -120,7 +120,7 @@ def test_a_request_with_some_bad_rows_is_refused_and_names_them(triton: TritonSe
 
 @pytest.fixture(scope="module")
 def patient_triton(served: BuildPlan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
-    """A Triton that has just started, and that waits for seven rows before it executes them together.
+    """A Triton that waits for seven rows before it executes them together, and that has warmed up all batch sizes.
 
     However busy the machine is, seven requests of one row each are one execution.
     """
@@ -132,12 +132,9 @@ def patient_triton(served: BuildPlan, tmp_path_factory: pytest.TempPathFactory) 
     assert (preferred, delays) == (1, 1)
     config.write_text(text, "utf-8")
     with start_triton(repository, default_model="tiny", environment={}, log_file=folder / "triton.log") as server:
+        await_counts(lambda: batches(server), {1: 1, 4: 1, 8: 1})
+        assert "warmup" not in server.log_tail(1000).lower(), "Triton logs a warm-up only when it fails"
         yield server
-
-
-def test_all_batch_sizes_are_warmed_up_before_the_first_request(patient_triton: TritonServer) -> None:
-    await_counts(lambda: batches(patient_triton), {1: 1, 4: 1, 8: 1})
-    assert "warmup" not in patient_triton.log_tail(1000).lower(), "Triton logs a warm-up only when it fails"
 
 
 def test_a_bad_row_spoils_nothing_for_its_neighbours_in_the_same_dynamic_batch(

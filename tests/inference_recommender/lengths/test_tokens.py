@@ -70,7 +70,7 @@ def test_percentiles_are_counts_that_so_many_do_not_exceed() -> None:
 def test_a_recommendation_says_for_which_lengths_it_is() -> None:
     lengths = payload_lengths(tokenizer_of("spellcheck"), load_workload("spellcheck").payloads())
     assert lengths_explained(lengths) == (
-        "It is for payloads of 11 tokens (P50), 15 (P90), 19 (P99) and at most 20; the model takes 64."
+        "Payload length: 11 tokens at P50, 19 at P99, 20 at most (workload limit 64)."
     )
     answered = lengths.model_copy(update={"output_tokens": token_counts([5, 6, 9])})
     assert "at most 20, and answers of 6 (P50), 9 (P90), 9 (P99) and at most 9; the" in lengths_explained(answered)

@@ -32,10 +32,11 @@ def test_the_model_is_cut_off_from_the_network(unmeasured: Synthesis) -> None:
     unmeasured.template.has_resource_properties("AWS::SageMaker::Model", {"EnableNetworkIsolation": True})
 
 
-def test_the_model_waits_for_its_roles_policy(unmeasured: Synthesis) -> None:
+def test_the_model_waits_for_its_roles_policies(unmeasured: Synthesis) -> None:
     (model,) = unmeasured.of_type("AWS::SageMaker::Model").values()
-    (policy,) = model["DependsOn"]
-    assert unmeasured.json["Resources"][policy]["Type"] == "AWS::IAM::Policy"
+    policies = [unmeasured.json["Resources"][name] for name in model["DependsOn"]]
+    assert {policy["Type"] for policy in policies} == {"AWS::IAM::Policy"}
+    assert any("s3:GetObject*" in str(policy) for policy in policies)
 
 
 def test_without_a_recommendation_one_instance_runs_and_nothing_scales_it(unmeasured: Synthesis) -> None:
@@ -217,10 +218,11 @@ def test_invoking_is_granted_on_this_endpoint_alone(repository: Repository) -> N
 
 
 def statements_of(synthesis: Synthesis, owner: str) -> list[dict[str, Any]]:
-    """Returns the statements of the default policy of the role that `owner` holds."""
-    policies = synthesis.of_type("AWS::IAM::Policy").values()
-    (policy,) = [item for item in policies if item["Properties"]["PolicyName"].startswith(owner)]
-    return list(policy["Properties"]["PolicyDocument"]["Statement"])
+    """Returns the statements of the policies of the role that `owner` holds."""
+    policies = [item["Properties"] for item in synthesis.of_type("AWS::IAM::Policy").values()]
+    own = [policy for policy in policies if policy["PolicyName"].startswith(owner)]
+    assert own
+    return [statement for policy in own for statement in policy["PolicyDocument"]["Statement"]]
 
 
 def actions_of(synthesis: Synthesis, owner: str) -> set[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from scripts.rehearsal.release.sources import Repository
 from scripts.rehearsal.release.workload_changes import ENDPOINTS, ON_CPU, QUICK_S, as_rehearsed
-from workloads import ROOT, LatencyObjective, load_workload, workload_names
+from workloads import ROOT, load_workload, workload_names
 from workloads.traffic import PhasedTraffic
 
 
@@ -28,9 +28,8 @@ def test_a_release_is_made_of_this_machines_size(clone: Path) -> None:
     loaded = {name: load_workload(name, clone / "workloads").workload for name in workload_names(clone / "workloads")}
     assert {loaded[name].hosting.target for name in ON_CPU} == {"cpu"}
     for name in ENDPOINTS:
-        traffic, objective = loaded[name].traffic["production"], loaded[name].objective
+        traffic = loaded[name].traffic["production"]
         assert isinstance(traffic, PhasedTraffic)
         assert sum(phase.duration_s for phase in traffic.phases) == sum(QUICK_S)
-        assert isinstance(objective, LatencyObjective)
-        assert objective.model_latency_ms == 5000
+        assert loaded[name].latency_objective.model_latency_ms == 5000
     assert '"release-repository": "team/transformers-in-production"' in (clone / "cdk.json").read_text("utf-8")
