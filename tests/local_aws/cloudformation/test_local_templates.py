@@ -36,7 +36,9 @@ def parameters() -> Iterator[Any]:
 
 def deployable(snapshot: Path) -> dict[str, Any]:
     """Returns the template without what only the CDK CLI fills in, and for hardware that is here."""
-    template: dict[str, Any] = _without_mappings(json.loads(snapshot.read_text("utf-8")))
+    template: dict[str, Any] = _without_mappings(
+        json.loads(snapshot.read_text("utf-8").replace("<sha256>.tar.gz", "echo.tar.gz"))
+    )
     template.pop("Mappings", None)
     template.pop("Rules", None)
     template["Parameters"] = {
