@@ -202,7 +202,7 @@ def _at_the_limit(name: str, capacity: float, workload: Workload, seeds: int, lo
         service = Timed(SERVICES[name], seed)
         looks = looks_s(capacity, limit.percentile, longest_s / 2)
         test = SequentialTest(probe=service.probe, rate_per_minute=capacity, limit=limit, looks_s=looks)
-        warm_up(service.probe, capacity)
+        warm_up(service.probe, capacity, limit)
         verdicts[test.run()] += 1
         spent_s.append(service.spent_s)
     return Row(

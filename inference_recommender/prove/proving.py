@@ -92,7 +92,7 @@ class Proving:
     def run(self) -> None:
         """Warms up at the peak's rate, then runs the tests. Raises what the probe raises."""
         peak, loss = self.tests["peak"], self.tests.get(self.loss.name)
-        warm_up(self.probe, peak.rate_per_minute)
+        warm_up(self.probe, peak.rate_per_minute, peak.limit)
         if peak.run() != "missed" and loss is not None:
             percentile = limit_of(self.recommendation.objective).percentile
             loss.looks_s = looks_s(loss.rate_per_minute, percentile, self.longest_s - peak.passed_s)

@@ -58,8 +58,11 @@ def first_conclusive_s(rate_per_minute: float, percentile: float, looks: tuple[f
     return next(enough, looks[-1])
 
 
-def warm_up(probe: Probe, rate_per_minute: float) -> None:
-    """Sends the rate until the latency has settled, for `LONGEST_WARM_UP_S` at most."""
+def warm_up(probe: Probe, rate_per_minute: float, limit: Limit) -> None:
+    """Sends the rate until the latency has settled within the limit, for `LONGEST_WARM_UP_S` at most.
+
+    A service that has just started can settle above the limit first: its queue is full until it is warm.
+    """
     passed = 0.0
     intended, latencies = [np.array([])], [np.array([])]
     while passed < LONGEST_WARM_UP_S:
@@ -68,7 +71,8 @@ def warm_up(probe: Probe, rate_per_minute: float) -> None:
         latencies.append(np.minimum(seen.latencies_ms, 1e9))
         passed += WARM_UP_PROBE_S
         settled = warm_up_s(np.concatenate(intended), np.concatenate(latencies), passed)
-        if settled is not None and settled <= passed - WARM_UP_PROBE_S / 2:
+        late_share = float(np.mean(seen.latencies_ms > (limit.latency_ms or np.inf))) if len(seen.latencies_ms) else 1.0
+        if settled is not None and settled <= passed - WARM_UP_PROBE_S / 2 and late_share <= limit.allowed:
             return
 
 

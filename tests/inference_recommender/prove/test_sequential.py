@@ -87,20 +87,28 @@ def test_nothing_is_clear_before_the_first_look() -> None:
     assert _test(3000, 2000, 1).verdict == "unclear"
 
 
-def _probed_s(latency_ms: float, falls_by: float) -> float:
-    """Returns for how long a service was warmed up whose latency falls by a share of itself in each second."""
+def _probed_s(latency_ms: float, falls_by: float, saturated_s: float = 0.0) -> float:
+    """Returns for how long a service was warmed up whose latency falls by a share of itself in each second, and is
+    beyond the limit for `saturated_s`.
+    """
     spent = [0.0]
 
     def probe(rate_per_minute: float, duration_s: float) -> Seen:
         intended = np.linspace(0, duration_s, 200, endpoint=False)
         latencies = latency_ms * np.exp(-falls_by * (spent[0] + intended))
+        latencies[spent[0] + intended < saturated_s] = 500.0
         spent[0] += duration_s
         return Seen(duration_s=duration_s, intended_s=intended, latencies_ms=latencies)
 
-    warm_up(probe, 1200)
+    warm_up(probe, 1200, Limit(percentile=99.0, latency_ms=50.0))
     return spent[0]
 
 
 def test_a_warm_service_is_warmed_up_for_5_s_and_one_that_never_settles_for_a_minute() -> None:
     assert _probed_s(20.0, falls_by=0.0) == 5
     assert _probed_s(20.0, falls_by=0.05) == 60
+
+
+def test_a_service_that_starts_steadily_beyond_the_limit_is_warmed_up_until_it_is_within_it() -> None:
+    assert _probed_s(20.0, falls_by=0.0, saturated_s=15.0) == 20
+    assert _probed_s(20.0, falls_by=0.0, saturated_s=600.0) == 60
