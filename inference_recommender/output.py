@@ -156,10 +156,9 @@ def show(recommendation: Recommendation, console: Console) -> None:
         table.add_row(*_cells(candidate), style="" if candidate.meets_objective else "dim")
     console.print(table)
     for candidate in recommendation.candidates:
-        tell(
-            console,
-            f"{_name(candidate)}: {' '.join((candidate.reason, *notes(candidate), candidate.cost_reason or ''))}",
-        )
+        no_price = candidate.cost_reason if candidate.cost_per_hour_usd is None else None
+        words = filter(None, (candidate.reason, *notes(candidate), no_price))
+        tell(console, f"{_name(candidate)}: {' '.join(words)}")
     if recommendation.recommended:
         tell(console, loss_explained(recommendation.recommended, recommendation.objective))
     if explained := rows_explained(recommendation.objective, recommendation.recommended):

@@ -99,6 +99,10 @@ def test_the_terminal_says_them_after_the_reason() -> None:
         ),
     )
     show(recommendation, Console(file=shown, width=120))
+    known = recommendation.model_copy(update={"candidates": (INFORMED.model_copy(update={"cost_per_hour_usd": 1.0}),)})
+    priced = io.StringIO()
+    show(known, Console(file=priced, width=120))
+    assert "Listed." not in priced.getvalue(), "the source of a price is in the report"
     assert "The loss of one instance at the peak is not covered: 6,000/min for each of the others. " in shown.getvalue()
     assert f"ml.c5.xlarge: Keeps it. {' '.join(SAID)} Listed.\n" in shown.getvalue()
 
