@@ -67,7 +67,7 @@ class Interval:
     invocations_per_minute: float
     """Successful ones."""
     latencies_ms: Floats
-    """One entry per successful request."""
+    """One entry per successful request that no stall of the machine delayed."""
 
 
 def reason_to_stop(conditions: StoppingConditions, intervals: Sequence[Interval]) -> str | None:
@@ -251,11 +251,12 @@ class Run:
         windows = [window for window in self._windows if window.start_s >= len(self._intervals) * INTERVAL_S]
         rows = self.records.rows(self._rows_in_intervals)
         self._rows_in_intervals += len(rows.finished_s)
+        delayed = touches_stall(self.stalls_s, rows.finished_s - rows.latencies_ms / 1000, rows.finished_s)
         self._intervals.append(
             Interval(
                 users=sum(window.users for window in windows) / len(windows),
                 invocations_per_minute=len(rows.successful_ms) / (now - windows[0].start_s) * 60,
-                latencies_ms=rows.successful_ms,
+                latencies_ms=rows.latencies_ms[rows.succeeded & ~delayed],
             )
         )
 

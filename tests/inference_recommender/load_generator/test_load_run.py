@@ -92,6 +92,13 @@ def test_a_latency_threshold_ends_the_run_after_an_interval() -> None:
     assert (virtual.ended, virtual.windows[-1].end_s) == ("model latency threshold", 10)
 
 
+def test_requests_that_a_stall_of_the_machine_delayed_end_no_run() -> None:
+    stalls = {0.503 + 0.5 * n: lambda virtual: virtual.loop.block(0.08) for n in range(18)}
+    conditions = _conditions(MaxInvocations=1_000_000)
+    virtual = drive(users((4, 20)), answering(0.01), events=stalls, stopping_conditions=conditions)
+    assert virtual.ended == "traffic ended"
+
+
 def test_users_that_no_longer_raise_the_rate_end_the_run() -> None:
     """A server of one request at a time: its rate is the same for one user and for five."""
     free_s = [0.0]
