@@ -104,7 +104,7 @@ def test_the_alarms_watch_the_objective(deployed: RepositoryCopy) -> None:
     endpoint = {"Name": "EndpointName", "Value": deployed.outputs()["EndpointName"]}
     found = deployed.client("cloudwatch").describe_alarms()["MetricAlarms"]
     alarms = {alarm["MetricName"]: alarm for alarm in found if endpoint in alarm["Dimensions"]}
-    assert alarms["ModelLatency"]["ExtendedStatistic"] == "p99"
+    assert alarms["ModelLatency"]["ExtendedStatistic"] == "p95"
     assert alarms["ModelLatency"]["Threshold"] == 200_000
     assert alarms["OverheadLatency"]["Threshold"] == 20_000
 
