@@ -76,7 +76,7 @@ TOOLS = {
     "scripts/record_scaling.py",
     "scripts/run_tests.py",
     "scripts/security/replay_high.py",
-    *(f"workloads/{name.parent.name}/train.py" for name in (ROOT / "workloads").glob("*/train.py")),
+    "workloads/train.py",
 }
 """Programs for those who work on this project, whose traceback is what they want to see."""
 
