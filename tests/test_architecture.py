@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.house import PACKAGES, Import, by_folder, circles, closure, import_graph, imports, module_name
+from scripts.figures import PACKAGES, Import, by_folder, circles, closure, import_graph, imports, module_name
 from workloads import ROOT
 
 RECOMMENDER = "inference_recommender"

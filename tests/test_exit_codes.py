@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.house import PACKAGES
+from scripts.figures import PACKAGES
 from workloads import ROOT, Unavailable
 
 PARSE = "argparse.ArgumentParser.parse_args"
@@ -68,9 +68,9 @@ CHILDREN = {
 """Processes that a program starts: it tells in its own words that they died."""
 TOOLS = {
     "scripts/busy_test.py",
-    "scripts/check_docstrings.py",
+    "scripts/check_words.py",
     "scripts/fuzz.py",
-    "scripts/house.py",
+    "scripts/figures.py",
     "scripts/install.py",
     "scripts/lock.py",
     "scripts/record_scaling.py",

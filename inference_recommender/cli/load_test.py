@@ -14,7 +14,6 @@ from inference_recommender.capacity.search import Probe
 from inference_recommender.cli import GENERATOR_TYPE
 from inference_recommender.jobs.aws import deployed_workload
 from inference_recommender.jobs.tested_model import key_problem
-from inference_recommender.lengths.tokens import known_lengths
 from inference_recommender.load_test.aws import LoadTestAws
 from inference_recommender.load_test.generator_fleet import FleetDrive
 from inference_recommender.load_test.generator_request import Fleet, image_uri, plan_fleet
@@ -23,6 +22,7 @@ from inference_recommender.load_test.open_arrivals import SEARCH
 from inference_recommender.load_test.probe import GeneratorProbe
 from inference_recommender.load_test.served import Served, endpoint_served, load_plan, url_served
 from inference_recommender.output import JobProgress, warn
+from inference_recommender.payload_lengths import known_lengths
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from inference_recommender.triton_statistics import TritonStatistics

@@ -15,8 +15,8 @@ from inference_recommender.jobs.job_run import AfterJob, Prepared, candidates_of
 from inference_recommender.jobs.requests import PARALLEL_TESTS, SERVICE_DEFAULT, JobPlan, plan_default_job, plan_job
 from inference_recommender.jobs.scaling_advice import WithScalingAdvice
 from inference_recommender.jobs.tested_model import JobEnvironment, Tested, TestedModel, TestedPackage, key_problem
-from inference_recommender.lengths.tokens import known_lengths
 from inference_recommender.output import Commands, JobProgress, add_command, show, stdout_console, tell, warn
+from inference_recommender.payload_lengths import known_lengths
 from inference_recommender.progress import Progress
 from inference_recommender.run_folder import RunFolder
 from workloads import ROOT, Recommendation, UsageError, WorkloadFolder, load_artifact, load_workload
