@@ -50,7 +50,7 @@ IGNORED_LABEL = -100
 # The annotations of transformers do not fit its own models.
 Module: TypeAlias = Any
 Tensors: TypeAlias = dict[str, torch.Tensor]
-Loss: TypeAlias = Callable[[Sequence[Example]], torch.Tensor]
+Loss: TypeAlias = Callable[[Sequence[Example]], Any]
 
 
 class Head(nn.Module):
@@ -123,7 +123,7 @@ def _head(model: TextClassification | TextPairScoring, folder: Path) -> tuple[He
     backbone: Module = BertModel.from_pretrained(folder, add_pooling_layer=False).eval()
     head = Head(backbone.config.hidden_size, model.labels, scored=isinstance(model, TextPairScoring))
 
-    def loss(batch: Sequence[Example]) -> torch.Tensor:
+    def loss(batch: Sequence[Example]) -> Any:
         with torch.no_grad():
             hidden = backbone(**_tensors(tokenizer, _texts(model, batch))).last_hidden_state
         logits, scores = head(hidden)
@@ -137,7 +137,7 @@ def _head(model: TextClassification | TextPairScoring, folder: Path) -> tuple[He
 
 
 def _text_to_text_loss(module: Module, tokenizer: Tokenizer) -> Loss:
-    def loss(batch: Sequence[Example]) -> torch.Tensor:
+    def loss(batch: Sequence[Example]) -> Any:
         inputs = _tensors(tokenizer, [(example.row["text"],) for example in batch])
         answers = _tensors(tokenizer, [(example.label,) for example in batch])
         labels = answers["input_ids"].masked_fill(answers["attention_mask"] == 0, IGNORED_LABEL)
@@ -147,7 +147,7 @@ def _text_to_text_loss(module: Module, tokenizer: Tokenizer) -> Loss:
 
 
 def _classification_loss(module: Module, tokenizer: Tokenizer, model: TextClassification) -> Loss:
-    def loss(batch: Sequence[Example]) -> torch.Tensor:
+    def loss(batch: Sequence[Example]) -> Any:
         tensors = _tensors(tokenizer, _texts(model, batch))
         return module(**tensors, labels=_labels(model, batch)).loss
 
@@ -155,7 +155,7 @@ def _classification_loss(module: Module, tokenizer: Tokenizer, model: TextClassi
 
 
 def _answer_loss(module: Module, tokenizer: Tokenizer, model: QuestionAnswering) -> Loss:
-    def loss(batch: Sequence[Example]) -> torch.Tensor:
+    def loss(batch: Sequence[Example]) -> Any:
         texts = _texts(model, batch)
         spans = [
             (encoding.char_to_token(start, 1), encoding.char_to_token(start + len(example.label) - 1, 1))
