@@ -59,9 +59,9 @@ ONLY_IN = {
         "model_build/text2text/*",
         "model_build/torch_threads.py",
         "scripts/rehearsal/stand_ins/neuron.py",
-        "workloads/*/*",
+        "workloads/train.py",
     },
-    "transformers": {"benchmarks/*", "model_build/*", "workloads/*/*"},
+    "transformers": {"benchmarks/*", "model_build/*", "workloads/train.py"},
     "boto3": {
         "aws_api/*",
         "containers/batch/*",
