@@ -49,7 +49,7 @@ ARGUMENTS = {"scripts.release.image": ("uri", "cpu")}
 """The arguments of a program that refuses `one two` by itself."""
 TESTED_IN_THEIR_ROOMS = {
     "containers/triton/server_times.py",
-    "inference_recommender/load_test/generator_entry.py",
+    "inference_recommender/measure/generator_entry.py",
     "model_build/remote/entry.py",
     "scripts/release/check_image.py",
 }
