@@ -17,16 +17,17 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 BLOCK_BYTES, READ_BYTES, PIECE_BYTES = tarfile.BLOCKSIZE, 1 << 17, 1 << 20
 MAX_EXTENDED_BYTES = 1 << 20
 """Largest long name or pax header. It is held in memory."""
 MAX_NAME_LENGTH, MAX_DEPTH = 1024, 64
-KINDS = {
-    **dict.fromkeys((tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE), "file"),
-    **dict.fromkeys((tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE), "device"),
-    **{tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "symlink", tarfile.LNKTYPE: "hardlink"},
+Kind = Literal["file", "folder", "symlink", "hardlink", "device"]
+KINDS: dict[bytes, Kind] = {
+    **{tarfile.REGTYPE: "file", tarfile.AREGTYPE: "file", tarfile.CONTTYPE: "file", tarfile.DIRTYPE: "folder"},
+    **{tarfile.SYMTYPE: "symlink", tarfile.LNKTYPE: "hardlink"},
+    **{tarfile.CHRTYPE: "device", tarfile.BLKTYPE: "device", tarfile.FIFOTYPE: "device"},
 }
 ONLY_PLAIN = "only plain files and folders are unpacked"
 LONG_FIELDS = {tarfile.GNUTYPE_LONGNAME: "path", tarfile.GNUTYPE_LONGLINK: "linkpath"}
