@@ -79,7 +79,7 @@ rehearse: setup ## every stack deployed, checked, changed, broken and destroyed;
 rehearse-release: setup aws-cli uv ## releases through the synthesised pipeline, each as it should end; writes docs/release-rehearsal.md
 	@python -m scripts.rehearsal.release
 
-BENCHMARKS := spellcheck_latency t5/latency t5/cache batch warm_up build_memory synth proxy serving unpack \
+BENCHMARKS := spellcheck_latency t5/latency t5/cache batch warm_up build_memory synth serving unpack \
   searches/capacity searches/prove generator/compare
 
 bench: setup ## this project beside its peers

@@ -223,17 +223,6 @@ def test_documents_inside_a_page_are_sound(page: Path) -> None:
         checks[block.kind](block.text)
 
 
-@pytest.mark.parametrize("name", ["security.md", "accelerators.md", "first-day.md", "published.md"])
-def test_every_test_that_is_named_exists(name: str) -> None:
-    files = list((ROOT / "tests").rglob("*.py"))
-    there = {file.name for file in files}
-    there |= {
-        name for file in files for name in re.findall(r"^ *(?:async )?def (test_\w+)", file.read_text("utf-8"), re.M)
-    }
-    page = (ROOT / "docs" / name).read_text("utf-8")
-    assert set(re.findall(r"\btest_\w+(?:\.py)?", page)) <= there
-
-
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text("utf-8")
     pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
