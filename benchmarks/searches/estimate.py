@@ -24,8 +24,8 @@ from benchmarks.searches.simulated_service import (
     SimulatedService,
     true_capacity_per_minute,
 )
-from inference_recommender.capacity.closed_loop import Limit
 from inference_recommender.capacity.flow_equivalent import Estimate, records
+from inference_recommender.capacity.limit import Limit
 from inference_recommender.capacity.time_series import Series
 
 SERVICES = {"batching": BATCHING, "stalling": STALLING, "M/M/1": MM1, "noisy": NOISY}

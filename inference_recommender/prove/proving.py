@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from inference_recommender.capacity.search import Probe
+from inference_recommender.capacity.search import SendProbe
 from inference_recommender.load_test.target import Target
 from inference_recommender.measurement import limit_of
 from inference_recommender.prove.loads import Load, capacity_lower_bound, loads
@@ -51,7 +51,7 @@ class Proving:
 
     recommendation: Recommendation
     target: Target
-    probe: Probe
+    probe: SendProbe
     longest_s: float
     """Seconds of load, both loads together, after the warm-up."""
     sizing: Sizing
