@@ -20,9 +20,9 @@ from inference_recommender.capacity.probe import Probe, ProbeRecords
 from inference_recommender.capacity.rate import Capacity
 from inference_recommender.capacity.search import Reason, Search, SendProbe
 from inference_recommender.cli import arguments
-from inference_recommender.load_test.load_test import machine_description
-from inference_recommender.load_test.probe import GeneratorProbe
-from inference_recommender.load_test.served import infer_url
+from inference_recommender.measure.load_test import machine_description
+from inference_recommender.measure.probe import GeneratorProbe
+from inference_recommender.measure.served import infer_url
 from inference_recommender.output import Commands, add_command, interval_text, show, stdout_console, tell, warn
 from inference_recommender.payload_lengths import known_lengths
 from inference_recommender.payloads import payload_archive
